@@ -1,0 +1,1 @@
+"""The qnn-harness command: thin commands over the rooms below."""

@@ -1,0 +1,104 @@
+"""Every error the harness raises on purpose, divided by who is at fault.
+
+The cause decides what a test's record says (`cause`) and how a command ends (`exit_code`):
+2 when the user's input is wrong, 3 when the lab or the harness itself failed. A fault of the
+tested software is never an exception of this family: it is a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar, Literal
+
+Cause = Literal["target", "infra", "config", "harness"]
+
+
+class HarnessError(Exception):
+    """Base of the family; `cause` and `exit_code` are fixed per subclass."""
+
+    cause: ClassVar[Cause] = "harness"
+    exit_code: ClassVar[int] = 3
+
+
+class ConfigError(HarnessError):
+    """The user's input is wrong: says what, where, and what would be valid.
+
+    `file` and `line` (1-based) point into the file that holds the mistake, `field` is the dotted
+    path inside it, `choices` are the valid values if they can be listed.
+    """
+
+    cause: ClassVar[Cause] = "config"
+    exit_code: ClassVar[int] = 2
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: Path | str | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        choices: Iterable[object] | None = None,
+    ) -> None:
+        self.problem = problem
+        self.file = file
+        self.line = line
+        self.field = field
+        self.choices = None if choices is None else [str(choice) for choice in choices]
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        where = ""
+        if self.file is not None:
+            where = f"{self.file}:{self.line}: " if self.line is not None else f"{self.file}: "
+        field = f"{self.field}: " if self.field else ""
+        choices = f" (valid: {', '.join(self.choices)})" if self.choices else ""
+        return f"{where}{field}{self.problem}{choices}"
+
+
+class InfraError(HarnessError):
+    """The lab failed (adb, host, network, lease, power): never a verdict about the target."""
+
+    cause: ClassVar[Cause] = "infra"
+    exit_code: ClassVar[int] = 3
+
+
+class DeviceError(InfraError):
+    """Something went wrong between the host and one device.
+
+    Carries what an engineer needs to go on: the device's serial, the command or path concerned
+    and the output received before the failure (possibly cut).
+    """
+
+    def __init__(
+        self, problem: str, *, serial: str, command: str | None = None, output: bytes = b""
+    ) -> None:
+        self.problem = problem
+        self.serial = serial
+        self.command = command
+        self.output = output
+        text = f"{serial}: {problem}"
+        if command is not None:
+            text += f" [{command if len(command) <= 200 else command[:197] + '...'}]"
+        if output:
+            text += f"; output so far: {output[-400:].decode('utf-8', 'replace')!r}"
+        super().__init__(text)
+
+
+class DeviceLost(DeviceError):
+    """The connection to the device ended before the answer was complete."""
+
+
+class DeviceTimeout(DeviceError):
+    """The overall deadline of a remote action passed; its remote process was ended."""
+
+
+class DeviceRefused(DeviceError):
+    """The device answered and said no (no space left, permission denied, no such file...)."""
+
+
+class InternalError(HarnessError):
+    """A bug of the harness: something that its own code should have made impossible."""
+
+    cause: ClassVar[Cause] = "harness"
+    exit_code: ClassVar[int] = 3

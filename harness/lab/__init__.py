@@ -1,0 +1,1 @@
+"""The lab: which devices there are and what is known about them."""

@@ -1,0 +1,1 @@
+"""The one program that runs on a device: its plan, its events, how it is built and run."""

@@ -1,0 +1,1 @@
+"""The pytest plug-in: options, fixtures, matrix, results and the terminal summary."""

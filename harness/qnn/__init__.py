@@ -1,0 +1,1 @@
+"""Facts about QNN: error codes, SoCs and versions."""

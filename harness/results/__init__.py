@@ -1,0 +1,1 @@
+"""What a run found out: records, journal, verdicts, known issues and their projections."""

@@ -1,0 +1,1 @@
+"""Simulated devices: a device-side adb daemon in front of a folder of this host."""

@@ -1,0 +1,182 @@
+"""One device as the rest of the harness sees it: shell, files, properties."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from harness.adb.deadline import Deadline
+from harness.adb.listing import parse_properties
+from harness.adb.server import AdbServer
+from harness.adb.shell import Completed, run_script
+from harness.adb.sync import Progress, PushItem, RemoteEntry, RemoteStat, SyncStream
+from harness.errors import DeviceRefused, DeviceTimeout, InfraError
+
+__all__ = ["AdbDevice", "Completed", "PushItem", "RemoteEntry", "RemoteStat", "SyncStream"]
+
+MAX_OUTPUT_BYTES = 64 << 20
+_SHORT_S = 15.0
+_TRY_S = 5.0
+_RETRY_S = 0.1
+
+# where a legacy shell's stdin can wait; TMPDIR first, since the daemon chose it
+_TEMPORARY_FOLDER = (
+    'for d in "$TMPDIR" /data/local/tmp /tmp;do '
+    '[ -n "$d" ]&&[ -d "$d" ]&&[ -w "$d" ]&&{ echo "$d";exit 0;};done;exit 1'
+)
+
+
+class AdbDevice:
+    """A device by its serial on an adb server.
+
+    Holds no connection: each call opens its own and closes it, and no call takes longer than its
+    `timeout_s` (a shell call up to 2 s more, to end what it had started). Use one object per
+    thread or share it; calls do not disturb one another. Every method raises DeviceLost,
+    DeviceTimeout or DeviceRefused, with serial, command and output so far. `features`, if given,
+    is taken for what its daemon can do instead of asking.
+    """
+
+    def __init__(
+        self, serial: str, server: AdbServer, *, features: frozenset[str] | None = None
+    ) -> None:
+        self.serial = serial
+        self.server = server
+        self._given_features = features
+        self._features = features
+
+    def __repr__(self) -> str:
+        return f"AdbDevice({self.serial!r}, {self.server})"
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What its daemon can do (`shell_v2`, `stat_v2`, ...), asked once of the adb server."""
+        return self._known_features(Deadline(_SHORT_S))
+
+    def _known_features(self, deadline: Deadline) -> frozenset[str]:
+        if self._features is None:
+            self._features = self.server.features(self.serial, deadline=deadline)
+        return self._features
+
+    def shell(
+        self,
+        script: str,
+        *,
+        stdin: bytes = b"",
+        timeout_s: float,
+        on_stdout: Callable[[bytes], None] | None = None,
+        on_stderr: Callable[[bytes], None] | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> Completed:
+        """Runs a POSIX shell script and waits for it, and for whatever holds its output open.
+
+        A non-zero exit code is no exception. `on_stdout` and `on_stderr` get the output as it
+        comes; it is collected all the same. When `max_output_bytes` (both together) are exceeded,
+        the script is ended and the result is `truncated`. At the deadline, at Ctrl-C and when a
+        callback raises, the script's process group is ended with SIGKILL, and so is everything
+        that it started elsewhere. A connection that ends without an exit status is DeviceLost.
+
+        Devices without shell_v2 answer stderr in stdout; their stdin travels as a file first.
+        """
+        deadline = Deadline(timeout_s)
+        shell_v2 = "shell_v2" in self._known_features(deadline)
+        stdin_file = None
+        if stdin and not shell_v2:
+            stdin_file = self._leave_stdin(stdin, deadline)
+            stdin = b""
+        return run_script(
+            self.server,
+            self.serial,
+            script,
+            shell_v2=shell_v2,
+            stdin=stdin,
+            stdin_file=stdin_file,
+            deadline=deadline,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            max_output_bytes=max_output_bytes,
+        )
+
+    def _leave_stdin(self, stdin: bytes, deadline: Deadline) -> str:
+        where = run_script(
+            self.server,
+            self.serial,
+            _TEMPORARY_FOLDER,
+            shell_v2=False,
+            deadline=deadline,
+            max_output_bytes=4096,
+        )
+        folder = where.stdout.decode("utf-8", "surrogateescape").strip()
+        if not where.ok or not folder.startswith("/"):
+            raise DeviceRefused(
+                "no folder where a script's input could be left", serial=self.serial
+            )
+        path = f"{folder}/.qnn-harness-stdin-{secrets.token_hex(8)}"
+        with self._sync(deadline) as stream:
+            stream.push([PushItem(stdin, path, 0o600)])
+        return path
+
+    @contextlib.contextmanager
+    def sync(self, *, timeout_s: float) -> Iterator[SyncStream]:
+        """One stream for several file operations, all under one deadline."""
+        with self._sync(Deadline(timeout_s)) as stream:
+            yield stream
+
+    def _sync(self, deadline: Deadline) -> SyncStream:
+        features = self._known_features(deadline)
+        return SyncStream(self.server, self.serial, features, deadline)
+
+    def push(
+        self, files: Sequence[PushItem], *, timeout_s: float, progress: Progress | None = None
+    ) -> None:
+        """Sends files over one stream; see `SyncStream.push`.
+
+        Not atomic: push to a temporary name and rename where that matters.
+        """
+        with self.sync(timeout_s=timeout_s) as stream:
+            stream.push(files, progress)
+
+    def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
+        """Fetches one file; see `SyncStream.pull`."""
+        with self.sync(timeout_s=timeout_s) as stream:
+            stream.pull(remote, local, max_bytes)
+
+    def stat(
+        self, remote: str, *, timeout_s: float = _SHORT_S, follow: bool = True
+    ) -> RemoteStat | None:
+        """A file's attributes, None if it is not there; see `SyncStream.stat`."""
+        with self.sync(timeout_s=timeout_s) as stream:
+            return stream.stat(remote, follow=follow)
+
+    def list(self, remote: str, *, timeout_s: float = _SHORT_S) -> list[RemoteEntry]:
+        """The names in a folder; see `SyncStream.list`."""
+        with self.sync(timeout_s=timeout_s) as stream:
+            return stream.list(remote)
+
+    def properties(self, *, timeout_s: float = _SHORT_S) -> dict[str, str]:
+        """What `getprop` prints, in one round trip; empty where there is no getprop."""
+        answer = self.shell("getprop 2>/dev/null", timeout_s=timeout_s, max_output_bytes=4 << 20)
+        return parse_properties(answer.stdout.decode("utf-8", "replace"))
+
+    def wait_ready(self, *, timeout_s: float) -> None:
+        """Waits until the adb server has the device and its shell answers.
+
+        For use after a reboot or a reconnection: its features are asked anew. Raises
+        DeviceTimeout saying what was missing.
+        """
+        deadline = Deadline(timeout_s)
+        missing = "no answer"
+        while not deadline.expired:
+            self._features = self._given_features
+            try:
+                step_s = deadline.at_most(_TRY_S).seconds
+                self.shell("true", timeout_s=step_s)
+                return
+            except InfraError as error:
+                missing = str(error)
+            time.sleep(min(_RETRY_S, deadline.remaining()))
+        raise DeviceTimeout(
+            f"not ready within {timeout_s:g} s: {missing}", serial=self.serial, command="wait ready"
+        )

@@ -1,0 +1,87 @@
+"""Turns every way a connection can break into the harness's own small family of errors."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from adbutils import AdbError
+from adbutils.errors import AdbTimeout
+
+from harness.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InfraError
+
+BROKEN = (OSError, EOFError, struct.error, AssertionError, AdbError, ValueError, OverflowError)
+"""What socket, parser and adbutils raise when the other side breaks off or talks nonsense."""
+
+
+class AdbFailError(AdbError):  # type: ignore[misc]  # adbutils carries no types
+    """The adb server answered FAIL; the argument is its text."""
+
+
+class ProtocolError(ValueError):
+    """The other side sent bytes that the protocol does not allow."""
+
+
+def reason(error: BaseException) -> str:
+    """A short text for `error`, never empty."""
+    text = str(error) or type(error).__name__
+    return "no answer in time" if text == "timed out" else text
+
+
+def from_adb_fail(text: str, serial: str, command: str | None) -> DeviceError:
+    """The error that fits the adb server's FAIL text for a request about one device.
+
+    The texts are those of adb 29 and 36: `device 'X' not found`, `device offline`, `device
+    unauthorized. ...`, `device still authorizing`, `closed` (the device shut the service).
+    """
+    if "unauthorized" in text:
+        return DeviceRefused(
+            f"the device does not accept our key: {text}", serial=serial, command=command
+        )
+    return DeviceLost(f"adb says: {text}", serial=serial, command=command)
+
+
+@contextmanager
+def device_faults(
+    serial: str, command: str | None, received: Callable[[], bytes] = bytes
+) -> Iterator[None]:
+    """Maps every failure inside to DeviceLost, DeviceTimeout or DeviceRefused.
+
+    `received` gives the output so far. Errors of the harness's own family pass unchanged, so that
+    the place that knows more can say it.
+    """
+    try:
+        yield
+    except InfraError:
+        raise
+    except AdbFailError as error:
+        raise from_adb_fail(str(error), serial, command) from error
+    except (TimeoutError, AdbTimeout) as error:
+        raise DeviceTimeout(
+            reason(error), serial=serial, command=command, output=received()
+        ) from error
+    except BROKEN as error:
+        raise DeviceLost(
+            f"the connection ended early: {reason(error)}",
+            serial=serial,
+            command=command,
+            output=received(),
+        ) from error
+
+
+@contextmanager
+def server_faults(what: str, *, but: tuple[type[BaseException], ...] = ()) -> Iterator[None]:
+    """Maps every failure of a request to the adb server to InfraError naming `what`.
+
+    Those in `but` pass unchanged.
+    """
+    passed: tuple[type[BaseException], ...] = (InfraError, *but)
+    try:
+        yield
+    except passed:
+        raise
+    except (TimeoutError, AdbTimeout) as error:
+        raise InfraError(f"{what}: no answer in time: {reason(error)}") from error
+    except BROKEN as error:
+        raise InfraError(f"{what}: {reason(error)}") from error

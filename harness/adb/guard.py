@@ -1,0 +1,150 @@
+"""Child processes that cannot outlive us, not even when we are ended with SIGKILL.
+
+`python -m harness.adb.guard COMMAND...` runs a command until it ends by itself or stdin closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from harness.adb import guardian
+from harness.adb.deadline import Deadline
+from harness.errors import InfraError
+
+_STOP_S = 3 * guardian.GRACE_S + 1.0
+_MAX_LINE_BYTES = 64 * 1024
+
+
+class GuardedProcess:
+    """A running command under its guardian. `pid` is the guardian's."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], argv: Sequence[str]) -> None:
+        self._popen = popen
+        self._unread = b""
+        self.argv = tuple(argv)
+        self.pid = popen.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """The command's stdout if it was started with a pipe."""
+        return self._popen.stdout
+
+    @property
+    def exit_code(self) -> int | None:
+        """The command's exit code (128 + signal number after a signal), None while it runs."""
+        return self._popen.poll()
+
+    @property
+    def running(self) -> bool:
+        """Whether the guardian, hence possibly the command, still runs."""
+        return self._popen.poll() is None
+
+    def command_pid(self) -> int | None:
+        """The pid of the command itself, None if it has ended or not begun."""
+        with contextlib.suppress(OSError, ValueError):
+            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+            return int(children[0]) if children else None
+        return None
+
+    def read_line(self, deadline: Deadline) -> bytes:
+        """The next line of the command's stdout, without its end.
+
+        Raises InfraError if the command closes its stdout first, is too slow, or writes a line of
+        more than 64 KiB.
+        """
+        if self._popen.stdout is None:
+            raise ValueError("started without a pipe for stdout")
+        descriptor = self._popen.stdout.fileno()
+        while b"\n" not in self._unread:
+            ready, _, _ = select.select([descriptor], [], [], deadline.remaining())
+            if not ready:
+                raise InfraError(f"{self.argv[0]} said nothing in {deadline.seconds:g} s")
+            data = os.read(descriptor, 4096)
+            if not data:
+                raise InfraError(f"{self.argv[0]} ended early")
+            self._unread += data
+            if len(self._unread) > _MAX_LINE_BYTES:
+                raise InfraError(f"{self.argv[0]} wrote an endless line")
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def wait(self, deadline: Deadline) -> int | None:
+        """Waits for the end; the exit code, or None if the deadline passed first."""
+        try:
+            return self._popen.wait(deadline.remaining())
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self) -> int | None:
+        """Ends the command and everything it started; safe to call twice.
+
+        Takes at most about 7 s, and that only if the command ignores SIGTERM and SIGKILL has to
+        be waited for.
+        """
+        if self._popen.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._popen.stdin.close()
+        code = self.wait(Deadline(_STOP_S))
+        if code is None:
+            self._popen.kill()
+            code = self.wait(Deadline(1.0))
+        if self._popen.stdout is not None:
+            self._popen.stdout.close()
+        return code
+
+
+def spawn_guarded(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | str | None = None,
+    stdout: int | IO[bytes] | None = subprocess.DEVNULL,
+    stderr: int | IO[bytes] | None = subprocess.DEVNULL,
+    pass_fds: Sequence[int] = (),
+) -> GuardedProcess:
+    """Starts `argv` in a session of its own, with no stdin, to be ended when we end.
+
+    `env` is the whole environment of the command (None: ours); `stdout` and `stderr` as for
+    subprocess; `pass_fds` reach the command under the same numbers. Raises InfraError if nothing
+    can be started at all; a command that does not exist ends with exit code 127.
+    """
+    command = [os.fspath(part) for part in argv]
+    guarded = [sys.executable, "-I", "-S", guardian.__file__, *command]
+    try:
+        popen = subprocess.Popen(
+            guarded,
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=tuple(pass_fds),
+            # Ctrl-C at the terminal is for us: we end our children in our own order
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise InfraError(f"cannot start {command[0]}: {error}") from error
+    return GuardedProcess(popen, command)
+
+
+if __name__ == "__main__":
+    sys.exit(guardian.main(sys.argv[1:]))

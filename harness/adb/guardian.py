@@ -1,0 +1,156 @@
+"""Runs a command and ends all of it when its own stdin closes: the program behind guard.py.
+
+Standard library only, so that it starts with `python -I -S` in a few milliseconds. The one who
+starts it keeps the other end of its stdin open; when that one dies, however it dies, the kernel
+closes the pipe and the command is ended: SIGTERM to its process group, SIGKILL two seconds later,
+then every descendant that had left the group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from types import FrameType
+
+GRACE_S = 2.0
+"""Seconds between SIGTERM and SIGKILL."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class _Ward:
+    """The guarded command: its process group, and what is known of its end."""
+
+    def __init__(self, argv: list[str]) -> None:
+        libc = ctypes.CDLL(None)
+        # orphans of the command come to us instead of to init, so that none gets away
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        guardian = os.getpid()
+
+        def before_exec() -> None:
+            libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+            if os.getppid() != guardian:
+                os._exit(1)
+
+        self._child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=before_exec,
+            close_fds=False,
+        )
+        self.exit_code: int | None = None
+
+    def reap(self) -> None:
+        """Collects whatever has ended; notes the command's own exit code."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._child.pid:
+                code = os.waitstatus_to_exitcode(status)
+                self.exit_code = code if code >= 0 else 128 - code
+                self._child.returncode = code
+
+    def signal_group(self, number: int) -> bool:
+        """Whether the group still had members."""
+        try:
+            os.killpg(self._child.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    def children(self) -> list[int]:
+        """Our remaining children, adopted ones included."""
+        try:
+            with open("/proc/thread-self/children") as listing:
+                return [int(pid) for pid in listing.read().split()]
+        except OSError:
+            return []
+
+
+def main(argv: list[str]) -> int:
+    """Runs `argv`; returns its exit code (128 + signal number if a signal ended it)."""
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    asked_to_end: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        asked_to_end.append(number)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, note)
+    signal.signal(signal.SIGHUP, note)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    try:
+        ward = _Ward(argv)
+    except OSError as error:
+        print(f"guard: cannot run {argv[0]}: {error}", file=sys.stderr)
+        return 127
+    _close_inherited({0, 1, 2, woken, wake})
+
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    while ward.exit_code is None and not asked_to_end:
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        _drain(woken)
+        ward.reap()
+        if 0 in ready and not os.read(0, 4096):
+            break
+    _end(ward, woken)
+    return 0 if ward.exit_code is None else ward.exit_code
+
+
+def _end(ward: _Ward, woken: int) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        ward.signal_group(number)
+        until = time.monotonic() + GRACE_S
+        while _alive(ward) and time.monotonic() < until:
+            _wait_for_news(woken)
+    until = time.monotonic() + GRACE_S
+    while (left_over := ward.children()) and time.monotonic() < until:
+        for pid in left_over:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        _wait_for_news(woken)
+        ward.reap()
+
+
+def _alive(ward: _Ward) -> bool:
+    ward.reap()
+    return ward.signal_group(0)
+
+
+def _wait_for_news(woken: int) -> None:
+    # 50 ms: a member of the group that is not our child ends without a SIGCHLD to us
+    select.select([woken], [], [], 0.05)
+    _drain(woken)
+
+
+def _drain(descriptor: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while os.read(descriptor, 4096):
+            pass
+
+
+def _close_inherited(kept: set[int]) -> None:
+    # a listening socket passed through to the command must not stay open here as well
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

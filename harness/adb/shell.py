@@ -1,0 +1,260 @@
+"""One script run on a device: input, output, exit status, and its certain end at the deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from harness.adb.channel import Channel
+from harness.adb.connection import MAX_REQUEST_BYTES
+from harness.adb.deadline import Deadline
+from harness.adb.faults import device_faults
+from harness.adb.server import AdbServer
+from harness.adb.shell_protocol import (
+    CLOSE_STDIN_PACKET,
+    EXIT,
+    STDERR,
+    STDIN,
+    STDOUT,
+    Banner,
+    LegacyReader,
+    PacketReader,
+    end_script,
+    exit_status,
+    header,
+    legacy_script,
+    v2_script,
+)
+from harness.errors import (
+    DeviceLost,
+    DeviceRefused,
+    DeviceTimeout,
+    InfraError,
+    InternalError,
+)
+
+END_GRACE_S = 2.0
+"""Seconds beyond its deadline that a call may take to end its processes on the device."""
+
+_CHUNK_BYTES = 64 * 1024
+_QUEUED_BYTES = 1 << 20
+
+Sink = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a script ended and what it wrote.
+
+    Exactly one of `exit_code` and `signal` is set, but for a truncated run, which has neither: it
+    was ended because it wrote more than it was allowed to. A status of 129 to 192 counts as a
+    signal (128 + n), be it that of the shell or of the last program it ran. `stderr` is empty on
+    devices without shell_v2, where it is part of `stdout`.
+    """
+
+    stdout: bytes
+    stderr: bytes
+    exit_code: int | None
+    signal: int | None
+    duration_s: float
+    truncated: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself with exit code 0."""
+        return self.exit_code == 0
+
+
+class _Output:
+    """What a call has written so far, bounded."""
+
+    def __init__(self, limit: int, on_stdout: Sink | None, on_stderr: Sink | None) -> None:
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self.full = False
+        self._room = limit
+        self._on = {STDOUT: on_stdout, STDERR: on_stderr}
+
+    def take(self, kind: int, data: bytes) -> None:
+        if len(data) > self._room:
+            data = data[: self._room]
+            self.full = True
+        if not data:
+            return
+        self._room -= len(data)
+        (self.stdout if kind == STDOUT else self.stderr).extend(data)
+        sink = self._on[kind]
+        if sink is not None:
+            sink(data)
+
+    def so_far(self) -> bytes:
+        return bytes(self.stdout + self.stderr)
+
+
+class _V2Call:
+    """The exchange with a device that speaks shell_v2."""
+
+    def __init__(self, token: str) -> None:
+        self._banner = Banner(token)
+        self._reader = PacketReader()
+        self.status: int | None = None
+
+    @property
+    def group(self) -> int | None:
+        return self._banner.group
+
+    def output(self, channel: Channel, stdin: bytes) -> Iterator[tuple[int, bytes]]:
+        """Feeds stdin and gives (stream, data) until the exit status is there."""
+        left = memoryview(stdin)
+        if not left:
+            channel.queue(CLOSE_STDIN_PACKET)
+        while True:
+            while left and channel.queued_bytes < _QUEUED_BYTES:
+                chunk, left = left[:_CHUNK_BYTES], left[_CHUNK_BYTES:]
+                channel.queue(header(STDIN, len(chunk)), chunk)
+                if not left:
+                    channel.queue(CLOSE_STDIN_PACKET)
+            received = channel.receive(room_below=_QUEUED_BYTES // 2 if left else 0)
+            for kind, data in self._reader.feed(received):
+                if kind == EXIT:
+                    yield STDERR, self._banner.rest()
+                    self.status = data[0]
+                    return
+                yield kind, self._banner.feed(data) if kind == STDERR else data
+
+
+class _LegacyCall:
+    """The exchange with a device that has no shell_v2: one stream, the status at its end."""
+
+    def __init__(self, token: str) -> None:
+        self._reader = LegacyReader(token)
+
+    @property
+    def group(self) -> int | None:
+        return self._reader.group
+
+    @property
+    def status(self) -> int | None:
+        return self._reader.status
+
+    def output(self, channel: Channel, stdin: bytes) -> Iterator[tuple[int, bytes]]:
+        """Gives (stdout, data) until the status is there; stdin comes from a file."""
+        if stdin:
+            raise InternalError("a legacy shell takes its stdin from a file on the device")
+        while self._reader.status is None:
+            try:
+                received = channel.receive()
+            except EOFError:
+                yield STDOUT, self._reader.rest()
+                raise
+            yield STDOUT, self._reader.feed(received)
+
+
+def run_script(
+    server: AdbServer,
+    serial: str,
+    script: str,
+    *,
+    shell_v2: bool,
+    stdin: bytes = b"",
+    stdin_file: str | None = None,
+    deadline: Deadline,
+    on_stdout: Sink | None = None,
+    on_stderr: Sink | None = None,
+    max_output_bytes: int,
+) -> Completed:
+    """Runs `script` in the device's shell; see `AdbDevice.shell`.
+
+    `stdin` is for devices with shell_v2; without it, `stdin_file` names a file on the device.
+    """
+    began = time.monotonic()
+    token = secrets.token_hex(8)
+    output = _Output(max_output_bytes, on_stdout, on_stderr)
+    call = _V2Call(token) if shell_v2 else _LegacyCall(token)
+    service = _service(script, token, shell_v2, stdin_file)
+    with contextlib.ExitStack() as cleanup:
+        try:
+            opened = server.transport(serial, service, deadline, command=script)
+            channel = Channel(opened, deadline)
+            cleanup.callback(channel.close)
+            for kind, data in _mapped(call.output(channel, stdin), serial, script, output):
+                output.take(kind, data)
+                if output.full:
+                    break
+        except (DeviceLost, DeviceRefused):
+            # nobody is there who could be told to end anything
+            raise
+        except DeviceTimeout as error:
+            ended = _end_processes(server, serial, token, call.group, shell_v2)
+            raise DeviceTimeout(
+                f"not done within {deadline.seconds:g} s; "
+                + ("its processes were ended" if ended else "its processes may still run"),
+                serial=serial,
+                command=script,
+                output=output.so_far(),
+            ) from error
+        except BaseException:
+            # Ctrl-C, or an error of the caller's in a sink
+            _end_processes(server, serial, token, call.group, shell_v2)
+            raise
+        if output.full:
+            _end_processes(server, serial, token, call.group, shell_v2)
+    status = None if output.full else call.status
+    code, signal = (None, None) if status is None else exit_status(status)
+    return Completed(
+        stdout=bytes(output.stdout),
+        stderr=bytes(output.stderr),
+        exit_code=code,
+        signal=signal,
+        duration_s=time.monotonic() - began,
+        truncated=output.full,
+    )
+
+
+def _service(script: str, token: str, shell_v2: bool, stdin_file: str | None) -> bytes:
+    if shell_v2:
+        text = "shell,v2,raw:" + v2_script(script, token)
+    else:
+        text = "shell:" + legacy_script(script, token, stdin_file)
+    service = text.encode("utf-8", "surrogateescape")
+    if len(service) > MAX_REQUEST_BYTES or b"\0" in service:
+        raise InternalError(
+            f"a script of {len(service)} bytes does not fit into one adb request, or has a NUL; "
+            "pass its data by stdin"
+        )
+    return service
+
+
+def _mapped(
+    parts: Iterator[tuple[int, bytes]], serial: str, script: str, output: _Output
+) -> Iterator[tuple[int, bytes]]:
+    """`parts`, its errors mapped; those of whoever consumes them are not."""
+    with device_faults(serial, script, output.so_far):
+        yield from parts
+
+
+def _end_processes(
+    server: AdbServer, serial: str, token: str, group: int | None, shell_v2: bool
+) -> bool:
+    """Ends what a call left running, over a connection of its own; whether that is certain."""
+    deadline = Deadline(END_GRACE_S)
+    script = end_script(token, group)
+    said = bytearray()
+    with contextlib.suppress(InfraError), device_faults(serial, "end the processes of a call"):
+        service = f"shell,v2,raw:{script}" if shell_v2 else f"shell:{script}"
+        channel = Channel(server.transport(serial, service, deadline), deadline)
+        reader = PacketReader()
+        with contextlib.closing(channel):
+            while b"ended" not in said and len(said) < _CHUNK_BYTES:
+                received = channel.receive()
+                if not shell_v2:
+                    said += received
+                    continue
+                for kind, data in reader.feed(received):
+                    if kind == EXIT:
+                        return b"ended" in said
+                    said += data
+    return b"ended" in said

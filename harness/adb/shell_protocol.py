@@ -1,0 +1,205 @@
+"""The bytes of a shell: packets of shell_v2, and the marked stream of devices without it. Pure.
+
+shell_v2 is documented in the Android sources (packages/modules/adb, shell_protocol.h): one byte of
+id, four of length (little-endian), then the data.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import struct
+from collections.abc import Iterator
+
+from harness.adb.faults import ProtocolError
+
+STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN = range(5)
+CLOSE_STDIN_PACKET = struct.pack("<BI", CLOSE_STDIN, 0)
+TOKEN_VARIABLE = "QNN_HARNESS_CALL"
+"""Every process of a script carries this variable, so that those that left its group are found."""
+
+_HEADER = struct.Struct("<BI")
+_MAX_SIGNAL = 64
+_MAX_BANNER_BYTES = 64 * 1024
+# compiled once for all tokens: a pattern per call would cost as much as the call's own work
+_FIRST_MARK = re.compile(rb"\x1e([0-9a-f]+) ([0-9]{1,10})(\r?\n)")
+_LAST_MARK = re.compile(rb"\x1e([0-9a-f]+) =([0-9]{1,3})\r?\n")
+
+
+def header(kind: int, length: int) -> bytes:
+    """The five bytes in front of a packet's data."""
+    return _HEADER.pack(kind, length)
+
+
+class PacketReader:
+    """Cuts a received stream into packets.
+
+    stdout and stderr data is handed on as it comes, so that no packet has to fit in memory; an
+    exit packet is whole. Raises ProtocolError for ids that a device never sends.
+    """
+
+    def __init__(self) -> None:
+        self._header = b""
+        self._kind = 0
+        self._left = 0
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """The (id, data) pairs that `data` completes."""
+        position = 0
+        while position < len(data):
+            if self._left == 0:
+                taken = data[position : position + _HEADER.size - len(self._header)]
+                position += len(taken)
+                self._header += taken
+                if len(self._header) < _HEADER.size:
+                    return
+                self._kind, self._left = _HEADER.unpack(self._header)
+                self._header = b""
+                if self._kind not in (STDOUT, STDERR, EXIT):
+                    raise ProtocolError(f"unknown shell packet {self._kind}")
+                if self._kind == EXIT and self._left != 1:
+                    raise ProtocolError(f"exit packet of {self._left} bytes")
+                continue
+            taken = data[position : position + self._left]
+            position += len(taken)
+            self._left -= len(taken)
+            yield self._kind, taken
+
+
+def exit_status(status: int) -> tuple[int | None, int | None]:
+    """(exit code, signal) of the status a shell reports: one of them is None.
+
+    A daemon and a shell both report 128 + n for death by signal n; a script that chooses such a
+    code itself cannot be told apart.
+    """
+    if 128 < status <= 128 + _MAX_SIGNAL:
+        return None, status - 128
+    return status, None
+
+
+def v2_script(script: str, token: str) -> str:
+    """The script, preceded on its first line by a word on stderr that tells its process group."""
+    return f"export {TOKEN_VARIABLE}={token};echo '\x1e{token}' $$ >&2;{script}"
+
+
+def legacy_script(script: str, token: str, stdin_file: str | None) -> str:
+    """As `v2_script`, for a shell that reports no exit code: it follows behind a second mark.
+
+    stdin is a file on the device (removed as soon as it is open), or nothing.
+    """
+    body = f"sh -c {shlex.quote(script)}"
+    if stdin_file is None:
+        body += " </dev/null"
+    else:
+        body = f"{{ rm -f {shlex.quote(stdin_file)};{body};}} <{shlex.quote(stdin_file)}"
+    return (
+        f"export {TOKEN_VARIABLE}={token};echo '\x1e{token}' $$;{body} 2>&1;echo '\x1e{token}' =$?"
+    )
+
+
+def end_script(token: str, group: int | None) -> str:
+    """A script that ends the process group of a call and everything else that carries its token.
+
+    Prints `ended` when nothing is left. Runs in dash, mksh, bash and busybox (`kill -9 -N` is the
+    one way to name a group that all four take). The token is looked for in the environment of
+    processes and in the command line of the shell that set it, and each one's group goes with it,
+    unless that is also our own: a daemon that makes no groups must not be hit.
+    """
+    # the bracket keeps the pattern from matching the process that looks for it
+    pattern = f"{TOKEN_VARIABLE}=[{token[0]}]{token[1:]}"
+    kill_group = "" if group is None else f"kill -9 -{group} 2>/dev/null;"
+    return (
+        'g() { read -r s <"/proc/$1/stat" 2>/dev/null||s="x) x x 0";set -- ${s##*) };r=$3;};'
+        f"{kill_group}g $$;own=$r;i=0;while [ $i -lt 15 ];do i=$((i+1));"
+        f"f=$(grep -ls {shlex.quote(pattern)} /proc/[0-9]*/environ /proc/[0-9]*/cmdline"
+        ' 2>/dev/null);[ -n "$f" ]||{ echo ended;break;};'
+        'for p in $f;do p=${p#/proc/};p=${p%/*};g $p;[ "$r" -le 1 ]||[ "$r" = "$own" ]||'
+        "kill -9 -$r 2>/dev/null;kill -9 $p 2>/dev/null;done;sleep 0.1;done"
+    )
+
+
+def _find(mark: re.Pattern[bytes], data: bytes, token: bytes) -> re.Match[bytes] | None:
+    return next((match for match in mark.finditer(data) if match[1] == token), None)
+
+
+class Banner:
+    """Takes the first mark out of a stream and learns the process group from it.
+
+    Something else may stand before it (a linker's warning), which is passed on.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+        self._held = b""
+        self._done = False
+        self.group: int | None = None
+        self.crlf = False
+
+    def feed(self, data: bytes) -> bytes:
+        """The part of `data`, and of what was held back, that is output."""
+        if self._done:
+            return data
+        self._held += data
+        match = _find(_FIRST_MARK, self._held, self._token)
+        if match is None and len(self._held) <= _MAX_BANNER_BYTES:
+            return b""
+        if match is None:
+            return self.rest()
+        # `kill -9 -0` and `-1` would hit far more than a group of ours
+        group = int(match[2])
+        self.group = group if group > 1 else None
+        self.crlf = match[3] == b"\r\n"
+        output = self._held[: match.start()] + self._held[match.end() :]
+        self._held, self._done = b"", True
+        return output
+
+    def rest(self) -> bytes:
+        """What was held back for a mark that did not come."""
+        self._done = True
+        held, self._held = self._held, b""
+        return held
+
+
+class LegacyReader:
+    """Splits the single stream of a legacy shell into output and, at its end, the status.
+
+    A pseudo-terminal (adbd before Android 7) turns line ends into CR LF; the first mark shows
+    that, and it is undone.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._banner = Banner(token)
+        self._token = token.encode()
+        self._longest = len(token) + len("\x1e =255\r\n")
+        self._held = b""
+        self.status: int | None = None
+
+    @property
+    def group(self) -> int | None:
+        """The process group of the script, once known."""
+        return self._banner.group
+
+    def feed(self, data: bytes) -> bytes:
+        """The output in `data` and in what was held back."""
+        if self.status is not None:
+            return b""
+        self._held += self._banner.feed(data)
+        match = _find(_LAST_MARK, self._held, self._token)
+        if match is not None:
+            self.status = int(match[2])
+            output, self._held = self._held[: match.start()], b""
+            return self._unix(output)
+        # a mark may be under way in the last bytes, and so may a CR LF
+        start = self._held.rfind(b"\x1e", -self._longest)
+        if start < 0:
+            start = len(self._held) - self._held.endswith(b"\r")
+        output, self._held = self._held[:start], self._held[start:]
+        return self._unix(output)
+
+    def rest(self) -> bytes:
+        """What was held back for a mark that did not come."""
+        held, self._held = self._held + self._banner.rest(), b""
+        return self._unix(held)
+
+    def _unix(self, output: bytes) -> bytes:
+        return output.replace(b"\r\n", b"\n") if self._banner.crlf else output

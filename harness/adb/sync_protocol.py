@@ -1,0 +1,268 @@
+"""The bytes of adb's file service `sync:`, versions 1 and 2. Pure.
+
+Documented in the Android sources (packages/modules/adb, SYNC.TXT and file_sync_protocol.h): a
+request is four letters, a length and a path; numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harness.adb.faults import ProtocolError
+
+CHUNK_BYTES = 64 * 1024
+"""The most that one DATA message may carry."""
+
+MAX_PATH_BYTES = 1024
+"""adbd refuses longer paths."""
+
+_WORD = struct.Struct("<4sI")
+_STAT_V1 = struct.Struct("<III")
+_STAT_V2 = struct.Struct("<IQQIIIIQqqq")
+_ENTRY_V1 = struct.Struct("<IIII")
+_ENTRY_V2 = struct.Struct("<IQQIIIIQqqqI")
+_MAX_TEXT_BYTES = 64 * 1024
+_MAX_NAME_BYTES = 4096
+_ENOENT, _ENOTDIR = 2, 20
+
+
+@dataclass(frozen=True)
+class RemoteStat:
+    """What a device says about a file; `mtime_s` is seconds since 1970.
+
+    `error` is the device's errno, 0 if there was none; v1 devices tell only that a file is not
+    there (2, ENOENT) and give sizes modulo 4 GiB.
+    """
+
+    mode: int
+    size: int
+    mtime_s: int
+    error: int = 0
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no such file."""
+        return self.error in (_ENOENT, _ENOTDIR)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a regular file."""
+        return stat.S_ISREG(self.mode)
+
+    @property
+    def is_dir(self) -> bool:
+        """Whether it is a folder."""
+        return stat.S_ISDIR(self.mode)
+
+
+@dataclass(frozen=True)
+class RemoteEntry:
+    """One name in a folder on a device; `stat` is that of the name itself, not of a link's end."""
+
+    name: str
+    stat: RemoteStat
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Which versions of the messages a device understands."""
+
+    stat_v2: bool
+    list_v2: bool
+    send_v2: bool
+
+    @classmethod
+    def of(cls, features: frozenset[str]) -> Dialect:
+        """The newest messages that a device with these features knows."""
+        return cls("stat_v2" in features, "ls_v2" in features, "sendrecv_v2" in features)
+
+    def stat(self, path: str, *, follow: bool) -> bytes:
+        """A request for a file's attributes; v1 cannot follow links."""
+        if self.stat_v2:
+            return request(b"STA2" if follow else b"LST2", path)
+        return request(b"STAT", path)
+
+    def list(self, path: str) -> bytes:
+        """A request for the names in a folder."""
+        return request(b"LIS2" if self.list_v2 else b"LIST", path)
+
+    def receive(self, path: str) -> bytes:
+        """A request for a file's content."""
+        if self.send_v2:
+            return request(b"RCV2", path) + _WORD.pack(b"RCV2", 0)
+        return request(b"RECV", path)
+
+    def send(self, path: str, mode: int) -> bytes:
+        """The start of sending a regular file; `mode` are its permission bits."""
+        mode = stat.S_IFREG | (mode & 0o7777)
+        if self.send_v2:
+            return request(b"SND2", path) + struct.pack("<4sII", b"SND2", mode, 0)
+        return request(b"SEND", f"{path},{mode}")
+
+
+def request(kind: bytes, path: str) -> bytes:
+    """A request about a path. Raises ProtocolError for a path that adbd cannot take."""
+    encoded = path.encode("utf-8", "surrogateescape")
+    if not encoded or b"\0" in encoded or len(encoded) > MAX_PATH_BYTES:
+        raise ProtocolError(f"not a path for a device: {path[:80]!r} ({len(encoded)} bytes)")
+    return _WORD.pack(kind, len(encoded)) + encoded
+
+
+def data_header(length: int) -> bytes:
+    """What stands before `length` bytes of a file."""
+    return _WORD.pack(b"DATA", length)
+
+
+def done(mtime_s: int) -> bytes:
+    """The end of a sent file, with its modification time."""
+    return _WORD.pack(b"DONE", max(0, min(mtime_s, 0xFFFFFFFF)))
+
+
+QUIT = _WORD.pack(b"QUIT", 0)
+
+
+@dataclass(frozen=True)
+class Okay:
+    """A sent file was taken."""
+
+
+@dataclass(frozen=True)
+class Fail:
+    """The device refused; after that it closes the stream."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Data:
+    """A piece of a file, not necessarily a whole message."""
+
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Done:
+    """The end of a file or of a list."""
+
+
+Reply = Okay | Fail | Data | Done | RemoteStat | RemoteEntry
+
+
+class ReplyReader:
+    """Cuts what a device sends into replies, however it arrives.
+
+    Lengths are bounded; file content is handed on as it comes. Raises ProtocolError for anything
+    the protocol does not allow.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._list_v2 = dialect.list_v2
+        self._held = b""
+        self._data_left = 0
+        self.listing = False
+
+    def feed(self, data: bytes) -> Iterator[Reply]:
+        """The replies that `data` completes."""
+        if self._data_left and not self._held and len(data) <= self._data_left:
+            self._data_left -= len(data)
+            if data:
+                yield Data(data)
+            return
+        held, self._held = memoryview(self._held + data), b""
+        position = 0
+        try:
+            while position < len(held):
+                if self._data_left:
+                    piece = bytes(held[position : position + self._data_left])
+                    position += len(piece)
+                    self._data_left -= len(piece)
+                    yield Data(piece)
+                    continue
+                reply, taken = self._one(held[position:])
+                if taken == 0:
+                    break
+                position += taken
+                if reply is not None:
+                    yield reply
+        finally:
+            self._held = bytes(held[position:])
+
+    def _one(self, held: memoryview) -> tuple[Reply | None, int]:
+        """One reply and the bytes it took; (None, 0) if it is not complete."""
+        if len(held) < 4:
+            return None, 0
+        kind = bytes(held[:4])
+        if kind in (b"STA2", b"LST2"):
+            return _stat_v2(held)
+        if kind == b"STAT":
+            return _stat_v1(held)
+        if kind in (b"DENT", b"DNT2"):
+            return _entry(held, kind == b"DNT2")
+        if kind == b"DONE" and self.listing:
+            size = 4 + (_ENTRY_V2 if self._list_v2 else _ENTRY_V1).size
+            return (Done(), size) if len(held) >= size else (None, 0)
+        if kind not in (b"OKAY", b"FAIL", b"DATA", b"DONE"):
+            raise ProtocolError(f"unknown sync reply {kind!r}")
+        if len(held) < _WORD.size:
+            return None, 0
+        length = _WORD.unpack_from(held)[1]
+        if kind == b"OKAY":
+            return Okay(), _WORD.size
+        if kind == b"DONE":
+            return Done(), _WORD.size
+        if kind == b"DATA":
+            if length > CHUNK_BYTES:
+                raise ProtocolError(f"sync data of {length} bytes in one message")
+            self._data_left = length
+            return None, _WORD.size
+        if length > _MAX_TEXT_BYTES:
+            raise ProtocolError(f"sync failure text of {length} bytes")
+        end = _WORD.size + length
+        if len(held) < end:
+            return None, 0
+        return Fail(bytes(held[_WORD.size : end]).decode("utf-8", "replace")), end
+
+
+def _stat_v1(held: memoryview) -> tuple[Reply | None, int]:
+    size = 4 + _STAT_V1.size
+    if len(held) < size:
+        return None, 0
+    mode, length, mtime = _STAT_V1.unpack_from(held, 4)
+    return RemoteStat(mode, length, mtime, 0 if mode else _ENOENT), size
+
+
+def _stat_v2(held: memoryview) -> tuple[Reply | None, int]:
+    size = 4 + _STAT_V2.size
+    if len(held) < size:
+        return None, 0
+    error, _, _, mode, _, _, _, length, _, mtime, _ = _STAT_V2.unpack_from(held, 4)
+    return RemoteStat(mode, length, mtime, error), size
+
+
+def _entry(held: memoryview, v2: bool) -> tuple[Reply | None, int]:
+    layout = _ENTRY_V2 if v2 else _ENTRY_V1
+    start = 4 + layout.size
+    if len(held) < start:
+        return None, 0
+    fields = layout.unpack_from(held, 4)
+    if v2:
+        error, mode, length, mtime, name_length = (
+            fields[0],
+            fields[3],
+            fields[7],
+            fields[9],
+            fields[11],
+        )
+    else:
+        mode, length, mtime, name_length = fields
+        error = 0
+    if name_length > _MAX_NAME_BYTES:
+        raise ProtocolError(f"file name of {name_length} bytes")
+    end = start + name_length
+    if len(held) < end:
+        return None, 0
+    name = bytes(held[start:end]).decode("utf-8", "surrogateescape")
+    return RemoteEntry(name, RemoteStat(mode, length, mtime, error)), end

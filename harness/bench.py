@@ -1,0 +1,190 @@
+"""What a test holds in its hand: a device made ready, and a way to say what was found out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.contexts.budget import Fit, Limit, SizePoint, Trial, conclude, largest_that_fits
+from harness.contexts.models import ModelSpec
+from harness.contexts.schedule import Schedule, schedule
+from harness.contexts.session_plan import DeployedContext, Libraries, session_plan
+from harness.lab.attach import AttachedDevice
+from harness.probe.plan import Plan, Settings
+from harness.probe.run import ProbeRun, run_plan
+from harness.results.measurements import context_estimate, measure
+from harness.results.verdict import Verdict, judge
+from harness.workbench import Placement, Workbench
+
+BACKEND_LIBRARIES = {"htp": "libQnnHtp.so", "gpu": "libQnnGpu.so", "cpu": "libQnnCpu.so"}
+_CASE_TIMEOUT_S = 300.0
+_NO_MEMORY = Settings(memory="off")
+
+
+class TargetFailure(AssertionError):
+    """The target did not do what the case demands; carries the verdict for the record."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        super().__init__(verdict.explanation())
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One probe process: what it did, what that means, and the figures it gave."""
+
+    run: ProbeRun
+    verdict: Verdict
+    measurements: dict[str, object]
+
+    def check(self) -> None:
+        """Raises TargetFailure unless everything in the plan succeeded."""
+        if self.verdict.outcome != "passed":
+            raise TargetFailure(self.verdict)
+
+
+@dataclass
+class Notes:
+    """What a case has found out so far; becomes part of its record."""
+
+    measurements: dict[str, object] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    probe_us: int = 0
+    logs: list[str] = field(default_factory=list)
+
+
+class Bench:
+    """A device with a runtime on it, for one case.
+
+    Placement tells which; `run` runs a plan in a fresh process there. Whatever is passed to
+    `measure` ends in the case's record.
+    """
+
+    def __init__(self, workbench: Workbench, placement: Placement, log_folder: Path) -> None:
+        self.placement = placement
+        self.notes = Notes()
+        self._workbench = workbench
+        self._log_folder = log_folder
+        self._runs = 0
+        workbench.require(placement)
+        self.device: AttachedDevice = workbench.device(placement.device)
+        self._runtime, self._probe = workbench.deploy_runtime(placement)
+
+    def measure(self, **figures: object) -> None:
+        """Adds figures to the record's `measurements`; units belong in the names."""
+        self.notes.measurements.update(figures)
+
+    def contexts(self, *models: ModelSpec) -> list[DeployedContext]:
+        """The models' context binaries, compiled for this placement and put on the device."""
+        deployed = self._workbench.deploy_contexts(self.placement, models)
+        return [deployed[model] for model in models]
+
+    def run(self, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S) -> Observation:
+        """Runs a plan in a probe process of its own and judges it.
+
+        The observation becomes the case's own: its verdict and figures go into the record.
+        Raises DeviceError if the lab failed on the way; a failing target raises nothing here.
+        """
+        observation = self.attempt(plan, timeout_s=timeout_s)
+        self.notes.verdict = observation.verdict
+        self.measure(**observation.measurements)
+        return observation
+
+    def attempt(self, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S) -> Observation:
+        """Like `run`, for a process whose failure is an answer and not yet the case's verdict."""
+        started = time.monotonic()
+        run = run_plan(
+            self.device.adb,
+            self._probe,
+            plan,
+            env=self._runtime.environment,
+            cwd=self._runtime.root,
+            timeout_s=timeout_s,
+        )
+        self._runs += 1
+        self.notes.probe_us += run.transcript.elapsed_us or int(
+            (time.monotonic() - started) * 1_000_000
+        )
+        self._keep(plan, run)
+        return Observation(run, judge(run), measure(run.transcript))
+
+    def run_contexts(
+        self, models: Sequence[ModelSpec], contexts: int, residency: str, *, window: int = 4
+    ) -> Observation:
+        """Loads, executes and frees `contexts` contexts, taking the models in turn."""
+        steps = schedule(contexts, residency, window)  # type: ignore[arg-type]
+        return self.run(self.context_plan(self.contexts(*models), steps))
+
+    def context_plan(
+        self,
+        contexts: Sequence[DeployedContext],
+        steps: Schedule,
+        settings: Settings = Settings(),  # noqa: B008 - it is frozen
+    ) -> Plan:
+        """The plan for a schedule over these contexts, taken in turn."""
+        library = BACKEND_LIBRARIES[self.placement.backend]
+        libraries = Libraries(
+            backend=self._runtime.library(library), system=self._runtime.library("libQnnSystem.so")
+        )
+        return session_plan(libraries, contexts, steps, settings)
+
+    def find_limit(self, models: Sequence[ModelSpec], *, cap: int) -> tuple[Limit, list[SizePoint]]:
+        """Finds how many contexts of each model fit at most, and what kind of limit that is.
+
+        Every number is tried in a fresh process. Raises TargetFailure if a process crashes, hangs
+        or fails for another reason than a refused load.
+        """
+        points = [self._size_point(model, cap) for model in models]
+        return conclude(points), points
+
+    def _size_point(self, model: ModelSpec, cap: int) -> SizePoint:
+        (deployed,) = self.contexts(model)
+        estimates: list[int] = []
+
+        def attempt(number: int) -> Trial:
+            loads = Schedule(schedule(number, "resident").moves[:number], ())
+            observation = self.attempt(self.context_plan([deployed], loads, _NO_MEMORY))
+            self._only_refused_loads(observation)
+            loaded = int(str(observation.measurements["loaded"]))
+            estimates.extend(context_estimate(observation.run.transcript))
+            return Trial(ok=loaded == number, loaded=loaded)
+
+        fit: Fit = largest_that_fits(attempt, cap)
+        rounds = min(cap, (fit.refused_at or cap) + 2)
+        moves = [move for move in schedule(rounds, "sequential").moves if move.verb != "execute"]
+        turn = self.attempt(self.context_plan([deployed], Schedule(tuple(moves), ()), _NO_MEMORY))
+        self._only_refused_loads(turn)
+        return SizePoint(
+            label=str(model),
+            bytes_per_context=max(estimates, default=deployed.context.memory_bytes),
+            estimate_source="library" if estimates else "metadata",
+            fits=fit.fits,
+            refused_at=fit.refused_at,
+            sequential_loads=int(str(turn.measurements["loaded"])),
+            sequential_tried=rounds,
+        )
+
+    def _only_refused_loads(self, observation: Observation) -> None:
+        failure = observation.run.transcript.first_failure
+        refused = failure is not None and failure.verb == "context-load" and failure.code
+        if observation.verdict.outcome != "passed" and not (
+            refused and observation.verdict.outcome == "failed"
+        ):
+            self.notes.verdict = observation.verdict
+            raise TargetFailure(observation.verdict)
+
+    def _keep(self, plan: Plan, run: ProbeRun) -> None:
+        """Writes down what the probe was told and answered, for whoever looks into the case."""
+        self._log_folder.mkdir(parents=True, exist_ok=True)
+        stem = "probe" if self._runs == 1 else f"probe-{self._runs}"
+        files: Mapping[str, bytes] = {
+            f"{stem}.plan": plan.text().encode(),
+            f"{stem}.jsonl": run.raw_events,
+            f"{stem}.stderr": run.stderr,
+        }
+        for name, content in files.items():
+            if content:
+                (self._log_folder / name).write_bytes(content)
+                self.notes.logs.append(name)

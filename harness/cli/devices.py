@@ -1,0 +1,121 @@
+"""`qnn-harness devices`: what is configured, and what adb sees of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from harness.cache import cache_root, simulated_root
+from harness.cli.lab_options import json_option, lab_option
+from harness.errors import HarnessError
+from harness.lab.attach import OpenLab
+from harness.lab.inventory import DeviceConfig, load_lab
+
+COLUMNS = (
+    "name",
+    "serial",
+    "state",
+    "soc",
+    "htp_arch",
+    "adreno",
+    "target",
+    "os_build",
+    "free_storage_bytes",
+    "ram_bytes",
+)
+
+
+@click.command()
+@lab_option
+@json_option
+@click.pass_context
+def devices(context: click.Context, lab_file: Path, as_json: bool) -> None:
+    """List the lab's devices, configured ones first, then others that adb sees.
+
+    Simulated devices are started for the moment of asking. Exit code 3 if an enabled device does
+    not answer.
+    """
+    lab = load_lab(lab_file)
+    cache = cache_root()
+    with OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache)) as opened:
+        rows = [describe(opened, config) for config in lab.devices]
+        rows += strangers(opened, rows)
+    if as_json:
+        click.echo(json.dumps({"devices": rows}, indent=2))
+    else:
+        _print_table(rows)
+    failed = [row for row in rows if row["enabled"] and row["problem"]]
+    for row in failed:
+        click.echo(f"error: {row['problem']}", err=True)
+    context.exit(3 if failed else 0)
+
+
+def describe(lab: OpenLab, config: DeviceConfig) -> dict[str, object]:
+    """One row: what devices.yaml says, completed by what the device says if it answers."""
+    row: dict[str, object] = dict.fromkeys(COLUMNS)
+    row |= {
+        "name": config.name,
+        "serial": config.serial,
+        "soc": config.soc,
+        "htp_arch": config.htp_arch,
+        "adreno": config.adreno,
+        "target": config.target,
+        "configured": True,
+        "enabled": config.enabled,
+        "simulated": config.simulated,
+        "problem": None,
+    }
+    if not config.enabled:
+        return row | {"state": "disabled"}
+    try:
+        device = lab.device(config.name)
+    except HarnessError as error:
+        return row | {"state": "unreachable", "problem": str(error)}
+    facts = device.facts
+    return row | {
+        "serial": device.adb.serial,
+        "state": "device",
+        "soc": device.soc,
+        "htp_arch": device.htp_arch,
+        "adreno": device.adreno,
+        "target": device.target,
+        "os_build": facts.os_build,
+        "free_storage_bytes": facts.free_storage_bytes,
+        "ram_bytes": facts.ram_bytes,
+    }
+
+
+def strangers(lab: OpenLab, rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """What the user's adb server sees beyond the lab; nothing if no server is running."""
+    known = {row["serial"] for row in rows}
+    return [
+        dict.fromkeys(COLUMNS)
+        | {"serial": seen.serial, "state": seen.state, "configured": False, "enabled": False}
+        | {"simulated": False, "problem": None}
+        for seen in lab.seen()
+        if seen.serial not in known
+    ]
+
+
+def _print_table(rows: list[dict[str, object]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    heads = ("NAME", "SERIAL", "STATE", "SOC", "HTP", "ADRENO", "TARGET", "OS", "FREE", "RAM")
+    for head in heads:
+        table.add_column(head, justify="right" if head in ("FREE", "RAM") else "left")
+    for row in rows:
+        table.add_row(*(_cell(column, row[column]) for column in COLUMNS))
+    Console(width=None if Console().is_terminal else 200).print(table)
+
+
+def _cell(column: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if column == "htp_arch":
+        return f"v{value}"
+    if column.endswith("_bytes") and isinstance(value, int):
+        return f"{value / 1e9:.1f} GB"
+    return str(value)

@@ -1,0 +1,48 @@
+"""`qnn-harness simulator`: a simulated device in the foreground, for use with plain adb."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+from harness.cache import cache_root, simulated_root
+from harness.cli.lab_options import lab_option
+from harness.errors import ConfigError
+from harness.lab.attach import OpenLab
+from harness.lab.inventory import load_lab
+
+
+@click.command()
+@click.argument("name", required=False)
+@lab_option
+def simulator(name: str | None, lab_file: Path) -> None:
+    """Start the simulated device NAME (default: the lab's first) until Ctrl-C.
+
+    It hangs on an adb server of its own, whose port is printed; your own server is not touched.
+    """
+    lab = load_lab(lab_file)
+    simulated = [device.name for device in lab.devices if device.simulated]
+    chosen = name or next(iter(simulated), None)
+    if chosen not in simulated:
+        raise ConfigError(
+            f"{name!r} is not a simulated device of {lab_file}" if name else "no simulated device",
+            file=lab_file,
+            field="devices",
+            choices=simulated,
+        )
+    done = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: done.set())
+    cache = cache_root()
+    with OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache)) as opened:
+        device = opened.device(chosen)
+        port, serial = device.adb.server.port, device.adb.serial
+        click.echo(f"{chosen} is up as {serial}; in another terminal:")
+        click.echo(f"    export ANDROID_ADB_SERVER_PORT={port}")
+        click.echo("    adb devices -l")
+        click.echo(f"    adb -s {serial} shell")
+        click.echo("Ctrl-C ends it.")
+        done.wait()

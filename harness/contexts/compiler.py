@@ -1,0 +1,254 @@
+"""Runs the compiler: worker.py in a process of its own, with the libraries of one QNN version.
+
+Whatever happens there (a refusal, a crash, an endless loop) becomes the result of the job that was
+under way; the jobs after it are given to a new process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, ClassVar, Final
+
+from harness.adb.deadline import Deadline
+from harness.adb.guard import spawn_guarded
+from harness.errors import Cause, HarnessError, InfraError
+from harness.runtimes.catalog import CompilerHost
+
+WORKER: Final = Path(__file__).with_name("worker.py")
+START_TIMEOUT_S: Final = 60.0
+JOB_TIMEOUT_S: Final = 180.0
+"""For starting the worker, and for each job of it; 128 MB of weights take 1.5 s."""
+
+_MARK = "@qnn-harness-job:"
+_KEPT_OUTPUT_BYTES = 512 << 10
+_MAX_ANSWER_BYTES = 16 << 20
+_KEPT_LINES = 6
+_TELLING = re.compile(r"\[E:|<E>|\bERROR\b|[Ff]ailed")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_PLACES = re.compile(r"\S*/onnxruntime/core/\S+:\d+ .*?\) (?=Error |\[ONNXRuntimeError\])")
+
+
+class CompileError(HarnessError):
+    """The compiler did not make a context: refused the model, crashed, or did not come to an end.
+
+    `chain` holds the texts of all exceptions, the first cause first (with ORT, the last one is
+    often about something else); `output` what the libraries printed meanwhile (bounded).
+    """
+
+    cause: ClassVar[Cause] = "target"
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, what: str, *, chain: Sequence[str], output: str = "") -> None:
+        self.chain = tuple(chain)
+        self.output = output
+        telling = [line for line in output.splitlines() if _TELLING.search(line)][:_KEPT_LINES]
+        first = _PLACES.sub("", self.chain[0]).strip() if self.chain else "no reason given"
+        super().__init__("\n    ".join([f"{what}: {first[:600]}", *(t[:300] for t in telling)]))
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    """Makes one context binary: `model` (a file) into `folder`, which must be empty.
+
+    `job` is its name among others, `complaint` what is said if it fails.
+    """
+
+    job: str
+    complaint: str
+    model: Path
+    folder: Path
+    options: Mapping[str, str]
+
+    def request(self, host: CompilerHost) -> dict[str, Any]:
+        """The job as the worker reads it."""
+        return {
+            "id": self.job,
+            "kind": "compile",
+            "model": str(self.model),
+            "provider_options": {"backend_path": str(host.backend), **self.options},
+            "session_options": {
+                "ep.context_enable": "1",
+                "ep.context_embed_mode": "0",
+                "ep.context_file_path": str(self.folder / "context.onnx"),
+                "session.disable_cpu_ep_fallback": "1",
+            },
+        }
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """An input of a reference job: raw values in a file, their numpy dtype, the shape."""
+
+    name: str
+    path: Path
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ReferenceJob:
+    """Computes a model's outputs with ORT on the CPU: one raw file per output, in order."""
+
+    job: str
+    complaint: str
+    model: Path
+    inputs: tuple[InputFile, ...]
+    outputs: tuple[Path, ...]
+
+    def request(self, host: CompilerHost) -> dict[str, Any]:
+        """The job as the worker reads it."""
+        del host
+        return {
+            "id": self.job,
+            "kind": "reference",
+            "model": str(self.model),
+            "inputs": [
+                {"name": one.name, "path": str(one.path), "dtype": one.dtype, "shape": one.shape}
+                for one in self.inputs
+            ],
+            "outputs": [str(path) for path in self.outputs],
+        }
+
+
+Job = CompileJob | ReferenceJob
+
+
+def run_jobs(
+    host: CompilerHost,
+    jobs: Sequence[Job],
+    *,
+    start_timeout_s: float = START_TIMEOUT_S,
+    job_timeout_s: float = JOB_TIMEOUT_S,
+) -> dict[str, CompileError | None]:
+    """Does all jobs, in as few processes as possible: {job: None, or why it failed}.
+
+    Raises InfraError if the compiler's process cannot be used at all.
+    """
+    results: dict[str, CompileError | None] = {}
+    while left := [job for job in jobs if job.job not in results]:
+        done = _run_worker(host, left, start_timeout_s + job_timeout_s * len(left))
+        if not done:
+            raise InfraError("the compiler's process did no job and did not say why")
+        results.update(done)
+    return results
+
+
+def _run_worker(
+    host: CompilerHost, jobs: Sequence[Job], timeout_s: float
+) -> dict[str, CompileError | None]:
+    with (
+        tempfile.TemporaryDirectory(prefix="qnn-harness-") as name,
+        tempfile.TemporaryFile() as out,
+    ):
+        folder = Path(name)
+        answers = folder / "answers.jsonl"
+        request = {
+            "answers": str(answers),
+            "mark": _MARK,
+            "ort_root": str(host.ort_root),
+            "plugin": str(host.plugin),
+            "jobs": [job.request(host) for job in jobs],
+        }
+        (folder / "request.json").write_text(json.dumps(request))
+        # -P: the worker's own folder is not searched for modules
+        command = [sys.executable, "-P", "-B", str(WORKER), str(folder / "request.json")]
+        deadline = Deadline(timeout_s)
+        with spawn_guarded(
+            command, env=_environment(host), cwd=folder, stdout=out, stderr=out
+        ) as worker:
+            code = worker.wait(deadline)
+        return _results(host, jobs, _events(answers), _text(out), code, timeout_s)
+
+
+def _results(
+    host: CompilerHost,
+    jobs: Sequence[Job],
+    events: Sequence[Mapping[str, Any]],
+    output: str,
+    code: int | None,
+    timeout_s: float,
+) -> dict[str, CompileError | None]:
+    """What the worker's answers and its end mean for each job it began (pure)."""
+    complaints = {job.job: job.complaint for job in jobs}
+    results: dict[str, CompileError | None] = {}
+    begun: str | None = None
+    for event in events:
+        job = str(event.get("job"))
+        if event.get("event") == "unusable":
+            raise InfraError(
+                f"ORT {host.ort_version} cannot use the plug-in of QNN {host.qnn_version}: "
+                + " <- ".join(_errors(event)[::-1])[:1000]
+            )
+        if event.get("event") == "begin":
+            begun = job
+        elif event.get("event") == "made" and job in complaints:
+            results[job], begun = None, None
+        elif event.get("event") == "failed" and job in complaints:
+            said = output_of(output, job)
+            results[job] = CompileError(complaints[job], chain=_errors(event), output=said)
+            begun = None
+    if begun in complaints and begun is not None:
+        how = (
+            f"no end within {timeout_s:g} s"
+            if code is None
+            else f"its process ended with signal {code - 128}"
+            if code > 128
+            else f"its process ended with exit code {code}"
+        )
+        results[begun] = CompileError(
+            complaints[begun], chain=[how], output=output_of(output, begun)
+        )
+    elif not results:
+        how = f"did not start within {timeout_s:g} s" if code is None else f"exit code {code}"
+        last = output.strip().splitlines()[-1:] or ["it said nothing"]
+        raise InfraError(f"the compiler's process cannot be used ({how}): {last[0][:500]}")
+    return results
+
+
+def output_of(output: str, job: str) -> str:
+    """The part of the libraries' output that was written during one job (pure)."""
+    begin = output.find(f"{_MARK}{job}\n")
+    if begin < 0:
+        return ""
+    begin += len(_MARK) + len(job) + 1
+    end = output.find(_MARK, begin)
+    return output[begin:end].strip() if end >= 0 else output[begin:].strip()
+
+
+def _errors(event: Mapping[str, Any]) -> list[str]:
+    errors = event.get("errors")
+    return [str(error) for error in errors] if isinstance(errors, list) else []
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    try:
+        with path.open("rb") as file:
+            lines = file.read(_MAX_ANSWER_BYTES).split(b"\n")
+    except FileNotFoundError:
+        return []
+    events = []
+    # the last piece is empty, or a line that was cut off
+    for line in lines[:-1]:
+        event = json.loads(line)
+        if isinstance(event, dict):
+            events.append(event)
+    return events
+
+
+def _text(file: IO[bytes]) -> str:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _KEPT_OUTPUT_BYTES))
+    return _COLOURS.sub("", file.read().decode("utf-8", "replace"))
+
+
+def _environment(host: CompilerHost) -> dict[str, str]:
+    taken_out = ("LD_LIBRARY_PATH", "ADSP_LIBRARY_PATH", "PYTHONHOME", "PYTHONSTARTUP")
+    kept = {name: value for name, value in os.environ.items() if name not in taken_out}
+    return kept | {"PYTHONPATH": f"{host.ort_root}{os.pathsep}{host.qnn_root}"}

@@ -1,0 +1,116 @@
+"""The program that compiles contexts and computes references: run by compiler.py, never imported.
+
+    python -P worker.py REQUEST.json
+
+Its only imports are numpy and the onnxruntime on PYTHONPATH. Answers go, one JSON object per line
+and flushed, to the file that the request names, `begin` before each job, so that a crash or a hang
+in the compiler still names its job; stdout and stderr belong to the libraries.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+EP_NAME = "qnn"
+
+
+def main(request_path: str) -> None:
+    request = json.loads(Path(request_path).read_text())
+    with open(request["answers"], "w", encoding="utf-8") as answers:
+        _work(request, answers)
+    # The libraries' own clean-up at exit has nothing to add, and may crash.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _work(request: dict[str, Any], answers: IO[str]) -> None:
+    try:
+        devices = _register(request)
+    except Exception as error:
+        _tell(answers, event="unusable", errors=_chain(error))
+        return
+    for job in request["jobs"]:
+        _tell(answers, event="begin", job=job["id"])
+        print(f"{request['mark']}{job['id']}", file=sys.stderr, flush=True)
+        began = time.monotonic()
+        try:
+            result = _reference(job) if job["kind"] == "reference" else _compile(job, devices)
+        except Exception as error:
+            _tell(answers, event="failed", job=job["id"], errors=_chain(error))
+        else:
+            seconds = round(time.monotonic() - began, 6)
+            _tell(answers, event="made", job=job["id"], seconds=seconds, **result)
+        gc.collect()
+
+
+def _register(request: dict[str, Any]) -> list[Any]:
+    import onnxruntime
+
+    root = Path(request["ort_root"]).resolve()
+    if root not in Path(onnxruntime.__file__).resolve().parents:
+        raise RuntimeError(f"onnxruntime came from {onnxruntime.__file__}, not from {root}")
+    if all(job["kind"] == "reference" for job in request["jobs"]):
+        return []
+    onnxruntime.register_execution_provider_library(EP_NAME, request["plugin"])
+    devices = [one for one in onnxruntime.get_ep_devices() if one.ep_name == EP_NAME]
+    if not devices:
+        raise RuntimeError("the QNN plug-in offers no device")
+    return devices[:1]
+
+
+def _compile(job: dict[str, Any], devices: list[Any]) -> dict[str, Any]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    for key, value in job["session_options"].items():
+        options.add_session_config_entry(key, value)
+    options.add_provider_for_devices(devices, job["provider_options"])
+    # Given as bytes: ORT puts a hash of the path into the graph's name, hence into the binary.
+    # Without enable_fallback=False a second attempt on the CPU hides the reason of the first.
+    model = Path(job["model"]).read_bytes()
+    session = onnxruntime.InferenceSession(model, options, enable_fallback=False)
+    del session
+    return {}
+
+
+def _reference(job: dict[str, Any]) -> dict[str, Any]:
+    import numpy
+    import onnxruntime
+
+    feeds = {
+        one["name"]: numpy.fromfile(one["path"], one["dtype"]).reshape(one["shape"])
+        for one in job["inputs"]
+    }
+    session = onnxruntime.InferenceSession(job["model"], providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_outputs()]
+    for path, output in zip(job["outputs"], session.run(names, feeds), strict=True):
+        numpy.ascontiguousarray(output).tofile(path)
+    return {"outputs": names}
+
+
+def _chain(error: BaseException) -> list[str]:
+    """The texts of an exception and of all that led to it, the first cause first."""
+    texts: list[str] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        texts.append(f"{type(current).__name__}: {current}"[:8000])
+        current = current.__cause__ or current.__context__
+    return texts[::-1]
+
+
+def _tell(answers: IO[str], **event: Any) -> None:
+    answers.write(json.dumps(event) + "\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,202 @@
+"""Turns the lab's description into devices that answer: servers, simulated devices, facts."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from harness.adb.deadline import Deadline
+from harness.adb.device import AdbDevice
+from harness.adb.key import harness_key
+from harness.adb.server import AdbServer, PrivateAdbServer, SeenDevice
+from harness.errors import ConfigError, DeviceError, InfraError
+from harness.lab.facts import SCRIPT, DeviceFacts, Target, parse_facts
+from harness.lab.inventory import DeviceConfig, Lab
+from harness.qnn.socs import SOCS
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.properties import device_properties
+
+_CONNECT_S = 20.0
+_FACTS_S = 15.0
+_MAX_FACTS_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class AttachedDevice:
+    """A device of the lab that is reachable now, and what it said about itself."""
+
+    config: DeviceConfig
+    adb: AdbDevice
+    facts: DeviceFacts
+    target: Target
+    workdir: str
+
+    @property
+    def name(self) -> str:
+        """Its name in devices.yaml."""
+        return self.config.name
+
+    @property
+    def soc(self) -> str | None:
+        """What devices.yaml says, else what the device says."""
+        return self.config.soc or self.facts.soc
+
+    @property
+    def htp_arch(self) -> int | None:
+        """HTP architecture (73 for v73) as configured, else that of its SoC, else None."""
+        if self.config.htp_arch is not None:
+            return self.config.htp_arch
+        known = SOCS.get(self.soc or "")
+        return known.htp_arch if known else None
+
+    @property
+    def adreno(self) -> str | None:
+        """Adreno model number as configured, else asked, else that of its SoC."""
+        known = SOCS.get(self.soc or "")
+        return self.config.adreno or self.facts.adreno or (known.adreno if known else None)
+
+    def identity(self) -> dict[str, object]:
+        """The `device` object of a result record."""
+        return {
+            "name": self.name,
+            "serial": self.adb.serial,
+            "soc": self.soc,
+            "htp_arch": self.htp_arch,
+            "target": self.target,
+            "simulated": self.config.simulated,
+            "os_build": self.facts.os_build,
+        }
+
+
+class OpenLab:
+    """The lab in use: starts what must be started on first need and ends it on `close`.
+
+    Simulated devices and the adb server they hang on are ours; devices with a serial are reached
+    through the server they are already attached to (the user's, or a remote one).
+    """
+
+    def __init__(self, lab: Lab, *, key_folder: Path, storage_root: Path) -> None:
+        self.lab = lab
+        self._key_folder = key_folder
+        self._storage_root = storage_root
+        self._private: PrivateAdbServer | None = None
+        self._attached: dict[str, AttachedDevice] = {}
+        self._cleanup = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the simulated devices and our adb server; safe to call twice."""
+        self._attached.clear()
+        self._private = None
+        self._cleanup.close()
+
+    def device(self, name: str) -> AttachedDevice:
+        """The device of that name, connected and asked for its facts.
+
+        Raises ConfigError for a name that the lab does not have or a target that cannot be told,
+        InfraError if the device does not become ready.
+        """
+        if name not in self._attached:
+            (config,) = self.lab.select([name])
+            self._attached[name] = self._attach(config)
+        return self._attached[name]
+
+    def seen(self, host: str | None = None) -> list[SeenDevice]:
+        """What an adb server for real devices reports; nothing where none is running.
+
+        Without `host` it is the user's own, which is not started for this.
+        """
+        server = self._server_of(host)
+        return server.devices() if server.is_running() else []
+
+    def _attach(self, config: DeviceConfig) -> AttachedDevice:
+        if config.simulated:
+            server, serial, workdir = self._start_simulated(config)
+        else:
+            server, serial = self._server_of(config.host), config.serial or ""
+            workdir = config.workdir
+            if ":" in serial:
+                server.connect(serial, deadline=Deadline(_CONNECT_S))
+            _require_ready(server, serial)
+        adb = AdbDevice(serial, server)
+        facts = read_facts(adb, workdir)
+        target = config.target or facts.target
+        if target is None:
+            raise ConfigError(
+                f"device {config.name} reports machine {facts.machine!r}, which is no known target",
+                field=f"devices.{config.name}.target",
+                choices=["android-arm64", "linux-arm64", "linux-x64"],
+            )
+        return AttachedDevice(config, adb, facts, target, workdir)
+
+    def _start_simulated(self, config: DeviceConfig) -> tuple[AdbServer, str, str]:
+        soc = SOCS[config.soc or ""]
+        key = harness_key(self._key_folder)
+        if self._private is None:
+            private = PrivateAdbServer(key_folder=self._key_folder)
+            self._cleanup.callback(private.stop)
+            private.start()
+            self._private = private
+        storage = self._storage_root / config.name
+        limit = config.storage_limit_mb
+        device = SimulatedDevice(
+            config.name,
+            storage=storage,
+            properties=device_properties(config.name, soc.name),
+            public_key=key.with_suffix(".pub"),
+            storage_limit_bytes=None if limit is None else limit * 1_000_000,
+        )
+        self._cleanup.callback(device.stop)
+        device.start()
+        server = self._private.server
+        server.connect(device.address, deadline=Deadline(_CONNECT_S))
+        return server, device.address, str(storage / "data/local/tmp/qnn-harness")
+
+    def _server_of(self, host: str | None) -> AdbServer:
+        if host is None:
+            return AdbServer()
+        config = self.lab.host(host)
+        return AdbServer(config.host, config.port)
+
+
+def read_facts(adb: AdbDevice, folder: str) -> DeviceFacts:
+    """Asks a device about itself in one round trip; `folder` is where the harness will work.
+
+    Raises DeviceError if it does not answer in time or answers endlessly.
+    """
+    script = f"set -- {shlex.quote(folder)}\n{SCRIPT}"
+    answer = adb.shell(script, timeout_s=_FACTS_S, max_output_bytes=_MAX_FACTS_BYTES)
+    if answer.truncated:
+        raise DeviceError("its description of itself does not end", serial=adb.serial)
+    return parse_facts(answer.stdout.decode("utf-8", "replace"))
+
+
+def _require_ready(server: AdbServer, serial: str) -> None:
+    states = {seen.serial: seen.state for seen in server.devices()}
+    if serial not in states:
+        there = ", ".join(f"{name} ({state})" for name, state in states.items()) or "no device"
+        raise InfraError(
+            f"device {serial} is not attached to the adb server at {server.host}:{server.port}; "
+            f"it sees {there}"
+        )
+    if states[serial] != "device":
+        hint = {
+            "unauthorized": "unlock it and accept this computer's key",
+            "offline": "reconnect its cable or run `adb reconnect`",
+            "no permissions": "add a udev rule for it",
+        }.get(states[serial], "see `adb devices -l`")
+        raise InfraError(f"device {serial} is {states[serial]}: {hint}")

@@ -1,0 +1,138 @@
+"""What a device says about itself, asked in one round trip and parsed without trust."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Target = Literal["android-arm64", "linux-arm64", "linux-x64"]
+
+_SECTION = "@qnn-harness:"
+_PROPERTY = re.compile(r"^\[([^\]]{1,128})\]: \[(.*)\]$")
+
+# One POSIX script for toybox, busybox and coreutils alike. `$1` is the folder whose file system
+# the harness will write to; it need not exist yet, so its nearest existing parent is asked.
+SCRIPT = r"""
+d=$1
+while [ ! -d "$d" ] && [ "$d" != / ] && [ -n "$d" ]; do d=${d%/*}; done
+[ -n "$d" ] || d=/
+m=@qnn-harness:
+echo "${m}machine"; uname -m
+echo "${m}kernel"; uname -sr
+echo "${m}linker"; [ -e /system/bin/linker64 ] && echo android
+echo "${m}properties"; getprop 2>/dev/null
+echo "${m}release"; cat /etc/os-release 2>/dev/null
+echo "${m}memory"; head -n 3 /proc/meminfo 2>/dev/null
+echo "${m}storage"; df -k "$d" 2>/dev/null
+echo "${m}soc"; cat /sys/devices/soc0/machine 2>/dev/null
+echo "${m}soc-id"; cat /sys/devices/soc0/soc_id 2>/dev/null
+echo "${m}gpu"; cat /sys/class/kgsl/kgsl-3d0/gpu_model 2>/dev/null
+echo "${m}end"
+"""
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What was learnt; None where the device did not say.
+
+    `soc` is the marketing-free name (ro.soc.model or /sys/devices/soc0/machine), `soc_id` the
+    kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
+    the file system the harness works on; `ram_bytes` is MemTotal.
+    """
+
+    target: Target | None
+    machine: str | None
+    soc: str | None
+    soc_id: int | None
+    adreno: str | None
+    model: str | None
+    os_build: str | None
+    free_storage_bytes: int | None
+    ram_bytes: int | None
+
+
+def parse_facts(text: str) -> DeviceFacts:
+    """Reads the answer to SCRIPT; whatever is missing or malformed becomes None."""
+    sections = _sections(text)
+    properties = _properties(sections.get("properties", []))
+    machine = _first(sections, "machine")
+    android = _first(sections, "linker") == "android"
+    soc = properties.get("ro.soc.model") or _first(sections, "soc")
+    return DeviceFacts(
+        target=_target(machine, android),
+        machine=machine,
+        soc=soc,
+        soc_id=_integer(_first(sections, "soc-id")),
+        adreno=_adreno(_first(sections, "gpu") or properties.get("ro.hardware.gpu_model")),
+        model=properties.get("ro.product.model") or None,
+        os_build=_os_build(properties, sections),
+        free_storage_bytes=_free_storage(sections.get("storage", [])),
+        ram_bytes=_ram(sections.get("memory", [])),
+    )
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    sections: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        if line.startswith(_SECTION):
+            lines = sections.setdefault(line.removeprefix(_SECTION).strip(), [])
+        elif line.strip():
+            lines.append(line.strip())
+    return sections
+
+
+def _first(sections: dict[str, list[str]], name: str) -> str | None:
+    lines = sections.get(name) or [""]
+    return lines[0][:200] or None
+
+
+def _properties(lines: list[str]) -> dict[str, str]:
+    matches = (_PROPERTY.match(line) for line in lines)
+    return {match[1]: match[2] for match in matches if match}
+
+
+def _target(machine: str | None, android: bool) -> Target | None:
+    if machine == "x86_64":
+        return "linux-x64"
+    if machine in ("aarch64", "arm64"):
+        return "android-arm64" if android else "linux-arm64"
+    return None
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"\d{1,18}", text) else None
+
+
+def _adreno(text: str | None) -> str | None:
+    found = re.search(r"(\d{3,4})", text or "")
+    return found[1] if found else None
+
+
+def _os_build(properties: dict[str, str], sections: dict[str, list[str]]) -> str | None:
+    release = properties.get("ro.build.version.release")
+    if release:
+        build = properties.get("ro.build.id") or properties.get("ro.build.display.id")
+        return f"Android {release}" + (f" ({build})" if build else "")
+    for line in sections.get("release", []):
+        if line.startswith("PRETTY_NAME="):
+            return line.removeprefix("PRETTY_NAME=").strip("\"'") or None
+    return _first(sections, "kernel")
+
+
+def _free_storage(lines: list[str]) -> int | None:
+    # Long device names make some df break a row in two: the numbers are found from the right.
+    fields = " ".join(lines[1:]).split()
+    for index in range(len(fields) - 1, 2, -1):
+        if re.fullmatch(r"\d{1,3}%", fields[index]) and fields[index - 1].isdigit():
+            return int(fields[index - 1]) * 1024
+    return None
+
+
+def _ram(lines: list[str]) -> int | None:
+    for line in lines:
+        found = re.fullmatch(r"MemTotal:\s+(\d{1,15}) kB", line)
+        if found:
+            return int(found[1]) * 1024
+    return None

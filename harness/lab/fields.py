@@ -1,0 +1,99 @@
+"""The types of the fields of devices.yaml, each with its own words for what is wrong with it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Annotated, Any, Final, get_args
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictInt,
+    StringConstraints,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+from harness.lab.facts import Target
+from harness.qnn.socs import HTP_ARCHS
+
+TARGETS: Final[tuple[Target, ...]] = get_args(Target)
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_SERIAL = re.compile(r"[!-~]{1,128}", re.ASCII)
+_ADDRESS = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.%]{2,45}", re.ASCII)
+_WORKDIR = re.compile(r"(?:/[^/\x00-\x1f\x7f]+)+/?")
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise PydanticCustomError(
+            "name", "must be lower-case letters, digits, dots, dashes or underscores, at most 64"
+        )
+    return text
+
+
+def _word(text: str) -> str:
+    if not _WORD.fullmatch(text):
+        raise PydanticCustomError(
+            "word", "must be letters, digits, dots, dashes or underscores, at most 64"
+        )
+    return text
+
+
+def _address(text: str) -> str:
+    if not _ADDRESS.fullmatch(text):
+        raise PydanticCustomError("host", "must be a host name or an IP address, without a port")
+    return text
+
+
+def _serial(text: str) -> str:
+    if not _SERIAL.fullmatch(text):
+        raise PydanticCustomError("serial", "must be 1 to 128 visible characters without spaces")
+    return text
+
+
+def _workdir(text: str) -> str:
+    if (
+        len(text) > 200
+        or not _WORKDIR.fullmatch(text)
+        or posixpath.normpath(text) != text.rstrip("/")
+    ):
+        raise PydanticCustomError(
+            "workdir",
+            "must be an absolute path below /, without '.', '..' or double slashes, "
+            "of at most 200 characters",
+        )
+    return text.rstrip("/")
+
+
+def _htp_arch(number: int) -> int:
+    if number not in HTP_ARCHS:
+        choices = {"choices": list(HTP_ARCHS)}
+        raise PydanticCustomError("htp_arch", "unknown HTP architecture", choices)
+    return number
+
+
+def _adreno(value: object) -> object:
+    # 740 in YAML is a number; what it names is a model.
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _in_schema(pattern: re.Pattern[str]) -> Any:
+    """For editors: the pattern as JSON Schema has it (ours are matched against the whole text)."""
+    return Field(json_schema_extra={"pattern": f"^(?:{pattern.pattern})$"})
+
+
+Text = Annotated[str, StringConstraints(strict=True)]
+Name = Annotated[Text, AfterValidator(_name), _in_schema(_NAME)]
+Word = Annotated[Text, AfterValidator(_word), _in_schema(_WORD)]
+Serial = Annotated[Text, AfterValidator(_serial), _in_schema(_SERIAL)]
+Workdir = Annotated[Text, AfterValidator(_workdir), _in_schema(_WORKDIR)]
+HtpArch = Annotated[
+    StrictInt, AfterValidator(_htp_arch), Field(json_schema_extra={"enum": list(HTP_ARCHS)})
+]
+Address = Annotated[Text, AfterValidator(_address), _in_schema(_ADDRESS)]
+Adreno = Annotated[Word, BeforeValidator(_adreno), WithJsonSchema({"type": ["string", "integer"]})]

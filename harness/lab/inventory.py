@@ -1,0 +1,167 @@
+"""devices.yaml: which devices the lab has, where they hang, and what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StrictBool,
+    StrictInt,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from harness.errors import ConfigError
+from harness.lab.cross_checks import SIMULATED_TARGETS, mistakes_between_fields
+from harness.lab.facts import Target
+from harness.lab.fields import Address, Adreno, HtpArch, Name, Serial, Word, Workdir
+from harness.qnn.socs import SOCS
+from harness.yaml_lines.document import read_document
+from harness.yaml_lines.models import SchemaOne, check_document, did_you_mean
+
+DEFAULT_WORKDIR: Final = "/data/local/tmp/qnn-harness"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, serialize_by_alias=True, use_attribute_docstrings=True
+    )
+
+
+class AdbHost(_Strict):
+    """An adb server on another machine, or on another port of this one."""
+
+    name: Name
+    """What `host` of a device refers to."""
+
+    host: Address
+    """Host name or IP address."""
+
+    port: Annotated[StrictInt, Field(ge=1, le=65535)] = 5037
+
+
+class DeviceConfig(_Strict):
+    """One device of the lab, as described; what is not said is asked of the device."""
+
+    name: Name
+    """What options and reports call it."""
+
+    serial: Serial | None = None
+    """As `adb devices` prints it, or host:port of an adbd that listens on the network."""
+
+    simulated: StrictBool = False
+    """Whether the harness starts it itself; it needs no serial then."""
+
+    soc: Word | None = None
+    """The SoC's name, e.g. QCS8550; what shall be simulated, or what the device does not tell."""
+
+    htp_arch: HtpArch | None = None
+    """73 for HTP v73; by default that of the SoC."""
+
+    target: Target | None = None
+    """What its libraries are built for; by default the device is asked."""
+
+    adreno: Adreno | None = None
+    """Model number of its GPU; by default that of the SoC, else the device is asked."""
+
+    workdir: Workdir = DEFAULT_WORKDIR
+    """The folder on a real device that the harness keeps to."""
+
+    host: Name | None = None
+    """The entry of `hosts` whose adb server it hangs on; by default this computer's."""
+
+    enabled: StrictBool = True
+    """Whether it is used."""
+
+    tags: tuple[Word, ...] = ()
+    """Words of your own that tests can require."""
+
+    storage_limit_mb: Annotated[StrictInt, Field(ge=1)] | None = None
+    """How much (10^6 bytes) a simulated device can store; by default as much as the host."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_what_the_soc_tells(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        filled = {key: value for key, value in data.items() if value is not None}
+        soc = SOCS.get(str(filled.get("soc")))
+        if soc is not None and soc.htp_arch is not None:
+            filled.setdefault("htp_arch", soc.htp_arch)
+        if soc is not None and soc.adreno is not None:
+            filled.setdefault("adreno", soc.adreno)
+        if filled.get("simulated") is True:
+            filled.setdefault("target", SIMULATED_TARGETS[0])
+        return filled
+
+
+def _at_least_one(devices: tuple[DeviceConfig, ...]) -> tuple[DeviceConfig, ...]:
+    # As a length constraint pydantic would also complain when all of them are wrong.
+    if not devices:
+        raise PydanticCustomError("devices", "must list at least one device")
+    return devices
+
+
+class Lab(_Strict):
+    """All that devices.yaml says."""
+
+    schema_version: SchemaOne
+
+    hosts: tuple[AdbHost, ...] = ()
+    """Adb servers other than this computer's own."""
+
+    devices: Annotated[tuple[DeviceConfig, ...], AfterValidator(_at_least_one)]
+
+    _file: Path | None = PrivateAttr(None)
+
+    def select(self, names: Iterable[str] | None = None) -> list[DeviceConfig]:
+        """The devices of these names, in the order asked for and each once; None: all enabled.
+
+        Raises ConfigError for a name that the lab does not have or that is disabled, and if no
+        device is enabled.
+        """
+        enabled = {device.name: device for device in self.devices if device.enabled}
+        if names is None:
+            if not enabled:
+                raise self._problem("no device is enabled")
+            return list(enabled.values())
+        chosen = {}
+        for name in names:
+            if name not in enabled:
+                known = any(device.name == name for device in self.devices)
+                why = "is disabled" if known else f"is not in the lab{did_you_mean(name, enabled)}"
+                raise self._problem(f"device {name!r} {why}", choices=list(enabled))
+            chosen[name] = enabled[name]
+        return list(chosen.values())
+
+    def host(self, name: str) -> AdbHost:
+        """The adb host of that name. Raises ConfigError if there is none."""
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        raise ConfigError(
+            f"adb host {name!r} is not in the lab",
+            file=self._file,
+            field="hosts",
+            choices=[host.name for host in self.hosts],
+        )
+
+    def _problem(self, problem: str, choices: Sequence[str] | None = None) -> ConfigError:
+        return ConfigError(problem, file=self._file, field="devices", choices=choices)
+
+
+def load_lab(path: Path) -> Lab:
+    """Reads devices.yaml.
+
+    Raises one ConfigError that names every mistake by file, line, field and valid choices.
+    """
+    lab = check_document(read_document(path), Lab, more=mistakes_between_fields)
+    lab._file = path
+    return lab

@@ -1,0 +1,97 @@
+"""Which device fits a test: its marker's requirements against what the lab says (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from harness.errors import ConfigError
+from harness.lab.fields import TARGETS
+from harness.lab.inventory import DeviceConfig
+from harness.qnn.socs import HTP_ARCHS, SOCS
+from harness.yaml_lines.models import did_you_mean
+
+BACKENDS: Final = ("htp", "gpu", "cpu")
+
+_CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
+    "backend": BACKENDS,
+    "htp_arch": HTP_ARCHS,
+    "target": TARGETS,
+    "simulated": (True, False),
+}
+
+
+def misfits(device: DeviceConfig, requirements: Mapping[str, object]) -> list[str]:
+    """Why a device does not satisfy a marker's keywords; an empty list means that it does.
+
+    A requirement is one value, several of which one must hold (`htp_arch=(73, 75)`), or None for
+    no requirement. `tags` must all be there. What the lab does not say of a device does not
+    satisfy anything. Raises ConfigError for an unknown keyword or a value that cannot exist.
+    """
+    reasons = []
+    for keyword, value in requirements.items():
+        if keyword not in _CHECKS:
+            raise ConfigError(
+                f"unknown requirement of a device test{did_you_mean(keyword, _CHECKS)}",
+                field=keyword,
+                choices=_CHECKS,
+            )
+        wanted = _several(value)
+        if value is None or not wanted:
+            continue
+        _refuse_impossible(keyword, wanted)
+        reason = _CHECKS[keyword](device, wanted)
+        if reason is not None:
+            reasons.append(reason)
+    return reasons
+
+
+def _several(value: object) -> tuple[object, ...]:
+    return tuple(value) if isinstance(value, tuple | list | set | frozenset) else (value,)
+
+
+def _refuse_impossible(keyword: str, wanted: tuple[object, ...]) -> None:
+    choices = _CHOICES.get(keyword)
+    for value in wanted:
+        fits = isinstance(value, str) if choices is None else value in choices
+        # True == 1 in Python, but htp_arch=True and simulated=1 are mistakes.
+        if not fits or (isinstance(value, bool) is not (keyword == "simulated")):
+            raise ConfigError(
+                f"a device test cannot require {value!r}", field=keyword, choices=choices
+            )
+
+
+def _backend(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
+    # Only HTP can be ruled out beforehand; what GPU and CPU libraries say is itself a result.
+    soc = SOCS.get(device.soc or "")
+    if wanted == ("htp",) and soc is not None and soc.htp_arch is None and device.htp_arch is None:
+        return f"{soc.name} has no HTP"
+    return None
+
+
+def _one_of(keyword: str) -> Callable[[DeviceConfig, tuple[object, ...]], str | None]:
+    def check(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
+        has = getattr(device, keyword)
+        if has in wanted:
+            return None
+        listed = " or ".join(str(value) for value in wanted)
+        if has is None:
+            return f"needs {keyword} {listed}, and the lab does not say which it has"
+        return f"needs {keyword} {listed}, has {has}"
+
+    return check
+
+
+def _tags(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
+    missing = [str(tag) for tag in wanted if tag not in device.tags]
+    return f"lacks tag {', '.join(missing)}" if missing else None
+
+
+_CHECKS: Final[Mapping[str, Callable[[DeviceConfig, tuple[object, ...]], str | None]]] = {
+    "backend": _backend,
+    "htp_arch": _one_of("htp_arch"),
+    "soc": _one_of("soc"),
+    "target": _one_of("target"),
+    "simulated": _one_of("simulated"),
+    "tags": _tags,
+}

@@ -1,0 +1,280 @@
+"""The probe's events, cut out of a byte stream and put together to a transcript.
+
+Pure, and never raises: the stream comes from a device and may hold anything. An event is one line
+that starts with the byte 0x1e; whatever is not one is counted as noise or as malformed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn
+
+from harness.probe.transcript import (
+    MAX_KEPT,
+    LogLine,
+    Malformed,
+    Noise,
+    Start,
+    StepResult,
+    Transcript,
+)
+
+__all__ = [
+    "LogLine",
+    "Malformed",
+    "Noise",
+    "Start",
+    "StepResult",
+    "Transcript",
+    "TranscriptParser",
+    "parse_transcript",
+]
+
+MARK: Final = b"\x1e"
+MAX_EVENT_BYTES: Final = 4 << 20
+MAX_STEPS: Final = 65536
+MAX_LOG_LINES: Final = 50_000
+MAX_EXCERPT_BYTES: Final = 400
+
+Event = dict[str, Any]
+
+
+class _WrongError(Exception):
+    """An event does not have the form that its kind demands."""
+
+
+class TranscriptParser:
+    """Reads the stream piece by piece, cut anywhere; `transcript` is up to date after each."""
+
+    def __init__(self) -> None:
+        self.transcript = Transcript()
+        self._pending = bytearray()
+        self._searched = 0
+        self._in_event = False
+        self._cut = False
+        self._steps: dict[int, StepResult] = {}
+        self._log_lines = 0
+
+    def feed(self, data: bytes) -> None:
+        """Takes the next piece of the stream."""
+        self._pending += data
+        if self._in_event or MARK in data or b"\n" in data:
+            self._take_lines()
+        self._searched = len(self._pending)
+        if self._searched > MAX_EVENT_BYTES:
+            self._give_up()
+
+    def close(self) -> Transcript:
+        """Takes what is left as what it is: noise, or an event that was cut off."""
+        if self._in_event:
+            self._refuse("cut off", bytes(self._pending))
+        else:
+            self._count_noise(bytes(self._pending))
+        self._pending.clear()
+        self._searched = 0
+        self._in_event = False
+        return self.transcript
+
+    def _take_lines(self) -> None:
+        position, searched = 0, self._searched
+        while (end := self._pending.find(b"\n", max(position, searched))) >= 0:
+            self._take_line(bytes(self._pending[position:end]))
+            position = end + 1
+        del self._pending[:position]
+        self._in_event = MARK in self._pending
+
+    def _take_line(self, line: bytes) -> None:
+        noise, *events = line.split(MARK)
+        self._count_noise(noise if events else noise + b"\n")
+        self._cut = False
+        for event in events[:-1]:
+            self._refuse("cut off", event)
+        if events:
+            self._take_event(events[-1])
+
+    def _give_up(self) -> None:
+        """An endless line is not kept until it ends."""
+        noise, mark, event = bytes(self._pending).partition(MARK)
+        self._count_noise(noise)
+        if mark:
+            self._refuse("too long", event)
+        self._cut = True
+        self._pending.clear()
+        self._searched = 0
+        self._in_event = False
+
+    def _count_noise(self, noise: bytes) -> None:
+        self.transcript.noise.byte_count += len(noise)
+        # what follows an endless beginning is no line of its own
+        if not self._cut and (stripped := noise.strip()):
+            self.transcript.noise.lines.append(stripped[:MAX_EXCERPT_BYTES])
+
+    def _refuse(self, reason: str, text: bytes) -> None:
+        self.transcript.malformed_count += 1
+        if len(self.transcript.malformed) < MAX_KEPT:
+            excerpt = Malformed(reason, text[:MAX_EXCERPT_BYTES])
+            self.transcript.malformed.append(excerpt)
+
+    def _take_event(self, text: bytes) -> None:
+        try:
+            event = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            self._refuse("not JSON", text)
+            return
+        if not isinstance(event, dict):
+            self._refuse("not an object", text)
+            return
+        kind = event.get("event")
+        take = _TAKERS.get(kind) if isinstance(kind, str) else None
+        if take is None:
+            self._refuse("unknown event", text)
+            return
+        try:
+            take(self, event)
+        except _WrongError as error:
+            self._refuse(str(error), text)
+
+    def _step(self, event: Event) -> StepResult:
+        step = self._steps.get(_count(event, "step"))
+        if step is None:
+            raise _WrongError("a step that did not begin")
+        if step.ended or step.skipped is not None:
+            raise _WrongError("a step that is over")
+        return step
+
+    def _add_step(self, event: Event) -> StepResult:
+        number = _count(event, "step")
+        if number in self._steps:
+            raise _WrongError("a step that began already")
+        if len(self._steps) >= MAX_STEPS:
+            raise _WrongError("too many steps")
+        step = StepResult(number, _text(event, "verb"), context=_maybe_count(event, "context"))
+        self._steps[number] = step
+        self.transcript.steps.append(step)
+        return step
+
+    def _take_start(self, event: Event) -> None:
+        if self.transcript.start is not None:
+            raise _WrongError("a second start")
+        self.transcript.start = Start(
+            source=_maybe_text(event, "source"),
+            pid=_maybe_count(event, "pid"),
+            target=_maybe_text(event, "target"),
+            time_us=_maybe_count(event, "time_us"),
+        )
+
+    def _take_begin(self, event: Event) -> None:
+        api, file = _maybe_text(event, "api"), _maybe_text(event, "file")
+        step = self._add_step(event)
+        step.begun, step.api, step.file = True, api, file
+
+    def _take_call(self, event: Event) -> None:
+        api = _text(event, "api")
+        self._step(event).api = api
+
+    def _take_answer(self, event: Event) -> None:
+        code = _count(event, "code")
+        self._step(event).code = code
+
+    def _take_log(self, event: Event) -> None:
+        line = LogLine(_text(event, "level"), _text(event, "text"), _maybe_count(event, "t_us"))
+        step = _maybe_count(event, "step")
+        if self._log_lines >= MAX_LOG_LINES:
+            self.transcript.log_dropped += 1
+            return
+        self._log_lines += 1
+        owner = None if step is None else self._steps.get(step)
+        (self.transcript.logs if owner is None else owner.logs).append(line)
+
+    def _take_end(self, event: Event) -> None:
+        step = self._step(event)
+        data = event.get("data", {})
+        if not isinstance(data, dict):
+            raise _WrongError("data is not an object")
+        code, error = _maybe_count(event, "code"), _maybe_text(event, "error")
+        if code is None and error is None:
+            raise _WrongError("neither code nor error")
+        texts = [_maybe_text(event, key) for key in ("symbol", "message")]
+        counts = [_maybe_count(event, key) for key in _MEASURES]
+        step.log_dropped = _maybe_count(event, "log_dropped") or 0
+        step.code, step.error, step.data, step.ended = code, error, data, True
+        step.symbol, step.message = texts
+        for key, count in zip(_MEASURES, counts, strict=True):
+            setattr(step, key, count)
+
+    def _take_skip(self, event: Event) -> None:
+        reason = _text(event, "reason")
+        known = _count(event, "step") in self._steps
+        step = self._step(event) if known else self._add_step(event)
+        step.skipped = reason
+
+    def _take_done(self, event: Event) -> None:
+        elapsed = _maybe_count(event, "elapsed_us")
+        dropped = _maybe_count(event, "log_dropped") or 0
+        self.transcript.done, self.transcript.elapsed_us = True, elapsed
+        self.transcript.log_dropped += dropped
+
+    def _take_deadline(self, event: Event) -> None:
+        elapsed = _maybe_count(event, "t_us")
+        self.transcript.deadline, self.transcript.elapsed_us = True, elapsed
+
+    def _take_plan_error(self, event: Event) -> None:
+        line, message = _maybe_count(event, "line"), _text(event, "message")
+        self.transcript.plan_error = f"line {line}: {message}"
+
+
+_MEASURES: Final = (
+    "duration_us",
+    "rss_before_bytes",
+    "rss_after_bytes",
+    "pss_before_bytes",
+    "pss_after_bytes",
+)
+
+_TAKERS: Final[Mapping[str, Callable[[TranscriptParser, Event], None]]] = {
+    "start": TranscriptParser._take_start,
+    "begin": TranscriptParser._take_begin,
+    "call": TranscriptParser._take_call,
+    "answer": TranscriptParser._take_answer,
+    "log": TranscriptParser._take_log,
+    "end": TranscriptParser._take_end,
+    "skip": TranscriptParser._take_skip,
+    "done": TranscriptParser._take_done,
+    "deadline": TranscriptParser._take_deadline,
+    "plan-error": TranscriptParser._take_plan_error,
+}
+
+
+def parse_transcript(data: bytes) -> Transcript:
+    """The transcript of a whole stream."""
+    parser = TranscriptParser()
+    parser.feed(data)
+    return parser.close()
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _count(event: Event, key: str) -> int:
+    value = event.get(key)
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise _WrongError(f"{key} is not a number")
+    return value
+
+
+def _maybe_count(event: Event, key: str) -> int | None:
+    return None if event.get(key) is None else _count(event, key)
+
+
+def _text(event: Event, key: str) -> str:
+    value = event.get(key)
+    if type(value) is not str:
+        raise _WrongError(f"{key} is not text")
+    # JSON can escape halves of surrogate pairs, which no file could hold
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+
+def _maybe_text(event: Event, key: str) -> str | None:
+    return None if event.get(key) is None else _text(event, key)

@@ -1,0 +1,61 @@
+/* Contexts: loaded from a binary, freed. */
+#include "probe.h"
+
+#include <stdlib.h>
+
+void context_load(const struct step *step, struct outcome *outcome) {
+    struct context *context = &qnn.contexts[step_number(step, "context", 0)];
+    const char *file = step_text(step, "file");
+    if (qnn.backend == NULL) {
+        fail(outcome, "plan", "there is no backend");
+        return;
+    }
+    if (context->handle != NULL) {
+        fail(outcome, "plan", "this context is loaded already");
+        return;
+    }
+    if (qnn.api->context_create_from_binary == NULL) {
+        fail(outcome, "symbol", "the interface has no contextCreateFromBinary");
+        return;
+    }
+    struct buffer binary;
+    uint64_t started = now_us();
+    uint64_t limit = step_number(step, "max_bytes", FILE_BYTES_DEFAULT_MAX);
+    if (!file_load(file, limit, &binary, outcome)) return;
+    json_u64(&outcome->data, "size", binary.size);
+    json_u64(&outcome->data, "read_us", now_us() - started);
+
+    abi_handle handle = NULL;
+    started = now_us();
+    abi_error code = qnn.api->context_create_from_binary(qnn.backend, qnn.device, NULL, binary.data,
+                                                         binary.size, &handle, NULL);
+    outcome->duration_us = now_us() - started;
+    answer(outcome, code);
+    uint64_t damage = buffer_damage(&binary);
+    /* The library has taken what it needs: frameworks let go of the file here as well. */
+    buffer_free(&binary);
+    if (code != 0) return;
+    context->handle = handle;
+    context->file = file;
+    if (damage > 0)
+        fail(outcome, "guard", "%llu bytes around the binary were overwritten",
+             (unsigned long long)damage);
+}
+
+void context_free(const struct step *step, struct outcome *outcome) {
+    struct context *context = &qnn.contexts[step_number(step, "context", 0)];
+    if (context->handle == NULL) {
+        outcome->skipped = "there is nothing to free";
+        return;
+    }
+    if (qnn.api->context_free == NULL) {
+        fail(outcome, "symbol", "the interface has no contextFree");
+        return;
+    }
+    uint64_t started = now_us();
+    abi_error code = qnn.api->context_free(context->handle, NULL);
+    outcome->duration_us = now_us() - started;
+    answer(outcome, code);
+    free(context->graphs);
+    *context = (struct context){0}; /* after an error, too: nobody may use it again */
+}

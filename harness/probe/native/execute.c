@@ -1,0 +1,248 @@
+/* Execution: inputs from files, outputs compared and saved, no byte written outside of them. */
+#include "probe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct run {
+    const struct step *step;
+    const struct graph_metadata *graph;
+    abi_handle handle;
+    struct abi_tensor *inputs, *outputs;
+    struct buffer *input_buffers, *output_buffers, *expected;
+    struct comparison *comparisons;
+    double tolerance;
+    struct outcome *outcome;
+};
+
+/* The graph a step names; NULL and a failed outcome if there is none. */
+static const struct graph_metadata *find_graph(struct context *context, uint64_t number,
+                                               struct outcome *outcome) {
+    if (context->handle == NULL) {
+        fail(outcome, "plan", "this context is not loaded");
+        return NULL;
+    }
+    if (context->binary == NULL) context->binary = metadata_of(context->file, outcome);
+    const struct binary_metadata *binary = context->binary;
+    if (binary == NULL) return NULL;
+    if (number >= binary->graph_count) {
+        fail(outcome, "plan", "the context has %u graphs", binary->graph_count);
+        return NULL;
+    }
+    if (context->graphs == NULL)
+        context->graphs = calloc(binary->graph_count, sizeof *context->graphs);
+    if (context->graphs == NULL) {
+        fail(outcome, "memory", "out of memory");
+        return NULL;
+    }
+    return &binary->graphs[number];
+}
+
+static bool retrieve(struct context *context, uint64_t number, const struct graph_metadata *graph,
+                     struct outcome *outcome) {
+    if (context->graphs[number] != NULL) return true;
+    if (qnn.api->graph_retrieve == NULL || qnn.api->graph_execute == NULL) {
+        fail(outcome, "symbol", "the interface has no graphRetrieve or graphExecute");
+        return false;
+    }
+    event_call("QnnGraph_retrieve");
+    uint64_t started = now_us();
+    abi_error code = qnn.api->graph_retrieve(context->handle, graph->name, &context->graphs[number]);
+    outcome->duration_us = now_us() - started;
+    json_u64(&outcome->data, "retrieve_us", outcome->duration_us);
+    answer(outcome, code);
+    if (code != 0) context->graphs[number] = NULL;
+    return code == 0;
+}
+
+/* A buffer of exactly the tensor's size: the library takes too small a one and writes past it. */
+static bool bind(struct abi_tensor *tensor, struct buffer *buffer, struct outcome *outcome) {
+    uint64_t bytes = tensor_bytes(tensor);
+    if (bytes == 0) {
+        fail(outcome, "unsupported", "tensor %s: data type 0x%04x, rank %u", tensor->name,
+             tensor->data_type, tensor->rank);
+        return false;
+    }
+    if (!buffer_make(buffer, bytes, outcome)) return false;
+    tensor->memory_type = ABI_MEMORY_RAW;
+    tensor->memory.data = buffer->data;
+    tensor->memory.size = (uint32_t)bytes;
+    return true;
+}
+
+/* Refuses input.7 of a graph with three inputs: it would be left out without a word. */
+static bool fields_fit(const struct step *step, const struct graph_metadata *graph,
+                       struct outcome *outcome) {
+    for (uint32_t i = 0; i < step->field_count; i++) {
+        const char *key = step->fields[i].key, *dot = strchr(key, '.');
+        if (dot == NULL) continue;
+        bool input = strncmp(key, "input.", 6) == 0;
+        uint32_t count = input ? graph->input_count : graph->output_count;
+        if (strtoul(dot + 1, NULL, 10) < count) continue;
+        fail(outcome, "plan", "%s: the graph has %u %s", key, count, input ? "inputs" : "outputs");
+        return false;
+    }
+    return true;
+}
+
+static bool prepare(struct run *run) {
+    const struct graph_metadata *graph = run->graph;
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        const char *file = step_numbered(run->step, "input.", i);
+        run->inputs[i] = graph->inputs[i];
+        if (file == NULL) {
+            fail(run->outcome, "plan", "no input.%u: tensor %s", i, graph->inputs[i].name);
+            return false;
+        }
+        if (!bind(&run->inputs[i], &run->input_buffers[i], run->outcome) ||
+            !file_read(file, &run->input_buffers[i], run->outcome))
+            return false;
+    }
+    for (uint32_t i = 0; i < graph->output_count; i++) {
+        const char *file = step_numbered(run->step, "expect.", i);
+        run->outputs[i] = graph->outputs[i];
+        if (!bind(&run->outputs[i], &run->output_buffers[i], run->outcome)) return false;
+        if (file == NULL) continue;
+        if (!buffer_make(&run->expected[i], run->output_buffers[i].size, run->outcome) ||
+            !file_read(file, &run->expected[i], run->outcome))
+            return false;
+    }
+    return true;
+}
+
+static bool check_guards(struct run *run, uint64_t repeat) {
+    for (uint32_t i = 0; i < run->graph->input_count + run->graph->output_count; i++) {
+        bool input = i < run->graph->input_count;
+        uint32_t at = input ? i : i - run->graph->input_count;
+        uint64_t damage = buffer_damage(input ? &run->input_buffers[at] : &run->output_buffers[at]);
+        if (damage == 0) continue;
+        fail(run->outcome, "guard", "run %llu wrote %llu bytes outside of %s %u",
+             (unsigned long long)repeat, (unsigned long long)damage, input ? "input" : "output", at);
+        return false;
+    }
+    return true;
+}
+
+static bool check_outputs(struct run *run, uint64_t repeat) {
+    bool fine = true;
+    for (uint32_t i = 0; i < run->graph->output_count; i++) {
+        if (run->expected[i].data == NULL) continue;
+        const struct buffer *got = &run->output_buffers[i];
+        struct comparison *comparison = &run->comparisons[i];
+        tensor_compare(run->outputs[i].data_type, got->data, run->expected[i].data, got->size,
+                       run->tolerance, comparison);
+        if (comparison->beyond == 0) continue;
+        if (fine)
+            fail(run->outcome, "mismatch",
+                 "run %llu: output %u has %llu of %llu elements beyond %.9g, the first at %llu",
+                 (unsigned long long)repeat, i, (unsigned long long)comparison->beyond,
+                 (unsigned long long)comparison->elements, run->tolerance,
+                 (unsigned long long)comparison->first);
+        fine = false;
+    }
+    return fine;
+}
+
+static void report_outputs(const struct run *run) {
+    struct json *data = &run->outcome->data;
+    json_open(data, "outputs", '[');
+    for (uint32_t i = 0; i < run->graph->output_count; i++) {
+        const struct comparison *comparison = &run->comparisons[i];
+        if (comparison->elements == 0) continue; /* nothing to compare with, or not reached */
+        json_open(data, NULL, '{');
+        json_u64(data, "index", i);
+        json_text(data, "name", run->outputs[i].name);
+        json_u64(data, "elements", comparison->elements);
+        json_real(data, "max_abs", comparison->max_abs);
+        json_u64(data, "beyond", comparison->beyond);
+        json_u64(data, "nan", comparison->nan);
+        if (comparison->beyond > 0) {
+            json_u64(data, "first_index", comparison->first);
+            json_real(data, "first_value", comparison->first_value);
+            json_real(data, "first_expected", comparison->first_expected);
+        }
+        json_close(data, '}');
+    }
+    json_close(data, ']');
+}
+
+/* Executes `repeats` times, or until something is wrong. */
+static void execute_all(struct run *run, uint64_t repeats) {
+    static uint64_t elapsed[REPEATS_LISTED];
+    uint64_t runs = 0, total = 0, least = UINT64_MAX, most = 0;
+    bool fine = true;
+    event_call("QnnGraph_execute");
+    while (fine && runs < repeats) {
+        for (uint32_t i = 0; i < run->graph->output_count; i++) buffer_fill(&run->output_buffers[i]);
+        uint64_t started = now_us();
+        abi_error code = qnn.api->graph_execute(run->handle, run->inputs, run->graph->input_count,
+                                                run->outputs, run->graph->output_count, NULL, NULL);
+        uint64_t took = now_us() - started;
+        total += took;
+        least = took < least ? took : least;
+        most = took > most ? took : most;
+        if (runs < REPEATS_LISTED) elapsed[runs] = took;
+        runs++;
+        answer(run->outcome, code);
+        fine = code == 0;
+        if (fine) fine = check_guards(run, runs) && check_outputs(run, runs);
+    }
+    run->outcome->duration_us = total;
+    struct json *data = &run->outcome->data;
+    json_u64(data, "runs", runs);
+    json_u64(data, "run_min_us", least);
+    json_u64(data, "run_max_us", most);
+    json_open(data, "run_us", '[');
+    for (uint64_t i = 0; i < runs && i < REPEATS_LISTED; i++) json_u64(data, NULL, elapsed[i]);
+    json_close(data, ']');
+    if (run->outcome->code == 0) report_outputs(run);
+}
+
+static void save_outputs(const struct run *run) {
+    for (uint32_t i = 0; i < run->graph->output_count; i++) {
+        const char *file = step_numbered(run->step, "save.", i);
+        const struct buffer *output = &run->output_buffers[i];
+        if (file != NULL && !file_write(file, output->data, output->size, run->outcome)) return;
+    }
+}
+
+void execute(const struct step *step, struct outcome *outcome) {
+    struct context *context = &qnn.contexts[step_number(step, "context", 0)];
+    uint64_t number = step_number(step, "graph", 0), repeats = step_number(step, "repeat", 1);
+    if (repeats == 0 || repeats > REPEATS_MAX) {
+        fail(outcome, "plan", "repeat must be 1 to %d", REPEATS_MAX);
+        return;
+    }
+    const struct graph_metadata *graph = find_graph(context, number, outcome);
+    if (graph == NULL || !fields_fit(step, graph, outcome)) return;
+    json_text(&outcome->data, "graph", graph->name);
+    if (!retrieve(context, number, graph, outcome)) return;
+
+    /* Static: one execution at a time, and 512 tensors are too many for a stack. */
+    static struct abi_tensor inputs[TENSORS_MAX], outputs[TENSORS_MAX];
+    static struct buffer input_buffers[TENSORS_MAX], output_buffers[TENSORS_MAX];
+    static struct buffer expected[TENSORS_MAX];
+    static struct comparison comparisons[TENSORS_MAX];
+    struct run run = {.step = step,
+                      .graph = graph,
+                      .handle = context->graphs[number],
+                      .inputs = inputs,
+                      .outputs = outputs,
+                      .input_buffers = input_buffers,
+                      .output_buffers = output_buffers,
+                      .expected = expected,
+                      .comparisons = comparisons,
+                      .tolerance = step_real(step, "tolerance", 0),
+                      .outcome = outcome};
+    memset(comparisons, 0, sizeof comparisons);
+    if (prepare(&run)) {
+        execute_all(&run, repeats);
+        /* Wrong outputs are worth a look: only what the library never wrote is not saved. */
+        if (outcome->code == 0) save_outputs(&run);
+    }
+    for (uint32_t i = 0; i < TENSORS_MAX; i++) {
+        buffer_free(&input_buffers[i]);
+        buffer_free(&output_buffers[i]);
+        buffer_free(&expected[i]);
+    }
+}

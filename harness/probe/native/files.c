@@ -1,0 +1,141 @@
+/* Files and buffers: sizes known before anything is allocated, guards around every buffer. */
+#include "probe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { GUARD_BYTE = 0xa5, FILL_BYTE = 0xc3 };
+
+static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
+
+bool buffer_make(struct buffer *buffer, uint64_t size, struct outcome *outcome) {
+    uint64_t page = page_bytes();
+    *buffer = (struct buffer){0};
+    if (size > UINT64_MAX / 2) {
+        fail(outcome, "memory", "%llu bytes are too many", (unsigned long long)size);
+        return false;
+    }
+    uint64_t area_size = (size + page - 1) / page * page + 2 * page;
+    /* Not malloc: what is freed must leave the resident set, or memory figures mean nothing. */
+    void *area = mmap(NULL, area_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (area == MAP_FAILED) {
+        fail(outcome, "memory", "cannot allocate %llu bytes: %s", (unsigned long long)size,
+             strerror(errno));
+        return false;
+    }
+    *buffer = (struct buffer){(uint8_t *)area + page, size, area, area_size};
+    memset(buffer->area, GUARD_BYTE, page);
+    memset(buffer->data + size, GUARD_BYTE, (size_t)(area + area_size - (void *)buffer->data) - size);
+    return true;
+}
+
+void buffer_fill(struct buffer *buffer) { memset(buffer->data, FILL_BYTE, buffer->size); }
+
+uint64_t buffer_damage(const struct buffer *buffer) {
+    uint64_t damage = 0;
+    for (const uint8_t *at = buffer->area; at < buffer->data; at++) damage += *at != GUARD_BYTE;
+    for (const uint8_t *at = buffer->data + buffer->size; at < buffer->area + buffer->area_size; at++)
+        damage += *at != GUARD_BYTE;
+    return damage;
+}
+
+void buffer_free(struct buffer *buffer) {
+    if (buffer->area != NULL) munmap(buffer->area, buffer->area_size);
+    *buffer = (struct buffer){0};
+}
+
+/* Opens a regular file of at most `max_bytes`; -1 and a failed outcome if there is none. */
+static int open_file(const char *path, uint64_t max_bytes, uint64_t *size,
+                     struct outcome *outcome) {
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us up */
+    if (fd < 0 || fstat(fd, &status) < 0) {
+        fail(outcome, "file", "cannot open %s: %s", path, strerror(errno));
+    } else if (!S_ISREG(status.st_mode)) {
+        fail(outcome, "file", "%s is not a regular file", path);
+    } else if ((uint64_t)status.st_size > max_bytes) {
+        fail(outcome, "file", "%s has %lld bytes, the limit is %llu", path,
+             (long long)status.st_size, (unsigned long long)max_bytes);
+    } else {
+        *size = (uint64_t)status.st_size;
+        return fd;
+    }
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+static bool read_exactly(int fd, const char *path, struct buffer *into, struct outcome *outcome) {
+    for (uint64_t done = 0; done < into->size;) {
+        uint64_t left = into->size - done;
+        ssize_t got = read(fd, into->data + done, left < (1 << 30) ? left : (1 << 30));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) {
+            fail(outcome, "file", "cannot read %s: %s", path,
+                 got == 0 ? "it became shorter meanwhile" : strerror(errno));
+            return false;
+        }
+        done += (uint64_t)got;
+    }
+    return true;
+}
+
+bool file_load(const char *path, uint64_t max_bytes, struct buffer *buffer,
+               struct outcome *outcome) {
+    uint64_t size;
+    *buffer = (struct buffer){0};
+    int fd = open_file(path, max_bytes, &size, outcome);
+    if (fd < 0) return false;
+    bool fine = buffer_make(buffer, size, outcome) && read_exactly(fd, path, buffer, outcome);
+    close(fd);
+    if (!fine) buffer_free(buffer);
+    return fine;
+}
+
+bool file_read(const char *path, struct buffer *into, struct outcome *outcome) {
+    uint64_t size;
+    int fd = open_file(path, UINT64_MAX, &size, outcome);
+    if (fd < 0) return false;
+    bool fine = size == into->size;
+    if (fine)
+        fine = read_exactly(fd, path, into, outcome);
+    else
+        fail(outcome, "size", "%s has %llu bytes, its tensor has %llu", path,
+             (unsigned long long)size, (unsigned long long)into->size);
+    close(fd);
+    return fine;
+}
+
+bool file_write(const char *path, const uint8_t *data, uint64_t size, struct outcome *outcome) {
+    char part[4096];
+    if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part) {
+        fail(outcome, "file", "path too long: %.200s", path);
+        return false;
+    }
+    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    bool fine = fd >= 0;
+    for (uint64_t done = 0; fine && done < size;) {
+        uint64_t left = size - done;
+        ssize_t put = write(fd, data + done, left < (1 << 30) ? left : (1 << 30));
+        if (put < 0 && errno == EINTR) continue;
+        fine = put > 0;
+        done += fine ? (uint64_t)put : 0;
+    }
+    int problem = errno;
+    if (fd >= 0 && close(fd) < 0 && fine) {
+        problem = errno;
+        fine = false;
+    }
+    if (fine && rename(part, path) < 0) {
+        problem = errno;
+        fine = false;
+    }
+    if (fine) return true;
+    fail(outcome, "file", "cannot write %s: %s", path, strerror(problem));
+    unlink(part);
+    return false;
+}

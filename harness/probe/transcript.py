@@ -1,0 +1,126 @@
+"""What is known of one probe process once its events are put together (pure)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+MAX_KEPT: Final = 100
+"""How many malformed events and lines of noise are kept; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of the library's log; `t_us` since the probe's start."""
+
+    level: str
+    text: str
+    t_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """Something that claimed to be an event and is none: why, and how it starts."""
+
+    reason: str
+    excerpt: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The probe's first event: the hash of its source, its process id, what it was built for."""
+
+    source: str | None
+    pid: int | None
+    target: str | None
+    time_us: int | None
+
+
+@dataclass(slots=True)
+class StepResult:
+    """What is known of one step.
+
+    `api` is the call that was under way last. A step that began and neither ended nor was skipped
+    is where the process crashed, hung or was ended. `code` is the library's (0: success); None
+    with an `error` means that the probe itself refused: `file`, `size`, `dlopen`, `symbol`,
+    `plan`, `memory`, `metadata`, `unsupported`, or that the result is wrong: `mismatch` (outputs
+    differ from what was expected), `guard` (the library wrote outside of a buffer). Durations
+    (microseconds) cover the library's calls only.
+    """
+
+    step: int
+    verb: str
+    api: str | None = None
+    context: int | None = None
+    file: str | None = None
+    begun: bool = False
+    ended: bool = False
+    skipped: str | None = None
+    code: int | None = None
+    error: str | None = None
+    symbol: str | None = None
+    message: str | None = None
+    duration_us: int | None = None
+    rss_before_bytes: int | None = None
+    rss_after_bytes: int | None = None
+    pss_before_bytes: int | None = None
+    pss_after_bytes: int | None = None
+    log_dropped: int = 0
+    logs: list[LogLine] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether it came to a good end."""
+        return self.ended and self.code == 0 and self.error is None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether nothing more was heard of it after it began."""
+        return self.begun and not self.ended and self.skipped is None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended badly or not at all."""
+        return self.unfinished or (self.ended and not self.ok)
+
+
+@dataclass(slots=True)
+class Noise:
+    """What was no event: how much, and the last lines of it."""
+
+    byte_count: int = 0
+    lines: deque[bytes] = field(default_factory=lambda: deque(maxlen=MAX_KEPT))
+
+
+@dataclass(slots=True)
+class Transcript:
+    """Everything one probe process said, as far as it came.
+
+    `done` tells that the probe carried out its whole plan, whatever came of the steps. `deadline`
+    tells that it ended itself because its deadline passed; `plan_error` why it refused its plan.
+    `logs` are the lines that belong to no step.
+    """
+
+    start: Start | None = None
+    steps: list[StepResult] = field(default_factory=list)
+    logs: list[LogLine] = field(default_factory=list)
+    log_dropped: int = 0
+    noise: Noise = field(default_factory=Noise)
+    malformed: list[Malformed] = field(default_factory=list)
+    malformed_count: int = 0
+    done: bool = False
+    deadline: bool = False
+    plan_error: str | None = None
+    elapsed_us: int | None = None
+
+    @property
+    def first_failure(self) -> StepResult | None:
+        """The first step that failed or did not come back."""
+        return next((step for step in self.steps if step.failed), None)
+
+    @property
+    def last_begun(self) -> StepResult | None:
+        """The step that began last."""
+        return next((step for step in reversed(self.steps) if step.begun), None)

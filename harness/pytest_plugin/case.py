@@ -1,0 +1,129 @@
+"""One case while pytest runs it: gathers its phases into one result record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.errors import Cause, HarnessError
+from harness.pytest_plugin.axes import axis_value
+from harness.results.record import (
+    CaseRecord,
+    DeviceRecord,
+    ErrorRecord,
+    Expected,
+    JsonObject,
+    Outcome,
+    as_json,
+)
+
+if TYPE_CHECKING:
+    from harness.bench import Bench
+    from harness.workbench import Placement
+
+
+class Case:
+    """Collects what happens to one item until its teardown is over.
+
+    `bench` is set by the fixture once the device is ready; `identity` says which device it was to
+    be even if it never was.
+    """
+
+    def __init__(
+        self, item: pytest.Item, *, run_id: str, placement: Placement, identity: Mapping[str, Any]
+    ) -> None:
+        self.item = item
+        self.placement = placement
+        self.identity = dict(identity)
+        self.bench: Bench | None = None
+        self.log_prefix = ""
+        self._run_id = run_id
+        self._started = datetime.now(UTC)
+        self._begun = time.monotonic()
+        self._outcome: Outcome = "passed"
+        self._cause: Cause | None = None
+        self._error: ErrorRecord | None = None
+        self.known_issue: str | None = None
+
+    def saw(self, report: pytest.TestReport, failure: BaseException | None) -> None:
+        """Takes note of one finished phase (setup, call or teardown)."""
+        if report.skipped and self._outcome == "passed":
+            self._outcome = "unsupported" if _unsupported(self.bench) else "skipped"
+            verdict = self.bench.notes.verdict if self.bench else None
+            self._error = verdict.error if verdict and self._outcome == "unsupported" else None
+        elif report.failed and self._outcome == "passed":
+            self._fail(report, failure)
+
+    @property
+    def is_lab_error(self) -> bool:
+        """Whether what went wrong says nothing about the target."""
+        return self._outcome == "error"
+
+    def record(self) -> CaseRecord:
+        """The case's record as of now."""
+        notes = self.bench.notes if self.bench else None
+        if notes is not None and notes.probe_us:
+            notes.measurements["probe_us"] = notes.probe_us
+        return CaseRecord(
+            run=self._run_id,
+            case=self.item.nodeid,
+            suite=self.item.path.stem.removeprefix("test_"),
+            axes=self._axes(),
+            device=DeviceRecord.model_validate(self.identity),
+            outcome=self._outcome,
+            cause=self._cause,
+            expected=Expected(known_issue=self.known_issue) if self.known_issue else None,
+            error=self._error,
+            measurements=_json_object(notes.measurements) if notes else {},
+            started=self._started,
+            duration_s=round(time.monotonic() - self._begun, 6),
+            attempt=1,
+            logs=tuple(f"{self.log_prefix}/{name}" for name in notes.logs) if notes else (),
+        )
+
+    def _axes(self) -> JsonObject:
+        placement = self.placement
+        axes: dict[str, object] = {
+            "backend": placement.backend,
+            "qnn": placement.qnn,
+            "ort": None,
+            "compiler": placement.compiler,
+        }
+        callspec = getattr(self.item, "callspec", None)
+        parameters = callspec.params if callspec else {}
+        axes |= {k: axis_value(v) for k, v in parameters.items() if k != "placement"}
+        return _json_object(axes)
+
+    def _fail(self, report: pytest.TestReport, failure: BaseException | None) -> None:
+        from harness.bench import TargetFailure
+
+        if isinstance(failure, TargetFailure):
+            verdict = failure.verdict
+            self._outcome, self._cause, self._error = (
+                verdict.outcome,
+                verdict.cause,
+                verdict.error,
+            )
+            return
+        if isinstance(failure, HarnessError):
+            self._outcome, self._cause = "error", failure.cause
+        elif isinstance(failure, AssertionError) and report.when == "call":
+            self._outcome, self._cause = "failed", "target"
+        else:
+            self._outcome, self._cause = "error", "harness"
+        lines = str(failure).strip().splitlines() or [type(failure).__name__]
+        message = lines[0] if self._outcome == "failed" else str(failure)
+        self._error = ErrorRecord.of(api=None, code=None, message=message)
+
+
+def _json_object(values: Mapping[str, object]) -> JsonObject:
+    return {name: as_json(value) for name, value in values.items()}
+
+
+def _unsupported(bench: Bench | None) -> bool:
+    verdict = bench.notes.verdict if bench else None
+    return verdict is not None and verdict.outcome == "unsupported"

@@ -1,0 +1,93 @@
+"""The command-line options of the plug-in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+def split_list(values: Sequence[str] | None) -> list[str]:
+    """Flattens a repeatable, comma-separated option: ["a,b", "c"] -> [a, b, c]."""
+    parts = (part.strip() for value in values or () for part in value.split(","))
+    return [part for part in parts if part]
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Registers the options; every list takes commas, repetition, or both."""
+    group = parser.getgroup("qnn-harness", "Qualcomm device tests (qnn-harness)")
+    group.addoption(
+        "--lab", metavar="FILE", help="the lab's devices (default: devices.yaml in the rootdir)"
+    )
+    group.addoption(
+        "--device",
+        action="append",
+        metavar="NAME",
+        help="devices to run on (default: every enabled one of the lab)",
+    )
+    group.addoption(
+        "--qnn",
+        action="append",
+        metavar="VERSION",
+        help="QNN runtime versions, `latest` or `all` (default: latest)",
+    )
+    group.addoption(
+        "--compiler",
+        action="append",
+        metavar="VERSION",
+        help="QNN versions that compile the contexts (default: the runtime's own)",
+    )
+    group.addoption(
+        "--backend", action="append", metavar="NAME", help="htp, gpu, cpu (default: htp)"
+    )
+    group.addoption(
+        "--known-issues",
+        metavar="FILE",
+        help="expected failures (default: suites/known_issues.yaml in the rootdir, if there)",
+    )
+    group.addoption(
+        "--reports", metavar="DIR", help="where results go (default: reports in the rootdir)"
+    )
+    group.addoption(
+        "--plan",
+        action="store_true",
+        help="list the cases and the files each would push, and run nothing",
+    )
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options as given, with paths made absolute and lists taken apart."""
+
+    lab: Path
+    devices: list[str]
+    qnn: list[str]
+    compilers: list[str]
+    backends: list[str]
+    known_issues: Path | None
+    reports: Path
+    plan: bool
+
+
+def read_options(config: pytest.Config) -> Options:
+    """Reads the options; nothing is checked against the lab or the catalog yet."""
+    root = config.rootpath
+
+    def path(name: str, default: str) -> Path:
+        given = config.getoption(name)
+        return (config.invocation_params.dir / given) if given else root / default
+
+    issues = path("--known-issues", "suites/known_issues.yaml")
+    given_issues = config.getoption("--known-issues") is not None
+    return Options(
+        lab=path("--lab", "devices.yaml"),
+        devices=split_list(config.getoption("--device")),
+        qnn=split_list(config.getoption("--qnn")) or ["latest"],
+        compilers=split_list(config.getoption("--compiler")),
+        backends=split_list(config.getoption("--backend")) or ["htp"],
+        known_issues=issues if given_issues or issues.exists() else None,
+        reports=path("--reports", "reports"),
+        plan=bool(config.getoption("--plan")),
+    )

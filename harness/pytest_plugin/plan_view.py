@@ -1,0 +1,42 @@
+"""`--plan`: the cases that would run and the files each would push, without touching a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from harness.pytest_plugin.run import Run
+    from harness.workbench import Need, PushedFile
+
+
+def show_plan(
+    session: pytest.Session, run: Run, need_of: Callable[[pytest.Item], Need | None]
+) -> None:
+    """Prints the plan. Raises HarnessError where a library or context cannot be had."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    assert reporter is not None
+    cases = [(item, need) for item in session.items if (need := need_of(item)) is not None]
+    distinct: dict[tuple[str, PushedFile], None] = {}
+    for item, need in cases:
+        files = run.workbench.files(need)
+        total = sum(file.size for file in files)
+        reporter.write_line(f"{item.nodeid}  ({len(files)} files, {_size(total)})")
+        for file in files:
+            reporter.write_line(f"    {_size(file.size):>10}  {file.name}  [{file.origin}]")
+            distinct[need.placement.device, file] = None
+    pushed = sum(file.size for _, file in distinct)
+    reporter.write_line("")
+    reporter.write_line(
+        f"{len(cases)} cases; {len(distinct)} different files, {_size(pushed)} if no device has "
+        "any of them yet; nothing was run"
+    )
+
+
+def _size(size: int) -> str:
+    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size} B"

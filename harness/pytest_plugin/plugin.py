@@ -1,0 +1,248 @@
+"""The hooks that pytest calls: they only connect pytest's life cycle to the rooms below.
+
+Imports at the top stay small, since every pytest run of the environment loads this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.errors import HarnessError
+from harness.pytest_plugin.options import add_options, read_options
+from harness.pytest_plugin.run import Run, terminal_notifier
+
+if TYPE_CHECKING:
+    from harness.bench import Bench
+    from harness.pytest_plugin.case import Case
+    from harness.workbench import Need, Placement
+
+RUN = pytest.StashKey[Run]()
+CASE = pytest.StashKey["Case"]()
+
+# Attributes of a report, which pytest-xdist carries from its workers to the controller.
+_RECORD = "qnn_harness_record"
+_LAB_ERROR = "qnn_harness_lab_error"
+_EXIT_AFTER_FAILURES = 1
+_EXIT_NOTHING_WRONG = (0, 1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "device(backend, htp_arch, soc, target, simulated, tags): runs on devices of the lab "
+        "that satisfy every keyword given",
+    )
+    config.stash[RUN] = Run(read_options(config), terminal_notifier(config))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if RUN in config.stash:
+        config.stash[RUN].close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "placement" not in metafunc.fixturenames:
+        return
+    run = metafunc.config.stash[RUN]
+    marker = metafunc.definition.get_closest_marker("device")
+    found: list[Placement] = []
+    try:
+        found, reasons = run.placements(dict(marker.kwargs) if marker else {})
+        run.unfit[metafunc.definition.nodeid] = reasons
+    except HarnessError as error:
+        # Raised here it would be reported once per test; it stops the run after collection.
+        run.problem = run.problem or error
+    metafunc.parametrize("placement", found, ids=[str(place) for place in found], scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    run = config.stash[RUN]
+    if run.problem is not None and any("placement" in _fixtures(item) for item in items):
+        pytest.exit(str(run.problem), returncode=run.problem.exit_code)
+    for item in items:
+        reasons = run.unfit.get(item.nodeid.partition("[")[0])
+        if reasons and _placement(item) is None and "placement" in _fixtures(item):
+            why = "no device of the lab fits: " + "; ".join(reasons)
+            item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> object:
+    run = session.config.stash[RUN]
+    needs = [need for need in map(_need, session.items) if need is not None]
+    if not needs or session.config.option.collectonly:
+        return None
+    try:
+        if run.options.plan:
+            from harness.pytest_plugin.plan_view import show_plan
+
+            show_plan(session, run, _need)
+            return True
+        _ = run.known_issues
+        run.begin(needs)
+    except HarnessError as error:
+        run.problem = error
+        pytest.exit(str(error), returncode=error.exit_code)
+    return None
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    placement = _placement(item)
+    run = item.config.stash[RUN]
+    if placement is not None and run.folder is not None:
+        from harness.pytest_plugin.case import Case
+
+        (config,) = run.lab.select([placement.device])
+        identity = {
+            "name": config.name,
+            "serial": config.serial,
+            "soc": config.soc,
+            "target": config.target,
+            "simulated": config.simulated,
+        }
+        item.stash[CASE] = Case(
+            item, run_id=run.folder.run_id, placement=placement, identity=identity
+        )
+    return (yield)
+
+
+@pytest.fixture
+def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
+    """A device with the asked-for runtime on it, ready for this case."""
+    from harness.bench import Bench
+
+    run = request.config.stash[RUN]
+    case = request.node.stash[CASE]
+    assert run.folder is not None
+    logs = run.folder.case_folder(request.node.nodeid)
+    made = Bench(run.workbench, placement, logs)
+    case.bench = made
+    case.log_prefix = logs.relative_to(run.folder.path).as_posix()
+    case.identity = made.device.identity()
+    return made
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    case = item.stash.get(CASE, None)
+    if case is None:
+        return report
+    failure = call.excinfo.value if call.excinfo else None
+    case.saw(report, failure)
+    if report.failed:
+        _explain(item, case, report, failure)
+    if report.when == "teardown":
+        setattr(report, _RECORD, case.record().model_dump(mode="json"))
+        item.stash[CASE] = case
+    return report
+
+
+def _explain(
+    item: pytest.Item, case: Case, report: pytest.TestReport, failure: BaseException | None
+) -> None:
+    """Says what a failure means: an expected one, the target's, or the lab's."""
+    from harness.bench import TargetFailure
+
+    record = case.record()
+    issue = item.config.stash[RUN].expected(record)
+    if issue is not None:
+        case.known_issue = issue.id
+        report.outcome = "skipped"
+        report.wasxfail = f"known issue {issue.id}: {issue.link}"
+    elif case.is_lab_error:
+        setattr(report, _LAB_ERROR, record.cause)
+    if isinstance(failure, TargetFailure | HarnessError):
+        report.longrepr = str(failure)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> tuple[str, str, str] | None:
+    if report.failed and getattr(report, _LAB_ERROR, None):
+        return "error", "E", "ERROR"
+    return None
+
+
+class Recorder:
+    """Writes each finished case to the journal; lives where pytest reports come together."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        record = getattr(report, _RECORD, None)
+        if record is not None and self._run.folder is not None:
+            self._run.folder.journal.append(record)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    run = session.config.stash[RUN]
+    session.config.pluginmanager.register(Recorder(run), "qnn-harness-recorder")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
+    run = session.config.stash[RUN]
+    if run.folder is None:
+        return
+    from harness.results.summary import exit_code
+
+    if exitstatus in _EXIT_NOTHING_WRONG:
+        foreign = _foreign_failures(session)
+        own = exit_code(run.folder.records())
+        session.exitstatus = _EXIT_AFTER_FAILURES if foreign else own
+    run.close()
+    run.finish(int(session.exitstatus), str(run.problem) if run.problem else None)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    run = config.stash[RUN]
+    if run.folder is None:
+        return
+    from harness.results.summary import summary_lines
+
+    terminalreporter.section("qnn-harness")
+    for line in summary_lines(run.folder.records(), run.folder.path):
+        terminalreporter.write_line(line)
+
+
+def _foreign_failures(session: pytest.Session) -> bool:
+    """Whether something failed that is not a case of ours (a plain test, a collection)."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    stats = reporter.stats if reporter is not None else {}
+    bad = [*stats.get("failed", []), *stats.get("error", [])]
+    return any("[" not in report.nodeid or not report.nodeid for report in bad)
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return getattr(item, "fixturenames", [])
+
+
+def _placement(item: pytest.Item) -> Placement | None:
+    callspec = getattr(item, "callspec", None)
+    found = callspec.params.get("placement") if callspec else None
+    return found if hasattr(found, "compiler") else None
+
+
+def _need(item: pytest.Item) -> Need | None:
+    placement = _placement(item)
+    if placement is None:
+        return None
+    from harness.pytest_plugin.axes import models_of
+    from harness.workbench import Need
+
+    return Need(placement, models_of(item.callspec.params))  # type: ignore[attr-defined]

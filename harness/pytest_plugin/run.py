@@ -1,0 +1,133 @@
+"""One run of device tests: the lab and catalog behind it, and the folder its results go to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.errors import ConfigError, HarnessError
+from harness.pytest_plugin.options import Options
+
+if TYPE_CHECKING:
+    from harness.lab.inventory import DeviceConfig, Lab
+    from harness.results.known_issues import KnownIssue
+    from harness.results.record import CaseRecord
+    from harness.results.rundir import RunFolder
+    from harness.workbench import Need, Placement, Workbench
+
+BACKENDS = ("htp", "gpu", "cpu")
+
+
+class Run:
+    """Made when pytest starts, but touches nothing until a device test is collected."""
+
+    def __init__(self, options: Options, notify: Callable[[str], None]) -> None:
+        self.options = options
+        self.problem: HarnessError | None = None
+        self.folder: RunFolder | None = None
+        self.unfit: dict[str, list[str]] = {}
+        self._notify = notify
+        self._workbench: Workbench | None = None
+
+    @cached_property
+    def lab(self) -> Lab:
+        """The lab; raises ConfigError naming file, line and field."""
+        from harness.lab.inventory import load_lab
+
+        return load_lab(self.options.lab)
+
+    @cached_property
+    def devices(self) -> Sequence[DeviceConfig]:
+        """The devices asked for, or all enabled ones."""
+        return self.lab.select(self.options.devices or None)
+
+    @cached_property
+    def known_issues(self) -> Sequence[KnownIssue]:
+        """The expected failures; raises ConfigError like the lab."""
+        from harness.results.known_issues import load_known_issues
+
+        path = self.options.known_issues
+        return load_known_issues(path) if path else ()
+
+    @property
+    def workbench(self) -> Workbench:
+        """What cases are run with; made on first use, ended by `close`."""
+        if self._workbench is None:
+            from harness.cache import cache_root
+            from harness.workbench import Workbench
+
+            self._workbench = Workbench(self.lab, cache=cache_root(), notify=self._notify)
+        return self._workbench
+
+    def close(self) -> None:
+        """Ends everything the run started."""
+        if self._workbench is not None:
+            self._workbench.close()
+
+    def placements(self, requirements: dict[str, Any]) -> tuple[list[Placement], list[str]]:
+        """The placements of a test with these requirements, and why the others do not fit.
+
+        Raises ConfigError for an unknown device, version, backend or requirement.
+        """
+        from harness.pytest_plugin.axes import placements
+
+        options = self.options
+        for backend in options.backends:
+            if backend not in BACKENDS:
+                raise ConfigError(
+                    f"unknown backend {backend!r}", field="--backend", choices=BACKENDS
+                )
+        runtimes = self._versions("--qnn", options.qnn)
+        compilers = self._versions("--compiler", options.compilers)
+        return placements(self.devices, requirements, options.backends, runtimes, compilers)
+
+    def _versions(self, option: str, specs: Sequence[str]) -> list[str]:
+        from harness.runtimes.catalog import resolve_versions
+
+        found: dict[str, None] = {}
+        for spec in specs:
+            found.update(dict.fromkeys(resolve_versions(spec, field=option)))
+        return list(found)
+
+    def begin(self, needs: Sequence[Need]) -> None:
+        """Opens the run's folder and makes everything ready that its cases need.
+
+        Raises the first error if no case at all can run.
+        """
+        from harness.results.rundir import RunFolder
+
+        self.folder = RunFolder.create(
+            self.options.reports,
+            command=sys.argv,
+            lab=self.lab.model_dump(mode="json"),
+            devices=[device.name for device in self.devices],
+        )
+        failed = self.workbench.prepare(needs)
+        if needs and all(need.placement in failed for need in needs):
+            raise next(iter(failed.values()))
+
+    def finish(self, exit_code: int, problem: str | None = None) -> None:
+        """Closes the journal and writes the reports that are made from it."""
+        if self.folder is not None:
+            self.folder.finish(exit_code=exit_code, problem=problem)
+
+    def expected(self, record: CaseRecord) -> KnownIssue | None:
+        """The known issue that explains this record, if there is one."""
+        from harness.results.known_issues import match
+
+        return match(record, self.known_issues)
+
+
+def terminal_notifier(config: pytest.Config) -> Callable[[str], None]:
+    """Shows progress on a terminal and nothing in a pipe."""
+
+    def notify(text: str) -> None:
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and reporter.isatty:
+            reporter.write_line(text)
+
+    return notify

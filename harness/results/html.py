@@ -1,0 +1,134 @@
+"""report.html: one page without network or assets, made from the journal's records."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from harness.results.charts import outcome_bar, sparkline
+from harness.results.journal import Contents
+from harness.results.record import CaseRecord, final_attempts
+from harness.results.summary import failure_groups, totals
+from harness.results.whole_file import write_whole
+
+_MAX_SHOWN_CHARS: Final = 4000
+_SHORT_CHARS: Final = 120
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measurement as it is shown; `chart` is empty for what is no list of numbers."""
+
+    name: str
+    text: str
+    chart: Markup
+
+
+def html_text(contents: Contents, info: Mapping[str, Any], *, run: str) -> str:
+    """The whole page (pure but for loading the template)."""
+    cases = final_attempts(contents.records)
+    last = {id(record) for record in cases}
+    return _template().render(
+        run=run,
+        info=info,
+        totals=totals(cases),
+        bar=outcome_bar(totals(cases)),
+        duration=_seconds(sum(record.duration_s for record in cases)),
+        groups=failure_groups(cases),
+        cases=cases,
+        axes=_axes(cases),
+        figures=_figures,
+        state=_state,
+        shown=_shown,
+        short=_short,
+        seconds=_seconds,
+        link=_link,
+        damage=contents.damage,
+        retries=[record for record in contents.records if id(record) not in last],
+    )
+
+
+def write_html(contents: Contents, info: Mapping[str, Any], path: Path, *, run: str) -> None:
+    """Writes the page in one step. Raises OSError."""
+    write_whole(path, html_text(contents, info, run=run).encode("utf-8", "replace"))
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("harness.results", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2")
+
+
+def _axes(cases: Sequence[CaseRecord]) -> list[str]:
+    """The axes that tell the cases apart, in the order in which they first appear."""
+    values: dict[str, set[str]] = {}
+    for record in cases:
+        for name in record.axes:
+            values.setdefault(name, set())
+    for record in cases:
+        for name, seen in values.items():
+            seen.add(json.dumps(record.axes.get(name), sort_keys=True))
+    return [name for name, seen in values.items() if len(seen) > 1][:8]
+
+
+def _state(record: CaseRecord) -> str:
+    return "expected" if record.is_bad and record.expected else record.outcome
+
+
+def _figures(record: CaseRecord) -> list[Figure]:
+    return [_figure(name, value) for name, value in record.measurements.items()]
+
+
+def _figure(name: str, value: object) -> Figure:
+    if isinstance(value, list) and value and all(_is_number(item) for item in value):
+        low, middle, high = min(value), statistics.median(value), max(value)
+        text = f"{len(value)} values: min {low:,}, median {middle:,}, max {high:,}"
+        return Figure(name, text, sparkline(value))
+    return Figure(name, _shown(value), Markup(""))
+
+
+def _shown(value: object) -> str:
+    if _is_number(value):
+        return f"{value:,}"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]} ..."
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHORT_CHARS else f"{text[: _SHORT_CHARS - 4]} ..."
+
+
+def _seconds(duration: float) -> str:
+    if duration < 60:
+        return f"{duration:.2f} s"
+    minutes, seconds = divmod(round(duration), 60)
+    return (
+        f"{minutes // 60} h {minutes % 60:02} min"
+        if minutes >= 60
+        else f"{minutes} min {seconds} s"
+    )
+
+
+def _link(path: str) -> str:
+    # Relative, and never a scheme: records hold paths inside the run's folder only.
+    return "./" + quote(path)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300

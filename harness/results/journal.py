@@ -1,0 +1,160 @@
+"""results.jsonl: the truth about a run, appended case by case, readable after any death."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Final, Self
+
+from pydantic import ValidationError
+
+from harness.errors import ConfigError, InfraError, InternalError
+from harness.results.record import CaseRecord
+
+MAX_LINE_BYTES: Final = 16 << 20
+_SYNC_EVERY_S = 0.5
+
+
+class Journal:
+    """An append-only results.jsonl, for one process or several at once.
+
+    A line is one `write` on a descriptor opened for appending, so that lines of several processes
+    do not mix and whatever was appended survives the death of this process, however it dies.
+    Against the death of the machine it is synced to disk when half a second has passed since the
+    last time, and on `close`: at most half a second of results can be lost so, and syncing costs
+    at most two calls a second.
+
+    If an earlier writer died within a line, that line is ended first, so that it spoils no other.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Opens or creates the file. Raises InfraError if that is impossible."""
+        self.path = path
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise InfraError(f"cannot write {path}: {error.strerror}") from error
+        self._synced_at = time.monotonic()
+        self._torn = self._ends_within_a_line()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def append(self, record: CaseRecord | Mapping[str, object]) -> None:
+        """Writes one record; when this returns, it survives the death of this process.
+
+        Raises InternalError for what is no record or too large, InfraError if it cannot be
+        written (the next record then begins a new line).
+        """
+        try:
+            valid = record if isinstance(record, CaseRecord) else CaseRecord.model_validate(record)
+        except ValidationError as error:
+            raise InternalError(f"a case's record does not fit its model: {error}") from error
+        line = valid.model_dump_json().encode() + b"\n"
+        if len(line) > MAX_LINE_BYTES:
+            raise InternalError(f"the record of {valid.case} has {len(line)} bytes")
+        self._write(b"\n" + line if self._torn else line)
+        if time.monotonic() - self._synced_at >= _SYNC_EVERY_S:
+            self._sync()
+
+    def close(self) -> None:
+        """Syncs and closes; safe to call twice."""
+        if self._file >= 0:
+            self._sync()
+            os.close(self._file)
+            self._file = -1
+
+    def _write(self, line: bytes) -> None:
+        if self._file < 0:
+            raise InternalError(f"{self.path} is closed already")
+        try:
+            written = os.write(self._file, line)
+        except OSError as error:
+            raise InfraError(f"cannot write {self.path}: {error.strerror}") from error
+        self._torn = written < len(line)
+        if self._torn:
+            # Only a full disk writes less than it was asked to.
+            raise InfraError(f"cannot write {self.path}: no space left on the disk")
+
+    def _sync(self) -> None:
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise InfraError(f"cannot sync {self.path}: {error.strerror}") from error
+        self._synced_at = time.monotonic()
+
+    def _ends_within_a_line(self) -> bool:
+        size = os.fstat(self._file).st_size
+        return size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A line (1-based) that is no record, and why."""
+
+    line: int
+    problem: str
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a journal holds: its records in order, and the lines that are none."""
+
+    records: tuple[CaseRecord, ...]
+    damage: tuple[Damage, ...]
+
+
+def read_journal(path: Path) -> Contents:
+    """Reads a results.jsonl, also one whose writer died in the middle of a line.
+
+    Lines that are no records of this schema (cut off, damaged, longer than 16 MiB) are reported
+    and left out. Raises ConfigError if the file cannot be read at all.
+    """
+    records: list[CaseRecord] = []
+    damage: list[Damage] = []
+    try:
+        with path.open("rb") as stream:
+            for number, line in enumerate(_lines(stream), start=1):
+                parsed = _parse(line)
+                if isinstance(parsed, CaseRecord):
+                    records.append(parsed)
+                elif parsed is not None:
+                    damage.append(Damage(number, parsed))
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error
+    return Contents(tuple(records), tuple(damage))
+
+
+def _parse(line: bytes) -> CaseRecord | str | None:
+    if not line.strip():
+        return None
+    if len(line) > MAX_LINE_BYTES:
+        return "is too long"
+    try:
+        return CaseRecord.model_validate_json(line)
+    except ValidationError as error:
+        if not line.endswith(b"\n"):
+            return "is cut off: its writer died while writing it"
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return f"{where}: {first['msg']}" if where else first["msg"]
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Lines with their ends; of an overlong one only as much as shows that it is."""
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        yield line
+        while len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+            line = stream.readline(MAX_LINE_BYTES + 1)

@@ -1,0 +1,145 @@
+"""junit.xml, made from the journal's records; the measurements become properties."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
+
+from harness.results.record import CaseRecord, final_attempts
+from harness.results.whole_file import write_whole
+
+# What XML 1.0 allows at all; everything else cannot even be escaped.
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MAX_PROPERTY_CHARS = 1000
+
+
+def junit_bytes(records: Iterable[CaseRecord], *, run: str) -> bytes:
+    """The document: a suite per suite, the last attempt of each case (pure).
+
+    Failed, crashed and hung are failures, `error` is an error, unsupported and skipped are
+    skipped, and so is an expected failure, with type pytest.xfail as pytest writes it.
+    """
+    document = JUnitXml(run)
+    suites: dict[str, list[CaseRecord]] = {}
+    for record in final_attempts(records):
+        suites.setdefault(record.suite, []).append(record)
+    for name, members in suites.items():
+        suite = TestSuite(legal(name))
+        suite.timestamp = min(record.started for record in members).isoformat()
+        for record in members:
+            suite.append(_case(record))
+        suite.update_statistics()
+        document.append(suite)
+    document.update_statistics()
+    content = document.tostring()
+    return content if isinstance(content, bytes) else content.encode()
+
+
+def write_junit(records: Iterable[CaseRecord], path: Path, *, run: str) -> None:
+    """Writes the document in one step. Raises OSError."""
+    write_whole(path, junit_bytes(records, run=run))
+
+
+def legal(text: str) -> str:
+    """The text without the characters that XML cannot hold."""
+    return _ILLEGAL.sub("", text)
+
+
+def _case(record: CaseRecord) -> TestCase:
+    file, _, name = record.case.partition("::")
+    case = TestCase(
+        name=legal(name or record.case),
+        classname=legal(file.removesuffix(".py").replace("/", ".") if name else record.suite),
+        time=round(record.duration_s, 6),
+    )
+    properties = Properties()
+    for key, value in _properties(record):
+        properties.append(Property(legal(key), legal(value)[:_MAX_PROPERTY_CHARS]))
+    case.append(properties)
+    result = _result(record)
+    if result is not None:
+        case.result = [result]
+    return case
+
+
+def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
+    headline, text = _headline(record), legal(_text(record))
+    if record.expected is not None and record.is_bad:
+        return Skipped(legal(f"{record.expected.known_issue}: {headline}"), "pytest.xfail")
+    if record.outcome == "passed":
+        return None
+    if record.outcome in ("unsupported", "skipped"):
+        return Skipped(legal(f"{record.outcome}: {headline}" if headline else record.outcome))
+    kind = Error if record.outcome == "error" else Failure
+    result = kind(legal(headline or record.outcome), f"{record.outcome}.{record.cause}")
+    result.text = text
+    return result
+
+
+def _headline(record: CaseRecord) -> str:
+    error = record.error
+    if error is None:
+        return ""
+    code = [] if error.code is None else [str(error.code)]
+    parts = [part for part in (error.api, *code, error.symbol) if part]
+    first = error.message.strip().partition("\n")[0][:300]
+    return ": ".join(part for part in (" ".join(parts), first) if part)
+
+
+def _text(record: CaseRecord) -> str:
+    error = record.error
+    if error is None:
+        return ""
+    return "\n".join([error.message, "", f"signature: {error.signature}", *record.logs])
+
+
+def _properties(record: CaseRecord) -> Iterator[tuple[str, str]]:
+    for key in ("outcome", "cause", "attempt"):
+        yield key, _plain(getattr(record, key))
+    if record.expected is not None:
+        yield "known_issue", record.expected.known_issue
+    for key, value in (record.device.model_dump() if record.device else {}).items():
+        yield from _flat(f"device.{key}", value)
+    for key, value in record.axes.items():
+        yield from _flat(f"axes.{key}", value)
+    for key, value in (record.error.model_dump() if record.error else {}).items():
+        if value is not None:
+            yield f"error.{key}", _plain(value)
+    for key, value in record.measurements.items():
+        yield from _flat(f"measurements.{key}", value)
+    for log in record.logs:
+        yield "log", log
+
+
+def _flat(key: str, value: object) -> Iterator[tuple[str, str]]:
+    """Scalars as they are, objects key by key, lists of numbers by their figures."""
+    if isinstance(value, dict):
+        for part, item in value.items():
+            yield from _flat(f"{key}.{part}", item)
+    elif isinstance(value, list):
+        yield f"{key}.count", str(len(value))
+        numbers = [item for item in value if _is_number(item)]
+        if numbers and len(numbers) == len(value):
+            yield from _figures(key, numbers)
+    else:
+        yield key, _plain(value)
+
+
+def _figures(key: str, numbers: Sequence[int | float]) -> Iterator[tuple[str, str]]:
+    yield f"{key}.min", _plain(min(numbers))
+    yield f"{key}.median", _plain(statistics.median(numbers))
+    yield f"{key}.max", _plain(max(numbers))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def _plain(value: object) -> str:
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

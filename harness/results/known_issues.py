@@ -1,0 +1,246 @@
+"""known_issues.yaml: failures that are expected, under which conditions, until when."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    StrictInt,
+    StringConstraints,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+from harness.errors import ConfigError
+from harness.qnn.socs import SOCS
+from harness.qnn.versions import QnnVersion, VersionRange
+from harness.results.patterns import UnsafePattern, found_in, safe_pattern
+from harness.results.record import CaseRecord
+from harness.yaml_lines.document import Document, read_document
+from harness.yaml_lines.models import SchemaOne, check_document
+
+_COMPARISON = re.compile(r"(>=|<=|>|<)\s*(-?\d{1,15}(?:\.\d{1,15})?)", re.ASCII)
+_ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,79}", re.ASCII)
+_LINK = re.compile(r"https://[!-~]{4,300}", re.ASCII)
+_SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
+_ANY_OF = {"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, "minItems": 1}]}
+
+
+def _pattern(text: str) -> str:
+    try:
+        safe_pattern(text)
+    except UnsafePattern as error:
+        raise PydanticCustomError("pattern", str(error)) from error
+    return text
+
+
+def _range(text: str) -> str:
+    try:
+        VersionRange.parse(text)
+    except ConfigError as error:
+        raise PydanticCustomError("range", error.problem) from error
+    return text
+
+
+def _id(text: str) -> str:
+    if not _ID.fullmatch(text):
+        raise PydanticCustomError("id", "must be lower-case letters, digits, dots and dashes")
+    return text
+
+
+def _link(text: str) -> str:
+    if not _LINK.fullmatch(text):
+        raise PydanticCustomError("link", "must be an https:// address")
+    return text
+
+
+def _alternatives(value: object) -> tuple[object, ...]:
+    listed = value if isinstance(value, list | tuple) else [value]
+    if not listed:
+        raise PydanticCustomError("alternatives", "must list at least one value")
+    if not all(item is None or isinstance(item, bool | int | float | str) for item in listed):
+        raise PydanticCustomError("alternatives", "must be a text, a number, or a list of these")
+    return tuple(listed)
+
+
+Text = Annotated[str, StringConstraints(strict=True)]
+AnyOf = Annotated[tuple[Any, ...], BeforeValidator(_alternatives), WithJsonSchema(_ANY_OF)]
+Range = Annotated[Text, AfterValidator(_range)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
+
+
+class IssueSignature(_Strict):
+    """What the failure must look like.
+
+    `api` and `code` must be equal; `code: null` is a failure without one. `message` is a regular
+    expression that must be found in a line of the error's message.
+    """
+
+    outcome: Literal["failed", "crashed", "hung"] = "failed"
+    api: Text | None
+    code: StrictInt | None
+    message: Annotated[Text, AfterValidator(_pattern)]
+
+
+class Conditions(_Strict):
+    """Where it is expected; everything that is given must hold.
+
+    A value is one or a list of which one must hold: a number, a text in which * stands for
+    anything, or a comparison such as ">=60". `qnn`, `compiler` and `ort` are version ranges such
+    as ">=2.47,<2.51".
+    """
+
+    suite: AnyOf | None = None
+    device: AnyOf | None = None
+    soc: AnyOf | None = None
+    htp_arch: AnyOf | None = None
+    target: AnyOf | None = None
+    backend: AnyOf | None = None
+    qnn: Range | None = None
+    compiler: Range | None = None
+    ort: Range | None = None
+    axes: dict[Text, AnyOf] = {}
+
+
+class KnownIssue(_Strict):
+    """One expected failure. After the day `until` it is expected no longer: look again."""
+
+    id: Annotated[Text, AfterValidator(_id)]
+    link: Annotated[Text, AfterValidator(_link)]
+    note: Text | None = None
+    signature: IssueSignature
+    conditions: Conditions = Conditions()
+    until: datetime.date
+
+
+class KnownIssues(_Strict):
+    """All that known_issues.yaml says."""
+
+    schema_version: SchemaOne
+    known_issues: tuple[KnownIssue, ...] = ()
+
+
+def load_known_issues(path: Path) -> tuple[KnownIssue, ...]:
+    """Reads known_issues.yaml. Raises one ConfigError that names every mistake by its line."""
+    document = read_document(path)
+    return check_document(document, KnownIssues, more=_repeated_ids).known_issues
+
+
+def match(
+    record: CaseRecord, issues: Iterable[KnownIssue], today: datetime.date | None = None
+) -> KnownIssue | None:
+    """The first known issue that explains a record; None if it is no or another failure.
+
+    Only failures of the target are ever expected. An entry whose `until` lies before `today`
+    (default: the day the case started, UTC) explains nothing.
+    """
+    if record.cause != "target" or record.error is None:
+        return None
+    day = today or record.started.astimezone(datetime.UTC).date()
+    for issue in issues:
+        if day > issue.until or not _looks_like(record, issue.signature):
+            continue
+        if _holds_under(record, issue.conditions):
+            return issue
+    return None
+
+
+def expired(issues: Iterable[KnownIssue], today: datetime.date) -> list[KnownIssue]:
+    """The entries that explain nothing any more and want to be looked at."""
+    return [issue for issue in issues if issue.until < today]
+
+
+def _looks_like(record: CaseRecord, signature: IssueSignature) -> bool:
+    error = record.error
+    return (
+        error is not None
+        and record.outcome == signature.outcome
+        and error.api == signature.api
+        and error.code == signature.code
+        and found_in(safe_pattern(signature.message), error.message)
+    )
+
+
+def _holds_under(record: CaseRecord, conditions: Conditions) -> bool:
+    facts = _facts(record)
+    for name in ("suite", "device", "soc", "htp_arch", "target", "backend"):
+        alternatives = getattr(conditions, name)
+        if alternatives is not None and not _one_holds(facts.get(name), alternatives):
+            return False
+    for name in ("qnn", "compiler", "ort"):
+        wanted = getattr(conditions, name)
+        if wanted is not None and not _version_within(record.axes.get(name), wanted):
+            return False
+    return all(
+        name in record.axes and _one_holds(record.axes[name], alternatives)
+        for name, alternatives in conditions.axes.items()
+    )
+
+
+def _facts(record: CaseRecord) -> Mapping[str, object]:
+    device = record.device
+    extra = (device.model_extra if device else None) or {}
+    soc = SOCS.get((device.soc if device else None) or "")
+    return {
+        "suite": record.suite,
+        "backend": record.axes.get("backend"),
+        "device": device.name if device else None,
+        "soc": device.soc if device else None,
+        "target": device.target if device else None,
+        "htp_arch": extra.get("htp_arch") or (soc.htp_arch if soc else None),
+    }
+
+
+def _one_holds(value: object, alternatives: Sequence[object]) -> bool:
+    return any(_holds(value, alternative) for alternative in alternatives)
+
+
+def _holds(value: object, alternative: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(alternative, str):
+        comparison = _COMPARISON.fullmatch(alternative.strip())
+        if comparison is None:
+            return isinstance(value, int | float | str) and fnmatchcase(str(value), alternative)
+        if not number:
+            return False
+        assert isinstance(value, int | float)
+        bound = float(comparison[2])
+        return {
+            ">=": value >= bound,
+            "<=": value <= bound,
+            ">": value > bound,
+            "<": value < bound,
+        }[comparison[1]]
+    return value == alternative and isinstance(value, bool) is isinstance(alternative, bool)
+
+
+def _version_within(value: object, wanted: str) -> bool:
+    try:
+        return QnnVersion.parse(str(value)) in VersionRange.parse(wanted)
+    except ConfigError:
+        return False
+
+
+def _repeated_ids(document: Document) -> Iterator[ConfigError]:
+    value = document.value.get("known_issues") if isinstance(document.value, dict) else None
+    seen: dict[str, int] = {}
+    for index, entry in enumerate(value if isinstance(value, list) else []):
+        name = entry.get("id") if isinstance(entry, dict) else None
+        if not isinstance(name, str):
+            continue
+        here = ("known_issues", index, "id")
+        if name in seen:
+            yield document.mistake(here, f"{name!r} is taken already by line {seen[name]}")
+        seen.setdefault(name, document.line(here))

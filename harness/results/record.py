@@ -1,0 +1,226 @@
+"""The line of results.jsonl: what is known about one case after it ran (pure)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath, PurePosixPath
+from typing import Annotated, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictBool,
+    StrictInt,
+    model_validator,
+)
+
+from harness.errors import Cause
+from harness.qnn.codes import describe
+from harness.results.signature import signature
+
+Outcome = Literal["passed", "failed", "crashed", "hung", "unsupported", "error", "skipped"]
+NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
+MAX_MESSAGE_CHARS: Final = 16_000
+_MAX_DEPTH = 20
+
+
+def clean_text(text: object) -> object:
+    """Text that UTF-8 can hold: halves of surrogate pairs become question marks."""
+    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
+
+
+def as_json(value: object, depth: int = 0) -> JsonValue:
+    """A measured value as JSON has it.
+
+    Tuples and arrays become lists, numpy's numbers plain ones, paths text; NaN and infinities,
+    for which JSON has no number, become null. Raises ValueError for anything else.
+    """
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str | PurePath):
+        return str(clean_text(str(value)))
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(clean_text(str(key))): as_json(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item, depth + 1) for item in value]
+    plain = getattr(value, "tolist", None)
+    if callable(plain):
+        return as_json(plain(), depth + 1)
+    raise ValueError(f"a {type(value).__name__} is nothing that JSON can hold")
+
+
+def _relative(path: str) -> str:
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts:
+        raise ValueError("must be a path inside the run's folder")
+    return path
+
+
+Text = Annotated[str, BeforeValidator(clean_text)]
+JsonObject = Annotated[dict[str, JsonValue], BeforeValidator(as_json)]
+LogPath = Annotated[Text, AfterValidator(_relative)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        serialize_by_alias=True,
+        json_schema_serialization_defaults_required=True,
+    )
+
+
+class ErrorRecord(_Part):
+    """What went wrong, where: the first failed step.
+
+    `code` is the number the API returned, null if the failure has none (a crash, a wrong output);
+    `hex` is how logs print it. `step` counts the plan's steps from 0, `context` is the number of
+    the context concerned. `message` is the library's own explanation.
+    """
+
+    api: Text | None = None
+    code: StrictInt | None = None
+    hex: str | None = None
+    symbol: Text | None = None
+    component: str | None = None
+    message: Text = ""
+    step: StrictInt | None = None
+    context: StrictInt | None = None
+    signature: Text
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        api: str | None,
+        code: int | None,
+        message: str,
+        symbol: str | None = None,
+        step: int | None = None,
+        context: int | None = None,
+    ) -> ErrorRecord:
+        """Fills in what follows from the code; `symbol` is the library's, if it named one.
+
+        Messages longer than 16,000 characters are cut in the middle.
+        """
+        info = None if code is None else describe(code, api=api)
+        text = _cut(str(clean_text(message)))
+        return cls(
+            api=api,
+            code=code,
+            hex=info.hex if info else None,
+            symbol=symbol or (info.symbol if info else None),
+            component=info.component if info else None,
+            message=text,
+            step=step,
+            context=context,
+            signature=signature(api, code, text),
+        )
+
+    @model_validator(mode="after")
+    def _hex_is_the_code(self) -> ErrorRecord:
+        if self.hex is not None and (self.code is None or self.hex != hex(self.code)):
+            raise ValueError(f"hex {self.hex} is not code {self.code}")
+        return self
+
+
+class DeviceRecord(BaseModel):
+    """The device a case ran on, or was to run on; further keys are free."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, Annotated[JsonValue, BeforeValidator(as_json)]]
+
+    name: Text
+    serial: Text | None
+    soc: Text | None
+    target: Text | None
+    simulated: StrictBool
+
+
+class Expected(_Part):
+    """Why this outcome was expected: the id of a known issue."""
+
+    known_issue: Text
+
+
+class CaseRecord(_Part):
+    """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
+
+    `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
+    `measurements` are free, but JSON; units are in the names. `logs` are paths inside the run's
+    folder.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"outcome": {"enum": list(NO_CAUSE)}}},
+            "then": {"properties": {"cause": {"type": "null"}}},
+            "else": {"properties": {"cause": {"type": "string"}}},
+        }
+    )
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    kind: Literal["case"] = "case"
+    run: Text
+    case: Text
+    suite: Text
+    axes: JsonObject
+    device: DeviceRecord | None
+    outcome: Outcome
+    cause: Cause | None = None
+    expected: Expected | None = None
+    error: ErrorRecord | None = None
+    measurements: JsonObject = {}
+    started: AwareDatetime
+    duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    attempt: Annotated[StrictInt, Field(ge=1)] = 1
+    logs: tuple[LogPath, ...] = ()
+
+    @model_validator(mode="after")
+    def _cause_goes_with_outcome(self) -> CaseRecord:
+        if (self.cause is None) != (self.outcome in NO_CAUSE):
+            without = ", ".join(NO_CAUSE)
+            raise ValueError(
+                f"outcome {self.outcome} with cause {self.cause}: a cause is given for every "
+                f"outcome but {without}"
+            )
+        return self
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether something went wrong, expected or not."""
+        return self.outcome not in NO_CAUSE
+
+    @property
+    def is_unexpected(self) -> bool:
+        """Whether something went wrong that no known issue explains."""
+        return self.is_bad and self.expected is None
+
+
+def final_attempts(records: Iterable[CaseRecord]) -> list[CaseRecord]:
+    """The last attempt at each case, in the order in which the cases first appeared."""
+    last: dict[str, CaseRecord] = {}
+    for record in records:
+        before = last.get(record.case)
+        if before is None or record.attempt >= before.attempt:
+            last[record.case] = record
+    return list(last.values())
+
+
+def _cut(message: str) -> str:
+    if len(message) <= MAX_MESSAGE_CHARS:
+        return message
+    half = MAX_MESSAGE_CHARS // 2 - 20
+    return f"{message[:half]}\n[... cut ...]\n{message[-half:]}"

@@ -1,0 +1,236 @@
+"""A run's folder, reports/<run-id>/: its journal, what is made from it, and `latest`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import secrets
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final, Self
+
+from harness import __version__
+from harness.errors import ConfigError, HarnessError, InfraError
+from harness.results.html import write_html
+from harness.results.journal import Damage, Journal, read_journal
+from harness.results.junit import write_junit
+from harness.results.record import CaseRecord, as_json
+from harness.results.whole_file import write_whole
+
+JOURNAL: Final = "results.jsonl"
+INFO: Final = "run.json"
+LATEST: Final = "latest"
+_RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4,32}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+_PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
+_MAX_INFO_BYTES = 16 << 20
+
+
+def new_run_id(now: datetime, salt: str) -> str:
+    """An id that sorts by time and is one no other run has: 20261121T060000Z-3f9a."""
+    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{salt}"
+
+
+def case_slug(node_id: str) -> str:
+    """A folder's name for a pytest node id: readable, safe on any file system, never shared.
+
+    At most 80 characters of the id and ten hex digits of its SHA-256.
+    """
+    digest = hashlib.sha256(node_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    name = node_id.rpartition("/")[2].replace(".py::", "--")
+    readable = _UNSAFE.sub("-", name).strip("-.")[:80].rstrip("-.")
+    return f"{readable}-{digest}" if readable else digest
+
+
+class RunFolder:
+    """One run's folder, being written or read again.
+
+    `path` is absolute. The journal is opened on first use, so that reading a folder does not
+    write to it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._journal: Journal | None = None
+
+    @classmethod
+    def create(
+        cls,
+        reports: Path,
+        *,
+        command: Sequence[str],
+        lab: Mapping[str, Any],
+        devices: Sequence[str],
+        more: Mapping[str, object] | None = None,
+    ) -> Self:
+        """Makes a new run's folder with its run.json and points `latest` to it.
+
+        `command` is the command line, `lab` what devices.yaml says, `devices` the names of the
+        chosen ones, `more` further keys of run.json. Raises ConfigError if the folder for reports
+        cannot be used, InfraError if the disk is full or fails.
+        """
+        started = datetime.now(UTC)
+        folder = cls(_make_folder(reports, started))
+        folder._write_info(
+            {
+                "schema": 1,
+                "kind": "run",
+                "run": folder.run_id,
+                "started": _rfc3339(started),
+                "finished": None,
+                "exit_code": None,
+                "problem": None,
+                "command": list(command),
+                "command_line": shlex.join(command),
+                "devices": list(devices),
+                "lab": lab,
+                "host": _host(),
+                "versions": _versions(),
+                **(more or {}),
+            }
+        )
+        folder.journal  # noqa: B018 - results.jsonl is there from the beginning
+        _point_latest_to(folder.path)
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """A run's folder that exists. Raises ConfigError if that is none."""
+        if not (path / JOURNAL).is_file():
+            runs = sorted(run.parent.name for run in path.glob(f"*/{JOURNAL}"))[-5:]
+            raise ConfigError(
+                f"is no run's folder: there is no {JOURNAL}",
+                file=path,
+                choices=([str(path / run) for run in runs] or None),
+            )
+        return cls(path.resolve())
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, which is the folder's name."""
+        return self.path.name
+
+    @property
+    def journal(self) -> Journal:
+        """The journal, to append to."""
+        if self._journal is None:
+            self._journal = Journal(self.path / JOURNAL)
+        return self._journal
+
+    def case_folder(self, node_id: str) -> Path:
+        """Where a case's logs belong: logs/<slug>; the folder is made by whoever has a log."""
+        return self.path / "logs" / case_slug(node_id)
+
+    def records(self) -> list[CaseRecord]:
+        """What the journal holds, in order, all attempts."""
+        return list(read_journal(self.path / JOURNAL).records)
+
+    def damage(self) -> list[Damage]:
+        """The lines of the journal that are no records."""
+        return list(read_journal(self.path / JOURNAL).damage)
+
+    def info(self) -> dict[str, Any]:
+        """What run.json says; empty if it cannot be read."""
+        try:
+            with (self.path / INFO).open("rb") as stream:
+                content = json.loads(stream.read(_MAX_INFO_BYTES))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def project(self) -> None:
+        """Writes junit.xml and report.html anew from the journal.
+
+        Raises InfraError if the disk fails.
+        """
+        contents = read_journal(self.path / JOURNAL)
+        info = self.info()
+        try:
+            write_junit(contents.records, self.path / "junit.xml", run=self.run_id)
+            write_html(contents, info, self.path / "report.html", run=self.run_id)
+        except OSError as error:
+            raise InfraError(f"cannot write reports to {self.path}: {error.strerror}") from error
+
+    def finish(self, *, exit_code: int, problem: str | None = None) -> None:
+        """Closes the journal, completes run.json and writes the reports.
+
+        run.json is completed even if the reports cannot be written. Raises InfraError then.
+        """
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        ended = {"finished": _rfc3339(datetime.now(UTC)), "exit_code": exit_code}
+        self._write_info(self.info() | ended | {"problem": problem})
+        self.project()
+
+    def _write_info(self, info: Mapping[str, object]) -> None:
+        text = json.dumps(as_json(info), indent=2, ensure_ascii=False) + "\n"
+        try:
+            write_whole(self.path / INFO, text.encode())
+        except OSError as error:
+            raise InfraError(f"cannot write {self.path / INFO}: {error.strerror}") from error
+
+
+def _make_folder(reports: Path, started: datetime) -> Path:
+    try:
+        reports.mkdir(parents=True, exist_ok=True)
+        while True:
+            path = reports.resolve() / new_run_id(started, secrets.token_hex(2))
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+            return path
+    except OSError as error:
+        raise _unusable(reports, error) from error
+
+
+def _point_latest_to(folder: Path) -> None:
+    """Replaces the link in one step: whoever looks sees the old run or the new one."""
+    latest = folder.parent / LATEST
+    if latest.exists() and not latest.is_symlink():
+        raise ConfigError("is in the way: it must be a link to the newest run", file=latest)
+    beside = folder.parent / f".{LATEST}-{folder.name}"
+    try:
+        beside.symlink_to(folder.name, target_is_directory=True)
+        beside.replace(latest)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InfraError(f"cannot point {latest} to {folder.name}: {error.strerror}") from error
+
+
+def _unusable(reports: Path, error: OSError) -> HarnessError:
+    # A full or broken disk is the lab's; a wrong or forbidden place is the user's.
+    if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
+        return ConfigError(f"cannot hold reports: {error.strerror}", file=reports)
+    return InfraError(f"cannot make a folder in {reports}: {error.strerror}")
+
+
+def _host() -> dict[str, object]:
+    return {
+        "name": platform.node(),
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"qnn-harness": __version__, "python": sys.version.split()[0]}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

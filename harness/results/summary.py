@@ -1,0 +1,122 @@
+"""What a run comes to, in few lines: totals and one line per failure signature (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final, get_args
+
+from harness.results.record import CaseRecord, Outcome, final_attempts
+
+OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+_WIDTH: Final = 200
+_MAX_LINES: Final = 40
+
+
+@dataclass(frozen=True)
+class FailureGroup:
+    """Cases with the same signature, cause and expectation; `first` is the first of them."""
+
+    first: CaseRecord
+    cases: tuple[CaseRecord, ...]
+
+    @property
+    def expected(self) -> str | None:
+        """The id of the known issue that explains them."""
+        return self.first.expected.known_issue if self.first.expected else None
+
+    @property
+    def is_unexpected(self) -> bool:
+        """Whether these are failures that nothing explains."""
+        return self.first.is_unexpected
+
+
+def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
+    """Failures (and what was unsupported) by signature: unexpected first, then the most frequent.
+
+    Of each case the last attempt counts.
+    """
+    found: dict[tuple[object, ...], list[CaseRecord]] = {}
+    for record in final_attempts(records):
+        if not record.is_bad and not (record.outcome == "unsupported" and record.error):
+            continue
+        signature = record.error.signature if record.error else None
+        known = record.expected.known_issue if record.expected else None
+        found.setdefault((record.outcome, record.cause, known, signature), []).append(record)
+    groups = [FailureGroup(cases[0], tuple(cases)) for cases in found.values()]
+    return sorted(groups, key=lambda group: (_rank(group), -len(group.cases)))
+
+
+def totals(records: Iterable[CaseRecord]) -> dict[str, int]:
+    """Cases per outcome, expected failures apart as `expected`; only what occurs."""
+    counts = Counter(
+        "expected" if record.is_bad and record.expected else record.outcome
+        for record in final_attempts(records)
+    )
+    return {name: counts[name] for name in (*OUTCOMES, "expected") if counts[name]}
+
+
+def exit_code(records: Iterable[CaseRecord]) -> int:
+    """How a run with these records ends.
+
+    1 if the target failed unexpectedly; else 2 if the user's input was at fault in some case, 3 if
+    the lab or the harness was; else 0. What failed in an earlier attempt only does not count.
+    """
+    causes = {record.cause for record in final_attempts(records) if record.is_unexpected}
+    if "target" in causes:
+        return 1
+    if "config" in causes:
+        return 2
+    return 3 if causes else 0
+
+
+def summary_lines(
+    records: Sequence[CaseRecord], report: PurePath | str, *, width: int = _WIDTH
+) -> list[str]:
+    """The lines to print at the end of a run, none longer than `width` but the report's path."""
+    counts = totals(records)
+    groups = failure_groups(records)
+    shown = ", ".join(f"{count} {name}" for name, count in counts.items())
+    lines = [f"{sum(counts.values())} cases: {shown}" if counts else "no case was run"]
+    for group in groups[:_MAX_LINES]:
+        lines.append(_group_line(group))
+    if len(groups) > _MAX_LINES:
+        lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
+    retried = sum(record.attempt > 1 for record in final_attempts(records))
+    if retried:
+        lines.append(f"{retried} cases were tried more than once")
+    return [*(_fit(line, width) for line in lines), f"report: {report}"]
+
+
+def _group_line(group: FailureGroup) -> str:
+    record, error = group.first, group.first.error
+    where = "" if record.cause in (None, "target") else f" ({record.cause})"
+    label = f"{group.expected}: {record.outcome}" if group.expected else record.outcome.upper()
+    what = []
+    if error is not None:
+        code = "" if error.code is None else f" {error.code}"
+        what = [f"{error.api or ''}{code}".strip(), error.symbol or "", _first_line(error.message)]
+    text = " ".join(part for part in what if part) or "no explanation"
+    expected = "expected, " if group.expected else ""
+    return f"{len(group.cases):>4} x {expected}{label}{where}: {text}  [first: {record.case}]"
+
+
+def _first_line(message: str) -> str:
+    return message.strip().partition("\n")[0]
+
+
+def _rank(group: FailureGroup) -> int:
+    if group.is_unexpected:
+        return 0 if group.first.cause == "target" else 1
+    return 2 if group.first.is_bad else 3
+
+
+def _fit(line: str, width: int) -> str:
+    """One line of at most `width` characters; both ends stay, since both say something."""
+    line = "".join(char if char.isprintable() else " " for char in line)
+    if len(line) <= width:
+        return line
+    tail = width // 3
+    return f"{line[: width - tail - 5]} ... {line[len(line) - tail :]}"

@@ -1,0 +1,236 @@
+"""Folders made once and used many times: complete or absent, and checked at every use.
+
+A sealed folder holds its files and a manifest with the size, sha256 and modification time of each,
+what the folder was made from (`facts`), and whatever its maker wants to keep (`data`). A file
+whose size and time are as the manifest says is taken to be unchanged; any other is hashed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import filelock
+
+from harness.errors import InfraError
+from harness.runtimes.notices import Say
+
+MANIFEST: Final = "manifest.json"
+
+_FORMAT = 1
+_MAX_MANIFEST_BYTES = 16 << 20
+_ABANDONED_S = 24 * 3600.0
+_UNFINISHED = ".unfinished-"
+
+
+class SealBrokenError(Exception):
+    """A sealed folder is there, but not as it was made; the text says what differs."""
+
+
+@dataclass(frozen=True)
+class SealedFile:
+    """One file of a sealed folder; `name` is relative to it, with slashes; size in bytes."""
+
+    path: Path
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class SealedFolder:
+    """A folder whose files were found to be what its manifest says."""
+
+    path: Path
+    files: Mapping[str, SealedFile]
+    data: Mapping[str, Any]
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file, in hex. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_sealed(folder: Path, facts: Mapping[str, Any]) -> SealedFolder | None:
+    """The folder if it is there, made from exactly these facts, and unchanged; None if absent.
+
+    Raises SealBrokenError if it is there and differs in any way.
+    """
+    try:
+        raw = _read_bounded(folder / MANIFEST)
+    except FileNotFoundError as error:
+        if not folder.exists():
+            return None
+        raise SealBrokenError(f"{MANIFEST} is missing") from error
+    except OSError as error:
+        raise SealBrokenError(f"{MANIFEST} cannot be read: {error}") from error
+    manifest = _parse(raw)
+    if manifest["facts"] != json.loads(json.dumps(facts)):
+        raise SealBrokenError("it was made from something else")
+    files, touched = {}, False
+    for name, entry in manifest["files"].items():
+        path = folder.joinpath(*name.split("/"))
+        touched |= _check(path, name, entry)
+        files[name] = SealedFile(path, name, entry["size"], entry["sha256"])
+    if touched:
+        _write_manifest(folder, manifest)
+    return SealedFolder(folder, files, manifest["data"])
+
+
+def seal(
+    folder: Path,
+    facts: Mapping[str, Any],
+    data: Mapping[str, Any] | None = None,
+    hashes: Mapping[str, str] | None = None,
+) -> None:
+    """Writes the manifest of a folder that is complete; `hashes` saves hashing known files again.
+
+    Raises OSError.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(folder).as_posix()
+            status = path.stat()
+            entries[name] = {
+                "size": status.st_size,
+                "mtime_ns": status.st_mtime_ns,
+                "sha256": (hashes or {}).get(name) or sha256_of(path),
+            }
+    _write_manifest(
+        folder, {"format": _FORMAT, "facts": facts, "data": data or {}, "files": entries}
+    )
+
+
+@contextmanager
+def work_folder(parent: Path) -> Iterator[Path]:
+    """A new folder below `parent` to make things in, gone when the block ends.
+
+    Raises InfraError if the disk does not allow it, also for an OSError inside the block.
+    """
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(parent)
+        folder = parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        raise InfraError(f"cannot write to the cache: {error}") from error
+
+
+def publish(folder: Path, final: Path) -> None:
+    """Gives a complete folder its name; what was there before is removed then, not earlier.
+
+    Both must be on one file system. Raises OSError.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    old = final.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
+    with contextlib.suppress(FileNotFoundError):
+        final.rename(old)
+    folder.rename(final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def locked(lock: Path, what: str, *, timeout_s: float, notify: Say) -> Iterator[None]:
+    """Holds a lock file while others who want the same wait; a dead holder's lock is free.
+
+    Raises InfraError if another process holds it for more than `timeout_s`.
+    """
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        holder = filelock.FileLock(lock)
+        try:
+            holder.acquire(timeout=0)
+        except filelock.Timeout:
+            notify(f"waiting for another process that is at {what}")
+            holder.acquire(timeout=timeout_s)
+    except filelock.Timeout as error:
+        raise InfraError(
+            f"another process is at {what} and did not finish within {timeout_s:g} s"
+        ) from error
+    except OSError as error:
+        raise InfraError(f"cannot write to the cache: {error}") from error
+    try:
+        yield
+    finally:
+        holder.release()
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes a JSON file so that readers see the old or the new one, never half. Raises OSError."""
+    beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    try:
+        beside.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _check(path: Path, name: str, entry: dict[str, Any]) -> bool:
+    """Whether the file had to be hashed since its time differs; `entry` is brought up to date."""
+    try:
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode):
+            raise SealBrokenError(f"{name} is not a file")
+        if status.st_size != entry["size"]:
+            raise SealBrokenError(f"{name} has {status.st_size} bytes, not {entry['size']}")
+        if status.st_mtime_ns == entry["mtime_ns"]:
+            return False
+        found = sha256_of(path)
+    except OSError as error:
+        raise SealBrokenError(f"{name}: {error.strerror or error}") from error
+    if found != entry["sha256"]:
+        raise SealBrokenError(f"{name} has sha256 {found}, not {entry['sha256']}")
+    entry["mtime_ns"] = status.st_mtime_ns
+    return True
+
+
+def _parse(raw: bytes) -> dict[str, Any]:
+    try:
+        manifest = json.loads(raw)
+        if manifest["format"] != _FORMAT:
+            raise SealBrokenError(f"{MANIFEST} has another format")
+        for name, entry in manifest["files"].items():
+            if any(part in ("", ".", "..") for part in name.split("/")):
+                raise ValueError(name)
+            if not all(isinstance(entry[key], int) for key in ("size", "mtime_ns")):
+                raise TypeError(name)
+            bytes.fromhex(entry["sha256"])
+        if not isinstance(manifest["facts"], dict) or not isinstance(manifest["data"], dict):
+            raise TypeError("facts")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise SealBrokenError(f"{MANIFEST} is damaged") from error
+    return dict(manifest)
+
+
+def _read_bounded(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_MAX_MANIFEST_BYTES)
+
+
+def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    write_json(folder / MANIFEST, manifest)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Removes what a process that was killed in the middle has left behind a day ago or more."""
+    for path in folder.glob(f"{_UNFINISHED}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,175 @@
+"""A simulated device as the harness holds it: started, stopped, and never left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+import harness
+from harness.errors import ConfigError, InfraError
+
+_START_S: Final = 25.0
+_STOP_S: Final = 8.0
+_MAX_LINE_BYTES: Final = 4096
+_MAX_COMPLAINT_BYTES: Final = 4000
+
+
+class SimulatedDevice:
+    """A device-side adb daemon of ours, for `adb connect`; use it as a context manager.
+
+    `storage` is its storage folder, kept over restarts; one device at a time can use it.
+    `public_key` is the only adbkey.pub that is let in. `features` are those that its adb daemon
+    offers, by default all that it can do. `storage_limit_bytes` makes files that are pushed hit a
+    full flash; `reboot_s` is how long a reboot takes, in seconds.
+
+    The daemon ends by itself when this process ends, however that happens.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        storage: Path,
+        properties: Mapping[str, str],
+        public_key: Path,
+        features: Iterable[str] | None = None,
+        storage_limit_bytes: int | None = None,
+        reboot_s: float = 0.5,
+    ) -> None:
+        self.name = name
+        self.storage = storage.resolve()
+        self._properties = dict(properties)
+        self._arguments = ["--storage", str(self.storage), "--key", str(public_key.resolve())]
+        self._arguments += ["--reboot-seconds", str(reboot_s)]
+        if features is not None:
+            self._arguments += ["--features", ",".join(sorted(features))]
+        if storage_limit_bytes is not None:
+            self._arguments += ["--storage-limit", str(storage_limit_bytes)]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port: int | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens, `127.0.0.1:PORT`; this is its adb serial too.
+
+        Raises InfraError while it is not started.
+        """
+        if self._port is None:
+            raise InfraError(f"simulated device {self.name} is not started")
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of its supervisor, None while it is not started."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether its supervisor is there; during a reboot it is."""
+        return self._process is not None and self._process.poll() is None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self, *, timeout_s: float = _START_S) -> None:
+        """Starts it and returns once it listens.
+
+        Raises ConfigError for settings it does not take, InfraError if the storage is in use, it
+        does not come up in `timeout_s` seconds, or it is started already.
+        """
+        if self._process is not None:
+            raise InfraError(f"simulated device {self.name} is started already")
+        until = time.monotonic() + timeout_s
+        with (
+            tempfile.NamedTemporaryFile("w", suffix=".json") as file,
+            tempfile.TemporaryFile() as errors,
+        ):
+            json.dump(self._properties, file)
+            file.flush()
+            self._process = self._spawn(file.name, errors)
+            try:
+                self._port = self._read_port(until)
+            except BaseException:
+                ended = self._process.poll()
+                self.stop()
+                complaint = _complaint(errors)
+                if ended == ConfigError.exit_code:
+                    raise ConfigError(f"simulated device {self.name}: {complaint}") from None
+                if ended is not None:
+                    raise InfraError(f"simulated device {self.name}: {complaint}") from None
+                raise
+
+    def stop(self) -> None:
+        """Ends it with all its commands; safe to call twice."""
+        process, self._process, self._port = self._process, None, None
+        if process is None:
+            return
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _spawn(self, properties: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+        root = str(Path(harness.__file__).parents[1])
+        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+        command = [sys.executable, "-P", "-m", "harness.simulator.daemon", *self._arguments]
+        try:
+            return subprocess.Popen(
+                [*command, "--properties", properties],
+                env=os.environ | {"PYTHONPATH": path},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                # Ctrl-C in a terminal is for the harness, which then stops its devices
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise InfraError(f"simulated device {self.name}: {error}") from error
+
+    def _read_port(self, until: float) -> int:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        fd, line = self._process.stdout.fileno(), b""
+        while not line.endswith(b"\n"):
+            ready, _, _ = select.select([fd], [], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                raise InfraError(f"simulated device {self.name} does not come up")
+            data = os.read(fd, _MAX_LINE_BYTES)
+            line += data
+            if not data or len(line) > _MAX_LINE_BYTES:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(max(0.0, until - time.monotonic()))
+                raise InfraError(f"simulated device {self.name} ended while starting")
+        port = json.loads(line)["port"]
+        assert isinstance(port, int)
+        return port
+
+
+def _complaint(errors: IO[bytes]) -> str:
+    size = errors.seek(0, os.SEEK_END)
+    errors.seek(max(0, size - _MAX_COMPLAINT_BYTES))
+    return errors.read().decode("utf-8", "replace").strip().removeprefix("error: ")

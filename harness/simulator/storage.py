@@ -1,0 +1,190 @@
+"""The device's storage: one host folder, what may be reached in it and how full it may get.
+
+Also the device's `df`, run as a file of its own (`python -I -S storage.py ROOT LIMIT`), so it
+imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+_RESCAN_S: Final = 1.0
+# Made anew at each boot; what lies in them is the simulator's own and costs no storage.
+_OWN_FOLDERS: Final = frozenset({"dev", "system"})
+_INCOMING: Final = "dev/incoming"
+
+
+class Storage:
+    """A folder that acts as all of the device's storage; device paths are host paths.
+
+    `limit_bytes` is the size of the flash, None for what the host has. All methods raise OSError
+    with the errno that a device would have had.
+    """
+
+    def __init__(self, root: Path, *, limit_bytes: int | None = None) -> None:
+        self.root = os.path.realpath(root)
+        self.limit_bytes = limit_bytes
+        self._used = 0
+        self._scanned = -_RESCAN_S
+        self._uploads = 0
+
+    def resolve(self, path: str) -> str:
+        """The real path behind `path`, links followed. PermissionError if it is outside."""
+        return self._inside(os.path.realpath(os.path.join(self.root, path)), path)
+
+    def resolve_entry(self, path: str) -> str:
+        """Like `resolve`, but a link at the end of the path is meant itself."""
+        joined = os.path.join(self.root, path).rstrip("/")
+        parent, name = os.path.split(joined)
+        if name in ("", ".", ".."):
+            return self.resolve(path)
+        parent = os.path.realpath(parent)
+        return self._inside(os.path.join(parent, name), path)
+
+    def _inside(self, real: str, path: str) -> str:
+        if real != self.root and not real.startswith(self.root + "/"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return real
+
+    def open_for_reading(self, path: str) -> int:
+        """Opens a regular file and returns its descriptor."""
+        fd = os.open(self.resolve(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(fd)
+            number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EACCES
+            raise OSError(number, os.strerror(number), path)
+        return fd
+
+    def upload(self, path: str, mode: int) -> Upload:
+        """Begins a file that appears at `path` when it is complete; parents are made."""
+        target = self.resolve_entry(path)
+        parent = os.path.dirname(target)
+        if self._lacks_room_for(1):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        if not os.path.isdir(parent):
+            os.makedirs(parent, mode=0o775, exist_ok=True)
+        if os.path.isdir(target) and not os.path.islink(target):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        self._uploads += 1
+        return Upload(self, f"{self.root}/{_INCOMING}/{self._uploads}", target, mode)
+
+    def link(self, path: str, points_to: bytes) -> None:
+        """Makes a symbolic link, replacing what is there."""
+        target = self.resolve_entry(path)
+        os.makedirs(os.path.dirname(target), mode=0o775, exist_ok=True)
+        self._uploads += 1
+        fresh = os.fsencode(f"{self.root}/{_INCOMING}/{self._uploads}")
+        os.symlink(points_to, fresh)
+        try:
+            os.rename(fresh, os.fsencode(target))
+        except OSError:
+            os.unlink(fresh)
+            raise
+
+    def take(self, count: int) -> None:
+        """Counts `count` more bytes as used, or fewer if negative; ENOSPC if they do not fit."""
+        if count > 0 and self._lacks_room_for(count):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._used += count
+
+    def _lacks_room_for(self, count: int) -> bool:
+        if self.limit_bytes is None:
+            return False
+        if self._used + count <= self.limit_bytes and time.monotonic() - self._scanned < _RESCAN_S:
+            return False
+        # commands write and remove files as well: count again before saying no
+        self._used, self._scanned = used_bytes(self.root), time.monotonic()
+        return self._used + count > self.limit_bytes
+
+
+class Upload:
+    """One file being written under a temporary name. Ends with `commit` or `abort`."""
+
+    def __init__(self, storage: Storage, temporary: str, target: str, mode: int) -> None:
+        self._storage = storage
+        self._temporary = temporary
+        self._target = target
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._fd = os.open(temporary, flags, 0o600)
+        self._mode = stat.S_IMODE(mode) & 0o777
+        self._written = 0
+
+    def write(self, data: memoryview) -> None:
+        """Appends data. Raises OSError, after which only `abort` may follow."""
+        self._storage.take(len(data))
+        self._written += len(data)
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+    def commit(self, mtime: int) -> None:
+        """Gives the file its mode, its time (seconds since the epoch) and its name."""
+        os.fchmod(self._fd, self._mode)
+        os.utime(self._fd, (mtime, mtime))
+        os.close(self._fd)
+        self._fd = -1
+        os.rename(self._temporary, self._target)
+        self._temporary = ""
+
+    def abort(self) -> None:
+        """Removes what was written so far; does nothing after `commit`."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if self._temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary)
+            self._temporary = ""
+            self._storage.take(-self._written)
+
+
+def used_bytes(root: str) -> int:
+    """Sizes of all files under the storage folder, hard links once, in bytes."""
+    used, seen = 0, set[tuple[int, int]]()
+    folders = [root]
+    while folders:
+        folder = folders.pop()
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if folder == root and entry.name in _OWN_FOLDERS and entry.is_dir():
+                    continue
+                with contextlib.suppress(OSError):
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                        continue
+                    status = entry.stat(follow_symlinks=False)
+                    if status.st_nlink > 1:
+                        if (status.st_dev, status.st_ino) in seen:
+                            continue
+                        seen.add((status.st_dev, status.st_ino))
+                    used += status.st_size
+    if os.path.isdir(incoming := os.path.join(root, _INCOMING)):
+        with os.scandir(incoming) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    used += entry.stat(follow_symlinks=False).st_size
+    return used
+
+
+def df(root: str, limit_bytes: int) -> str:
+    """What `df -k` prints for a flash of `limit_bytes` with the storage folder on it."""
+    size, used = limit_bytes // 1024, -(-used_bytes(root) // 1024)
+    free = max(0, size - used)
+    percent = -(-used * 100 // (used + free)) if used + free else 100
+    return (
+        "Filesystem     1K-blocks    Used Available Use% Mounted on\n"
+        f"/dev/simulated {size:>9} {used:>7} {free:>9} {percent:>3}% {root}\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(df(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,163 @@
+"""Checks a YAML document against a pydantic model and says every mistake in the user's words."""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from harness.errors import ConfigError
+from harness.yaml_lines.document import Document, Location, all_of
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise PydanticCustomError("schema", "unknown value", {"choices": [1]})
+    return value
+
+
+SchemaOne = Annotated[Literal[1], BeforeValidator(_no_bool), Field(alias="schema")]
+"""The `schema: 1` that every file of ours begins with."""
+
+_TYPE_NAMES = {
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "date_type": "must be a date, as in 2027-01-31",
+    "date_from_datetime_parsing": "must be a date, as in 2027-01-31",
+    "date_from_datetime_inexact": "must be a date without a time, as in 2027-01-31",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping of keys to values",
+    "model_type": "must be a mapping of keys to values",
+    "model_attributes_type": "must be a mapping of keys to values",
+}
+_BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "less_than_equal": ("le", "at most"),
+    "string_too_long": ("max_length", "text of no more characters than"),
+}
+
+
+def check_document(
+    document: Document,
+    model: type[Model],
+    *,
+    more: Callable[[Document], Iterable[ConfigError]] = lambda _: (),
+) -> Model:
+    """The document as a model.
+
+    `more` adds mistakes that concern several fields at once; it sees the document unchecked, so
+    that they are reported together with the others. Raises one ConfigError for all of them.
+    """
+    if not isinstance(document.value, dict):
+        problem = "is empty" if document.value is None else "must be a mapping of keys to values"
+        raise document.mistake((), problem, _keys(model))
+    mistakes = list(more(document))
+    try:
+        checked = model.model_validate(document.value)
+    except ValidationError as error:
+        mistakes += [_explain(document, model, detail) for detail in error.errors()]
+    else:
+        if not mistakes:
+            return checked
+    raise all_of(mistakes)
+
+
+def did_you_mean(word: str, choices: Iterable[object]) -> str:
+    """ ", did you mean 'x'?" if one of the choices is close to the word, else nothing."""
+    names = {str(choice).casefold(): str(choice) for choice in choices}
+    close = difflib.get_close_matches(word.casefold(), names, n=1, cutoff=0.6)
+    return f", did you mean {names[close[0]]!r}?" if close else ""
+
+
+def _explain(document: Document, model: type[BaseModel], detail: ErrorDetails) -> ConfigError:
+    kind = detail["type"]
+    location = _in_document(document, detail["loc"], kind == "missing")
+    if kind == "extra_forbidden":
+        key, keys = str(location[-1]), _keys(_annotation(model, location[:-1]))
+        return document.mistake(location, f"unknown key{did_you_mean(key, keys)}", keys)
+    if kind == "missing":
+        return document.mistake(location, "is missing")
+    if kind in ("literal_error", "enum"):
+        choices = _literals(_annotation(model, location))
+        hint = did_you_mean(_shown(document, location, detail), choices)
+        return document.mistake(
+            location, f"unknown value {_shown(document, location, detail)!r}{hint}", choices
+        )
+    if kind == "string_type":
+        return document.mistake(location, _not_text(document, location))
+    context = detail.get("ctx", {})
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        return document.mistake(location, f"must be {words} {context[name]}")
+    problem = _TYPE_NAMES.get(kind) or detail["msg"].removeprefix("Value error, ")
+    return document.mistake(location, problem[:1].lower() + problem[1:], context.get("choices"))
+
+
+def _not_text(document: Document, location: Location) -> str:
+    written = document.written.get(location)
+    if written is None:
+        return "must be text"
+    if not written:
+        return "must be text, and is empty"
+    return f'must be text: put it in quotes, "{written[:60]}"'
+
+
+def _shown(document: Document, location: Location, detail: ErrorDetails) -> str:
+    return document.written.get(location, str(detail["input"]))[:60]
+
+
+def _in_document(document: Document, location: Sequence[str | int], missing: bool) -> Location:
+    """Leaves out what pydantic adds to a path: names of union members and of validators."""
+    found: Location = ()
+    for part in location:
+        if (*found, part) in document.lines:
+            found = (*found, part)
+    return (*found, location[-1]) if missing else found
+
+
+def _keys(annotation: Any) -> list[str]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [field.alias or name for name, field in annotation.model_fields.items()]
+    return []
+
+
+def _annotation(annotation: Any, location: Location) -> Any:
+    """The declared type at a place inside a model, or None where it cannot be told."""
+    for part in location:
+        annotation = _bare(annotation)
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            by_alias = {
+                field.alias or name: field for name, field in annotation.model_fields.items()
+            }
+            field = by_alias.get(str(part))
+            annotation = field.annotation if field else None
+        else:
+            origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+            is_mapping = isinstance(origin, type) and issubclass(origin, Mapping)
+            annotation = arguments[1 if is_mapping else 0] if arguments else None
+    return _bare(annotation)
+
+
+def _bare(annotation: Any) -> Any:
+    """Without Optional and Annotated; of a union the first member."""
+    while typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
+        members = [part for part in typing.get_args(annotation) if part is not type(None)]
+        annotation = members[0]
+    return annotation
+
+
+def _literals(annotation: Any) -> list[object]:
+    is_literal = typing.get_origin(annotation) is Literal
+    return list(typing.get_args(annotation)) if is_literal else []

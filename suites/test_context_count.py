@@ -1,0 +1,43 @@
+"""How many context binaries one process can hold, and what the limit is made of.
+
+The subject of pytorch/executorch#14985: a model cut into 66 context binaries loads and runs one
+after the other, and fails once all of them are to stay loaded.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.bench import Bench
+from harness.contexts.models import ModelSpec
+from harness.contexts.schedule import RESIDENCIES
+
+WORKLOADS = [ModelSpec("tiny"), ModelSpec("weights-heavy", 4), ModelSpec("io-heavy", 56)]
+AROUND_THE_EDGE = [1, 8, 32, 50, 51, 66, 100]
+SIZES = tuple(ModelSpec("io-heavy", megabytes) for megabytes in (56, 36, 22))
+MOST_CONTEXTS = 200
+
+
+@pytest.mark.device(backend="htp")
+@pytest.mark.parametrize("contexts", AROUND_THE_EDGE)
+@pytest.mark.parametrize("residency", RESIDENCIES)
+@pytest.mark.parametrize("workload", WORKLOADS, ids=str)
+def test_context_count(bench: Bench, workload: ModelSpec, residency: str, contexts: int) -> None:
+    """All contexts load, execute with the reference's outputs, and free."""
+    bench.run_contexts([workload], contexts, residency).check()
+
+
+@pytest.mark.device(backend="htp")
+@pytest.mark.parametrize("workloads", [SIZES], ids=["io-heavy"])
+def test_limit(bench: Bench, workloads: tuple[ModelSpec, ...]) -> None:
+    """Finds how many contexts of three sizes fit, and concludes what kind of limit that is."""
+    limit, points = bench.find_limit(workloads, cap=MOST_CONTEXTS)
+    bench.measure(
+        limit_kind=limit.kind,
+        limit_reason=limit.reason,
+        limit_count=limit.count,
+        budget_bytes=limit.budget_bytes,
+        budget_uncertainty_bytes=limit.uncertainty_bytes,
+        sizes=[vars(point) for point in points],
+    )
+    assert limit.kind not in ("leak", "mixed"), limit.reason

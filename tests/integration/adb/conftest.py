@@ -1,0 +1,146 @@
+"""An adb server of our own and devices on it: simulated ones, and the real adbd where there is one.
+
+QNN_HARNESS_ADBD_ROOT names a Debian root with adbd in it (see facts about a real adbd); with it,
+every test here runs on both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from harness.adb.deadline import Deadline
+from harness.adb.device import AdbDevice
+from harness.adb.key import harness_key
+from harness.adb.server import AdbServer, PrivateAdbServer
+from tests.integration.adb.faulty_link import FaultyLink
+from tests.integration.adb.real_adbd import RealDevice
+
+ADBD_ROOT = os.environ.get("QNN_HARNESS_ADBD_ROOT")
+DAEMONS = ["simulated", *(["real"] if ADBD_ROOT else [])]
+CONNECT_S = 15.0
+
+
+class Daemon(Protocol):
+    address: str
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+@dataclass
+class Lab:
+    """Starts devices of one kind; each has a folder on it where a test may write."""
+
+    kind: str
+    server: AdbServer
+    home: Path
+    cleanup: contextlib.ExitStack
+
+    def start(self) -> tuple[Daemon, str]:
+        """A started daemon and a fresh folder on that device."""
+        if self.kind == "real":
+            daemon: Daemon = RealDevice(Path(str(ADBD_ROOT)))
+            folder = f"/data/local/tmp/test-{secrets.token_hex(4)}"
+        else:
+            from harness.simulator.device import SimulatedDevice
+
+            storage = self.home / f"storage-{secrets.token_hex(4)}"
+            daemon = SimulatedDevice(
+                "sim-test",
+                storage=storage,
+                properties={"ro.product.model": "Test", "ro.soc.model": "QCS8550"},
+                public_key=harness_key(self.home).with_suffix(".pub"),
+            )
+            folder = f"{storage}/data/local/tmp/test-{secrets.token_hex(4)}"
+        self.cleanup.callback(daemon.stop)
+        daemon.start()
+        return daemon, folder
+
+    def connect(self, address: str, features: frozenset[str] | None = None) -> AdbDevice:
+        self.server.connect(address, deadline=Deadline(CONNECT_S))
+        return AdbDevice(address, self.server, features=features)
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The HOME of our adb server, with its key."""
+    return tmp_path_factory.mktemp("adb-home")
+
+
+@pytest.fixture(scope="session")
+def adb_server(home: Path) -> Iterator[AdbServer]:
+    with PrivateAdbServer(key_folder=home) as private:
+        yield private.server
+
+
+@pytest.fixture(scope="session", params=DAEMONS)
+def lab(request: pytest.FixtureRequest, adb_server: AdbServer, home: Path) -> Iterator[Lab]:
+    with contextlib.ExitStack() as cleanup:
+        yield Lab(request.param, adb_server, home, cleanup)
+
+
+@dataclass
+class Place:
+    """A connected device and a folder on it that is removed afterwards."""
+
+    device: AdbDevice
+    folder: str
+
+
+@pytest.fixture(scope="session")
+def shared(lab: Lab) -> Iterator[Place]:
+    """One device for all tests that leave it as it was."""
+    daemon, folder = lab.start()
+    device = lab.connect(daemon.address)
+    yield Place(device, folder)
+    device.shell(f"rm -rf {shlex.quote(folder)}", timeout_s=20)
+    daemon.stop()
+
+
+@pytest.fixture
+def device(shared: Place) -> AdbDevice:
+    return shared.device
+
+
+@pytest.fixture
+def folder(shared: Place) -> str:
+    """A folder on the device; the first push into it makes it."""
+    return f"{shared.folder}/{secrets.token_hex(4)}"
+
+
+@pytest.fixture(params=["newest", "oldest"])
+def any_device(request: pytest.FixtureRequest, shared: Place) -> AdbDevice:
+    """The device as it is, and as if its daemon knew no features."""
+    if request.param == "newest":
+        return shared.device
+    return AdbDevice(shared.device.serial, shared.device.server, features=frozenset())
+
+
+@dataclass
+class Linked:
+    """A device of its own, reached over a link that can break."""
+
+    daemon: Daemon
+    link: FaultyLink
+    device: AdbDevice
+    folder: str
+
+
+@pytest.fixture
+def linked(lab: Lab) -> Iterator[Linked]:
+    daemon, folder = lab.start()
+    with FaultyLink(daemon.address) as link:
+        device = lab.connect(link.address)
+        assert "shell_v2" in device.features
+        yield Linked(daemon, link, device, folder)
+        lab.server.disconnect(link.address)
+    daemon.stop()

@@ -1,0 +1,127 @@
+"""Runs the real adbd of a Debian root in namespaces of its own, reachable through one loopback port.
+
+That adbd accepts every key and listens on all addresses, so it gets a network namespace with
+nothing in it; this program, inside, carries bytes between adbd and a listening socket that was
+made outside and handed in. Run as `unshare ... python -I -S real_adbd.py LISTENING_FD ROOT`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from harness.adb.guard import GuardedProcess
+
+_PORT = 5555
+_NAMESPACES = ("--user", "--map-root-user", "--mount", "--net", "--pid", "--fork", "--kill-child")
+
+
+class RealDevice:
+    """A real adbd on `root` (made by mmdebstrap with adbd in it), started and stopped like a
+    SimulatedDevice."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.address = ""
+        self._process: GuardedProcess | None = None
+
+    def start(self) -> None:
+        from harness.adb.guard import spawn_guarded
+
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", 0))
+            listening.listen(16)
+            self.address = f"127.0.0.1:{listening.getsockname()[1]}"
+            descriptor = listening.fileno()
+            self._process = spawn_guarded(
+                ["unshare", *_NAMESPACES, sys.executable, "-I", "-S", __file__]
+                + [str(descriptor), str(self.root)],
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+                pass_fds=[descriptor],
+                stderr=None,
+            )
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _raise_loopback() -> None:
+    with socket.socket() as control:
+        request = struct.pack("16sh14x", b"lo", 0x1 | 0x40)  # IFF_UP | IFF_RUNNING
+        fcntl.ioctl(control, 0x8914, request)  # SIOCSIFFLAGS
+
+
+def _mount(root: Path) -> None:
+    mount = shutil.which("mount") or "mount"
+    subprocess.run([mount, "-t", "proc", "proc", root / "proc"], check=True)
+    subprocess.run([mount, "--rbind", "/dev", root / "dev"], check=True)
+
+
+def _connect() -> socket.socket:
+    for _ in range(500):
+        try:
+            return socket.create_connection(("127.0.0.1", _PORT))
+        except OSError:
+            time.sleep(0.01)
+    raise SystemExit("adbd does not listen")
+
+
+def _carry(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 20):
+            sink.sendall(data)
+    for end in (source, sink):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+def _serve(listening: socket.socket) -> None:
+    while True:
+        outer, _ = listening.accept()
+        inner = _connect()
+        for end in (outer, inner):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for pair in ((outer, inner), (inner, outer)):
+            threading.Thread(target=_carry, args=pair, daemon=True).start()
+
+
+def main() -> None:
+    listening = socket.socket(fileno=int(sys.argv[1]))
+    root = Path(sys.argv[2])
+    _raise_loopback()
+    _mount(root)
+    adbd = os.fork()
+    if adbd == 0:
+        listening.close()
+        os.chroot(root)
+        os.chdir("/")
+        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        os.execve("/usr/sbin/adbd", ["adbd"], {"PATH": path, "ADBD_PORT": str(_PORT)})
+    threading.Thread(target=_serve, args=(listening,), daemon=True).start()
+    # the first process of a PID namespace inherits every orphan
+    while os.wait()[0] != adbd:
+        pass
+
+
+if __name__ == "__main__":
+    main()

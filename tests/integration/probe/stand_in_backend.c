@@ -1,0 +1,232 @@
+/* A stand-in for libQnnHtp and libQnnSystem, for what the real ones do not do on demand.
+ *
+ * Its "context binary" is a line of text: stand-in BEHAVIOUR DATA_TYPE(hex) RANK DIMENSION...
+ * Its one graph copies its one input to its one output, unless the behaviour says otherwise. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "abi.h"
+
+enum { REFUSED = 1002, THREADS = 4, LINES = 2000 };
+
+struct context {
+    char behaviour[32];
+    unsigned executions;
+    uint32_t dimensions[16];
+    struct abi_tensor tensors[2];
+    struct abi_graph_info graph;
+    struct abi_binary_info_3 info;
+};
+
+static abi_log_callback *callback;
+
+static void say(uint32_t level, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (callback != NULL) callback(format, level, 0, args);
+    va_end(args);
+}
+
+static struct context *read_binary(const void *binary, uint64_t size) {
+    static const char *const names[] = {"in", "out"};
+    char text[512] = {0};
+    unsigned type, rank;
+    int used;
+    struct context *context = calloc(1, sizeof *context);
+    memcpy(text, binary, size < sizeof text - 1 ? size : sizeof text - 1);
+    if (sscanf(text, "stand-in %31s %x %u%n", context->behaviour, &type, &rank, &used) != 3) {
+        free(context);
+        return NULL;
+    }
+    char *rest = text + used;
+    for (unsigned i = 0; i < rank && i < 16; i++)
+        context->dimensions[i] = (uint32_t)strtoul(rest, &rest, 10);
+    for (unsigned i = 0; i < 2; i++)
+        context->tensors[i] = (struct abi_tensor){.version = 1 + i,
+                                                  .id = i + 1,
+                                                  .name = names[i],
+                                                  .type = i,
+                                                  .data_type = type,
+                                                  .quantization = {1, 0, {{0.5f, -3}}},
+                                                  .rank = rank,
+                                                  .dimensions = context->dimensions};
+    context->graph = (struct abi_graph_info){.version = 1,
+                                             .name = "copy",
+                                             .input_count = 1,
+                                             .inputs = &context->tensors[0],
+                                             .output_count = 1,
+                                             .outputs = &context->tensors[1]};
+    context->info = (struct abi_binary_info_3){
+        .version = 3, .build_id = "stand-in", .graph_count = 1, .graphs = &context->graph};
+    if (strcmp(context->behaviour, "unknown-info") == 0) context->info.version = 9;
+    if (strcmp(context->behaviour, "many-graphs") == 0) context->info.graph_count = 100000;
+    if (strcmp(context->behaviour, "many-tensors") == 0) context->graph.input_count = 100000;
+    return context;
+}
+
+static void *chatter(void *thread) {
+    for (int i = 0; i < LINES; i++)
+        say(ABI_LOG_INFO, "thread %d line %d %0200d\n", (int)(intptr_t)thread, i, i);
+    return NULL;
+}
+
+static void *speak_late(void *nothing) {
+    usleep(50000);
+    say(ABI_LOG_ERROR, "spoken late");
+    return nothing;
+}
+
+static abi_error create(abi_handle backend, abi_handle device, const void **config,
+                        const void *binary, uint64_t size, abi_handle *handle, abi_handle profile) {
+    (void)backend, (void)device, (void)config, (void)profile;
+    struct context *context = read_binary(binary, size);
+    if (context == NULL) return 5000;
+    const char *behaviour = context->behaviour;
+    pthread_t threads[THREADS];
+    if (strcmp(behaviour, "refuse") == 0 || strcmp(behaviour, "die-asked") == 0) {
+        say(ABI_LOG_ERROR, "<E> Failed to find available PD for contextId %d\n", 55);
+        return (UINT64_C(7) << 32) | REFUSED; /* what lies above the code is to be ignored */
+    } else if (strcmp(behaviour, "chatter") == 0) {
+        for (intptr_t i = 0; i < THREADS; i++)
+            pthread_create(&threads[i], NULL, chatter, (void *)i);
+        for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+        say(ABI_LOG_ERROR, "the line that matters");
+    } else if (strcmp(behaviour, "bytes") == 0) {
+        char all[256];
+        for (int i = 0; i < 255; i++) all[i] = (char)(i + 1);
+        all[255] = 0;
+        say(ABI_LOG_WARN, "%s", all);
+        say(ABI_LOG_WARN, "%09000d", 1);
+    } else if (strcmp(behaviour, "late") == 0) {
+        pthread_create(&threads[0], NULL, speak_late, NULL);
+        pthread_detach(threads[0]);
+    }
+    printf("the stand-in prints on stdout\n");
+    fflush(stdout);
+    *handle = context;
+    return 0;
+}
+
+static abi_error execute(abi_handle graph, const struct abi_tensor *inputs, uint32_t input_count,
+                         struct abi_tensor *outputs, uint32_t output_count, abi_handle profile,
+                         abi_handle signal) {
+    (void)input_count, (void)output_count, (void)profile, (void)signal;
+    struct context *context = graph;
+    const char *behaviour = context->behaviour;
+    char *to = outputs[0].memory.data;
+    uint32_t size = outputs[0].memory.size;
+    context->executions++;
+    if (strcmp(behaviour, "silent") == 0) return 0;
+    if (strcmp(behaviour, "fail") == 0) return 6004;
+    if (strcmp(behaviour, "crash") == 0) abort();
+    while (strcmp(behaviour, "hang") == 0) pause();
+    memcpy(to, inputs[0].memory.data, size);
+    if (strcmp(behaviour, "overflow") == 0) to[size] = to[size + 9] = 1;
+    if (strcmp(behaviour, "underflow") == 0) to[-1] = 1;
+    if (strcmp(behaviour, "drift") == 0 && context->executions == 3) to[size - 1] ^= 1;
+    return 0;
+}
+
+static abi_error retrieve(abi_handle context, const char *name, abi_handle *graph) {
+    if (strcmp(name, "copy") != 0) return 6001;
+    *graph = context;
+    return 0;
+}
+
+static abi_error message(abi_error error, const char **text) {
+    static char said[64];
+    snprintf(said, sizeof said, "STAND_IN_ERROR: this is %u", (unsigned)(error & 0xffff));
+    *text = said;
+    if (getenv("STAND_IN_DIES_ASKED") != NULL) abort();
+    return 0;
+}
+
+static abi_error log_create(abi_log_callback *given, uint32_t level, abi_handle *log) {
+    (void)level;
+    callback = given;
+    *log = &callback;
+    return 0;
+}
+
+static abi_error make(abi_handle log, const void **config, abi_handle *handle) {
+    (void)log, (void)config;
+    static int something;
+    *handle = &something;
+    return 0;
+}
+
+static abi_error forget(abi_handle handle) {
+    (void)handle;
+    return 0;
+}
+
+static abi_error context_free(abi_handle context, abi_handle profile) {
+    (void)profile;
+    free(context);
+    return 0;
+}
+
+static abi_error build_id(const char **id) {
+    *id = "stand-in 1";
+    return 0;
+}
+
+static const struct abi_backend_provider provider = {
+    .backend_id = 99,
+    .name = "STAND_IN",
+    .core = {2, 0, 0},
+    .api = {.backend_create = make,
+            .backend_build_id = build_id,
+            .backend_free = forget,
+            .context_create_from_binary = create,
+            .context_free = context_free,
+            .graph_retrieve = retrieve,
+            .graph_execute = execute,
+            .log_create = log_create,
+            .log_free = forget,
+            .device_create = make,
+            .device_free = forget,
+            .error_message = message}};
+
+abi_error QnnInterface_getProviders(const struct abi_backend_provider ***list, uint32_t *count) {
+    static const struct abi_backend_provider *providers[] = {&provider};
+    *list = providers;
+    *count = 1;
+    return 0;
+}
+
+static abi_error system_create(abi_handle *handle) {
+    *handle = calloc(1, sizeof(struct context *));
+    return 0;
+}
+
+static abi_error metadata(abi_handle handle, const void *binary, uint64_t size, const void **info) {
+    struct context *context = read_binary(binary, size);
+    if (context == NULL) return 30010;
+    *(struct context **)handle = context;
+    *info = &context->info;
+    return 0;
+}
+
+static abi_error system_free(abi_handle handle) {
+    struct context *context = *(struct context **)handle;
+    /* Whoever kept a pointer into it is to notice. */
+    if (context != NULL) memset(context, 0xee, sizeof *context);
+    free(context);
+    free(handle);
+    return 0;
+}
+
+abi_error QnnSystemInterface_getProviders(const struct abi_system_provider ***list,
+                                          uint32_t *count) {
+    static const struct abi_system_provider system = {
+        .name = "STAND_IN_SYSTEM",
+        .api = {.context_create = system_create, .metadata = metadata, .context_free = system_free}};
+    static const struct abi_system_provider *providers[] = {&system};
+    *list = providers;
+    *count = 1;
+    return 0;
+}

@@ -1,0 +1,94 @@
+"""Runs `pytest -m device` as a user would: a process of its own, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+RUN_TIMEOUT_S = 400
+
+LAB = """schema: 1
+devices:
+  - name: sim-v73
+    simulated: true
+    soc: QCS8550
+    target: linux-x64
+"""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a run ended and what it left behind."""
+
+    code: int
+    output: str
+    folder: Path
+
+    @property
+    def cases(self) -> list[dict[str, Any]]:
+        lines = (self.folder / "latest/results.jsonl").read_text().splitlines()
+        return [row for row in map(json.loads, lines) if row["kind"] == "case"]
+
+    def case(self, **axes: object) -> dict[str, Any]:
+        (found,) = (
+            case
+            for case in self.cases
+            if all(case["axes"].get(name) == value for name, value in axes.items())
+        )
+        return found
+
+
+@dataclass
+class Lab:
+    """A lab folder with one simulated device, and a way to run device tests on it."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.file = self.folder / "devices.yaml"
+        self.file.write_text(LAB)
+        self.environment = os.environ | {"QNN_HARNESS_SIMULATED": str(self.folder / "simulated")}
+        self.environment.pop("PYTEST_ADDOPTS", None)
+
+    @property
+    def reports(self) -> Path:
+        return self.folder / "reports"
+
+    def command(self, *arguments: object) -> list[str]:
+        base = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", ROOT]
+        base += ["-c", ROOT / "pyproject.toml", "-m", "device", "--lab", self.file]
+        base += ["--reports", self.reports]
+        return [str(argument) for argument in (*base, *arguments)]
+
+    def run(self, *arguments: object, suites: Path = ROOT / "suites", **settings: str) -> Finished:
+        done = subprocess.run(
+            self.command(*arguments, suites),
+            cwd=ROOT,
+            env=self.environment | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+            check=False,
+        )
+        return Finished(done.returncode, done.stdout, self.reports)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def module_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return Lab(tmp_path_factory.mktemp("lab"))

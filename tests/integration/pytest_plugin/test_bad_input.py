@@ -1,0 +1,126 @@
+"""Mistakes and missing things end in one clear message and the right exit code."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.cache import cache_root
+
+from .conftest import Finished, Lab
+
+OFFLINE = {
+    "PIP_NO_INDEX": "1",
+    "PIP_FIND_LINKS": "",
+    "PIP_CONFIG_FILE": "/dev/null",
+    "PIP_EXTRA_INDEX_URL": "",
+}
+
+
+def says_once(done: Finished, text: str) -> None:
+    lines = [line for line in done.output.splitlines() if text in line]
+    assert len(lines) == 1, done.output
+    assert "Traceback" not in done.output, done.output
+
+
+@pytest.mark.parametrize(
+    ("typo", "line", "told"),
+    [
+        ("simulatd: true", 4, "simulatd"),
+        ("soc: QCS8551", 5, "QCS8550"),
+        ("target: linux-x46", 6, "linux-x64"),
+    ],
+)
+def test_a_typo_in_the_lab(lab: Lab, typo: str, line: int, told: str) -> None:
+    key = typo.split(":")[0][:3]
+    lines = lab.file.read_text().splitlines()
+    lines[line - 1] = f"    {typo}"
+    assert key
+    lab.file.write_text("\n".join(lines))
+    done = lab.run("-k", "tiny and 66")
+    assert done.code == 2, done.output
+    assert f"devices.yaml:{line}" in done.output
+    assert told in done.output
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "valid"),
+    [
+        ("--qnn", "2.99.0", "2.51.0"),
+        ("--compiler", "nonsense", "2.51.0"),
+        ("--device", "sim-v74", "sim-v73"),
+        ("--backend", "npu", "htp"),
+    ],
+)
+def test_an_unknown_choice(lab: Lab, option: str, value: str, valid: str) -> None:
+    done = lab.run(option, value, "-k", "tiny and 66")
+    assert done.code == 2, done.output
+    says_once(done, value)
+    assert valid in done.output
+
+
+def test_no_lab_file(lab: Lab) -> None:
+    lab.file.unlink()
+    done = lab.run("-k", "tiny and 66")
+    assert done.code == 2
+    says_once(done, "devices.yaml")
+
+
+def test_no_compiler(lab: Lab, tmp_path: Path) -> None:
+    done = lab.run(
+        "-k",
+        "tiny and 66",
+        PATH="/nonexistent",
+        CC="",
+        QNN_HARNESS_CACHE=str(borrowed_cache(tmp_path, without="probe")),
+    )
+    assert done.code == 2, done.output
+    says_once(done, "no C compiler")
+
+
+def test_no_network_on_the_first_run(lab: Lab, tmp_path: Path) -> None:
+    done = lab.run("-k", "tiny and 66", QNN_HARNESS_CACHE=str(tmp_path / "cache"), **OFFLINE)
+    assert done.code == 3, done.output
+    says_once(done, "onnxruntime-qnn")
+
+
+def test_a_damaged_wheel_is_named_and_not_used(lab: Lab, tmp_path: Path) -> None:
+    cache = borrowed_cache(tmp_path, without="")
+    (wheel,) = (cache / "wheels").rglob("onnxruntime_qnn-2.7.0-*.whl")
+    content = bytearray(wheel.read_bytes())
+    content[len(content) // 2] ^= 1
+    wheel.unlink()  # it is a link to the user's own cache, which must stay whole
+    wheel.write_bytes(content)
+    settings = OFFLINE | {"QNN_HARNESS_CACHE": str(cache)}
+    done = lab.run("-k", "tiny and 66", "--qnn", "2.51.0", **settings)
+    assert done.code == 3, done.output
+    says_once(done, "damaged")
+
+
+def test_a_full_device(lab: Lab) -> None:
+    lab.file.write_text(lab.file.read_text() + "    storage_limit_mb: 30\n")
+    done = lab.run("-k", "tiny and 66")
+    assert done.code == 3, done.output
+    says_once(done, "No space left on device")
+    left = sum(path.stat().st_size for path in (lab.folder / "simulated").rglob("*.so"))
+    assert left == 0
+
+
+def borrowed_cache(tmp_path: Path, *, without: str) -> Path:
+    """A copy of the user's cache made of hard links, so that it costs nothing."""
+    copy = tmp_path / "cache"
+    for name in ("wheels", "unpacked", "contexts", "probe", "keys"):
+        source = cache_root() / name
+        if name != without and source.exists():
+            shutil.copytree(source, copy / name, copy_function=link_or_copy)
+    return copy
+
+
+def link_or_copy(source: str, target: str) -> None:
+    try:
+        Path(target).hardlink_to(source)
+    except OSError:
+        shutil.copy2(source, target)

@@ -1,0 +1,105 @@
+"""The main job on the simulated lab: the report of pytorch/executorch#14985, seen for real."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+
+from .conftest import ROOT, Finished, Lab
+
+WORKLOAD = "io-heavy-56mb"
+PAIR = f"(context_count and {WORKLOAD} and (resident or sequential) and 66) or test_limit"
+
+# The budget of QNN 2.51.0's HTP simulator, found two ways: docs/limits.md says how.
+TRUE_BUDGET_BYTES = 0
+
+
+@pytest.fixture(scope="module")
+def newest(module_lab: Lab) -> Finished:
+    return module_lab.run("-k", PAIR, "--qnn", "2.51.0")
+
+
+def test_it_ends_well_though_the_known_failure_happens(newest: Finished) -> None:
+    assert newest.code == 0, newest.output
+    assert "1 xfailed" in newest.output
+    assert str(newest.folder) in newest.output
+
+
+def test_66_resident_contexts_fail_for_want_of_a_protection_domain(newest: Finished) -> None:
+    case = newest.case(contexts=66, residency="resident")
+    assert case["outcome"] == "failed"
+    assert case["cause"] == "target"
+    assert case["expected"]["known_issue"]
+    error = case["error"]
+    assert error["code"] == 1002
+    assert error["hex"] == "0x3ea"
+    assert error["symbol"] == "QNN_COMMON_ERROR_MEM_ALLOC"
+    assert "contextCreateFromBinary" in error["api"].replace("_c", "C")
+    assert "Failed to find available PD" in error["message"]
+    assert 50 <= case["measurements"]["loaded"] <= 65
+    assert error["context"] == case["measurements"]["loaded"]
+
+
+def test_the_same_66_run_one_after_the_other(newest: Finished) -> None:
+    case = newest.case(contexts=66, residency="sequential")
+    assert case["outcome"] == "passed"
+    measured = case["measurements"]
+    assert measured["executed"] == measured["freed"] == 66
+    assert measured["outputs"] == {"compared": 66, "max_abs": 0.0, "beyond_tolerance": 0}
+
+
+def test_the_limit_is_bytes_and_within_one_percent_of_the_true_budget(newest: Finished) -> None:
+    (case,) = (case for case in newest.cases if "test_limit" in case["case"])
+    measured = case["measurements"]
+    assert measured["limit_kind"] == "bytes"
+    assert abs(measured["budget_bytes"] - TRUE_BUDGET_BYTES) < 0.01 * TRUE_BUDGET_BYTES
+    assert measured["budget_uncertainty_bytes"] < 0.01 * TRUE_BUDGET_BYTES
+
+
+def test_the_reports_agree_with_the_journal_and_its_schema(newest: Finished) -> None:
+    folder = newest.folder / "latest"
+    schema = json.loads((ROOT / "docs/schema/result.schema.json").read_text())
+    for case in newest.cases:
+        jsonschema.validate(case, schema)
+        assert case["logs"]
+        assert all((folder / log).is_file() for log in case["logs"])
+    suite = ElementTree.parse(folder / "junit.xml").getroot()
+    assert len(suite.findall(".//testcase")) == len(newest.cases)
+    assert "14985" in (folder / "report.html").read_text()
+    assert json.loads((folder / "run.json").read_text())["exit_code"] == 0
+
+
+def test_an_older_runtime_without_the_limit_tells_another_truth(module_lab: Lab) -> None:
+    old = module_lab.run("-k", PAIR, "--qnn", "2.47.0")
+    assert old.code == 0, old.output
+    case = old.case(contexts=66, residency="resident")
+    assert case["axes"]["qnn"] == "2.47.0"
+    assert case["outcome"] == "passed"
+    assert case["measurements"]["loaded"] == 66
+    (limit,) = (case for case in old.cases if "test_limit" in case["case"])
+    assert limit["measurements"]["limit_kind"] == "none"
+
+
+def test_another_code_at_the_same_place_is_a_failure(lab: Lab, tmp_path: Path) -> None:
+    issues = (ROOT / "suites/known_issues.yaml").read_text()
+    other = tmp_path / "known.yaml"
+    other.write_text(issues.replace("code: 1002", "code: 1003"))
+    done = lab.run("-k", f"{WORKLOAD} and resident and 66", "--known-issues", other)
+    assert done.code == 1
+    case = done.case(contexts=66, residency="resident")
+    assert case["expected"] is None
+    assert "1002" in done.output
+
+
+def test_plan_lists_and_runs_nothing(lab: Lab) -> None:
+    done = lab.run("--plan", "-k", "tiny and 66")
+    assert done.code == 0, done.output
+    assert "libQnnHtp.so" in done.output
+    assert "context.bin" in done.output
+    assert "MB" in done.output
+    assert not lab.reports.exists()
+    assert not (lab.folder / "simulated").exists()

@@ -1,0 +1,67 @@
+"""The adb server's device list and getprop's table, from real and from broken texts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.adb.listing import SeenDevice, parse_devices, parse_properties
+
+LINES = [
+    (
+        "127.0.0.1:5555         device product:sim model:Sim_73 device:sim73 transport_id:4",
+        SeenDevice("127.0.0.1:5555", "device", "sim", "Sim_73", "sim73", 4),
+    ),
+    (
+        "R58M123 device usb:1-4 product:a b model:X device:y transport_id:12",
+        SeenDevice("R58M123", "device", "a", "X", "y", 12),
+    ),
+    ("abc  offline transport_id:1", SeenDevice("abc", "offline", transport=1)),
+    ("abc\tunauthorized", SeenDevice("abc", "unauthorized")),
+    (
+        "0123 no permissions (user in plugdev group; are your udev rules wrong?);"
+        " see [http://x/y.html] usb:3-2 transport_id:7",
+        SeenDevice(
+            "0123",
+            "no permissions",
+            transport=7,
+            detail="(user in plugdev group; are your udev rules wrong?); see [http://x/y.html]",
+        ),
+    ),
+    ("???????????? no permissions", SeenDevice("????????????", "no permissions")),
+    ("abc device transport_id:99999999999999999999", SeenDevice("abc", "device")),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), LINES)
+def test_a_line(line: str, expected: SeenDevice) -> None:
+    assert parse_devices(line + "\n") == [expected]
+
+
+def test_lines_that_say_nothing_are_left_out() -> None:
+    assert parse_devices("\n  \nlonely\n") == []
+
+
+@given(st.text())
+def test_any_text_is_survived(text: str) -> None:
+    for seen in parse_devices(text):
+        assert seen.serial
+        assert seen.state
+    parse_properties(text)
+
+
+def test_properties_may_span_lines_and_hold_brackets() -> None:
+    text = "[a.b]: [1]\r\n[c]: [two\nlines [x]]\n[empty]: []\nnoise\n"
+    assert parse_properties(text) == {"a.b": "1", "c": "two\nlines [x]", "empty": ""}
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[a-z][a-z0-9._]{0,20}", fullmatch=True),
+        st.text("abc []:\n", max_size=20).filter(lambda v: "\n[" not in v),
+    )
+)
+def test_properties_come_back_as_printed(table: dict[str, str]) -> None:
+    printed = "".join(f"[{name}]: [{value}]\n" for name, value in table.items())
+    assert parse_properties(printed) == table

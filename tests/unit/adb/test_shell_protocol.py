@@ -1,0 +1,219 @@
+"""Packets and marks are found however the stream was cut, and nonsense is refused."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.adb.faults import ProtocolError
+from harness.adb.shell_protocol import (
+    CLOSE_STDIN_PACKET,
+    EXIT,
+    STDERR,
+    STDOUT,
+    Banner,
+    LegacyReader,
+    PacketReader,
+    end_script,
+    exit_status,
+    header,
+    legacy_script,
+    v2_script,
+)
+
+TOKEN = "0123456789abcdef"
+
+
+def cut(data: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted({c % (len(data) + 1) for c in cuts}), len(data)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
+
+
+CUTS = st.lists(st.integers(0, 10_000), max_size=20)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([STDOUT, STDERR]), st.binary(max_size=50)), max_size=10),
+    st.integers(0, 255),
+    CUTS,
+)
+def test_packets_survive_any_cut(
+    packets: list[tuple[int, bytes]], status: int, cuts: list[int]
+) -> None:
+    stream = b"".join(header(kind, len(data)) + data for kind, data in packets)
+    stream += header(EXIT, 1) + bytes([status])
+    reader = PacketReader()
+    seen = [packet for piece in cut(stream, cuts) for packet in reader.feed(piece)]
+    assert seen[-1] == (EXIT, bytes([status]))
+    for kind in (STDOUT, STDERR):
+        want = b"".join(data for k, data in packets if k == kind)
+        assert b"".join(data for k, data in seen if k == kind) == want
+
+
+@pytest.mark.parametrize("bad", [header(0, 1), CLOSE_STDIN_PACKET, header(9, 1), header(EXIT, 2)])
+def test_what_a_device_never_sends_is_refused(bad: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        list(PacketReader().feed(bad))
+
+
+def test_a_packet_of_4_gb_is_handed_on_piece_by_piece() -> None:
+    reader = PacketReader()
+    assert list(reader.feed(header(STDOUT, 0xFFFFFFFF) + b"abc")) == [(STDOUT, b"abc")]
+    assert list(reader.feed(b"def")) == [(STDOUT, b"def")]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (0, (0, None)),
+        (1, (1, None)),
+        (128, (128, None)),
+        (129, (None, 1)),
+        (137, (None, 9)),
+        (139, (None, 11)),
+        (192, (None, 64)),
+        (193, (193, None)),
+        (255, (255, None)),
+    ],
+)
+def test_status_is_a_code_or_a_signal(status: int, expected: tuple[int | None, int | None]) -> None:
+    assert exit_status(status) == expected
+
+
+@given(st.binary(max_size=40), st.binary(max_size=200), CUTS, st.booleans())
+def test_the_banner_is_taken_out(before: bytes, after: bytes, cuts: list[int], crlf: bool) -> None:
+    mark = b"\x1e" + TOKEN.encode() + b" 4711" + (b"\r\n" if crlf else b"\n")
+    banner = Banner(TOKEN)
+    seen = b"".join(banner.feed(piece) for piece in cut(before + mark + after, cuts))
+    assert seen == before + after
+    assert (banner.group, banner.crlf) == (4711, crlf)
+
+
+@pytest.mark.parametrize("group", [b"0", b"1"])
+def test_a_group_that_is_not_ours_alone_is_not_taken(group: bytes) -> None:
+    banner = Banner(TOKEN)
+    banner.feed(b"\x1e" + TOKEN.encode() + b" " + group + b"\n")
+    assert banner.group is None
+
+
+def test_a_missing_banner_does_not_hold_output_back_for_ever() -> None:
+    banner = Banner(TOKEN)
+    data = b"x" * 100_000
+    assert banner.feed(data) == data
+    assert banner.feed(b"y") == b"y"
+
+
+@given(st.binary(max_size=300), st.integers(0, 255), CUTS)
+def test_a_legacy_stream_is_split(output: bytes, status: int, cuts: list[int]) -> None:
+    mark = b"\x1e" + TOKEN.encode()
+    stream = mark + b" 99\n" + output + mark + b" =%d\n" % status
+    reader = LegacyReader(TOKEN)
+    seen = b"".join(reader.feed(piece) for piece in cut(stream, cuts))
+    assert (seen, reader.status, reader.group) == (output, status, 99)
+
+
+@given(st.text("ab\n", max_size=60), CUTS)
+def test_a_terminals_line_ends_are_undone(text: str, cuts: list[int]) -> None:
+    mark = b"\x1e" + TOKEN.encode()
+    stream = mark + b" 99\r\n" + text.replace("\n", "\r\n").encode() + mark + b" =0\r\n"
+    reader = LegacyReader(TOKEN)
+    assert b"".join(reader.feed(piece) for piece in cut(stream, cuts)) == text.encode()
+    assert reader.status == 0
+
+
+def test_a_legacy_stream_without_status_gives_all_it_had() -> None:
+    reader = LegacyReader(TOKEN)
+    stream = b"\x1e" + TOKEN.encode() + b" 99\nhalf \x1e0123"
+    assert reader.feed(stream) + reader.rest() == b"half \x1e0123"
+    assert reader.status is None
+
+
+SHELLS = [
+    command
+    for command in (["dash"], ["bash"], ["mksh"], ["busybox", "sh"], ["sh"])
+    if shutil.which(command[0])
+]
+SCRIPTS = [
+    ("exit 7", 7),
+    ("", 0),
+    ("# only a comment", 0),
+    ("\nfalse", 1),
+    ("set -- 'a b'\n[ \"$1\" = 'a b' ]", 0),
+    ("cat <<X >/dev/null\ny\nX\nexit 3", 3),
+    ("kill -9 $$", 137),
+    ("echo 'unterminated", 2),
+]
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda command: command[0])
+@pytest.mark.parametrize(("script", "status"), SCRIPTS)
+def test_wrapped_scripts_end_as_they_would_alone(
+    shell: list[str], script: str, status: int
+) -> None:
+    done = subprocess.run(
+        [*shell, "-c", v2_script(script, TOKEN)], capture_output=True, check=False
+    )
+    banner = Banner(TOKEN)
+    banner.feed(done.stderr)
+    assert banner.group is not None
+    code = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    # mksh and bash have their own status for a syntax error
+    assert code == status or (status == 2 and code in (1, 2))
+
+    legacy = subprocess.run(
+        [*shell, "-c", legacy_script(script, TOKEN, None)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    reader = LegacyReader(TOKEN)
+    reader.feed(legacy.stdout)
+    assert reader.status is not None
+    assert reader.status == status or (status == 2 and reader.status in (1, 2))
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda command: command[0])
+def test_everything_a_call_started_is_ended(shell: list[str]) -> None:
+    script = "echo up; env -i sleep 4321 & setsid sleep 4321 & sleep 4321; true"
+    with subprocess.Popen(
+        [*shell, "-c", v2_script(script, TOKEN)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as call:
+        assert call.stdout is not None
+        assert call.stderr is not None
+        call.stdout.readline()
+        banner = Banner(TOKEN)
+        banner.feed(call.stderr.readline())
+        ended = subprocess.run(
+            [*shell, "-c", end_script(TOKEN, banner.group)],
+            capture_output=True,
+            timeout=20,
+            check=False,
+        )
+        # its pipes close only when the last of them is gone
+        assert call.stdout.read() == b""
+    assert ended.stdout == b"ended\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda command: command[0])
+def test_a_call_is_found_without_its_group(shell: list[str]) -> None:
+    with subprocess.Popen(
+        [*shell, "-c", v2_script("echo up; while :; do :; done", TOKEN)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as call:
+        assert call.stdout is not None
+        call.stdout.readline()
+        ended = subprocess.run(
+            [*shell, "-c", end_script(TOKEN, None)], capture_output=True, timeout=20, check=False
+        )
+        assert call.wait(5) == -9
+    assert ended.stdout == b"ended\n"

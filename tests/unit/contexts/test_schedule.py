@@ -1,0 +1,52 @@
+"""The order of moves: nothing is used before it is loaded, and residency means what it says."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.contexts.schedule import RESIDENCIES, Move, Residency, schedule
+
+
+def test_resident_loads_everything_before_the_first_executes() -> None:
+    verbs = [move.verb for move in schedule(3, "resident").moves]
+    assert verbs == ["load"] * 3 + ["execute"] * 3
+
+
+def test_sequential_frees_one_before_the_next_is_loaded() -> None:
+    assert schedule(2, "sequential").moves == (
+        Move("load", 0),
+        Move("execute", 0),
+        Move("free", 0),
+        Move("load", 1),
+        Move("execute", 1),
+    )
+
+
+@given(st.integers(1, 80), st.sampled_from(RESIDENCIES), st.integers(1, 9))
+def test_every_context_is_used_while_it_is_loaded(
+    contexts: int, residency: Residency, window: int
+) -> None:
+    plan = schedule(contexts, residency, window)
+    loaded: set[int] = set()
+    executed: list[int] = []
+    for move in plan.moves:
+        if move.verb == "load":
+            assert move.context not in loaded
+            loaded.add(move.context)
+        elif move.verb == "execute":
+            assert move.context in loaded
+            executed.append(move.context)
+        else:
+            loaded.remove(move.context)
+    assert executed == list(range(contexts))
+    assert {move.context for move in plan.frees} >= loaded
+    expected_peak = {"resident": contexts, "sequential": 1, "window": min(window, contexts)}
+    assert plan.peak_resident == expected_peak[residency]
+
+
+@pytest.mark.parametrize(("contexts", "window"), [(0, 4), (3, 0), (-1, 1)])
+def test_nonsense_is_refused(contexts: int, window: int) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        schedule(contexts, "window", window)

@@ -1,0 +1,106 @@
+"""What devices answer about themselves, from several kinds of systems, is read without trust."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.lab.facts import DeviceFacts, parse_facts
+
+PHONE = """@qnn-harness:machine\r
+aarch64\r
+@qnn-harness:kernel\r
+Linux 6.1.57-android14\r
+@qnn-harness:linker\r
+android\r
+@qnn-harness:properties\r
+[ro.soc.model]: [SM8650]\r
+[ro.product.model]: [A [bracketed] model]\r
+[ro.build.version.release]: [14]\r
+[ro.build.id]: [UKQ1.230917.001]\r
+@qnn-harness:release\r
+@qnn-harness:memory\r
+MemTotal:       11437584 kB\r
+@qnn-harness:storage\r
+Filesystem      1K-blocks     Used Available Use% Mounted on\r
+/dev/block/dm-51 233523180 48291176 185100932  21% /data\r
+@qnn-harness:soc\r
+@qnn-harness:soc-id\r
+557\r
+@qnn-harness:gpu\r
+Adreno750v2\r
+@qnn-harness:end\r
+"""
+
+BOARD = """@qnn-harness:machine
+aarch64
+@qnn-harness:kernel
+Linux 6.6.52
+@qnn-harness:linker
+@qnn-harness:properties
+@qnn-harness:release
+NAME="QCOM Reference Distro"
+PRETTY_NAME="QCOM Reference Distro 1.4"
+@qnn-harness:memory
+MemTotal:        5551234 kB
+@qnn-harness:storage
+Filesystem
+           1K-blocks      Used Available Use% Mounted on
+/dev/disk/by-partlabel/system-with-a-long-name
+            100000000  40000000  60000000  40% /
+@qnn-harness:soc
+QCS6490
+@qnn-harness:end
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            PHONE,
+            DeviceFacts(
+                target="android-arm64",
+                machine="aarch64",
+                soc="SM8650",
+                soc_id=557,
+                adreno="750",
+                model="A [bracketed] model",
+                os_build="Android 14 (UKQ1.230917.001)",
+                free_storage_bytes=185100932 * 1024,
+                ram_bytes=11437584 * 1024,
+            ),
+        ),
+        (
+            BOARD,
+            DeviceFacts(
+                target="linux-arm64",
+                machine="aarch64",
+                soc="QCS6490",
+                soc_id=None,
+                adreno=None,
+                model=None,
+                os_build="QCOM Reference Distro 1.4",
+                free_storage_bytes=60000000 * 1024,
+                ram_bytes=5551234 * 1024,
+            ),
+        ),
+    ],
+)
+def test_known_systems(text: str, expected: DeviceFacts) -> None:
+    assert parse_facts(text) == expected
+
+
+def test_silence_is_all_unknown() -> None:
+    assert set(vars(parse_facts("")).values()) == {None}
+
+
+@given(st.text())
+def test_garbage_is_no_fact_and_no_crash(text: str) -> None:
+    parse_facts(text)
+
+
+@given(st.lists(st.sampled_from(PHONE.splitlines()), max_size=30))
+def test_shuffled_answers_do_not_crash(lines: list[str]) -> None:
+    parse_facts("\n".join(lines))

@@ -1,0 +1,251 @@
+"""devices.yaml: the shipped one, its commented example, and every kind of mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import ConfigError
+from harness.lab.inventory import DEFAULT_WORKDIR, DeviceConfig, Lab, load_lab
+from harness.yaml_lines.document import parse_document
+from harness.yaml_lines.models import check_document
+
+ROOT = Path(__file__).parents[3]
+SIMULATED = "schema: 1\ndevices:\n  - name: sim\n    simulated: true\n    soc: QCS8550\n"
+REAL = "schema: 1\ndevices:\n  - name: phone\n    serial: ABC\n"
+
+
+def lab_of(tmp_path: Path, text: str) -> Lab:
+    path = tmp_path / "devices.yaml"
+    path.write_text(text)
+    return load_lab(path)
+
+
+def mistakes_of(tmp_path: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        lab_of(tmp_path, text)
+    return str(caught.value).replace(f"{tmp_path}/devices.yaml:", "").splitlines()
+
+
+def test_the_shipped_lab() -> None:
+    (device,) = load_lab(ROOT / "devices.yaml").devices
+    assert (device.name, device.simulated, device.soc) == ("sim-v73", True, "QCS8550")
+    assert (device.htp_arch, device.adreno, device.target) == (73, "740", "linux-x64")
+
+
+def test_the_shipped_example_is_valid_when_uncommented(tmp_path: Path) -> None:
+    before, marker, example = (ROOT / "devices.yaml").read_text().partition("of what you need.\n")
+    uncommented = "".join(
+        line.removeprefix("#").removeprefix(" ") for line in example.splitlines(keepends=True)
+    )
+    lab = lab_of(tmp_path, before + marker + uncommented)
+    assert [device.name for device in lab.devices] == ["sim-v73", "phone", "board", "far-phone"]
+    assert [device.soc for device in lab.devices] == ["QCS8550", "SM8650", "QCS9100", "SM8750"]
+    assert lab.host("lab-pc").port == 5037
+
+
+def test_defaults_of_a_real_device(tmp_path: Path) -> None:
+    (device,) = lab_of(tmp_path, REAL).devices
+    assert (device.simulated, device.enabled, device.workdir) == (False, True, DEFAULT_WORKDIR)
+    assert (device.soc, device.htp_arch, device.target, device.host) == (None, None, None, None)
+    assert device.tags == ()
+
+
+def test_what_a_known_soc_tells_can_be_overridden(tmp_path: Path) -> None:
+    text = REAL + "    soc: SM8650\n    adreno: 751\n    workdir: /data/qnn/\n"
+    (device,) = lab_of(tmp_path, text).devices
+    assert (device.htp_arch, device.adreno, device.workdir) == (75, "751", "/data/qnn")
+
+
+def test_an_unknown_soc_is_allowed_for_a_real_device(tmp_path: Path) -> None:
+    (device,) = lab_of(tmp_path, REAL + "    soc: SM9999\n    htp_arch: 81\n").devices
+    assert (device.soc, device.htp_arch) == ("SM9999", 81)
+
+
+ONE_MISTAKE = [
+    (REAL + "    socc: SM8650\n", "5: devices[0].socc: unknown key, did you mean 'soc'? (valid: "),
+    (REAL + "    host_name: x\n", "5: devices[0].host_name: unknown key"),
+    ("schema: 1\ndevice:\n  - a\n", "2: device: unknown key, did you mean 'devices'? (valid: "),
+    (REAL + "colour: red\n", "5: colour: unknown key (valid: schema, hosts, devices)"),
+    ("devices:\n  - name: a\n    serial: b\n", "1: schema: is missing"),
+    ("schema: 2\ndevices:\n  - name: a\n    serial: b\n", "1: schema: unknown value '2'"),
+    ("schema: true\ndevices:\n  - name: a\n    serial: b\n", "1: schema: unknown value (valid: 1)"),
+    ("schema: 1\ndevices: []\n", "2: devices: "),
+    ("schema: 1\ndevices:\n", "2: devices: must be a list"),
+    ("schema: 1\ndevices: sim\n", "2: devices: must be a list"),
+    ("schema: 1\ndevices:\n  - sim\n", "3: devices[0]: must be a mapping"),
+    ("schema: 1\ndevices:\n  - serial: A\n", "3: devices[0].name: is missing"),
+    ("schema: 1\ndevices:\n  - name: phone\n", "3: devices[0].serial: is missing: a device needs"),
+    ("schema: 1\ndevices:\n  - name: Phone\n    serial: A\n", "3: devices[0].name: must be lower"),
+    ("schema: 1\ndevices:\n  - name: ../x\n    serial: A\n", "3: devices[0].name: must be lower"),
+    ("schema: 1\ndevices:\n  - name: no\n    serial: A\n", "3: devices[0].name: must be text: put"),
+    (
+        "schema: 1\ndevices:\n  - name: a\n    serial: 0123\n",
+        "4: devices[0].serial: must be text: ",
+    ),
+    ("schema: 1\ndevices:\n  - name: a\n    serial: a b\n", "4: devices[0].serial: must be 1 to"),
+    (REAL + "    enabled: maybe\n", "5: devices[0].enabled: must be true or false"),
+    (REAL + "    enabled: 1\n", "5: devices[0].enabled: must be true or false"),
+    (REAL + "    simulated: 'yes'\n", "5: devices[0].simulated: must be true or false"),
+    (REAL + "    target: android\n", "5: devices[0].target: unknown value 'android', did you mean"),
+    (REAL + "    htp_arch: 74\n", "5: devices[0].htp_arch: unknown HTP architecture (valid: 68, "),
+    (REAL + "    htp_arch: v73\n", "5: devices[0].htp_arch: must be a whole number"),
+    (REAL + "    htp_arch: 73.5\n", "5: devices[0].htp_arch: must be a whole number"),
+    (REAL + "    soc: SM8650\n    htp_arch: 73\n", "6: devices[0].htp_arch: is 73, but SM8650 has"),
+    (
+        REAL + "    soc: QCS610\n    htp_arch: 68\n",
+        "6: devices[0].htp_arch: is 68, but QCS610 has no",
+    ),
+    (REAL + "    workdir: data/x\n", "5: devices[0].workdir: must be an absolute path"),
+    (REAL + "    workdir: /\n", "5: devices[0].workdir: must be an absolute path"),
+    (REAL + "    workdir: /data/../etc\n", "5: devices[0].workdir: must be an absolute path"),
+    (REAL + "    tags: fast\n", "5: devices[0].tags: must be a list"),
+    (REAL + "    tags: [a, 3]\n", '5: devices[0].tags[1]: must be text: put it in quotes, "3"'),
+    (REAL + "    storage_limit_mb: 5\n", "5: devices[0].storage_limit_mb: only a simulated device"),
+    (REAL + "    host: far\n", "5: devices[0].host: no such adb host (valid: (none))"),
+    (
+        REAL + "    host: fat\nhosts:\n  - name: far\n    host: h\n",
+        "did you mean 'far'? (valid: far)",
+    ),
+    (SIMULATED + "    serial: x\n", "6: devices[0].serial: a simulated device has none of its own"),
+    (SIMULATED + "    workdir: /x\n", "6: devices[0].workdir: a simulated device has none"),
+    (
+        SIMULATED + "    target: linux-arm64\n",
+        "6: devices[0].target: cannot be simulated (valid: li",
+    ),
+    (SIMULATED + "    storage_limit_mb: 0\n", "6: devices[0].storage_limit_mb: "),
+    (
+        SIMULATED.replace("QCS8550", "QCS8551"),
+        "5: devices[0].soc: cannot be simulated, did you mean",
+    ),
+    (SIMULATED.replace("QCS8550", "QCS610"), "5: devices[0].soc: cannot be simulated"),
+    (SIMULATED.replace("    soc: QCS8550\n", ""), "3: devices[0].soc: is missing: what shall be"),
+    (REAL + "hosts:\n  - name: h\n    host: h\n    port: 0\n", "8: hosts[0].port: "),
+    (REAL + "hosts:\n  - name: h\n    host: a b\n", "7: hosts[0].host: "),
+    (
+        REAL + "hosts:\n  - {name: h, host: a}\n  - {name: h, host: b}\n",
+        "7: hosts[1].name: 'h' is ",
+    ),
+    (
+        REAL + "  - name: phone\n    serial: D\n",
+        "5: devices[1].name: 'phone' is taken already by l",
+    ),
+    (
+        REAL + "  - name: other\n    serial: ABC\n",
+        "6: devices[1].serial: 'ABC' is taken already by",
+    ),
+    ("", "1: is empty (valid: schema, hosts, devices)"),
+    ("- a\n", "1: must be a mapping of keys to values (valid: schema, hosts, devices)"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), ONE_MISTAKE)
+def test_one_mistake_is_one_line_that_names_its_place(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    found = mistakes_of(tmp_path, text)
+    if text.startswith("schema: 1\ndevice:"):
+        assert found.pop(0) == "1: devices: is missing"
+    assert len(found) == 1
+    assert expected in found[0]
+
+
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
+    text = (
+        "schema: 1\ndevices:\n  - name: A\n    serial: x\n    colour: red\n"
+        "  - name: b\n    serial: x\n    target: linux\n    host: gone\n"
+        "  - name: b\n    simulated: true\n    soc: SM1\n    storage_limit_mb: big\n"
+    )
+    assert [line.partition(": ")[0] for line in mistakes_of(tmp_path, text)] == (
+        ["3", "5", "8", "9", "10", "12", "13"]
+    )
+
+
+def test_the_choices_are_listed(tmp_path: Path) -> None:
+    (found,) = mistakes_of(tmp_path, REAL + "    target: windows\n")
+    assert found.endswith("(valid: android-arm64, linux-arm64, linux-x64)")
+
+
+def test_the_error_carries_its_parts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        lab_of(tmp_path, REAL + "    htp_arch: 74\n")
+    error = caught.value
+    assert (error.line, error.field, error.exit_code) == (5, "devices[0].htp_arch", 2)
+    assert error.choices == ["68", "69", "73", "75", "79", "81"]
+
+
+def test_the_same_serial_on_two_adb_hosts_is_two_devices(tmp_path: Path) -> None:
+    text = REAL + "  - name: b\n    serial: ABC\n    host: h\nhosts:\n  - {name: h, host: x}\n"
+    assert len(lab_of(tmp_path, text).devices) == 2
+
+
+def test_select(tmp_path: Path) -> None:
+    text = REAL + "  - name: b\n    serial: B\n  - name: c\n    serial: C\n    enabled: false\n"
+    lab = lab_of(tmp_path, text)
+    assert [device.name for device in lab.select()] == ["phone", "b"]
+    assert [device.name for device in lab.select(["b", "phone", "b"])] == ["b", "phone"]
+    assert lab.select([]) == []
+    with pytest.raises(ConfigError) as caught:
+        lab.select(["fone"])
+    assert str(caught.value) == (
+        f"{tmp_path}/devices.yaml: devices: device 'fone' is not in the lab, "
+        "did you mean 'phone'? (valid: phone, b)"
+    )
+    with pytest.raises(ConfigError, match="device 'c' is disabled"):
+        lab.select(["c"])
+
+
+def test_a_lab_with_nothing_enabled(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, REAL + "    enabled: false\n")
+    with pytest.raises(ConfigError, match="no device is enabled"):
+        lab.select()
+
+
+def test_an_unknown_host(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="adb host 'x' is not in the lab"):
+        lab_of(tmp_path, REAL).host("x")
+
+
+def test_models_are_frozen_and_dump_as_they_are_written(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, SIMULATED)
+    with pytest.raises(ValueError):
+        lab.devices[0].name = "other"  # type: ignore[misc]
+    dumped = lab.model_dump(mode="json")
+    assert dumped["schema"] == 1
+    assert Lab.model_validate(dumped).devices == lab.devices
+
+
+def test_a_device_made_in_code_gets_the_same_defaults() -> None:
+    device = DeviceConfig(name="sim", simulated=True, soc="SM8650")
+    assert (device.htp_arch, device.target) == (75, "linux-x64")
+
+
+keys = st.sampled_from(
+    ["name", "serial", "soc", "target", "htp_arch", "host", "simulated", "tags", "x", "workdir"]
+)
+values = st.sampled_from(
+    [None, True, 1, -3, 73, 2.5, "", "a", "QCS8550", "linux-x64", [], ["a"], [[1]], {}, {"a": 1}]
+)
+
+
+@given(
+    st.lists(st.one_of(values, st.dictionaries(keys, values)), max_size=3),
+    st.lists(st.one_of(values, st.dictionaries(keys, values)), max_size=2),
+)
+def test_whatever_stands_there_is_a_lab_or_a_configerror(
+    devices: list[object], hosts: list[object]
+) -> None:
+    import json
+
+    from harness.lab.cross_checks import mistakes_between_fields
+
+    text = json.dumps({"schema": 1, "devices": devices, "hosts": hosts}, indent=1)
+    said = ""
+    try:
+        check_document(parse_document(text, "f"), Lab, more=mistakes_between_fields)
+    except ConfigError as error:
+        said = str(error)
+    assert all(line.startswith("f:") for line in said.splitlines())

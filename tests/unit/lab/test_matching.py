@@ -1,0 +1,83 @@
+"""Which devices fit which requirements, and which requirements are mistakes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import ConfigError
+from harness.lab.inventory import DeviceConfig
+from harness.lab.matching import BACKENDS, misfits
+
+SIM = DeviceConfig(name="sim", simulated=True, soc="QCS8550", tags=("fast", "desk"))
+UNKNOWN = DeviceConfig(name="phone", serial="A")
+NO_HTP = DeviceConfig(name="old", serial="B", soc="QCS610", target="linux-arm64")
+
+
+@pytest.mark.parametrize(
+    ("device", "requirements", "reasons"),
+    [
+        (SIM, {}, []),
+        (SIM, {"htp_arch": 73, "soc": "QCS8550", "simulated": True}, []),
+        (SIM, {"htp_arch": (73, 75)}, []),
+        (SIM, {"htp_arch": 75}, ["needs htp_arch 75, has 73"]),
+        (SIM, {"htp_arch": [75, 79]}, ["needs htp_arch 75 or 79, has 73"]),
+        (SIM, {"target": "android-arm64"}, ["needs target android-arm64, has linux-x64"]),
+        (SIM, {"simulated": False}, ["needs simulated False, has True"]),
+        (SIM, {"tags": "fast"}, []),
+        (SIM, {"tags": ["fast", "lab", "cold"]}, ["lacks tag lab, cold"]),
+        (SIM, {"tags": None, "htp_arch": None}, []),
+        (SIM, {"backend": "gpu"}, []),
+        (UNKNOWN, {"backend": "htp"}, []),
+        (UNKNOWN, {"soc": "X"}, ["needs soc X, and the lab does not say which it has"]),
+        (NO_HTP, {"backend": "htp"}, ["QCS610 has no HTP"]),
+        (NO_HTP, {"backend": ("htp", "gpu")}, []),
+        (
+            NO_HTP,
+            {"backend": "htp", "simulated": True},
+            ["QCS610 has no HTP", "needs simulated True, has False"],
+        ),
+    ],
+)
+def test_reasons(device: DeviceConfig, requirements: dict[str, object], reasons: list[str]) -> None:
+    assert misfits(device, requirements) == reasons
+
+
+@pytest.mark.parametrize(
+    ("requirements", "message"),
+    [
+        ({"arch": 73}, "arch: unknown requirement of a device test, did you mean 'htp_arch'? (val"),
+        ({"colour": 1}, "colour: unknown requirement of a device test (valid: backend, htp_arch, "),
+        ({"backend": "npu"}, "backend: a device test cannot require 'npu' (valid: htp, gpu, cpu)"),
+        ({"htp_arch": 74}, "htp_arch: a device test cannot require 74 (valid: 68, 69, 73, 75, "),
+        ({"htp_arch": "73"}, "cannot require '73'"),
+        ({"simulated": 1}, "simulated: a device test cannot require 1 (valid: True, False)"),
+        ({"target": "android"}, "target: a device test cannot require 'android'"),
+        ({"tags": 3}, "tags: a device test cannot require 3"),
+    ],
+)
+def test_mistakes_of_a_marker(requirements: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        misfits(SIM, requirements)
+    assert message in str(caught.value)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "backend": st.sampled_from(BACKENDS),
+            "htp_arch": st.sampled_from([68, 73, 81]),
+            "soc": st.sampled_from(["QCS8550", "QCS610"]),
+            "simulated": st.booleans(),
+            "tags": st.lists(st.sampled_from(["fast", "cold"]), max_size=2),
+        },
+    ),
+    st.sampled_from([SIM, UNKNOWN, NO_HTP]),
+)
+def test_more_requirements_never_fit_better(
+    requirements: dict[str, object], device: DeviceConfig
+) -> None:
+    alone = [misfits(device, {key: value}) for key, value in requirements.items()]
+    assert misfits(device, requirements) == [reason for reasons in alone for reason in reasons]

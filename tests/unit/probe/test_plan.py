@@ -1,0 +1,151 @@
+"""Plans: what is refused before it travels, and a text form that loses nothing."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import ConfigError
+from harness.probe import plan
+from harness.probe.plan import Plan, Settings, Step, parse
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1)
+NUMBERS = st.integers(0, 10**9).map(str)
+REALS = st.floats(0, 1e30).map(lambda value: f"{value:.17g}")
+TENSORS = st.dictionaries(st.integers(0, plan.MAX_TENSORS - 1), TEXTS, max_size=4)
+
+
+@st.composite
+def executions(draw: st.DrawFn) -> Step:
+    fields = {"context": draw(st.integers(0, 99).map(str)), "graph": draw(NUMBERS)}
+    for prefix in ("input", "expect", "save"):
+        fields |= {f"{prefix}.{index}": file for index, file in draw(TENSORS).items()}
+    optional = {"tolerance": REALS, "repeat": NUMBERS}
+    return Step("execute", fields | draw(st.fixed_dictionaries({}, optional=optional)))
+
+
+STEPS = st.one_of(
+    executions(),
+    st.sampled_from(["log-create", "backend-create", "cleanup", "noop", "hang"]).map(Step),
+    TEXTS.map(plan.backend_load),
+    TEXTS.map(plan.system_load),
+    st.builds(plan.context_load, st.integers(0, plan.MAX_CONTEXTS - 1), TEXTS),
+    st.builds(plan.context_inspect, TEXTS, max_bytes=st.integers(0, 2**62)),
+    st.builds(lambda soc, arch: plan.device_create(soc=soc, arch=arch), *[st.integers(0, 999)] * 2),
+)
+SETTINGS = st.builds(
+    Settings,
+    deadline_ms=st.none() | st.integers(1, 10**9),
+    log_level=st.sampled_from(["off", "error", "warn", "info", "verbose", "debug"]),
+    max_log_bytes=st.integers(0, 10**9),
+    memory=st.sampled_from(["off", "rss", "pss"]),
+)
+PLANS = st.builds(Plan, st.lists(STEPS, max_size=6).map(tuple), SETTINGS)
+
+
+@given(PLANS)
+def test_a_plan_survives_its_text(made: Plan) -> None:
+    text = made.text()
+    assert parse(text) == made
+    assert set(text) <= set(string.printable) - set("\t\r\v\f")
+    assert text.count("\n") == len(made.steps) + 3
+
+
+@given(PLANS, st.data())
+def test_a_plan_cut_anywhere_is_refused(made: Plan, data: st.DataObject) -> None:
+    text = made.text()
+    with pytest.raises(ConfigError):
+        parse(text[: data.draw(st.integers(0, len(text) - 1))])
+
+
+@given(st.text())
+def test_any_text_is_a_plan_or_refused(text: str) -> None:
+    for whole in (text, f"probe-plan 1\n{text}\nend steps=1\n"):
+        try:
+            made = parse(whole)
+        except ConfigError:
+            continue
+        assert parse(made.text()) == made
+
+
+def test_a_name_that_is_no_utf8_reaches_the_device_as_it_is() -> None:
+    name = b"/sdcard/\xff.bin".decode("utf-8", "surrogateescape")
+    made = Plan((plan.context_load(0, name),))
+    assert "file=/sdcard/%FF.bin" in made.text()
+    assert parse(made.text()) == made
+
+
+def test_the_text_of_a_plan() -> None:
+    steps = (
+        plan.backend_load("/data/libQnnHtp.so"),
+        plan.device_create(soc=43),
+        plan.context_load(3, "/a b/100%"),
+        plan.execute(3, inputs=["x"], expected=[None, "y"], tolerance=0.5, repeat=2),
+        Step("cleanup"),
+        plan.context_free(3),
+    )
+    assert Plan(steps, Settings(deadline_ms=1000)).text() == (
+        "probe-plan 1\n"
+        "set log_level=warn max_log_bytes=1048576 memory=pss deadline_ms=1000\n"
+        "backend-load lib=/data/libQnnHtp.so\n"
+        "device-create soc=43\n"
+        "context-load context=3 file=/a%20b/100%25\n"
+        "execute context=3 graph=0 input.0=x expect.1=y tolerance=0.5 repeat=2\n"
+        "cleanup\n"
+        "context-free context=3\n"
+        "end steps=6\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields", "says"),
+    [
+        ("explode", {}, "no verb 'explode' (valid: backend-load, "),
+        ("noop", {"lib": "x"}, "noop has no field 'lib'"),
+        ("backend-load", {}, "backend-load needs 'lib'"),
+        ("backend-load", {"lib": ""}, "empty"),
+        ("backend-load", {"lib": "a\0b"}, "NUL"),
+        ("backend-load", {"lib": "\ud800"}, "no UTF-8 form"),
+        ("context-load", {"context": "-1", "file": "x"}, "'-1' is not a number"),
+        ("context-load", {"context": "8192", "file": "x"}, "below 8192"),
+        ("context-load", {"context": "1", "file": "x", "max_bytes": "1e9"}, "not a number"),
+        ("execute", {"context": "0", "graph": "0", "input": "x"}, "no field 'input'"),
+        ("execute", {"context": "0", "graph": "0", "input.": "x"}, "no field 'input.'"),
+        ("execute", {"context": "0", "graph": "0", "input.00": "x"}, "no field 'input.00'"),
+        ("execute", {"context": "0", "graph": "0", "input.512": "x"}, "no field 'input.512'"),
+        ("execute", {"context": "0", "graph": "0", "tolerance": "nan"}, "not a real"),
+        ("execute", {"context": "0", "graph": "0", "tolerance": "-1"}, "not a real"),
+        ("execute", {"context": "0", "graph": "0"} | {f"input.{i}": "x" for i in range(80)}, "64"),
+    ],
+)
+def test_a_wrong_step_is_refused(verb: str, fields: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Step(verb, fields)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"deadline_ms": 0},
+        {"deadline_ms": -1},
+        {"max_log_bytes": -1},
+        {"log_level": "loud"},
+        {"memory": "all"},
+    ],
+)
+def test_a_wrong_setting_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        Settings(**wrong)  # type: ignore[arg-type]
+
+
+def test_what_the_probe_could_not_hold_is_refused() -> None:
+    with pytest.raises(ConfigError, match="65537 steps"):
+        Plan((Step("noop"),) * 65537)
+    with pytest.raises(ConfigError, match="too long"):
+        Plan((plan.backend_load("/x" * 9000),)).text()
+    with pytest.raises(ConfigError, match="longer than"):
+        Plan((plan.backend_load("x" * 16000),) * 600).text()

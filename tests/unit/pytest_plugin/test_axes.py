@@ -1,0 +1,63 @@
+"""From options and markers to placements and axes."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.contexts.models import ModelSpec
+from harness.lab.inventory import DeviceConfig
+from harness.pytest_plugin.axes import axis_value, models_of, placements
+from harness.pytest_plugin.options import split_list
+from harness.workbench import Placement
+
+V73 = DeviceConfig(name="a", simulated=True, soc="QCS8550")
+V75 = DeviceConfig(name="b", serial="1", soc="SM8650")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [(None, []), (["a,b", " c "], ["a", "b", "c"]), ([",a,,"], ["a"]), ([""], [])],
+)
+def test_lists(values: list[str] | None, expected: list[str]) -> None:
+    assert split_list(values) == expected
+
+
+def test_without_compilers_each_runtime_gets_its_own() -> None:
+    found, reasons = placements([V73], {}, ["htp"], ["2.47.0", "2.51.0"], [])
+    assert [(place.qnn, place.compiler) for place in found] == [
+        ("2.47.0", "2.47.0"),
+        ("2.51.0", "2.51.0"),
+    ]
+    assert not reasons
+
+
+def test_the_whole_matrix_in_a_stable_order() -> None:
+    found, _ = placements([V73, V75], {}, ["htp", "gpu"], ["2", "3"], ["1", "2"])
+    assert len(found) == len(set(found)) == 16
+    assert found[0] == Placement("a", "htp", "2", "1")
+    assert [str(place) for place in found[:2]] == ["a-htp-2-by-1", "a-htp-2"]
+
+
+def test_what_does_not_fit_says_why() -> None:
+    found, reasons = placements([V73, V75], {"htp_arch": 75}, ["htp"], ["1"], [])
+    assert [place.device for place in found] == ["b"]
+    assert len(reasons) == 1
+    assert "a" in reasons[0]
+    assert "73" in reasons[0]
+
+
+def test_a_required_backend_that_was_not_asked_for() -> None:
+    found, reasons = placements([V73], {"backend": "gpu"}, ["htp"], ["1"], [])
+    assert not found
+    assert "gpu" in reasons[0]
+
+
+def test_axes_are_json() -> None:
+    assert axis_value(3) == 3
+    assert axis_value(ModelSpec("tiny")) == "tiny"
+    assert axis_value((ModelSpec("io-heavy", 56), "x")) == ["io-heavy-56mb", "x"]
+
+
+def test_models_among_parameters() -> None:
+    tiny, heavy = ModelSpec("tiny"), ModelSpec("io-heavy", 56)
+    assert models_of({"a": 1, "b": tiny, "c": (heavy, tiny)}) == (tiny, heavy)

@@ -1,0 +1,202 @@
+"""Known issues: the shipped file, matching, and mistakes by line."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import ConfigError
+from harness.results.known_issues import KnownIssue, expired, load_known_issues, match
+from tests.unit.results.records import DEVICE, error, record
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = load_known_issues(ROOT / "suites" / "known_issues.yaml")
+FAILED = record(outcome="failed")
+
+HEAD = (
+    "schema: 1\nknown_issues:\n  - id: x\n    link: https://example.com/1\n    until: 2027-01-31\n"
+)
+SIGNATURE = "    signature: {api: A, code: 1, message: m}\n"
+
+
+def issue(conditions: dict[str, Any] | None = None, **signature: Any) -> KnownIssue:
+    given: dict[str, Any] = {"api": error().api, "code": 1002, "message": "available PD"}
+    return KnownIssue.model_validate(
+        {
+            "id": "x",
+            "link": "https://example.com/x",
+            "signature": given | signature,
+            "conditions": conditions or {},
+            "until": datetime.date(2027, 1, 31),
+        }
+    )
+
+
+def test_the_shipped_entry_explains_the_failure_it_is_for() -> None:
+    found = match(FAILED, SHIPPED)
+    assert found is not None
+    assert found.id == "pd-exhausted-by-many-contexts"
+    assert found.link == "https://github.com/pytorch/executorch/issues/14985"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"error": error(code=5005)},
+        {"error": error(code=None)},
+        {"error": error(api="QnnGraph_execute")},
+        {"error": error(message="Invalid flatbuffer version")},
+        {"outcome": "crashed"},
+        {"outcome": "error", "cause": "infra"},
+        {"suite": "spill_fill"},
+        {"axes": FAILED.axes | {"contexts": 50}},
+        {"axes": FAILED.axes | {"contexts": "66"}},
+        {"axes": FAILED.axes | {"residency": "sequential"}},
+        {"axes": FAILED.axes | {"workload": "weights-heavy-56mb"}},
+        {"axes": FAILED.axes | {"backend": "gpu"}},
+        {"axes": {"backend": "htp", "residency": "resident", "workload": "io-heavy"}},
+        {"outcome": "passed", "cause": None, "error": None},
+    ],
+)
+def test_anything_else_at_the_same_place_is_not_expected(changed: dict[str, Any]) -> None:
+    assert match(record(**({"outcome": "failed"} | changed)), SHIPPED) is None
+
+
+def test_after_its_day_an_entry_explains_nothing() -> None:
+    known = issue()
+    last = known.until
+    after = last + datetime.timedelta(days=1)
+    assert match(FAILED, [known], last) is known
+    assert match(FAILED, [known], after) is None
+    assert expired([known], last) == []
+    assert expired([known], after) == [known]
+
+
+def test_the_day_is_that_of_the_record() -> None:
+    late = record(outcome="failed", started=datetime.datetime(2027, 2, 1, tzinfo=datetime.UTC))
+    assert match(late, [issue()]) is None
+
+
+@pytest.mark.parametrize(
+    ("conditions", "holds"),
+    [
+        ({}, True),
+        ({"suite": "context_*"}, True),
+        ({"suite": ["spill_fill", "context_count"]}, True),
+        ({"soc": "QCS8550", "target": "linux-x64", "device": "sim-*"}, True),
+        ({"soc": "SM8650"}, False),
+        ({"htp_arch": 73}, True),
+        ({"htp_arch": [68, 69]}, False),
+        ({"htp_arch": ">=73"}, True),
+        ({"htp_arch": "> 73"}, False),
+        ({"qnn": ">=2.48,<2.52"}, True),
+        ({"qnn": "2.51"}, True),
+        ({"compiler": "<2.51"}, False),
+        ({"ort": ">=1.24"}, False),
+        ({"axes": {"contexts": [50, 66]}}, True),
+        ({"axes": {"contexts": "<= 66"}}, True),
+        ({"axes": {"contexts": "<66"}}, False),
+        ({"axes": {"contexts": "6?"}}, True),
+        ({"axes": {"ort": None}}, True),
+        ({"axes": {"absent": None}}, False),
+        ({"axes": {"residency": ">=60"}}, False),
+    ],
+)
+def test_conditions(conditions: dict[str, Any], holds: bool) -> None:
+    assert (match(FAILED, [issue(conditions)]) is not None) is holds
+
+
+def test_the_arch_is_that_of_the_soc_if_the_record_does_not_say() -> None:
+    bare = {key: value for key, value in DEVICE.items() if key != "htp_arch"}
+    assert match(record(outcome="failed", device=bare), [issue({"htp_arch": 73})]) is not None
+    unknown = record(outcome="failed", device=bare | {"soc": None})
+    assert match(unknown, [issue({"htp_arch": 73})]) is None
+
+
+def test_a_crash_is_expected_only_as_a_crash() -> None:
+    crash = record(outcome="crashed", error=error(code=None, message="ended by SIGSEGV"))
+    known = issue(outcome="crashed", code=None, message="SIGSEGV")
+    assert match(crash, [known]) is known
+    assert match(crash, [issue(code=None, message="SIGSEGV")]) is None
+
+
+@given(st.integers(0, 70_000), st.integers(0, 70_000))
+def test_codes_match_only_themselves(known: int, seen: int) -> None:
+    made = record(outcome="failed", error=error(code=seen))
+    assert (match(made, [issue(code=known)]) is not None) is (known == seen)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (HEAD, "3: known_issues[0].signature: is missing"),
+        (HEAD + "    signature: {api: A, code: 1}\n", "6: known_issues[0].signature.message: is m"),
+        (
+            HEAD + "    signature: {api: A, message: m}\n",
+            "6: known_issues[0].signature.code: is mi",
+        ),
+        (
+            HEAD + "    signature: {api: A, code: '1', message: m}\n",
+            "6: known_issues[0].signature.code: must be a whole number",
+        ),
+        (
+            HEAD + "    signature: {api: A, code: 1, message: (a+)+}\n",
+            "6: known_issues[0].signature.message: a repeated group is not allowed",
+        ),
+        (
+            HEAD + "    signature: {api: A, code: 1, message: '('}\n",
+            "6: known_issues[0].signature.message: is not a regular expression",
+        ),
+        (
+            HEAD + SIGNATURE + "    conditions: {sute: x}\n",
+            "7: known_issues[0].conditions.sute: unknown key, did you mean 'suite'? (valid: suite",
+        ),
+        (
+            HEAD + SIGNATURE + "    conditions: {qnn: 2.50}\n",
+            '7: known_issues[0].conditions.qnn: must be text: put it in quotes, "2.50"',
+        ),
+        (
+            HEAD + SIGNATURE + "    conditions: {qnn: new}\n",
+            "7: known_issues[0].conditions.qnn: 'new' is not a version",
+        ),
+        (
+            HEAD + SIGNATURE + "    conditions: {axes: {contexts: {a: 1}}}\n",
+            "7: known_issues[0].conditions.axes.contexts: must be a text, a number, or a list",
+        ),
+        (
+            HEAD + SIGNATURE + "    conditions: {soc: []}\n",
+            "7: known_issues[0].conditions.soc: must list at least one value",
+        ),
+        (
+            HEAD.replace("2027-01-31", "soon") + SIGNATURE,
+            "5: known_issues[0].until: must be a date, as in 2027-01-31",
+        ),
+        (
+            HEAD.replace("https", "http") + SIGNATURE,
+            "4: known_issues[0].link: must be an https:// address",
+        ),
+        (
+            HEAD + SIGNATURE + HEAD.partition("known_issues:\n")[2] + SIGNATURE,
+            "7: known_issues[1].id: 'x' is taken already by line 3",
+        ),
+        ("schema: 1\nissues: []\n", "2: issues: unknown key, did you mean 'known_issues'? (valid"),
+    ],
+)
+def test_mistakes_name_their_place(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "known_issues.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_known_issues(path)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(f"{path}:{expected}")
+
+
+def test_a_file_without_entries_is_fine(tmp_path: Path) -> None:
+    path = tmp_path / "known_issues.yaml"
+    path.write_text("schema: 1\nknown_issues: []\n")
+    assert load_known_issues(path) == ()

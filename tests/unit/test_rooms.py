@@ -1,0 +1,77 @@
+"""Every room imports only from rooms below it, and the plug-in stays cheap to load."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# From top to bottom; a room may import itself and what stands behind it.
+ROOMS = (
+    "cli",
+    "pytest_plugin",
+    "bench",
+    "workbench",
+    "results",
+    "contexts",
+    "probe",
+    "runtimes",
+    "lab",
+    "adb",
+    "simulator",
+    "qnn",
+    "yaml_lines",
+    "cache",
+    "errors",
+)
+
+
+def imported_rooms(source: str) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = [node.module]
+            if node.module == "harness":
+                names = [f"harness.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        found |= {name.split(".")[1] for name in names if name.startswith("harness.")}
+    return found - {"__version__"}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "harness").rglob("*.py")), ids=lambda p: p.relative_to(ROOT).as_posix()
+)
+def test_imports_go_down(path: Path) -> None:
+    room = path.relative_to(ROOT / "harness").parts[0].removesuffix(".py")
+    if room == "__init__":
+        return
+    allowed = set(ROOMS[ROOMS.index(room) :])
+    assert imported_rooms(path.read_text()) <= allowed
+
+
+def test_every_file_says_what_it_is_for() -> None:
+    silent = [
+        path.relative_to(ROOT).as_posix()
+        for folder in ("harness", "suites", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert not silent
+
+
+def test_loading_the_plugin_does_not_load_the_heavy_libraries() -> None:
+    code = (
+        "import sys, harness.pytest_plugin.plugin\n"
+        "heavy = {'onnx', 'numpy', 'pydantic', 'adbutils', 'jinja2', 'yaml'} & set(sys.modules)\n"
+        "sys.exit(f'loaded: {sorted(heavy)}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

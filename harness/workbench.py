@@ -66,6 +66,8 @@ class Workbench:
         self._contexts = ContextStore(cache, self.catalog, self._probes, notify=notify)
         self._notify = notify
         self._deployers: dict[str, Deployer] = {}
+        self._built: dict[str, Path] = {}
+        self._ready: dict[Placement, tuple[DeployedRuntime, str]] = {}
         self._failed: dict[Placement, HarnessError] = {}
 
     def close(self) -> None:
@@ -111,11 +113,13 @@ class Workbench:
 
     def deploy_runtime(self, placement: Placement) -> tuple[DeployedRuntime, str]:
         """Puts runtime and probe on the device; returns the runtime and the probe's path there."""
-        runtime, probe = self._runtime(placement), self._probe(placement)
-        deployer = self._deployer(placement.device)
-        deployed = deployer.deploy_runtime(runtime)
-        folder = deployer.deploy_files("probe", [DeployFile(probe, _PROBE_NAME, mode=0o755)])
-        return deployed, f"{folder}/{_PROBE_NAME}"
+        if placement not in self._ready:
+            runtime, probe = self._runtime(placement), self._probe(placement)
+            deployer = self._deployer(placement.device)
+            deployed = deployer.deploy_runtime(runtime)
+            folder = deployer.deploy_files("probe", [DeployFile(probe, _PROBE_NAME, mode=0o755)])
+            self._ready[placement] = deployed, f"{folder}/{_PROBE_NAME}"
+        return self._ready[placement]
 
     def deploy_contexts(
         self, placement: Placement, models: Iterable[ModelSpec]
@@ -171,7 +175,10 @@ class Workbench:
         return self.catalog.runtime(placement.qnn, self._target(placement.device))
 
     def _probe(self, placement: Placement) -> Path:
-        return self._probes.build(self._target(placement.device))
+        target = self._target(placement.device)
+        if target not in self._built:
+            self._built[target] = self._probes.build(target)
+        return self._built[target]
 
     def _target(self, name: str) -> str:
         (config,) = self.lab.lab.select([name])

@@ -1,37 +1,47 @@
-"""Context binaries by model, compiler and HTP architecture, made once and kept in the cache.
+"""Context binaries by model, compiler and HTP architecture: made once, kept, checked at every use.
 
-Two kinds of folders: a model with its inputs and reference outputs, and a binary with its
-metadata, so that the binaries of all compilers share one reference.
+Two kinds of folders: a model's inputs and reference outputs, and a binary with its metadata, so
+that the binaries of all compilers share one reference.
 """
 
 from __future__ import annotations
 
-import shutil
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.contexts.compiler import CompileJob, ReferenceJob, run_jobs
-from harness.contexts.metadata import memory_bytes, read_metadata
+from harness.contexts.compiler import (
+    CompileError,
+    CompileJob,
+    InputFile,
+    ReferenceJob,
+    run_jobs,
+)
+from harness.contexts.metadata import check_arch, memory_bytes, read_metadata, tensor_order
 from harness.contexts.models import ModelSpec
-from harness.errors import InfraError
+from harness.errors import HarnessError, InfraError
 from harness.probe.build import ProbeBuilder
-from harness.runtimes.catalog import Catalog, CompilerHost
+from harness.qnn.socs import SOCS
+from harness.runtimes.catalog import ORT_HOST_VERSION, Catalog, CompilerHost
 from harness.runtimes.notices import Say
 from harness.runtimes.sealed import (
     SealBrokenError,
     SealedFolder,
     locked,
     open_sealed,
+    publish,
     seal,
+    work_folder,
 )
 
 _FORMAT: Final = 1
-_BINARY = "context.bin"
-_MODEL = "model.onnx"
+_BINARY: Final = "context.bin"
 _LOCK_TIMEOUT_S = 1800.0
-_ANY_SOC_MODEL = 43
+# The SoC given with an architecture that no known SoC has: what comes out tells the truth.
+_SOME_SOC_MODEL: Final = 43
 
 Wanted = tuple[ModelSpec, str, int]
 """Model, QNN version of the compiler, HTP architecture (73 for v73)."""
@@ -39,10 +49,10 @@ Wanted = tuple[ModelSpec, str, int]
 
 @dataclass(frozen=True)
 class Context:
-    """A context binary on the host, and what is known of it.
+    """A context binary on the host, and what is known of it (size in bytes).
 
     `inputs` and `expected` are raw files, one per tensor in the order of the binary's graph;
-    outputs may differ from `expected` by `tolerance` (in units of the raw values). `memory_bytes`
+    outputs may differ from `expected` by `tolerance`, in units of the raw values. `memory_bytes`
     is what the metadata says a device needs for it: I/O, constants and spill-fill.
     """
 
@@ -77,7 +87,7 @@ class ContextStore:
         self._catalog = catalog
         self._probes = probe_builder
         self._notify = notify or catalog.notify
-        self._built: dict[ModelSpec, str] = {}
+        self._keys: dict[ModelSpec, str] = {}
         self._found: dict[Wanted, Context] = {}
 
     def get(self, model: ModelSpec, compiler: str, htp_arch: int) -> Context:
@@ -85,7 +95,7 @@ class ContextStore:
         return self.get_many([(model, compiler, htp_arch)])[0]
 
     def get_many(self, wanted: Sequence[Wanted]) -> list[Context]:
-        """Contexts in the order asked for; all that one compiler has to make, it makes in one go.
+        """Contexts in the order asked for; what one compiler has to make, it makes in one process.
 
         Raises CompileError if a compiler does not make one (the others are made and kept),
         ConfigError for an unknown version or an architecture the compiler does not know,
@@ -97,110 +107,204 @@ class ContextStore:
         return [self._found[one] for one in wanted]
 
     def _get_all(self, compiler: str, wanted: Sequence[Wanted]) -> None:
-        if self._open_all(wanted):
+        if not self._missing(wanted):
             return
         lock = self._root / ".locks" / f"{compiler}.lock"
         what = f"compiling contexts with QNN {compiler}"
         with locked(lock, what, timeout_s=_LOCK_TIMEOUT_S, notify=self._notify):
-            # another process may have made them while we waited
-            if not self._open_all(wanted):
-                self._make(compiler, [one for one in wanted if one not in self._found])
-                if not self._open_all(wanted):
-                    raise InfraError(f"contexts in {self._root} went away while they were used")
+            # Another process may have made them while we waited.
+            if missing := self._missing(wanted):
+                self._make(self._catalog.compiler_host(compiler), missing)
+                if self._missing(missing):
+                    raise InfraError(f"contexts went away from {self._root} while it was used")
 
-    def _open_all(self, wanted: Iterable[Wanted]) -> bool:
-        """Whether all are there; the ones that are go into `_found`."""
-        missing = False
+    def _missing(self, wanted: Iterable[Wanted]) -> list[Wanted]:
+        """Those that are not in the cache; the others go into `_found`."""
+        missing = []
         for one in wanted:
             if one not in self._found:
-                context = self._open(one)
-                if context is None:
-                    missing = True
+                reference = self._open(self._model_folder(one[0]), self._model_facts(one[0]))
+                binary = self._open(self._binary_folder(one), self._binary_facts(one))
+                if reference is None or binary is None:
+                    missing.append(one)
                 else:
-                    self._found[one] = context
-        return not missing
+                    self._found[one] = _context(one, reference, binary)
+        return missing
 
-    def _open(self, wanted: Wanted) -> Context | None:
-        spec, compiler, arch = wanted
-        model = self._open_folder(self._model_folder(spec), self._model_facts(spec))
-        made = self._open_folder(self._binary_folder(wanted), self._binary_facts(wanted))
-        if model is None or made is None:
-            return None
-        binary = made.files[_BINARY]
-        return Context(
-            path=binary.path,
-            sha256=binary.sha256,
-            size=binary.size,
-            model=spec,
-            compiler=compiler,
-            htp_arch=arch,
-            inputs=tuple(model.path / name for name in model.data["inputs"]),
-            expected=tuple(model.path / name for name in model.data["expected"]),
-            tolerance=spec.tolerance,
-            metadata=made.data["metadata"],
-            memory_bytes=memory_bytes(made.data["metadata"]),
-        )
-
-    def _open_folder(self, folder: Path, facts: Mapping[str, Any]) -> SealedFolder | None:
+    def _open(self, folder: Path, facts: Mapping[str, Any]) -> SealedFolder | None:
         try:
             return open_sealed(folder, facts)
         except SealBrokenError as damage:
             self._catalog.warn(
                 f"cached context {folder.name} is not as it was ({damage}); making it again"
             )
-            shutil.rmtree(folder, ignore_errors=True)
             return None
 
-    def _make(self, compiler: str, wanted: Sequence[Wanted]) -> None:
-        host = self._catalog.compiler_host(compiler)
+    def _make(self, host: CompilerHost, wanted: Sequence[Wanted]) -> None:
         specs = list(dict.fromkeys(spec for spec, _, _ in wanted))
-        self._notify(f"compiling {', '.join(map(str, specs))} with QNN {compiler}")
+        self._notify(f"compiling {', '.join(map(str, specs))} with QNN {host.qnn_version}")
         with work_folder(self._root) as work:
-            models, references, binaries = {}, {}, {}
-            for number, spec in enumerate(specs):
-                models[spec] = work / f"{number}.onnx"
-                models[spec].write_bytes(self._model(spec).content)
-                if self._open_folder(self._model_folder(spec), self._model_facts(spec)) is None:
-                    references[spec] = _reference_job(spec, models[spec], work / f"model-{number}")
-            for number, one in enumerate(wanted):
-                binaries[one] = _compile_job(one, models[one[0]], work / f"binary-{number}")
+            models = {spec: work / f"model-{at}" / "model.onnx" for at, spec in enumerate(specs)}
+            for spec, path in models.items():
+                path.parent.mkdir()
+                path.write_bytes(spec.serialized())
+            references = {
+                spec: _reference_job(spec, path)
+                for spec, path in models.items()
+                if self._open(self._model_folder(spec), self._model_facts(spec)) is None
+            }
+            binaries = {
+                one: _compile_job(one, models[one[0]], work / f"binary-{at}")
+                for at, one in enumerate(wanted)
+            }
             results = run_jobs(host, [*references.values(), *binaries.values()])
+            failures: list[HarnessError] = [one for one in results.values() if one is not None]
             for spec, reference in references.items():
                 if results[reference.job] is None:
-                    self._keep_model(spec, reference)
+                    self._keep_reference(spec, reference)
             made = {one: job for one, job in binaries.items() if results[job.job] is None}
-            if made:
-                self._keep_binaries(host, made)
-            for failure in results.values():
-                if failure is not None:
-                    raise failure
+            failures += self._keep_binaries(host, made)
+            if failures:
+                raise failures[0]
 
-    def _keep_model(self, spec: ModelSpec, job: ReferenceJob) -> None:
+    def _keep_reference(self, spec: ModelSpec, job: ReferenceJob) -> None:
         data = {
             "inputs": {one.name: one.path.name for one in job.inputs},
             "expected": {name: path.name for name, path in job.outputs.items()},
         }
-        folder = job.folder
-        seal(folder, self._model_facts(spec), data)
-        publish(folder, self._model_folder(spec))
+        job.model.unlink()
+        seal(job.model.parent, self._model_facts(spec), data)
+        publish(job.model.parent, self._model_folder(spec))
 
-    def _keep_binaries(self, host: CompilerHost, made: Mapping[Wanted, CompileJob]) -> None:
-        """Names, checks and keeps what was compiled; raises the first thing that was wrong."""
-        paths = [_the_binary(job) for job in made.values()]
+    def _keep_binaries(
+        self, host: CompilerHost, made: Mapping[Wanted, CompileJob]
+    ) -> list[HarnessError]:
+        """Checks and keeps what was compiled; what was wrong with the others."""
+        failures: list[HarnessError] = []
+        whole: dict[Wanted, tuple[CompileJob, Path]] = {}
+        for one, job in made.items():
+            binaries = list(job.folder.glob("*.bin"))
+            if len(binaries) == 1:
+                whole[one] = (job, binaries[0])
+            else:
+                reason = f"it made {len(binaries)} context binaries instead of one"
+                failures.append(CompileError(job.complaint, chain=[reason]))
+        if not whole:
+            return failures
+        paths = [path for _, path in whole.values()]
         metadata = read_metadata(self._probes, host.system_library, paths)
-        wrong: list[HarnessError] = []
-        for (one, job), path, found in zip(made.items(), paths, metadata, strict=True):
+        for (one, (job, path)), found in zip(whole.items(), metadata, strict=True):
             try:
-                check_arch(found, job.complaint, one[2])
-                inputs, outputs = tensor_order(found, job.complaint, *_sizes(self._model_of(one)))
+                self._keep_binary(one, job, path, found)
             except HarnessError as error:
-                wrong.append(error)
-                continue
-            folder = job.folder.with_name(f"{job.folder.name}-made")
-            folder.mkdir()
-            path.rename(folder / _BINARY)
-            data = {"metadata": found, "inputs": inputs, "outputs": outputs}
-            seal(folder, self._binary_facts(one), data)
-            publish(folder, self._binary_folder(one))
-        if wrong:
-            raise wrong[0]
+                failures.append(error)
+        return failures
+
+    def _keep_binary(
+        self, wanted: Wanted, job: CompileJob, path: Path, metadata: Mapping[str, Any]
+    ) -> None:
+        check_arch(metadata, job.complaint, wanted[2])
+        reference = self._open(self._model_folder(wanted[0]), self._model_facts(wanted[0]))
+        if reference is None:
+            return
+        inputs, outputs = tensor_order(
+            metadata, job.complaint, _sizes(reference, "inputs"), _sizes(reference, "expected")
+        )
+        folder = job.folder / "kept"
+        folder.mkdir()
+        path.rename(folder / _BINARY)
+        data = {"metadata": metadata, "inputs": inputs, "outputs": outputs}
+        seal(folder, self._binary_facts(wanted), data)
+        publish(folder, self._binary_folder(wanted))
+
+    def _key(self, spec: ModelSpec) -> str:
+        if spec not in self._keys:
+            self._keys[spec] = hashlib.sha256(spec.serialized()).hexdigest()
+        return self._keys[spec]
+
+    def _model_facts(self, spec: ModelSpec) -> dict[str, Any]:
+        return {"format": _FORMAT, "model": self._key(spec), "ort": ORT_HOST_VERSION}
+
+    def _binary_facts(self, wanted: Wanted) -> dict[str, Any]:
+        spec, compiler, arch = wanted
+        options = compile_options(arch)
+        return self._model_facts(spec) | {"compiler": compiler, "arch": arch, "options": options}
+
+    def _model_folder(self, spec: ModelSpec) -> Path:
+        return self._root / "models" / f"{spec}-{_short_key(self._model_facts(spec))}"
+
+    def _binary_folder(self, wanted: Wanted) -> Path:
+        spec, compiler, arch = wanted
+        key = _short_key(self._binary_facts(wanted))
+        return self._root / "binaries" / f"{spec}-v{arch}-by-{compiler}-{key}"
+
+
+def compile_options(htp_arch: int) -> dict[str, str]:
+    """The QNN EP's options for an HTP architecture (OQ docs: QNN EP provider options), pure.
+
+    Half precision for float models needs a SoC model as well; it is that of the first SoC known
+    to have this architecture.
+    """
+    soc = next((soc for soc in SOCS.values() if soc.htp_arch == htp_arch), None)
+    return {
+        "htp_arch": str(htp_arch),
+        "soc_model": str(soc.soc_model if soc else _SOME_SOC_MODEL),
+        "enable_htp_fp16_precision": "1",
+    }
+
+
+def _context(wanted: Wanted, reference: SealedFolder, made: SealedFolder) -> Context:
+    spec, compiler, arch = wanted
+    binary = made.files[_BINARY]
+    inputs, expected = reference.data["inputs"], reference.data["expected"]
+    return Context(
+        path=binary.path,
+        sha256=binary.sha256,
+        size=binary.size,
+        model=spec,
+        compiler=compiler,
+        htp_arch=arch,
+        inputs=tuple(reference.path / inputs[name] for name in made.data["inputs"]),
+        expected=tuple(reference.path / expected[name] for name in made.data["outputs"]),
+        tolerance=spec.tolerance,
+        metadata=made.data["metadata"],
+        memory_bytes=memory_bytes(made.data["metadata"]),
+    )
+
+
+def _sizes(reference: SealedFolder, kind: str) -> dict[str, int]:
+    return {name: reference.files[file].size for name, file in reference.data[kind].items()}
+
+
+def _reference_job(spec: ModelSpec, model: Path) -> ReferenceJob:
+    inputs = []
+    for at, (name, array) in enumerate(spec.inputs().items()):
+        path = model.with_name(f"input.{at}.raw")
+        array.tofile(path)
+        inputs.append(InputFile(name, path, array.dtype.str, array.shape))
+    outputs = {
+        name: model.with_name(f"expected.{at}.raw") for at, name in enumerate(spec.outputs())
+    }
+    return ReferenceJob(
+        job=f"reference of {spec}",
+        complaint=f"ORT {ORT_HOST_VERSION} does not compute {spec} on the CPU",
+        model=model,
+        inputs=tuple(inputs),
+        outputs=outputs,
+    )
+
+
+def _compile_job(wanted: Wanted, model: Path, folder: Path) -> CompileJob:
+    spec, compiler, arch = wanted
+    folder.mkdir()
+    return CompileJob(
+        job=f"{spec} for v{arch}",
+        complaint=f"QNN {compiler} does not compile {spec} for HTP v{arch}",
+        model=model,
+        folder=folder,
+        options=compile_options(arch),
+    )
+
+
+def _short_key(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

@@ -94,13 +94,13 @@ class InputFile:
 
 @dataclass(frozen=True)
 class ReferenceJob:
-    """Computes a model's outputs with ORT on the CPU: one raw file per output, in order."""
+    """Computes a model's outputs with ORT on the CPU: a raw file for each by name."""
 
     job: str
     complaint: str
     model: Path
     inputs: tuple[InputFile, ...]
-    outputs: tuple[Path, ...]
+    outputs: Mapping[str, Path]
 
     def request(self, host: CompilerHost) -> dict[str, Any]:
         """The job as the worker reads it."""
@@ -113,7 +113,7 @@ class ReferenceJob:
                 {"name": one.name, "path": str(one.path), "dtype": one.dtype, "shape": one.shape}
                 for one in self.inputs
             ],
-            "outputs": [str(path) for path in self.outputs],
+            "outputs": {name: str(path) for name, path in self.outputs.items()},
         }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +28,7 @@ _ROW_BYTES = 4000
 _ROWS_TAKEN = 16
 _PLANE = (1000, 1000)
 _SCALE = 0.02
+_OUTPUTS = ("y",)
 
 
 @dataclass(frozen=True)
@@ -113,18 +113,9 @@ class ModelSpec:
         """Input arrays by name, in the order of the model's inputs; always the same."""
         return _INPUTS[self.kind](self)
 
-
-@dataclass(frozen=True)
-class BuiltModel:
-    """A spec with its bytes; `key` is their sha256, and stands for the inputs as well."""
-
-    spec: ModelSpec
-    content: bytes
-
-    @cached_property
-    def key(self) -> str:
-        """The sha256 of the model's bytes."""
-        return hashlib.sha256(self.content).hexdigest()
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the outputs, in the order of the model."""
+        return _OUTPUTS
 
 
 def random_bytes(seed: str, count: int) -> np.ndarray[Any, Any]:

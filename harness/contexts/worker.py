@@ -21,6 +21,7 @@ EP_NAME = "qnn"
 
 
 def main(request_path: str) -> None:
+    """Does the jobs of a request; the process ends here."""
     request = json.loads(Path(request_path).read_text())
     with open(request["answers"], "w", encoding="utf-8") as answers:
         _work(request, answers)
@@ -41,12 +42,15 @@ def _work(request: dict[str, Any], answers: IO[str]) -> None:
         print(f"{request['mark']}{job['id']}", file=sys.stderr, flush=True)
         began = time.monotonic()
         try:
-            result = _reference(job) if job["kind"] == "reference" else _compile(job, devices)
+            if job["kind"] == "reference":
+                _reference(job)
+            else:
+                _compile(job, devices)
         except Exception as error:
             _tell(answers, event="failed", job=job["id"], errors=_chain(error))
         else:
             seconds = round(time.monotonic() - began, 6)
-            _tell(answers, event="made", job=job["id"], seconds=seconds, **result)
+            _tell(answers, event="made", job=job["id"], seconds=seconds)
         gc.collect()
 
 
@@ -65,7 +69,7 @@ def _register(request: dict[str, Any]) -> list[Any]:
     return devices[:1]
 
 
-def _compile(job: dict[str, Any], devices: list[Any]) -> dict[str, Any]:
+def _compile(job: dict[str, Any], devices: list[Any]) -> None:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -77,10 +81,9 @@ def _compile(job: dict[str, Any], devices: list[Any]) -> dict[str, Any]:
     model = Path(job["model"]).read_bytes()
     session = onnxruntime.InferenceSession(model, options, enable_fallback=False)
     del session
-    return {}
 
 
-def _reference(job: dict[str, Any]) -> dict[str, Any]:
+def _reference(job: dict[str, Any]) -> None:
     import numpy
     import onnxruntime
 
@@ -89,10 +92,9 @@ def _reference(job: dict[str, Any]) -> dict[str, Any]:
         for one in job["inputs"]
     }
     session = onnxruntime.InferenceSession(job["model"], providers=["CPUExecutionProvider"])
-    names = [one.name for one in session.get_outputs()]
-    for path, output in zip(job["outputs"], session.run(names, feeds), strict=True):
-        numpy.ascontiguousarray(output).tofile(path)
-    return {"outputs": names}
+    names = list(job["outputs"])
+    for name, output in zip(names, session.run(names, feeds), strict=True):
+        numpy.ascontiguousarray(output).tofile(job["outputs"][name])
 
 
 def _chain(error: BaseException) -> list[str]:

@@ -24,6 +24,7 @@ _FIRST_LINE: Final = "probe-plan 1"
 _VISIBLE: Final = bytes(code for code in range(0x21, 0x7F) if code != ord("%"))
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _REAL: Final = re.compile(r"[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
+_BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NUMBERED_KEY: Final = re.compile(r"([a-z]+\.)(0|[1-9][0-9]{0,2})")
 
 _Kind = Literal["text", "number", "real"]
@@ -170,13 +171,15 @@ class Plan:
 def parse(text: str) -> Plan:
     """The plan that has this text. Raises ConfigError, with the line, if there is none."""
     lines = text.split("\n")
-    if lines[0] != _FIRST_LINE:
+    if lines[0] != _FIRST_LINE or not text.isascii():
         raise ConfigError("not a probe plan", line=1)
     settings = Settings()
     steps: list[Step] = []
     for number, line in enumerate(lines[1:], 2):
         verb, *parts = line.split(" ")
         try:
+            if len(line) >= MAX_LINE_BYTES:
+                raise ConfigError("a line that is too long")
             fields = _parse_fields(parts)
             if verb == "end":
                 if fields != {"steps": str(len(steps))} or lines[number:] != [""]:
@@ -285,7 +288,7 @@ def _parse_fields(parts: Iterable[str]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for part in parts:
         key, equals, value = part.partition("=")
-        if not equals or key in fields:
+        if not equals or key in fields or _BROKEN_ESCAPE.search(value):
             raise ConfigError(f"not a field, or given twice: {part[:80]!r}")
         fields[key] = unquote_to_bytes(value).decode("utf-8", "surrogateescape")
     return fields

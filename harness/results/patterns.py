@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from typing import Final
 
@@ -28,8 +29,10 @@ def safe_pattern(text: str) -> re.Pattern[str]:
     if not text or len(text) > MAX_PATTERN_CHARS:
         raise UnsafePattern(f"must be 1 to {MAX_PATTERN_CHARS} characters")
     try:
-        pattern = re.compile(text)
-    except re.error as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            pattern = re.compile(text)
+    except (re.error, Warning) as error:
         raise UnsafePattern(f"is not a regular expression: {error}") from error
     counts = {"unbounded": 0, "choices": 0}
     before = ""

@@ -44,8 +44,9 @@ def case_slug(node_id: str) -> str:
     At most 80 characters of the id and ten hex digits of its SHA-256.
     """
     digest = hashlib.sha256(node_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
-    name = node_id.rpartition("/")[2].replace(".py::", "--")
-    readable = _UNSAFE.sub("-", name).strip("-.")[:80].rstrip("-.")
+    file, _, name = node_id.partition("::")
+    readable = f"{file.rpartition('/')[2].removesuffix('.py')}--{name}" if name else file
+    readable = _UNSAFE.sub("-", readable).strip("-.")[:80].rstrip("-.")
     return f"{readable}-{digest}" if readable else digest
 
 

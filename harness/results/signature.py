@@ -11,9 +11,9 @@ MAX_CHARS: Final = 300
 # that any of them matches, and none matches right behind one, so that a second pass changes
 # nothing.
 _VARYING: Final = (
+    (re.compile(r"(?<![\w<>])(?:/[\w.+@~%:-]+)+/?"), "<path>"),
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.I), "<uuid>"),
     (re.compile(r"\b0x[0-9a-f]+\b", re.I), "<hex>"),
-    (re.compile(r"(?<![\w<>])(?:/[\w.+@~%:-]+)+/?"), "<path>"),
     (re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8,}\b", re.I), "<hex>"),
     (re.compile(r"(?:(?<![\w>.)])[-+])?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?", re.I), "<n>"),
 )

@@ -75,13 +75,16 @@ def exit_code(records: Iterable[CaseRecord]) -> int:
 def summary_lines(
     records: Sequence[CaseRecord], report: PurePath | str, *, width: int = _WIDTH
 ) -> list[str]:
-    """The lines to print at the end of a run, none longer than `width` but the report's path."""
+    """The lines to print at the end of a run.
+
+    None is longer than `width` (at least 60) characters, but for the report's path.
+    """
     counts = totals(records)
     groups = failure_groups(records)
     shown = ", ".join(f"{count} {name}" for name, count in counts.items())
     lines = [f"{sum(counts.values())} cases: {shown}" if counts else "no case was run"]
     for group in groups[:_MAX_LINES]:
-        lines.append(_group_line(group))
+        lines.append(_group_line(group, width))
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
     retried = sum(record.attempt > 1 for record in final_attempts(records))
@@ -90,7 +93,7 @@ def summary_lines(
     return [*(_fit(line, width) for line in lines), f"report: {report}"]
 
 
-def _group_line(group: FailureGroup) -> str:
+def _group_line(group: FailureGroup, width: int) -> str:
     record, error = group.first, group.first.error
     where = "" if record.cause in (None, "target") else f" ({record.cause})"
     label = f"{group.expected}: {record.outcome}" if group.expected else record.outcome.upper()
@@ -100,7 +103,10 @@ def _group_line(group: FailureGroup) -> str:
         what = [f"{error.api or ''}{code}".strip(), error.symbol or "", _first_line(error.message)]
     text = " ".join(part for part in what if part) or "no explanation"
     expected = "expected, " if group.expected else ""
-    return f"{len(group.cases):>4} x {expected}{label}{where}: {text}  [first: {record.case}]"
+    # Of a long node id the end says more: that is where the axes are.
+    tail = f"  [first: {_fit(record.case, width // 3, keep_end=True)}]"
+    head = f"{len(group.cases):>4} x {expected}{label}{where}: {text}"
+    return _fit(head, width - len(tail)) + tail
 
 
 def _first_line(message: str) -> str:
@@ -113,10 +119,10 @@ def _rank(group: FailureGroup) -> int:
     return 2 if group.first.is_bad else 3
 
 
-def _fit(line: str, width: int) -> str:
-    """One line of at most `width` characters; both ends stay, since both say something."""
-    line = "".join(char if char.isprintable() else " " for char in line)
-    if len(line) <= width:
-        return line
-    tail = width // 3
-    return f"{line[: width - tail - 5]} ... {line[len(line) - tail :]}"
+def _fit(text: str, width: int, *, keep_end: bool = False) -> str:
+    """One printable line of at most `width` characters."""
+    text = "".join(char if char.isprintable() else " " for char in text)
+    if len(text) <= width:
+        return text
+    kept = max(width - 3, 0)
+    return f"...{text[len(text) - kept :]}" if keep_end else f"{text[:kept]}..."

@@ -217,7 +217,7 @@ class ShellSession:
             if len(self._output) <= size:
                 self._stream.write(self._output)
                 self._output = bytearray()
-                if self._done:
+                if self._done:  # like adbd, which does not wait for the host to take the last bytes
                     self._stream.close()
             else:
                 self._stream.write(self._output[:size])

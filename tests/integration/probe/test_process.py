@@ -1,0 +1,278 @@
+"""The probe as a process: plans it refuses, deadlines, crashes, noise, and whom it dies with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ConfigError, InfraError
+from harness.probe import plan
+from harness.probe.events import parse_transcript
+from harness.probe.plan import Plan, Settings, Step
+from harness.probe.run import MAX_STDERR_BYTES, run_plan_locally
+from tests.integration.probe.conftest import ENVIRONMENT, Runner
+
+VERBS = (
+    "backend-load lib=/none",
+    "system-load lib=/none",
+    "log-create",
+    "backend-create",
+    "device-create soc=43 arch=73",
+    "context-inspect file=/none context=1 max_bytes=5",
+    "context-load context=1 file=/none max_bytes=5",
+    "execute context=1 graph=0 input.0=/none expect.0=/none save.0=/none tolerance=0.5 repeat=2",
+    "context-free context=1",
+    "device-free",
+    "backend-free",
+    "log-free",
+    "noop",
+    "sleep ms=1",
+    "spew bytes=10 to=stderr",
+    "exit code=3",
+    "crash signal=9",
+    "hang",
+    "cleanup",
+)
+
+
+def feed(probe: Path, text: bytes, timeout_s: float = 20) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [str(probe)], input=text, capture_output=True, timeout=timeout_s, env=ENVIRONMENT
+    )
+
+
+def test_an_empty_plan(run: Runner) -> None:
+    done = run()
+    assert (done.exit_code, done.signal, done.timed_out, done.truncated) == (0, None, False, False)
+    assert done.transcript.done
+    assert done.transcript.elapsed_us is not None
+
+
+def test_every_verb_is_known_on_both_sides(probe: Path) -> None:
+    text = "\n".join(("probe-plan 1", "cleanup", *VERBS, f"end steps={len(VERBS) + 1}", ""))
+    transcript = parse_transcript(feed(probe, text.encode()).stdout)
+    assert transcript.plan_error is None
+    assert [step.verb for step in plan.parse(text).steps] == [
+        "cleanup",
+        *(line.split()[0] for line in VERBS),
+    ]
+    steps = {step.verb: step for step in transcript.steps}
+    assert steps["backend-load"].error == "dlopen"
+    assert "/none" in (steps["backend-load"].message or "")
+    for verb in ("log-create", "device-create", "context-load", "execute", "context-inspect"):
+        assert steps[verb].error == "plan", verb
+    for verb in ("context-free", "device-free", "backend-free", "log-free"):
+        assert steps[verb].skipped == "there is nothing to free"
+    assert steps["exit"].unfinished
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "says"),
+    [
+        (["probe-plan 2"], 1, "not a plan of this version"),
+        (["probe-plan 1", "explode", "end steps=1"], 2, "no verb 'explode'"),
+        (["probe-plan 1", "noop lib=x", "end steps=1"], 2, "noop has no field 'lib'"),
+        (["probe-plan 1", "backend-load", "end steps=1"], 2, "backend-load needs 'lib'"),
+        (["probe-plan 1", "backend-load lib=", "end steps=1"], 2, "bad value of 'lib'"),
+        (["probe-plan 1", "backend-load lib=a%00b", "end steps=1"], 2, "bad value of 'lib'"),
+        (["probe-plan 1", "backend-load lib=a%4", "end steps=1"], 2, "bad value of 'lib'"),
+        (["probe-plan 1", "backend-load lib=a lib=b", "end steps=1"], 2, "'lib' given twice"),
+        (["probe-plan 1", "backend-load lib", "end steps=1"], 2, "not key=value: 'lib'"),
+        (["probe-plan 1", "backend-load  lib=a", "end steps=1"], 2, "not key=value: ''"),
+        (["probe-plan 1", "noop\0", "end steps=1"], 2, "a NUL byte"),
+        (["probe-plan 1", "sleep ms=-1", "end steps=1"], 2, "'ms' is not a number: '-1'"),
+        (["probe-plan 1", f"sleep ms={10**19}", "end steps=1"], 2, "is not a number"),
+        (["probe-plan 1", "context-free context=8192", "end steps=1"], 2, "below 8192"),
+        (["probe-plan 1", "execute context=0 graph=0 input.00=x", "end steps=1"], 2, "input.00"),
+        (["probe-plan 1", "execute context=0 graph=0 input.512=x", "end steps=1"], 2, "input.512"),
+        (["probe-plan 1", "noop", "set memory=off", "end steps=1"], 3, "before the first step"),
+        (["probe-plan 1", "set memory=all", "end steps=0"], 2, "no memory 'all'"),
+        (["probe-plan 1", "set log_level=loud", "end steps=0"], 2, "no log_level 'loud'"),
+        (["probe-plan 1", "noop", "end steps=2"], 3, "has 1 steps, its end says 2"),
+        (["probe-plan 1", "noop", "end"], 3, "end needs steps=N"),
+        (["probe-plan 1", "noop"], 3, "stdin ended before the plan did"),
+        (["probe-plan 1", "", "end steps=0"], 2, "no verb ''"),
+        (["probe-plan 1", "backend-load lib=" + "x" * 20000, "end steps=1"], 2, "line too long"),
+    ],
+)
+def test_a_bad_plan_is_refused_before_anything_is_done(
+    probe: Path, lines: list[str], line: int, says: str
+) -> None:
+    text = "\n".join((*lines, ""))
+    done = feed(probe, text.encode())
+    transcript = parse_transcript(done.stdout)
+    assert done.returncode == 2, done.stderr
+    assert transcript.plan_error is not None
+    assert transcript.plan_error.startswith(f"line {line}: ")
+    assert says in transcript.plan_error
+    assert not transcript.steps
+    with pytest.raises(ConfigError):
+        plan.parse(text)
+
+
+def test_a_plan_may_have_as_many_steps_as_promised(probe: Path) -> None:
+    most = plan.MAX_STEPS
+    for steps, code in ((most, 1), (most + 1, 2)):
+        text = "probe-plan 1\nexit code=1\n" + "noop\n" * (steps - 1) + f"end steps={steps}\n"
+        assert feed(probe, text.encode()).returncode == code
+
+
+def test_the_plan_is_carried_out_without_waiting_for_the_end_of_stdin(probe: Path) -> None:
+    with subprocess.Popen(
+        [str(probe)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(Plan((Step("noop"),)).text().encode())
+        process.stdin.flush()
+        assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
+def test_a_crash_names_its_step(run: Runner, number: signal.Signals) -> None:
+    done = run(Step("noop"), Step("crash", {"signal": str(number.value)}), Step("noop"))
+    assert (done.signal, done.exit_code, done.timed_out) == (number, None, False)
+    failure = done.transcript.first_failure
+    assert failure is not None
+    assert (failure.step, failure.verb, failure.unfinished) == (1, "crash", True)
+    assert not done.transcript.done
+
+
+def test_its_own_deadline_ends_a_hang_and_names_the_step(run: Runner) -> None:
+    done = run(Step("noop"), Step("hang"), settings=Settings(deadline_ms=200))
+    assert (done.exit_code, done.timed_out) == (124, True)
+    assert done.transcript.deadline
+    assert done.transcript.last_begun is done.transcript.first_failure
+    assert done.duration_s < 5
+
+
+def test_it_tells_before_it_is_told(run: Runner) -> None:
+    """Without a deadline of its own, a plan gets one a little before the caller's."""
+    done = run(Step("hang"), timeout_s=1)
+    assert (done.exit_code, done.timed_out, done.transcript.deadline) == (124, True, True)
+
+
+def test_whoever_runs_it_ends_it_if_need_be(plain_probe: Path) -> None:
+    late = Settings(deadline_ms=60_000)
+    done = run_plan_locally(plain_probe, Plan((Step("hang"),), late), env={}, timeout_s=0.3)
+    assert (done.exit_code, done.signal, done.timed_out) == (None, None, True)
+    assert not done.transcript.deadline
+    assert done.transcript.last_begun is not None
+    assert done.duration_s < 5
+
+
+def test_the_deadline_holds_even_if_nobody_reads_any_more(plain_probe: Path) -> None:
+    text = Plan((Step("spew", {"bytes": str(1 << 24), "to": "events"}),), Settings(500)).text()
+    with subprocess.Popen([plain_probe], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(text.encode())
+        process.stdin.flush()
+        assert process.wait(10) == 124
+        process.kill()
+
+
+def test_a_failure_skips_up_to_cleanup_and_not_beyond(run: Runner) -> None:
+    done = run(
+        plan.backend_load("/none"),
+        Step("noop"),
+        Step("cleanup"),
+        plan.system_load("/none"),
+        Step("noop"),
+        Step("device-free"),
+    )
+    seen = [(step.error, step.skipped, step.ok) for step in done.transcript.steps]
+    assert seen == [
+        ("dlopen", None, False),
+        (None, "an earlier step failed", False),
+        (None, "marker", False),
+        ("dlopen", None, False),
+        (None, None, True),
+        (None, "there is nothing to free", False),
+    ]
+    assert done.exit_code == 1
+
+
+def test_noise_of_a_library_lands_on_stderr_and_is_bounded(run: Runner) -> None:
+    done = run(
+        Step("spew", {"bytes": "1000"}),
+        Step("spew", {"bytes": str(1 << 21), "to": "stderr"}),
+        Step("spew", {"bytes": "999", "to": "events"}),
+        Step("noop"),
+    )
+    transcript = done.transcript
+    assert [step.ok for step in transcript.steps] == [True] * 4
+    assert transcript.noise.byte_count == 999
+    assert transcript.malformed_count == 0
+    assert len(done.stderr) == MAX_STDERR_BYTES
+    assert b"\x1e" not in done.stderr
+
+
+def test_a_flood_of_output_ends_it(plain_probe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.probe.run.MAX_OUTPUT_BYTES", 1 << 20)
+    flood = Step("spew", {"bytes": str(1 << 40), "to": "events"})
+    done = run_plan_locally(plain_probe, Plan((flood,)), env={}, timeout_s=20)
+    assert (done.truncated, done.exit_code, done.signal) == (True, None, None)
+    assert done.duration_s < 10
+
+
+def test_an_exit_in_the_middle_is_not_the_end_of_the_plan(run: Runner) -> None:
+    done = run(Step("noop"), Step("exit", {"code": "7"}))
+    assert (done.exit_code, done.transcript.done) == (7, False)
+    assert done.transcript.last_begun is not None
+    assert done.transcript.last_begun.verb == "exit"
+
+
+def test_it_dies_with_whoever_started_it(plain_probe: Path) -> None:
+    """A shell that is killed outright takes its probe with it."""
+    parent = (
+        "import subprocess, sys\n"
+        f"probe = subprocess.Popen([{str(plain_probe)!r}], stdin=subprocess.PIPE)\n"
+        f"probe.stdin.write({Plan((Step('hang'),)).text()!r}.encode())\n"
+        "probe.stdin.flush()\n"
+        "print(probe.pid, file=sys.stderr, flush=True)\n"
+        "probe.wait()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as shell:
+        assert shell.stdout is not None
+        assert shell.stderr is not None
+        number = int(shell.stderr.readline())
+        while b'"begin"' not in shell.stdout.readline():
+            pass
+        shell.kill()
+        shell.wait(10)
+        # its stdout closes with it
+        assert b"begin" not in shell.stdout.read()
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        with contextlib.suppress(FileNotFoundError):
+            if Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+                time.sleep(0.01)
+                continue
+        return
+    os.kill(number, signal.SIGKILL)
+    pytest.fail("the probe outlived its parent")
+
+
+def test_it_stops_when_nobody_listens(plain_probe: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [plain_probe], input=Plan((Step("hang"),)).text().encode(), stdout=writer, timeout=10
+    )
+    os.close(writer)
+    assert done.returncode in (-signal.SIGPIPE, 125)
+
+
+def test_a_program_that_is_no_probe(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot run the probe"):
+        run_plan_locally(tmp_path / "missing", Plan(()), env={}, timeout_s=5)
+    with pytest.raises(InfraError, match="did not start"):
+        run_plan_locally(Path("/bin/true"), Plan(()), env={}, timeout_s=5)

@@ -1,0 +1,123 @@
+"""junit.xml: how outcomes appear, properties, and that any record gives XML that can be read."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from junitparser import JUnitXml
+
+from harness.results.junit import junit_bytes, legal, write_junit
+from harness.results.record import CaseRecord, final_attempts
+from tests.unit.results.records import error, record, records
+
+
+def only_case(made: CaseRecord) -> ElementTree.Element:
+    root = ElementTree.fromstring(junit_bytes([made], run="r"))
+    (case,) = root.iter("testcase")
+    return case
+
+
+def properties(case: ElementTree.Element) -> dict[str, str]:
+    return {item.attrib["name"]: item.attrib["value"] for item in case.iter("property")}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "tag", "kind"),
+    [
+        ("failed", "failure", "failed.target"),
+        ("crashed", "failure", "crashed.target"),
+        ("hung", "failure", "hung.target"),
+        ("error", "error", "error.infra"),
+        ("unsupported", "skipped", None),
+        ("skipped", "skipped", None),
+    ],
+)
+def test_outcomes(outcome: str, tag: str, kind: str | None) -> None:
+    cause = "infra" if outcome == "error" else "target"
+    bad = {"cause": cause} if kind else {}
+    case = only_case(record(outcome=outcome, error=error(), **bad))
+    (result,) = (child for child in case if child.tag != "properties")
+    assert result.tag == tag
+    assert result.get("type") == kind
+    assert "QnnContext_createFromBinary 1002 QNN_COMMON_ERROR_MEM_ALLOC" in str(
+        result.get("message")
+    )
+
+
+def test_a_pass_has_no_result() -> None:
+    case = only_case(record())
+    assert [child.tag for child in case] == ["properties"]
+    assert case.get("classname") == "suites.test_context_count"
+    assert case.get("name") == "test_contexts[66-resident]"
+
+
+def test_an_expected_failure_looks_as_pytest_writes_it() -> None:
+    case = only_case(record(outcome="failed", expected={"known_issue": "pd"}))
+    (result,) = case.iter("skipped")
+    assert result.get("type") == "pytest.xfail"
+    assert str(result.get("message")).startswith("pd: QnnContext_createFromBinary 1002")
+
+
+def test_measurements_become_properties() -> None:
+    measured = {
+        "loaded": 56,
+        "ok": True,
+        "load_us": [30, 10, 20],
+        "mixed": [1, "a"],
+        "rss_bytes": {"peak": 7, "by": {"x": None}},
+    }
+    found = properties(only_case(record(outcome="failed", measurements=measured)))
+    assert found["measurements.loaded"] == "56"
+    assert found["measurements.ok"] == "true"
+    assert [found[f"measurements.load_us.{k}"] for k in ("count", "min", "median", "max")] == [
+        "3",
+        "10",
+        "20",
+        "30",
+    ]
+    assert found["measurements.mixed.count"] == "2"
+    assert "measurements.mixed.min" not in found
+    assert found["measurements.rss_bytes.peak"] == "7"
+    assert found["measurements.rss_bytes.by.x"] == ""
+    assert found["axes.contexts"] == "66"
+    assert found["error.code"] == "1002"
+    assert found["error.hex"] == "0x3ea"
+    assert found["device.soc"] == "QCS8550"
+    assert found["cause"] == "target"
+
+
+def test_counts_and_the_last_attempt() -> None:
+    made = [
+        record(case="a", outcome="error", cause="infra"),
+        record(case="a", attempt=2),
+        record(case="b", outcome="failed", suite="other"),
+    ]
+    document = JUnitXml.fromstring(junit_bytes(made, run="r"))
+    assert (document.tests, document.failures, document.errors) == (2, 1, 0)
+    assert [suite.name for suite in document] == ["context_count", "other"]
+
+
+def test_characters_that_xml_cannot_hold() -> None:
+    assert legal("a\x00b\x1fc\ud800d\ufffee\tf\ng") == "abcde\tf\ng"
+    case = only_case(record(case="x::y\x08", outcome="failed", error=error(message="\x1b[31m<&>")))
+    assert case.get("name") == "y"
+    assert "[31m<&>" in str(case.find("failure").text)  # type: ignore[union-attr]
+
+
+@settings(max_examples=40)
+@given(st.lists(records(), max_size=5))
+def test_any_records_give_xml_with_all_cases(made: list[CaseRecord]) -> None:
+    root = ElementTree.fromstring(junit_bytes(made, run="r"))
+    assert len(list(root.iter("testcase"))) == len(final_attempts(made))
+
+
+def test_no_part_of_a_file_is_ever_seen(tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    path.write_text("before")
+    write_junit([record()], path, run="r")
+    assert path.read_bytes() == junit_bytes([record()], run="r")
+    assert [item.name for item in tmp_path.iterdir()] == ["junit.xml"]

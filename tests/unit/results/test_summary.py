@@ -1,0 +1,110 @@
+"""Summary: totals, groups by signature, exit codes, bounded lines."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.results.record import CaseRecord, final_attempts
+from harness.results.summary import exit_code, failure_groups, summary_lines, totals
+from tests.unit.results.records import error, record, records
+
+EXPECTED = {"known_issue": "pd"}
+
+
+def test_the_lines_say_what_happened() -> None:
+    made = [
+        record(case="a"),
+        record(case="b", outcome="failed", expected=EXPECTED),
+        record(case="c", outcome="failed", expected=EXPECTED),
+        record(case="d", outcome="crashed", error=error(code=None, message="SIGSEGV 0x1f")),
+        record(case="e", outcome="crashed", error=error(code=None, message="SIGSEGV 0x2e")),
+        record(
+            case="f",
+            outcome="error",
+            cause="infra",
+            error=error(api=None, code=None, message="gone"),
+        ),
+        record(
+            case="g",
+            outcome="unsupported",
+            error=error(api="QnnMem_register", code=1000, message="no", symbol=None),
+        ),
+    ]
+    assert summary_lines(made, "reports/x") == [
+        "7 cases: 1 passed, 2 crashed, 1 unsupported, 1 error, 2 expected",
+        "   2 x CRASHED: QnnContext_createFromBinary QNN_COMMON_ERROR_MEM_ALLOC SIGSEGV 0x1f"
+        "  [first: d]",
+        "   1 x ERROR (infra): QNN_COMMON_ERROR_MEM_ALLOC gone  [first: f]",
+        "   2 x expected, pd: failed: QnnContext_createFromBinary 1002 QNN_COMMON_ERROR_MEM_ALLOC "
+        "Failed to find available PD for contextId 56 on deviceId 0 coreId 0with context size "
+        "estimate 74...  [first: b]",
+        "   1 x UNSUPPORTED: QnnMem_register 1000 QNN_COMMON_ERROR_NOT_SUPPORTED no  [first: g]",
+        "report: reports/x",
+    ]
+
+
+def test_nothing_run() -> None:
+    assert summary_lines([], "r") == ["no case was run", "report: r"]
+
+
+def test_failures_without_an_error_are_shown_too() -> None:
+    lines = summary_lines([record(case="x", outcome="failed", error=None)], "r")
+    assert lines[1] == "   1 x FAILED: no explanation  [first: x]"
+
+
+def test_retries_are_mentioned_and_only_the_last_attempt_counts() -> None:
+    made = [record(outcome="error", cause="infra"), record(attempt=2)]
+    assert summary_lines(made, "r")[:2] == [
+        "1 cases: 1 passed",
+        "1 cases were tried more than once",
+    ]
+    assert exit_code(made) == 0
+
+
+@pytest.mark.parametrize(
+    ("made", "code"),
+    [
+        ([], 0),
+        ([record()], 0),
+        ([record(outcome="unsupported"), record(case="b", outcome="skipped")], 0),
+        ([record(outcome="failed", expected=EXPECTED)], 0),
+        ([record(outcome="failed")], 1),
+        ([record(outcome="hung"), record(case="b", outcome="error", cause="infra")], 1),
+        ([record(outcome="error", cause="infra")], 3),
+        ([record(outcome="error", cause="harness")], 3),
+        (
+            [
+                record(outcome="error", cause="config"),
+                record(case="b", outcome="error", cause="infra"),
+            ],
+            2,
+        ),
+    ],
+)
+def test_exit_codes(made: list[CaseRecord], code: int) -> None:
+    assert exit_code(made) == code
+
+
+def test_many_signatures_are_cut_off() -> None:
+    names = [f"{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(60)]
+    made = [record(case=n, outcome="failed", error=error(message=f"why {n}")) for n in names]
+    lines = summary_lines(made, "r")
+    assert len(lines) == 43
+    assert lines[-2] == "... and 20 more signatures"
+
+
+@settings(max_examples=40)
+@given(st.lists(records(), max_size=8), st.integers(60, 200))
+def test_any_records_give_bounded_printable_lines(made: list[CaseRecord], width: int) -> None:
+    lines = summary_lines(made, "r", width=width)
+    assert all(len(line) <= width and line.isprintable() for line in lines)
+    cases = {item.case for item in made}
+    assert sum(totals(made).values()) == len(cases)
+    groups = failure_groups(made)
+    assert sum(len(group.cases) for group in groups) == sum(
+        item.is_bad or (item.outcome == "unsupported" and item.error is not None)
+        for item in final_attempts(made)
+    )
+    assert (exit_code(made) == 0) is not any(group.is_unexpected for group in groups)

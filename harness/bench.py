@@ -15,6 +15,7 @@ from harness.lab.attach import AttachedDevice
 from harness.probe.plan import Plan, Settings
 from harness.probe.run import ProbeRun, run_plan
 from harness.results.measurements import context_estimate, measure
+from harness.results.summary import CONCLUSION
 from harness.results.verdict import Verdict, judge
 from harness.workbench import Placement, Workbench
 
@@ -75,6 +76,10 @@ class Bench:
     def measure(self, **figures: object) -> None:
         """Adds figures to the record's `measurements`; units belong in the names."""
         self.notes.measurements.update(figures)
+
+    def conclude(self, text: str) -> None:
+        """Says in words what the case found out; shown at the end of the run."""
+        self.measure(**{CONCLUSION: text})
 
     def contexts(self, *models: ModelSpec) -> list[DeployedContext]:
         """The models' context binaries, compiled for this placement and put on the device."""
@@ -144,7 +149,8 @@ class Bench:
         estimates: list[int] = []
 
         def attempt(number: int) -> Trial:
-            loads = Schedule(schedule(number, "resident").moves[:number], ())
+            resident = schedule(number, "resident")
+            loads = Schedule(resident.moves[:number], resident.frees)
             observation = self.attempt(self.context_plan([deployed], loads, _NO_MEMORY))
             self._only_refused_loads(observation)
             loaded = int(str(observation.measurements["loaded"]))
@@ -153,8 +159,10 @@ class Bench:
 
         fit: Fit = largest_that_fits(attempt, cap)
         rounds = min(cap, (fit.refused_at or cap) + 2)
-        moves = [move for move in schedule(rounds, "sequential").moves if move.verb != "execute"]
-        turn = self.attempt(self.context_plan([deployed], Schedule(tuple(moves), ()), _NO_MEMORY))
+        in_turn = schedule(rounds, "sequential")
+        moves = tuple(move for move in in_turn.moves if move.verb != "execute")
+        turns = Schedule(moves, in_turn.frees)
+        turn = self.attempt(self.context_plan([deployed], turns, _NO_MEMORY))
         self._only_refused_loads(turn)
         return SizePoint(
             label=str(model),

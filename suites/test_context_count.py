@@ -32,6 +32,7 @@ def test_context_count(bench: Bench, workload: ModelSpec, residency: str, contex
 def test_limit(bench: Bench, workloads: tuple[ModelSpec, ...]) -> None:
     """Finds how many contexts of three sizes fit, and concludes what kind of limit that is."""
     limit, points = bench.find_limit(workloads, cap=MOST_CONTEXTS)
+    bench.conclude(str(limit))
     bench.measure(
         limit_kind=limit.kind,
         limit_reason=limit.reason,

@@ -35,7 +35,7 @@ class Channel:
         """Queues output; nothing is sent before the next `flush_some` or `receive`."""
         if self.deaf is not None:
             return
-        for buffer in buffers:
+        for buffer in filter(len, buffers):
             self._queue.append(memoryview(buffer))
             self.queued_bytes += len(buffer)
 

@@ -97,6 +97,12 @@ class Limit:
     budget_high_bytes: int | None = None
     count: int | None = None
 
+    def __str__(self) -> str:
+        if self.budget_bytes is None or self.uncertainty_bytes is None:
+            return f"{self.kind}: {self.reason}"
+        budget = f"{self.budget_bytes / 1e9:.3f} GB +/- {self.uncertainty_bytes / 1e9:.3f} GB"
+        return f"{self.kind}, {budget}: {self.reason}"
+
     @property
     def budget_bytes(self) -> int | None:
         """The middle of the range."""

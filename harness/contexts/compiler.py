@@ -164,10 +164,10 @@ def _run_worker(
             command, env=_environment(host), cwd=folder, stdout=out, stderr=out
         ) as worker:
             code = worker.wait(deadline)
-        return _results(host, jobs, _events(answers), _text(out), code, timeout_s)
+        return results_of(host, jobs, _events(answers), _text(out), code, timeout_s)
 
 
-def _results(
+def results_of(
     host: CompilerHost,
     jobs: Sequence[Job],
     events: Sequence[Mapping[str, Any]],

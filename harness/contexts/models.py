@@ -7,10 +7,11 @@ keeps the same in all versions, so that a model's key stands for its bytes and i
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from harness.errors import ConfigError
 
@@ -29,6 +30,10 @@ _ROWS_TAKEN = 16
 _PLANE = (1000, 1000)
 _SCALE = 0.02
 _OUTPUTS = ("y",)
+_NAME = re.compile(
+    r"(?P<kind>[a-z]+(?:-[a-z]+)*?)(?:-(?P<size>\d{1,6})mb)?(?:-variant(?P<variant>\d{1,6}))?",
+    re.ASCII,
+)
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,14 @@ class ModelSpec:
         size = f"-{self.megabytes}mb" if self.megabytes else ""
         variant = f"-variant{self.variant}" if self.variant else ""
         return f"{self.kind}{size}{variant}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The model that `str` calls so, as in io-heavy-56mb. Raises ConfigError."""
+        found = _NAME.fullmatch(text)
+        if found is None:
+            raise ConfigError(f"unknown model {text[:80]!r}", choices=KINDS)
+        return cls(found["kind"], int(found["size"] or 0), int(found["variant"] or 0))
 
     @property
     def tolerance(self) -> float:

@@ -87,7 +87,6 @@ def pytest_runtestloop(session: pytest.Session) -> object:
 
             show_plan(session, run, _need)
             return True
-        _ = run.known_issues
         run.begin(needs)
     except HarnessError as error:
         run.problem = error

@@ -105,6 +105,7 @@ class Run:
             command=sys.argv,
             lab=self.lab.model_dump(mode="json"),
             devices=[device.name for device in self.devices],
+            more={"known_issues": {issue.id: issue.link for issue in self.known_issues}},
         )
         failed = self.workbench.prepare(needs)
         if needs and all(need.placement in failed for need in needs):

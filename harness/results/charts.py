@@ -49,7 +49,8 @@ def sparkline(values: Sequence[float], *, width: int = 180) -> Markup:
     )
     return Markup(
         '<svg class="spark" viewBox="0 0 {} {:.0f}" width="{}" height="{:.0f}" role="img" '
-        'aria-label="{} values"><polyline points="{}"/></svg>'
+        'aria-label="{} values"><polyline fill="none" '
+        'stroke="currentColor" points="{}"/></svg>'
     ).format(width, _HEIGHT, width, _HEIGHT, len(values), line)
 
 

@@ -52,6 +52,7 @@ def html_text(contents: Contents, info: Mapping[str, Any], *, run: str) -> str:
         short=_short,
         seconds=_seconds,
         link=_link,
+        issues=_issue_links(info),
         damage=contents.damage,
         retries=[record for record in contents.records if id(record) not in last],
     )
@@ -128,6 +129,13 @@ def _seconds(duration: float) -> str:
 def _link(path: str) -> str:
     # Relative, and never a scheme: records hold paths inside the run's folder only.
     return "./" + quote(path)
+
+
+def _issue_links(info: Mapping[str, Any]) -> dict[str, str]:
+    """Where each known issue is explained; run.json could hold anything."""
+    links = info.get("known_issues")
+    pairs = links.items() if isinstance(links, Mapping) else ()
+    return {str(name): str(link) for name, link in pairs if str(link).startswith("https://")}
 
 
 def _is_number(value: object) -> bool:

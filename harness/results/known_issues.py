@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 from harness.errors import ConfigError
 from harness.qnn.socs import SOCS
 from harness.qnn.versions import QnnVersion, VersionRange
-from harness.results.patterns import UnsafePattern, found_in, safe_pattern
+from harness.results.patterns import UnsafePatternError, found_in, safe_pattern
 from harness.results.record import CaseRecord
 from harness.yaml_lines.document import Document, read_document
 from harness.yaml_lines.models import SchemaOne, check_document
@@ -38,7 +38,7 @@ _ANY_OF = {"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, 
 def _pattern(text: str) -> str:
     try:
         safe_pattern(text)
-    except UnsafePattern as error:
+    except UnsafePatternError as error:
         raise PydanticCustomError("pattern", str(error)) from error
     return text
 

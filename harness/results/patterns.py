@@ -14,7 +14,7 @@ _MAX_UNBOUNDED = 2
 _MAX_CHOICES = 6
 
 
-class UnsafePattern(ValueError):  # noqa: N818 - it names what the pattern is
+class UnsafePatternError(ValueError):
     """The pattern is no regular expression, or one that could take unreasonably long."""
 
 
@@ -24,29 +24,29 @@ def safe_pattern(text: str) -> re.Pattern[str]:
     Allowed are literals, classes, plain groups, up to two of `*` and `+`, up to six of `?` and `|`,
     and exact counts `{n}` up to 100 of one character or class. Repeated groups, other counts,
     look-around, back references and flags are refused, since backtracking over them can take
-    exponential time. Raises UnsafePattern.
+    exponential time. Raises UnsafePatternError.
     """
     if not text or len(text) > MAX_PATTERN_CHARS:
-        raise UnsafePattern(f"must be 1 to {MAX_PATTERN_CHARS} characters")
+        raise UnsafePatternError(f"must be 1 to {MAX_PATTERN_CHARS} characters")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             pattern = re.compile(text)
     except (re.error, Warning) as error:
-        raise UnsafePattern(f"is not a regular expression: {error}") from error
+        raise UnsafePatternError(f"is not a regular expression: {error}") from error
     counts = {"unbounded": 0, "choices": 0}
     before = ""
     for token in _tokens(text):
         if token[0] in "*+?{" and not _modifies(token, before):
             if before == ")":
-                raise UnsafePattern("a repeated group is not allowed")
+                raise UnsafePatternError("a repeated group is not allowed")
             _count(token, counts)
         elif token == "|":
             _count(token, counts)
         elif token.startswith("(?") and token != "(?:":
-            raise UnsafePattern(f"{token} is not allowed; only plain groups and (?: are")
+            raise UnsafePatternError(f"{token} is not allowed; only plain groups and (?: are")
         elif re.fullmatch(r"\\[1-9]", token):
-            raise UnsafePattern("a back reference is not allowed")
+            raise UnsafePatternError("a back reference is not allowed")
         before = token
     return pattern
 
@@ -66,13 +66,15 @@ def _count(token: str, counts: dict[str, int]) -> None:
     if token in "*+":
         counts["unbounded"] += 1
         if counts["unbounded"] > _MAX_UNBOUNDED:
-            raise UnsafePattern(f"more than {_MAX_UNBOUNDED} of * and + are not allowed")
+            raise UnsafePatternError(f"more than {_MAX_UNBOUNDED} of * and + are not allowed")
     elif token in "?|":
         counts["choices"] += 1
         if counts["choices"] > _MAX_CHOICES:
-            raise UnsafePattern(f"more than {_MAX_CHOICES} of ? and | are not allowed")
+            raise UnsafePatternError(f"more than {_MAX_CHOICES} of ? and | are not allowed")
     elif not re.fullmatch(r"\{(?:100|[1-9]?\d)\}", token):
-        raise UnsafePattern(f"{token} is not allowed; an exact count up to 100 is, as in {{8}}")
+        raise UnsafePatternError(
+            f"{token} is not allowed; an exact count up to 100 is, as in {{8}}"
+        )
 
 
 def _tokens(text: str) -> Iterator[str]:

@@ -27,7 +27,6 @@ from harness.results.whole_file import write_whole
 JOURNAL: Final = "results.jsonl"
 INFO: Final = "run.json"
 LATEST: Final = "latest"
-_RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4,32}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
 _MAX_INFO_BYTES = 16 << 20
@@ -97,7 +96,7 @@ class RunFolder:
                 **(more or {}),
             }
         )
-        folder.journal  # noqa: B018 - results.jsonl is there from the beginning
+        folder._journal = Journal(folder.path / JOURNAL)
         _point_latest_to(folder.path)
         return folder
 

@@ -11,7 +11,10 @@ from typing import Final, get_args
 from harness.results.record import CaseRecord, Outcome, final_attempts
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
-_WIDTH: Final = 200
+CONCLUSION: Final = "conclusion"
+"""The measurement that says in words what a case found out; shown at the end of a run."""
+
+_WIDTH: Final = 300
 _MAX_LINES: Final = 40
 
 
@@ -87,6 +90,10 @@ def summary_lines(
         lines.append(_group_line(group, width))
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
+    for record in final_attempts(records):
+        conclusion = record.measurements.get(CONCLUSION)
+        if isinstance(conclusion, str):
+            lines.append(f"{record.case.rpartition('/')[2]}: {conclusion}")
     retried = sum(record.attempt > 1 for record in final_attempts(records))
     if retried:
         lines.append(f"{retried} cases were tried more than once")

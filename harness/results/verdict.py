@@ -27,6 +27,9 @@ _SHELL_SIGNALS: Final = range(129, 129 + 64)
 # Source: backends/qualcomm/runtime in pytorch/executorch.
 _BENIGN: Final = re.compile(r"expected magic number: 0x5678abcd but get: 0x2000000", re.I)
 
+# Some versions put the level before each line, which says nothing new.
+_LEVEL: Final = re.compile(r"^\s*<[EWIVD]>\s*")
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -245,7 +248,7 @@ def _applies(rule: UnsupportedRule, error: ErrorRecord) -> bool:
 
 def _error_lines(step: StepResult) -> list[str]:
     """The library's error lines of a step: each once, the first 40, without benign ones."""
-    texts = (line.text.strip() for line in step.logs if line.level == "error")
+    texts = (_LEVEL.sub("", line.text).strip() for line in step.logs if line.level == "error")
     useful = dict.fromkeys(text for text in texts if text and not _BENIGN.search(text))
     return list(useful)[:_MAX_LOG_LINES]
 

@@ -21,7 +21,7 @@ from harness.errors import ConfigError, InfraError
 _START_S: Final = 25.0
 _STOP_S: Final = 8.0
 _MAX_LINE_BYTES: Final = 4096
-_MAX_COMPLAINT_BYTES: Final = 4000
+_MAX_MESSAGE_BYTES: Final = 4000
 
 
 class SimulatedDevice:
@@ -57,6 +57,7 @@ class SimulatedDevice:
             self._arguments += ["--storage-limit", str(storage_limit_bytes)]
         self._process: subprocess.Popen[bytes] | None = None
         self._port: int | None = None
+        self._errors: IO[bytes] | None = None
 
     @property
     def address(self) -> str:
@@ -99,24 +100,29 @@ class SimulatedDevice:
         if self._process is not None:
             raise InfraError(f"simulated device {self.name} is started already")
         until = time.monotonic() + timeout_s
-        with (
-            tempfile.NamedTemporaryFile("w", suffix=".json") as file,
-            tempfile.TemporaryFile() as errors,
-        ):
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - kept for messages()
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(self._properties, file)
             file.flush()
-            self._process = self._spawn(file.name, errors)
+            self._process = self._spawn(file.name, self._errors)
             try:
                 self._port = self._read_port(until)
             except BaseException:
                 ended = self._process.poll()
                 self.stop()
-                complaint = _complaint(errors)
-                if ended == ConfigError.exit_code:
-                    raise ConfigError(f"simulated device {self.name}: {complaint}") from None
-                if ended is not None:
-                    raise InfraError(f"simulated device {self.name}: {complaint}") from None
-                raise
+                if ended is None:
+                    raise
+                kind = ConfigError if ended == ConfigError.exit_code else InfraError
+                raise kind(f"simulated device {self.name}: {self.messages()}") from None
+
+    def messages(self) -> str:
+        """The end of what its daemon has printed to stderr since it was started, for diagnosis."""
+        if self._errors is None:
+            return ""
+        fd = self._errors.fileno()
+        start = max(0, os.fstat(fd).st_size - _MAX_MESSAGE_BYTES)
+        text = os.pread(fd, _MAX_MESSAGE_BYTES, start).decode("utf-8", "replace")
+        return text.strip().removeprefix("error: ")
 
     def stop(self) -> None:
         """Ends it with all its commands; safe to call twice."""
@@ -167,9 +173,3 @@ class SimulatedDevice:
         port = json.loads(line)["port"]
         assert isinstance(port, int)
         return port
-
-
-def _complaint(errors: IO[bytes]) -> str:
-    size = errors.seek(0, os.SEEK_END)
-    errors.seek(max(0, size - _MAX_COMPLAINT_BYTES))
-    return errors.read().decode("utf-8", "replace").strip().removeprefix("error: ")

@@ -69,8 +69,7 @@ class Storage:
         parent = os.path.dirname(target)
         if self._lacks_room_for(1):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        if not os.path.isdir(parent):
-            os.makedirs(parent, mode=0o775, exist_ok=True)
+        _make_folders(parent)
         if os.path.isdir(target) and not os.path.islink(target):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not os.access(parent, os.W_OK | os.X_OK):
@@ -81,7 +80,7 @@ class Storage:
     def link(self, path: str, points_to: bytes) -> None:
         """Makes a symbolic link, replacing what is there."""
         target = self.resolve_entry(path)
-        os.makedirs(os.path.dirname(target), mode=0o775, exist_ok=True)
+        _make_folders(os.path.dirname(target))
         self._uploads += 1
         fresh = os.fsencode(f"{self.root}/{_INCOMING}/{self._uploads}")
         os.symlink(points_to, fresh)
@@ -147,6 +146,15 @@ class Upload:
             self._storage.take(-self._written)
 
 
+def _make_folders(path: str) -> None:
+    if os.path.isdir(path):
+        return
+    try:
+        os.makedirs(path, mode=0o775, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error
+
+
 def used_bytes(root: str) -> int:
     """Sizes of all files under the storage folder, hard links once, in bytes."""
     used, seen = 0, set[tuple[int, int]]()
@@ -162,6 +170,8 @@ def used_bytes(root: str) -> int:
                         folders.append(entry.path)
                         continue
                     status = entry.stat(follow_symlinks=False)
+                    if not stat.S_ISREG(status.st_mode):
+                        continue
                     if status.st_nlink > 1:
                         if (status.st_dev, status.st_ino) in seen:
                             continue

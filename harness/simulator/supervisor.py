@@ -28,6 +28,8 @@ from harness.simulator.child import process_table
 
 _START_S: Final = 15.0
 _STOP_S: Final = 3.0
+_QUICK_CRASH_S: Final = 5.0
+_MAX_QUICK_CRASHES: Final = 10
 _STDIN: Final = 0
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -60,13 +62,17 @@ class Supervisor:
         return number
 
     def run(self) -> None:
-        """Returns when the device was told to stop. Raises InfraError if it cannot boot."""
+        """Returns when the device was told to stop.
+
+        Raises InfraError if it cannot boot, or crashes again and again right after it has.
+        """
         _become_subreaper()
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
             signal.signal(number, self._on_signal)
-        reason, announced = "cold", False
+        reason, announced, quick_crashes = "cold", False, 0
         while not self._stopped:
+            started = time.monotonic()
             lifeline = self._start_boot(reason)
             try:
                 if not announced:
@@ -80,10 +86,12 @@ class Supervisor:
             if self._status == REBOOT:
                 reason = "reboot"
             elif not self._stopped:
-                print(
-                    f"the device crashed (status {self._status}), it boots again", file=sys.stderr
-                )
+                print(f"the device crashed (status {self._status})", file=sys.stderr, flush=True)
                 reason = "kernel_panic"
+                quick = time.monotonic() - started < _QUICK_CRASH_S
+                quick_crashes = quick_crashes + 1 if quick else 0
+                if quick_crashes >= _MAX_QUICK_CRASHES:
+                    raise InfraError("the simulated device crashes whenever it has booted")
             if not self._stopped:
                 self._wait(self._settings.reboot_s)
 

@@ -88,6 +88,6 @@ def test_python_examples_run(page: Path, text: str, lab: Lab, tmp_path: Path) ->
 def test_the_record_shown_is_a_valid_one() -> None:
     import jsonschema
 
-    schema = json.loads((ROOT / "docs/schema/result.schema.json").read_text())
+    schema = json.loads((ROOT / "docs/schema/results.schema.json").read_text())
     for _, text in blocks("json"):
         jsonschema.validate(json.loads(text), schema)

@@ -6,7 +6,8 @@
 
 enum { DEVICE_CONFIG_SOC = 0, DEVICE_CONFIG_ARCH = 1, PROVIDERS_LISTED = 8, CORE_MAJOR = 2 };
 
-static void describe_version(struct json *json, const char *key, const struct abi_version *version) {
+static void describe_version(struct json *json, const char *key,
+                             const struct abi_version *version) {
     json_open(json, key, '[');
     json_u64(json, NULL, version->major);
     json_u64(json, NULL, version->minor);

@@ -47,11 +47,12 @@ static bool retrieve(struct context *context, uint64_t number, const struct grap
     }
     event_call("QnnGraph_retrieve");
     uint64_t started = now_us();
-    abi_error code = qnn.api->graph_retrieve(context->handle, graph->name, &context->graphs[number]);
+    abi_handle *handle = &context->graphs[number];
+    abi_error code = qnn.api->graph_retrieve(context->handle, graph->name, handle);
     outcome->duration_us = now_us() - started;
     json_u64(&outcome->data, "retrieve_us", outcome->duration_us);
     answer(outcome, code);
-    if (code != 0) context->graphs[number] = NULL;
+    if (code != 0) *handle = NULL;
     return code == 0;
 }
 
@@ -117,7 +118,8 @@ static bool check_guards(struct run *run, uint64_t repeat) {
         uint64_t damage = buffer_damage(input ? &run->input_buffers[at] : &run->output_buffers[at]);
         if (damage == 0) continue;
         fail(run->outcome, "guard", "run %llu wrote %llu bytes outside of %s %u",
-             (unsigned long long)repeat, (unsigned long long)damage, input ? "input" : "output", at);
+             (unsigned long long)repeat, (unsigned long long)damage, input ? "input" : "output",
+             at);
         return false;
     }
     return true;
@@ -173,7 +175,8 @@ static void execute_all(struct run *run, uint64_t repeats) {
     bool fine = true;
     event_call("QnnGraph_execute");
     while (fine && runs < repeats) {
-        for (uint32_t i = 0; i < run->graph->output_count; i++) buffer_fill(&run->output_buffers[i]);
+        for (uint32_t i = 0; i < run->graph->output_count; i++)
+            buffer_fill(&run->output_buffers[i]);
         uint64_t started = now_us();
         abi_error code = qnn.api->graph_execute(run->handle, run->inputs, run->graph->input_count,
                                                 run->outputs, run->graph->output_count, NULL, NULL);

@@ -30,7 +30,7 @@ bool buffer_make(struct buffer *buffer, uint64_t size, struct outcome *outcome) 
     }
     *buffer = (struct buffer){(uint8_t *)area + page, size, area, area_size};
     memset(buffer->area, GUARD_BYTE, page);
-    memset(buffer->data + size, GUARD_BYTE, (size_t)(area + area_size - (void *)buffer->data) - size);
+    memset(buffer->data + size, GUARD_BYTE, area_size - page - size);
     return true;
 }
 
@@ -39,7 +39,8 @@ void buffer_fill(struct buffer *buffer) { memset(buffer->data, FILL_BYTE, buffer
 uint64_t buffer_damage(const struct buffer *buffer) {
     uint64_t damage = 0;
     for (const uint8_t *at = buffer->area; at < buffer->data; at++) damage += *at != GUARD_BYTE;
-    for (const uint8_t *at = buffer->data + buffer->size; at < buffer->area + buffer->area_size; at++)
+    const uint8_t *end = buffer->area + buffer->area_size;
+    for (const uint8_t *at = buffer->data + buffer->size; at < end; at++)
         damage += *at != GUARD_BYTE;
     return damage;
 }

@@ -114,7 +114,8 @@ static bool copy_graph(const struct abi_graph_info *from, struct graph_metadata 
     to->name = copy_name(from->name, outcome);
     return to->name != NULL &&
            copy_tensors(from->inputs, from->input_count, &to->inputs, &to->input_count, outcome) &&
-           copy_tensors(from->outputs, from->output_count, &to->outputs, &to->output_count, outcome);
+           copy_tensors(from->outputs, from->output_count, &to->outputs, &to->output_count,
+                        outcome);
 }
 
 static void describe_blob(struct json *json, const struct abi_graph_info *graph) {

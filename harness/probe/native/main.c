@@ -77,8 +77,10 @@ void answer(struct outcome *outcome, abi_error code) {
     event_answer(outcome->code);
     if (qnn.api->error_message(code, &text) != 0 || text == NULL) return;
     size_t symbol = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-    if (symbol < sizeof outcome->symbol) memcpy(outcome->symbol, text, symbol);
-    text += symbol + strspn(text + symbol, ": ");
+    if (symbol > 0 && symbol < sizeof outcome->symbol && (!text[symbol] || text[symbol] == ':')) {
+        memcpy(outcome->symbol, text, symbol);
+        text += symbol + strspn(text + symbol, ": ");
+    }
     snprintf(outcome->message, sizeof outcome->message, "%s", text);
 }
 
@@ -115,12 +117,17 @@ static void write_memory(struct json *json, const char *when, const struct memor
     if (use->pss_known) json_u64(json, key, use->pss_bytes);
 }
 
+static void write_context(struct json *json, const struct step *step) {
+    if (step_text(step, "context") == NULL) return;
+    json_u64(json, "context", step_number(step, "context", 0));
+}
+
 static void write_begin(uint32_t number, const struct step *step) {
     struct json *json = event_open("begin");
     json_u64(json, "step", number);
     json_text(json, "verb", step->verb_name);
     if (verbs[step->verb].api != NULL) json_text(json, "api", verbs[step->verb].api);
-    if (step_text(step, "context") != NULL) json_u64(json, "context", step_number(step, "context", 0));
+    write_context(json, step);
     const char *file = step_text(step, "file");
     if (file == NULL) file = step_text(step, "lib");
     if (file != NULL) json_text(json, "file", file);
@@ -132,7 +139,7 @@ static void write_skip(uint32_t number, const struct step *step, const char *rea
     struct json *json = event_open("skip");
     json_u64(json, "step", number);
     json_text(json, "verb", step->verb_name);
-    if (step_text(step, "context") != NULL) json_u64(json, "context", step_number(step, "context", 0));
+    write_context(json, step);
     json_text(json, "reason", reason);
     event_close();
 }

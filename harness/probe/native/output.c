@@ -100,7 +100,8 @@ void event_noise(const char *bytes, size_t length) {
 void event_deadline(void) {
     /* The step's own thread may hang in write(2) with the lock held: then go without it. */
     struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
-    for (int i = 0; i < 50 && pthread_mutex_trylock(&output.lock) != 0; i++) nanosleep(&pause, NULL);
+    for (int i = 0; i < 50 && pthread_mutex_trylock(&output.lock) != 0; i++)
+        nanosleep(&pause, NULL);
     char text[160];
     long long step = atomic_load(&output.step);
     int length = step < 0

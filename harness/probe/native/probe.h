@@ -31,7 +31,13 @@ enum {
 };
 #define FILE_BYTES_DEFAULT_MAX (UINT64_C(4) << 30)
 
-enum { EXIT_DONE = 0, EXIT_STEP_FAILED = 1, EXIT_BAD_PLAN = 2, EXIT_DEADLINE = 124, EXIT_OUTPUT = 125 };
+enum {
+    EXIT_DONE = 0,
+    EXIT_STEP_FAILED = 1,
+    EXIT_BAD_PLAN = 2,
+    EXIT_DEADLINE = 124,
+    EXIT_OUTPUT = 125, /* nobody takes what the probe says */
+};
 
 /* --- plan.c --- */
 

@@ -37,7 +37,8 @@ uint64_t tensor_bytes(const struct abi_tensor *tensor) {
     uint64_t bytes = type->width;
     for (uint32_t i = 0; i < tensor->rank; i++) {
         uint32_t dimension = tensor->dimensions[i];
-        if (dimension == 0 || bytes > UINT32_MAX / dimension) return 0; /* the ABI's size is 32 bit */
+        /* The ABI's size of a buffer has 32 bits. */
+        if (dimension == 0 || bytes > UINT32_MAX / dimension) return 0;
         bytes *= dimension;
     }
     return bytes;

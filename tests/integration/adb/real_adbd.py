@@ -1,4 +1,4 @@
-"""Runs the real adbd of a Debian root in namespaces of its own, reachable through one loopback port.
+"""Runs the real adbd of a Debian root in namespaces of its own, behind one loopback port.
 
 That adbd accepts every key and listens on all addresses, so it gets a network namespace with
 nothing in it; this program, inside, carries bytes between adbd and a listening socket that was
@@ -45,8 +45,10 @@ class RealDevice:
             self.address = f"127.0.0.1:{listening.getsockname()[1]}"
             descriptor = listening.fileno()
             self._process = spawn_guarded(
-                ["unshare", *_NAMESPACES, sys.executable, "-I", "-S", __file__]
-                + [str(descriptor), str(self.root)],
+                [
+                    *("unshare", *_NAMESPACES),
+                    *(sys.executable, "-I", "-S", __file__, str(descriptor), str(self.root)),
+                ],
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
                 pass_fds=[descriptor],
                 stderr=None,

@@ -86,7 +86,8 @@ static abi_error create(abi_handle backend, abi_handle device, const void **conf
     if (context == NULL) return 5000;
     const char *behaviour = context->behaviour;
     pthread_t threads[THREADS];
-    if (strcmp(behaviour, "refuse") == 0 || strcmp(behaviour, "die-asked") == 0) {
+    if (strcmp(behaviour, "refuse") == 0) {
+        free(context);
         say(ABI_LOG_ERROR, "<E> Failed to find available PD for contextId %d\n", 55);
         return (UINT64_C(7) << 32) | REFUSED; /* what lies above the code is to be ignored */
     } else if (strcmp(behaviour, "chatter") == 0) {
@@ -139,7 +140,7 @@ static abi_error retrieve(abi_handle context, const char *name, abi_handle *grap
 static abi_error message(abi_error error, const char **text) {
     static char said[64];
     snprintf(said, sizeof said, "STAND_IN_ERROR: this is %u", (unsigned)(error & 0xffff));
-    *text = said;
+    *text = error == 5000 ? "Not a stand-in's binary" : said;
     if (getenv("STAND_IN_DIES_ASKED") != NULL) abort();
     return 0;
 }

@@ -160,7 +160,8 @@ def test_wrapped_scripts_end_as_they_would_alone(
     )
     banner = Banner(TOKEN)
     banner.feed(done.stderr)
-    assert banner.group is not None
+    # a first line that cannot be parsed is not begun, and starts nothing that would need ending
+    assert banner.group is not None or "unterminated" in script
     code = done.returncode if done.returncode >= 0 else 128 - done.returncode
     # mksh and bash have their own status for a syntax error
     assert code == status or (status == 2 and code in (1, 2))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.results.patterns import UnsafePattern, found_in, safe_pattern
+from harness.results.patterns import UnsafePatternError, found_in, safe_pattern
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_searching(text: str, message: str, found: bool) -> None:
     ],
 )
 def test_what_is_refused(text: str) -> None:
-    with pytest.raises(UnsafePattern):
+    with pytest.raises(UnsafePatternError):
         safe_pattern(text)
 
 
@@ -75,7 +75,7 @@ def test_any_text_is_a_bounded_pattern_or_refused(text: str, message: str) -> No
     began = time.monotonic()
     try:
         pattern = safe_pattern(text)
-    except UnsafePattern:
+    except UnsafePatternError:
         return
     found_in(pattern, message)
     assert time.monotonic() - began < 5

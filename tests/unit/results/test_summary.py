@@ -39,10 +39,15 @@ def test_the_lines_say_what_happened() -> None:
         "   1 x ERROR (infra): QNN_COMMON_ERROR_MEM_ALLOC gone  [first: f]",
         "   2 x expected, pd: failed: QnnContext_createFromBinary 1002 QNN_COMMON_ERROR_MEM_ALLOC "
         "Failed to find available PD for contextId 56 on deviceId 0 coreId 0with context size "
-        "estimate 74...  [first: b]",
+        "estimate 74989568  [first: b]",
         "   1 x UNSUPPORTED: QnnMem_register 1000 QNN_COMMON_ERROR_NOT_SUPPORTED no  [first: g]",
         "report: reports/x",
     ]
+
+
+def test_what_a_case_concluded_is_said() -> None:
+    made = [record(case="suites/test_a.py::test_limit[x]", measurements={"conclusion": "bytes"})]
+    assert summary_lines(made, "r")[1] == "test_a.py::test_limit[x]: bytes"
 
 
 def test_nothing_run() -> None:

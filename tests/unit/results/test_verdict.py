@@ -58,7 +58,8 @@ def test_a_plan_carried_out_has_passed() -> None:
 
 
 def test_a_failed_step_names_everything() -> None:
-    events = (START, begin(), log(NO_PD), log("Fail to create, err 1002"), end(**FAIL), DONE)
+    said = log(f" <E> {NO_PD}"), log("Fail to create, err 1002")
+    events = (START, begin(), *said, end(**FAIL), DONE)
     verdict = judge(run(*events, exit_code=1))
     assert (verdict.outcome, verdict.cause) == ("failed", "target")
     error = verdict.error

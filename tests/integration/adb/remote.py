@@ -1,0 +1,45 @@
+"""What the tests here ask a device about the processes that a call left behind."""
+
+from __future__ import annotations
+
+import shlex
+import time
+
+from harness.adb.deadline import Deadline
+from harness.adb.device import AdbDevice
+
+
+def family(folder: str) -> str:
+    """A script that starts children of three kinds, notes all pids in a file, and never ends.
+
+    One stays in the process group, one leaves it with an empty environment inside, one is a
+    grandchild of a child that has ended.
+    """
+    quoted = shlex.quote(folder)
+    return (
+        f"mkdir -p {quoted};cd {quoted};echo $$ >pids;"
+        "sleep 1000 & echo $! >>pids;"
+        "setsid sh -c 'echo $$ >>pids;exec sleep 1000' &"
+        "sh -c 'sh -c \"echo \\$\\$ >>pids;exec env -i sleep 1000\" & exit' ;"
+        "while [ $(wc -l <pids) -lt 4 ];do :;done;echo ready;sleep 1000;true"
+    )
+
+
+def survivors(device: AdbDevice, folder: str) -> list[str]:
+    """Those pids in the file that are still running."""
+    script = (
+        f"cd {shlex.quote(folder)}&&wc -l <pids&&while read p;do "
+        'read s <"/proc/$p/stat"&&case ${s##*) } in Z*);;*) echo $p;;esac;done <pids 2>/dev/null'
+    )
+    answer = device.shell(script, timeout_s=10)
+    count, *alive = answer.stdout.decode().split()
+    assert count == "4"
+    return alive
+
+
+def wait_for_none(device: AdbDevice, folder: str, seconds: float) -> None:
+    """Waits until no process of the family is left."""
+    deadline = Deadline(seconds)
+    while alive := survivors(device, folder):
+        assert not deadline.expired, f"still running: {alive}"
+        time.sleep(0.05)

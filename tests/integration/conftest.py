@@ -1,0 +1,60 @@
+"""The real libraries and the contexts of the real compiler, from the user's own cache.
+
+They are fetched and compiled when they are not there yet, so that only the first run of the tests
+needs a package index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.cache import cache_root
+from harness.contexts.compile import Context, ContextStore
+from harness.contexts.models import ModelSpec
+from harness.probe.build import ProbeBuilder
+from harness.runtimes.catalog import Catalog, Runtime
+
+HTP_ARCH = 73
+
+RuntimeFor = Callable[..., Runtime]
+ContextFor = Callable[..., Context]
+
+
+@pytest.fixture(scope="session")
+def user_cache() -> Path:
+    """The user's cache: QNN_HARNESS_CACHE, else the usual place."""
+    return cache_root()
+
+
+@pytest.fixture(scope="session")
+def catalog(user_cache: Path) -> Catalog:
+    return Catalog(user_cache)
+
+
+@pytest.fixture(scope="session")
+def context_store(user_cache: Path, catalog: Catalog) -> ContextStore:
+    return ContextStore(user_cache, catalog, ProbeBuilder(user_cache / "probe"))
+
+
+@pytest.fixture(scope="session")
+def runtime_for(catalog: Catalog) -> RuntimeFor:
+    """runtime_for(version, target="linux-x64"): a runtime on this host."""
+
+    def get(version: str, target: str = "linux-x64") -> Runtime:
+        return catalog.runtime(version, target)
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def context_for(context_store: ContextStore) -> ContextFor:
+    """context_for(model, compiler, htp_arch=73): a context; the model by spec or by name."""
+
+    def get(model: ModelSpec | str, compiler: str, htp_arch: int = HTP_ARCH) -> Context:
+        spec = ModelSpec.parse(model) if isinstance(model, str) else model
+        return context_store.get(spec, compiler, htp_arch)
+
+    return get

@@ -1,0 +1,131 @@
+"""Plans run on a simulated device, over the real adb server."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.adb.deadline import Deadline
+from harness.adb.device import AdbDevice, PushItem
+from harness.adb.key import harness_key
+from harness.adb.server import PrivateAdbServer
+from harness.errors import ConfigError, DeviceError, DeviceLost
+from harness.probe.plan import Plan, Settings, Step, backend_load
+from harness.probe.run import ProbeRun, run_plan
+from harness.simulator.device import SimulatedDevice
+
+FOLDER = "data/local/tmp/probe it's"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def simulated(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimulatedDevice]:
+    with SimulatedDevice(
+        "sim-probe",
+        storage=tmp_path_factory.mktemp("storage"),
+        properties={"ro.product.model": "Test"},
+        public_key=harness_key(home).with_suffix(".pub"),
+    ) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def connected(home: Path, simulated: SimulatedDevice) -> Iterator[AdbDevice]:
+    with PrivateAdbServer(key_folder=home) as private:
+        private.server.connect(simulated.address, deadline=Deadline(15))
+        yield AdbDevice(simulated.address, private.server)
+
+
+@pytest.fixture(scope="module")
+def folder(simulated: SimulatedDevice, connected: AdbDevice, plain_probe: Path) -> str:
+    """The folder on the device that holds the probe."""
+    folder = f"{simulated.storage}/{FOLDER}"
+    connected.push([PushItem(plain_probe, f"{folder}/qnn-probe", 0o755)], timeout_s=20)
+    return folder
+
+
+@pytest.fixture(params=["shell_v2", "legacy"])
+def device(request: pytest.FixtureRequest, connected: AdbDevice) -> AdbDevice:
+    if request.param == "shell_v2":
+        return connected
+    return AdbDevice(connected.serial, connected.server, features=frozenset())
+
+
+def run(device: AdbDevice, folder: str, *steps: Step, **options: object) -> ProbeRun:
+    settings = Settings(**options.pop("settings", {}))  # type: ignore[arg-type]
+    arguments = {"env": {}, "cwd": folder, "timeout_s": 20} | options
+    return run_plan(device, f"{folder}/qnn-probe", Plan(steps, settings), **arguments)  # type: ignore[arg-type]
+
+
+def test_a_plan_is_carried_out(device: AdbDevice, folder: str) -> None:
+    done = run(device, folder, Step("noop"), Step("spew", {"bytes": "100"}), Step("noop"))
+    assert (done.exit_code, done.signal, done.timed_out) == (0, None, False)
+    assert [step.ok for step in done.transcript.steps] == [True] * 3
+    assert done.transcript.malformed_count == 0
+    assert done.raw_events.count(b"\x1e") == 8
+    noise = done.stderr + b"".join(done.transcript.noise.lines)
+    assert b"noise" in noise
+
+
+def test_environment_and_folder_arrive_as_they_are(device: AdbDevice, folder: str) -> None:
+    """What cannot be loaded is found: by its name through LD_LIBRARY_PATH, and relatively."""
+    odd = f"{folder}/a 'b' $(c) \"d\""
+    device.push([PushItem(b"no library at all" * 10, f"{odd}/libodd.so", 0o644)], timeout_s=20)
+    steps = (Step("cleanup"), backend_load("libodd.so"), backend_load("./libodd.so"))
+    env = {"LD_LIBRARY_PATH": odd, "ADSP_LIBRARY_PATH": "/a;/b c"}
+    probe = f"{folder}/qnn-probe"
+    done = run_plan(device, probe, Plan(steps), env=env, cwd=odd, timeout_s=20)
+    for step in done.transcript.steps[1:]:
+        assert step.error == "dlopen"
+        assert "invalid ELF header" in (step.message or "")
+
+
+def test_a_crash_on_the_device(device: AdbDevice, folder: str) -> None:
+    done = run(device, folder, Step("noop"), Step("crash", {"signal": "11"}))
+    assert (done.exit_code, done.signal, done.timed_out) == (None, 11, False)
+    assert done.transcript.first_failure is done.transcript.last_begun
+
+
+def test_a_hang_on_the_device(device: AdbDevice, folder: str) -> None:
+    done = run(device, folder, Step("hang"), settings={"deadline_ms": 200})
+    assert (done.exit_code, done.timed_out, done.transcript.deadline) == (124, True, True)
+    late = {"deadline_ms": 60_000}
+    done = run(device, folder, Step("hang"), settings=late, timeout_s=1)
+    assert (done.exit_code, done.timed_out, done.transcript.deadline) == (None, True, False)
+    assert done.transcript.last_begun is not None
+    left = device.shell("ps ax -o args | grep -c '[q]nn-probe' || true", timeout_s=10)
+    assert left.stdout.split() == [b"0"]
+
+
+@pytest.mark.parametrize("wrong", ["probe", "folder"])
+def test_a_probe_that_does_not_start_is_no_verdict(
+    device: AdbDevice, folder: str, wrong: str
+) -> None:
+    place = folder if wrong == "probe" else f"{folder}/none"
+    with pytest.raises(DeviceError, match="the probe did not start"):
+        run_plan(device, f"{folder}/none/none", Plan(()), env={}, cwd=place, timeout_s=10)
+
+
+def test_a_name_that_no_shell_could_export(device: AdbDevice, folder: str) -> None:
+    with pytest.raises(ConfigError, match="environment variable"):
+        run(device, folder, env={"A;reboot": "1"})
+
+
+def test_a_lost_device_tells_the_step(
+    simulated: SimulatedDevice, connected: AdbDevice, folder: str
+) -> None:
+    """Last in this file: the device restarts."""
+    plan = Plan((Step("noop"), Step("crash", {"signal": "9"})))
+    probe = f"{folder}/qnn-probe"
+    script = f"#!/bin/sh\n{shlex.quote(probe)}\nreboot\nsleep 60\n"
+    connected.push([PushItem(script.encode(), f"{folder}/dying", 0o755)], timeout_s=20)
+    with pytest.raises(DeviceLost) as caught:
+        run_plan(connected, f"{folder}/dying", plan, env={}, cwd=folder, timeout_s=20)
+    assert caught.value.__notes__ == ["step 1 (crash) had begun"]

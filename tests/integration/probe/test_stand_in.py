@@ -1,0 +1,310 @@
+"""What the probe notices when a backend misbehaves, on a stand-in that misbehaves on demand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.probe import plan
+from harness.probe.plan import Settings, Step
+from harness.probe.transcript import StepResult
+from tests.integration.probe.conftest import Runner, StandIn
+
+FOUR = np.array([1.5, -2.0, 0.25, 1e6], np.float32)
+
+
+def executed(run: Runner, stand_in: StandIn, behaviour: str, **options: object) -> StepResult:
+    """Loads and executes with the expectation that the output is a copy of the input."""
+    binary, copied = stand_in.binary(behaviour), stand_in.file("four", FOUR)
+    step = plan.execute(0, inputs=[copied], expected=[copied], **options)  # type: ignore[arg-type]
+    steps = stand_in.opened(plan.context_load(0, binary), step, plan.context_free(0))
+    done = run(*steps, settings=Settings(deadline_ms=500 if behaviour == "hang" else 10_000))
+    return done.transcript.steps[6]
+
+
+def test_it_works_when_the_backend_does(run: Runner, stand_in: StandIn) -> None:
+    step = executed(run, stand_in, "plain", repeat=3)
+    assert step.ok
+    assert step.api == "QnnGraph_execute"
+    assert step.data["runs"] == len(step.data["run_us"]) == 3
+    assert step.duration_us == sum(step.data["run_us"])
+    assert step.data["run_min_us"] <= step.data["run_max_us"]
+    assert step.data["outputs"] == [
+        {"index": 0, "name": "out", "elements": 4, "max_abs": 0, "beyond": 0, "nan": 0}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "error", "says", "runs"),
+    [
+        ("overflow", "guard", "run 1 wrote 2 bytes outside of output 0", 1),
+        ("underflow", "guard", "run 1 wrote 1 bytes outside of output 0", 1),
+        ("silent", "mismatch", "run 1: output 0 has 4 of 4 elements beyond 0, the first at 0", 1),
+        ("drift", "mismatch", "run 3: output 0 has 1 of 4 elements beyond 0, the first at 3", 3),
+    ],
+)
+def test_wrong_results_are_noticed_in_every_run(
+    run: Runner, stand_in: StandIn, behaviour: str, error: str, says: str, runs: int
+) -> None:
+    step = executed(run, stand_in, behaviour, repeat=5)
+    assert (step.code, step.error, step.message) == (None, error, says)
+    assert step.data["runs"] == runs
+
+
+def test_an_error_keeps_code_symbol_and_text(run: Runner, stand_in: StandIn) -> None:
+    step = executed(run, stand_in, "fail", repeat=5)
+    assert (step.code, step.symbol, step.message) == (6004, "STAND_IN_ERROR", "this is 6004")
+    assert step.api == "QnnGraph_execute"
+    assert step.data["runs"] == 1
+
+
+@pytest.mark.parametrize("behaviour", ["crash", "hang"])
+def test_what_never_comes_back_is_where_it_was(
+    run: Runner, stand_in: StandIn, behaviour: str
+) -> None:
+    step = executed(run, stand_in, behaviour)
+    assert (step.unfinished, step.api, step.context) == (True, "QnnGraph_execute", 0)
+
+
+def test_a_refused_load(run: Runner, stand_in: StandIn) -> None:
+    binary = stand_in.binary("refuse")
+    done = run(*stand_in.opened(plan.context_load(7, binary), Step("cleanup")))
+    step = done.transcript.first_failure
+    assert step is not None
+    assert (step.code, step.symbol, step.context) == (1002, "STAND_IN_ERROR", 7)
+    assert (step.api, step.file) == ("QnnContext_createFromBinary", binary)
+    assert [line.text for line in step.logs] == ["<E> Failed to find available PD for contextId 55"]
+    assert step.data["size"] == Path(binary).stat().st_size
+    assert step.rss_before_bytes
+    assert step.rss_after_bytes
+
+
+def test_an_explanation_without_a_symbol(run: Runner, stand_in: StandIn) -> None:
+    load = plan.context_load(0, stand_in.file("other", b"something else"))
+    step = run(*stand_in.opened(load)).transcript.first_failure
+    assert step is not None
+    assert (step.code, step.symbol) == (5000, None)
+    assert step.message == "Not a stand-in's binary"
+
+
+def test_a_code_survives_a_crash_while_asking_what_it_means(run: Runner, stand_in: StandIn) -> None:
+    done = run(
+        *stand_in.opened(plan.context_load(0, stand_in.binary("refuse"))),
+        env={"STAND_IN_DIES_ASKED": "1"},
+    )
+    step = done.transcript.first_failure
+    assert step is not None
+    assert (step.code, step.unfinished) == (1002, True)
+
+
+def test_chatter_from_many_threads_does_not_displace_the_line_that_matters(
+    run: Runner, stand_in: StandIn
+) -> None:
+    load = plan.context_load(0, stand_in.binary("chatter"))
+    settings = Settings(log_level="debug", max_log_bytes=40_000)
+    done = run(*stand_in.opened(load, Step("noop")), settings=settings)
+    assert done.transcript.malformed_count == 0
+    step = done.transcript.steps[5]
+    assert step.ok
+    assert step.logs[-1].text == "the line that matters"
+    assert sum(len(line.text) for line in step.logs) <= 40_000
+    assert 20 < len(step.logs) < 8001
+    assert step.log_dropped == done.transcript.log_dropped == 8001 - len(step.logs)
+
+
+def test_all_of_the_log_if_there_is_room(run: Runner, stand_in: StandIn) -> None:
+    load = plan.context_load(0, stand_in.binary("chatter"))
+    settings = Settings(log_level="debug", max_log_bytes=10_000_000)
+    step = run(*stand_in.opened(load), settings=settings).transcript.steps[5]
+    threads = Counter(line.text.split(" line ")[0] for line in step.logs[:-1])
+    assert threads == {f"thread {number}": 2000 for number in range(4)}
+
+
+def test_any_byte_can_stand_in_a_log_line(run: Runner, stand_in: StandIn) -> None:
+    load = plan.context_load(0, stand_in.binary("bytes"))
+    done = run(*stand_in.opened(load))
+    assert done.transcript.malformed_count == 0
+    everything, endless = (line.text for line in done.transcript.steps[5].logs)
+    expected = "".join(map(chr, range(1, 128))) + "\ufffd" * 128
+    assert everything == expected
+    assert len(endless) == 4095
+
+
+def test_a_line_logged_later_belongs_to_the_step_then_under_way(
+    run: Runner, stand_in: StandIn
+) -> None:
+    load = plan.context_load(0, stand_in.binary("late"))
+    done = run(*stand_in.opened(load, Step("sleep", {"ms": "300"})))
+    assert [line.text for line in done.transcript.steps[6].logs] == ["spoken late"]
+
+
+def test_what_a_library_prints_goes_to_stderr(run: Runner, stand_in: StandIn) -> None:
+    done = run(*stand_in.opened(plan.context_load(0, stand_in.binary("plain"))))
+    assert b"the stand-in prints on stdout" in done.stderr
+    assert done.transcript.noise.byte_count == 0
+
+
+def test_no_log_if_none_is_wanted(run: Runner, stand_in: StandIn) -> None:
+    load = plan.context_load(0, stand_in.binary("refuse"))
+    done = run(*stand_in.opened(load), settings=Settings(log_level="off", memory="off"))
+    step = done.transcript.first_failure
+    assert step is not None
+    assert not step.logs
+    assert step.rss_before_bytes is None
+    assert done.transcript.steps[2].skipped == "log_level=off"
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "says"),
+    [
+        (FOUR.tobytes() + b"x", "size", "has 17 bytes, its tensor has 16"),
+        (b"", "size", "has 0 bytes, its tensor has 16"),
+        (None, "file", "No such file or directory"),
+    ],
+)
+def test_a_file_that_does_not_fit_never_reaches_the_library(
+    run: Runner, stand_in: StandIn, content: bytes | None, error: str, says: str
+) -> None:
+    good = stand_in.file("good", FOUR)
+    bad = "/none" if content is None else stand_in.file("bad", content)
+    load = plan.context_load(0, stand_in.binary("crash"))
+    for files in ({"inputs": [bad]}, {"inputs": [good], "expected": [bad]}):
+        done = run(*stand_in.opened(load, plan.execute(0, **files)))  # type: ignore[arg-type]
+        step = done.transcript.first_failure
+        assert step is not None
+        assert (step.verb, step.code, step.error, step.ended) == ("execute", None, error, True)
+        assert says in (step.message or "")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "data_type", "shape", "error"),
+    [
+        ("plain", 0x0204, (4,), "unsupported"),
+        ("plain", 0x0608, (4,), "unsupported"),
+        ("plain", 0x0232, (0,), "unsupported"),
+        ("plain", 0x0232, (65536, 65536), "unsupported"),
+        ("plain", 0x0232, (1 << 31, 1 << 31, 1 << 31), "unsupported"),
+        ("plain", 0x0232, (1,) * 15 + (4,), None),
+        ("unknown-info", 0x0232, (4,), "metadata"),
+        ("many-graphs", 0x0232, (4,), "metadata"),
+        ("many-tensors", 0x0232, (4,), "metadata"),
+    ],
+)
+def test_odd_metadata(
+    run: Runner,
+    stand_in: StandIn,
+    behaviour: str,
+    data_type: int,
+    shape: tuple[int, ...],
+    error: str | None,
+) -> None:
+    load = plan.context_load(0, stand_in.binary(behaviour, data_type, shape))
+    execution = plan.execute(0, inputs=[stand_in.file("four", FOUR)])
+    done = run(*stand_in.opened(load, execution))
+    assert done.transcript.steps[6].error == error
+
+
+def test_metadata_is_reported_and_kept(run: Runner, stand_in: StandIn) -> None:
+    binary = stand_in.binary("plain", 0x0408, (1, 2, 3))
+    done = run(
+        *stand_in.opened(
+            plan.context_inspect(binary),
+            plan.context_load(0, binary),
+            plan.execute(0, inputs=[stand_in.file("six", b"abcdef")]),
+        )
+    )
+    inspected, _, ran = done.transcript.steps[5:]
+    assert inspected.data["graphs"][0]["outputs"] == [
+        {
+            "id": 2,
+            "name": "out",
+            "data_type_code": 0x0408,
+            "data_type": "ufixed8",
+            "dimensions": [1, 2, 3],
+            "bytes": 6,
+            "memory_type": 0,
+            "scale": 0.5,
+            "offset": -3,
+        }
+    ]
+    assert ran.ok
+    assert "inspect_us" not in ran.data
+
+
+def test_outputs_are_saved_even_if_they_are_wrong(
+    run: Runner, stand_in: StandIn, tmp_path: Path
+) -> None:
+    copied, saved = stand_in.file("four", FOUR), tmp_path / "saved"
+    for behaviour, content in (("plain", FOUR.tobytes()), ("silent", b"\xc3" * 16)):
+        step = plan.execute(0, inputs=[copied], expected=[copied], saved=[str(saved)])
+        run(*stand_in.opened(plan.context_load(0, stand_in.binary(behaviour)), step))
+        assert saved.read_bytes() == content
+    unsaveable = plan.execute(0, inputs=[copied], saved=["/proc/none"])
+    done = run(*stand_in.opened(plan.context_load(0, stand_in.binary("plain")), unsaveable))
+    assert done.transcript.steps[6].error == "file"
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        ((plan.execute(0),), "this context is not loaded"),
+        ((plan.context_load(0, "/none"),), "No such file"),
+        ((plan.context_load(0, "/"),), "not a regular file"),
+        ((plan.context_load(0, "BINARY", max_bytes=5),), "the limit is 5"),
+        ((plan.context_load(0, "BINARY"), plan.context_load(0, "BINARY")), "loaded already"),
+        ((plan.context_load(0, "BINARY"), plan.execute(0, graph=1)), "has 1 graphs"),
+        ((plan.context_load(0, "BINARY"), plan.execute(0)), "no input.0: tensor in"),
+        (
+            (plan.context_load(0, "BINARY"), plan.execute(0, inputs=["/x", "/y"])),
+            "input.1: the graph has 1 inputs",
+        ),
+        (
+            (plan.context_load(0, "BINARY"), plan.execute(0, inputs=["/x"], saved=[None, "/y"])),
+            "save.1: the graph has 1 outputs",
+        ),
+        ((plan.context_load(0, "BINARY"), plan.execute(0, repeat=0)), "repeat must be 1 to"),
+        ((plan.backend_load("LIBRARY"),), "a backend is loaded already"),
+        ((plan.system_load("LIBRARY"),), "a system library is loaded already"),
+        ((Step("backend-create"),), "there is a backend already"),
+        ((plan.device_create(),), "there is a device already"),
+        ((Step("log-create"),), "there is a log already"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    run: Runner, stand_in: StandIn, steps: tuple[Step, ...], says: str
+) -> None:
+    places = {"BINARY": stand_in.binary("plain"), "LIBRARY": str(stand_in.library)}
+    filled = [
+        Step(step.verb, {key: places.get(value, value) for key, value in step.fields.items()})
+        for step in steps
+    ]
+    done = run(*stand_in.opened(*filled))
+    step = done.transcript.first_failure
+    assert step is not None
+    assert (step.step, step.code) == (4 + len(steps), None)
+    assert says in (step.message or "")
+
+
+def test_a_library_of_something_else(run: Runner, stand_in: StandIn) -> None:
+    for load, symbol in (
+        (plan.backend_load, "QnnInterface_getProviders"),
+        (plan.system_load, "QnnSystemInterface_getProviders"),
+    ):
+        step = run(load("libm.so.6")).transcript.first_failure
+        assert step is not None
+        assert step.error == "symbol"
+        assert symbol in (step.message or "")
+
+
+def test_many_contexts_at_once(run: Runner, stand_in: StandIn) -> None:
+    binary, copied = stand_in.binary("plain"), stand_in.file("four", FOUR)
+    numbers = range(0, plan.MAX_CONTEXTS, 8)
+    steps = [plan.context_load(number, binary) for number in numbers]
+    steps += [plan.execute(numbers[-1], inputs=[copied], expected=[copied])]
+    steps += [plan.context_free(number) for number in numbers]
+    done = run(*stand_in.opened(*steps), settings=Settings(memory="rss"))
+    assert all(step.ok for step in done.transcript.steps)

@@ -1,0 +1,233 @@
+"""One probe against the real libraries of every QNN version: the ABI it declares is theirs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.contexts.compile import Context
+from harness.probe import plan
+from harness.probe.plan import Settings, Step
+from harness.probe.run import ProbeRun
+from harness.probe.transcript import StepResult
+from harness.runtimes.catalog import Runtime
+from tests.integration.probe.conftest import Runner
+
+VERSIONS = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
+OLDEST, NEWEST = VERSIONS[0], VERSIONS[-1]
+WITH_PD_LIMIT = VERSIONS[2:]
+PD_BUDGET_BYTES = 3_650_722_201  # 3.4 GiB; constant 0xd9999999 in libQnnHtp.so
+
+PLAIN_ONLY = pytest.mark.parametrize("probe", ["plain"], indirect=True)
+
+RuntimeFor = Callable[[str], Runtime]
+ContextFor = Callable[[str, str], Context]
+Session = Callable[..., ProbeRun]
+
+
+@pytest.fixture
+def session(run: Runner, runtime_for: RuntimeFor) -> Session:
+    """Runs steps behind those that open the backend of a version."""
+
+    def run_session(
+        version: str,
+        *steps: Step,
+        device: Step | None = None,
+        backend: str = "libQnnHtp.so",
+        settings: Settings = Settings(memory="rss"),  # noqa: B008
+    ) -> ProbeRun:
+        runtime = runtime_for(version)
+        folders = ":".join(str(runtime.root / folder) for folder in runtime.library_dirs)
+        return run(
+            plan.backend_load(str(runtime.library(backend))),
+            plan.system_load(str(runtime.library("libQnnSystem.so"))),
+            Step("log-create"),
+            Step("backend-create"),
+            device or plan.device_create(),
+            Step("cleanup"),
+            *steps,
+            Step("device-free"),
+            Step("backend-free"),
+            Step("log-free"),
+            env={"LD_LIBRARY_PATH": folders},
+            settings=settings,
+        )
+
+    return run_session
+
+
+def executed(context: Context, number: int = 0, repeat: int = 1) -> Step:
+    return plan.execute(
+        number,
+        inputs=map(str, context.inputs),
+        expected=map(str, context.expected),
+        tolerance=context.tolerance,
+        repeat=repeat,
+    )
+
+
+def errors(step: StepResult) -> list[str]:
+    return [line.text for line in step.logs if line.level == "error"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_context_loads_runs_and_is_freed(
+    session: Session, context_for: ContextFor, version: str
+) -> None:
+    context = context_for("tiny", version)
+    load = plan.context_load(0, str(context.path))
+    done = session(
+        version,
+        plan.context_inspect(str(context.path)),
+        load,
+        executed(context, repeat=3),
+        plan.context_free(0),
+        load,
+        executed(context),
+        plan.context_free(0),
+        settings=Settings(memory="pss"),
+    )
+    steps = done.transcript.steps
+    assert [step.verb for step in steps if step.failed] == []
+    assert done.transcript.done
+    assert (done.exit_code, done.signal) == (0, None)
+
+    backend, system = steps[0].data, steps[1].data
+    assert backend["provider"] == "HTP_QTI_AISW"
+    assert backend["build_id"].startswith(f"v{version}.")
+    assert backend["providers"][0]["backend_api"][1] == int(version.split(".")[1])
+    assert system["provider"] == "SYSTEM_QTI_AISW"
+    assert steps[0].rss_after_bytes > steps[0].rss_before_bytes > 0  # type: ignore[operator]
+    assert steps[0].pss_after_bytes
+
+    metadata = steps[6].data
+    assert metadata["build_id"] == backend["build_id"]
+    assert (metadata["dsp_arch"], metadata["soc_model"]) == (73, 43)
+    (graph,) = metadata["graphs"]
+    (tensor,) = graph["inputs"]
+    assert (tensor["data_type"], tensor["dimensions"], tensor["bytes"]) == (
+        "float32",
+        [1, 16],
+        64,
+    )
+    assert graph["vtcm_bytes"] in (4 << 20, 8 << 20)
+    assert graph["io_bytes"] == 16384
+    assert graph["const_bytes"] == 8192
+    assert graph["spill_fill_bytes"] == graph["shared_weights_bytes"] == 0
+
+    ran = steps[8]
+    assert ran.data["runs"] == len(ran.data["run_us"]) == 3
+    assert ran.data["outputs"][0]["max_abs"] <= context.tolerance
+    assert any("Initializing HtpProvider" in line.text for line in steps[2].logs)
+
+
+@PLAIN_ONLY
+@pytest.mark.parametrize("version", VERSIONS)
+def test_soc_and_arch_are_understood(session: Session, version: str) -> None:
+    """The place of these words differs between versions; see native/backend.c."""
+    assert session(version, device=plan.device_create(soc=43)).exit_code == 0
+    unknown = session(version, device=plan.device_create(soc=9999)).transcript.steps[4]
+    assert unknown.code == 14001
+    assert unknown.symbol == "QNN_DEVICE_ERROR_INVALID_CONFIG"
+    known = session(version, device=plan.device_create(arch=73)).transcript.steps[4]
+    assert (known.code, errors(known)) == (0, [])
+    (complaint,) = errors(session(version, device=plan.device_create(arch=11)).transcript.steps[4])
+    assert re.search(r"Unsupported HTP Arch \d+ 11\b", complaint)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_broken_binaries_are_refused_with_a_code(
+    session: Session, context_for: ContextFor, tmp_path: Path, version: str
+) -> None:
+    good = context_for("tiny", version).path.read_bytes()
+    broken = {
+        "empty": (b"", 30001, 5000),
+        "half": (good[: len(good) // 2], 30010, 30010),
+        "padded": (good + bytes(4096), 30010, 30010),
+        "text": (b"no context binary at all" * 1000, 30010, 30001),
+    }
+    steps = []
+    for number, (name, (content, _, _)) in enumerate(broken.items()):
+        path = tmp_path / name
+        path.write_bytes(content)
+        steps += [plan.context_inspect(str(path)), plan.context_load(number, str(path))]
+    done = session(version, *steps)
+    results = done.transcript.steps[6:14]
+    codes = [(read.code, load.code) for read, load in zip(*[iter(results)] * 2, strict=True)]
+    assert codes == [(read, load) for _, read, load in broken.values()]
+    for load in results[1::2]:
+        assert load.api == "QnnContext_createFromBinary"
+        assert errors(load)
+    assert results[1].symbol == "QNN_CONTEXT_ERROR_INVALID_ARGUMENT"
+
+
+def test_a_binary_of_a_newer_compiler(session: Session, context_for: ContextFor) -> None:
+    context = context_for("tiny", NEWEST)
+    done = session(OLDEST, plan.context_load(0, str(context.path)), executed(context))
+    load, execution = done.transcript.steps[6:8]
+    assert load.code == 5000
+    assert any("Using newer context binary on old SDK" in text for text in errors(load))
+    assert execution.error == "plan"
+
+
+def test_a_binary_of_an_older_compiler(session: Session, context_for: ContextFor) -> None:
+    context = context_for("tiny", OLDEST)
+    done = session(NEWEST, plan.context_load(0, str(context.path)), executed(context))
+    assert done.exit_code == 0
+
+
+def test_an_input_of_the_wrong_size_is_not_passed_on(
+    session: Session, context_for: ContextFor, tmp_path: Path
+) -> None:
+    """The library would take it, and write behind it."""
+    context = context_for("tiny", NEWEST)
+    short = tmp_path / "short"
+    short.write_bytes(context.inputs[0].read_bytes()[:-1])
+    load = plan.context_load(0, str(context.path))
+    done = session(NEWEST, load, plan.execute(0, inputs=[str(short)]))
+    assert done.transcript.steps[7].error == "size"
+
+
+def test_wrong_outputs_are_told(session: Session, context_for: ContextFor, tmp_path: Path) -> None:
+    context = context_for("tiny", NEWEST)
+    other = tmp_path / "zeros"
+    other.write_bytes(bytes(context.expected[0].stat().st_size))
+    step = plan.execute(0, inputs=map(str, context.inputs), expected=[str(other)])
+    done = session(NEWEST, plan.context_load(0, str(context.path)), step)
+    ran = done.transcript.steps[7]
+    assert (ran.code, ran.error) == (None, "mismatch")
+    assert ran.data["outputs"][0]["beyond"] == 16
+
+
+def test_a_backend_that_this_computer_cannot_have(session: Session) -> None:
+    done = session(NEWEST, backend="libQnnGpu.so")
+    created = done.transcript.steps[3]
+    assert (created.api, created.code) == ("QnnBackend_create", 4000)
+    assert errors(created)
+
+
+@PLAIN_ONLY
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_budget_of_the_process_is_where_it_was_measured(
+    session: Session, context_for: ContextFor, version: str
+) -> None:
+    """Contexts fit until their estimates add up to the budget; older versions count nothing."""
+    path = str(context_for("tiny", version).path)
+    loads = [plan.context_load(number, path) for number in range(350)]
+    frees = [plan.context_free(7), plan.context_load(7, path)]
+    done = session(version, *loads, *frees, settings=Settings(memory="off"))
+    assert done.transcript.done
+    results = done.transcript.steps[6:-3]
+    fits = sum(step.code == 0 for step in results[:350])
+    if version not in WITH_PD_LIMIT:
+        assert fits == 350
+        return
+    refused = results[fits]
+    assert (refused.code, refused.symbol) == (1002, "QNN_COMMON_ERROR_MEM_ALLOC")
+    estimate = re.search(r"available PD for contextId.*estimate (\d+)", errors(refused)[0])
+    assert estimate is not None
+    assert fits == PD_BUDGET_BYTES // int(estimate[1])
+    assert [step.code for step in results[350:]] == [0, 0], "what is freed can be used again"

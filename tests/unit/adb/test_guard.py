@@ -1,0 +1,139 @@
+"""Guarded processes end with everything they started: when told to, and when we die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.adb.deadline import Deadline
+from harness.adb.guard import spawn_guarded
+from harness.errors import InfraError
+
+
+def gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state == "Z"
+
+
+def wait_gone(pids: list[int], seconds: float) -> float:
+    """Seconds until all are gone; fails after `seconds`."""
+    deadline = Deadline(seconds)
+    while not all(gone(pid) for pid in pids):
+        assert not deadline.expired, f"still there after {seconds} s"
+        time.sleep(0.005)
+    return seconds - deadline.remaining()
+
+
+def test_the_exit_code_is_the_commands() -> None:
+    assert spawn_guarded(["sh", "-c", "exit 7"]).wait(Deadline(5)) == 7
+    assert spawn_guarded(["sh", "-c", "kill -9 $$"]).wait(Deadline(5)) == 137
+    assert spawn_guarded(["/no/such/program"]).wait(Deadline(5)) == 127
+
+
+def test_output_environment_and_folder(tmp_path: Path) -> None:
+    with spawn_guarded(
+        ["sh", "-c", 'echo "$A-$HOME"; pwd; read x || echo no input'],
+        env={"A": "1", "PATH": os.defpath},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+    ) as process:
+        lines = [process.read_line(Deadline(5)) for _ in range(3)]
+        with pytest.raises(InfraError, match="ended early"):
+            process.read_line(Deadline(5))
+    assert lines == [b"1-", str(tmp_path).encode(), b"no input"]
+
+
+def test_a_silent_command_does_not_hold_us() -> None:
+    with (
+        spawn_guarded(["sleep", "100"], stdout=subprocess.PIPE) as process,
+        pytest.raises(InfraError, match=r"said nothing in 0\.1 s"),
+    ):
+        process.read_line(Deadline(0.1))
+
+
+def test_it_runs_in_a_session_of_its_own_and_stops_at_once() -> None:
+    process = spawn_guarded(["sleep", "100"])
+    pid = None
+    while pid is None:
+        pid = process.command_pid()
+    deadline = Deadline(5)
+    while os.getsid(pid) != pid:
+        assert not deadline.expired
+    began = time.monotonic()
+    assert process.stop() == 143
+    assert time.monotonic() - began < 1
+    assert gone(pid)
+    assert process.stop() == 143
+
+
+# one that ignores SIGTERM, one that left the session, one in the group
+STUBBORN = """
+echo $$
+setsid sh -c 'echo $$; exec sleep 100' &
+(trap '' TERM; sh -c 'echo $PPID'; while :; do sleep 1; done) &
+wait
+"""
+
+
+def start_stubborn(argv: list[str]) -> tuple[subprocess.Popen[bytes], list[int]]:
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout is not None
+    return process, [int(process.stdout.readline()) for _ in range(3)]
+
+
+PARENT = f"""
+import subprocess, sys, time
+from harness.adb.guard import spawn_guarded
+spawn_guarded(["sh", "-c", {STUBBORN!r}], stdout=sys.stdout)
+time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_everything_ends_when_we_die(number: int) -> None:
+    process, pids = start_stubborn([sys.executable, "-c", PARENT])
+    os.kill(process.pid, number)
+    process.wait(5)
+    # two seconds of grace for the one that ignores SIGTERM
+    wait_gone(pids, 4)
+
+
+def test_the_module_is_a_program() -> None:
+    argv = [sys.executable, "-m", "harness.adb.guard", "sh", "-c", STUBBORN]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    pids = [int(process.stdout.readline()) for _ in range(3)]
+    process.terminate()
+    wait_gone(pids, 4)
+    assert process.wait(5) == 143
+
+
+def test_a_killed_guardian_takes_the_command_with_it() -> None:
+    process = spawn_guarded(["sh", "-c", "echo $$; exec sleep 100"], stdout=subprocess.PIPE)
+    pid = int(process.read_line(Deadline(5)))
+    os.kill(process.pid, signal.SIGKILL)
+    wait_gone([pid], 2)
+    process.stop()
+
+
+def test_no_descriptor_of_ours_is_inherited_but_those_named() -> None:
+    read, write = os.pipe()
+    try:
+        with spawn_guarded(
+            ["sh", "-c", "echo $(ls /proc/$$/fd)"], stdout=subprocess.PIPE, pass_fds=[write]
+        ) as process:
+            descriptors = process.read_line(Deadline(5)).split()
+            assert str(write).encode() in descriptors
+            assert str(read).encode() not in descriptors
+    finally:
+        os.close(read)
+        os.close(write)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from harness.adb.deadline import Deadline
 from harness.adb.listing import parse_properties
 from harness.adb.server import AdbServer
-from harness.adb.shell import Completed, run_script
+from harness.adb.shell import END_GRACE_S, Completed, end_processes, run_script
 from harness.adb.sync import Progress, PushItem, RemoteEntry, RemoteStat, SyncStream
 from harness.errors import DeviceRefused, DeviceTimeout, InfraError
 
@@ -21,6 +22,7 @@ MAX_OUTPUT_BYTES = 64 << 20
 _SHORT_S = 15.0
 _TRY_S = 5.0
 _RETRY_S = 0.1
+_MAX_ABANDONED = 64
 
 # where a legacy shell's stdin can wait; TMPDIR first, since the daemon chose it
 _TEMPORARY_FOLDER = (
@@ -46,6 +48,7 @@ class AdbDevice:
         self.server = server
         self._given_features = features
         self._features = features
+        self._abandoned: deque[str] = deque(maxlen=_MAX_ABANDONED)
 
     def __repr__(self) -> str:
         return f"AdbDevice({self.serial!r}, {self.server})"
@@ -78,9 +81,13 @@ class AdbDevice:
         callback raises, the script's process group is ended with SIGKILL, and so is everything
         that it started elsewhere. A connection that ends without an exit status is DeviceLost.
 
+        What could not be ended then, because the link was gone, is ended before the next script.
+
         Devices without shell_v2 answer stderr in stdout; their stdin travels as a file first.
         """
         deadline = Deadline(timeout_s)
+        if self._abandoned:
+            self.end_abandoned(timeout_s=deadline.at_most(END_GRACE_S).seconds)
         shell_v2 = "shell_v2" in self._known_features(deadline)
         stdin_file = None
         if stdin and not shell_v2:
@@ -97,7 +104,29 @@ class AdbDevice:
             on_stdout=on_stdout,
             on_stderr=on_stderr,
             max_output_bytes=max_output_bytes,
+            abandoned=self._abandoned.append,
         )
+
+    def end_abandoned(self, *, timeout_s: float) -> bool:
+        """Ends what earlier calls of this object left running when their link was lost.
+
+        Whether nothing is left of them, for certain. Only processes that carry a call's mark are
+        touched.
+        """
+        deadline = Deadline(timeout_s)
+        for token in tuple(self._abandoned):
+            with contextlib.suppress(InfraError):
+                shell_v2 = "shell_v2" in self._known_features(deadline)
+                if end_processes(
+                    self.server,
+                    self.serial,
+                    token,
+                    None,
+                    shell_v2=shell_v2,
+                    timeout_s=deadline.remaining(),
+                ):
+                    self._abandoned.remove(token)
+        return not self._abandoned
 
     def _leave_stdin(self, stdin: bytes, deadline: Deadline) -> str:
         where = run_script(
@@ -107,6 +136,7 @@ class AdbDevice:
             shell_v2=False,
             deadline=deadline,
             max_output_bytes=4096,
+            abandoned=self._abandoned.append,
         )
         folder = where.stdout.decode("utf-8", "surrogateescape").strip()
         if not where.ok or not folder.startswith("/"):

@@ -165,30 +165,41 @@ def run_script(
     on_stdout: Sink | None = None,
     on_stderr: Sink | None = None,
     max_output_bytes: int,
+    abandoned: Callable[[str], None],
 ) -> Completed:
     """Runs `script` in the device's shell; see `AdbDevice.shell`.
 
     `stdin` is for devices with shell_v2; without it, `stdin_file` names a file on the device.
+    `abandoned` gets the token of a call whose processes may have been left running, for
+    `end_processes` to find them by when the device can be reached again.
     """
     began = time.monotonic()
     token = secrets.token_hex(8)
     output = _Output(max_output_bytes, on_stdout, on_stderr)
     call = _V2Call(token) if shell_v2 else _LegacyCall(token)
     service = _service(script, token, shell_v2, stdin_file)
+    begun = False
     with contextlib.ExitStack() as cleanup:
         try:
             opened = server.transport(serial, service, deadline, command=script)
             channel = Channel(opened, deadline)
             cleanup.callback(channel.close)
+            begun = True
             for kind, data in _mapped(call.output(channel, stdin), serial, script, output):
                 output.take(kind, data)
                 if output.full:
                     break
         except (DeviceLost, DeviceRefused):
-            # nobody is there who could be told to end anything
+            if begun:
+                abandoned(token)
             raise
-        except DeviceTimeout as error:
-            ended = _end_processes(server, serial, token, call.group, shell_v2)
+        except BaseException as error:
+            # the deadline, Ctrl-C, or an error of the caller's in a sink
+            ended = end_processes(server, serial, token, call.group, shell_v2=shell_v2)
+            if not ended:
+                abandoned(token)
+            if not isinstance(error, DeviceTimeout):
+                raise
             raise DeviceTimeout(
                 f"not done within {deadline.seconds:g} s; "
                 + ("its processes were ended" if ended else "its processes may still run"),
@@ -196,12 +207,8 @@ def run_script(
                 command=script,
                 output=output.so_far(),
             ) from error
-        except BaseException:
-            # Ctrl-C, or an error of the caller's in a sink
-            _end_processes(server, serial, token, call.group, shell_v2)
-            raise
-        if output.full:
-            _end_processes(server, serial, token, call.group, shell_v2)
+        if output.full and not end_processes(server, serial, token, call.group, shell_v2=shell_v2):
+            abandoned(token)
     status = None if output.full else call.status
     code, signal = (None, None) if status is None else exit_status(status)
     return Completed(
@@ -236,11 +243,20 @@ def _mapped(
         yield from parts
 
 
-def _end_processes(
-    server: AdbServer, serial: str, token: str, group: int | None, shell_v2: bool
+def end_processes(
+    server: AdbServer,
+    serial: str,
+    token: str,
+    group: int | None,
+    *,
+    shell_v2: bool,
+    timeout_s: float = END_GRACE_S,
 ) -> bool:
-    """Ends what a call left running, over a connection of its own; whether that is certain."""
-    deadline = Deadline(END_GRACE_S)
+    """Ends what a call left running, over a connection of its own; whether that is certain.
+
+    `group` is its process group, to be given only right after the call: numbers are used again.
+    """
+    deadline = Deadline(timeout_s)
     script = end_script(token, group)
     said = bytearray()
     with contextlib.suppress(InfraError), device_faults(serial, "end the processes of a call"):

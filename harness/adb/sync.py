@@ -54,7 +54,8 @@ class SyncStream:
         """Sends files one behind the other without waiting in between.
 
         The device makes the folders above them. Each file's size is asked back after it was
-        taken. `progress` gets the number of bytes sent since the call began.
+        taken. When one is refused, those behind it may have arrived or not. `progress` gets the
+        number of bytes sent since the call began.
         """
         Pusher(self._link, progress).run(items)
 
@@ -83,12 +84,11 @@ class SyncStream:
         all of these with an empty list.
         """
         command = f"list {remote}"
-        # with the slash, a device that does not follow links looks at what a link points to
-        slash = "" if self._link.dialect.stat_v2 else "/"
-        found = self.stat((remote.rstrip("/") + slash) or "/")
+        found = self.stat(remote)
         if found is None:
             raise self._link.refused("No such file or directory", command)
-        if not found.is_dir:
+        # only a device that cannot follow links answers with a link; it may well be to a folder
+        if not (found.is_dir or stat.S_ISLNK(found.mode)):
             raise self._link.refused("Not a directory", command)
         entries = []
         names = 0
@@ -107,7 +107,9 @@ class SyncStream:
                     raise self._link.error(f"an impossible name: {reply.name!r}", command)
                 entries.append(reply)
         if names == 0:
-            raise self._link.refused("cannot be read: not even `.` is in it", command)
+            raise self._link.refused(
+                "not a folder that can be read: not even `.` is in it", command
+            )
         return sorted(entries, key=lambda entry: entry.name)
 
     def pull(self, remote: str, local: Path, max_bytes: int) -> None:

@@ -87,6 +87,7 @@ class ContextStore:
         self._catalog = catalog
         self._probes = probe_builder
         self._notify = notify or catalog.notify
+        self._warned: set[Path] = set()
         self._keys: dict[ModelSpec, str] = {}
         self._found: dict[Wanted, Context] = {}
 
@@ -135,9 +136,11 @@ class ContextStore:
         try:
             return open_sealed(folder, facts)
         except SealBrokenError as damage:
-            self._catalog.warn(
-                f"cached context {folder.name} is not as it was ({damage}); making it again"
-            )
+            if folder not in self._warned:
+                self._warned.add(folder)
+                self._catalog.warn(
+                    f"cached context {folder.name} is not as it was ({damage}); making it again"
+                )
             return None
 
     def _make(self, host: CompilerHost, wanted: Sequence[Wanted]) -> None:

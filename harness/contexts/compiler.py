@@ -1,7 +1,7 @@
 """Runs the compiler: worker.py in a process of its own, with the libraries of one QNN version.
 
-Whatever happens there (a refusal, a crash, an endless loop) becomes the result of the job that was
-under way; the jobs after it are given to a new process.
+Whatever happens to one job there (a refusal, a crash, an endless loop) is that job's result, and
+no other's.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -127,22 +128,12 @@ def run_jobs(
     start_timeout_s: float = START_TIMEOUT_S,
     job_timeout_s: float = JOB_TIMEOUT_S,
 ) -> dict[str, CompileError | None]:
-    """Does all jobs, in as few processes as possible: {job: None, or why it failed}.
+    """Does all jobs, one after the other: {job: None, or why it failed}.
 
-    Raises InfraError if the compiler's process cannot be used at all.
+    Raises InfraError if the compiler's process cannot be used or ends early.
     """
-    results: dict[str, CompileError | None] = {}
-    while left := [job for job in jobs if job.job not in results]:
-        done = _run_worker(host, left, start_timeout_s + job_timeout_s * len(left))
-        if not done:
-            raise InfraError("the compiler's process did no job and did not say why")
-        results.update(done)
-    return results
-
-
-def _run_worker(
-    host: CompilerHost, jobs: Sequence[Job], timeout_s: float
-) -> dict[str, CompileError | None]:
+    if not jobs:
+        return {}
     with (
         tempfile.TemporaryDirectory(prefix="qnn-harness-") as name,
         tempfile.TemporaryFile() as out,
@@ -152,6 +143,7 @@ def _run_worker(
         request = {
             "answers": str(answers),
             "mark": _MARK,
+            "job_timeout_s": job_timeout_s,
             "ort_root": str(host.ort_root),
             "plugin": str(host.plugin),
             "jobs": [job.request(host) for job in jobs],
@@ -159,12 +151,18 @@ def _run_worker(
         (folder / "request.json").write_text(json.dumps(request))
         # -P: the worker's own folder is not searched for modules
         command = [sys.executable, "-P", "-B", str(WORKER), str(folder / "request.json")]
-        deadline = Deadline(timeout_s)
+        deadline = Deadline(start_timeout_s + job_timeout_s * len(jobs))
         with spawn_guarded(
             command, env=_environment(host), cwd=folder, stdout=out, stderr=out
         ) as worker:
             code = worker.wait(deadline)
-        return results_of(host, jobs, _events(answers), _text(out), code, timeout_s)
+        output, events = _text(out), _events(answers)
+    results = results_of(host, jobs, events, output)
+    if len(results) < len(jobs):
+        how = f"did not end within {deadline.seconds:g} s" if code is None else f"exit code {code}"
+        last = output.strip().splitlines()[-1:] or ["it said nothing"]
+        raise InfraError(f"the compiler's process cannot be used ({how}): {last[0][:500]}")
+    return results
 
 
 def results_of(
@@ -172,44 +170,37 @@ def results_of(
     jobs: Sequence[Job],
     events: Sequence[Mapping[str, Any]],
     output: str,
-    code: int | None,
-    timeout_s: float,
 ) -> dict[str, CompileError | None]:
-    """What the worker's answers and its end mean for each job it began (pure)."""
+    """What the worker's answers mean for each job; absent are those it never finished (pure).
+
+    Raises InfraError if the worker found the libraries unusable.
+    """
     complaints = {job.job: job.complaint for job in jobs}
     results: dict[str, CompileError | None] = {}
-    begun: str | None = None
     for event in events:
-        job = str(event.get("job"))
-        if event.get("event") == "unusable":
+        kind, job = event.get("event"), str(event.get("job"))
+        if kind == "unusable":
             raise InfraError(
                 f"ORT {host.ort_version} cannot use the plug-in of QNN {host.qnn_version}: "
                 + " <- ".join(_errors(event)[::-1])[:1000]
             )
-        if event.get("event") == "begin":
-            begun = job
-        elif event.get("event") == "made" and job in complaints:
-            results[job], begun = None, None
-        elif event.get("event") == "failed" and job in complaints:
+        if job not in complaints or job in results:
+            continue
+        if kind == "made":
+            results[job] = None
+        elif kind in ("failed", "died"):
+            chain = _errors(event) if kind == "failed" else [_death(event.get("code"))]
             said = output_of(output, job)
-            results[job] = CompileError(complaints[job], chain=_errors(event), output=said)
-            begun = None
-    if begun in complaints and begun is not None:
-        how = (
-            f"no end within {timeout_s:g} s"
-            if code is None
-            else f"its process ended with signal {code - 128}"
-            if code > 128
-            else f"its process ended with exit code {code}"
-        )
-        results[begun] = CompileError(
-            complaints[begun], chain=[how], output=output_of(output, begun)
-        )
-    elif not results:
-        how = f"did not start within {timeout_s:g} s" if code is None else f"exit code {code}"
-        last = output.strip().splitlines()[-1:] or ["it said nothing"]
-        raise InfraError(f"the compiler's process cannot be used ({how}): {last[0][:500]}")
+            results[job] = CompileError(complaints[job], chain=chain, output=said)
     return results
+
+
+def _death(code: object) -> str:
+    if code == -signal.SIGALRM:
+        return "it did not come to an end in time"
+    if isinstance(code, int) and code < 0:
+        return f"the compiler crashed with signal {-code}"
+    return f"the compiler ended its process with exit code {code}"
 
 
 def output_of(output: str, job: str) -> str:

@@ -2,20 +2,21 @@
 
     python -P worker.py REQUEST.json
 
-Its only imports are numpy and the onnxruntime on PYTHONPATH. Answers go, one JSON object per line
-and flushed, to the file that the request names, `begin` before each job, so that a crash or a hang
-in the compiler still names its job; stdout and stderr belong to the libraries.
+Its only imports are numpy and the onnxruntime on PYTHONPATH. Every job runs in a fork of its own,
+for two reasons: a crash or a hang costs just that job, and a binary does not depend on what was
+compiled before it (tensor ids count up in a process). Answers go, one JSON object per line and
+flushed, to the file that the request names; stdout and stderr belong to the libraries.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 EP_NAME = "qnn"
 
@@ -25,10 +26,7 @@ def main(request_path: str) -> None:
     request = json.loads(Path(request_path).read_text())
     with open(request["answers"], "w", encoding="utf-8") as answers:
         _work(request, answers)
-    # The libraries' own clean-up at exit has nothing to add, and may crash.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+    _leave()
 
 
 def _work(request: dict[str, Any], answers: IO[str]) -> None:
@@ -40,18 +38,37 @@ def _work(request: dict[str, Any], answers: IO[str]) -> None:
     for job in request["jobs"]:
         _tell(answers, event="begin", job=job["id"])
         print(f"{request['mark']}{job['id']}", file=sys.stderr, flush=True)
-        began = time.monotonic()
-        try:
-            if job["kind"] == "reference":
-                _reference(job)
-            else:
-                _compile(job, devices)
-        except Exception as error:
-            _tell(answers, event="failed", job=job["id"], errors=_chain(error))
+        child = os.fork()
+        if child == 0:
+            # SIGALRM, not handled, ends a job that does not come to its end.
+            signal.setitimer(signal.ITIMER_REAL, request["job_timeout_s"])
+            _do(job, devices, answers)
+            _leave()
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code != 0:
+            _tell(answers, event="died", job=job["id"], code=code)
+
+
+def _do(job: dict[str, Any], devices: list[Any], answers: IO[str]) -> None:
+    began = time.monotonic()
+    try:
+        if job["kind"] == "reference":
+            _reference(job)
         else:
-            seconds = round(time.monotonic() - began, 6)
-            _tell(answers, event="made", job=job["id"], seconds=seconds)
-        gc.collect()
+            _compile(job, devices)
+    except Exception as error:
+        _tell(answers, event="failed", job=job["id"], errors=_chain(error))
+    else:
+        seconds = round(time.monotonic() - began, 6)
+        _tell(answers, event="made", job=job["id"], seconds=seconds)
+
+
+def _leave() -> NoReturn:
+    """Ends the process; the libraries' own clean-up at exit has nothing to add and may crash."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _register(request: dict[str, Any]) -> list[Any]:

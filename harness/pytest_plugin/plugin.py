@@ -6,7 +6,7 @@ Imports at the top stay small, since every pytest run of the environment loads t
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -67,7 +67,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     run = config.stash[RUN]
     if run.problem is not None and any("placement" in _fixtures(item) for item in items):
-        pytest.exit(str(run.problem), returncode=run.problem.exit_code)
+        _stop(config, run.problem)
     for item in items:
         reasons = run.unfit.get(item.nodeid.partition("[")[0])
         if reasons and _placement(item) is None and "placement" in _fixtures(item):
@@ -90,8 +90,17 @@ def pytest_runtestloop(session: pytest.Session) -> object:
         run.begin(needs)
     except HarnessError as error:
         run.problem = error
-        pytest.exit(str(error), returncode=error.exit_code)
+        _stop(session.config, error)
     return None
+
+
+def _stop(config: pytest.Config, error: HarnessError) -> NoReturn:
+    """Ends the run with one clear message and the exit code of its cause."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.ensure_newline()
+        reporter.write_line(f"error: {error}", red=True)
+    pytest.exit("nothing was run", returncode=error.exit_code)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

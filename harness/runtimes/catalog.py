@@ -188,9 +188,11 @@ class Catalog:
         return self._hosts[version]
 
     def _qnn_folder(self, version: str, target: str) -> SealedFolder:
-        folder = self._unpacked.folder(
-            _qnn_request(version, target), lambda name: use_of(name) != "none"
-        )
+        request = _qnn_request(version, target)
+        try:
+            folder = self._unpacked.folder(request, lambda name: use_of(name) != "none")
+        except InfraError as error:
+            raise InfraError(f"QNN {version} for {target}: {error}") from error
         said = folder.data["qnn_version"]
         if said != version:
             raise InfraError(f"{folder.path.name} holds QNN {said}, expected {version}")

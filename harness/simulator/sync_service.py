@@ -91,20 +91,14 @@ class SyncSession:
             yield
 
     def _exactly(self, count: int) -> Generator[None, None, bytes]:
-        while not self._input:
-            yield
-        if len(self._input) >= count:
-            piece = bytes(self._input[:count])
-            self._input = self._input[count:]
-            return piece
-        collected = bytearray()
+        collected = b""
         while len(collected) < count:
             while not self._input:
                 yield
-            missing = count - len(collected)
-            collected += self._input[:missing]
-            self._input = self._input[missing:]
-        return bytes(collected)
+            piece = self._input[: count - len(collected)]
+            self._input = self._input[len(piece) :]
+            collected += piece
+        return collected
 
     def _serve(self) -> Steps:
         while True:
@@ -114,7 +108,7 @@ class SyncSession:
             if length > wire.MAX_PATH:
                 yield from self._answer(wire.fail("path too long"))
                 break
-            path = os.fsdecode((yield from self._exactly(length))) if length else ""
+            path = os.fsdecode((yield from self._exactly(length)))
             feature = wire.FOLLOWED_BY_FEATURE.get(request)
             handle = _REQUESTS.get(request)
             if handle is None or (feature is not None and feature not in self._features):

@@ -16,6 +16,7 @@ from harness.contexts.compile import Context, ContextStore
 from harness.contexts.models import ModelSpec
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog, Runtime
+from tests.integration.device_runs import DeviceRuns
 
 HTP_ARCH = 73
 
@@ -58,3 +59,15 @@ def context_for(context_store: ContextStore) -> ContextFor:
         return context_store.get(spec, compiler, htp_arch)
 
     return get
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> DeviceRuns:
+    """A lab of its own with one simulated device, and a way to run device tests on it."""
+    return DeviceRuns(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def module_lab(tmp_path_factory: pytest.TempPathFactory) -> DeviceRuns:
+    """The same for all tests of a file."""
+    return DeviceRuns(tmp_path_factory.mktemp("lab"))

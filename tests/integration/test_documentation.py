@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.lab.inventory import load_lab
-
-from .pytest_plugin.conftest import ROOT, Lab
+from tests.integration.device_runs import ROOT, DeviceRuns
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -44,7 +43,7 @@ def test_there_are_commands_to_run() -> None:
 
 
 @pytest.mark.parametrize("command", shown_commands())
-def test_commands_run(command: str, lab: Lab) -> None:
+def test_commands_run(command: str, lab: DeviceRuns) -> None:
     program, *arguments = shlex.split(command)
     if program == "pytest":
         # Shown to be accepted and to find cases; what they do is tested case by case elsewhere.
@@ -76,7 +75,7 @@ def test_lab_examples_load(page: Path, text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("python"))
-def test_python_examples_run(page: Path, text: str, lab: Lab, tmp_path: Path) -> None:
+def test_python_examples_run(page: Path, text: str, lab: DeviceRuns, tmp_path: Path) -> None:
     suite = tmp_path / "elsewhere" / "test_example.py"
     suite.parent.mkdir()
     suite.write_text(text)

@@ -127,20 +127,24 @@ def any_device(request: pytest.FixtureRequest, shared: Place) -> AdbDevice:
 
 @dataclass
 class Linked:
-    """A device of its own, reached over a link that can break."""
+    """A device reached over a link that can break."""
 
-    daemon: Daemon
     link: FaultyLink
     device: AdbDevice
     folder: str
 
 
-@pytest.fixture
-def linked(lab: Lab) -> Iterator[Linked]:
-    daemon, folder = lab.start()
-    with FaultyLink(daemon.address) as link:
+@contextlib.contextmanager
+def linked_to(lab: Lab, address: str, folder: str) -> Iterator[Linked]:
+    """A link of its own to a daemon, connected under the link's address."""
+    with FaultyLink(address) as link:
         device = lab.connect(link.address)
         assert "shell_v2" in device.features
-        yield Linked(daemon, link, device, folder)
+        yield Linked(link, device, folder)
         lab.server.disconnect(link.address)
-    daemon.stop()
+
+
+@pytest.fixture
+def linked(lab: Lab, shared: Place, folder: str) -> Iterator[Linked]:
+    with linked_to(lab, shared.device.serial, folder) as linked:
+        yield linked

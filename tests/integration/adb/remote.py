@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import time
 
-from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 
 
@@ -35,11 +33,3 @@ def survivors(device: AdbDevice, folder: str) -> list[str]:
     count, *alive = answer.stdout.decode().split()
     assert count == "4"
     return alive
-
-
-def wait_for_none(device: AdbDevice, folder: str, seconds: float) -> None:
-    """Waits until no process of the family is left."""
-    deadline = Deadline(seconds)
-    while alive := survivors(device, folder):
-        assert not deadline.expired, f"still running: {alive}"
-        time.sleep(0.05)

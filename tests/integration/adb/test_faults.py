@@ -14,11 +14,11 @@ from harness.adb.device import AdbDevice, PushItem
 from harness.adb.server import AdbServer
 from harness.adb.shell import END_GRACE_S
 from harness.errors import DeviceLost, DeviceTimeout, InfraError
-from tests.integration.adb.conftest import Lab, Linked
-from tests.integration.adb.remote import family, wait_for_none
+from tests.integration.adb.conftest import Lab, Linked, linked_to
+from tests.integration.adb.remote import family, survivors
 
-BIG = 48 << 20
-TIMEOUT_S = 1.0
+BIG = 24 << 20
+TIMEOUT_S = 0.6
 SLACK_S = 0.5
 
 
@@ -85,33 +85,27 @@ def test_a_link_that_stalls(name: str, with_source: Linked, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["shell", "push", "pull"])
-def test_a_device_that_stops(name: str, with_source: Linked, tmp_path: Path) -> None:
-    operation = operations(with_source, tmp_path / "local")[name]
-    with_source.link.bytes_per_s = 20e6
-    stopping = threading.Timer(0.3, with_source.daemon.stop)
-    stopping.start()
-    with in_time(8), pytest.raises(DeviceLost):
-        operation(8)
-    stopping.join()
-    assert list(tmp_path.iterdir()) == []
-    with in_time(1), pytest.raises(DeviceLost):
-        with_source.device.shell("true", timeout_s=1)
+def test_a_device_that_stops(lab: Lab, tmp_path: Path) -> None:
+    for name in ("shell", "push", "pull"):
+        daemon, folder = lab.start()
+        with linked_to(lab, daemon.address, folder) as linked:
+            source = PushItem(bytes(BIG), f"{linked.folder}/source")
+            linked.device.push([source], timeout_s=20)
+            linked.link.bytes_per_s = 20e6
+            stopping = threading.Timer(0.3, daemon.stop)
+            stopping.start()
+            with in_time(8), pytest.raises(DeviceLost):
+                operations(linked, tmp_path / "local")[name](8)
+            stopping.join()
+            assert list(tmp_path.iterdir()) == []
+            with in_time(1), pytest.raises(DeviceLost):
+                linked.device.shell("true", timeout_s=1)
 
 
 def test_a_slow_link_is_no_fault(with_source: Linked) -> None:
     with_source.link.bytes_per_s = 2e6
     done = with_source.device.shell("head -c 500000 /dev/zero", timeout_s=10)
     assert (len(done.stdout), done.exit_code) == (500_000, 0)
-
-
-def test_what_ran_when_the_link_broke_can_be_ended_later(linked: Linked) -> None:
-    threading.Timer(0.5, linked.link.cut).start()
-    with pytest.raises(DeviceLost):
-        linked.device.shell(family(linked.folder), timeout_s=10)
-    linked.link.resume()
-    with pytest.raises(InfraError, match="not ready within"):
-        linked.device.wait_ready(timeout_s=0.3)
 
 
 def test_a_device_that_comes_back_is_ready_again(linked: Linked, lab: Lab) -> None:
@@ -124,13 +118,20 @@ def test_a_device_that_comes_back_is_ready_again(linked: Linked, lab: Lab) -> No
     assert linked.device.shell("true", timeout_s=5).ok
 
 
-def test_after_a_stall_the_deadline_has_ended_what_ran(linked: Linked) -> None:
-    """The request to end it waits in the link, and is served when the link flows again."""
-    threading.Timer(0.7, linked.link.stall).start()
-    with pytest.raises(DeviceTimeout, match="may still run"):
-        linked.device.shell(family(linked.folder), timeout_s=1)
+@pytest.mark.parametrize("fault", ["cut", "stall"])
+def test_what_a_broken_link_left_running_is_ended_before_the_next_script(
+    fault: str, linked: Linked, lab: Lab
+) -> None:
+    def break_it(_output: bytes) -> None:
+        getattr(linked.link, fault)()
+
+    with pytest.raises((DeviceLost, DeviceTimeout)):
+        linked.device.shell(family(linked.folder), timeout_s=1, on_stdout=break_it)
     linked.link.resume()
-    wait_for_none(linked.device, linked.folder, 10)
+    lab.connect(linked.link.address)
+    linked.device.wait_ready(timeout_s=10)
+    assert survivors(linked.device, linked.folder) == []
+    assert linked.device.end_abandoned(timeout_s=5)
 
 
 def test_a_server_that_is_not_there() -> None:

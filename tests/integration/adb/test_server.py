@@ -189,6 +189,8 @@ def test_the_users_server_is_started_only_when_asked_for(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for name in ("ADB_USB", "ADB_MDNS", "ADB_EMU"):  # this one is nobody's: it must not take part
+        monkeypatch.setenv(name, "0")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         server = AdbServer(port=free.getsockname()[1])

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.cache import cache_root
-
-from .conftest import Finished, Lab
+from tests.integration.device_runs import DeviceRuns, Finished
 
 OFFLINE = {
     "PIP_NO_INDEX": "1",
@@ -33,7 +32,7 @@ def says_once(done: Finished, text: str) -> None:
         ("target: linux-x46", 6, "linux-x64"),
     ],
 )
-def test_a_typo_in_the_lab(lab: Lab, typo: str, line: int, told: str) -> None:
+def test_a_typo_in_the_lab(lab: DeviceRuns, typo: str, line: int, told: str) -> None:
     key = typo.split(":")[0][:3]
     lines = lab.file.read_text().splitlines()
     lines[line - 1] = f"    {typo}"
@@ -55,21 +54,21 @@ def test_a_typo_in_the_lab(lab: Lab, typo: str, line: int, told: str) -> None:
         ("--backend", "npu", "htp"),
     ],
 )
-def test_an_unknown_choice(lab: Lab, option: str, value: str, valid: str) -> None:
+def test_an_unknown_choice(lab: DeviceRuns, option: str, value: str, valid: str) -> None:
     done = lab.run(option, value, "-k", "tiny and 66")
     assert done.code == 2, done.output
     says_once(done, value)
     assert valid in done.output
 
 
-def test_no_lab_file(lab: Lab) -> None:
+def test_no_lab_file(lab: DeviceRuns) -> None:
     lab.file.unlink()
     done = lab.run("-k", "tiny and 66")
     assert done.code == 2
     says_once(done, "devices.yaml")
 
 
-def test_no_compiler(lab: Lab, tmp_path: Path) -> None:
+def test_no_compiler(lab: DeviceRuns, tmp_path: Path) -> None:
     done = lab.run(
         "-k",
         "tiny and 66",
@@ -81,13 +80,13 @@ def test_no_compiler(lab: Lab, tmp_path: Path) -> None:
     says_once(done, "no C compiler")
 
 
-def test_no_network_on_the_first_run(lab: Lab, tmp_path: Path) -> None:
+def test_no_network_on_the_first_run(lab: DeviceRuns, tmp_path: Path) -> None:
     done = lab.run("-k", "tiny and 66", QNN_HARNESS_CACHE=str(tmp_path / "cache"), **OFFLINE)
     assert done.code == 3, done.output
     says_once(done, "onnxruntime-qnn")
 
 
-def test_a_damaged_wheel_is_named_and_not_used(lab: Lab, tmp_path: Path) -> None:
+def test_a_damaged_wheel_is_named_and_not_used(lab: DeviceRuns, tmp_path: Path) -> None:
     cache = borrowed_cache(tmp_path, without="")
     (wheel,) = (cache / "wheels").rglob("onnxruntime_qnn-2.7.0-*.whl")
     content = bytearray(wheel.read_bytes())
@@ -100,7 +99,7 @@ def test_a_damaged_wheel_is_named_and_not_used(lab: Lab, tmp_path: Path) -> None
     says_once(done, "damaged")
 
 
-def test_a_full_device(lab: Lab) -> None:
+def test_a_full_device(lab: DeviceRuns) -> None:
     lab.file.write_text(lab.file.read_text() + "    storage_limit_mb: 30\n")
     done = lab.run("-k", "tiny and 66")
     assert done.code == 3, done.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,12 +10,12 @@ import subprocess
 import time
 from pathlib import Path
 
-from .conftest import ROOT, Lab
+from tests.integration.device_runs import ROOT, DeviceRuns
 
 GONE_WITHIN_S = 10
 
 
-def test_sigkill_leaves_a_whole_journal_and_no_process(lab: Lab) -> None:
+def test_sigkill_leaves_a_whole_journal_and_no_process(lab: DeviceRuns) -> None:
     mark = str(lab.folder)
     process = subprocess.Popen(
         lab.command("-k", "tiny or (io-heavy and 32)", ROOT / "suites"),
@@ -61,10 +62,8 @@ def environment_of(pid: int) -> str:
             found += Path("/proc", str(pid), name).read_bytes().decode("utf-8", "replace")
         except OSError:
             continue
-    try:
+    with contextlib.suppress(OSError):
         found += os.readlink(f"/proc/{pid}/cwd")
-    except OSError:
-        pass
     return found
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from .conftest import ROOT, Finished, Lab
+from tests.integration.device_runs import ROOT, DeviceRuns, Finished
 
 WORKLOAD = "io-heavy-56mb"
 PAIR = f"(context_count and {WORKLOAD} and (resident or sequential) and 66) or test_limit"
@@ -19,7 +19,7 @@ TRUE_BUDGET_BYTES = 3_650_722_201
 
 
 @pytest.fixture(scope="module")
-def newest(module_lab: Lab) -> Finished:
+def newest(module_lab: DeviceRuns) -> Finished:
     return module_lab.run("-k", PAIR, "--qnn", "2.51.0")
 
 
@@ -73,7 +73,7 @@ def test_the_reports_agree_with_the_journal_and_its_schema(newest: Finished) -> 
     assert json.loads((folder / "run.json").read_text())["exit_code"] == 0
 
 
-def test_an_older_runtime_without_the_limit_tells_another_truth(module_lab: Lab) -> None:
+def test_an_older_runtime_without_the_limit_tells_another_truth(module_lab: DeviceRuns) -> None:
     old = module_lab.run("-k", PAIR, "--qnn", "2.47.0")
     assert old.code == 0, old.output
     case = old.case(contexts=66, residency="resident")
@@ -84,7 +84,7 @@ def test_an_older_runtime_without_the_limit_tells_another_truth(module_lab: Lab)
     assert limit["measurements"]["limit_kind"] == "none"
 
 
-def test_another_code_at_the_same_place_is_a_failure(lab: Lab, tmp_path: Path) -> None:
+def test_another_code_at_the_same_place_is_a_failure(lab: DeviceRuns, tmp_path: Path) -> None:
     issues = (ROOT / "suites/known_issues.yaml").read_text()
     other = tmp_path / "known.yaml"
     other.write_text(issues.replace("code: 1002", "code: 1003"))
@@ -95,7 +95,7 @@ def test_another_code_at_the_same_place_is_a_failure(lab: Lab, tmp_path: Path) -
     assert "1002" in done.output
 
 
-def test_plan_lists_and_runs_nothing(lab: Lab) -> None:
+def test_plan_lists_and_runs_nothing(lab: DeviceRuns) -> None:
     done = lab.run("--plan", "-k", "tiny and 66")
     assert done.code == 0, done.output
     assert "libQnnHtp.so" in done.output

@@ -184,7 +184,7 @@ def test_processes_that_want_the_same_wheel_fetch_it_once(links: Path, root: Pat
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     outputs = [process.communicate(timeout=60)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0, 0]
-    assert sum("fetching harness-sample" in output for output in outputs) == 1
+    assert sum(output.startswith("fetching") for output in outputs) == 1
     assert len({output.split()[-1] for output in outputs}) == 1
 
 
@@ -202,7 +202,7 @@ class Index:
         index = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802
+            def do_GET(self) -> None:
                 if not self.path.endswith(".whl"):
                     self.answer(f'<a href="/{NAME}">{NAME}</a>'.encode(), "text/html")
                 elif index.left > 0:

@@ -32,6 +32,17 @@ def wait_for(what: str, condition: Callable[[], bool], seconds: float = DEADLINE
         time.sleep(0.02)
 
 
+def receive(connection: socket.socket, count: int) -> bytes:
+    """Exactly so many bytes, fewer only at the end of the connection.
+
+    MSG_WAITALL would not do: a socket with a timeout is non-blocking underneath.
+    """
+    data = b""
+    while len(data) < count and (piece := connection.recv(count - len(data))):
+        data += piece
+    return data
+
+
 @dataclass
 class AdbClient:
     """The adb command line, its HOME and its server."""
@@ -85,7 +96,7 @@ class AdbClient:
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S)
         for request in (f"host:transport:{serial}", service):
             connection.sendall(f"{len(request.encode()):04x}{request}".encode())
-            answer = connection.recv(4, socket.MSG_WAITALL)
+            answer = receive(connection, 4)
             if answer != b"OKAY":
                 connection.close()
                 raise ConnectionError(f"{request}: {answer!r}")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-import socket
 import struct
 from pathlib import Path
 
 import pytest
 
-from tests.integration.simulator.conftest import OLD_DEVICE, AdbClient, OnDevice, StartDevice
+from tests.integration.simulator.conftest import (
+    OLD_DEVICE,
+    AdbClient,
+    OnDevice,
+    StartDevice,
+    receive,
+)
 
 
 def make_tree(root: Path) -> None:
@@ -142,8 +147,8 @@ def test_an_aborted_push_leaves_nothing(shared: OnDevice) -> None:
     while True:
         stream.sendall(b"LIST" + struct.pack("<I", len(incoming)) + incoming)
         names = []
-        while (head := stream.recv(20, socket.MSG_WAITALL))[:4] == b"DENT":
-            names.append(stream.recv(head[16], socket.MSG_WAITALL))
+        while (head := receive(stream, 20))[:4] == b"DENT":
+            names.append(receive(stream, head[16]))
         if sorted(names) == [b".", b".."]:
             break
     stream.close()

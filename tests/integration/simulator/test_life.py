@@ -23,6 +23,7 @@ from tests.integration.simulator.conftest import (
     OnDevice,
     StartDevice,
     processes_of,
+    receive,
     run_python,
     wait_for,
 )
@@ -31,7 +32,8 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from harness.simulator.device import SimulatedDevice
-device = SimulatedDevice("held", storage=Path(sys.argv[1]), properties={}, public_key=Path(sys.argv[2]))
+storage, key = map(Path, sys.argv[1:])
+device = SimulatedDevice("held", storage=storage, properties={}, public_key=key)
 device.start()
 print(device.address, flush=True)
 time.sleep(1000)
@@ -42,7 +44,7 @@ BUSY = "setsid sleep 1000 >/dev/null 2>&1 & sleep 1000 >/dev/null 2>&1 & echo bu
 def make_busy(adb: AdbClient, serial: str) -> socket.socket:
     """A command on the device with children in its group and out of its session."""
     stream = adb.open(serial, f"shell,v2,raw:{BUSY}")
-    assert stream.recv(10, socket.MSG_WAITALL) == struct.pack("<BI", 1, 5) + b"busy\n"
+    assert receive(stream, 10) == struct.pack("<BI", 1, 5) + b"busy\n"
     return stream
 
 
@@ -119,12 +121,11 @@ def test_nothing_is_served_before_the_key_is_shown(shared: OnDevice) -> None:
             encode(Packet(protocol.AUTH, protocol.AUTH_RSAPUBLICKEY, 0, b"QUJD me\0"))
         )
         connection.sendall(encode(Packet(protocol.OPEN, 3, 0, b"shell:echo in\0")))
+        challenge = protocol.HEADER_BYTES + 20
+        found = receive(connection, 2 * challenge)
         connection.settimeout(0.3)
-        found = b""
         with pytest.raises(TimeoutError):
-            while True:
-                found += connection.recv(65536)
-    challenge = protocol.HEADER_BYTES + 20
+            connection.recv(1)
     assert len(found) == 2 * challenge
     assert found[:4] == found[challenge : challenge + 4] == b"AUTH"
     assert found[24:challenge] != found[challenge + 24 :]

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.simulator.child import process_table
 from tests.integration.simulator.conftest import (
     DEADLINE_S,
     OLD_DEVICE,
     AdbClient,
     OnDevice,
     StartDevice,
+    receive,
     wait_for,
 )
 
@@ -91,21 +93,17 @@ def test_commands_get_no_descriptors_of_the_daemon(shared: OnDevice) -> None:
 
 
 def test_a_command_dies_with_its_stream(shared: OnDevice) -> None:
-    mark = shared.storage / "alive"
-    script = f"(while :; do date > {mark}; sleep 0.05; done) & exec sleep 1000"
-    stream = shared.adb.open(shared.device.address, f"shell,v2,raw:echo $$; {script}")
-    assert stream.recv(5, socket.MSG_WAITALL)[:1] == b"\x01"
-    pid = int(stream.recv(100).decode())
-    wait_for("it runs", mark.exists)
+    script = "echo $$; sleep 1000 >/dev/null 2>&1 & exec sleep 1000"
+    stream = shared.adb.open(shared.device.address, f"shell,v2,raw:{script}")
+    assert receive(stream, 5)[:1] == b"\x01"
+    session = int(stream.recv(100).decode())
+
+    def members() -> int:
+        return sum(1 for _, _, of in process_table() if of == session)
+
+    wait_for("both run", lambda: members() == 2)
     stream.close()
-
-    def gone() -> bool:
-        return not Path(f"/proc/{pid}").exists()
-
-    wait_for("the command is gone", gone, 5)
-    mark.unlink()
-    time.sleep(0.2)  # its background loop would write four times meanwhile
-    assert not mark.exists()
+    wait_for("both are gone", lambda: members() == 0, 5)
 
 
 def test_what_is_left_in_the_background_ends_with_the_command(shared: OnDevice) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import adbutils
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.simulator.auth import PublicKey, parse_public_key, verify
@@ -130,6 +130,7 @@ def test_refuses_what_is_no_key(text: bytes, problem: str) -> None:
         parse_public_key(text)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 523), st.integers(1, 255))
 def test_refuses_a_key_with_inconsistent_numbers(position: int, flip: int) -> None:
     modulus = (1 << 2047) | 1
@@ -148,6 +149,7 @@ def test_refuses_a_key_with_inconsistent_numbers(position: int, flip: int) -> No
     assert 264 <= position < 520 or changed.modulus != modulus
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=800))
 def test_any_bytes_are_a_key_or_a_value_error(text: bytes) -> None:
     with pytest.raises(ValueError):

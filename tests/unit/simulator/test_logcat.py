@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.simulator import logcat
@@ -16,6 +16,7 @@ ENTRY = Entry(1700000000.25, 12, 13, "W", "TAG", "a message")
 STAMP = time.strftime("%m-%d %H:%M:%S", time.localtime(1700000000)) + ".250"
 
 
+@settings(deadline=None)
 @given(
     st.integers(0, 2**40),
     st.integers(0, 2**22),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.simulator import protocol
@@ -59,6 +59,7 @@ def test_checksum(parts: list[bytes], expected: int) -> None:
     assert protocol.checksum(parts) == expected
 
 
+@settings(deadline=None)
 @given(st.lists(PACKETS, max_size=8), st.lists(st.integers(1, 400), min_size=1))
 def test_every_cut_gives_the_same_packets(packets: list[Packet], cuts: list[int]) -> None:
     reader = PacketReader(LIMIT)
@@ -71,6 +72,7 @@ def test_every_cut_gives_the_same_packets(packets: list[Packet], cuts: list[int]
     assert found == packets
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=HEADER_BYTES, max_size=2000))
 def test_garbage_is_refused(data: bytes) -> None:
     command, magic = data[:4], data[20:24]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.simulator.shell_service import CLOSE_STDIN, STDIN, WINDOW_SIZE, StdinParser
@@ -33,6 +33,7 @@ def packet(kind: int, data: bytes = b"") -> bytes:
 KNOWN = st.sampled_from([STDIN, 1, 2, 3, 17, 255])
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(KNOWN, st.binary(max_size=50)), max_size=10),
     st.lists(st.integers(1, 60), min_size=1),
@@ -67,6 +68,7 @@ def test_window_sizes(text: bytes, sizes: list[tuple[int, int, int, int]]) -> No
     assert heard.stdin == b"on"
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=500))
 def test_garbage_does_no_harm(data: bytes) -> None:
     Heard().parser.feed(memoryview(data))

@@ -278,7 +278,7 @@ def test_any_cut_gives_the_same_answer(cuts: list[int]) -> None:
         assert (root / "a/b").stat().st_mtime == 1600000000
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=300), st.lists(st.integers(1, 50), min_size=1))
 def test_garbage_does_no_harm(data: bytes, cuts: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 RUN_TIMEOUT_S = 400
 
 LAB = """schema: 1
@@ -47,7 +45,7 @@ class Finished:
 
 
 @dataclass
-class Lab:
+class DeviceRuns:
     """A lab folder with one simulated device, and a way to run device tests on it."""
 
     folder: Path
@@ -82,13 +80,3 @@ class Lab:
             check=False,
         )
         return Finished(done.returncode, done.stdout, self.reports)
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def module_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    return Lab(tmp_path_factory.mktemp("lab"))

@@ -21,6 +21,7 @@ from harness.lab.inventory import Lab
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog, Runtime
 from harness.runtimes.deploy import DeployedRuntime, Deployer, DeployFile
+from harness.runtimes.notices import on_stderr
 
 _PROBE_NAME = "qnn-probe"
 
@@ -59,9 +60,16 @@ class PushedFile:
 class Workbench:
     """The shared preparation of a run; `close` ends what it started."""
 
-    def __init__(self, lab: Lab, *, cache: Path, notify: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        *,
+        cache: Path,
+        notify: Callable[[str], None],
+        warn: Callable[[str], None] = on_stderr,
+    ) -> None:
         self.lab = OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache))
-        self.catalog = Catalog(cache, notify=notify)
+        self.catalog = Catalog(cache, notify=notify, warn=warn)
         self._probes = ProbeBuilder(cache / "probe")
         self._contexts = ContextStore(cache, self.catalog, self._probes, notify=notify)
         self._notify = notify
@@ -197,7 +205,7 @@ class Workbench:
     def _deployer(self, name: str) -> Deployer:
         if name not in self._deployers:
             device = self.device(name)
-            self._deployers[name] = Deployer(device.adb, device.workdir)
+            self._deployers[name] = Deployer(device.adb, device.workdir, notify=self._notify)
         return self._deployers[name]
 
 

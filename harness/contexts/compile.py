@@ -243,7 +243,7 @@ class ContextStore:
 
 
 def compile_options(htp_arch: int) -> dict[str, str]:
-    """The QNN EP's options for an HTP architecture (OQ docs: QNN EP provider options), pure.
+    """The options of ORT's QNN execution provider for an HTP architecture (pure; ORT docs).
 
     Half precision for float models needs a SoC model as well; it is that of the first SoC known
     to have this architecture.

@@ -12,7 +12,7 @@ import pytest
 
 from harness.errors import HarnessError
 from harness.pytest_plugin.options import add_options, read_options
-from harness.pytest_plugin.run import Run, terminal_notifier
+from harness.pytest_plugin.run import Run, terminal_notices
 
 if TYPE_CHECKING:
     from harness.bench import Bench
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "device(backend, htp_arch, soc, target, simulated, tags): runs on devices of the lab "
         "that satisfy every keyword given",
     )
-    config.stash[RUN] = Run(read_options(config), terminal_notifier(config))
+    config.stash[RUN] = Run(read_options(config), *terminal_notices(config))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -25,12 +25,15 @@ BACKENDS = ("htp", "gpu", "cpu")
 class Run:
     """Made when pytest starts, but touches nothing until a device test is collected."""
 
-    def __init__(self, options: Options, notify: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: Options, notify: Callable[[str], None], warn: Callable[[str], None]
+    ) -> None:
         self.options = options
         self.problem: HarnessError | None = None
         self.folder: RunFolder | None = None
         self.unfit: dict[str, list[str]] = {}
         self._notify = notify
+        self._warn = warn
         self._workbench: Workbench | None = None
 
     @cached_property
@@ -60,7 +63,9 @@ class Run:
             from harness.cache import cache_root
             from harness.workbench import Workbench
 
-            self._workbench = Workbench(self.lab, cache=cache_root(), notify=self._notify)
+            self._workbench = Workbench(
+                self.lab, cache=cache_root(), notify=self._notify, warn=self._warn
+            )
         return self._workbench
 
     def close(self) -> None:
@@ -123,12 +128,23 @@ class Run:
         return match(record, self.known_issues)
 
 
-def terminal_notifier(config: pytest.Config) -> Callable[[str], None]:
-    """Shows progress on a terminal and nothing in a pipe."""
+def terminal_notices(
+    config: pytest.Config,
+) -> tuple[Callable[[str], None], Callable[[str], None]]:
+    """Progress, shown on a terminal only; and warnings, shown in a pipe, too.
+
+    Both go through pytest's own reporter, since it captures what is written past it.
+    """
 
     def notify(text: str) -> None:
         reporter = config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None and reporter.isatty:
             reporter.write_line(text)
 
-    return notify
+    def warn(text: str) -> None:
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(f"warning: {text}", yellow=True)
+
+    return notify, warn

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -21,6 +21,7 @@ from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.adb.key import harness_key
 from harness.adb.server import AdbServer, PrivateAdbServer
+from harness.simulator.device import SimulatedDevice
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.adb.real_adbd import RealDevice
 
@@ -45,21 +46,16 @@ class Lab:
     home: Path
     cleanup: contextlib.ExitStack
 
-    def start(self) -> tuple[Daemon, str]:
-        """A started daemon and a fresh folder on that device."""
+    def start(self, **options: Any) -> tuple[Daemon, str]:
+        """A started daemon and a fresh folder on that device; options are a SimulatedDevice's."""
         if self.kind == "real":
             daemon: Daemon = RealDevice(Path(str(ADBD_ROOT)))
             folder = f"/data/local/tmp/test-{secrets.token_hex(4)}"
         else:
-            from harness.simulator.device import SimulatedDevice
-
             storage = self.home / f"storage-{secrets.token_hex(4)}"
-            daemon = SimulatedDevice(
-                "sim-test",
-                storage=storage,
-                properties={"ro.product.model": "Test", "ro.soc.model": "QCS8550"},
-                public_key=harness_key(self.home).with_suffix(".pub"),
-            )
+            options.setdefault("public_key", harness_key(self.home).with_suffix(".pub"))
+            properties = {"ro.product.model": "Test", "ro.soc.model": "QCS8550"}
+            daemon = SimulatedDevice("sim-test", storage=storage, properties=properties, **options)
             folder = f"{storage}/data/local/tmp/test-{secrets.token_hex(4)}"
         self.cleanup.callback(daemon.stop)
         daemon.start()

@@ -5,20 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from harness.adb.device import AdbDevice, PushItem
+from harness.adb.key import harness_key
 from harness.adb.server import AdbServer
 from harness.adb.shell import END_GRACE_S
-from harness.errors import DeviceLost, DeviceTimeout, InfraError
-from tests.integration.adb.conftest import Lab, Linked, linked_to
+from harness.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
+from tests.integration.adb.conftest import Lab, Linked, Place, linked_to
 from tests.integration.adb.remote import family, survivors
 
 BIG = 24 << 20
-TIMEOUT_S = 0.6
+TIMEOUT_S = 1.5
 SLACK_S = 0.5
 
 
@@ -68,20 +70,29 @@ def test_a_link_that_is_cut(name: str, with_source: Linked, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", [*STREAMING, "stat", "list"])
-def test_a_link_that_stalls(name: str, with_source: Linked, tmp_path: Path) -> None:
-    operation = operations(with_source, tmp_path / "local")[name]
-    if name == "shell":
-        threading.Timer(0.3, with_source.link.stall).start()
-    elif name in STREAMING:
-        with_source.link.stall_after(4 << 20)
-    else:
-        with_source.link.stall()
-    grace = END_GRACE_S if name.startswith("shell") else 0
-    with in_time(TIMEOUT_S + grace), pytest.raises(DeviceTimeout) as caught:
-        operation(TIMEOUT_S)
-    if name == "shell":
-        assert caught.value.output == b"up\n"
+def test_a_link_that_stalls(lab: Lab, shared: Place, folder: str, tmp_path: Path) -> None:
+    """Every operation over a link of its own, all at once, since waiting is all they do."""
+    shared.device.push([PushItem(bytes(BIG), f"{folder}/source")], timeout_s=20)
+
+    def stalled(name: str) -> str:
+        with linked_to(lab, shared.device.serial, folder) as linked:
+            operation = operations(linked, tmp_path / "local")[name]
+            if name == "shell":
+                threading.Timer(0.3, linked.link.stall).start()
+            elif name in STREAMING:
+                linked.link.stall_after(4 << 20)
+            else:
+                linked.link.stall()
+            grace = END_GRACE_S if name.startswith("shell") else 0
+            with in_time(TIMEOUT_S + grace), pytest.raises(DeviceTimeout) as caught:
+                operation(TIMEOUT_S)
+            if name == "shell":
+                assert caught.value.output == b"up\n"
+            return name
+
+    names = [*STREAMING, "stat", "list"]
+    with ThreadPoolExecutor(len(names)) as pool:
+        assert list(pool.map(stalled, names)) == names
     assert list(tmp_path.iterdir()) == []
 
 
@@ -145,3 +156,46 @@ def test_a_server_that_is_not_there() -> None:
 def test_a_device_that_is_not_there(adb_server: AdbServer) -> None:
     with in_time(1), pytest.raises(DeviceLost, match="not found"):
         AdbDevice("nobody", adb_server).shell("true", timeout_s=1)
+
+
+def simulated(lab: Lab) -> None:
+    if lab.kind != "simulated":
+        pytest.skip("only a simulated device can be told to do this")
+
+
+def test_a_device_that_does_not_accept_our_key(lab: Lab, tmp_path: Path) -> None:
+    simulated(lab)
+    other = harness_key(tmp_path).with_suffix(".pub")
+    daemon, _ = lab.start(public_key=other)
+    with in_time(10), pytest.raises(InfraError, match="unauthorized"):
+        lab.connect(daemon.address)
+    assert daemon.address not in [seen.serial for seen in lab.server.devices()]
+    daemon.stop()
+
+
+def test_a_device_whose_storage_is_full(lab: Lab) -> None:
+    simulated(lab)
+    daemon, folder = lab.start(storage_limit_bytes=1_000_000)
+    device = lab.connect(daemon.address)
+    with pytest.raises(DeviceRefused, match="No space left on device"):
+        device.push([PushItem(bytes(2_000_000), f"{folder}/big")], timeout_s=10)
+    daemon.stop()
+
+
+def test_a_path_outside_the_storage(lab: Lab, shared: Place) -> None:
+    simulated(lab)
+    with pytest.raises(DeviceRefused, match="Permission denied"):
+        shared.device.push([PushItem(b"x", "/tmp/qnn-harness-escape")], timeout_s=10)
+
+
+def test_a_daemon_that_is_truly_old(lab: Lab, tmp_path: Path) -> None:
+    simulated(lab)
+    daemon, folder = lab.start(features=[])
+    device = lab.connect(daemon.address)
+    assert "shell_v2" not in device.features
+    done = device.shell("cat; exit 3", stdin=b"through a file", timeout_s=10)
+    assert (done.stdout, done.exit_code) == (b"through a file", 3)
+    device.push([PushItem(b"content", f"{folder}/f")], timeout_s=10)
+    device.pull(f"{folder}/f", tmp_path / "f", timeout_s=10, max_bytes=100)
+    assert (tmp_path / "f").read_bytes() == b"content"
+    daemon.stop()

@@ -88,7 +88,7 @@ def test_no_network_on_the_first_run(lab: DeviceRuns, tmp_path: Path) -> None:
 
 def test_a_damaged_wheel_is_named_and_not_used(lab: DeviceRuns, tmp_path: Path) -> None:
     cache = borrowed_cache(tmp_path, without="")
-    (wheel,) = (cache / "wheels").rglob("onnxruntime_qnn-2.7.0-*.whl")
+    (wheel,) = (cache / "wheels").rglob("onnxruntime_qnn-2.7.0-*x86_64.whl")
     content = bytearray(wheel.read_bytes())
     content[len(content) // 2] ^= 1
     wheel.unlink()  # it is a link to the user's own cache, which must stay whole
@@ -97,6 +97,21 @@ def test_a_damaged_wheel_is_named_and_not_used(lab: DeviceRuns, tmp_path: Path) 
     done = lab.run("-k", "tiny and 66", "--qnn", "2.51.0", **settings)
     assert done.code == 3, done.output
     says_once(done, "damaged")
+
+
+def test_a_damaged_wheel_is_fetched_again_and_that_is_said(lab: DeviceRuns, tmp_path: Path) -> None:
+    cache = borrowed_cache(tmp_path, without="")
+    (wheel,) = (cache / "wheels").rglob("onnxruntime_qnn-2.7.0-*x86_64.whl")
+    good = tmp_path / "index" / wheel.name
+    good.parent.mkdir()
+    good.hardlink_to(wheel)
+    wheel.unlink()
+    wheel.write_bytes(b"not a wheel")
+    settings = OFFLINE | {"PIP_FIND_LINKS": str(good.parent), "QNN_HARNESS_CACHE": str(cache)}
+    done = lab.run("-k", "tiny and 66 and sequential", "--qnn", "2.51.0", **settings)
+    assert done.code == 0, done.output
+    says_once(done, "was damaged")
+    assert wheel.read_bytes() == good.read_bytes()
 
 
 def test_a_full_device(lab: DeviceRuns) -> None:

@@ -69,7 +69,6 @@ class Bench:
         self._workbench = workbench
         self._log_folder = log_folder
         self._runs = 0
-        workbench.require(placement)
         self.device: AttachedDevice = workbench.device(placement.device)
         self._runtime, self._probe = workbench.deploy_runtime(placement)
 

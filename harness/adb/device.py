@@ -38,7 +38,8 @@ class AdbDevice:
     `timeout_s` (a shell call up to 2 s more, to end what it had started). Use one object per
     thread or share it; calls do not disturb one another. Every method raises DeviceLost,
     DeviceTimeout or DeviceRefused, with serial, command and output so far. `features`, if given,
-    is taken for what its daemon can do instead of asking.
+    is taken for what its daemon can do instead of asking. Callbacks run in the calling thread;
+    while one runs, the deadline waits.
     """
 
     def __init__(
@@ -125,7 +126,8 @@ class AdbDevice:
                     shell_v2=shell_v2,
                     timeout_s=deadline.remaining(),
                 ):
-                    self._abandoned.remove(token)
+                    with contextlib.suppress(ValueError):  # another thread was quicker
+                        self._abandoned.remove(token)
         return not self._abandoned
 
     def _leave_stdin(self, stdin: bytes, deadline: Deadline) -> str:

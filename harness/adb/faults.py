@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from adbutils import AdbError
-from adbutils.errors import AdbTimeout
+from adbutils.errors import AdbConnectionError, AdbTimeout
 
 from harness.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 
@@ -62,8 +62,9 @@ def device_faults(
             reason(error), serial=serial, command=command, output=received()
         ) from error
     except BROKEN as error:
+        unreachable = isinstance(error, AdbConnectionError)
         raise DeviceLost(
-            f"the connection ended early: {reason(error)}",
+            reason(error) if unreachable else f"the connection ended early: {reason(error)}",
             serial=serial,
             command=command,
             output=received(),

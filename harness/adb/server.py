@@ -208,6 +208,11 @@ class PrivateAdbServer:
         return self._server
 
     @property
+    def running(self) -> bool:
+        """Whether the adb process is still there."""
+        return self._process is not None and self._process.running
+
+    @property
     def pid(self) -> int | None:
         """The pid of the adb process itself, None if it does not run."""
         return None if self._process is None else self._process.command_pid()

@@ -132,7 +132,7 @@ class SyncStream:
             )
         with valid_path(command):
             self._link.queue(self._link.dialect.receive(remote))
-        partial = local.with_name(f".{local.name}.{secrets.token_hex(4)}.partial")
+        partial = local.with_name(f".pull-{secrets.token_hex(8)}.partial")
         try:
             size = self._write(partial, command, max_bytes)
             if sized and not same_size(found.size, size, self._link.dialect.stat_v2):

@@ -25,6 +25,7 @@ CASE = pytest.StashKey["Case"]()
 # Attributes of a report, which pytest-xdist carries from its workers to the controller.
 _RECORD = "qnn_harness_record"
 _LAB_ERROR = "qnn_harness_lab_error"
+_OURS = "qnn_harness_case"
 _EXIT_AFTER_FAILURES = 1
 _EXIT_NOTHING_WRONG = (0, 1)
 
@@ -39,7 +40,23 @@ def pytest_configure(config: pytest.Config) -> None:
         "device(backend, htp_arch, soc, target, simulated, tags): runs on devices of the lab "
         "that satisfy every keyword given",
     )
-    config.stash[RUN] = Run(read_options(config), *terminal_notices(config))
+    from harness.pytest_plugin.parallel import Controller, is_controller, run_of_worker
+
+    run = Run(read_options(config), *terminal_notices(config), works_for=run_of_worker(config))
+    config.stash[RUN] = run
+    if is_controller(config):
+        config.pluginmanager.register(Controller(run), "qnn-harness-controller")
+    if not run.is_worker:
+        config.pluginmanager.register(Recorder(run), "qnn-harness-recorder")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """`-n auto`: as many workers as there are devices, if only device tests are asked for."""
+    if config.getoption("markexpr", "") != "device":
+        return None
+    run = Run(read_options(config), *terminal_notices(config))
+    return max(1, len(run.device_names))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -133,7 +150,7 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     case = request.node.stash[CASE]
     assert run.folder is not None
     logs = run.folder.case_folder(request.node.nodeid)
-    made = Bench(run.workbench, placement, logs)
+    made = Bench(run.ready(placement), placement, logs)
     case.bench = made
     case.log_prefix = logs.relative_to(run.folder.path).as_posix()
     case.identity = made.device.identity()
@@ -148,13 +165,13 @@ def pytest_runtest_makereport(
     case = item.stash.get(CASE, None)
     if case is None:
         return report
+    setattr(report, _OURS, True)
     failure = call.excinfo.value if call.excinfo else None
     case.saw(report, failure)
     if report.failed:
         _explain(item, case, report, failure)
     if report.when == "teardown":
         setattr(report, _RECORD, case.record().model_dump(mode="json"))
-        item.stash[CASE] = case
     return report
 
 
@@ -193,19 +210,27 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         record = getattr(report, _RECORD, None)
-        if record is not None and self._run.folder is not None:
-            self._run.folder.journal.append(record)
+        if record is not None:
+            self._run.open_folder().journal.append(record)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    run = session.config.stash[RUN]
-    session.config.pluginmanager.register(Recorder(run), "qnn-harness-recorder")
+    config = session.config
+    if config.pluginmanager.hasplugin("qnn-harness-controller") and "device" in str(
+        config.getoption("markexpr")
+    ):
+        # A worker could only crash over it.
+        try:
+            config.stash[RUN].check()
+        except HarnessError as error:
+            _stop(config, error)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
     run = session.config.stash[RUN]
-    if run.folder is None:
+    if run.folder is None or run.is_worker:
+        run.close()
         return
     from harness.results.summary import exit_code
 
@@ -233,7 +258,7 @@ def _foreign_failures(session: pytest.Session) -> bool:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     stats = reporter.stats if reporter is not None else {}
     bad = [*stats.get("failed", []), *stats.get("error", [])]
-    return any("[" not in report.nodeid or not report.nodeid for report in bad)
+    return any(not getattr(report, _OURS, False) for report in bad)
 
 
 def _fixtures(item: pytest.Item) -> list[str]:

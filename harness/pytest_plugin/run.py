@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,12 +27,21 @@ class Run:
     """Made when pytest starts, but touches nothing until a device test is collected."""
 
     def __init__(
-        self, options: Options, notify: Callable[[str], None], warn: Callable[[str], None]
+        self,
+        options: Options,
+        notify: Callable[[str], None],
+        warn: Callable[[str], None],
+        *,
+        works_for: Path | None = None,
     ) -> None:
+        """`works_for` is the folder of the run that an xdist worker is part of."""
         self.options = options
         self.problem: HarnessError | None = None
         self.folder: RunFolder | None = None
         self.unfit: dict[str, list[str]] = {}
+        self._works_for = works_for
+        self._needs: Sequence[Need] = ()
+        self._prepared: set[Placement] = set()
         self._notify = notify
         self._warn = warn
         self._workbench: Workbench | None = None
@@ -98,27 +108,74 @@ class Run:
             found.update(dict.fromkeys(resolve_versions(spec, field=option)))
         return list(found)
 
+    @property
+    def is_worker(self) -> bool:
+        """Whether another process keeps the journal and writes the reports."""
+        return self._works_for is not None
+
+    @cached_property
+    def planned_folder(self) -> Path:
+        """Where the results will be; `open_folder` makes it once there is something to keep."""
+        from harness.results.rundir import new_run_id
+
+        return self._works_for or self.options.reports / new_run_id()
+
+    @property
+    def device_names(self) -> list[str]:
+        """The names of the devices asked for; none if the lab cannot be read."""
+        try:
+            return [device.name for device in self.devices]
+        except HarnessError:
+            return []
+
+    def check(self) -> None:
+        """Raises ConfigError for anything wrong in the lab, the known issues or the options."""
+        _ = self.known_issues
+        self.placements({})
+
+    def open_folder(self) -> RunFolder:
+        """The folder of the run, made on first use. Raises ConfigError or InfraError."""
+        from harness.results.rundir import RunFolder
+
+        if self.folder is None and self._works_for is not None:
+            self.folder = RunFolder(self._works_for)
+        elif self.folder is None:
+            self.folder = RunFolder.create(
+                self.options.reports,
+                command=sys.argv,
+                lab=self.lab.model_dump(mode="json"),
+                devices=[device.name for device in self.devices],
+                more={"known_issues": {issue.id: issue.link for issue in self.known_issues}},
+                run_id=self.planned_folder.name,
+            )
+        return self.folder
+
     def begin(self, needs: Sequence[Need]) -> None:
         """Opens the run's folder and makes everything ready that its cases need.
 
-        Raises the first error if no case at all can run.
+        Raises the first error if no case at all can run. A worker makes ready what it is given,
+        when it is given it.
         """
-        from harness.results.rundir import RunFolder
-
-        self.folder = RunFolder.create(
-            self.options.reports,
-            command=sys.argv,
-            lab=self.lab.model_dump(mode="json"),
-            devices=[device.name for device in self.devices],
-            more={"known_issues": {issue.id: issue.link for issue in self.known_issues}},
-        )
+        self._needs = needs
+        self.open_folder()
+        if self.is_worker:
+            return
+        self._prepared.update(need.placement for need in needs)
         failed = self.workbench.prepare(needs)
         if needs and all(need.placement in failed for need in needs):
             raise next(iter(failed.values()))
 
+    def ready(self, placement: Placement) -> Workbench:
+        """The workbench, with all that cases of this placement need. Raises HarnessError."""
+        if placement not in self._prepared:
+            self._prepared.add(placement)
+            self.workbench.prepare([need for need in self._needs if need.placement == placement])
+        self.workbench.require(placement)
+        return self.workbench
+
     def finish(self, exit_code: int, problem: str | None = None) -> None:
         """Closes the journal and writes the reports that are made from it."""
-        if self.folder is not None:
+        if self.folder is not None and not self.is_worker:
             self.folder.finish(exit_code=exit_code, problem=problem)
 
     def expected(self, record: CaseRecord) -> KnownIssue | None:

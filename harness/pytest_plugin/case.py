@@ -34,7 +34,13 @@ class Case:
     """
 
     def __init__(
-        self, item: pytest.Item, *, run_id: str, placement: Placement, identity: Mapping[str, Any]
+        self,
+        item: pytest.Item,
+        *,
+        run_id: str,
+        placement: Placement,
+        identity: Mapping[str, Any],
+        attempt: int = 1,
     ) -> None:
         self.item = item
         self.placement = placement
@@ -42,6 +48,7 @@ class Case:
         self.bench: Bench | None = None
         self.log_prefix = ""
         self._run_id = run_id
+        self._attempt = attempt
         self._started = datetime.now(UTC)
         self._begun = time.monotonic()
         self._outcome: Outcome = "passed"
@@ -63,6 +70,11 @@ class Case:
         """Whether what went wrong says nothing about the target."""
         return self._outcome == "error"
 
+    @property
+    def failed_by_the_lab(self) -> bool:
+        """Whether trying again, with the lab in order, may give a verdict."""
+        return self._outcome == "error" and self._cause == "infra"
+
     def record(self) -> CaseRecord:
         """The case's record as of now."""
         notes = self.bench.notes if self.bench else None
@@ -81,7 +93,7 @@ class Case:
             measurements=_json_object(notes.measurements) if notes else {},
             started=self._started,
             duration_s=round(time.monotonic() - self._begun, 6),
-            attempt=1,
+            attempt=self._attempt,
             logs=tuple(f"{self.log_prefix}/{name}" for name in notes.logs) if notes else (),
         )
 

@@ -51,6 +51,13 @@ def add_options(parser: pytest.Parser) -> None:
         "--reports", metavar="DIR", help="where results go (default: reports in the rootdir)"
     )
     group.addoption(
+        "--retries",
+        type=int,
+        default=2,
+        metavar="N",
+        help="how often a case is tried again that only the lab failed (default: 2)",
+    )
+    group.addoption(
         "--plan",
         action="store_true",
         help="list the cases and the files each would push, and run nothing",
@@ -68,6 +75,7 @@ class Options:
     backends: list[str]
     known_issues: Path | None
     reports: Path
+    retries: int
     plan: bool
 
 
@@ -89,5 +97,6 @@ def read_options(config: pytest.Config) -> Options:
         backends=split_list(config.getoption("--backend")) or ["htp"],
         known_issues=issues if given_issues or issues.exists() else None,
         reports=path("--reports", "reports"),
+        retries=max(0, config.getoption("--retries")),
         plan=bool(config.getoption("--plan")),
     )

@@ -23,7 +23,7 @@ RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
 
 # Attributes of a report, which pytest-xdist carries from its workers to the controller.
-_RECORD = "qnn_harness_record"
+_RECORDS = "qnn_harness_records"
 _LAB_ERROR = "qnn_harness_lab_error"
 _OURS = "qnn_harness_case"
 _EXIT_AFTER_FAILURES = 1
@@ -120,25 +120,31 @@ def _stop(config: pytest.Config, error: HarnessError) -> NoReturn:
     pytest.exit("nothing was run", returncode=error.exit_code)
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     placement = _placement(item)
     run = item.config.stash[RUN]
-    if placement is not None and run.folder is not None:
-        from harness.pytest_plugin.case import Case
+    if placement is None or run.folder is None:
+        return None
+    from harness.pytest_plugin.attempts import run_attempts
+    from harness.pytest_plugin.case import Case
 
-        (config,) = run.lab.select([placement.device])
-        identity = {
-            "name": config.name,
-            "serial": config.serial,
-            "soc": config.soc,
-            "target": config.target,
-            "simulated": config.simulated,
-        }
-        item.stash[CASE] = Case(
-            item, run_id=run.folder.run_id, placement=placement, identity=identity
-        )
-    return (yield)
+    run_id, identity = run.folder.run_id, run.identity(placement)
+
+    def new_case(attempt: int) -> Case:
+        case = Case(item, run_id=run_id, placement=placement, identity=identity, attempt=attempt)
+        item.stash[CASE] = case
+        return case
+
+    run_attempts(
+        item,
+        nextitem,
+        retries=run.options.retries,
+        records_attribute=_RECORDS,
+        new_case=new_case,
+        lab_failed=lambda last: run.lab_failed(placement, last),
+    )
+    return True
 
 
 @pytest.fixture
@@ -170,8 +176,6 @@ def pytest_runtest_makereport(
     case.saw(report, failure)
     if report.failed:
         _explain(item, case, report, failure)
-    if report.when == "teardown":
-        setattr(report, _RECORD, case.record().model_dump(mode="json"))
     return report
 
 
@@ -209,8 +213,7 @@ class Recorder:
         self._run = run
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        record = getattr(report, _RECORD, None)
-        if record is not None:
+        for record in getattr(report, _RECORDS, ()):
             self._run.open_folder().journal.append(record)
 
 

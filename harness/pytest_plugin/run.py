@@ -173,6 +173,24 @@ class Run:
         self.workbench.require(placement)
         return self.workbench
 
+    def identity(self, placement: Placement) -> dict[str, object]:
+        """The `device` of a record before the device itself has said anything."""
+        (config,) = self.lab.select([placement.device])
+        keys = ("name", "serial", "soc", "target", "simulated")
+        return {key: getattr(config, key) for key in keys}
+
+    def lab_failed(self, placement: Placement, for_good: bool) -> bool:
+        """Lets go of a device that failed, so that the next attempt starts from its connection.
+
+        `for_good` keeps it from being waited for again and again by the cases that follow. Returns
+        whether another attempt is worth while: not on a device that was lost before.
+        """
+        if self.workbench.is_lost(placement.device):
+            return False
+        self.workbench.let_go(placement.device, for_good=for_good)
+        self._prepared = {place for place in self._prepared if place.device != placement.device}
+        return True
+
     def finish(self, exit_code: int, problem: str | None = None) -> None:
         """Closes the journal and writes the reports that are made from it."""
         if self.folder is not None and not self.is_worker:

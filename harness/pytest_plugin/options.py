@@ -58,6 +58,12 @@ def add_options(parser: pytest.Parser) -> None:
         help="how often a case is tried again that only the lab failed (default: 2)",
     )
     group.addoption(
+        "--resume",
+        metavar="RUN",
+        help="complete a run (its folder, its name, or `latest`): only what it lacks, or what "
+        "the lab failed in it",
+    )
+    group.addoption(
         "--plan",
         action="store_true",
         help="list the cases and the files each would push, and run nothing",
@@ -76,6 +82,7 @@ class Options:
     known_issues: Path | None
     reports: Path
     retries: int
+    resume: Path | None
     plan: bool
 
 
@@ -89,6 +96,12 @@ def read_options(config: pytest.Config) -> Options:
 
     issues = path("--known-issues", "suites/known_issues.yaml")
     given_issues = config.getoption("--known-issues") is not None
+    reports = path("--reports", "reports")
+    resume = config.getoption("--resume")
+    if resume is not None:
+        # A bare name means a run among the reports; anything else is a path.
+        named = (reports / resume) if "/" not in resume else None
+        resume = named if named is not None else config.invocation_params.dir / resume
     return Options(
         lab=path("--lab", "devices.yaml"),
         devices=split_list(config.getoption("--device")),
@@ -96,7 +109,8 @@ def read_options(config: pytest.Config) -> Options:
         compilers=split_list(config.getoption("--compiler")),
         backends=split_list(config.getoption("--backend")) or ["htp"],
         known_issues=issues if given_issues or issues.exists() else None,
-        reports=path("--reports", "reports"),
+        reports=reports,
         retries=max(0, config.getoption("--retries")),
+        resume=resume,
         plan=bool(config.getoption("--plan")),
     )

@@ -85,6 +85,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     run = config.stash[RUN]
     if run.problem is not None and any("placement" in _fixtures(item) for item in items):
         _stop(config, run.problem)
+    try:
+        done = [item for item in items if _placement(item) and run.has_verdict(item.nodeid)]
+    except HarnessError as error:
+        _stop(config, error)
+    if done:
+        items[:] = [item for item in items if item not in set(done)]
+        config.hook.pytest_deselected(items=done)
     for item in items:
         reasons = run.unfit.get(item.nodeid.partition("[")[0])
         if reasons and _placement(item) is None and "placement" in _fixtures(item):
@@ -130,9 +137,17 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     from harness.pytest_plugin.case import Case
 
     run_id, identity = run.folder.run_id, run.identity(placement)
+    earlier = run.earlier.get(item.nodeid)
+    before = earlier.attempt if earlier else 0
 
     def new_case(attempt: int) -> Case:
-        case = Case(item, run_id=run_id, placement=placement, identity=identity, attempt=attempt)
+        case = Case(
+            item,
+            run_id=run_id,
+            placement=placement,
+            identity=identity,
+            attempt=before + attempt,
+        )
         item.stash[CASE] = case
         return case
 

@@ -116,8 +116,10 @@ class Run:
     @cached_property
     def planned_folder(self) -> Path:
         """Where the results will be; `open_folder` makes it once there is something to keep."""
-        from harness.results.rundir import new_run_id
+        from harness.results.rundir import RunFolder, new_run_id
 
+        if self.options.resume is not None:
+            return RunFolder.open(self.options.resume).path
         return self._works_for or self.options.reports / new_run_id()
 
     @property
@@ -139,6 +141,8 @@ class Run:
 
         if self.folder is None and self._works_for is not None:
             self.folder = RunFolder(self._works_for)
+        elif self.folder is None and self.options.resume is not None:
+            self.folder = RunFolder.resume(self.options.resume, command=sys.argv)
         elif self.folder is None:
             self.folder = RunFolder.create(
                 self.options.reports,
@@ -149,6 +153,22 @@ class Run:
                 run_id=self.planned_folder.name,
             )
         return self.folder
+
+    @cached_property
+    def earlier(self) -> dict[str, CaseRecord]:
+        """With `--resume`, the last record of each case that the run holds already."""
+        from harness.results.record import final_attempts
+        from harness.results.rundir import RunFolder
+
+        if self.options.resume is None:
+            return {}
+        records = RunFolder.open(self.options.resume).records()
+        return {record.case: record for record in final_attempts(records)}
+
+    def has_verdict(self, node_id: str) -> bool:
+        """Whether a case need not run again: it did, and the lab survived it."""
+        record = self.earlier.get(node_id)
+        return record is not None and record.cause != "infra"
 
     def begin(self, needs: Sequence[Need]) -> None:
         """Opens the run's folder and makes everything ready that its cases need.

@@ -115,6 +115,21 @@ class RunFolder:
             )
         return cls(path.resolve())
 
+    @classmethod
+    def resume(cls, path: Path, *, command: Sequence[str]) -> Self:
+        """Opens a run that was cut short, to complete it; run.json notes it, `latest` follows.
+
+        Raises ConfigError if `path` is no run's folder, InfraError if the disk fails.
+        """
+        folder = cls.open(path)
+        info = folder.info()
+        earlier = info.get("resumed")
+        again = {"started": _rfc3339(datetime.now(UTC)), "command": list(command)}
+        resumed = [*(earlier if isinstance(earlier, list) else []), again]
+        folder._write_info(info | {"resumed": resumed, "finished": None, "exit_code": None})
+        _point_latest_to(folder.path)
+        return folder
+
     @property
     def run_id(self) -> str:
         """The run's id, which is the folder's name."""

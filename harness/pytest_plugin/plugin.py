@@ -50,6 +50,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(run), "qnn-harness-recorder")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    if config.getoption("--plan") and hasattr(config.option, "numprocesses"):
+        config.option.numprocesses = None  # a plan is printed, not distributed
+    return (yield)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """`-n auto`: as many workers as there are devices, if only device tests are asked for."""

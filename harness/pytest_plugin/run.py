@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -180,6 +182,7 @@ class Run:
         self.open_folder()
         if self.is_worker:
             return
+        _end_in_order_on_sigterm()
         self._prepared.update(need.placement for need in needs)
         failed = self.workbench.prepare(needs)
         if needs and all(need.placement in failed for need in needs):
@@ -221,6 +224,13 @@ class Run:
         from harness.results.known_issues import match
 
         return match(record, self.known_issues)
+
+
+def _end_in_order_on_sigterm() -> None:
+    """CI systems end a job with SIGTERM: it then ends as with Ctrl-C, reports and all."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def terminal_notices(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,11 +60,14 @@ class Case:
     def saw(self, report: pytest.TestReport, failure: BaseException | None) -> None:
         """Takes note of one finished phase (setup, call or teardown)."""
         if report.skipped and self._outcome == "passed":
-            self._outcome = "unsupported" if _unsupported(self.bench) else "skipped"
-            verdict = self.bench.notes.verdict if self.bench else None
-            self._error = verdict.error if verdict and self._outcome == "unsupported" else None
+            self._outcome = "skipped"
         elif report.failed and self._outcome == "passed":
             self._fail(report, failure)
+
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether the target said that it cannot do what the case is about."""
+        return self._outcome == "unsupported"
 
     @property
     def is_lab_error(self) -> bool:
@@ -126,16 +130,24 @@ class Case:
         elif isinstance(failure, AssertionError) and report.when == "call":
             self._outcome, self._cause = "failed", "target"
         else:
-            self._outcome, self._cause = "error", "harness"
-        lines = str(failure).strip().splitlines() or [type(failure).__name__]
-        message = lines[0] if self._outcome == "failed" else str(failure)
-        self._error = ErrorRecord.of(api=None, code=None, message=message)
+            self._outcome, self._cause = "error", _whose_bug(failure)
+        text = str(failure).strip()
+        if not isinstance(failure, HarnessError | AssertionError):
+            text = f"{type(failure).__name__}: {text}"
+        if self._outcome == "failed":
+            # pytest appends how it compared; the first line is what the test says.
+            text = text.partition("\n")[0]
+        self._error = ErrorRecord.of(api=None, code=None, message=text)
+
+
+def _whose_bug(failure: BaseException | None) -> Cause:
+    """Whose code raised an exception that nobody foresaw: ours, or the suite's."""
+    trace, last = failure.__traceback__ if failure else None, ""
+    while trace is not None:
+        last, trace = trace.tb_frame.f_code.co_filename, trace.tb_next
+    ours = Path(last).is_relative_to(Path(__file__).parents[1])
+    return "harness" if ours or not last else "config"
 
 
 def _json_object(values: Mapping[str, object]) -> JsonObject:
     return {name: as_json(value) for name, value in values.items()}
-
-
-def _unsupported(bench: Bench | None) -> bool:
-    verdict = bench.notes.verdict if bench else None
-    return verdict is not None and verdict.outcome == "unsupported"

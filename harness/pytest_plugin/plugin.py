@@ -25,6 +25,7 @@ CASE = pytest.StashKey["Case"]()
 # Attributes of a report, which pytest-xdist carries from its workers to the controller.
 _RECORDS = "qnn_harness_records"
 _LAB_ERROR = "qnn_harness_lab_error"
+_UNSUPPORTED = "qnn_harness_unsupported"
 _OURS = "qnn_harness_case"
 _EXIT_AFTER_FAILURES = 1
 _EXIT_NOTHING_WRONG = (0, 1)
@@ -103,7 +104,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reasons = run.unfit.get(item.nodeid.partition("[")[0])
         if reasons and _placement(item) is None and "placement" in _fixtures(item):
             why = "no device of the lab fits: " + "; ".join(reasons)
-            item.add_marker(pytest.mark.skip(reason=why))
+            item.add_marker(pytest.mark.skip(reason=why), append=False)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -213,9 +214,15 @@ def _explain(
         case.known_issue = issue.id
         report.outcome = "skipped"
         report.wasxfail = f"known issue {issue.id}: {issue.link}"
+    elif case.is_unsupported:
+        report.outcome = "skipped"
+        setattr(report, _UNSUPPORTED, True)
     elif case.is_lab_error:
         setattr(report, _LAB_ERROR, record.cause)
-    if isinstance(failure, TargetFailure | HarnessError):
+    if case.is_unsupported:
+        path, line, _ = item.location
+        report.longrepr = (path, (line or 0) + 1, f"unsupported: {failure}")
+    elif isinstance(failure, TargetFailure | HarnessError):
         report.longrepr = str(failure)
 
 
@@ -225,6 +232,8 @@ def pytest_report_teststatus(
 ) -> tuple[str, str, str] | None:
     if report.failed and getattr(report, _LAB_ERROR, None):
         return "error", "E", "ERROR"
+    if getattr(report, _UNSUPPORTED, False):
+        return "unsupported", "u", "UNSUPPORTED"
     return None
 
 

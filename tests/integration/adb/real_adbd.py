@@ -33,16 +33,23 @@ class RealDevice:
     """A real adbd on `root` (see real_adb.sh), started and stopped like a SimulatedDevice.
 
     `storage` is the host's folder that its /data is; without one it gets an empty one, gone when
-    it stops. `storage_limit_bytes` gives it a /data of that size in memory instead.
+    it stops. `storage_limit_bytes` gives it a /data of that size in memory instead;
+    `read_only` makes it one that nobody can write to.
     """
 
     def __init__(
-        self, root: Path, *, storage: Path | None = None, storage_limit_bytes: int | None = None
+        self,
+        root: Path,
+        *,
+        storage: Path | None = None,
+        storage_limit_bytes: int | None = None,
+        read_only: bool = False,
     ) -> None:
         self.root = root
         self.address = ""
         self._storage = storage
         self._limit = storage_limit_bytes
+        self._read_only = read_only
         self._process: GuardedProcess | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
@@ -76,14 +83,15 @@ class RealDevice:
 
     def _data(self) -> tuple[str, str]:
         """What /data is to be, and the options it is mounted with."""
+        protection = ["ro"] if self._read_only else []
         if self._limit is not None:
-            return "tmpfs", f"size={self._limit}"
+            return "tmpfs", ",".join([f"size={self._limit}", *protection])
         if self._storage is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="adbd-data-")
         data = Path(self._temporary.name) if self._temporary else self._storage
         assert data is not None
         (data / "local/tmp").mkdir(parents=True, exist_ok=True)
-        return str(data), "bind"
+        return str(data), ",".join(["bind", *protection])
 
     def __enter__(self) -> Self:
         self.start()
@@ -102,14 +110,17 @@ def _raise_loopback() -> None:
 def _mount(root: Path, data: str, options: str) -> None:
     mount = shutil.which("mount") or "mount"
     kind = "tmpfs" if data == "tmpfs" else "none"
+    given, _, protection = options.partition(",")
     for arguments in (
         ("-t", "proc", "proc", root / "proc"),
         ("--rbind", "/dev", root / "dev"),
         ("-t", "tmpfs", "-o", "size=64m", "tmpfs", root / "tmp"),
-        ("-t", kind, "-o", options, data, root / "data"),
+        ("-t", kind, "-o", given, data, root / "data"),
     ):
         subprocess.run([mount, *arguments], check=True)
     (root / "data/local/tmp").mkdir(parents=True, exist_ok=True)
+    if protection:
+        subprocess.run([mount, "-o", f"remount,bind,{protection}", root / "data"], check=True)
 
 
 def _connect() -> socket.socket:

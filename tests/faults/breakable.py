@@ -30,6 +30,7 @@ from tests.integration.device_runs import ROOT, DeviceRuns, Finished
 
 CONNECT_S = 15.0
 SMALL_BYTES = 30_000_000
+BRIM_BYTES = 160_000_000
 _NO_OTHER_DEVICES = {"ADB_USB": "0", "ADB_MDNS": "0", "ADB_MDNS_OPENSCREEN": "0", "ADB_EMU": "0"}
 _NO_OTHER_DEVICES |= {"ADB_MDNS_AUTO_CONNECT": "0", "ADB_LOCAL_TRANSPORT_MAX_PORT": "5553"}
 
@@ -83,9 +84,8 @@ class MountedDevice:
     def start(self) -> None:
         properties = self._storage.with_suffix(".json")
         properties.write_text(json.dumps(device_properties(self._name, "QCS8550")))
-        (self._storage / "data").mkdir(parents=True)
-        (self._storage / ".simulated-device").touch()
-        script = f'cd "$0" && {self._mounts} && exec "$@"'
+        self._storage.mkdir()
+        script = f'set -e; cd "$0"; {self._mounts}; touch .simulated-device; exec "$@"'
         daemon = [sys.executable, "-P", "-m", "harness.simulator.daemon", "--ignore-stdin"]
         daemon += ["--storage", str(self._storage), "--key", str(self._public_key)]
         self._process = spawn_guarded(
@@ -107,7 +107,7 @@ class MountedDevice:
 
 
 class BreakableLab:
-    """One device behind a relay, and two of limited use; `run` runs pytest on them.
+    """One device behind a relay, and three of limited use; `run` runs pytest on them.
 
     Commands of `carry_out`: cut, stall, slow, kill-server, old-server, reboot, other-device,
     alike-device. `undo` takes back what was done to cable and device, `heal` to the adb server too,
@@ -125,6 +125,7 @@ class BreakableLab:
         self._devices: dict[str, SimulatedDevice | RealDevice] = {}
         self._serving = ""
         self._replaced = False
+        self._addresses: dict[str, str] = {}
         self.link: FaultyLink
 
     def __enter__(self) -> Self:
@@ -135,13 +136,13 @@ class BreakableLab:
             self.link = cleanup.enter_context(FaultyLink(first.address))
             cleanup.callback(self._stop_devices)
             self._serving = "first"
-            small = self._limited("small")
-            frozen = self._limited("frozen")
-            for device in (small, frozen):
+            self._addresses = {"main": self.link.address}
+            for name in ("small", "brim", "frozen"):
+                device = self._limited(name)
                 cleanup.callback(device.stop)
                 device.start()
-            addresses = {"main": self.link.address, "small": small.address}
-            self._write_lab(addresses | {"frozen": frozen.address})
+                self._addresses[name] = device.address
+            self._write_lab(self._addresses)
             control = self.folder / "control"
             cleanup.enter_context(controlled(control, self.carry_out))
             self._runs.environment[VARIABLE] = str(control)
@@ -175,6 +176,7 @@ class BreakableLab:
                 self._devices[self._serving].stop()
                 self._devices[self._serving].start()
                 link.lead_to(self._devices[self._serving].address)
+                self.server.connect(link.address, deadline=Deadline(CONNECT_S))
             case "other-device":
                 if "other" not in self._devices:
                     self._start("other")
@@ -190,7 +192,8 @@ class BreakableLab:
                 self._undo()
                 if self._replaced:
                     self._restart_server(None)
-                self.server.connect(self.link.address, deadline=Deadline(CONNECT_S))
+                for address in self._addresses.values():
+                    self.server.connect(address, deadline=Deadline(CONNECT_S))
             case _:
                 raise ValueError(command)
 
@@ -240,19 +243,19 @@ class BreakableLab:
 
     def _limited(self, name: str) -> MountedDevice | RealDevice | SimulatedDevice:
         """A device with little storage, or with storage that cannot be written to."""
+        sizes = {"small": SMALL_BYTES, "brim": BRIM_BYTES}
         if self.kind == REAL:
-            if name == "small":
-                return RealDevice(_adbd_root(), storage_limit_bytes=SMALL_BYTES)
-            return RealDevice(_adbd_root(), read_only=True)
+            if name == "frozen":
+                return RealDevice(_adbd_root(), read_only=True)
+            return RealDevice(_adbd_root(), storage_limit_bytes=sizes[name])
         key = harness_key(self._home).with_suffix(".pub")
-        tmp = "mkdir -p data/local/tmp"
-        mounts = {
-            "small": f"mount -t tmpfs -o size={SMALL_BYTES} tmpfs data && {tmp}",
-            "frozen": f"{tmp} && mount --bind data data && mount -o remount,bind,ro data",
-        }
-        return MountedDevice(
-            f"sim-{name}", storage=self._storage(name), public_key=key, mounts=mounts[name]
-        )
+        mounts = "mkdir -p data/local/tmp; mount --bind data data; mount -o remount,bind,ro data"
+        if name in sizes:
+            mounts = (
+                f'mount -t tmpfs -o size={sizes[name]} tmpfs .; cd "$0"; mkdir -p data/local/tmp'
+            )
+        storage = self._storage(name)
+        return MountedDevice(f"sim-{name}", storage=storage, public_key=key, mounts=mounts)
 
     def _storage(self, name: str) -> Path:
         return self.folder / f"storage-{name}"
@@ -265,8 +268,13 @@ class BreakableLab:
                 top = f"{self._storage('first' if name == 'main' else name)}{top}"
             devices.append(
                 {
-                    "name": name, "serial": address, "host": "here", "tags": [name],
-                    "soc": "QCS8550", "target": "linux-x64", "workdir": f"{top}/qnn-harness",
+                    "name": name,
+                    "serial": address,
+                    "host": "here",
+                    "tags": [name],
+                    "soc": "QCS8550",
+                    "target": "linux-x64",
+                    "workdir": f"{top}/qnn-harness",
                 }
             )
         here = {"name": "here", "host": "127.0.0.1", "port": self.server.port}

@@ -18,12 +18,17 @@ from harness.bench import Bench
 from harness.contexts.models import ModelSpec
 from harness.contexts.schedule import schedule
 from harness.probe.plan import Plan, Settings, Step, backend_load
+from harness.probe.run import run_plan
 from tests.faults.control import ask
 from tests.faults.table import CASES, Fault
 
 DAEMON = os.environ.get("QNN_FAULT_DAEMON", "")
 HERE = [fault for fault in CASES if DAEMON in fault.daemons]
-ON = {"storage_full_at_push": "small", "storage_read_only": "frozen"}
+ON = {
+    "storage_full_at_push": "small",
+    "storage_full_at_run": "brim",
+    "storage_read_only": "frozen",
+}
 TINY = ModelSpec.parse("tiny")
 NOTHING = Plan((Step("noop"),))
 MARK = "\\036"
@@ -103,10 +108,13 @@ def signal_to_probe(bench: Bench, name: str) -> None:
 def full_at_run(bench: Bench) -> None:
     (deployed,) = bench.contexts(TINY)
     made = bench.context_plan([deployed], schedule(1, "sequential"))
+    folder = bench.device.workdir
+    saved = {"save.0": f"{folder}/saved"}
     steps = [
-        Step(step.verb, {**step.fields, "save.0": "/dev/full"}) if step.verb == "execute" else step
+        Step(step.verb, {**step.fields, **saved}) if step.verb == "execute" else step
         for step in made.steps
     ]
+    bench.device.adb.shell(f"cat /dev/zero >{shlex.quote(folder)}/filler", timeout_s=10)
     bench.run(Plan(tuple(steps), made.settings)).check()
 
 
@@ -123,21 +131,33 @@ def clock_jump(bench: Bench) -> None:
 
 
 def leftover_holds_file(bench: Bench) -> None:
-    probe, folder = shlex.quote(bench._probe), shlex.quote(bench.device.workdir)
-    waiting = "probe-plan 1\\nset deadline_ms=60000\\nhang\\n"
-    script = f"cd {folder};printf '{waiting}' >waits;"
-    script += f"setsid env -i HOME=/ {probe} <waits >said 2>&1 & echo $!"
-    adb = bench.device.adb
+    adb, folder = bench.device.adb, shlex.quote(bench.device.workdir)
+    # another user's, who is still at it
+    stranger = AdbDevice(adb.serial, adb.server)
+
+    def hold() -> None:
+        run_plan(
+            stranger,
+            bench._probe,
+            plan(Step("hang")),
+            env={},
+            cwd=bench.device.workdir,
+            timeout_s=20,
+        )
+
+    script = WAITING.format(folder=folder)
+    holder = threading.Thread(target=hold)
+    holder.start()
+    pid = adb.shell(script, timeout_s=5).stdout.decode().strip()
     try:
-        adb.shell(script, timeout_s=5)
-        bench._workbench._deployer(bench.placement.device).forget()
-        bench._workbench._ready.clear()
-        bench._workbench.deploy_runtime(bench.placement)
+        workbench = bench._workbench
+        workbench._deployer(bench.placement.device).forget()
+        workbench._ready.clear()
+        workbench.deploy_runtime(bench.placement)
         bench.run(NOTHING).check()
     finally:
-        adb.shell(
-            f"kill -9 $({WAITING.format(folder=folder)});cd {folder}&&rm -f waits said", timeout_s=5
-        )
+        adb.shell(f"kill -9 {pid}", timeout_s=5)
+        holder.join(20)
 
 
 def work_folder_removed(bench: Bench) -> None:
@@ -249,6 +269,11 @@ def test_main(broken_before: None, bench: Bench, fault: Fault, part: str) -> Non
 @pytest.mark.device(tags=["small"])
 def test_small(bench: Bench, fault: Fault) -> None:
     fine(bench)
+
+
+@pytest.mark.device(tags=["brim"])
+def test_brim(bench: Bench, fault: Fault) -> None:
+    INJECT[fault.name](bench)
 
 
 @pytest.mark.device(tags=["frozen"])

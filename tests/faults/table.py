@@ -174,7 +174,7 @@ CASES = (
     ),
     Fault(
         "storage_full_at_run",
-        "outputs are saved to /dev/full",
+        "a process fills the storage, then the probe saves an output",
         "device",
         "error",
         "infra",
@@ -241,7 +241,6 @@ CASES = (
         "error",
         "infra",
         5,
-        next_late=_LADDER,
     ),
     Fault(
         "other_device",
@@ -251,7 +250,6 @@ CASES = (
         "infra",
         10,
         daemons=(REAL,),
-        next_late=_LADDER,
     ),
     Fault(
         "other_device_alike",
@@ -262,7 +260,6 @@ CASES = (
         10,
         daemons=(SIMULATED,),
         wrong_yet="the check of a device's identity before each case",
-        next_late=_LADDER,
     ),
     Fault(
         "server_killed",

@@ -14,7 +14,7 @@ from tests.faults.table import CASES, REAL, Fault
 from tests.integration.device_runs import Finished
 
 RunCases = Callable[[str], Finished]
-ONE_DEVICE_OF_ITS_OWN = ("storage_full_at_push", "storage_read_only")
+ONE_DEVICE_OF_ITS_OWN = ("storage_full_at_push", "storage_full_at_run", "storage_read_only")
 
 
 def rows(part: str) -> list[Any]:

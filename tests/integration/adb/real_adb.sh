@@ -7,7 +7,7 @@ set -eu
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/qnn-harness-tests
 case ${1-} in # count the number in the name up when the recipe changes
-adbd) made=$cache/adbd-1 program=/usr/sbin/adbd told=$made ;;
+adbd) made=$cache/adbd-2 program=/usr/sbin/adbd told=$made ;;
 adb29) made=$cache/adb29-1 program=/adb told=$made/adb ;;
 *) echo "usage: $0 adbd|adb29" >&2 && exit 2 ;;
 esac
@@ -24,7 +24,7 @@ trap 'exit 130' INT TERM HUP
 chmod 755 "$new"
 if [ "$1" = adbd ]; then
   # adbd needs a newer libc than Debian 12 has, hence a root of its own
-  mmdebstrap --quiet --variant=minbase --include=adbd \
+  mmdebstrap --quiet --variant=minbase --include=adbd,libatomic1 \
     --dpkgopt='path-exclude=/usr/share/doc/*' \
     --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \

@@ -200,13 +200,15 @@ def run_script(
                 abandoned(token)
             if not isinstance(error, DeviceTimeout):
                 raise
-            raise DeviceTimeout(
+            late = DeviceTimeout(
                 f"not done within {deadline.seconds:g} s; "
                 + ("its processes were ended" if ended else "its processes may still run"),
                 serial=serial,
                 command=script,
                 output=output.so_far(),
-            ) from error
+            )
+            late.ended = ended
+            raise late from error
         if output.full and not end_processes(server, serial, token, call.group, shell_v2=shell_v2):
             abandoned(token)
     status = None if output.full else call.status

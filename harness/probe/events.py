@@ -58,6 +58,8 @@ class TranscriptParser:
 
     def feed(self, data: bytes) -> None:
         """Takes the next piece of the stream."""
+        if not self._in_event and MARK not in data and MARK not in self._pending:
+            data = self._take_noise(data)
         self._pending += data
         if self._in_event or MARK in data or b"\n" in data:
             self._take_lines()
@@ -83,6 +85,21 @@ class TranscriptParser:
             position = end + 1
         del self._pending[:position]
         self._in_event = MARK in self._pending
+
+    def _take_noise(self, data: bytes) -> bytes:
+        """Counts whole lines without looking at each, but for the last; gives what is behind them.
+
+        A process that writes short lines without end must not keep us longer than it runs.
+        """
+        whole, end, rest = data.rpartition(b"\n")
+        if whole.count(b"\n") <= MAX_KEPT:
+            return data
+        bulk, *last = whole.rsplit(b"\n", MAX_KEPT)
+        self.transcript.noise.byte_count += len(self._pending) + len(bulk) + 1
+        self._pending.clear()
+        self._searched = 0
+        self._cut = False
+        return b"\n".join(last) + end + rest
 
     def _take_line(self, line: bytes) -> None:
         noise, *events = line.split(MARK)

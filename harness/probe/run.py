@@ -62,7 +62,8 @@ def run_plan(
     The plan gets a deadline a little before `timeout_s` if it has none, so that the probe itself
     can say where it hung; if even that fails, its process group is ended and the run has
     `timed_out`. Raises DeviceError if the probe did not start; DeviceLost if the connection broke,
-    with a note of the step that was under way; whatever else `AdbDevice.shell` raises.
+    with a note of the step that was under way; DeviceTimeout if the device could not be reached
+    to end it, since then the link may have been what hung; whatever else `AdbDevice.shell` raises.
     """
     parser = TranscriptParser()
     raw, stderr = bytearray(), bytearray()
@@ -91,9 +92,9 @@ def run_plan(
         )
         exit_code, number = completed.exit_code, completed.signal
         truncated = completed.truncated
-    except DeviceTimeout:
+    except DeviceTimeout as error:
         timed_out = True
-        if parser.transcript.start is None:
+        if parser.transcript.start is None or not error.ended:
             raise
     except DeviceError as error:
         step = parser.close().last_begun

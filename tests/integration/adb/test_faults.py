@@ -157,9 +157,9 @@ def test_a_server_that_is_not_there() -> None:
 
 
 @pytest.fixture
-def own_server(shared: Place, home: Path) -> Iterator[tuple[PrivateAdbServer, AdbDevice]]:
+def own_server(lab: Lab, shared: Place, home: Path) -> Iterator[tuple[PrivateAdbServer, AdbDevice]]:
     """A server that may be broken, and the shared device on it."""
-    with PrivateAdbServer(key_folder=home) as private:
+    with PrivateAdbServer(key_folder=home, adb=lab.adb) as private:
         serial = shared.device.serial
         private.server.connect(serial, deadline=Deadline(10))
         yield private, AdbDevice(serial, private.server)
@@ -224,7 +224,6 @@ def test_a_device_that_does_not_accept_our_key(lab: Lab, tmp_path: Path) -> None
 
 
 def test_a_device_whose_storage_is_full(lab: Lab) -> None:
-    simulated(lab)
     daemon, folder = lab.start(storage_limit_bytes=1_000_000)
     device = lab.connect(daemon.address)
     with pytest.raises(DeviceRefused, match="No space left on device"):

@@ -114,14 +114,19 @@ class Workbench:
     def let_go(self, device: str, *, for_good: bool) -> None:
         """Forgets a device after a fault of the lab; it is attached anew when it is needed next.
 
-        `for_good` makes every placement on it fail from now on with the last error.
+        With `for_good` it is attached at once, and if that fails, too, every placement on it fails
+        from now on, so that the cases that follow need not wait for it one by one.
         """
         self._deployers.pop(device, None)
         self._ready = {place: made for place, made in self._ready.items() if place.device != device}
         self._failed = {place: why for place, why in self._failed.items() if place.device != device}
-        if for_good:
-            self._lost[device] = InfraError(f"device {device} was lost earlier in this run")
         self.lab.release(device)
+        if for_good:
+            try:
+                self.device(device)
+            except HarnessError as error:
+                why = f"device {device} was lost earlier in this run: {error}"
+                self._lost[device] = InfraError(why)
 
     def files(self, need: Need) -> list[PushedFile]:
         """The files that a case needs on its device; fetches, builds and compiles on the host.

@@ -7,12 +7,14 @@ from pathlib import Path
 from tests.integration.device_runs import DeviceRuns
 
 SUITE = '''"""Cases that end their own device, the first of them only once."""
+import contextlib
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
+from harness.errors import InfraError
 from harness.probe.plan import Plan, Step
 
 NOOP = Plan((Step("noop"),))
@@ -21,6 +23,9 @@ NOOP = Plan((Step("noop"),))
 def end_device(bench):
     (simulated,) = bench._workbench.lab._simulated.values()
     os.kill(simulated.pid, signal.SIGKILL)
+    with contextlib.suppress(InfraError):
+        while True:
+            bench.device.adb.shell("true", timeout_s=5)
 
 
 @pytest.mark.device
@@ -39,6 +44,20 @@ def test_after_it(bench):
 
 @pytest.mark.device
 def test_unlucky_always(bench):
+    end_device(bench)
+    bench.run(NOOP).check()
+
+
+@pytest.mark.device
+def test_on_the_same_device(bench):
+    bench.run(NOOP).check()
+
+
+@pytest.mark.device
+def test_taking_its_storage(bench):
+    storage = Path(bench.device.workdir).parents[3]
+    storage.rename(storage.with_name("taken"))
+    storage.write_text("in the way of a new one")
     end_device(bench)
     bench.run(NOOP).check()
 
@@ -64,9 +83,11 @@ def test_the_lab_is_tried_again_and_given_up_in_the_end(lab: DeviceRuns, tmp_pat
         "test_unlucky_once": [(1, "error", "infra"), (2, "passed", None)],
         "test_after_it": [(1, "passed", None)],
         "test_unlucky_always": [(number, "error", "infra") for number in (1, 2, 3)],
+        "test_on_the_same_device": [(1, "passed", None)],
+        "test_taking_its_storage": [(number, "error", "infra") for number in (1, 2, 3)],
         "test_on_the_lost_device": [(1, "error", "infra")],
     }
-    assert "2 passed, 2 errors" in done.output
+    assert "3 passed, 3 errors" in done.output
 
 
 def test_no_retries_on_request(lab: DeviceRuns, tmp_path: Path) -> None:

@@ -58,7 +58,6 @@ def _transport() -> tuple[Fault, ...]:
 
 TRANSPORT = _transport()
 
-_LADDER = "the ladder of recovery"
 
 CASES = (
     Fault("probe_sigsegv", "plan: crash signal=11", "probe", "crashed", "target", 10, "SIGSEGV"),
@@ -214,7 +213,6 @@ CASES = (
         "error",
         "infra",
         5,
-        next_late=_LADDER,
     ),
     Fault(
         "device_gone_during",
@@ -223,7 +221,6 @@ CASES = (
         "error",
         "infra",
         5,
-        next_late=_LADDER,
     ),
     Fault(
         "device_gone_after",
@@ -232,7 +229,6 @@ CASES = (
         "passed",
         None,
         5,
-        next_late=_LADDER,
     ),
     Fault(
         "reboot",
@@ -268,7 +264,6 @@ CASES = (
         "error",
         "infra",
         5,
-        next_late=_LADDER,
     ),
     Fault(
         "server_of_another_version",
@@ -277,7 +272,6 @@ CASES = (
         "error",
         "infra",
         5,
-        next_late=_LADDER,
     ),
     Fault(
         "work_folder_removed",
@@ -287,7 +281,6 @@ CASES = (
         "infra",
         5,
         "did not start",
-        next_late="the deployer looks again after an infra error",
     ),
     Fault(
         "storage_full_at_push",

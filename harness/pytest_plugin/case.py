@@ -55,14 +55,23 @@ class Case:
         self._outcome: Outcome = "passed"
         self._cause: Cause | None = None
         self._error: ErrorRecord | None = None
+        self._reason: str | None = None
         self.known_issue: str | None = None
 
     def saw(self, report: pytest.TestReport, failure: BaseException | None) -> None:
         """Takes note of one finished phase (setup, call or teardown)."""
         if report.skipped and self._outcome == "passed":
             self._outcome = "skipped"
+            self._reason = _reason(report)
         elif report.failed and self._outcome == "passed":
             self._fail(report, failure)
+
+    def unchecked_failure(self) -> BaseException | None:
+        """The failure of a plan whose observation the test did not `check`; None if it passed."""
+        from harness.bench import TargetFailure
+
+        verdict = self.bench.notes.verdict if self.bench else None
+        return TargetFailure(verdict) if verdict and verdict.outcome != "passed" else None
 
     @property
     def is_unsupported(self) -> bool:
@@ -94,12 +103,16 @@ class Case:
             cause=self._cause,
             expected=Expected(known_issue=self.known_issue) if self.known_issue else None,
             error=self._error,
-            measurements=_json_object(notes.measurements) if notes else {},
+            measurements=_json_object(self._measurements()),
             started=self._started,
             duration_s=round(time.monotonic() - self._begun, 6),
             attempt=self._attempt,
             logs=tuple(f"{self.log_prefix}/{name}" for name in notes.logs) if notes else (),
         )
+
+    def _measurements(self) -> Mapping[str, object]:
+        measured = self.bench.notes.measurements if self.bench else {}
+        return measured | {"skip_reason": self._reason} if self._reason else measured
 
     def _axes(self) -> JsonObject:
         placement = self.placement
@@ -127,17 +140,27 @@ class Case:
             return
         if isinstance(failure, HarnessError):
             self._outcome, self._cause = "error", failure.cause
-        elif isinstance(failure, AssertionError) and report.when == "call":
+        elif failure is None or (isinstance(failure, AssertionError) and report.when == "call"):
+            # Without an exception it is an xfail(strict) that passed.
             self._outcome, self._cause = "failed", "target"
         else:
             self._outcome, self._cause = "error", _whose_bug(failure)
-        text = str(failure).strip()
-        if not isinstance(failure, HarnessError | AssertionError):
+        text = str(report.longrepr if failure is None else failure).strip()
+        if failure is not None and not isinstance(failure, HarnessError | AssertionError):
             text = f"{type(failure).__name__}: {text}"
         if self._outcome == "failed":
             # pytest appends how it compared; the first line is what the test says.
             text = text.partition("\n")[0]
         self._error = ErrorRecord.of(api=None, code=None, message=text)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Why a test was skipped, or expected to fail."""
+    expected = getattr(report, "wasxfail", None)
+    if expected is not None:
+        return f"xfail: {expected}"
+    told = report.longrepr
+    return str(told[2] if isinstance(told, tuple) else told).removeprefix("Skipped: ")
 
 
 def _whose_bug(failure: BaseException | None) -> Cause:

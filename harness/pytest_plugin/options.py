@@ -86,8 +86,26 @@ class Options:
     plan: bool
 
 
+def _refuse_a_lost_rootdir(config: pytest.Config) -> None:
+    """Says why pytest lost its configuration, instead of running something else.
+
+    pytest looks for it before plug-ins have options: a path given as a word of its own (`--lab
+    FILE`) then counts as a test path, and one outside of the project moves the rootdir.
+    """
+    words, here = list(config.invocation_params.args), config.invocation_params.dir
+    if config.inipath is not None or config.getoption("rootdir", None):
+        return
+    for option in ("--lab", "--reports", "--known-issues"):
+        if option in words[:-1]:
+            given = here / str(words[words.index(option) + 1])
+            if given.exists() and not given.resolve().is_relative_to(here.resolve()):
+                problem = f"write {option}={given}, or pytest takes the path for one of tests"
+                raise pytest.UsageError(problem)
+
+
 def read_options(config: pytest.Config) -> Options:
     """Reads the options; nothing is checked against the lab or the catalog yet."""
+    _refuse_a_lost_rootdir(config)
     root = config.rootpath
 
     def path(name: str, default: str) -> Path:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from harness.errors import HarnessError
+from harness.errors import ConfigError, HarnessError
 from harness.pytest_plugin.options import add_options, read_options
 from harness.pytest_plugin.run import Run, terminal_notices
 
@@ -93,6 +93,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     run = config.stash[RUN]
     if run.problem is not None and any("placement" in _fixtures(item) for item in items):
         _stop(config, run.problem)
+    for item in items:
+        if item.get_closest_marker("device") and "placement" not in _fixtures(item):
+            problem = f"{item.nodeid} is marked `device` and must take the fixture `bench`"
+            _stop(config, ConfigError(problem))
     try:
         done = [item for item in items if _placement(item) and run.has_verdict(item.nodeid)]
     except HarnessError as error:
@@ -196,6 +200,9 @@ def pytest_runtest_makereport(
         return report
     setattr(report, _OURS, True)
     failure = call.excinfo.value if call.excinfo else None
+    if report.when == "call" and report.passed:
+        failure = case.unchecked_failure()
+        report.outcome = "failed" if failure else "passed"
     case.saw(report, failure)
     if report.failed:
         _explain(item, case, report, failure)
@@ -244,8 +251,12 @@ class Recorder:
         self._run = run
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        for record in getattr(report, _RECORDS, ()):
-            self._run.open_folder().journal.append(record)
+        try:
+            for record in getattr(report, _RECORDS, ()):
+                self._run.open_folder().journal.append(record)
+        except HarnessError as error:
+            self._run.problem = error
+            pytest.exit(f"results cannot be kept: {error}", returncode=error.exit_code)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -273,7 +284,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
         own = exit_code(run.folder.records())
         session.exitstatus = _EXIT_AFTER_FAILURES if foreign else own
     run.close()
-    run.finish(int(session.exitstatus), str(run.problem) if run.problem else None)
+    problem = str(run.problem) if run.problem else None
+    if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
+        problem = "interrupted"
+    try:
+        run.finish(int(session.exitstatus), problem)
+    except HarnessError as error:
+        run.problem = error
+        session.exitstatus = error.exit_code
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -283,8 +301,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     from harness.results.summary import summary_lines
 
     terminalreporter.section("qnn-harness")
-    for line in summary_lines(run.folder.records(), run.folder.path):
+    records = run.folder.records()
+    for line in summary_lines(records, run.folder.path):
         terminalreporter.write_line(line)
+    for line in run.remarks(records):
+        terminalreporter.write_line(line, yellow=True)
 
 
 def _foreign_failures(session: pytest.Session) -> bool:

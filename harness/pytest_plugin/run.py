@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -213,6 +214,23 @@ class Run:
         self.workbench.let_go(placement.device, for_good=for_good)
         self._prepared = {place for place in self._prepared if place.device != placement.device}
         return True
+
+    def remarks(self, records: Sequence[CaseRecord]) -> list[str]:
+        """What else the user should know at the end of a run."""
+        from harness.results.known_issues import expired
+
+        found = []
+        missing = len(self._needs) - len({record.case for record in records} - set(self.earlier))
+        if self._needs and missing > 0:
+            found.append(f"{missing} of {len(self._needs)} cases were not run")
+        today = datetime.now(UTC).date()
+        found += [
+            f"known issue {issue.id} expired on {issue.until}: look at it again"
+            for issue in expired(self.known_issues, today)
+        ]
+        if self.problem is not None:
+            found.append(f"error: {self.problem}")
+        return found
 
     def finish(self, exit_code: int, problem: str | None = None) -> None:
         """Closes the journal and writes the reports that are made from it."""

@@ -17,8 +17,8 @@ BOTH = (SIMULATED, REAL)
 class Fault:
     """One row: its name, how it is injected, where, and the outcome and cause that must result.
 
-    `said` is a regular expression found in what the user is told. `next_late` names the part that
-    the next case's success still waits for, `wrong_yet` the one that the row itself waits for.
+    `said` is a regular expression found in what the user is told. `wrong_yet` names the part that
+    the row itself waits for.
     """
 
     name: str
@@ -30,7 +30,6 @@ class Fault:
     said: str = ""
     daemons: tuple[str, ...] = BOTH
     wrong_yet: str = ""
-    next_late: str = ""
 
     def __str__(self) -> str:
         return self.name

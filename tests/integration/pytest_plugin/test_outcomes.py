@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,22 @@ def test_garbage(bench):
     bench.run(plan).check()
 
 
+@pytest.mark.device
+def test_unchecked(bench):
+    bench.run(Plan((Step("crash", {"signal": "6"}),)))
+
+
+@pytest.mark.device
+def test_misspelt(bench):
+    bench.run_contexts([ModelSpec("tiny")], 2, "residnt").check()
+
+
+@pytest.mark.device
+@pytest.mark.xfail(strict=True, reason="it should not")
+def test_passes_unexpectedly(bench):
+    pass
+
+
 @pytest.mark.device(htp_arch=75)
 def test_other_device(bench):
     pass
@@ -84,9 +101,14 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
         "test_crash": ("crashed", "target"),
         "test_hang": ("hung", "target"),
         "test_garbage": ("passed", None),
+        "test_unchecked": ("crashed", "target"),
+        "test_misspelt": ("error", "config"),
+        "test_passes_unexpectedly": ("failed", "target"),
         "test_binary": ("failed", "target"),
         "test_fine": ("passed", None),
     }
+    (skipped,) = (case for case in done.cases if "test_skip" in case["case"])
+    assert skipped["measurements"]["skip_reason"] == "not today"
     (binary,) = (case for case in done.cases if "test_binary" in case["case"])
     assert binary["error"]["code"] == 5000
     assert "Using newer context binary on old SDK" in binary["error"]["message"]
@@ -112,3 +134,31 @@ def test_a_wrong_requirement_of_a_marker(lab: DeviceRuns, suite: Path) -> None:
     assert done.code == 2, done.output
     assert "htp_arhc" in done.output
     assert "htp_arch" in done.output
+
+
+def test_a_failure_of_a_plain_test_is_not_hidden_by_good_cases(
+    lab: DeviceRuns, suite: Path
+) -> None:
+    plain = (
+        "import pytest\n@pytest.mark.device\n@pytest.mark.parametrize('n', [1])\n"
+        "def test_plain(bench, n): pass\n"
+    )
+    suite.write_text(plain)
+    other = suite.with_name("test_plain.py")
+    other.write_text(
+        "import pytest\n@pytest.mark.parametrize('n', [1])\ndef test_n(n): assert n == 2\n"
+    )
+    command = [word for word in lab.command(suite.parent) if word not in ("-m", "device")]
+    command.insert(1, "-m")
+    done = subprocess.run(
+        command, env=lab.environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 1, done.stdout
+    assert "1 failed, 1 passed" in done.stdout
+
+
+def test_a_device_test_must_hold_a_device(lab: DeviceRuns, suite: Path) -> None:
+    suite.write_text("import pytest\n@pytest.mark.device\ndef test_nothing(): pass\n")
+    done = lab.run(suites=suite)
+    assert done.code == 2, done.output
+    assert "must take the fixture `bench`" in done.output

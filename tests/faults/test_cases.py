@@ -13,6 +13,9 @@ from tests.faults.conftest import daemon_parameters
 from tests.faults.table import CASES, REAL, Fault
 from tests.integration.device_runs import Finished
 
+# Its time bounds want a quiet machine; run it with the real adbd beside the simulated device.
+pytestmark = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
+
 RunCases = Callable[[str], Finished]
 ONE_DEVICE_OF_ITS_OWN = ("storage_full_at_push", "storage_full_at_run", "storage_read_only")
 

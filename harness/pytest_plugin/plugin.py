@@ -290,8 +290,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
     try:
         run.finish(int(session.exitstatus), problem)
     except HarnessError as error:
-        run.problem = error
         session.exitstatus = error.exit_code
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(f"error: {error}", red=True)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -228,8 +228,6 @@ class Run:
             f"known issue {issue.id} expired on {issue.until}: look at it again"
             for issue in expired(self.known_issues, today)
         ]
-        if self.problem is not None:
-            found.append(f"error: {self.problem}")
         return found
 
     def finish(self, exit_code: int, problem: str | None = None) -> None:

@@ -27,7 +27,8 @@ ExecuTorch's delegate, and of bionic, whose `DEBUG` and `libc` report crashes.
 """
 
 DSP_PATTERN: Final = re.compile(
-    r"SSR Detected|CONN Reset|remoteproc|fastrpc|adsprpc|subsys|ssr|cdsp|adsp|glink", re.IGNORECASE
+    r"SSR Detected|CONN Reset|remoteproc|fastrpc|adsprpc|subsys|\bssr\b|cdsp|adsp|glink",
+    re.IGNORECASE,
 )
 AVC_PATTERN: Final = re.compile(r"avc: +(?:denied|granted)")
 

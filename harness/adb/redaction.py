@@ -35,7 +35,7 @@ _PATTERNS: Final[dict[str, tuple[str, ...]]] = {
         rf"(?i:\baccount[_ ]?(?:name)?{_SEPARATOR})"
         rf"(?P<account_1>{_QUOTED}|[^\s,;<>\"'{{}}()\[\]]{{1,128}})",
     ),
-    "ssid": (rf"(?i:ssid{_SEPARATOR})(?P<ssid_0>{_QUOTED}|[^,;<>\"'\n]{{1,32}})",),
+    "ssid": (rf"(?<!\bN)(?i:ssid{_SEPARATOR})(?P<ssid_0>{_QUOTED}|[^,;<>\"'\n]{{1,32}})",),
     "mac": (_MAC,),
     "id": (
         r"(?i:\b(?:imei|imsi|meid|iccid|msisdn|serialno|android_?id|line1_?number|phone_?number)"

@@ -87,6 +87,7 @@ def test_what_is_taken_out(text: str, left: str) -> None:
         "vendor.qti.hardware.dsp@1.0::IDspService/dspservice",
         "#04 pc 0000000000012345  /apex/libc.so (__pthread_cond_wait+104) (BuildId: 0123456789ab)",
         "7f00aabbc000-7f00aabbd000 r-xp 00001000 fd:01 1234567  /data/local/tmp/libQnnHtp.so",
+        "NSsid:\t3947",
         "memcpy@@GLIBC_2.14 pthread_create@plt",
         "uptime 123456789012345 ns",
         "QNN 2.47.0.260601 at 192.168.1.2",

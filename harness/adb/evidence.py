@@ -126,7 +126,7 @@ class CaseEvidence:
         )
         # what a deadline ends on the device takes its time, too
         left_s = deadline.remaining()
-        timeout_s = max(left_s / 2, left_s - END_GRACE_S)
+        timeout_s = max(left_s / 4, left_s - END_GRACE_S)
         answer = self._ask(script, timeout_s, sections=5 + self.limits.tombstones)
         sections = parse_sections(answer, token)
         if not sections:

@@ -63,6 +63,7 @@ class Report:
         self._last_s = last_s
         self._file_bytes = file_bytes
         self._texts: dict[str, str] = {}
+        self._cut: set[str] = set()
         self._process: dict[str, str] = {}
 
     def read(self, sections: Mapping[str, Section]) -> None:
@@ -73,8 +74,8 @@ class Report:
                 self._note(f"{name}: the answer ended in the middle of it")
             content = section.content
             if name in _TAILS and len(content) > self._file_bytes:
-                self._note(f"{name}: only its last {self._file_bytes} bytes were taken")
-                content = content.partition(b"\n")[2]
+                self._cut.add(name)
+                content = content.partition(b"\n")[2] or content
             texts[name] = clean(content)
         values = table(texts.get("clock", ""))
         clock = _clock(values)
@@ -86,7 +87,9 @@ class Report:
         self._check_tools()
         for name in ("logcat", "tags"):
             if clock is not None and not jumped and name in texts:
-                texts[name], _ = window(texts[name], clock, self._last_s)
+                texts[name], left_out = window(texts[name], clock, self._last_s)
+                if left_out:  # so all of the window is there
+                    self._cut.discard(name)
         if "dmesg" in texts:
             texts["dmesg"] = self._dmesg(texts["dmesg"], clock)
         if "denied" in texts.get("tombstones", ""):
@@ -114,19 +117,20 @@ class Report:
             EvidenceFile("process-stack.txt", process.get("stack", "")),
             EvidenceFile("process-threads.txt", process.get("threads", "")),
             *(EvidenceFile(f"{name}.txt", text) for name, text in dumps.items()),
-            *(
-                EvidenceFile(f"logcat-{tag}.txt", text, keep_end=True)
-                for tag, text in tagged.items()
-            ),
-            EvidenceFile("dsp.txt", matching(logs, DSP_PATTERN), keep_end=True),
-            EvidenceFile("avc.txt", matching(logs, AVC_PATTERN), keep_end=True),
-            EvidenceFile("dmesg.txt", texts.get("dmesg", ""), keep_end=True),
-            EvidenceFile("logcat.txt", texts.get("logcat", ""), keep_end=True),
+            *(self._log(f"logcat-{tag}", text, "tags") for tag, text in tagged.items()),
+            self._log("dsp", matching(logs, DSP_PATTERN), "tags", "dmesg"),
+            self._log("avc", matching(logs, AVC_PATTERN), "tags", "dmesg"),
+            self._log("dmesg", texts.get("dmesg", ""), "dmesg"),
+            self._log("logcat", texts.get("logcat", ""), "logcat"),
             EvidenceFile("meminfo.txt", texts.get("meminfo", "")),
             EvidenceFile("process.txt", f"{process.get('status', '')}\n{process.get('files', '')}"),
             EvidenceFile("process-maps.txt", process.get("maps", "")),
             EvidenceFile("process-fdinfo.txt", process.get("fdinfo", "")),
         ]
+
+    def _log(self, name: str, text: str, *sources: str) -> EvidenceFile:
+        cut = not self._cut.isdisjoint(sources)
+        return EvidenceFile(f"{name}.txt", text, keep_end=True, cut=cut)
 
     def _check_tools(self) -> None:
         if "tools" not in self._texts:
@@ -147,7 +151,10 @@ class Report:
             self._note(f"no kernel log: {refused}")
             return ""
         since = None if clock is None or clock.kernel_s is None else clock.kernel_s - self._last_s
-        return kernel_window(text, since)[0]
+        kept, left_out = kernel_window(text, since)
+        if left_out:
+            self._cut.discard("dmesg")
+        return kept
 
     def _compare(self, sections: Mapping[str, Section], clock: Mapping[str, str]) -> None:
         if "dsps" in self._texts:

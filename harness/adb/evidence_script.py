@@ -12,7 +12,7 @@ from typing import Final
 
 from harness.adb.shell_protocol import TOKEN_VARIABLE
 
-DEVICE_READ_BYTES: Final = 32 << 20
+DEVICE_READ_BYTES: Final = 16 << 20
 """How much of a log is looked through on the device for its last part."""
 
 MAX_LINES: Final = 20_000
@@ -82,7 +82,7 @@ def collect_script(
         f"w=$((n-{last_s}));[ -n \"$J\" ]&&w=0;S=$(date -d @$w '+%m-%d %H:%M:%S.000' 2>/dev/null);"
         f'[ -z "$J" ]&&[ -n "$S" ]||S={MAX_LINES}'
     )
-    tail = f"head -c {DEVICE_READ_BYTES}|tail -c {file_bytes + 1}"
+    head, tail = f"head -c {DEVICE_READ_BYTES}", f"tail -c {file_bytes + 1}"
     tools = f"for t in {_TOOLS};do command -v $t >/dev/null&&echo $t=yes;done"
     return "".join(
         (
@@ -92,9 +92,9 @@ def collect_script(
             _section(token, "dsps", _REMOTEPROC, 16384),
             _section(token, "tools", tools, 4096),
             _tombstones(token, file_bytes, tombstones),
-            _section(token, "tags", f"{_LOGCAT}|grep -aiE '{_COARSE}'|{tail}"),
-            _section(token, "dmesg", f"$T dmesg 2>&1|{tail}"),
-            _section(token, "logcat", f"{_LOGCAT} 2>&1|{tail}"),
+            _section(token, "tags", f"{_LOGCAT}|{head}|grep -aiE '{_COARSE}'|{tail}"),
+            _section(token, "dmesg", f"$T dmesg 2>&1|{head}|{tail}"),
+            _section(token, "logcat", f"{_LOGCAT} 2>&1|{head}|{tail}"),
             _section(token, "meminfo", "cat /proc/meminfo", 16384),
             _section(token, "dmabuf", "cat /sys/kernel/dmabuf/buffers/*/size", 1 << 20),
         )

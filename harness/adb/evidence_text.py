@@ -15,11 +15,15 @@ _CUT_BYTES: Final = 64
 
 @dataclass(frozen=True)
 class EvidenceFile:
-    """A text to be kept under a name; of one too large, its beginning or its end."""
+    """A text to be kept under a name; of one too large, its beginning or its end.
+
+    `cut` tells that the device did not give all of it in the first place.
+    """
 
     name: str
     text: str
     keep_end: bool = False
+    cut: bool = False
 
 
 def clean(data: bytes) -> str:
@@ -34,18 +38,22 @@ def fit(file: EvidenceFile, most_bytes: int, redaction: Redaction) -> tuple[byte
     """
     text = file.text
     # redacting what is thrown away later would be a waste; a character has a byte at least
-    text, early = _cut(text, most_bytes, file.keep_end)
+    text, cut = _cut(text, most_bytes, file.keep_end)
     content = redact(text, redaction).encode("utf-8", "replace")
-    if not early and len(content) <= most_bytes:
+    if not cut and not file.cut and len(content) <= most_bytes:
         return content, False
     room = most_bytes - _CUT_BYTES
     if room <= 0:
         return b"", True
     if file.keep_end:
-        kept = content[-room:].partition(b"\n")[2] or content[-room:]
+        kept = content
+        if cut or len(content) > room:
+            kept = content[-room:].partition(b"\n")[2] or content[-room:]
         said = b"[cut: what came before is not kept]\n"
         return said + kept.decode("utf-8", "ignore").encode(), True
-    kept = content[:room].rpartition(b"\n")[0] or content[:room]
+    kept = content
+    if cut or len(content) > room:
+        kept = content[:room].rpartition(b"\n")[0] or content[:room]
     said = b"\n[cut: what came behind is not kept]\n"
     return kept.decode("utf-8", "ignore").encode() + said, True
 

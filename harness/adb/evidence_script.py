@@ -41,7 +41,7 @@ _REMOTEPROC: Final = (
 _LOGCAT: Final = '$T logcat -d -b main -b system -b crash -v threadtime -t "$S"'
 _THREADS: Final = (
     'cd "/proc/$p/task"&&a=&&for t in [0-9]*;do '
-    'a="$a $t/comm $t/stat $t/wchan $t/syscall $t/stack";done;grep -aH "" $a'
+    'a="$a $t/comm $t/stat $t/wchan $t/syscall $t/stack";done;$T grep -aH "" $a'
 )
 _NATIVE: Final = (
     "if command -v debuggerd >/dev/null;then $T debuggerd -b $p;"
@@ -109,11 +109,11 @@ def look_script(token: str, pid: int, *, file_bytes: int, seconds: float) -> str
     parts = (
         _BOUNDED.format(seconds=max(1, int(seconds))),
         f"p={pid};",
-        f"grep -aqs {TOKEN_VARIABLE} /proc/$p/environ||exit 3;",
+        f"$T grep -aqs {TOKEN_VARIABLE} /proc/$p/environ||exit 3;",
         _section(token, "threads", _THREADS, file_bytes + 1),
-        _section(token, "status", "cat /proc/$p/status", 16384),
-        _section(token, "maps", "cat /proc/$p/maps", file_bytes + 1),
-        _section(token, "fdinfo", 'cd "/proc/$p/fdinfo"&&grep -aH "" *', file_bytes + 1),
+        _section(token, "status", "$T cat /proc/$p/status", 16384),
+        _section(token, "maps", "$T cat /proc/$p/maps", file_bytes + 1),
+        _section(token, "fdinfo", 'cd "/proc/$p/fdinfo"&&$T grep -aH "" *', file_bytes + 1),
         _section(token, "files", "ls -l /proc/$p/fd", file_bytes + 1),
         _section(token, "stack", _NATIVE, file_bytes + 1),
         "kill -9 $p",

@@ -28,7 +28,7 @@ _BOUNDED: Final = "T=;timeout 1 true 2>/dev/null&&T='timeout -s KILL {seconds}';
 _CLOCK: Final = (
     "n=$(date +%s);u=0;read -r u x </proc/uptime;echo epoch_s=$n;echo uptime_s=$u;u=${u%.*};"
     "echo local=$(date '+%Y-%m-%d %H:%M:%S');"
-    "echo boot_id=$(cat /proc/sys/kernel/random/boot_id) $(getprop ro.boot.boot_id);"
+    "echo boot_id=$(cat /proc/sys/kernel/random/boot_id) $(getprop ro.boot.boot_id 2>/dev/null);"
     # the clock of the kernel's log stands still while the device sleeps, as that of its scheduler
     "grep -a exec_start /proc/self/sched|tr ':' '='"
 )

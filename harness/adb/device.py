@@ -83,7 +83,7 @@ class AdbDevice:
         that it started elsewhere. A connection that ends without an exit status is DeviceLost.
 
         `before_end` is called when the deadline has passed, while the processes are still there to
-        be looked at, with a deadline of its own (4 s more); an InfraError of it is ignored.
+        be looked at, with a deadline of its own (8 s more); an InfraError of it is ignored.
 
         What could not be ended then, because the link was gone, is ended before the next script.
 

@@ -100,11 +100,12 @@ class CaseEvidence:
         """Takes the state and the stacks of a process that hangs, and ends it."""
         token = secrets.token_hex(8)
         self._pid = pid
-        left_s = deadline.remaining()
+        timeout_s = _leaving_time_to_end(deadline)
+        # a debugger that takes longer leaves some of the time to the rest
         script = look_script(
-            token, pid, file_bytes=self.limits.file_bytes, seconds=max(1.0, left_s - 1.0)
+            token, pid, file_bytes=self.limits.file_bytes, seconds=max(1.0, timeout_s - 0.5)
         )
-        answer = self._ask(script, left_s, sections=6)
+        answer = self._ask(script, timeout_s, sections=6)
         self._process = parse_sections(answer, token)
         if not self._process:
             self._note(f"process {pid} could not be looked at before it ended")
@@ -124,10 +125,9 @@ class CaseEvidence:
             file_bytes=self.limits.file_bytes,
             tombstones=self.limits.tombstones,
         )
-        # what a deadline ends on the device takes its time, too
-        left_s = deadline.remaining()
-        timeout_s = max(left_s / 4, left_s - END_GRACE_S)
-        answer = self._ask(script, timeout_s, sections=5 + self.limits.tombstones)
+        answer = self._ask(
+            script, _leaving_time_to_end(deadline), sections=5 + self.limits.tombstones
+        )
         sections = parse_sections(answer, token)
         if not sections:
             self._note("the device answered nothing")
@@ -189,3 +189,9 @@ class CaseEvidence:
         except OSError as error:
             self._note(f"not everything could be written: {error}")
             return tuple(written)
+
+
+def _leaving_time_to_end(deadline: Deadline) -> float:
+    """Seconds for a script, so that what its deadline ends on the device is ended in time, too."""
+    left_s = deadline.remaining()
+    return max(left_s / 4, left_s - END_GRACE_S)

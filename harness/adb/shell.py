@@ -39,7 +39,7 @@ from harness.errors import (
 END_GRACE_S = 2.0
 """Seconds beyond its deadline that a call may take to end its processes on the device."""
 
-LOOK_GRACE_S = 4.0
+LOOK_GRACE_S = 8.0
 """Seconds beyond its deadline that a call may take to look at its processes before it ends them."""
 
 _CHUNK_BYTES = 64 * 1024
@@ -200,12 +200,14 @@ def run_script(
             raise
         except BaseException as error:
             # the deadline, Ctrl-C, or an error of the caller's in a sink
-            if before_end is not None and begun and isinstance(error, DeviceTimeout):
-                with contextlib.suppress(InfraError):
-                    before_end(Deadline(LOOK_GRACE_S))
-            ended = end_processes(server, serial, token, call.group, shell_v2=shell_v2)
-            if not ended:
-                abandoned(token)
+            try:
+                if before_end is not None and begun and isinstance(error, DeviceTimeout):
+                    with contextlib.suppress(InfraError):
+                        before_end(Deadline(LOOK_GRACE_S))
+            finally:
+                ended = end_processes(server, serial, token, call.group, shell_v2=shell_v2)
+                if not ended:
+                    abandoned(token)
             if not isinstance(error, DeviceTimeout):
                 raise
             raise DeviceTimeout(

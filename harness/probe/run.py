@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_STDERR_BYTES: Final = 256 << 10
 MAX_OUTPUT_BYTES: Final = 64 << 20
-LOOK_S: Final = 4.0
+LOOK_S: Final = 8.0
 """How long whoever is told of a hang may look at the process, if its deadline leaves so much."""
 _EXIT_DEADLINE: Final = 124
 _NO_FOLDER: Final = 97

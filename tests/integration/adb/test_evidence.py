@@ -105,7 +105,7 @@ def test_a_hung_process(
         Plan((Step("hang"),), settings),
         env={},
         cwd=probe_folder,
-        timeout_s=8 if own_deadline else 1,
+        timeout_s=12 if own_deadline else 1,
         on_hang=evidence.look,
     )
     assert done.timed_out
@@ -133,7 +133,7 @@ def test_only_processes_of_ours_are_looked_at(shared: Place, tmp_path: Path) -> 
     )
     pid = int(started.stdout)
     evidence = CaseEvidence(shared.device)
-    evidence.look(pid, Deadline(4))
+    evidence.look(pid, Deadline(8))
     assert shared.device.shell(f"kill -0 {pid}&&kill -9 {pid}", timeout_s=5).ok
     collected = collect(evidence, tmp_path)
     assert any("could not be looked at" in note for note in collected.notes)

@@ -73,6 +73,7 @@ class AdbDevice:
         on_stdout: Callable[[bytes], None] | None = None,
         on_stderr: Callable[[bytes], None] | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
+        before_end: Callable[[Deadline], None] | None = None,
     ) -> Completed:
         """Runs a POSIX shell script and waits for it, and for whatever holds its output open.
 
@@ -81,6 +82,9 @@ class AdbDevice:
         the script is ended and the result is `truncated`. At the deadline, at Ctrl-C and when a
         callback raises, the script's process group is ended with SIGKILL, and so is everything
         that it started elsewhere. A connection that ends without an exit status is DeviceLost.
+
+        `before_end` is called when the deadline has passed, while the processes are still there to
+        be looked at, with a deadline of its own (8 s more); an InfraError of it is ignored.
 
         What could not be ended then, because the link was gone, is ended before the next script.
 
@@ -106,6 +110,7 @@ class AdbDevice:
             on_stderr=on_stderr,
             max_output_bytes=max_output_bytes,
             abandoned=self._abandoned.append,
+            before_end=before_end,
         )
 
     def end_abandoned(self, *, timeout_s: float) -> bool:

@@ -156,6 +156,12 @@ class BreakableLab:
     def server(self) -> AdbServer:
         return self._server.server
 
+    @property
+    def workdir(self) -> str:
+        """The work folder of the device behind the relay."""
+        top = "" if self.kind == REAL else str(self._storage("first"))
+        return f"{top}/data/local/tmp/qnn-harness"
+
     def run(self, *arguments: object, suites: Path, **settings: str) -> Finished:
         return self._runs.run(*arguments, suites=suites, **settings)
 

@@ -36,6 +36,9 @@ class Fault:
         return self.name
 
 
+_LATE = "not done within|no answer in time"
+
+
 def _transport() -> tuple[Fault, ...]:
     cut = "a relay between adb server and daemon closes the connection after 1 MB, or while it runs"
     stalled = "the relay stops carrying after 1 MB, or while it runs, and keeps the connection up"
@@ -45,14 +48,12 @@ def _transport() -> tuple[Fault, ...]:
         place = f"AdbDevice.{operation}"
         rows += [
             Fault(f"{operation}_cut", cut, place, "error", "infra", 5),
-            Fault(f"{operation}_stalled", stalled, place, "error", "infra", 1.5, "not done within"),
+            Fault(f"{operation}_stalled", stalled, place, "error", "infra", 0.8, _LATE),
         ]
         if operation == "stat":
             rows.append(Fault("stat_slow", slow, place, "passed", None, 5))
         else:
-            rows.append(
-                Fault(f"{operation}_slow", slow, place, "error", "infra", 1.5, "not done within")
-            )
+            rows.append(Fault(f"{operation}_slow", slow, place, "error", "infra", 0.8, _LATE))
     return tuple(rows)
 
 

@@ -162,6 +162,13 @@ class BreakableLab:
         top = "" if self.kind == REAL else str(self._storage("first"))
         return f"{top}/data/local/tmp/qnn-harness"
 
+    def command(self, *arguments: object) -> list[str]:
+        return self._runs.command(*arguments)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self._runs.environment
+
     def run(self, *arguments: object, suites: Path, **settings: str) -> Finished:
         return self._runs.run(*arguments, suites=suites, **settings)
 

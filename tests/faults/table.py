@@ -309,3 +309,48 @@ CASES = (
         "cannot make folders|[Rr]ead-only",
     ),
 )
+
+UNREACHABLE = (
+    Fault(
+        "mute",
+        "a mock daemon that takes the connection and never answers",
+        "adb connect",
+        "error",
+        "infra",
+        25,
+        "did not become ready",
+    ),
+    Fault("gone", "nobody listens", "adb connect", "error", "infra", 25, "did not become ready"),
+    Fault(
+        "hangs_up",
+        "a mock daemon that closes every connection",
+        "adb connect",
+        "error",
+        "infra",
+        25,
+        "did not become ready",
+    ),
+    Fault("offline", "a mock server says so", "adb server", "error", "infra", 5, "is offline"),
+    Fault("unauthorized", "a mock server says so", "adb server", "error", "infra", 5, "accept"),
+    Fault("unplugged", "not on the server's list", "adb server", "error", "infra", 5, "attached"),
+    Fault("no_server", "nobody listens", "adb server", "error", "infra", 5, "no adb server"),
+    Fault(
+        "key_refused",
+        "a simulated device that knows another key",
+        "adb connect",
+        "error",
+        "infra",
+        5,
+        "unauthorized",
+    ),
+    Fault(
+        "other_serial",
+        "at the address answers a device with another SoC than the lab says",
+        "lab",
+        "error",
+        "infra",
+        10,
+        "SM8650",
+        wrong_yet="the check of a device's identity before each case",
+    ),
+)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -151,6 +152,8 @@ class BreakableLab:
 
     def __exit__(self, *_: object) -> None:
         self._cleanup.close()
+        for storage in self.folder.glob("storage-*/"):
+            shutil.rmtree(storage)
 
     @property
     def server(self) -> AdbServer:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,7 @@ class Ended:
             for pattern in ("store/.incoming/*", "sets/.new-*", ".qnn-harness-*")
             for path in storage.rglob(pattern)
         ]
+        shutil.rmtree(storage)
 
     def processes(self) -> set[int]:
         mark = str(self.lab.folder)
@@ -121,18 +124,15 @@ def ended_by_each(folder: Path, phase: str) -> dict[signal.Signals, Ended]:
     return ends
 
 
-@pytest.fixture(scope="module")
-def ended(
-    background: Background, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], dict[signal.Signals, Ended]]:
-    def runner(phase: str) -> Callable[[], dict[signal.Signals, Ended]]:
-        folder = tmp_path_factory.mktemp(phase)
-        return lambda: ended_by_each(folder, phase)
+def begin(background: Background, factory: pytest.TempPathFactory) -> None:
+    for phase in PHASES:
+        folder = factory.mktemp(phase)
+        background.begin(phase, partial(ended_by_each, folder, phase))
 
-    runners = {phase: runner(phase) for phase in PHASES}
-    for phase, run in runners.items():
-        background.begin(phase, run)
-    return lambda phase: background.result(phase, runners[phase])
+
+@pytest.fixture
+def ended(background: Background) -> Callable[[str], dict[signal.Signals, Ended]]:
+    return background.result
 
 
 def rows(phases: tuple[str, ...], numbers: tuple[signal.Signals, ...], late: Late) -> list[Any]:

@@ -18,7 +18,7 @@ from tests.faults.table import BOTH, TRANSPORT, Fault
 
 BIG = 4 << 20
 AFTER = 1 << 20
-SLACK_S = 1.0
+SLACK_S = 1.5
 ROWS = [
     parameter
     for daemon in BOTH

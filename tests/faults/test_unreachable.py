@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -80,7 +82,9 @@ def run_all(folder: Path) -> Finished:
         }
         hosts = [{"name": n, "host": "127.0.0.1", "port": port} for n, port in ports.items()]
         runs.file.write_text(yaml.safe_dump({"schema": 1, "hosts": hosts, "devices": devices}))
-        return runs.run("-n", AT_ONCE, suites=suite)
+        done = runs.run("-n", AT_ONCE, suites=suite)
+    shutil.rmtree(folder / "simulated")
+    return done
 
 
 def _simulated(folder: Path, name: str, soc: str, home: Path) -> SimulatedDevice:
@@ -92,12 +96,13 @@ def _simulated(folder: Path, name: str, soc: str, home: Path) -> SimulatedDevice
     )
 
 
-@pytest.fixture(scope="module")
-def unreachable(
-    background: Background, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[], Finished]:
-    folder = tmp_path_factory.mktemp("unreachable")
-    return lambda: background.result("unreachable", lambda: run_all(folder))
+def begin(background: Background, factory: pytest.TempPathFactory) -> None:
+    background.begin("unreachable", partial(run_all, factory.mktemp("unreachable")))
+
+
+@pytest.fixture
+def unreachable(background: Background) -> Callable[[], Finished]:
+    return lambda: background.result("unreachable")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,8 @@ MARK = "\\036"
 
 WAITING = """set -- {folder}
 while :;do for p in /proc/[0-9]*;do case $(readlink "$p/exe") in "$1"/*)
-read c _ <"$p/syscall";[ "$c" = 34 ]&&echo "${{p#/proc/}}"&&exit;;esac;done;done 2>/dev/null
+read c _ <"$p/syscall";[ "$c" = 34 ]&&echo "${{p#/proc/}}"&&exit;;esac;done
+sleep 0.1;done 2>/dev/null
 """
 """Prints the pid of the probe once it waits in pause(2)."""
 

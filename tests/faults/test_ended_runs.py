@@ -15,17 +15,26 @@ from typing import Any
 
 import pytest
 
+from harness.adb.deadline import Deadline
 from harness.results.journal import read_journal
 from tests.faults.conftest import HERE, Background
 from tests.integration.device_runs import ROOT, DeviceRuns
-from tests.integration.pytest_plugin.test_killed import environment_of, running, wait_for
+from tests.integration.pytest_plugin.test_killed import environment_of, running
 
 SUITE = HERE / "ended_suite/cases_that_end.py"
 PHASES = ("collection", "preparation", "case", "teardown", "reporting")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-ENDS_WITHIN_S = 10.0
+ENDS_WITHIN_S = 15.0
+LOOK_EVERY_S = 0.15  # a look goes through all processes of the host
 FINISHED_CASES = {"collection": 0, "preparation": 0, "case": 1, "teardown": 0, "reporting": 3}
 EXIT_INTERRUPTED = 2
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float) -> None:
+    deadline = Deadline(timeout_s)
+    while not condition():
+        assert not deadline.expired, "it did not come to pass"
+        time.sleep(LOOK_EVERY_S)
 
 
 Late = Callable[[str, signal.Signals], str]
@@ -55,7 +64,7 @@ class Ended:
             assert process.poll() is None, said.read_text()
             process.send_signal(number)
             began = time.monotonic()
-            self.code = process.wait(30)
+            self.code = process.wait(3 * ENDS_WITHIN_S)
             self.seconds = time.monotonic() - began
         finally:
             if process.poll() is None:

@@ -26,7 +26,7 @@ class ProtocolError(ValueError):
 def reason(error: BaseException) -> str:
     """A short text for `error`, never empty."""
     text = str(error) or type(error).__name__
-    return "no answer in time" if text == "timed out" else text
+    return "no answer in time" if text in ("timed out", "adb read timeout") else text
 
 
 def from_adb_fail(text: str, serial: str, command: str | None) -> DeviceError:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -151,10 +152,25 @@ class BreakableLab:
 
     def __exit__(self, *_: object) -> None:
         self._cleanup.close()
+        for storage in self.folder.glob("storage-*/"):
+            shutil.rmtree(storage)
 
     @property
     def server(self) -> AdbServer:
         return self._server.server
+
+    @property
+    def workdir(self) -> str:
+        """The work folder of the device behind the relay."""
+        top = "" if self.kind == REAL else str(self._storage("first"))
+        return f"{top}/data/local/tmp/qnn-harness"
+
+    def command(self, *arguments: object) -> list[str]:
+        return self._runs.command(*arguments)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self._runs.environment
 
     def run(self, *arguments: object, suites: Path, **settings: str) -> Finished:
         return self._runs.run(*arguments, suites=suites, **settings)

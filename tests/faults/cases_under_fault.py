@@ -35,7 +35,8 @@ MARK = "\\036"
 
 WAITING = """set -- {folder}
 while :;do for p in /proc/[0-9]*;do case $(readlink "$p/exe") in "$1"/*)
-read c _ <"$p/syscall";[ "$c" = 34 ]&&echo "${{p#/proc/}}"&&exit;;esac;done;done 2>/dev/null
+read c _ <"$p/syscall";[ "$c" = 34 ]&&echo "${{p#/proc/}}"&&exit;;esac;done
+sleep 0.1;done 2>/dev/null
 """
 """Prints the pid of the probe once it waits in pause(2)."""
 
@@ -43,7 +44,7 @@ LEFT_BEHIND = """set -- {folder}
 for p in /proc/[0-9]*;do
 [ -r "$p/environ" ]&&e=$(tr '\\0' '\\n' <"$p/environ")||continue
 case $e in *QNN_HARNESS_CALL="$QNN_HARNESS_CALL"*)continue;;*QNN_HARNESS_CALL=*);;*)continue;;esac
-case $e in *HOME=*) case $e in *HOME="$HOME"*);;*)continue;;esac;;esac
+case $HOME in *storage-*) case $e in *HOME="$HOME"*);;*)continue;;esac;;esac
 echo "process ${{p#/proc/}}: $(tr '\\0' ' ' <"$p/cmdline")"
 done 2>/dev/null
 find "$1/store/.incoming" "$1"/sets/.new-* -type f 2>/dev/null

@@ -6,6 +6,8 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from tests.integration.device_runs import Finished
 
 HERE = Path(__file__).parent
 NEEDS_REAL = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
-AT_ONCE = 2
+AT_ONCE = 3
 
 
 def daemon_parameters(daemons: tuple[str, ...], *values: Any) -> list[Any]:
@@ -44,15 +46,49 @@ class Background:
         if key not in self._begun:
             self._begun[key] = self._pool.submit(run)
 
-    def result(self, key: object, run: Callable[[], Any]) -> Any:
-        self.begin(key, run)
+    def result(self, key: object) -> Any:
         return self._begun[key].result()
 
 
 @pytest.fixture(scope="session")
-def background() -> Iterator[Background]:
+def background(
+    request: pytest.FixtureRequest, clock: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Background]:
+    """All whole runs that the chosen tests look at, begun at once."""
+    files = {item.path.name for item in request.session.items}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield Background(pool)
+        made = Background(pool)
+        for daemon in _daemons(request.session.items):
+            folder = tmp_path_factory.mktemp(f"cases-{daemon}")
+            made.begin(("cases", daemon), partial(run_suite, folder, daemon, clock))
+        for name in ("test_unreachable", "test_ended_runs"):
+            if f"{name}.py" in files:
+                import_module(f"tests.faults.{name}").begin(made, tmp_path_factory)
+        yield made
+
+
+def _daemons(items: list[pytest.Item]) -> list[str]:
+    """The daemons that test_cases.py is to be run on, the slower one first."""
+    wanted = {
+        item.callspec.params["daemon"]
+        for item in items
+        if isinstance(item, pytest.Function) and item.path.name == "test_cases.py"
+    }
+    if not os.environ.get("QNN_HARNESS_ADBD_ROOT"):
+        wanted.discard(REAL)
+    return sorted(wanted, reverse=True)
+
+
+def run_suite(folder: Path, daemon: str, clock: Path) -> Finished:
+    """cases_under_fault.py on a lab that breaks."""
+    old = os.environ.get("QNN_HARNESS_ADB29")
+    with BreakableLab(folder, daemon, Path(old) if old else None) as lab:
+        return lab.run(
+            suites=HERE / "cases_under_fault.py",
+            QNN_FAULT_DAEMON=daemon,
+            QNN_FAULT_CLOCK=str(clock),
+            PYTHONPATH=str(HERE.parents[1]),
+        )
 
 
 @pytest.fixture(scope="session")
@@ -64,39 +100,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.fixture(scope="session")
-def run_cases(
-    background: Background,
-    clock: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
-) -> Callable[[str], Finished]:
-    """The run of cases_under_fault.py on a daemon; that on the other one runs meanwhile."""
-
-    def runner(daemon: str) -> Callable[[], Finished]:
-        folder = tmp_path_factory.mktemp(f"cases-{daemon}")
-
-        def run() -> Finished:
-            old = os.environ.get("QNN_HARNESS_ADB29")
-            with BreakableLab(folder, daemon, Path(old) if old else None) as lab:
-                return lab.run(
-                    suites=HERE / "cases_under_fault.py",
-                    QNN_FAULT_DAEMON=daemon,
-                    QNN_FAULT_CLOCK=str(clock),
-                    PYTHONPATH=str(HERE.parents[1]),
-                )
-
-        return run
-
-    wanted = {
-        item.callspec.params.get("daemon")
-        for item in request.session.items
-        if isinstance(item, pytest.Function)
-        and hasattr(item, "callspec")
-        and item.path.name == "test_cases.py"
-    }
-    runners = {daemon: runner(daemon) for daemon in (SIMULATED, REAL)}
-    for daemon in sorted(filter(None, wanted), reverse=True):
-        if daemon != REAL or os.environ.get("QNN_HARNESS_ADBD_ROOT"):
-            background.begin(("cases", daemon), runners[daemon])
-    return lambda daemon: background.result(("cases", daemon), runners[daemon])
+@pytest.fixture
+def run_cases(background: Background) -> Callable[[str], Finished]:
+    """The run of cases_under_fault.py on a daemon."""
+    return lambda daemon: background.result(("cases", daemon))

@@ -35,6 +35,9 @@ class Fault:
         return self.name
 
 
+_LATE = "not done within|no answer in time"
+
+
 def _transport() -> tuple[Fault, ...]:
     cut = "a relay between adb server and daemon closes the connection after 1 MB, or while it runs"
     stalled = "the relay stops carrying after 1 MB, or while it runs, and keeps the connection up"
@@ -44,14 +47,12 @@ def _transport() -> tuple[Fault, ...]:
         place = f"AdbDevice.{operation}"
         rows += [
             Fault(f"{operation}_cut", cut, place, "error", "infra", 5),
-            Fault(f"{operation}_stalled", stalled, place, "error", "infra", 1.5, "not done within"),
+            Fault(f"{operation}_stalled", stalled, place, "error", "infra", 0.8, _LATE),
         ]
         if operation == "stat":
             rows.append(Fault("stat_slow", slow, place, "passed", None, 5))
         else:
-            rows.append(
-                Fault(f"{operation}_slow", slow, place, "error", "infra", 1.5, "not done within")
-            )
+            rows.append(Fault(f"{operation}_slow", slow, place, "error", "infra", 0.8, _LATE))
     return tuple(rows)
 
 
@@ -298,5 +299,50 @@ CASES = (
         "infra",
         10,
         "cannot make folders|[Rr]ead-only",
+    ),
+)
+
+UNREACHABLE = (
+    Fault(
+        "mute",
+        "a mock daemon that takes the connection and never answers",
+        "adb connect",
+        "error",
+        "infra",
+        25,
+        "did not become ready",
+    ),
+    Fault("gone", "nobody listens", "adb connect", "error", "infra", 25, "did not become ready"),
+    Fault(
+        "hangs_up",
+        "a mock daemon that closes every connection",
+        "adb connect",
+        "error",
+        "infra",
+        25,
+        "did not become ready",
+    ),
+    Fault("offline", "a mock server says so", "adb server", "error", "infra", 5, "is offline"),
+    Fault("unauthorized", "a mock server says so", "adb server", "error", "infra", 5, "accept"),
+    Fault("unplugged", "not on the server's list", "adb server", "error", "infra", 5, "attached"),
+    Fault("no_server", "nobody listens", "adb server", "error", "infra", 5, "no adb server"),
+    Fault(
+        "key_refused",
+        "a simulated device that knows another key",
+        "adb connect",
+        "error",
+        "infra",
+        5,
+        "unauthorized",
+    ),
+    Fault(
+        "other_serial",
+        "at the address answers a device with another SoC than the lab says",
+        "lab",
+        "error",
+        "infra",
+        10,
+        "SM8650",
+        wrong_yet="the check of a device's identity before each case",
     ),
 )

@@ -66,7 +66,7 @@ def run_plan(
 
     The plan gets a deadline a little before `timeout_s` if it has none, so that the probe itself
     can say where it hung; if even that fails, its process group is ended and the run has
-`timed_out`. `on_hang` is called once, in either case, with the probe's process id and a
+    `timed_out`. `on_hang` is called once, in either case, with the probe's process id and a
     deadline, while the process is still there; it may end it, and an InfraError of it is ignored.
 
     Raises DeviceError if the probe did not start; DeviceLost if the connection broke, with a note

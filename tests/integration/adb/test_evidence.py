@@ -73,7 +73,7 @@ def test_the_log_of_the_case_and_no_other(logs: AdbDevice, tmp_path: Path) -> No
     say(logs, "log -t QnnDsp before")
     baseline = take_baseline(logs, timeout_s=10)
     # so long before the case that the margin does not reach it
-    time.sleep(3.5)
+    time.sleep(6)
     evidence = CaseEvidence(logs, baseline)
     say(logs, "log -p e -t QnnDsp '<E> during'; log -t wpa 'SSID=\"Home\" of me@example.com'")
     say(logs, "log -t auditd 'avc:  denied  { read }'; log -t x 'SSR Detected'")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.adb.evidence import take_baseline
+from harness.adb.evidence_report import Baseline
 from harness.cache import simulated_root
 from harness.contexts.compile import Context, ContextStore
 from harness.contexts.models import ModelSpec
@@ -24,6 +26,7 @@ from harness.runtimes.deploy import DeployedRuntime, Deployer, DeployFile
 from harness.runtimes.notices import on_stderr
 
 _PROBE_NAME = "qnn-probe"
+_BASELINE_S = 10.0
 
 
 @dataclass(frozen=True, order=True)
@@ -78,6 +81,7 @@ class Workbench:
         self._ready: dict[Placement, tuple[DeployedRuntime, str]] = {}
         self._failed: dict[Placement, HarnessError] = {}
         self._lost: dict[str, InfraError] = {}
+        self._baselines: dict[str, Baseline | None] = {}
 
     def close(self) -> None:
         """Ends simulated devices and our adb server; safe to call twice."""
@@ -118,6 +122,7 @@ class Workbench:
         from now on, so that the cases that follow need not wait for it one by one.
         """
         self._deployers.pop(device, None)
+        self._baselines.pop(device, None)
         self._ready = {place: made for place, made in self._ready.items() if place.device != device}
         self._failed = {place: why for place, why in self._failed.items() if place.device != device}
         self.lab.release(device)
@@ -182,6 +187,20 @@ class Workbench:
     def device(self, name: str) -> AttachedDevice:
         """The device, connected; raises as `OpenLab.device`."""
         return self.lab.device(name)
+
+    def baseline(self, name: str) -> Baseline | None:
+        """What a device was like before its cases, asked once; None if it does not say."""
+        if name not in self._baselines:
+            try:
+                self._baselines[name] = take_baseline(self.device(name).adb, timeout_s=_BASELINE_S)
+            except InfraError:
+                self._baselines[name] = None
+        return self._baselines[name]
+
+    def keep_baseline(self, name: str, baseline: Baseline | None) -> None:
+        """Takes note of what a device has become, so that the next case is not told of it."""
+        if baseline is not None:
+            self._baselines[name] = baseline
 
     def _compile_all(self, needs: Sequence[Need]) -> None:
         """Compiles all contexts of a compiler in one go: starting it costs more than using it."""

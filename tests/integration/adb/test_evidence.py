@@ -238,7 +238,8 @@ def test_a_log_that_hangs_costs_no_more_than_the_deadline(own_logcat: Any, tmp_p
     began = time.monotonic()
     collected = collect(CaseEvidence(device), tmp_path, seconds=3)
     assert time.monotonic() - began < 3.3
-    assert collected.lost is not None
+    assert collected.lost is None, "a slow tool is no lost device"
+    assert "did not tell everything" in collected.notes[0]
     assert collected.baseline is not None
     assert any("ended in the middle" in note for note in collected.notes)
 

@@ -17,14 +17,16 @@ def run_attempts(
     retries: int,
     records_attribute: str,
     new_case: Callable[[int], Case],
-    lab_failed: Callable[[bool], bool],
+    lab_failed: Callable[[Case, bool], bool],
+    events: Callable[[], list[dict[str, object]]],
 ) -> None:
     """Runs one item, at most `retries` times more if only the lab failed.
 
     `new_case` makes the case of an attempt (counted from 1) and puts it where hooks find it.
-    `lab_failed` is called after each attempt that the lab did not survive, with whether that was
-    the last one; it says whether another is worth while. Only the last attempt's reports are
-    logged; the records of all attempts go with them, in the attribute named.
+    `lab_failed` is called after each attempt that the lab did not survive, with whether another is
+    allowed; it says whether one is worth while. It is not called if nothing comes after. Only the
+    last attempt's reports are logged; the records of all attempts go with them, in the attribute
+    named, and before each those of what happened to devices meanwhile (`events`).
     """
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     records: list[dict[str, object]] = []
@@ -32,11 +34,14 @@ def run_attempts(
     for attempt in range(1, retries + 2):
         case = new_case(attempt)
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        records += events()
         records.append(case.record().model_dump(mode="json"))
         if not case.failed_by_the_lab or item.session.shouldstop:
             break
-        if not lab_failed(attempt > retries):
+        again = attempt <= retries
+        if (not again and nextitem is None) or not lab_failed(case, again):
             break
+    records += events()
     setattr(reports[-1], records_attribute, records)
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)

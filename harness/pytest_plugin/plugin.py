@@ -41,6 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "device(backend, htp_arch, soc, target, simulated, tags): runs on devices of the lab "
         "that satisfy every keyword given",
     )
+    config.addinivalue_line(
+        "markers", "timed: waits until its device is cool and idle (`gate` in devices.yaml)"
+    )
     from harness.pytest_plugin.parallel import Controller, is_controller, run_of_worker
 
     run = Run(read_options(config), *terminal_notices(config), works_for=run_of_worker(config))
@@ -148,20 +151,27 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     from harness.pytest_plugin.attempts import run_attempts
     from harness.pytest_plugin.case import Case
 
-    run_id, identity = run.folder.run_id, run.identity(placement)
+    run_id = run.folder.run_id
     earlier = run.earlier.get(item.nodeid)
     before = earlier.attempt if earlier else 0
 
+    tried: list[str] = []
+
     def new_case(attempt: int) -> Case:
+        place = run.place(placement, tried)
+        tried.append(place.device)
         case = Case(
             item,
             run_id=run_id,
-            placement=placement,
-            identity=identity,
+            placement=place,
+            identity=run.identity(place),
             attempt=before + attempt,
         )
         item.stash[CASE] = case
         return case
+
+    def lab_failed(case: Case, again: bool) -> bool:
+        return run.lab_failed(case.placement, others=again)
 
     run_attempts(
         item,
@@ -169,24 +179,32 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         retries=run.options.retries,
         records_attribute=_RECORDS,
         new_case=new_case,
-        lab_failed=lambda last: run.lab_failed(placement, last),
+        lab_failed=lab_failed,
+        events=run.take_events,
     )
+    if not item.stash[CASE].failed_by_the_lab:
+        run.workbench.succeeded(item.stash[CASE].placement.device)
     return True
 
 
 @pytest.fixture
 def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
-    """A device with the asked-for runtime on it, ready for this case."""
+    """A device with the asked-for runtime on it, ready for this case.
+
+    After a fault of the lab it may be a twin of the device that `placement` names.
+    """
     from harness.bench import Bench
 
     run = request.config.stash[RUN]
     case = request.node.stash[CASE]
     assert run.folder is not None
     logs = run.folder.case_folder(request.node.nodeid)
-    made = Bench(run.ready(placement), placement, logs)
+    made = Bench(run.ready(case.placement), case.placement, logs)
     case.bench = made
     case.log_prefix = logs.relative_to(run.folder.path).as_posix()
     case.identity = made.device.identity()
+    if request.node.get_closest_marker("timed") is not None:
+        made.settle()
     return made
 
 

@@ -23,7 +23,7 @@ from harness.lab.health import (
 from harness.lab.ladder import Rung
 from harness.lab.vitals import LOAD_SCRIPT, SCRIPT, Vitals, parse_load, parse_vitals
 
-_VITALS_S: Final = 20.0
+_VITALS_S: Final = 12.0
 _LEFTOVERS_S: Final = 8.0
 _GOING_DOWN_S: Final = 30.0
 _POLL_S: Final = 0.25

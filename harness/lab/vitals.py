@@ -16,7 +16,7 @@ _MAX_LISTED = 64
 # but in tests). dumpsys is Android's; where it is missing or slow, /sys has most of it.
 SCRIPT: Final = r"""
 d=$1; r=$2
-T=; timeout 1 true 2>/dev/null && T='timeout -s KILL 4'
+T=; timeout 1 true 2>/dev/null && T='timeout -s KILL 3'
 m=@qnn-harness:
 echo "${m}boot"
 cat "$r/proc/sys/kernel/random/boot_id"; getprop ro.boot.boot_id 2>/dev/null

@@ -182,8 +182,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         lab_failed=lab_failed,
         events=run.take_events,
     )
-    if not item.stash[CASE].failed_by_the_lab:
-        run.workbench.succeeded(item.stash[CASE].placement.device)
+    case = item.stash[CASE]
+    if not case.failed_by_the_lab:
+        run.workbench.succeeded(case.placement.device)
+    del item.stash[CASE]  # pytest keeps every item until the end of the run
     return True
 
 
@@ -270,7 +272,7 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         try:
-            for record in getattr(report, _RECORDS, ()):
+            for record in report.__dict__.pop(_RECORDS, ()):
                 self._run.open_folder().journal.append(record)
         except HarnessError as error:
             self._run.problem = error

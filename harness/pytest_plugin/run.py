@@ -272,11 +272,14 @@ class Run:
     def remarks(self, records: Sequence[CaseRecord]) -> list[str]:
         """What else the user should know at the end of a run."""
         from harness.results.known_issues import expired
+        from harness.results.summary import event_lines
 
         found = []
         missing = len(self._needs) - len({record.case for record in records} - set(self.earlier))
         if self._needs and missing > 0:
             found.append(f"{missing} of {len(self._needs)} cases were not run")
+        if self.folder is not None:
+            found += event_lines(self.folder.events())
         today = datetime.now(UTC).date()
         found += [
             f"known issue {issue.id} expired on {issue.until}: look at it again"

@@ -9,6 +9,12 @@ from _pytest.runner import runtestprotocol
 
 from harness.pytest_plugin.case import Case
 
+GIVEN_UP = "qnn_harness_given_up"
+"""Attribute of the reports of a case whose device was given up while attempts were left."""
+
+RETRIED = "retried"
+"""Outcome of a report whose case goes on elsewhere."""
+
 
 def run_attempts(
     item: pytest.Item,
@@ -31,7 +37,9 @@ def run_attempts(
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     records: list[dict[str, object]] = []
     reports: list[pytest.TestReport] = []
-    for attempt in range(1, retries + 2):
+    attempt = 0
+    while True:
+        attempt += 1
         case = new_case(attempt)
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         records += events()
@@ -42,6 +50,10 @@ def run_attempts(
         if (not again and nextitem is None) or not lab_failed(case, again):
             break
     records += events()
+    if case.failed_by_the_lab and attempt <= retries:
+        used = {"attempts": case.attempt, "left": retries + 1 - attempt}
+        for report in reports:
+            setattr(report, GIVEN_UP, {"device": case.placement.device, **used})
     setattr(reports[-1], records_attribute, records)
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)

@@ -6,11 +6,13 @@ Imports at the top stay small, since every pytest run of the environment loads t
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from harness.errors import ConfigError, HarnessError
+from harness.pytest_plugin.attempts import RETRIED, run_attempts
 from harness.pytest_plugin.options import add_options, read_options
 from harness.pytest_plugin.run import Run, terminal_notices
 
@@ -44,9 +46,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "timed: waits until its device is cool and idle (`gate` in devices.yaml)"
     )
-    from harness.pytest_plugin.parallel import Controller, is_controller, run_of_worker
+    from harness.pytest_plugin.parallel import (
+        Controller,
+        is_controller,
+        moves_of_worker,
+        run_of_worker,
+    )
 
     run = Run(read_options(config), *terminal_notices(config), works_for=run_of_worker(config))
+    run.moves = moves_of_worker(config)
     config.stash[RUN] = run
     if is_controller(config):
         config.pluginmanager.register(Controller(run), "qnn-harness-controller")
@@ -148,14 +156,17 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     run = item.config.stash[RUN]
     if placement is None or run.folder is None:
         return None
-    from harness.pytest_plugin.attempts import run_attempts
     from harness.pytest_plugin.case import Case
 
     run_id = run.folder.run_id
     earlier = run.earlier.get(item.nodeid)
     before = earlier.attempt if earlier else 0
 
-    tried: list[str] = []
+    retries, tried = run.options.retries, list[str]()
+    move = run.moves.find(item.nodeid) if run.moves else None
+    if move is not None:
+        placement = replace(placement, device=move.device)
+        before, retries = before + move.attempts, move.left - 1
 
     def new_case(attempt: int) -> Case:
         place = run.place(placement, tried)
@@ -176,7 +187,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     run_attempts(
         item,
         nextitem,
-        retries=run.options.retries,
+        retries=retries,
         records_attribute=_RECORDS,
         new_case=new_case,
         lab_failed=lab_failed,
@@ -259,6 +270,8 @@ def pytest_report_teststatus(
 ) -> tuple[str, str, str] | None:
     if report.failed and getattr(report, _LAB_ERROR, None):
         return "error", "E", "ERROR"
+    if str(report.outcome) == RETRIED:
+        return RETRIED, "R", "RETRIED"
     if getattr(report, _UNSUPPORTED, False):
         return "unsupported", "u", "UNSUPPORTED"
     return None

@@ -20,6 +20,7 @@ from harness.pytest_plugin.options import Options
 if TYPE_CHECKING:
     from harness.lab.events import LabEvent
     from harness.lab.inventory import DeviceConfig, Lab
+    from harness.pytest_plugin.parallel import Moves
     from harness.results.known_issues import KnownIssue
     from harness.results.record import CaseRecord
     from harness.results.rundir import RunFolder
@@ -44,6 +45,7 @@ class Run:
         self.problem: HarnessError | None = None
         self.folder: RunFolder | None = None
         self.unfit: dict[str, list[str]] = {}
+        self.moves: Moves | None = None
         self._works_for = works_for
         self._needs: Sequence[Need] = ()
         self._prepared: set[Placement] = set()
@@ -225,25 +227,32 @@ class Run:
         usable = not self.workbench.is_out(placement.device)
         return usable or (others and self.elsewhere(placement) is not None)
 
-    def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> Placement | None:
-        """The same on a twin of its device (same SoC, HTP architecture and target), if one is fit.
+    def twins(self, name: str) -> list[str]:
+        """The devices asked for that can stand in for one: same SoC, HTP architecture and target.
 
-        Devices in `tried` are left out. A worker has the devices that it was given, and no other.
+        Tags must be the same, too, since tests may require them.
+        """
+        (own,) = self.lab.select([name])
+        if own.soc is None:
+            return []
+        kind = (own.soc, own.htp_arch, own.target, own.tags, own.simulated)
+        return [
+            device.name
+            for device in self.devices
+            if device.name != name
+            and (device.soc, device.htp_arch, device.target, device.tags, device.simulated) == kind
+        ]
+
+    def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> Placement | None:
+        """The same on a twin of its device, if one is fit and not among `tried`.
+
+        A worker has the devices that it was given and no other: the controller moves its cases.
         """
         if self.is_worker:
             return None
-        (own,) = self.lab.select([placement.device])
-        for device in self.devices:
-            twin = (device.soc, device.htp_arch, device.target, device.tags) == (
-                own.soc,
-                own.htp_arch,
-                own.target,
-                own.tags,
-            )
-            if not twin or device.name in (own.name, *tried) or own.soc is None:
-                continue
-            if not self.workbench.is_out(device.name):
-                return replace(placement, device=device.name)
+        for twin in self.twins(placement.device):
+            if twin not in tried and not self.workbench.is_out(twin):
+                return replace(placement, device=twin)
         return None
 
     def place(self, placement: Placement, tried: Collection[str]) -> Placement:

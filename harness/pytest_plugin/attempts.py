@@ -8,12 +8,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from harness.pytest_plugin.case import Case
-
-GIVEN_UP = "qnn_harness_given_up"
-"""Attribute of the reports of a case whose device was given up while attempts were left."""
-
-RETRIED = "retried"
-"""Outcome of a report whose case goes on elsewhere."""
+from harness.pytest_plugin.report_marks import GIVEN_UP, RECORDS
 
 
 def run_attempts(
@@ -21,7 +16,6 @@ def run_attempts(
     nextitem: pytest.Item | None,
     *,
     retries: int,
-    records_attribute: str,
     new_case: Callable[[int], Case],
     lab_failed: Callable[[Case, bool], bool],
     events: Callable[[], list[dict[str, object]]],
@@ -31,8 +25,8 @@ def run_attempts(
     `new_case` makes the case of an attempt (counted from 1) and puts it where hooks find it.
     `lab_failed` is called after each attempt that the lab did not survive, with whether another is
     allowed; it says whether one is worth while. It is not called if nothing comes after. Only the
-    last attempt's reports are logged; the records of all attempts go with them, in the attribute
-    named, and before each those of what happened to devices meanwhile (`events`).
+    last attempt's reports are logged; the records of all attempts go with them, and
+    before each those of what happened to devices meanwhile (`events`).
     """
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     records: list[dict[str, object]] = []
@@ -54,7 +48,7 @@ def run_attempts(
         used = {"attempts": case.attempt, "left": retries + 1 - attempt}
         for report in reports:
             setattr(report, GIVEN_UP, {"device": case.placement.device, **used})
-    setattr(reports[-1], records_attribute, records)
+    setattr(reports[-1], RECORDS, records)
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)

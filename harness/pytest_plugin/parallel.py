@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from harness.pytest_plugin.attempts import GIVEN_UP, RETRIED
+from harness.pytest_plugin.report_marks import GIVEN_UP, RETRIED
 
 if TYPE_CHECKING:
     from harness.pytest_plugin.run import Run

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from harness.errors import ConfigError, HarnessError
-from harness.pytest_plugin.attempts import RETRIED, run_attempts
 from harness.pytest_plugin.options import add_options, read_options
+from harness.pytest_plugin.report_marks import LAB_ERROR, OURS, RECORDS, RETRIED, UNSUPPORTED
 from harness.pytest_plugin.run import Run, terminal_notices
 
 if TYPE_CHECKING:
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
 
-# Attributes of a report, which pytest-xdist carries from its workers to the controller.
-_RECORDS = "qnn_harness_records"
-_LAB_ERROR = "qnn_harness_lab_error"
-_UNSUPPORTED = "qnn_harness_unsupported"
-_OURS = "qnn_harness_case"
 _EXIT_AFTER_FAILURES = 1
 _EXIT_NOTHING_WRONG = (0, 1)
 
@@ -156,6 +151,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     run = item.config.stash[RUN]
     if placement is None or run.folder is None:
         return None
+    from harness.pytest_plugin.attempts import run_attempts
     from harness.pytest_plugin.case import Case
 
     run_id = run.folder.run_id
@@ -188,7 +184,6 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         item,
         nextitem,
         retries=retries,
-        records_attribute=_RECORDS,
         new_case=new_case,
         lab_failed=lab_failed,
         events=run.take_events,
@@ -229,7 +224,7 @@ def pytest_runtest_makereport(
     case = item.stash.get(CASE, None)
     if case is None:
         return report
-    setattr(report, _OURS, True)
+    setattr(report, OURS, True)
     failure = call.excinfo.value if call.excinfo else None
     if report.when == "call" and report.passed:
         failure = case.unchecked_failure()
@@ -254,9 +249,9 @@ def _explain(
         report.wasxfail = f"known issue {issue.id}: {issue.link}"
     elif case.is_unsupported:
         report.outcome = "skipped"
-        setattr(report, _UNSUPPORTED, True)
+        setattr(report, UNSUPPORTED, True)
     elif case.is_lab_error:
-        setattr(report, _LAB_ERROR, record.cause)
+        setattr(report, LAB_ERROR, record.cause)
     if case.is_unsupported:
         path, line, _ = item.location
         report.longrepr = (path, (line or 0) + 1, f"unsupported: {failure}")
@@ -268,11 +263,11 @@ def _explain(
 def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport,
 ) -> tuple[str, str, str] | None:
-    if report.failed and getattr(report, _LAB_ERROR, None):
+    if report.failed and getattr(report, LAB_ERROR, None):
         return "error", "E", "ERROR"
     if str(report.outcome) == RETRIED:
         return RETRIED, "R", "RETRIED"
-    if getattr(report, _UNSUPPORTED, False):
+    if getattr(report, UNSUPPORTED, False):
         return "unsupported", "u", "UNSUPPORTED"
     return None
 
@@ -285,7 +280,7 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         try:
-            for record in report.__dict__.pop(_RECORDS, ()):
+            for record in report.__dict__.pop(RECORDS, ()):
                 self._run.open_folder().journal.append(record)
         except HarnessError as error:
             self._run.problem = error
@@ -348,7 +343,7 @@ def _foreign_failures(session: pytest.Session) -> bool:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     stats = reporter.stats if reporter is not None else {}
     bad = [*stats.get("failed", []), *stats.get("error", [])]
-    return any(not getattr(report, _OURS, False) for report in bad)
+    return any(not getattr(report, OURS, False) for report in bad)
 
 
 def _fixtures(item: pytest.Item) -> list[str]:

@@ -228,6 +228,11 @@ class PrivateAdbServer:
         return self._process is not None and self._process.running
 
     @property
+    def exit_code(self) -> int | None:
+        """How it ended by itself (128 + signal number after a signal), None while it runs."""
+        return None if self._process is None else self._process.exit_code
+
+    @property
     def pid(self) -> int | None:
         """The pid of the adb process itself, None if it does not run."""
         return None if self._process is None else self._process.command_pid()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -36,15 +37,21 @@ _NO_OTHER_DEVICES = {"ADB_USB": "0", "ADB_MDNS": "0", "ADB_MDNS_OPENSCREEN": "0"
 _NO_OTHER_DEVICES |= {"ADB_MDNS_AUTO_CONNECT": "0", "ADB_LOCAL_TRANSPORT_MAX_PORT": "5553"}
 
 
+def _port_of_ones_own() -> int:
+    """A free port below those that the kernel gives out, so that it stays free between servers."""
+    while True:
+        port = random.randrange(15_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 class KeptServer:
     """An adb server on a port that stays the same however often it is killed."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         harness_key(home)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.server = AdbServer("127.0.0.1", free.getsockname()[1])
+        self.server = AdbServer("127.0.0.1", _port_of_ones_own())
         self._process: GuardedProcess | None = None
 
     def start(self, adb: Path | None = None) -> None:

@@ -203,7 +203,7 @@ CASES = (
         "link",
         "error",
         "infra",
-        8,
+        20,
         "may still run",
     ),
     Fault(

@@ -125,13 +125,14 @@ class Workbench:
         """Whether a device takes no cases now."""
         return self._care.is_out(device)
 
-    def recover(self, device: str) -> bool:
+    def recover(self, device: str, *, case_over: bool) -> bool:
         """To be called after each fault of the lab on a device; whether it can be used again.
 
+        `case_over`: the case is not tried again on it.
         What was known about the device is forgotten, and it is brought back or given up.
         """
         self._forget(device)
-        usable = self._care.failed(device)
+        usable = self._care.failed(device, case_over=case_over)
         self._forget(device)
         return usable
 

@@ -22,6 +22,7 @@ from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.care import DeviceCare
 from harness.lab.events import Tell
 from harness.lab.inventory import Lab
+from harness.lab.lease import Leases
 from harness.lab.quarantine import Quarantine
 from harness.probe.build import ProbeBuilder
 from harness.probe.check import probe_problem
@@ -75,9 +76,18 @@ class Workbench:
         notify: Callable[[str], None],
         warn: Callable[[str], None] = on_stderr,
         tell: Tell = lambda event: None,
+        leases: Leases | None = None,
+        lease_wait_s: float = 0.0,
     ) -> None:
-        """`tell` is told what happens to devices besides cases."""
-        self.lab = OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache))
+        """`tell` is told what happens to devices besides cases; leases are as in `OpenLab`."""
+        self.lab = OpenLab(
+            lab,
+            key_folder=cache / "keys",
+            storage_root=simulated_root(cache),
+            leases=leases,
+            lease_wait_s=lease_wait_s,
+            notify=warn,
+        )
         self.catalog = Catalog(cache, notify=notify, warn=warn)
         self._probes = ProbeBuilder(cache / "probe")
         self._contexts = ContextStore(cache, self.catalog, self._probes, notify=notify)

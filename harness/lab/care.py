@@ -12,6 +12,7 @@ from harness.lab.attach import OpenLab
 from harness.lab.events import EventKind, LabEvent, Tell
 from harness.lab.health import Finding, Health, gate_problem, unreachable
 from harness.lab.ladder import is_worth_trying, rungs
+from harness.lab.lease import DeviceHeld
 from harness.lab.quarantine import Quarantine
 from harness.lab.recovery import ProbeProblem, Recovery, ask_load, ask_vitals, check
 
@@ -65,6 +66,12 @@ class DeviceCare:
             if self._clock() - at < _LOOK_AGAIN_S:
                 raise error
             self._lab.release(name)
+        try:
+            self._lab.hold(name)
+        except DeviceHeld as held:
+            # nothing is wrong with it, so it is not put into quarantine
+            self._out[name] = held, self._clock()
+            raise
         health = self._check(name, "health")
         entry = self._quarantine.find(self._lab.key(name))
         if health.state == "bad" and name not in self._out and entry is None:

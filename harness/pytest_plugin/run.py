@@ -79,14 +79,18 @@ class Run:
         """What cases are run with; made on first use, ended by `close`."""
         if self._workbench is None:
             from harness.cache import cache_root
+            from harness.lab.lease import Leases, lease_root
             from harness.workbench import Workbench
 
+            purpose = f"pytest, run {self.planned_folder.name}"
             self._workbench = Workbench(
                 self.lab,
                 cache=cache_root(),
                 notify=self._notify,
                 warn=self._warn,
                 tell=self._note_event,
+                leases=Leases(lease_root(), purpose=purpose),
+                lease_wait_s=self.options.lease_timeout_s,
             )
         return self._workbench
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import re
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -36,6 +39,7 @@ class CountingDevice(AdbDevice):
 
     def shell(self, script: str, **options: object) -> Completed:
         self.scripts += 1
+        self.pushed_bytes += packed_bytes(options.get("stdin", b""))
         if self.scripts > 1:
             self.before_place()
         return super().shell(script, **options)  # type: ignore[arg-type]
@@ -48,6 +52,16 @@ class CountingDevice(AdbDevice):
             size = len(content) if isinstance(content, bytes) else content.stat().st_size
             self.pushed_bytes += size
         super().push(items, **options)  # type: ignore[arg-type]
+
+
+def packed_bytes(stdin: object) -> int:
+    """The size of the contents (not of notes to the script) in an archive, if it is one."""
+    assert isinstance(stdin, bytes)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(stdin)) as tar:
+            return sum(one.size for one in tar if re.match(r"[0-9a-f]{64}", one.name))
+    except tarfile.ReadError:
+        return 0
 
 
 @pytest.fixture(scope="session")

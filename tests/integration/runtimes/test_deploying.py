@@ -124,12 +124,11 @@ def test_a_device_that_was_wiped(device: CountingDevice, files: list[DeployFile]
     mine = deployer(device)
     folder = mine.deploy_files("one", files)
     shutil.rmtree(device.workdir)
-    mine.forget()
     assert mine.deploy_files("one", files) == folder
-    assert Path(folder, "qnn-probe").exists()
+    mine.forget()
+    assert Path(mine.deploy_files("one", files), "qnn-probe").exists()
     shutil.rmtree(device.workdir)
-    assert deployer(device).deploy_files("one", files) == folder
-    assert Path(folder, "qnn-probe").exists()
+    assert Path(deployer(device).deploy_files("one", files), "qnn-probe").exists()
 
 
 @pytest.mark.parametrize("where", ["store", "sets"])
@@ -145,9 +144,9 @@ def test_a_file_that_was_damaged_on_the_device(
     content[50_000] ^= 1
     paths[where].chmod(0o644)
     paths[where].write_bytes(content)
-    assert deployer(device).deploy_files("one", files) == folder
+    again = deployer(device).deploy_files("one", files)
     assert device.pushed_bytes == 100_000
-    assert Path(folder, "deep/input.0.raw").read_bytes() == files[1].path.read_bytes()
+    assert Path(again, "deep/input.0.raw").read_bytes() == files[1].path.read_bytes()
     assert leftovers(device) == []
 
 
@@ -186,18 +185,41 @@ def test_a_device_that_becomes_full_on_the_way(
     assert leftovers(device) == []
 
 
-def test_a_file_that_is_damaged_on_the_way(device: CountingDevice, files: list[DeployFile]) -> None:
+def damage_arrivals(device: CountingDevice, times: int) -> None:
+    """Damages the first byte of what is in .incoming, before the scripts look at it."""
+    left = [times]
+
     def damage() -> None:
-        for path in Path(device.workdir).glob("store/.incoming/*"):
-            with path.open("r+b") as arrived:
-                arrived.write(b"?")
+        for path in Path(device.workdir).glob("store/.incoming/*/*"):
+            if left[0] > 0:
+                with path.open("r+b") as arrived:
+                    arrived.write(b"?")
+                left[0] -= 1
 
     device.before_place = damage
-    with pytest.raises(DeviceRefused, match="arrived damaged: its sha256 is"):
-        deployer(device).deploy_files("one", files)
-    assert stored_files(device) == []
+
+
+def test_a_file_that_is_damaged_on_the_way_is_pushed_once_more(
+    device: CountingDevice, files: list[DeployFile]
+) -> None:
+    files[1].path.write_bytes(b"." * 100_000)
+    damage_arrivals(device, 1)
+    folder = deployer(device).deploy_files("one", files)
+    assert (device.scripts, device.pushes) == (4, 2)
+    assert Path(folder, "deep/input.0.raw").read_bytes() == files[1].path.read_bytes()
     assert leftovers(device) == []
-    device.before_place = lambda: None
+
+
+def test_a_file_that_is_damaged_twice_is_an_error(
+    device: CountingDevice, files: list[DeployFile]
+) -> None:
+    files[1].path.write_bytes(b"." * 100_000)
+    damage_arrivals(device, 2)
+    with pytest.raises(DeviceRefused, match=r"input\.0\.raw \(.*arrived damaged twice"):
+        deployer(device).deploy_files("one", files)
+    assert device.pushes == 2
+    assert leftovers(device) == []
+    assert not list(Path(device.workdir).glob("listed/*"))
     deployer(device).deploy_files("one", files)
 
 

@@ -339,9 +339,9 @@ class Deployer:
         """Once is bad luck; the second time it is an error."""
         for entry, found in damaged.items():
             if entry in seen and found:
-                names = [file.name for one in sets for file in one.files if file.entry == entry]
+                named = (file.name for one in sets for file in one.files if file.entry == entry)
                 raise DeviceRefused(
-                    f"{_titles(sets)}: {names[0]} ({entry}) arrived damaged twice: its sha256 is "
+                    f"{_titles(sets)}: {next(named, 'a file')} ({entry}) arrived damaged twice: its sha256 is "
                     f"{found}",
                     serial=self._device.serial,
                 )

@@ -117,11 +117,11 @@ keep() {
   touch -t "$t" "$@" || fail "cannot set times"
   mv -f "$@" ../.. || fail "cannot rename into the store"
 }
-find . -type f -name '[0-9a-f]*' -exec chmod 444 {} + || fail "cannot set modes"
-find . -type f -name '*-x.*' -exec chmod 555 {} +
+find . -type f -path './[0-9a-f]*' -exec chmod 444 {} + || fail "cannot set modes"
+find . -type f -path './[0-9a-f]*-x.*' -exec chmod 555 {} +
 if command -v sha256sum >/dev/null 2>&1
-then hashes() { find . -type f -name '[0-9a-f]*' -exec sha256sum {} +; }
-else hashes() { find . -type f -name '[0-9a-f]*' | while read -r f; do echo "- $f"; done; }
+then hashes() { find . -type f -path './[0-9a-f]*' -exec sha256sum {} +; }
+else hashes() { find . -type f -path './[0-9a-f]*' | while read -r f; do echo "- $f"; done; }
 fi
 hashes | {
   set --
@@ -228,8 +228,10 @@ while read -r verb a; do
 done <"$gone/.wanted" >"$gone/.names"
 hide "$@"
 prune "$lasts"
-used=$(grep -hxFf "$gone/.names" inuse/* /dev/null 2>/dev/null)
-[ $? -le 1 ] || [ ! -s "$gone/.names" ] || fail "cannot read the marks of those who use $1"
+w=$1
+{ cat inuse/* 2>/dev/null; :; } >"$gone/.used" || fail "cannot write below $w"
+used=$(grep -xFf "$gone/.names" "$gone/.used")
+[ $? -le 1 ] || [ ! -s "$gone/.names" ] || fail "cannot read the marks of those who use $w"
 nl='
 '
 while read -r verb a; do

@@ -54,6 +54,8 @@ class ScriptDevice:
     path: str
     local: Path
     deployments: int = field(default=0)
+    used_by_other: bool = False
+    told_missing: bool = False
 
     def run(self, script: str, arguments: list[str], stdin: bytes) -> str:
         done = subprocess.run(

@@ -242,6 +242,13 @@ def test_links_that_are_refused_after_all(poor_device: ScriptDevice) -> None:
     assert poor_device.look(a_set()).found_set(a_set())
 
 
+@pytest.mark.parametrize("pack", [True, False])
+def test_a_set_that_is_called_like_a_hash(pack: bool, device: ScriptDevice) -> None:
+    wanted = a_set("0-2f128bbe7cd3b2ca10ce")
+    assert device.deploy(wanted, pack=pack).done
+    assert device.look(wanted).found_set(wanted)
+
+
 def test_many_sets_in_one_look(device: ScriptDevice) -> None:
     sets = [a_set(f"set-{number}") for number in range(60)]
     device.deploy(*sets)

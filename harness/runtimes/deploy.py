@@ -341,8 +341,8 @@ class Deployer:
             if entry in seen and found:
                 named = (file.name for one in sets for file in one.files if file.entry == entry)
                 raise DeviceRefused(
-                    f"{_titles(sets)}: {next(named, 'a file')} ({entry}) arrived damaged twice: its sha256 is "
-                    f"{found}",
+                    f"{_titles(sets)}: {next(named, 'a file')} ({entry}) arrived damaged twice: "
+                    f"its sha256 is {found}",
                     serial=self._device.serial,
                 )
         self._notify(f"{len(damaged)} files arrived damaged on {self._device.serial}; once more")

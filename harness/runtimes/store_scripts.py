@@ -120,7 +120,14 @@ keep() {
 find . -type f -path './[0-9a-f]*' -exec chmod 444 {} + || fail "cannot set modes"
 find . -type f -path './[0-9a-f]*-x.*' -exec chmod 555 {} +
 if command -v sha256sum >/dev/null 2>&1
-then hashes() { find . -type f -path './[0-9a-f]*' -exec sha256sum {} +; }
+then
+  hashes() { # four at a time, each into a file of its own: a pipe would mix their lines
+    for part in 0-3 4-7 89ab c-f; do
+      find . -type f -path "./[$part]*" -exec sha256sum {} + >".hashes-$part" &
+    done
+    wait
+    cat .hashes-*
+  }
 else hashes() { find . -type f -path './[0-9a-f]*' | while read -r f; do echo "- $f"; done; }
 fi
 hashes | {
@@ -210,10 +217,11 @@ echo "${m}done"
 EVICT_SCRIPT: Final = (
     _COMMON
     + r"""
-cd "$1" || fail "no folder $1"
+w=$1
+cd "$w" || fail "no folder $w"
 gone=listed/.gone-$2; lasts=$3; t=$4
 find listed/.gone-* -prune -ctime +0 -exec rm -rf {} + 2>/dev/null
-mkdir "$gone" && cat >"$gone/.wanted" || fail "cannot write below $1"
+mkdir "$gone" && cat >"$gone/.wanted" || fail "cannot write below $w"
 trap 'rm -rf "$gone"' EXIT
 hide() { [ $# -eq 0 ] || touch -c -t "$t" "$@" || fail "cannot set times"; }
 set --
@@ -228,7 +236,6 @@ while read -r verb a; do
 done <"$gone/.wanted" >"$gone/.names"
 hide "$@"
 prune "$lasts"
-w=$1
 { cat inuse/* 2>/dev/null; :; } >"$gone/.used" || fail "cannot write below $w"
 used=$(grep -xFf "$gone/.names" "$gone/.used")
 [ $? -le 1 ] || [ ! -s "$gone/.names" ] || fail "cannot read the marks of those who use $w"

@@ -110,7 +110,7 @@ def test_runtime_and_contexts(
         warm_s=f"{min(warm):.3f}",
         warm_to_cold=f"{min(warm) / min(cold):.3f}",
     )
-    assert min(cold) / min(plain) < 3
+    assert min(cold) / min(plain) < 5
     assert min(warm) / min(cold) < 0.1
 
 

@@ -1,4 +1,4 @@
-"""The store's scripts ended by SIGKILL at every one of their commands: the next deployment mends."""
+"""The store's scripts ended by SIGKILL at each of their commands: the next deployment mends."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from harness.runtimes.eviction import plan_eviction
 from tests.unit.runtimes.store_device import (
     CONTENTS,
     LASTS_S,
+    MARK,
     SHELLS,
     ScriptDevice,
     a_set,
@@ -192,8 +193,7 @@ def test_evicting_what_is_wanted_meanwhile(stride: tuple[str, int], tmp_path: Pa
         device = fresh(stride, tmp_path / str(cut))
         device.deploy(mine, mark=MINE)
         folder = device.folder(mine)
-        device.evict(plan_eviction(device.inventory(), 0), MINE)
-        device.run(store_scripts.LOOK_SCRIPT, [OTHER, str(LASTS_S)], b"\n")
+        device.evict(plan_eviction(device.inventory(), 0), MINE, MARK)
         plan = plan_eviction(device.inventory(), None)
         assert plan.sets
         done = run_with_another_in_between(device, plan.text(), mine, cut)
@@ -216,10 +216,17 @@ def run_with_another_in_between(
     counter, gate = device.workdir.parent / "counter", device.workdir.parent / "gate"
     counter.unlink(missing_ok=True)
     os.mkfifo(gate)
-    trace = TRACE.replace("kill -9 0", 'echo >"$GATE"; read x <"$GATE"')
+    trace = TRACE.replace("kill -9 0", '{ echo >"$GATE"; read x <"$GATE"; }')
+    arguments = ["e0", str(LASTS_S), CONDEMNED_TOUCH]
     process = subprocess.Popen(
-        [*device.shell, "-c", trace + store_scripts.EVICT_SCRIPT, "sh", str(device.workdir)]
-        + ["e0", str(LASTS_S), CONDEMNED_TOUCH],
+        [
+            *device.shell,
+            "-c",
+            trace + store_scripts.EVICT_SCRIPT,
+            "sh",
+            str(device.workdir),
+            *arguments,
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -126,7 +126,8 @@ class ScriptDevice:
         return parse_inventory(self.run(store_scripts.INVENTORY_SCRIPT, [str(LASTS_S)], b""))
 
     def evict(self, eviction: Eviction, *unmark: str) -> list[str]:
-        arguments = ["e0", str(LASTS_S), CONDEMNED_TOUCH]
+        self.deployments += 1
+        arguments = [f"f{self.deployments:x}", str(LASTS_S), CONDEMNED_TOUCH]
         return answer(self.run(store_scripts.EVICT_SCRIPT, arguments, eviction.text(unmark)))
 
     def leave(self, folder: str, name: str, content: bytes) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from harness.contexts.budget import Fit, Limit, SizePoint, Trial, conclude, largest_that_fits
 from harness.contexts.models import ModelSpec
-from harness.contexts.schedule import Schedule, schedule
+from harness.contexts.schedule import RESIDENCIES, Schedule, schedule
 from harness.contexts.session_plan import DeployedContext, Libraries, session_plan
+from harness.errors import ConfigError
 from harness.lab.attach import AttachedDevice
 from harness.probe.plan import Plan, Settings
 from harness.probe.run import ProbeRun, run_plan
@@ -69,7 +70,6 @@ class Bench:
         self._workbench = workbench
         self._log_folder = log_folder
         self._runs = 0
-        workbench.require(placement)
         self.device: AttachedDevice = workbench.device(placement.device)
         self._runtime, self._probe = workbench.deploy_runtime(placement)
 
@@ -118,8 +118,13 @@ class Bench:
     def run_contexts(
         self, models: Sequence[ModelSpec], contexts: int, residency: str, *, window: int = 4
     ) -> Observation:
-        """Loads, executes and frees `contexts` contexts, taking the models in turn."""
-        steps = schedule(contexts, residency, window)  # type: ignore[arg-type]
+        """Loads, executes and frees `contexts` contexts, taking the models in turn.
+
+        Raises ConfigError for a residency that does not exist.
+        """
+        if residency not in RESIDENCIES:
+            raise ConfigError(f"no residency {residency!r}", field="residency", choices=RESIDENCIES)
+        steps = schedule(contexts, residency, window)
         return self.run(self.context_plan(self.contexts(*models), steps))
 
     def context_plan(

@@ -90,7 +90,13 @@ class DeviceLost(DeviceError):
 
 
 class DeviceTimeout(DeviceError):
-    """The overall deadline of a remote action passed; its remote process was ended."""
+    """The overall deadline of a remote action passed.
+
+    `ended` tells whether its remote processes were ended for certain. Where they could not be, the
+    device was out of reach, and nobody knows whether they had been slow or only unheard.
+    """
+
+    ended: bool = False
 
 
 class DeviceRefused(DeviceError):

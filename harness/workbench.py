@@ -15,7 +15,7 @@ from harness.cache import simulated_root
 from harness.contexts.compile import Context, ContextStore
 from harness.contexts.models import ModelSpec
 from harness.contexts.session_plan import DeployedContext
-from harness.errors import ConfigError, HarnessError
+from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.inventory import Lab
 from harness.probe.build import ProbeBuilder
@@ -77,6 +77,7 @@ class Workbench:
         self._built: dict[str, Path] = {}
         self._ready: dict[Placement, tuple[DeployedRuntime, str]] = {}
         self._failed: dict[Placement, HarnessError] = {}
+        self._lost: dict[str, InfraError] = {}
 
     def close(self) -> None:
         """Ends simulated devices and our adb server; safe to call twice."""
@@ -90,7 +91,7 @@ class Workbench:
         """
         self._compile_all(needs)
         for placement, models in _by_placement(needs).items():
-            if placement in self._failed:
+            if placement in self._failed or placement.device in self._lost:
                 continue
             try:
                 self.deploy_runtime(placement)
@@ -101,8 +102,31 @@ class Workbench:
 
     def require(self, placement: Placement) -> None:
         """Raises the error that kept this placement from being made ready, if there was one."""
+        if placement.device in self._lost:
+            raise self._lost[placement.device]
         if placement in self._failed:
             raise self._failed[placement]
+
+    def is_lost(self, device: str) -> bool:
+        """Whether a device was given up for the rest of the run."""
+        return device in self._lost
+
+    def let_go(self, device: str, *, for_good: bool) -> None:
+        """Forgets a device after a fault of the lab; it is attached anew when it is needed next.
+
+        With `for_good` it is attached at once, and if that fails, too, every placement on it fails
+        from now on, so that the cases that follow need not wait for it one by one.
+        """
+        self._deployers.pop(device, None)
+        self._ready = {place: made for place, made in self._ready.items() if place.device != device}
+        self._failed = {place: why for place, why in self._failed.items() if place.device != device}
+        self.lab.release(device)
+        if for_good:
+            try:
+                self.device(device)
+            except HarnessError as error:
+                why = f"device {device} was lost earlier in this run: {error}"
+                self._lost[device] = InfraError(why)
 
     def files(self, need: Need) -> list[PushedFile]:
         """The files that a case needs on its device; fetches, builds and compiles on the host.

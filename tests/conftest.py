@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
+LEFT_OUT = pytest.StashKey[dict[str, dict[str, int]]]()
 
 ONE_DEVICE = """schema: 1
 devices:
@@ -27,19 +27,23 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("needs"):
         tool: str = marker.args[0]
-        if shutil.which(tool):
+        if os.environ.get(tool) if tool.isupper() else shutil.which(tool):
             continue
-        if os.environ.get("QNN_HARNESS_INSIST"):
+        # What a variable points to is made by hand (tests/integration/adb/real_adb.sh), so only
+        # programs are insisted on.
+        if os.environ.get("QNN_HARNESS_INSIST") and not tool.isupper():
             pytest.fail(f"{tool} is missing and every test is insisted on", pytrace=False)
-        item.config.stash[LEFT_OUT].setdefault(tool, []).append(item.nodeid)
+        left_out = item.config.stash[LEFT_OUT].setdefault(tool, {})
+        test = item.nodeid.partition("[")[0]
+        left_out[test] = left_out.get(test, 0) + 1
         pytest.skip(f"needs {tool}")
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     for tool, tests in config.stash[LEFT_OUT].items():
-        terminalreporter.write_line(f"left out for want of {tool}: {len(tests)} tests")
-        for test in tests:
-            terminalreporter.write_line(f"    {test}")
+        terminalreporter.write_line(f"left out for want of {tool}: {sum(tests.values())} tests")
+        for test, count in tests.items():
+            terminalreporter.write_line(f"    {test}" + (f" ({count})" if count > 1 else ""))
 
 
 @pytest.fixture

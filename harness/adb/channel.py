@@ -77,6 +77,9 @@ class Channel:
         so that a sender of much data can go on; without it, returns only with input.
         """
         while True:
+            # also when there is always something to receive
+            if self._deadline.expired:
+                raise TimeoutError(f"not done within {self._deadline.seconds:g} s")
             self.flush_some()
             if self.deaf is None and self.queued_bytes < room_below:
                 return self._receive_now()
@@ -88,8 +91,6 @@ class Channel:
             events = self._poll.poll(int(self._deadline.remaining() * 1000) + 1)
             if events and events[0][1] & ~select.POLLOUT:
                 return self._receive_now()
-            if self._deadline.expired:
-                raise TimeoutError(f"not done within {self._deadline.seconds:g} s")
 
     def _receive_now(self) -> bytes:
         try:

@@ -38,7 +38,8 @@ class AdbDevice:
     `timeout_s` (a shell call up to 2 s more, to end what it had started). Use one object per
     thread or share it; calls do not disturb one another. Every method raises DeviceLost,
     DeviceTimeout or DeviceRefused, with serial, command and output so far. `features`, if given,
-    is taken for what its daemon can do instead of asking.
+    is taken for what its daemon can do instead of asking. Callbacks run in the calling thread;
+    while one runs, the deadline waits.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class AdbDevice:
         on_stdout: Callable[[bytes], None] | None = None,
         on_stderr: Callable[[bytes], None] | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
+        before_end: Callable[[Deadline], None] | None = None,
     ) -> Completed:
         """Runs a POSIX shell script and waits for it, and for whatever holds its output open.
 
@@ -80,6 +82,9 @@ class AdbDevice:
         the script is ended and the result is `truncated`. At the deadline, at Ctrl-C and when a
         callback raises, the script's process group is ended with SIGKILL, and so is everything
         that it started elsewhere. A connection that ends without an exit status is DeviceLost.
+
+        `before_end` is called when the deadline has passed, while the processes are still there to
+        be looked at, with a deadline of its own (8 s more); an InfraError of it is ignored.
 
         What could not be ended then, because the link was gone, is ended before the next script.
 
@@ -105,6 +110,7 @@ class AdbDevice:
             on_stderr=on_stderr,
             max_output_bytes=max_output_bytes,
             abandoned=self._abandoned.append,
+            before_end=before_end,
         )
 
     def end_abandoned(self, *, timeout_s: float) -> bool:
@@ -125,7 +131,8 @@ class AdbDevice:
                     shell_v2=shell_v2,
                     timeout_s=deadline.remaining(),
                 ):
-                    self._abandoned.remove(token)
+                    with contextlib.suppress(ValueError):  # another thread was quicker
+                        self._abandoned.remove(token)
         return not self._abandoned
 
     def _leave_stdin(self, stdin: bytes, deadline: Deadline) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from adbutils import AdbError
-from adbutils.errors import AdbTimeout
+from adbutils.errors import AdbConnectionError, AdbTimeout
 
 from harness.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 
@@ -26,7 +26,7 @@ class ProtocolError(ValueError):
 def reason(error: BaseException) -> str:
     """A short text for `error`, never empty."""
     text = str(error) or type(error).__name__
-    return "no answer in time" if text == "timed out" else text
+    return "no answer in time" if text in ("timed out", "adb read timeout") else text
 
 
 def from_adb_fail(text: str, serial: str, command: str | None) -> DeviceError:
@@ -62,8 +62,9 @@ def device_faults(
             reason(error), serial=serial, command=command, output=received()
         ) from error
     except BROKEN as error:
+        unreachable = isinstance(error, AdbConnectionError)
         raise DeviceLost(
-            f"the connection ended early: {reason(error)}",
+            reason(error) if unreachable else f"the connection ended early: {reason(error)}",
             serial=serial,
             command=command,
             output=received(),

@@ -10,7 +10,6 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from adbutils.errors import AdbTimeout
@@ -208,6 +207,11 @@ class PrivateAdbServer:
         return self._server
 
     @property
+    def running(self) -> bool:
+        """Whether the adb process is still there."""
+        return self._process is not None and self._process.running
+
+    @property
     def pid(self) -> int | None:
         """The pid of the adb process itself, None if it does not run."""
         return None if self._process is None else self._process.command_pid()
@@ -259,12 +263,7 @@ class PrivateAdbServer:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

@@ -39,6 +39,9 @@ from harness.errors import (
 END_GRACE_S = 2.0
 """Seconds beyond its deadline that a call may take to end its processes on the device."""
 
+LOOK_GRACE_S = 8.0
+"""Seconds beyond its deadline that a call may take to look at its processes before it ends them."""
+
 _CHUNK_BYTES = 64 * 1024
 _QUEUED_BYTES = 1 << 20
 
@@ -166,12 +169,14 @@ def run_script(
     on_stderr: Sink | None = None,
     max_output_bytes: int,
     abandoned: Callable[[str], None],
+    before_end: Callable[[Deadline], None] | None = None,
 ) -> Completed:
     """Runs `script` in the device's shell; see `AdbDevice.shell`.
 
     `stdin` is for devices with shell_v2; without it, `stdin_file` names a file on the device.
     `abandoned` gets the token of a call whose processes may have been left running, for
-    `end_processes` to find them by when the device can be reached again.
+    `end_processes` to find them by when the device can be reached again. `before_end` is called
+    when the deadline has passed, with one of its own, while the processes are still there.
     """
     began = time.monotonic()
     token = secrets.token_hex(8)
@@ -195,18 +200,25 @@ def run_script(
             raise
         except BaseException as error:
             # the deadline, Ctrl-C, or an error of the caller's in a sink
-            ended = end_processes(server, serial, token, call.group, shell_v2=shell_v2)
-            if not ended:
-                abandoned(token)
+            try:
+                if before_end is not None and begun and isinstance(error, DeviceTimeout):
+                    with contextlib.suppress(InfraError):
+                        before_end(Deadline(LOOK_GRACE_S))
+            finally:
+                ended = end_processes(server, serial, token, call.group, shell_v2=shell_v2)
+                if not ended:
+                    abandoned(token)
             if not isinstance(error, DeviceTimeout):
                 raise
-            raise DeviceTimeout(
+            late = DeviceTimeout(
                 f"not done within {deadline.seconds:g} s; "
                 + ("its processes were ended" if ended else "its processes may still run"),
                 serial=serial,
                 command=script,
                 output=output.so_far(),
-            ) from error
+            )
+            late.ended = ended
+            raise late from error
         if output.full and not end_processes(server, serial, token, call.group, shell_v2=shell_v2):
             abandoned(token)
     status = None if output.full else call.status

@@ -7,7 +7,6 @@ import secrets
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from harness.adb.deadline import Deadline
@@ -38,12 +37,7 @@ class SyncStream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -132,7 +126,7 @@ class SyncStream:
             )
         with valid_path(command):
             self._link.queue(self._link.dialect.receive(remote))
-        partial = local.with_name(f".{local.name}.{secrets.token_hex(4)}.partial")
+        partial = local.with_name(f".pull-{secrets.token_hex(8)}.partial")
         try:
             size = self._write(partial, command, max_bytes)
             if sized and not same_size(found.size, size, self._link.dialect.stat_v2):

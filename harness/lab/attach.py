@@ -6,7 +6,6 @@ import contextlib
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from harness.adb.deadline import Deadline
@@ -85,24 +84,33 @@ class OpenLab:
         self._storage_root = storage_root
         self._private: PrivateAdbServer | None = None
         self._attached: dict[str, AttachedDevice] = {}
+        self._simulated: dict[str, SimulatedDevice] = {}
         self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Ends the simulated devices and our adb server; safe to call twice."""
         self._attached.clear()
+        for device in self._simulated.values():
+            device.stop()
+        self._simulated.clear()
         self._private = None
         self._cleanup.close()
+
+    def release(self, name: str) -> None:
+        """Lets go of a device: a simulated one is ended, the next `device` attaches it anew."""
+        attached = self._attached.pop(name, None)
+        simulated = self._simulated.pop(name, None)
+        if simulated is not None:
+            simulated.stop()
+            if attached is not None:
+                with contextlib.suppress(InfraError):
+                    attached.adb.server.disconnect(attached.adb.serial)
 
     def device(self, name: str) -> AttachedDevice:
         """The device of that name, connected and asked for its facts.
@@ -146,7 +154,7 @@ class OpenLab:
     def _start_simulated(self, config: DeviceConfig) -> tuple[AdbServer, str, str]:
         soc = SOCS[config.soc or ""]
         key = harness_key(self._key_folder)
-        if self._private is None:
+        if self._private is None or not self._private.running:
             private = PrivateAdbServer(key_folder=self._key_folder)
             self._cleanup.callback(private.stop)
             private.start()
@@ -160,7 +168,7 @@ class OpenLab:
             public_key=key.with_suffix(".pub"),
             storage_limit_bytes=None if limit is None else limit * 1_000_000,
         )
-        self._cleanup.callback(device.stop)
+        self._simulated[config.name] = device
         device.start()
         server = self._private.server
         server.connect(device.address, deadline=Deadline(_CONNECT_S))

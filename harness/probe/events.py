@@ -17,6 +17,7 @@ from harness.probe.transcript import (
     Noise,
     Start,
     StepResult,
+    ThreadState,
     Transcript,
 )
 
@@ -26,6 +27,7 @@ __all__ = [
     "Noise",
     "Start",
     "StepResult",
+    "ThreadState",
     "Transcript",
     "TranscriptParser",
     "parse_transcript",
@@ -34,6 +36,7 @@ __all__ = [
 MARK: Final = b"\x1e"
 MAX_EVENT_BYTES: Final = 4 << 20
 MAX_STEPS: Final = 65536
+MAX_THREADS: Final = 64
 MAX_LOG_LINES: Final = 50_000
 MAX_EXCERPT_BYTES: Final = 400
 
@@ -58,6 +61,8 @@ class TranscriptParser:
 
     def feed(self, data: bytes) -> None:
         """Takes the next piece of the stream."""
+        if not self._in_event and MARK not in data and MARK not in self._pending:
+            data = self._take_noise(data)
         self._pending += data
         if self._in_event or MARK in data or b"\n" in data:
             self._take_lines()
@@ -83,6 +88,21 @@ class TranscriptParser:
             position = end + 1
         del self._pending[:position]
         self._in_event = MARK in self._pending
+
+    def _take_noise(self, data: bytes) -> bytes:
+        """Counts whole lines without looking at each, but for the last; gives what is behind them.
+
+        A process that writes short lines without end must not keep us longer than it runs.
+        """
+        whole, end, rest = data.rpartition(b"\n")
+        if whole.count(b"\n") <= MAX_KEPT:
+            return data
+        bulk, *last = whole.rsplit(b"\n", MAX_KEPT)
+        self.transcript.noise.byte_count += len(self._pending) + len(bulk) + 1
+        self._pending.clear()
+        self._searched = 0
+        self._cut = False
+        return b"\n".join(last) + end + rest
 
     def _take_line(self, line: bytes) -> None:
         noise, *events = line.split(MARK)
@@ -219,6 +239,23 @@ class TranscriptParser:
         elapsed = _maybe_count(event, "t_us")
         self.transcript.deadline, self.transcript.elapsed_us = True, elapsed
 
+    def _take_threads(self, event: Event) -> None:
+        threads = event.get("threads")
+        if not isinstance(threads, list) or not all(isinstance(t, dict) for t in threads):
+            raise _WrongError("threads is not a list of objects")
+        self.transcript.threads = [
+            ThreadState(
+                tid=_count(thread, "tid"),
+                name=_maybe_text(thread, "name"),
+                state=_maybe_text(thread, "state"),
+                cpu_ticks=_maybe_count(thread, "cpu_ticks"),
+                wchan=_maybe_text(thread, "wchan"),
+                syscall=_maybe_text(thread, "syscall"),
+                stack=_maybe_text(thread, "stack"),
+            )
+            for thread in threads[:MAX_THREADS]
+        ]
+
     def _take_plan_error(self, event: Event) -> None:
         line, message = _maybe_count(event, "line"), _text(event, "message")
         self.transcript.plan_error = f"line {line}: {message}"
@@ -242,6 +279,7 @@ _TAKERS: Final[Mapping[str, Callable[[TranscriptParser, Event], None]]] = {
     "skip": TranscriptParser._take_skip,
     "done": TranscriptParser._take_done,
     "deadline": TranscriptParser._take_deadline,
+    "threads": TranscriptParser._take_threads,
     "plan-error": TranscriptParser._take_plan_error,
 }
 

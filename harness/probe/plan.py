@@ -105,12 +105,14 @@ class Settings:
     """What holds for the whole process.
 
     `deadline_ms`: the probe ends itself after so many milliseconds, saying at which step; None
-    leaves it to whoever runs the plan. `max_log_bytes` bounds what the library logs; a quarter of
+    leaves it to whoever runs the plan. `linger_ms`: so much later it ends itself, for a debugger
+    to look at it meanwhile. `max_log_bytes` bounds what the library logs; a quarter of
     it is kept for errors. `memory`: whether RSS, or RSS and PSS (a millisecond or more per step),
     are measured around each step.
     """
 
     deadline_ms: int | None = None
+    linger_ms: int = 0
     log_level: LogLevel = "warn"
     max_log_bytes: int = 1 << 20
     memory: MemoryDetail = "pss"
@@ -118,6 +120,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.deadline_ms is not None and not 0 < self.deadline_ms < 10**12:
             raise ConfigError(f"not a deadline: {self.deadline_ms} ms", field="deadline_ms")
+        if not 0 <= self.linger_ms < 10**6:
+            raise ConfigError(f"not a time: {self.linger_ms} ms", field="linger_ms")
         if not 0 <= self.max_log_bytes < 10**12:
             raise ConfigError(f"not a size: {self.max_log_bytes}", field="max_log_bytes")
         for name, choices in (("log_level", LogLevel), ("memory", MemoryDetail)):
@@ -134,6 +138,8 @@ class Settings:
         }
         if self.deadline_ms is not None:
             fields["deadline_ms"] = str(self.deadline_ms)
+        if self.linger_ms:
+            fields["linger_ms"] = str(self.linger_ms)
         return _line("set", fields)
 
 
@@ -297,7 +303,7 @@ def _parse_fields(parts: Iterable[str]) -> dict[str, str]:
 def _settings(fields: Mapping[str, str]) -> Settings:
     values: dict[str, str | int] = {}
     for key, value in fields.items():
-        if key in ("deadline_ms", "max_log_bytes") and _NUMBER.fullmatch(value):
+        if key in ("deadline_ms", "linger_ms", "max_log_bytes") and _NUMBER.fullmatch(value):
             values[key] = int(value)
         elif key in ("log_level", "memory"):
             values[key] = value

@@ -10,11 +10,12 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.adb.deadline import Deadline
 from harness.errors import ConfigError, DeviceError, DeviceTimeout, InfraError
 from harness.probe.events import Transcript, TranscriptParser
 from harness.probe.plan import Plan
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 MAX_STDERR_BYTES: Final = 256 << 10
 MAX_OUTPUT_BYTES: Final = 64 << 20
+LOOK_S: Final = 8.0
+"""How long whoever is told of a hang may look at the process, if its deadline leaves so much."""
+_EXIT_DEADLINE: Final = 124
 _NO_FOLDER: Final = 97
 _CHUNK_BYTES: Final = 1 << 16
 
@@ -56,25 +60,44 @@ def run_plan(
     env: Mapping[str, str],
     cwd: str,
     timeout_s: float,
+    on_hang: Callable[[int, Deadline], None] | None = None,
 ) -> ProbeRun:
     """Runs `plan` with the probe at this path on the device, in `cwd`, with `env` added.
 
     The plan gets a deadline a little before `timeout_s` if it has none, so that the probe itself
     can say where it hung; if even that fails, its process group is ended and the run has
-    `timed_out`. Raises DeviceError if the probe did not start; DeviceLost if the connection broke,
-    with a note of the step that was under way; whatever else `AdbDevice.shell` raises.
+    `timed_out`. `on_hang` is called once, in either case, with the probe's process id and a
+    deadline, while the process is still there; it may end it, and an InfraError of it is ignored.
+
+    Raises DeviceError if the probe did not start; DeviceLost if the connection broke, with a note
+    of the step that was under way; DeviceTimeout if the device could not be reached to end it,
+    since then the link may have been what hung; whatever else `AdbDevice.shell` raises.
     """
     parser = TranscriptParser()
     raw, stderr = bytearray(), bytearray()
+    told = False
+
+    def tell(deadline: Deadline) -> None:
+        nonlocal told
+        start = parser.transcript.start
+        if on_hang is None or told or start is None or start.pid is None:
+            return
+        told = True
+        with contextlib.suppress(InfraError):
+            on_hang(start.pid, deadline)
 
     def on_stdout(data: bytes) -> None:
         raw.extend(data)
         parser.feed(data)
+        if parser.transcript.deadline and not told:
+            tell(overall.at_most(LOOK_S))
 
     def on_stderr(data: bytes) -> None:
         stderr.extend(data)
         del stderr[:-MAX_STDERR_BYTES]
 
+    plan = _with_deadline(plan, timeout_s, looks=on_hang is not None)
+    overall = Deadline(timeout_s)
     script = _script(probe, env, cwd)
     started = time.monotonic()
     exit_code: int | None = None
@@ -83,17 +106,18 @@ def run_plan(
     try:
         completed = device.shell(
             script,
-            stdin=_with_deadline(plan, timeout_s).text().encode(),
+            stdin=plan.text().encode(),
             timeout_s=timeout_s,
             on_stdout=on_stdout,
             on_stderr=on_stderr,
             max_output_bytes=MAX_OUTPUT_BYTES,
+            before_end=tell,
         )
         exit_code, number = completed.exit_code, completed.signal
         truncated = completed.truncated
-    except DeviceTimeout:
+    except DeviceTimeout as error:
         timed_out = True
-        if parser.transcript.start is None:
+        if parser.transcript.start is None or not error.ended:
             raise
     except DeviceError as error:
         step = parser.close().last_begun
@@ -101,6 +125,9 @@ def run_plan(
             error.add_note(f"step {step.step} ({step.verb}) had begun")
         raise
     transcript = parser.close()
+    if transcript.deadline and told and number == signal.SIGKILL:
+        # it was about to end itself, and whoever looked at it did not wait for that
+        exit_code, number = _EXIT_DEADLINE, None
     if transcript.start is None:
         said = bytes(stderr or raw)
         raise DeviceError(
@@ -258,11 +285,15 @@ def _script(probe: str, env: Mapping[str, str], cwd: str) -> str:
     return f"cd {shlex.quote(cwd)}||exit {_NO_FOLDER};{exports}exec {shlex.quote(probe)}"
 
 
-def _with_deadline(plan: Plan, timeout_s: float) -> Plan:
-    if plan.settings.deadline_ms is not None:
-        return plan
-    grace_s = min(2.0, timeout_s / 4)
-    settings = dataclasses.replace(
-        plan.settings, deadline_ms=max(1, int((timeout_s - grace_s) * 1000))
-    )
+def _with_deadline(plan: Plan, timeout_s: float, *, looks: bool = False) -> Plan:
+    """`plan` with a deadline before `timeout_s`; with `looks`, time to look at it in between."""
+    settings = plan.settings
+    if settings.deadline_ms is None:
+        grace_s = min(2.0 + (LOOK_S if looks else 0.0), timeout_s / 4)
+        deadline_ms = max(1, int((timeout_s - grace_s) * 1000))
+        settings = dataclasses.replace(settings, deadline_ms=deadline_ms)
+    if looks and settings.deadline_ms and not settings.linger_ms:
+        left_ms = int(timeout_s * 1000) - settings.deadline_ms
+        linger_ms = max(0, min(int(LOOK_S * 1000), left_ms - 200))
+        settings = dataclasses.replace(settings, linger_ms=linger_ms)
     return dataclasses.replace(plan, settings=settings)

@@ -37,6 +37,24 @@ class Start:
     time_us: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """What a thread of a process that hung was doing, as /proc said.
+
+    `state` is one letter (R running, S sleeping, D in the kernel for good, t traced), `wchan` where
+    in the kernel it waits ("0": nowhere), `syscall` the call's number and arguments or "running",
+    `stack` the kernel's side of it (for root only). `cpu_ticks` is user and system time together.
+    """
+
+    tid: int
+    name: str | None = None
+    state: str | None = None
+    cpu_ticks: int | None = None
+    wchan: str | None = None
+    syscall: str | None = None
+    stack: str | None = None
+
+
 @dataclass(slots=True)
 class StepResult:
     """What is known of one step.
@@ -100,7 +118,7 @@ class Transcript:
 
     `done` tells that the probe carried out its whole plan, whatever came of the steps. `deadline`
     tells that it ended itself because its deadline passed; `plan_error` why it refused its plan.
-    `logs` are the lines that belong to no step.
+    `logs` are the lines that belong to no step; `threads` tell where it hung at its deadline.
     """
 
     start: Start | None = None
@@ -112,6 +130,7 @@ class Transcript:
     malformed_count: int = 0
     done: bool = False
     deadline: bool = False
+    threads: list[ThreadState] = field(default_factory=list)
     plan_error: str | None = None
     elapsed_us: int | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,7 +35,13 @@ class Case:
     """
 
     def __init__(
-        self, item: pytest.Item, *, run_id: str, placement: Placement, identity: Mapping[str, Any]
+        self,
+        item: pytest.Item,
+        *,
+        run_id: str,
+        placement: Placement,
+        identity: Mapping[str, Any],
+        attempt: int = 1,
     ) -> None:
         self.item = item
         self.placement = placement
@@ -42,26 +49,44 @@ class Case:
         self.bench: Bench | None = None
         self.log_prefix = ""
         self._run_id = run_id
+        self._attempt = attempt
         self._started = datetime.now(UTC)
         self._begun = time.monotonic()
         self._outcome: Outcome = "passed"
         self._cause: Cause | None = None
         self._error: ErrorRecord | None = None
+        self._reason: str | None = None
         self.known_issue: str | None = None
 
     def saw(self, report: pytest.TestReport, failure: BaseException | None) -> None:
         """Takes note of one finished phase (setup, call or teardown)."""
         if report.skipped and self._outcome == "passed":
-            self._outcome = "unsupported" if _unsupported(self.bench) else "skipped"
-            verdict = self.bench.notes.verdict if self.bench else None
-            self._error = verdict.error if verdict and self._outcome == "unsupported" else None
+            self._outcome = "skipped"
+            self._reason = _reason(report)
         elif report.failed and self._outcome == "passed":
             self._fail(report, failure)
+
+    def unchecked_failure(self) -> BaseException | None:
+        """The failure of a plan whose observation the test did not `check`; None if it passed."""
+        from harness.bench import TargetFailure
+
+        verdict = self.bench.notes.verdict if self.bench else None
+        return TargetFailure(verdict) if verdict and verdict.outcome != "passed" else None
+
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether the target said that it cannot do what the case is about."""
+        return self._outcome == "unsupported"
 
     @property
     def is_lab_error(self) -> bool:
         """Whether what went wrong says nothing about the target."""
         return self._outcome == "error"
+
+    @property
+    def failed_by_the_lab(self) -> bool:
+        """Whether trying again, with the lab in order, may give a verdict."""
+        return self._outcome == "error" and self._cause == "infra"
 
     def record(self) -> CaseRecord:
         """The case's record as of now."""
@@ -78,12 +103,16 @@ class Case:
             cause=self._cause,
             expected=Expected(known_issue=self.known_issue) if self.known_issue else None,
             error=self._error,
-            measurements=_json_object(notes.measurements) if notes else {},
+            measurements=_json_object(self._measurements()),
             started=self._started,
             duration_s=round(time.monotonic() - self._begun, 6),
-            attempt=1,
+            attempt=self._attempt,
             logs=tuple(f"{self.log_prefix}/{name}" for name in notes.logs) if notes else (),
         )
+
+    def _measurements(self) -> Mapping[str, object]:
+        measured = self.bench.notes.measurements if self.bench else {}
+        return measured | {"skip_reason": self._reason} if self._reason else measured
 
     def _axes(self) -> JsonObject:
         placement = self.placement
@@ -111,19 +140,37 @@ class Case:
             return
         if isinstance(failure, HarnessError):
             self._outcome, self._cause = "error", failure.cause
-        elif isinstance(failure, AssertionError) and report.when == "call":
+        elif failure is None or (isinstance(failure, AssertionError) and report.when == "call"):
+            # Without an exception it is an xfail(strict) that passed.
             self._outcome, self._cause = "failed", "target"
         else:
-            self._outcome, self._cause = "error", "harness"
-        lines = str(failure).strip().splitlines() or [type(failure).__name__]
-        message = lines[0] if self._outcome == "failed" else str(failure)
-        self._error = ErrorRecord.of(api=None, code=None, message=message)
+            self._outcome, self._cause = "error", _whose_bug(failure)
+        text = str(report.longrepr if failure is None else failure).strip()
+        if failure is not None and not isinstance(failure, HarnessError | AssertionError):
+            text = f"{type(failure).__name__}: {text}"
+        if self._outcome == "failed":
+            # pytest appends how it compared; the first line is what the test says.
+            text = text.partition("\n")[0]
+        self._error = ErrorRecord.of(api=None, code=None, message=text)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Why a test was skipped, or expected to fail."""
+    expected = getattr(report, "wasxfail", None)
+    if expected is not None:
+        return f"xfail: {expected}"
+    told = report.longrepr
+    return str(told[2] if isinstance(told, tuple) else told).removeprefix("Skipped: ")
+
+
+def _whose_bug(failure: BaseException | None) -> Cause:
+    """Whose code raised an exception that nobody foresaw: ours, or the suite's."""
+    trace, last = failure.__traceback__ if failure else None, ""
+    while trace is not None:
+        last, trace = trace.tb_frame.f_code.co_filename, trace.tb_next
+    ours = Path(last).is_relative_to(Path(__file__).parents[1])
+    return "harness" if ours or not last else "config"
 
 
 def _json_object(values: Mapping[str, object]) -> JsonObject:
     return {name: as_json(value) for name, value in values.items()}
-
-
-def _unsupported(bench: Bench | None) -> bool:
-    verdict = bench.notes.verdict if bench else None
-    return verdict is not None and verdict.outcome == "unsupported"

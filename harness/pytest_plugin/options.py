@@ -51,6 +51,19 @@ def add_options(parser: pytest.Parser) -> None:
         "--reports", metavar="DIR", help="where results go (default: reports in the rootdir)"
     )
     group.addoption(
+        "--retries",
+        type=int,
+        default=2,
+        metavar="N",
+        help="how often a case is tried again that only the lab failed (default: 2)",
+    )
+    group.addoption(
+        "--resume",
+        metavar="RUN",
+        help="complete a run (its folder, its name, or `latest`): only what it lacks, or what "
+        "the lab failed in it",
+    )
+    group.addoption(
         "--plan",
         action="store_true",
         help="list the cases and the files each would push, and run nothing",
@@ -68,11 +81,31 @@ class Options:
     backends: list[str]
     known_issues: Path | None
     reports: Path
+    retries: int
+    resume: Path | None
     plan: bool
+
+
+def _refuse_a_lost_rootdir(config: pytest.Config) -> None:
+    """Says why pytest lost its configuration, instead of running something else.
+
+    pytest looks for it before plug-ins have options: a path given as a word of its own (`--lab
+    FILE`) then counts as a test path, and one outside of the project moves the rootdir.
+    """
+    words, here = list(config.invocation_params.args), config.invocation_params.dir
+    if config.inipath is not None or config.getoption("rootdir", None):
+        return
+    for option in ("--lab", "--reports", "--known-issues"):
+        if option in words[:-1]:
+            given = here / str(words[words.index(option) + 1])
+            if given.exists() and not given.resolve().is_relative_to(here.resolve()):
+                problem = f"write {option}={given}, or pytest takes the path for one of tests"
+                raise pytest.UsageError(problem)
 
 
 def read_options(config: pytest.Config) -> Options:
     """Reads the options; nothing is checked against the lab or the catalog yet."""
+    _refuse_a_lost_rootdir(config)
     root = config.rootpath
 
     def path(name: str, default: str) -> Path:
@@ -81,6 +114,12 @@ def read_options(config: pytest.Config) -> Options:
 
     issues = path("--known-issues", "suites/known_issues.yaml")
     given_issues = config.getoption("--known-issues") is not None
+    reports = path("--reports", "reports")
+    resume = config.getoption("--resume")
+    if resume is not None:
+        # A bare name means a run among the reports; anything else is a path.
+        named = (reports / resume) if "/" not in resume else None
+        resume = named if named is not None else config.invocation_params.dir / resume
     return Options(
         lab=path("--lab", "devices.yaml"),
         devices=split_list(config.getoption("--device")),
@@ -88,6 +127,8 @@ def read_options(config: pytest.Config) -> Options:
         compilers=split_list(config.getoption("--compiler")),
         backends=split_list(config.getoption("--backend")) or ["htp"],
         known_issues=issues if given_issues or issues.exists() else None,
-        reports=path("--reports", "reports"),
+        reports=reports,
+        retries=max(0, config.getoption("--retries")),
+        resume=resume,
         plan=bool(config.getoption("--plan")),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from harness.errors import HarnessError
+from harness.errors import ConfigError, HarnessError
 from harness.pytest_plugin.options import add_options, read_options
 from harness.pytest_plugin.run import Run, terminal_notices
 
@@ -23,8 +23,10 @@ RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
 
 # Attributes of a report, which pytest-xdist carries from its workers to the controller.
-_RECORD = "qnn_harness_record"
+_RECORDS = "qnn_harness_records"
 _LAB_ERROR = "qnn_harness_lab_error"
+_UNSUPPORTED = "qnn_harness_unsupported"
+_OURS = "qnn_harness_case"
 _EXIT_AFTER_FAILURES = 1
 _EXIT_NOTHING_WRONG = (0, 1)
 
@@ -39,7 +41,30 @@ def pytest_configure(config: pytest.Config) -> None:
         "device(backend, htp_arch, soc, target, simulated, tags): runs on devices of the lab "
         "that satisfy every keyword given",
     )
-    config.stash[RUN] = Run(read_options(config), *terminal_notices(config))
+    from harness.pytest_plugin.parallel import Controller, is_controller, run_of_worker
+
+    run = Run(read_options(config), *terminal_notices(config), works_for=run_of_worker(config))
+    config.stash[RUN] = run
+    if is_controller(config):
+        config.pluginmanager.register(Controller(run), "qnn-harness-controller")
+    if not run.is_worker:
+        config.pluginmanager.register(Recorder(run), "qnn-harness-recorder")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    if config.getoption("--plan") and hasattr(config.option, "numprocesses"):
+        config.option.numprocesses = None  # a plan is printed, not distributed
+    return (yield)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """`-n auto`: as many workers as there are devices, if only device tests are asked for."""
+    if config.getoption("markexpr", "") != "device":
+        return None
+    run = Run(read_options(config), *terminal_notices(config))
+    return max(1, len(run.device_names))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -69,10 +94,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if run.problem is not None and any("placement" in _fixtures(item) for item in items):
         _stop(config, run.problem)
     for item in items:
+        if item.get_closest_marker("device") and "placement" not in _fixtures(item):
+            problem = f"{item.nodeid} is marked `device` and must take the fixture `bench`"
+            _stop(config, ConfigError(problem))
+    try:
+        done = [item for item in items if _placement(item) and run.has_verdict(item.nodeid)]
+    except HarnessError as error:
+        _stop(config, error)
+    if done:
+        items[:] = [item for item in items if item not in set(done)]
+        config.hook.pytest_deselected(items=done)
+    for item in items:
         reasons = run.unfit.get(item.nodeid.partition("[")[0])
         if reasons and _placement(item) is None and "placement" in _fixtures(item):
             why = "no device of the lab fits: " + "; ".join(reasons)
-            item.add_marker(pytest.mark.skip(reason=why))
+            item.add_marker(pytest.mark.skip(reason=why), append=False)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -103,25 +139,39 @@ def _stop(config: pytest.Config, error: HarnessError) -> NoReturn:
     pytest.exit("nothing was run", returncode=error.exit_code)
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     placement = _placement(item)
     run = item.config.stash[RUN]
-    if placement is not None and run.folder is not None:
-        from harness.pytest_plugin.case import Case
+    if placement is None or run.folder is None:
+        return None
+    from harness.pytest_plugin.attempts import run_attempts
+    from harness.pytest_plugin.case import Case
 
-        (config,) = run.lab.select([placement.device])
-        identity = {
-            "name": config.name,
-            "serial": config.serial,
-            "soc": config.soc,
-            "target": config.target,
-            "simulated": config.simulated,
-        }
-        item.stash[CASE] = Case(
-            item, run_id=run.folder.run_id, placement=placement, identity=identity
+    run_id, identity = run.folder.run_id, run.identity(placement)
+    earlier = run.earlier.get(item.nodeid)
+    before = earlier.attempt if earlier else 0
+
+    def new_case(attempt: int) -> Case:
+        case = Case(
+            item,
+            run_id=run_id,
+            placement=placement,
+            identity=identity,
+            attempt=before + attempt,
         )
-    return (yield)
+        item.stash[CASE] = case
+        return case
+
+    run_attempts(
+        item,
+        nextitem,
+        retries=run.options.retries,
+        records_attribute=_RECORDS,
+        new_case=new_case,
+        lab_failed=lambda last: run.lab_failed(placement, last),
+    )
+    return True
 
 
 @pytest.fixture
@@ -133,7 +183,7 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     case = request.node.stash[CASE]
     assert run.folder is not None
     logs = run.folder.case_folder(request.node.nodeid)
-    made = Bench(run.workbench, placement, logs)
+    made = Bench(run.ready(placement), placement, logs)
     case.bench = made
     case.log_prefix = logs.relative_to(run.folder.path).as_posix()
     case.identity = made.device.identity()
@@ -148,13 +198,14 @@ def pytest_runtest_makereport(
     case = item.stash.get(CASE, None)
     if case is None:
         return report
+    setattr(report, _OURS, True)
     failure = call.excinfo.value if call.excinfo else None
+    if report.when == "call" and report.passed:
+        failure = case.unchecked_failure()
+        report.outcome = "failed" if failure else "passed"
     case.saw(report, failure)
     if report.failed:
         _explain(item, case, report, failure)
-    if report.when == "teardown":
-        setattr(report, _RECORD, case.record().model_dump(mode="json"))
-        item.stash[CASE] = case
     return report
 
 
@@ -170,9 +221,15 @@ def _explain(
         case.known_issue = issue.id
         report.outcome = "skipped"
         report.wasxfail = f"known issue {issue.id}: {issue.link}"
+    elif case.is_unsupported:
+        report.outcome = "skipped"
+        setattr(report, _UNSUPPORTED, True)
     elif case.is_lab_error:
         setattr(report, _LAB_ERROR, record.cause)
-    if isinstance(failure, TargetFailure | HarnessError):
+    if case.is_unsupported:
+        path, line, _ = item.location
+        report.longrepr = (path, (line or 0) + 1, f"unsupported: {failure}")
+    elif isinstance(failure, TargetFailure | HarnessError):
         report.longrepr = str(failure)
 
 
@@ -182,6 +239,8 @@ def pytest_report_teststatus(
 ) -> tuple[str, str, str] | None:
     if report.failed and getattr(report, _LAB_ERROR, None):
         return "error", "E", "ERROR"
+    if getattr(report, _UNSUPPORTED, False):
+        return "unsupported", "u", "UNSUPPORTED"
     return None
 
 
@@ -192,20 +251,31 @@ class Recorder:
         self._run = run
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        record = getattr(report, _RECORD, None)
-        if record is not None and self._run.folder is not None:
-            self._run.folder.journal.append(record)
+        try:
+            for record in getattr(report, _RECORDS, ()):
+                self._run.open_folder().journal.append(record)
+        except HarnessError as error:
+            self._run.problem = error
+            pytest.exit(f"results cannot be kept: {error}", returncode=error.exit_code)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    run = session.config.stash[RUN]
-    session.config.pluginmanager.register(Recorder(run), "qnn-harness-recorder")
+    config = session.config
+    if config.pluginmanager.hasplugin("qnn-harness-controller") and "device" in str(
+        config.getoption("markexpr")
+    ):
+        # A worker could only crash over it.
+        try:
+            config.stash[RUN].check()
+        except HarnessError as error:
+            _stop(config, error)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
     run = session.config.stash[RUN]
-    if run.folder is None:
+    if run.folder is None or run.is_worker:
+        run.close()
         return
     from harness.results.summary import exit_code
 
@@ -214,7 +284,16 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
         own = exit_code(run.folder.records())
         session.exitstatus = _EXIT_AFTER_FAILURES if foreign else own
     run.close()
-    run.finish(int(session.exitstatus), str(run.problem) if run.problem else None)
+    problem = str(run.problem) if run.problem else None
+    if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
+        problem = "interrupted"
+    try:
+        run.finish(int(session.exitstatus), problem)
+    except HarnessError as error:
+        session.exitstatus = error.exit_code
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(f"error: {error}", red=True)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -224,8 +303,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     from harness.results.summary import summary_lines
 
     terminalreporter.section("qnn-harness")
-    for line in summary_lines(run.folder.records(), run.folder.path):
+    records = run.folder.records()
+    for line in summary_lines(records, run.folder.path):
         terminalreporter.write_line(line)
+    for line in run.remarks(records):
+        terminalreporter.write_line(line, yellow=True)
 
 
 def _foreign_failures(session: pytest.Session) -> bool:
@@ -233,7 +315,7 @@ def _foreign_failures(session: pytest.Session) -> bool:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     stats = reporter.stats if reporter is not None else {}
     bad = [*stats.get("failed", []), *stats.get("error", [])]
-    return any("[" not in report.nodeid or not report.nodeid for report in bad)
+    return any(not getattr(report, _OURS, False) for report in bad)
 
 
 def _fixtures(item: pytest.Item) -> list[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,12 +30,21 @@ class Run:
     """Made when pytest starts, but touches nothing until a device test is collected."""
 
     def __init__(
-        self, options: Options, notify: Callable[[str], None], warn: Callable[[str], None]
+        self,
+        options: Options,
+        notify: Callable[[str], None],
+        warn: Callable[[str], None],
+        *,
+        works_for: Path | None = None,
     ) -> None:
+        """`works_for` is the folder of the run that an xdist worker is part of."""
         self.options = options
         self.problem: HarnessError | None = None
         self.folder: RunFolder | None = None
         self.unfit: dict[str, list[str]] = {}
+        self._works_for = works_for
+        self._needs: Sequence[Need] = ()
+        self._prepared: set[Placement] = set()
         self._notify = notify
         self._warn = warn
         self._workbench: Workbench | None = None
@@ -98,27 +111,128 @@ class Run:
             found.update(dict.fromkeys(resolve_versions(spec, field=option)))
         return list(found)
 
+    @property
+    def is_worker(self) -> bool:
+        """Whether another process keeps the journal and writes the reports."""
+        return self._works_for is not None
+
+    @cached_property
+    def planned_folder(self) -> Path:
+        """Where the results will be; `open_folder` makes it once there is something to keep."""
+        from harness.results.rundir import RunFolder, new_run_id
+
+        if self.options.resume is not None:
+            return RunFolder.open(self.options.resume).path
+        return self._works_for or self.options.reports / new_run_id()
+
+    @property
+    def device_names(self) -> list[str]:
+        """The names of the devices asked for; none if the lab cannot be read."""
+        try:
+            return [device.name for device in self.devices]
+        except HarnessError:
+            return []
+
+    def check(self) -> None:
+        """Raises ConfigError for anything wrong in the lab, the known issues or the options."""
+        _ = self.known_issues
+        self.placements({})
+
+    def open_folder(self) -> RunFolder:
+        """The folder of the run, made on first use. Raises ConfigError or InfraError."""
+        from harness.results.rundir import RunFolder
+
+        if self.folder is None and self._works_for is not None:
+            self.folder = RunFolder(self._works_for)
+        elif self.folder is None and self.options.resume is not None:
+            self.folder = RunFolder.resume(self.options.resume, command=sys.argv)
+        elif self.folder is None:
+            self.folder = RunFolder.create(
+                self.options.reports,
+                command=sys.argv,
+                lab=self.lab.model_dump(mode="json"),
+                devices=[device.name for device in self.devices],
+                more={"known_issues": {issue.id: issue.link for issue in self.known_issues}},
+                run_id=self.planned_folder.name,
+            )
+        return self.folder
+
+    @cached_property
+    def earlier(self) -> dict[str, CaseRecord]:
+        """With `--resume`, the last record of each case that the run holds already."""
+        from harness.results.record import final_attempts
+        from harness.results.rundir import RunFolder
+
+        if self.options.resume is None:
+            return {}
+        records = RunFolder.open(self.options.resume).records()
+        return {record.case: record for record in final_attempts(records)}
+
+    def has_verdict(self, node_id: str) -> bool:
+        """Whether a case need not run again: it did, and the lab survived it."""
+        record = self.earlier.get(node_id)
+        return record is not None and record.cause != "infra"
+
     def begin(self, needs: Sequence[Need]) -> None:
         """Opens the run's folder and makes everything ready that its cases need.
 
-        Raises the first error if no case at all can run.
+        Raises the first error if no case at all can run. A worker makes ready what it is given,
+        when it is given it.
         """
-        from harness.results.rundir import RunFolder
-
-        self.folder = RunFolder.create(
-            self.options.reports,
-            command=sys.argv,
-            lab=self.lab.model_dump(mode="json"),
-            devices=[device.name for device in self.devices],
-            more={"known_issues": {issue.id: issue.link for issue in self.known_issues}},
-        )
+        self._needs = needs
+        self.open_folder()
+        if self.is_worker:
+            return
+        _end_in_order_on_sigterm()
+        self._prepared.update(need.placement for need in needs)
         failed = self.workbench.prepare(needs)
         if needs and all(need.placement in failed for need in needs):
             raise next(iter(failed.values()))
 
+    def ready(self, placement: Placement) -> Workbench:
+        """The workbench, with all that cases of this placement need. Raises HarnessError."""
+        if placement not in self._prepared:
+            self._prepared.add(placement)
+            self.workbench.prepare([need for need in self._needs if need.placement == placement])
+        self.workbench.require(placement)
+        return self.workbench
+
+    def identity(self, placement: Placement) -> dict[str, object]:
+        """The `device` of a record before the device itself has said anything."""
+        (config,) = self.lab.select([placement.device])
+        keys = ("name", "serial", "soc", "target", "simulated")
+        return {key: getattr(config, key) for key in keys}
+
+    def lab_failed(self, placement: Placement, for_good: bool) -> bool:
+        """Lets go of a device that failed, so that the next attempt starts from its connection.
+
+        `for_good` keeps it from being waited for again and again by the cases that follow. Returns
+        whether another attempt is worth while: not on a device that was lost before.
+        """
+        if self.workbench.is_lost(placement.device):
+            return False
+        self.workbench.let_go(placement.device, for_good=for_good)
+        self._prepared = {place for place in self._prepared if place.device != placement.device}
+        return True
+
+    def remarks(self, records: Sequence[CaseRecord]) -> list[str]:
+        """What else the user should know at the end of a run."""
+        from harness.results.known_issues import expired
+
+        found = []
+        missing = len(self._needs) - len({record.case for record in records} - set(self.earlier))
+        if self._needs and missing > 0:
+            found.append(f"{missing} of {len(self._needs)} cases were not run")
+        today = datetime.now(UTC).date()
+        found += [
+            f"known issue {issue.id} expired on {issue.until}: look at it again"
+            for issue in expired(self.known_issues, today)
+        ]
+        return found
+
     def finish(self, exit_code: int, problem: str | None = None) -> None:
         """Closes the journal and writes the reports that are made from it."""
-        if self.folder is not None:
+        if self.folder is not None and not self.is_worker:
             self.folder.finish(exit_code=exit_code, problem=problem)
 
     def expected(self, record: CaseRecord) -> KnownIssue | None:
@@ -126,6 +240,13 @@ class Run:
         from harness.results.known_issues import match
 
         return match(record, self.known_issues)
+
+
+def _end_in_order_on_sigterm() -> None:
+    """CI systems end a job with SIGTERM: it then ends as with Ctrl-C, reports and all."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def terminal_notices(

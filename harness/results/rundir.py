@@ -32,8 +32,9 @@ _PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
 _MAX_INFO_BYTES = 16 << 20
 
 
-def new_run_id(now: datetime, salt: str) -> str:
+def new_run_id(now: datetime | None = None, salt: str | None = None) -> str:
     """An id that sorts by time and is one no other run has: 20261121T060000Z-3f9a."""
+    now, salt = now or datetime.now(UTC), salt or secrets.token_hex(2)
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{salt}"
 
 
@@ -69,15 +70,17 @@ class RunFolder:
         lab: Mapping[str, Any],
         devices: Sequence[str],
         more: Mapping[str, object] | None = None,
+        run_id: str | None = None,
     ) -> Self:
         """Makes a new run's folder with its run.json and points `latest` to it.
 
         `command` is the command line, `lab` what devices.yaml says, `devices` the names of the
-        chosen ones, `more` further keys of run.json. Raises ConfigError if the folder for reports
-        cannot be used, InfraError if the disk is full or fails.
+        chosen ones, `more` further keys of run.json, `run_id` an id from `new_run_id` that was
+        given out before (logs may be in its folder already). Raises ConfigError if the folder for
+        reports cannot be used, InfraError if the disk is full or fails.
         """
         started = datetime.now(UTC)
-        folder = cls(_make_folder(reports, started))
+        folder = cls(_make_folder(reports, started, run_id))
         folder._write_info(
             {
                 "schema": 1,
@@ -111,6 +114,21 @@ class RunFolder:
                 choices=([str(path / run) for run in runs] or None),
             )
         return cls(path.resolve())
+
+    @classmethod
+    def resume(cls, path: Path, *, command: Sequence[str]) -> Self:
+        """Opens a run that was cut short, to complete it; run.json notes it, `latest` follows.
+
+        Raises ConfigError if `path` is no run's folder, InfraError if the disk fails.
+        """
+        folder = cls.open(path)
+        info = folder.info()
+        earlier = info.get("resumed")
+        again = {"started": _rfc3339(datetime.now(UTC)), "command": list(command)}
+        resumed = [*(earlier if isinstance(earlier, list) else []), again]
+        folder._write_info(info | {"resumed": resumed, "finished": None, "exit_code": None})
+        _point_latest_to(folder.path)
+        return folder
 
     @property
     def run_id(self) -> str:
@@ -178,9 +196,13 @@ class RunFolder:
             raise InfraError(f"cannot write {self.path / INFO}: {error.strerror}") from error
 
 
-def _make_folder(reports: Path, started: datetime) -> Path:
+def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
     try:
         reports.mkdir(parents=True, exist_ok=True)
+        if run_id is not None:
+            path = reports.resolve() / run_id
+            path.mkdir(exist_ok=True)
+            return path
         while True:
             path = reports.resolve() / new_run_id(started, secrets.token_hex(2))
             try:

@@ -47,7 +47,10 @@ def test_commands_run(command: str, lab: DeviceRuns) -> None:
     program, *arguments = shlex.split(command)
     if program == "pytest":
         # Shown to be accepted and to find cases; what they do is tested case by case elsewhere.
-        done = lab.run("--plan", *[a for a in arguments if a not in ("-m", "device", "--plan")])
+        given = [a for a in arguments if a not in ("-m", "device", "--plan")]
+        if "--resume" in given:
+            assert lab.run("-k", "tiny and 66 and window").code == 0
+        done = lab.run("--plan", *given)
         assert done.code == 0, done.output
         assert "cases; " in done.output
         return

@@ -96,6 +96,9 @@ static void *watch(void *nothing) {
     }
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0) continue;
     event_deadline();
+    struct timespec linger = {.tv_sec = (time_t)(plan.linger_ms / 1000),
+                              .tv_nsec = (long)(plan.linger_ms % 1000) * 1000000};
+    while (nanosleep(&linger, &linger) != 0) continue; /* a debugger may look at us meanwhile */
     _exit(EXIT_DEADLINE);
 }
 

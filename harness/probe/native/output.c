@@ -110,7 +110,9 @@ void event_deadline(void) {
         : snprintf(text, sizeof text, "\x1e{\"event\":\"deadline\",\"step\":%lld,\"t_us\":%llu}\n",
                    step, (unsigned long long)now_us());
     struct pollfd writable = {.fd = output.fd, .events = POLLOUT};
-    if (poll(&writable, 1, 1000) > 0) write_all(text, (size_t)length);
+    if (poll(&writable, 1, 1000) <= 0) return;
+    write_all(text, (size_t)length);
+    event_threads(output.fd); /* behind it: should the kernel not answer, that much is told */
 }
 
 static const char *level_name(uint32_t level) {

@@ -56,6 +56,7 @@ static const struct verb_rule verbs[] = {
 static const struct verb_rule settings = {
     "set",
     {{"deadline_ms", NUMBER, false},
+     {"linger_ms", NUMBER, false},
      {"log_level", TEXT, false},
      {"max_log_bytes", NUMBER, false},
      {"memory", TEXT, false}},
@@ -170,6 +171,7 @@ static bool parse_settings(struct plan *plan, uint32_t line, char *rest) {
     struct step step = {0};
     if (!parse_fields(plan, line, &settings, rest, &step)) return false;
     plan->deadline_ms = step_number(&step, "deadline_ms", plan->deadline_ms);
+    plan->linger_ms = step_number(&step, "linger_ms", plan->linger_ms);
     plan->max_log_bytes = step_number(&step, "max_log_bytes", plan->max_log_bytes);
     const char *level = step_text(&step, "log_level"), *memory = step_text(&step, "memory");
     uint32_t detail = plan->memory;

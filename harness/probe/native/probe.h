@@ -79,7 +79,7 @@ struct step {
 enum memory_detail { MEMORY_OFF, MEMORY_RSS, MEMORY_PSS };
 
 struct plan {
-    uint64_t deadline_ms, max_log_bytes;
+    uint64_t deadline_ms, linger_ms, max_log_bytes;
     uint32_t log_level; /* 0: no log */
     enum memory_detail memory;
     uint32_t step_count;
@@ -101,7 +101,7 @@ void output_limit_log(uint64_t max_bytes);
 void output_step(int64_t step); /* whom log lines belong to; -1: nobody */
 struct json *event_open(const char *event);
 void event_close(void); /* writes what event_open began; both in one thread */
-void event_deadline(void); /* for the watchdog: never waits for long */
+void event_deadline(void); /* for the watchdog: never waits for long; keeps the lock */
 void event_call(const char *api); /* the step goes on to this call */
 void event_answer(abi_error code); /* an error came back; asking what it means may crash */
 void event_noise(const char *bytes, size_t length); /* for fault tests: no event at all */
@@ -132,6 +132,10 @@ struct memory_use {
     uint64_t rss_bytes, pss_bytes;
 };
 struct memory_use memory_use(enum memory_detail detail);
+
+/* --- threads.c --- */
+
+void event_threads(int fd); /* for the watchdog: what every thread but it is doing */
 
 /* --- files.c --- */
 

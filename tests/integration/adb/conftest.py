@@ -1,7 +1,8 @@
-"""An adb server of our own and devices on it: simulated ones, and the real adbd where there is one.
+"""An adb server of our own and devices on it: simulated and real adbd, with adb 36 and adb 29.
 
-QNN_HARNESS_ADBD_ROOT names a Debian root with adbd in it (see facts about a real adbd); with it,
-every test here runs on both.
+QNN_HARNESS_ADBD_ROOT names a root with the real adbd, QNN_HARNESS_ADB29 the adb program that
+Debian 12 packages; real_adb.sh makes both. The tests that want them are left out, and named at the
+end, where they are not set.
 """
 
 from __future__ import annotations
@@ -25,9 +26,19 @@ from harness.simulator.device import SimulatedDevice
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.adb.real_adbd import RealDevice
 
-ADBD_ROOT = os.environ.get("QNN_HARNESS_ADBD_ROOT")
-DAEMONS = ["simulated", *(["real"] if ADBD_ROOT else [])]
+REAL = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
+OLD_ADB = pytest.mark.needs("QNN_HARNESS_ADB29")
+LABS = [
+    pytest.param(("simulated", 36), id="simulated"),
+    pytest.param(("simulated", 29), id="simulated-adb29", marks=[OLD_ADB]),
+    pytest.param(("real", 36), id="real", marks=[REAL]),
+    pytest.param(("real", 29), id="real-adb29", marks=[REAL, OLD_ADB]),
+]
 CONNECT_S = 15.0
+
+
+def old_adb() -> Path:
+    return Path(os.environ["QNN_HARNESS_ADB29"])
 
 
 class Daemon(Protocol):
@@ -42,14 +53,16 @@ class Lab:
     """Starts devices of one kind; each has a folder on it where a test may write."""
 
     kind: str
+    adb: Path | None
     server: AdbServer
     home: Path
     cleanup: contextlib.ExitStack
 
     def start(self, **options: Any) -> tuple[Daemon, str]:
-        """A started daemon and a fresh folder on that device; options are a SimulatedDevice's."""
+        """A started daemon and a fresh folder on that device; options are its daemon's."""
         if self.kind == "real":
-            daemon: Daemon = RealDevice(Path(str(ADBD_ROOT)))
+            root = Path(os.environ["QNN_HARNESS_ADBD_ROOT"])
+            daemon: Daemon = RealDevice(root, **options)
             folder = f"/data/local/tmp/test-{secrets.token_hex(4)}"
         else:
             storage = self.home / f"storage-{secrets.token_hex(4)}"
@@ -78,10 +91,18 @@ def adb_server(home: Path) -> Iterator[AdbServer]:
         yield private.server
 
 
-@pytest.fixture(scope="session", params=DAEMONS)
-def lab(request: pytest.FixtureRequest, adb_server: AdbServer, home: Path) -> Iterator[Lab]:
+@pytest.fixture(scope="session")
+def old_adb_server(home: Path) -> Iterator[AdbServer]:
+    with PrivateAdbServer(key_folder=home, adb=old_adb()) as private:
+        yield private.server
+
+
+@pytest.fixture(scope="session", params=LABS)
+def lab(request: pytest.FixtureRequest, home: Path) -> Iterator[Lab]:
+    kind, version = request.param
+    server = request.getfixturevalue("adb_server" if version == 36 else "old_adb_server")
     with contextlib.ExitStack() as cleanup:
-        yield Lab(request.param, adb_server, home, cleanup)
+        yield Lab(kind, None if version == 36 else old_adb(), server, home, cleanup)
 
 
 @dataclass

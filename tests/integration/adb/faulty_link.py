@@ -70,7 +70,13 @@ class FaultyLink:
     def resume(self) -> None:
         self._cut = False
         self._budget = None
+        self.bytes_per_s = None
         self._flowing.set()
+
+    def lead_to(self, target: str) -> None:
+        """Carries new connections to another address: a device that came back, or another one."""
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
 
     def _start(self, target: object, *args: object) -> None:
         thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]

@@ -2,7 +2,8 @@
 
 That adbd accepts every key and listens on all addresses, so it gets a network namespace with
 nothing in it; this program, inside, carries bytes between adbd and a listening socket that was
-made outside and handed in. Run as `unshare ... python -I -S real_adbd.py LISTENING_FD ROOT`.
+made outside and handed in. Its /data is a folder of the host's or a small file system of its own.
+Run as `unshare ... python -I -S real_adbd.py LISTENING_FD ROOT DATA MOUNT_OPTIONS`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -28,17 +30,33 @@ _NAMESPACES = ("--user", "--map-root-user", "--mount", "--net", "--pid", "--fork
 
 
 class RealDevice:
-    """A real adbd on `root` (made by mmdebstrap with adbd in it), started and stopped like a
-    SimulatedDevice."""
+    """A real adbd on `root` (see real_adb.sh), started and stopped like a SimulatedDevice.
 
-    def __init__(self, root: Path) -> None:
+    `storage` is the host's folder that its /data is; without one it gets an empty one, gone when
+    it stops. `storage_limit_bytes` gives it a /data of that size in memory instead;
+    `read_only` makes it one that nobody can write to.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        storage: Path | None = None,
+        storage_limit_bytes: int | None = None,
+        read_only: bool = False,
+    ) -> None:
         self.root = root
         self.address = ""
+        self._storage = storage
+        self._limit = storage_limit_bytes
+        self._read_only = read_only
         self._process: GuardedProcess | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
     def start(self) -> None:
         from harness.adb.guard import spawn_guarded
 
+        data, options = self._data()
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
             listening.listen(16)
@@ -48,6 +66,7 @@ class RealDevice:
                 [
                     *("unshare", *_NAMESPACES),
                     *(sys.executable, "-I", "-S", __file__, str(descriptor), str(self.root)),
+                    *(data, options),
                 ],
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
                 pass_fds=[descriptor],
@@ -58,6 +77,21 @@ class RealDevice:
         if self._process is not None:
             self._process.stop()
             self._process = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def _data(self) -> tuple[str, str]:
+        """What /data is to be, and the options it is mounted with."""
+        protection = ["ro"] if self._read_only else []
+        if self._limit is not None:
+            return "tmpfs", ",".join([f"size={self._limit}", *protection])
+        if self._storage is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="adbd-data-")
+        data = Path(self._temporary.name) if self._temporary else self._storage
+        assert data is not None
+        (data / "local/tmp").mkdir(parents=True, exist_ok=True)
+        return str(data), ",".join(["bind", *protection])
 
     def __enter__(self) -> Self:
         self.start()
@@ -73,10 +107,20 @@ def _raise_loopback() -> None:
         fcntl.ioctl(control, 0x8914, request)  # SIOCSIFFLAGS
 
 
-def _mount(root: Path) -> None:
+def _mount(root: Path, data: str, options: str) -> None:
     mount = shutil.which("mount") or "mount"
-    subprocess.run([mount, "-t", "proc", "proc", root / "proc"], check=True)
-    subprocess.run([mount, "--rbind", "/dev", root / "dev"], check=True)
+    kind = "tmpfs" if data == "tmpfs" else "none"
+    given, _, protection = options.partition(",")
+    for arguments in (
+        ("-t", "proc", "proc", root / "proc"),
+        ("--rbind", "/dev", root / "dev"),
+        ("-t", "tmpfs", "-o", "size=64m", "tmpfs", root / "tmp"),
+        ("-t", kind, "-o", given, data, root / "data"),
+    ):
+        subprocess.run([mount, *arguments], check=True)
+    (root / "data/local/tmp").mkdir(parents=True, exist_ok=True)
+    if protection:
+        subprocess.run([mount, "-o", f"remount,bind,{protection}", root / "data"], check=True)
 
 
 def _connect() -> socket.socket:
@@ -111,7 +155,7 @@ def main() -> None:
     listening = socket.socket(fileno=int(sys.argv[1]))
     root = Path(sys.argv[2])
     _raise_loopback()
-    _mount(root)
+    _mount(root, sys.argv[3], sys.argv[4])
     adbd = os.fork()
     if adbd == 0:
         listening.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice, PushItem
 from harness.adb.key import harness_key
-from harness.adb.server import AdbServer
+from harness.adb.server import AdbServer, PrivateAdbServer
 from harness.adb.shell import END_GRACE_S
 from harness.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 from tests.integration.adb.conftest import Lab, Linked, Place, linked_to
@@ -21,7 +24,7 @@ from tests.integration.adb.remote import family, survivors
 
 BIG = 24 << 20
 TIMEOUT_S = 1.5
-SLACK_S = 0.5
+SLACK_S = 1.0
 
 
 @contextmanager
@@ -153,6 +156,53 @@ def test_a_server_that_is_not_there() -> None:
         device.server.devices()
 
 
+@pytest.fixture
+def own_server(lab: Lab, shared: Place, home: Path) -> Iterator[tuple[PrivateAdbServer, AdbDevice]]:
+    """A server that may be broken, and the shared device on it."""
+    with PrivateAdbServer(key_folder=home, adb=lab.adb) as private:
+        serial = shared.device.serial
+        private.server.connect(serial, deadline=Deadline(10))
+        yield private, AdbDevice(serial, private.server)
+
+
+def test_a_server_that_is_killed(own_server: tuple[PrivateAdbServer, AdbDevice]) -> None:
+    private, device = own_server
+
+    def kill(_output: bytes) -> None:
+        assert private.pid is not None
+        os.kill(private.pid, signal.SIGKILL)
+
+    with in_time(5), pytest.raises(DeviceLost) as caught:
+        device.shell("echo up; sleep 100", timeout_s=5, on_stdout=kill)
+    assert caught.value.output == b"up\n"
+    with in_time(1), pytest.raises(DeviceLost, match="no adb server at"):
+        device.shell("true", timeout_s=1)
+    deadline = Deadline(2)
+    while private.running:
+        assert not deadline.expired
+    private.stop()
+    private.start()
+    again = AdbDevice(device.serial, private.server)
+    private.server.connect(again.serial, deadline=Deadline(10))
+    again.wait_ready(timeout_s=10)
+
+
+def test_a_server_that_is_frozen(own_server: tuple[PrivateAdbServer, AdbDevice]) -> None:
+    private, device = own_server
+    assert "shell_v2" in device.features
+    assert private.pid is not None
+    os.kill(private.pid, signal.SIGSTOP)
+    try:
+        with in_time(0.3 + END_GRACE_S), pytest.raises(DeviceTimeout):
+            device.shell("true", timeout_s=0.3)
+        with in_time(0.3), pytest.raises(DeviceTimeout):
+            device.push([PushItem(b"x", "/never/sent")], timeout_s=0.3)
+        with in_time(0.3), pytest.raises(InfraError):
+            device.server.devices(timeout_s=0.3)
+    finally:
+        os.kill(private.pid, signal.SIGCONT)
+
+
 def test_a_device_that_is_not_there(adb_server: AdbServer) -> None:
     with in_time(1), pytest.raises(DeviceLost, match="not found"):
         AdbDevice("nobody", adb_server).shell("true", timeout_s=1)
@@ -174,7 +224,6 @@ def test_a_device_that_does_not_accept_our_key(lab: Lab, tmp_path: Path) -> None
 
 
 def test_a_device_whose_storage_is_full(lab: Lab) -> None:
-    simulated(lab)
     daemon, folder = lab.start(storage_limit_bytes=1_000_000)
     device = lab.connect(daemon.address)
     with pytest.raises(DeviceRefused, match="No space left on device"):

@@ -152,6 +152,20 @@ def test_its_own_deadline_ends_a_hang_and_names_the_step(run: Runner) -> None:
     assert done.duration_s < 5
 
 
+def test_a_hang_says_what_its_threads_were_doing(run: Runner) -> None:
+    done = run(Step("hang"), settings=Settings(deadline_ms=100, linger_ms=200))
+    assert (done.exit_code, done.transcript.malformed) == (124, [])
+    assert done.duration_s >= 0.3
+    (thread,) = done.transcript.threads
+    assert done.transcript.start is not None
+    assert (thread.tid, thread.name, thread.state) == (
+        done.transcript.start.pid,
+        "qnn-probe",
+        "S",
+    )
+    assert "pause" in (thread.wchan or "pause")
+
+
 def test_it_tells_before_it_is_told(run: Runner) -> None:
     """Without a deadline of its own, a plan gets one a little before the caller's."""
     done = run(Step("hang"), timeout_s=1)

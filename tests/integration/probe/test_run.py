@@ -74,6 +74,44 @@ def test_a_plan_is_carried_out(device: AdbDevice, folder: str) -> None:
     assert b"noise" in noise
 
 
+@pytest.mark.parametrize("settings", [{}, {"deadline_ms": 60_000}])
+def test_a_hang_can_be_looked_at_before_it_ends(
+    device: AdbDevice, folder: str, settings: dict[str, int]
+) -> None:
+    """Be it the probe's own deadline or, where that never comes, the one of the shell."""
+    seen = []
+
+    def look(pid: int, deadline: Deadline) -> None:
+        script = f"cat /proc/{pid}/comm; kill -9 {pid}"
+        answer = device.shell(script, timeout_s=deadline.remaining())
+        seen.append((pid, answer.stdout))
+
+    done = run(device, folder, Step("hang"), timeout_s=2, settings=settings, on_hang=look)
+    assert done.transcript.start is not None
+    assert seen == [(done.transcript.start.pid, b"qnn-probe\n")]
+    assert done.timed_out
+    assert done.signal is None
+    assert done.exit_code == (None if settings else 124)
+    assert done.duration_s < 3
+
+
+def test_looking_at_a_hang_may_fail(device: AdbDevice, folder: str) -> None:
+    def fail(pid: int, deadline: Deadline) -> None:
+        raise DeviceLost("gone", serial="x")
+
+    done = run(device, folder, Step("hang"), timeout_s=1, on_hang=fail)
+    assert (done.timed_out, done.exit_code) == (True, 124)
+    assert done.transcript.threads
+
+
+def test_nobody_looks_at_what_does_not_hang(device: AdbDevice, folder: str) -> None:
+    def fail(pid: int, deadline: Deadline) -> None:
+        raise AssertionError
+
+    for step in (Step("noop"), Step("crash", {"signal": "11"})):
+        assert not run(device, folder, step, on_hang=fail).timed_out
+
+
 def test_environment_and_folder_arrive_as_they_are(device: AdbDevice, folder: str) -> None:
     """What cannot be loaded is found: by its name through LD_LIBRARY_PATH, and relatively."""
     odd = f"{folder}/a 'b' $(c) \"d\""

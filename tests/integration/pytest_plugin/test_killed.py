@@ -10,6 +10,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.integration.device_runs import ROOT, DeviceRuns
 
 GONE_WITHIN_S = 10
@@ -41,6 +43,28 @@ def test_sigkill_leaves_a_whole_journal_and_no_process(lab: DeviceRuns) -> None:
 
     again = lab.run("-k", "tiny and 66")
     assert again.code == 0, again.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_being_told_to_end_leaves_complete_reports(lab: DeviceRuns, number: int) -> None:
+    process = subprocess.Popen(
+        lab.command("-k", "io-heavy and sequential", ROOT / "suites"),
+        cwd=ROOT,
+        env=lab.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        # what a shell does for its background jobs must not decide this test
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    folder = lab.reports / "latest"
+    wait_for(lambda: (folder / "results.jsonl").exists() and (folder / "logs").exists())
+    process.send_signal(number)
+    assert process.wait(timeout=30) == 2
+    info = json.loads((folder / "run.json").read_text())
+    assert info["exit_code"] == 2
+    assert (folder / "junit.xml").exists()
+    assert (folder / "report.html").exists()
+    wait_for(lambda: not {p for p in running() if str(lab.folder) in environment_of(p)}, 10)
 
 
 def running() -> set[int]:

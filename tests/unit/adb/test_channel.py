@@ -70,6 +70,22 @@ def test_the_deadline_holds_while_sending_and_while_receiving() -> None:
             assert 0.09 < time.monotonic() - began < 1
 
 
+def test_the_deadline_holds_though_there_is_always_something_to_receive() -> None:
+    near, far = pair()
+    with near, far:
+        channel = Channel(near, Deadline(0.1))
+        began = time.monotonic()
+
+        def listen() -> None:
+            while time.monotonic() - began < 5:
+                far.sendall(b"more")
+                assert channel.receive()
+
+        with pytest.raises(TimeoutError):
+            listen()
+        assert time.monotonic() - began < 1
+
+
 def test_the_last_word_is_heard_after_sending_failed() -> None:
     near, far = pair()
     with near:

@@ -250,5 +250,33 @@ def test_a_large_case_is_parsed_in_no_time() -> None:
     assert elapsed < 0.1, f"{elapsed * 1000:.1f} ms"
 
 
+def test_short_lines_without_end_cost_little() -> None:
+    parser = TranscriptParser()
+    parser.feed(b"\x1e" + b'{"event":"nonsense"}\nbegun')
+    began = time.monotonic()
+    for _ in range(1024):
+        parser.feed(b"y\n" * (32 << 10))
+    parser.feed(b"almost\nthe end")
+    assert time.monotonic() - began < 5
+    noise = parser.close().noise
+    assert noise.byte_count == (64 << 20) + len("begunalmost\nthe end")
+    assert list(noise.lines)[-3:] == [b"y", b"almost", b"the end"]
+    assert len(noise.lines) == MAX_KEPT
+
+
 def without_noise(transcript: Transcript) -> dict[str, object]:
     return {key: value for key, value in asdict(transcript).items() if key != "noise"}
+
+
+def test_threads_of_a_hang() -> None:
+    threads = [{"tid": 7, "name": "x", "state": "R", "cpu_ticks": 3}, {"tid": 8, "wchan": "0"}]
+    text = json.dumps({"event": "threads", "threads": threads, "count": 2})
+    transcript = parse_transcript(b"\x1e" + text.encode() + b"\n")
+    assert [(t.tid, t.name, t.cpu_ticks, t.wchan) for t in transcript.threads] == [
+        (7, "x", 3, None),
+        (8, None, None, "0"),
+    ]
+    for wrong in (None, {}, [1], [{"tid": "7"}], [{"tid": 7, "name": 8}]):
+        text = json.dumps({"event": "threads", "threads": wrong})
+        transcript = parse_transcript(b"\x1e" + text.encode() + b"\n")
+        assert (transcript.threads, transcript.malformed_count) == ([], 1)

@@ -39,6 +39,7 @@ STEPS = st.one_of(
 SETTINGS = st.builds(
     Settings,
     deadline_ms=st.none() | st.integers(1, 10**9),
+    linger_ms=st.integers(0, 10**6 - 1),
     log_level=st.sampled_from(["off", "error", "warn", "info", "verbose", "debug"]),
     max_log_bytes=st.integers(0, 10**9),
     memory=st.sampled_from(["off", "rss", "pss"]),
@@ -132,6 +133,7 @@ def test_a_wrong_step_is_refused(verb: str, fields: dict[str, str], says: str) -
     [
         {"deadline_ms": 0},
         {"deadline_ms": -1},
+        {"linger_ms": -1},
         {"max_log_bytes": -1},
         {"log_level": "loud"},
         {"memory": "all"},

@@ -1,0 +1,302 @@
+"""A lab that breaks on command: adb server, relay and daemons that a run of pytest knows only by
+their addresses in devices.yaml."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+import yaml
+
+from harness.adb.binary import adb_binary
+from harness.adb.deadline import Deadline
+from harness.adb.guard import GuardedProcess, spawn_guarded
+from harness.adb.key import harness_key
+from harness.adb.server import AdbServer
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.properties import device_properties
+from tests.faults.control import VARIABLE, controlled
+from tests.faults.table import REAL
+from tests.integration.adb.faulty_link import FaultyLink
+from tests.integration.adb.real_adbd import RealDevice
+from tests.integration.device_runs import ROOT, DeviceRuns, Finished
+
+CONNECT_S = 15.0
+SMALL_BYTES = 30_000_000
+BRIM_BYTES = 160_000_000
+_NO_OTHER_DEVICES = {"ADB_USB": "0", "ADB_MDNS": "0", "ADB_MDNS_OPENSCREEN": "0", "ADB_EMU": "0"}
+_NO_OTHER_DEVICES |= {"ADB_MDNS_AUTO_CONNECT": "0", "ADB_LOCAL_TRANSPORT_MAX_PORT": "5553"}
+
+
+class KeptServer:
+    """An adb server on a port that stays the same however often it is killed."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        harness_key(home)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.server = AdbServer("127.0.0.1", free.getsockname()[1])
+        self._process: GuardedProcess | None = None
+
+    def start(self, adb: Path | None = None) -> None:
+        listen = f"tcp:localhost:{self.server.port}"
+        self._process = spawn_guarded(
+            [adb or adb_binary(), "-L", listen, "nodaemon", "server"],
+            env={"HOME": str(self._home), "PATH": os.defpath, **_NO_OTHER_DEVICES},
+            cwd=self._home,
+        )
+        deadline = Deadline(CONNECT_S)
+        while not self.server.is_running(timeout_s=1):
+            assert not deadline.expired, "the adb server does not start"
+
+    def kill(self) -> None:
+        assert self._process is not None
+        pid = self._process.command_pid()
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        self.stop()
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop()
+
+
+class MountedDevice:
+    """A simulated device whose /data is mounted as a test wants it, in namespaces of its own."""
+
+    def __init__(self, name: str, *, storage: Path, public_key: Path, mounts: str) -> None:
+        self._name = name
+        self._storage = storage
+        self._public_key = public_key
+        self._mounts = mounts
+        self._process: GuardedProcess | None = None
+        self.address = ""
+
+    def start(self) -> None:
+        properties = self._storage.with_suffix(".json")
+        properties.write_text(json.dumps(device_properties(self._name, "QCS8550")))
+        self._storage.mkdir()
+        script = f'set -e; cd "$0"; {self._mounts}; touch .simulated-device; exec "$@"'
+        daemon = [sys.executable, "-P", "-m", "harness.simulator.daemon", "--ignore-stdin"]
+        daemon += ["--storage", str(self._storage), "--key", str(self._public_key)]
+        self._process = spawn_guarded(
+            [
+                *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script),
+                *(str(self._storage), *daemon, "--properties", str(properties)),
+            ],
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=None,
+        )
+        line = self._process.read_line(Deadline(CONNECT_S))
+        self.address = f"127.0.0.1:{json.loads(line)['port']}"
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+
+class BreakableLab:
+    """One device behind a relay, and three of limited use; `run` runs pytest on them.
+
+    Commands of `carry_out`: cut, stall, slow, kill-server, old-server, reboot, other-device,
+    alike-device. `undo` takes back what was done to cable and device, `heal` to the adb server too,
+    and connects the device.
+    """
+
+    def __init__(self, folder: Path, kind: str, old_adb: Path | None) -> None:
+        self.folder = folder
+        self.kind = kind
+        self._old_adb = old_adb
+        self._home = folder / "home"
+        self._cleanup = contextlib.ExitStack()
+        self._runs = DeviceRuns(folder)
+        self._server = KeptServer(self._home)
+        self._devices: dict[str, SimulatedDevice | RealDevice] = {}
+        self._serving = ""
+        self._replaced = False
+        self._addresses: dict[str, str] = {}
+        self.link: FaultyLink
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(self._server.stop)
+            self._server.start()
+            first = self._start("first")
+            self.link = cleanup.enter_context(FaultyLink(first.address))
+            cleanup.callback(self._stop_devices)
+            self._serving = "first"
+            self._addresses = {"main": self.link.address}
+            for name in ("small", "brim", "frozen"):
+                device = self._limited(name)
+                cleanup.callback(device.stop)
+                device.start()
+                self._addresses[name] = device.address
+            self._write_lab(self._addresses)
+            control = self.folder / "control"
+            cleanup.enter_context(controlled(control, self.carry_out))
+            self._runs.environment[VARIABLE] = str(control)
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cleanup.close()
+        for storage in self.folder.glob("storage-*/"):
+            shutil.rmtree(storage)
+
+    @property
+    def server(self) -> AdbServer:
+        return self._server.server
+
+    @property
+    def workdir(self) -> str:
+        """The work folder of the device behind the relay."""
+        top = "" if self.kind == REAL else str(self._storage("first"))
+        return f"{top}/data/local/tmp/qnn-harness"
+
+    def command(self, *arguments: object) -> list[str]:
+        return self._runs.command(*arguments)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self._runs.environment
+
+    def run(self, *arguments: object, suites: Path, **settings: str) -> Finished:
+        return self._runs.run(*arguments, suites=suites, **settings)
+
+    def carry_out(self, command: str) -> None:
+        link = self.link
+        match command:
+            case "cut":
+                link.cut()
+            case "stall":
+                link.stall()
+            case "slow":
+                link.bytes_per_s = 50e3
+            case "kill-server":
+                self._restart_server(None)
+            case "old-server":
+                self._restart_server(self._old_adb)
+            case "reboot":
+                self._devices[self._serving].stop()
+                self._devices[self._serving].start()
+                link.lead_to(self._devices[self._serving].address)
+                self.server.connect(link.address, deadline=Deadline(CONNECT_S))
+            case "other-device":
+                if "other" not in self._devices:
+                    self._start("other")
+                self._serve("other")
+            case "alike-device":
+                # a simulated storage serves one device at a time
+                self._devices["first"].stop()
+                self._start("alike")
+                self._serve("alike")
+            case "undo":
+                self._undo()
+            case "heal":
+                self._undo()
+                if self._replaced:
+                    self._restart_server(None)
+                for address in self._addresses.values():
+                    self.server.connect(address, deadline=Deadline(CONNECT_S))
+            case _:
+                raise ValueError(command)
+
+    def _undo(self) -> None:
+        """The cable is back where it was, and the right device at its end."""
+        if self._serving == "alike":
+            self._devices["alike"].stop()
+            self._devices["first"].start()
+        if self._serving != "first":
+            self._serve("first")
+        self.link.resume()
+
+    def _serve(self, name: str) -> None:
+        """What a cable put into another device does."""
+        self._serving = name
+        self.link.cut()
+        self.link.lead_to(self._devices[name].address)
+        self.link.resume()
+        self.server.disconnect(self.link.address)
+        self.server.connect(self.link.address, deadline=Deadline(CONNECT_S))
+
+    def _restart_server(self, adb: Path | None) -> None:
+        self._server.kill()
+        self._server.start(adb)
+        self._replaced = adb is not None
+
+    def _start(self, name: str) -> SimulatedDevice | RealDevice:
+        storage = self._storage("first" if name == "alike" else name)
+        device: SimulatedDevice | RealDevice
+        if self.kind == REAL:
+            storage.mkdir(exist_ok=True)
+            device = RealDevice(_adbd_root(), storage=storage)
+        else:
+            device = SimulatedDevice(
+                f"sim-{name}",
+                storage=storage,
+                properties=device_properties(f"sim-{name}", "QCS8550"),
+                public_key=harness_key(self._home).with_suffix(".pub"),
+            )
+        self._devices[name] = device
+        device.start()
+        return device
+
+    def _stop_devices(self) -> None:
+        for device in self._devices.values():
+            device.stop()
+
+    def _limited(self, name: str) -> MountedDevice | RealDevice | SimulatedDevice:
+        """A device with little storage, or with storage that cannot be written to."""
+        sizes = {"small": SMALL_BYTES, "brim": BRIM_BYTES}
+        if self.kind == REAL:
+            if name == "frozen":
+                return RealDevice(_adbd_root(), read_only=True)
+            return RealDevice(_adbd_root(), storage_limit_bytes=sizes[name])
+        key = harness_key(self._home).with_suffix(".pub")
+        mounts = "mkdir -p data/local/tmp; mount --bind data data; mount -o remount,bind,ro data"
+        if name in sizes:
+            mounts = (
+                f'mount -t tmpfs -o size={sizes[name]} tmpfs .; cd "$0"; mkdir -p data/local/tmp'
+            )
+        storage = self._storage(name)
+        return MountedDevice(f"sim-{name}", storage=storage, public_key=key, mounts=mounts)
+
+    def _storage(self, name: str) -> Path:
+        return self.folder / f"storage-{name}"
+
+    def _write_lab(self, addresses: dict[str, str]) -> None:
+        devices = []
+        for name, address in addresses.items():
+            top = "/data/local/tmp"
+            if self.kind != REAL:
+                top = f"{self._storage('first' if name == 'main' else name)}{top}"
+            devices.append(
+                {
+                    "name": name,
+                    "serial": address,
+                    "host": "here",
+                    "tags": [name],
+                    "soc": "QCS8550",
+                    "target": "linux-x64",
+                    "workdir": f"{top}/qnn-harness",
+                }
+            )
+        here = {"name": "here", "host": "127.0.0.1", "port": self.server.port}
+        text = yaml.safe_dump({"schema": 1, "hosts": [here], "devices": devices})
+        self._runs.file.write_text(text)
+
+
+def _adbd_root() -> Path:
+    return Path(os.environ["QNN_HARNESS_ADBD_ROOT"])

@@ -1,0 +1,282 @@
+"""The suite that breaks its own lab: each case injects one fault, and the next one must pass.
+
+Run by test_cases.py in a process of its own; the lab around it is a BreakableLab.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.adb.device import AdbDevice, PushItem
+from harness.bench import Bench
+from harness.contexts.models import ModelSpec
+from harness.contexts.schedule import schedule
+from harness.probe.plan import Plan, Settings, Step, backend_load
+from harness.probe.run import run_plan
+from tests.faults.control import ask
+from tests.faults.table import CASES, Fault
+
+DAEMON = os.environ.get("QNN_FAULT_DAEMON", "")
+HERE = [fault for fault in CASES if DAEMON in fault.daemons]
+ON = {
+    "storage_full_at_push": "small",
+    "storage_full_at_run": "brim",
+    "storage_read_only": "frozen",
+}
+TINY = ModelSpec.parse("tiny")
+NOTHING = Plan((Step("noop"),))
+MARK = "\\036"
+
+WAITING = """set -- {folder}
+while :;do for p in /proc/[0-9]*;do case $(readlink "$p/exe") in "$1"/*)
+read c _ <"$p/syscall";[ "$c" = 34 ]&&echo "${{p#/proc/}}"&&exit;;esac;done
+sleep 0.1;done 2>/dev/null
+"""
+"""Prints the pid of the probe once it waits in pause(2)."""
+
+LEFT_BEHIND = """set -- {folder}
+for p in /proc/[0-9]*;do
+[ -r "$p/environ" ]&&e=$(tr '\\0' '\\n' <"$p/environ")||continue
+case $e in *QNN_HARNESS_CALL="$QNN_HARNESS_CALL"*)continue;;*QNN_HARNESS_CALL=*);;*)continue;;esac
+case $HOME in *storage-*) case $e in *HOME="$HOME"*);;*)continue;;esac;;esac
+echo "process ${{p#/proc/}}: $(tr '\\0' ' ' <"$p/cmdline")"
+done 2>/dev/null
+find "$1/store/.incoming" "$1"/sets/.new-* -type f 2>/dev/null
+for d in "$TMPDIR" /data/local/tmp /tmp;do ls -d "$d"/.qnn-harness-* 2>/dev/null;done
+true
+"""
+"""Names processes and files of earlier calls; a simulated device shows all of its host's."""
+
+
+def plan(*steps: Step, settings: Settings | None = None) -> Plan:
+    return Plan(steps, settings or Settings())
+
+
+def while_it_waits(bench: Bench, act: Callable[[str], object]) -> None:
+    """Runs a plan that waits, and acts with the probe's pid once it does."""
+
+    def watch() -> None:
+        script = WAITING.format(folder=shlex.quote(bench.device.workdir))
+        found = bench.device.adb.shell(script, timeout_s=5)
+        act(found.stdout.decode().strip())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        bench.run(plan(Step("noop"), Step("hang")), timeout_s=5).check()
+    finally:
+        watcher.join(30)
+
+
+def on_the_device(bench: Bench, name: str, content: bytes | Path, mode: int = 0o755) -> str:
+    remote = f"{bench.device.workdir}/{name}"
+    bench.device.adb.push([PushItem(content, remote, mode)], timeout_s=20)
+    return remote
+
+
+def probe_is(bench: Bench, content: bytes, mode: int = 0o755, *, timeout_s: float = 5) -> None:
+    """Runs a stand-in in place of the probe."""
+    bench._probe = on_the_device(bench, "stand_in_probe", content, mode)
+    bench.run(NOTHING, timeout_s=timeout_s).check()
+
+
+def stand_in(then: str) -> bytes:
+    """A shell script that says what the probe says when it begins its first step."""
+    begin = '{"event":"begin","step":0,"verb":"noop","t_us":1}'
+    start = '{"event":"start","probe":1,"source":"stand-in","pid":1,"target":"linux-x64"}'
+    return f"#!/bin/sh\nprintf '{MARK}%s\\n' '{start}' '{begin}'\n{then}\n".encode()
+
+
+def foreign_elf() -> bytes:
+    """The header of a program for a CPU that no host of these tests has (SPARC V9)."""
+    head = bytearray(64)
+    head[:7] = b"\x7fELF\x02\x02\x01"
+    head[16:24] = b"\x00\x02\x00\x2b\x00\x00\x00\x01"
+    return bytes(head) + bytes(4096)
+
+
+def signal_to_probe(bench: Bench, name: str) -> None:
+    adb = bench.device.adb
+    while_it_waits(bench, lambda pid: adb.shell(f"kill -{name} {int(pid)}", timeout_s=5))
+
+
+def full_at_run(bench: Bench) -> None:
+    (deployed,) = bench.contexts(TINY)
+    made = bench.context_plan([deployed], schedule(1, "sequential"))
+    folder = bench.device.workdir
+    saved = {"save.0": f"{folder}/saved"}
+    steps = [
+        Step(step.verb, {**step.fields, **saved}) if step.verb == "execute" else step
+        for step in made.steps
+    ]
+    bench.device.adb.shell(f"cat /dev/zero >{shlex.quote(folder)}/filler", timeout_s=10)
+    bench.run(Plan(tuple(steps), made.settings)).check()
+
+
+def clock_jump(bench: Bench) -> None:
+    library = Path(os.environ["QNN_FAULT_CLOCK"])
+    bench._runtime.environment["LD_PRELOAD"] = on_the_device(bench, "stand_in_clock.so", library)
+    try:
+        seen = bench.run(plan(Step("noop"), Step("sleep", {"ms": "300"}), Step("noop")))
+    finally:
+        del bench._runtime.environment["LD_PRELOAD"]
+    seen.check()
+    assert 0.3 <= seen.run.duration_s < 3
+    assert all(0 <= (step.duration_us or 0) < 1_000_000 for step in seen.run.transcript.steps)
+
+
+def leftover_holds_file(bench: Bench) -> None:
+    adb, folder = bench.device.adb, shlex.quote(bench.device.workdir)
+    # another user's, who is still at it
+    stranger = AdbDevice(adb.serial, adb.server)
+
+    def hold() -> None:
+        run_plan(
+            stranger,
+            bench._probe,
+            plan(Step("hang")),
+            env={},
+            cwd=bench.device.workdir,
+            timeout_s=20,
+        )
+
+    script = WAITING.format(folder=folder)
+    holder = threading.Thread(target=hold)
+    holder.start()
+    pid = adb.shell(script, timeout_s=5).stdout.decode().strip()
+    try:
+        workbench = bench._workbench
+        workbench._deployer(bench.placement.device).forget()
+        workbench._ready.clear()
+        workbench.deploy_runtime(bench.placement)
+        bench.run(NOTHING).check()
+    finally:
+        adb.shell(f"kill -9 {pid}", timeout_s=5)
+        holder.join(20)
+
+
+def work_folder_removed(bench: Bench) -> None:
+    bench.device.adb.shell(f"rm -rf {shlex.quote(bench.device.workdir)}", timeout_s=10)
+    bench.run(NOTHING, timeout_s=5).check()
+
+
+def library(bench: Bench, content: bytes | None) -> None:
+    lib = f"{bench.device.workdir}/stand_in_library.so"
+    if content is not None:
+        on_the_device(bench, "stand_in_library.so", content)
+    bench.run(plan(backend_load(lib)), timeout_s=5).check()
+
+
+def slow(bench: Bench) -> None:
+    ask("slow")
+    bench.run(NOTHING, timeout_s=15).check()
+
+
+def lab(command: str) -> Callable[[Bench], None]:
+    return lambda bench: while_it_waits(bench, lambda _: ask(command))
+
+
+def fine(bench: Bench) -> None:
+    bench.run(NOTHING, timeout_s=5).check()
+
+
+BEFORE = {
+    "device_gone_before": "cut",
+    "other_device": "other-device",
+    "other_device_alike": "alike-device",
+}
+AFTER = {"device_gone_after": "cut"}
+
+INJECT: dict[str, Callable[[Bench], None]] = {
+    "probe_sigsegv": lambda b: b.run(plan(Step("crash", {"signal": "11"}))).check(),
+    "probe_abort": lambda b: b.run(plan(Step("crash", {"signal": "6"}))).check(),
+    "probe_killed": lambda b: signal_to_probe(b, "KILL"),
+    "probe_endless_wait": lambda b: b.run(plan(Step("hang")), timeout_s=2).check(),
+    "probe_endless_loop": lambda b: probe_is(
+        b, stand_in("trap '' TERM INT HUP; while :; do :; done"), timeout_s=1.5
+    ),
+    "probe_stopped": lambda b: signal_to_probe(b, "STOP"),
+    "probe_endless_output": lambda b: probe_is(b, stand_in("exec yes"), timeout_s=15),
+    "probe_endless_stderr": lambda b: b.run(
+        plan(Step("spew", {"bytes": str(10**12), "to": "stderr"})), timeout_s=15
+    ).check(),
+    "probe_not_json": lambda b: probe_is(b, b"#!/bin/sh\necho Hello\n"),
+    "probe_truncated_json": lambda b: probe_is(
+        b, stand_in(f'printf \'{MARK}%s\' \'{{"event":"end","step":0,"co\'')
+    ),
+    "probe_binary_garbage": lambda b: probe_is(
+        b, b"#!/bin/sh\nexec head -c 1000000 /dev/urandom\n"
+    ),
+    "probe_noise_between_events": lambda b: b.run(
+        plan(Step("noop"), Step("spew", {"bytes": "100000", "to": "events"}), Step("noop"))
+    ).check(),
+    "probe_not_executable": lambda b: probe_is(b, stand_in("exit 0"), 0o644),
+    "probe_wrong_architecture": lambda b: probe_is(b, foreign_elf()),
+    "library_wrong_architecture": lambda b: library(b, foreign_elf()),
+    "library_missing": lambda b: library(b, None),
+    "storage_full_at_run": full_at_run,
+    "clock_jump": clock_jump,
+    "leftover_holds_file": leftover_holds_file,
+    "work_folder_removed": work_folder_removed,
+    "link_slow": slow,
+    "link_stalled": lab("stall"),
+    "device_gone_during": lab("cut"),
+    "reboot": lab("reboot"),
+    "server_killed": lab("kill-server"),
+    "server_of_another_version": lab("old-server"),
+}
+
+
+def left_behind(adb: AdbDevice, folder: str) -> str:
+    script = LEFT_BEHIND.format(folder=shlex.quote(folder))
+    return adb.shell(script, timeout_s=15).stdout.decode("utf-8", "replace")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    (marker,) = metafunc.definition.iter_markers("device")
+    (tag,) = marker.kwargs["tags"]
+    metafunc.parametrize(
+        "fault", [f for f in HERE if ON.get(f.name, "main") == tag], ids=lambda fault: fault.name
+    )
+
+
+@pytest.fixture
+def broken_before(fault: Fault, part: str) -> Iterator[None]:
+    """What happens outside of the case; the next one finds the world in order again."""
+    if part == "fault" and fault.name in BEFORE:
+        ask(BEFORE[fault.name])
+    yield
+    if part == "fault" and fault.name in AFTER:
+        ask(AFTER[fault.name])
+    ask("undo" if part == "fault" else "heal")
+
+
+@pytest.mark.device(tags=["main"])
+@pytest.mark.parametrize("part", ["fault", "next"])
+def test_main(broken_before: None, bench: Bench, fault: Fault, part: str) -> None:
+    if part == "fault":
+        INJECT.get(fault.name, fine)(bench)
+    else:
+        fine(bench)
+        bench.measure(left=left_behind(bench.device.adb, bench.device.workdir).splitlines())
+
+
+@pytest.mark.device(tags=["small"])
+def test_small(bench: Bench, fault: Fault) -> None:
+    fine(bench)
+
+
+@pytest.mark.device(tags=["brim"])
+def test_brim(bench: Bench, fault: Fault) -> None:
+    INJECT[fault.name](bench)
+
+
+@pytest.mark.device(tags=["frozen"])
+def test_frozen(bench: Bench, fault: Fault) -> None:
+    fine(bench)

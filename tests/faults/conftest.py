@@ -1,0 +1,106 @@
+"""Starts the slow parts early and side by side: whole runs of pytest on labs that break."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.breakable import BreakableLab
+from tests.faults.table import REAL, SIMULATED
+from tests.integration.device_runs import Finished
+
+HERE = Path(__file__).parent
+NEEDS_REAL = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
+AT_ONCE = 3
+
+
+def daemon_parameters(daemons: tuple[str, ...], *values: Any) -> list[Any]:
+    """`values` once for each daemon; those on the real one want it there."""
+    marks = {SIMULATED: [], REAL: [NEEDS_REAL]}
+    return [
+        pytest.param(daemon, *values, marks=marks[daemon], id=_name(daemon, *values))
+        for daemon in daemons
+    ]
+
+
+def _name(daemon: str, *values: Any) -> str:
+    return "-".join([daemon, *(getattr(value, "name", str(value)) for value in values)])
+
+
+class Background:
+    """Runs whole runs of pytest side by side, each once; `result` waits for one."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
+        self._begun: dict[object, Future[Any]] = {}
+
+    def begin(self, key: object, run: Callable[[], Any]) -> None:
+        if key not in self._begun:
+            self._begun[key] = self._pool.submit(run)
+
+    def result(self, key: object) -> Any:
+        return self._begun[key].result()
+
+
+@pytest.fixture(scope="session")
+def background(
+    request: pytest.FixtureRequest, clock: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Background]:
+    """All whole runs that the chosen tests look at, begun at once."""
+    files = {item.path.name for item in request.session.items}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        made = Background(pool)
+        for daemon in _daemons(request.session.items):
+            folder = tmp_path_factory.mktemp(f"cases-{daemon}")
+            made.begin(("cases", daemon), partial(run_suite, folder, daemon, clock))
+        for name in ("test_unreachable", "test_ended_runs"):
+            if f"{name}.py" in files:
+                import_module(f"tests.faults.{name}").begin(made, tmp_path_factory)
+        yield made
+
+
+def _daemons(items: list[pytest.Item]) -> list[str]:
+    """The daemons that test_cases.py is to be run on, the slower one first."""
+    wanted = {
+        item.callspec.params["daemon"]
+        for item in items
+        if isinstance(item, pytest.Function) and item.path.name == "test_cases.py"
+    }
+    if not os.environ.get("QNN_HARNESS_ADBD_ROOT"):
+        wanted.discard(REAL)
+    return sorted(wanted, reverse=True)
+
+
+def run_suite(folder: Path, daemon: str, clock: Path) -> Finished:
+    """cases_under_fault.py on a lab that breaks."""
+    old = os.environ.get("QNN_HARNESS_ADB29")
+    with BreakableLab(folder, daemon, Path(old) if old else None) as lab:
+        return lab.run(
+            suites=HERE / "cases_under_fault.py",
+            QNN_FAULT_DAEMON=daemon,
+            QNN_FAULT_CLOCK=str(clock),
+            PYTHONPATH=str(HERE.parents[1]),
+        )
+
+
+@pytest.fixture(scope="session")
+def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library of stand_in_clock.c."""
+    library = tmp_path_factory.mktemp("clock") / "stand_in_clock.so"
+    command = ["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run([*command, "-o", library, HERE / "stand_in_clock.c"], check=True, timeout=60)
+    return library
+
+
+@pytest.fixture
+def run_cases(background: Background) -> Callable[[str], Finished]:
+    """The run of cases_under_fault.py on a daemon."""
+    return lambda daemon: background.result(("cases", daemon))

@@ -1,0 +1,33 @@
+"""Stops the run at the phase that QNN_FAULT_PHASE names, and says so by making a file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PHASE = os.environ.get("QNN_FAULT_PHASE")
+
+
+def linger(phase: str) -> None:
+    if phase == PHASE:
+        Path(os.environ["QNN_FAULT_REACHED"]).touch()
+        time.sleep(60)
+
+
+@pytest.fixture
+def lingering_teardown() -> Iterator[None]:
+    yield
+    linger("teardown")
+
+
+def pytest_collection_modifyitems() -> None:
+    linger("collection")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    linger("reporting")

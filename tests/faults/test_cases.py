@@ -1,0 +1,82 @@
+"""Faults in the middle of a case, through the plug-in as a user runs it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.results.journal import read_journal
+from tests.faults.conftest import daemon_parameters
+from tests.faults.table import CASES, REAL, Fault
+from tests.integration.device_runs import Finished
+
+# Its time bounds want a quiet machine; run it with the real adbd beside the simulated device.
+pytestmark = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
+
+RunCases = Callable[[str], Finished]
+ONE_DEVICE_OF_ITS_OWN = ("storage_full_at_push", "storage_full_at_run", "storage_read_only")
+
+
+def rows(part: str) -> list[Any]:
+    found = []
+    for fault in CASES:
+        late = fault.wrong_yet if part == "fault" else ""
+        if part == "next" and fault.name in ONE_DEVICE_OF_ITS_OWN:
+            continue
+        for parameter in daemon_parameters(fault.daemons, fault):
+            marks = [*parameter.marks]
+            if late:
+                marks.append(pytest.mark.xfail(strict=True, reason=f"waits for {late}"))
+            if fault.name == "server_of_another_version":
+                marks.append(pytest.mark.needs("QNN_HARNESS_ADB29"))
+            found.append(pytest.param(*parameter.values, marks=marks, id=parameter.id))
+    return found
+
+
+def record(done: Finished, fault: Fault, part: str) -> dict[str, Any]:
+    found = [
+        case
+        for case in done.cases
+        if case["axes"]["fault"] == _axis(fault) and case["axes"].get("part", "fault") == part
+    ]
+    assert found, done.output[-3000:]
+    # What the fault itself came to, before the case was tried again; and how the next one ended.
+    return found[0] if part == "fault" else found[-1]
+
+
+def _axis(fault: Fault) -> str:
+    return str(fault)
+
+
+@pytest.mark.parametrize(("daemon", "fault"), rows("fault"))
+def test_what_the_fault_comes_to(run_cases: RunCases, daemon: str, fault: Fault) -> None:
+    case = record(run_cases(daemon), fault, "fault")
+    told = (case["error"] or {}).get("message", "")
+    assert (case["outcome"], case["cause"]) == (fault.outcome, fault.cause), told
+    assert case["duration_s"] < fault.deadline_s
+    assert re.search(fault.said, told, re.DOTALL), told
+
+
+@pytest.mark.parametrize(("daemon", "fault"), rows("next"))
+def test_the_next_case_runs_and_finds_nothing_left(
+    run_cases: RunCases, daemon: str, fault: Fault
+) -> None:
+    case = record(run_cases(daemon), fault, "next")
+    assert case["outcome"] == "passed", case["error"]
+    assert case["measurements"]["left"] == []
+
+
+@pytest.mark.parametrize("daemon", daemon_parameters(("simulated", REAL)))
+def test_the_journal_is_whole(run_cases: RunCases, daemon: str) -> None:
+    done = run_cases(daemon)
+    contents = read_journal(done.folder / "latest/results.jsonl")
+    assert contents.damage == ()
+    ids = {record.case for record in contents.records}
+    here = [fault for fault in CASES if daemon in fault.daemons]
+    assert len(ids) == 2 * len(here) - len(ONE_DEVICE_OF_ITS_OWN)
+    assert (done.folder / "latest/junit.xml").exists()
+    assert (done.folder / "latest/report.html").exists()
+    assert "INTERNALERROR" not in done.output

@@ -1,0 +1,52 @@
+"""pytest ended while its probe runs on the real adbd, which ends nothing by itself."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+from harness.adb.device import AdbDevice
+from tests.faults.breakable import BreakableLab
+from tests.faults.cases_under_fault import WAITING, left_behind
+from tests.faults.conftest import HERE, NEEDS_REAL
+from tests.faults.table import REAL
+from tests.integration.device_runs import ROOT
+
+SUITE = HERE / "ended_suite/cases_that_end.py"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+
+
+@NEEDS_REAL
+def test_ended_while_the_probe_runs(tmp_path: Path) -> None:
+    with BreakableLab(tmp_path, REAL, None) as lab:
+        lab.carry_out("heal")
+        device = AdbDevice(lab.link.address, lab.server)
+        # first, that what stays behind would be seen
+        sleeper = "setsid sleep 54321 >/dev/null 2>&1 </dev/null & echo $!"
+        pid = device.shell(sleeper, timeout_s=10).stdout.decode().strip()
+        assert left_behind(device, lab.workdir) == f"process {pid}: sleep 54321 \n"
+        device.shell(f"kill -9 {pid}", timeout_s=10)
+        for number in SIGNALS:
+            process = subprocess.Popen(
+                lab.command("--device", "main", SUITE),
+                cwd=ROOT,
+                env=lab.environment | {"QNN_FAULT_PHASE": "case", "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            try:
+                waiting = WAITING.format(folder=shlex.quote(lab.workdir))
+                assert device.shell(waiting, timeout_s=30).ok
+                process.send_signal(number)
+                process.wait(10)
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+            assert left_behind(device, lab.workdir) == "", number.name
+        done = lab.run("--device", "main", "-k", "first", suites=SUITE, PYTHONPATH=str(ROOT))
+        assert done.code == 0, done.output
+        assert left_behind(device, lab.workdir) == ""

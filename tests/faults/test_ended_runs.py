@@ -1,0 +1,199 @@
+"""SIGINT, SIGTERM and SIGKILL of pytest in each of its phases: what is left, and what goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.adb.deadline import Deadline
+from harness.results.journal import read_journal
+from tests.faults.conftest import HERE, Background
+from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.pytest_plugin.test_killed import environment_of, running
+
+SUITE = HERE / "ended_suite/cases_that_end.py"
+PHASES = ("collection", "preparation", "case", "teardown", "reporting")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+ENDS_WITHIN_S = 15.0
+LOOK_EVERY_S = 0.15  # a look goes through all processes of the host
+FINISHED_CASES = {"collection": 0, "preparation": 0, "case": 1, "teardown": 0, "reporting": 3}
+EXIT_INTERRUPTED = 2
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float) -> None:
+    deadline = Deadline(timeout_s)
+    while not condition():
+        assert not deadline.expired, "it did not come to pass"
+        time.sleep(LOOK_EVERY_S)
+
+
+Late = Callable[[str, signal.Signals], str]
+
+
+class Ended:
+    """A run that was ended in one phase by one signal."""
+
+    def __init__(self, folder: Path, phase: str, number: signal.Signals) -> None:
+        self.phase = phase
+        self.lab = DeviceRuns(folder)
+        self.name = f"{phase}-{number.name}"
+        reached = folder / f"reached-{self.name}"
+        settings = {"QNN_FAULT_PHASE": phase, "QNN_FAULT_REACHED": str(reached)}
+        said = folder / f"output-{self.name}"
+        with said.open("wb") as output:
+            process = subprocess.Popen(
+                self.lab.command(SUITE, "--reports", folder / self.name),
+                cwd=ROOT,
+                env=self.lab.environment | settings | {"PYTHONPATH": str(ROOT)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            wait_for(lambda: self._reached(reached) or process.poll() is not None, 60)
+            assert process.poll() is None, said.read_text()
+            process.send_signal(number)
+            began = time.monotonic()
+            self.code = process.wait(3 * ENDS_WITHIN_S)
+            self.seconds = time.monotonic() - began
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        self.left: list[str] = []
+        try:
+            wait_for(lambda: not self.processes(), ENDS_WITHIN_S)
+        except AssertionError:
+            self.left = [environment_of(pid)[:200] for pid in self.processes()]
+        self.output = said.read_text()
+        self.info = self._newest("run.json")
+        journal = self._newest("results.jsonl")
+        self.cases = read_journal(journal) if journal else None
+
+    def go_on(self) -> None:
+        """A healthy run on the same device."""
+        self.again = self.lab.run("-k", "first", suites=SUITE, PYTHONPATH=str(ROOT))
+        storage = self.lab.folder / "simulated"
+        self.files = [
+            path.relative_to(storage)
+            for pattern in ("store/.incoming/*", "sets/.new-*", ".qnn-harness-*")
+            for path in storage.rglob(pattern)
+        ]
+        shutil.rmtree(storage)
+
+    def processes(self) -> set[int]:
+        mark = str(self.lab.folder)
+        return {pid for pid in running() if mark in environment_of(pid)}
+
+    def _newest(self, name: str) -> Path | None:
+        found = sorted((self.lab.folder / self.name).glob(f"2*/{name}"))
+        return found[-1] if found else None
+
+    def _reached(self, reached: Path) -> bool:
+        storage = self.lab.folder / "simulated"
+        if self.phase == "preparation":
+            return any(storage.rglob("store/.incoming/*"))
+        if self.phase == "case":
+            return any(_waits(pid) for pid in self.processes())
+        return reached.exists()
+
+
+def _waits(pid: int) -> bool:
+    try:
+        named = os.readlink(f"/proc/{pid}/exe").endswith("/qnn-probe")
+        return named and Path(f"/proc/{pid}/syscall").read_text().startswith("34 ")
+    except OSError:
+        return False
+
+
+def ended_by_each(folder: Path, phase: str) -> dict[signal.Signals, Ended]:
+    """One run behind the other on one device, so that each shows that the one before left it well;
+    but a preparation needs a device that has nothing yet."""
+    ends: dict[signal.Signals, Ended] = {}
+    for number in SIGNALS:
+        place = folder / number.name if phase == "preparation" else folder
+        place.mkdir(exist_ok=True)
+        ends[number] = end = Ended(place, phase, number)
+        if phase == "preparation":
+            end.go_on()
+    if phase != "preparation":
+        end.go_on()
+        for other in ends.values():
+            other.again, other.files = end.again, end.files
+    return ends
+
+
+def begin(background: Background, factory: pytest.TempPathFactory) -> None:
+    for phase in PHASES:
+        folder = factory.mktemp(phase)
+        background.begin(phase, partial(ended_by_each, folder, phase))
+
+
+@pytest.fixture
+def ended(background: Background) -> Callable[[str], dict[signal.Signals, Ended]]:
+    return background.result
+
+
+def rows(phases: tuple[str, ...], numbers: tuple[signal.Signals, ...], late: Late) -> list[Any]:
+    return [
+        pytest.param(
+            phase,
+            number,
+            id=f"{phase}-{number.name}",
+            marks=[pytest.mark.xfail(strict=True, reason=f"waits for {why}")]
+            if (why := late(phase, number))
+            else [],
+        )
+        for phase in phases
+        for number in numbers
+    ]
+
+
+def late_for_files(phase: str, number: signal.Signals) -> str:
+    if phase == "preparation" and number != signal.SIGINT:
+        return "the store to go on with what an interrupted push has left"
+    return ""
+
+
+def late_for_reports(_phase: str, number: signal.Signals) -> str:
+    return "the plug-in to take SIGTERM like Ctrl-C" if number == signal.SIGTERM else ""
+
+
+@pytest.mark.parametrize(("phase", "number"), rows(PHASES, SIGNALS, late_for_files))
+def test_nothing_stays_and_the_journal_is_whole_and_the_next_run_is_well(
+    ended: Callable[[str], dict[signal.Signals, Ended]], phase: str, number: signal.Signals
+) -> None:
+    end = ended(phase)[number]
+    assert end.left == [], "processes stay behind"
+    assert end.seconds < ENDS_WITHIN_S
+    if end.cases is not None:
+        assert end.cases.damage == ()
+        passed = [case for case in end.cases.records if case.outcome == "passed"]
+        assert len(passed) >= FINISHED_CASES[phase]
+        assert not [case for case in end.cases.records if case.outcome == "failed"]
+    assert end.again.code == 0, end.again.output
+    assert end.files == [], "files stay behind on the device"
+
+
+# in mid-report pytest itself does not catch Ctrl-C: the report can be made again from the journal
+@pytest.mark.parametrize(("phase", "number"), rows(PHASES[:-1], SIGNALS[:2], late_for_reports))
+def test_a_run_that_is_asked_to_end_says_so_and_reports(
+    ended: Callable[[str], dict[signal.Signals, Ended]], phase: str, number: signal.Signals
+) -> None:
+    end = ended(phase)[number]
+    assert end.code == EXIT_INTERRUPTED, end.output
+    assert "Traceback" not in end.output, end.output
+    assert "INTERNALERROR" not in end.output, end.output
+    if end.info is not None:
+        assert json.loads(end.info.read_text())["exit_code"] == EXIT_INTERRUPTED
+        assert (end.info.parent / "junit.xml").exists()

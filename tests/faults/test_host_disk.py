@@ -1,0 +1,99 @@
+"""The host's disk is full: before a run, in the middle of it, and when the reports are written."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.results.journal import read_journal
+from tests.integration.device_runs import ROOT, DeviceRuns
+
+BYTES = 256 << 10
+RUN_S = 60
+CONFTEST = '''"""Fills the disk with the reports at one moment."""
+import os
+from pathlib import Path
+import pytest
+
+def fill(moment):
+    if os.environ["QNN_FAULT_FILLS"] == moment:
+        with open(os.environ["QNN_FAULT_DISK"] + "/filler", "wb", buffering=0) as filler:
+            try:
+                while filler.write(bytes(4096)):
+                    pass
+            except OSError:
+                pass
+
+def pytest_configure():
+    fill("start")
+
+@pytest.fixture
+def filling(request):
+    if "second" in request.node.name:
+        fill("case")
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish():
+    fill("reporting")
+'''
+SUITE = '''"""Three cases, the second of which may fill the disk."""
+import pytest
+from harness.probe.plan import Plan, Step
+
+@pytest.mark.device
+@pytest.mark.parametrize("name", ["first", "second", "third"])
+def test_case(bench, filling, name):
+    bench.run(Plan((Step("noop"),))).check()
+'''
+MOUNTED = (
+    'mount -t tmpfs -o size={size} tmpfs "$0"; "$@"; code=$?;'
+    ' rm -f "$0/filler"; cp -r "$0/." "$0-after"; exit $code'
+)
+PLUGIN = pytest.mark.xfail(strict=True, reason="waits for the plug-in to end a run on a full disk")
+
+
+@pytest.mark.needs("unshare")
+@pytest.mark.parametrize(
+    ("moment", "recorded"),
+    [
+        ("start", 0),
+        pytest.param("case", 1, marks=[PLUGIN]),
+        pytest.param("reporting", 3, marks=[PLUGIN]),
+    ],
+)
+def test_a_full_disk_is_told_and_spoils_nothing(moment: str, recorded: int, tmp_path: Path) -> None:
+    runs = DeviceRuns(tmp_path)
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    (suite / "conftest.py").write_text(CONFTEST)
+    (suite / "test_disk.py").write_text(SUITE)
+    runs.reports.mkdir()
+    after = tmp_path / "reports-after"
+    after.mkdir()
+    script = MOUNTED.format(size=BYTES)
+    done = subprocess.run(
+        [
+            *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script),
+            *(str(runs.reports), *runs.command(suite)),
+        ],
+        cwd=ROOT,
+        env=runs.environment | {"QNN_FAULT_FILLS": moment, "QNN_FAULT_DISK": str(runs.reports)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+    )
+    journals = list(after.glob("2*/results.jsonl"))
+    if recorded:
+        records = read_journal(journals[0]).records
+        assert [record.outcome for record in records[:recorded]] == ["passed"] * recorded
+    assert done.returncode == 3, done.stdout
+    assert "No space left" in done.stdout or "no space left" in done.stdout
+    assert "INTERNALERROR" not in done.stdout, done.stdout
+    assert "Traceback" not in done.stdout, done.stdout
+    shutil.rmtree(tmp_path / "simulated", ignore_errors=True)

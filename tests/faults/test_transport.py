@@ -1,0 +1,106 @@
+"""A link that is cut, stalls or crawls in the middle of an operation of the transport."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.adb.device import AdbDevice, PushItem
+from harness.adb.shell import END_GRACE_S
+from harness.errors import InfraError
+from tests.faults.breakable import BreakableLab
+from tests.faults.conftest import daemon_parameters
+from tests.faults.table import BOTH, TRANSPORT, Fault
+
+BIG = 4 << 20
+AFTER = 1 << 20
+SLACK_S = 1.5
+ROWS = [
+    parameter
+    for daemon in BOTH
+    for fault in TRANSPORT
+    for parameter in daemon_parameters((daemon,), fault)
+]
+
+
+@pytest.fixture(scope="module")
+def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], BreakableLab]]:
+    """A lab per kind of daemon, with a file to be pulled."""
+    open_labs: dict[str, BreakableLab] = {}
+
+    def get(daemon: str) -> BreakableLab:
+        if daemon not in open_labs:
+            made = BreakableLab(tmp_path_factory.mktemp(f"link-{daemon}"), daemon, None)
+            open_labs[daemon] = made.__enter__()
+            made.carry_out("heal")
+            source = PushItem(bytes(BIG), f"{made.workdir}/source")
+            AdbDevice(made.link.address, made.server).push([source], timeout_s=20)
+        return open_labs[daemon]
+
+    yield get
+    for lab in open_labs.values():
+        lab.__exit__()
+
+
+@pytest.mark.parametrize(("daemon", "fault"), ROWS)
+def test_the_link_breaks(
+    labs: Callable[[str], BreakableLab], daemon: str, fault: Fault, tmp_path: Path
+) -> None:
+    lab = labs(daemon)
+    lab.carry_out("heal")
+    device = AdbDevice(lab.link.address, lab.server)
+    device.wait_ready(timeout_s=10)
+    operation, _, kind = fault.name.partition("_")
+    act = operations(device, lab.workdir, tmp_path / "pulled", fault.deadline_s)[operation]
+    inject(lab, operation, kind)
+    began = time.monotonic()
+    try:
+        if fault.outcome == "passed":
+            act()
+        else:
+            with pytest.raises(InfraError, match=fault.said or ".") as caught:
+                act()
+            assert caught.value.cause == fault.cause
+            assert lab.link.address in str(caught.value)
+    finally:
+        took = time.monotonic() - began
+        lab.carry_out("heal")
+    assert took < fault.deadline_s + SLACK_S + (END_GRACE_S if operation == "shell" else 0)
+    assert list(tmp_path.iterdir()) == []
+    device.wait_ready(timeout_s=10)
+    assert device.end_abandoned(timeout_s=5)
+    left = "for p in /proc/[0-9]*;do tr '\\0' ' ' <$p/cmdline;echo;done 2>/dev/null"
+    assert f"sleep {SECONDS}" not in device.shell(left, timeout_s=10).stdout.decode()
+
+
+SECONDS = 98_765
+
+
+def operations(
+    device: AdbDevice, workdir: str, local: Path, seconds: float
+) -> dict[str, Callable[[], Any]]:
+    endless = f"sleep {SECONDS} & cat /dev/zero"
+    item = PushItem(bytes(BIG), f"{workdir}/pushed")
+    return {
+        "push": lambda: device.push([item], timeout_s=seconds),
+        "pull": lambda: device.pull(f"{workdir}/source", local, timeout_s=seconds, max_bytes=BIG),
+        "shell": lambda: device.shell(endless, timeout_s=seconds, max_output_bytes=1 << 40),
+        "stat": lambda: [device.stat(workdir, timeout_s=seconds) for _ in range(50)],
+    }
+
+
+def inject(lab: BreakableLab, operation: str, kind: str) -> None:
+    """Breaks the link in the middle of what passes; a stat, which is short, while it is asked."""
+    link = lab.link
+    count = 100 if operation == "stat" else AFTER
+    match kind:
+        case "cut":
+            link.cut_after(count)
+        case "stalled":
+            link.stall_after(count)
+        case "slow":
+            link.bytes_per_s = 50e3

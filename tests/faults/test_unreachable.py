@@ -1,0 +1,136 @@
+"""Devices that cannot be reached from the start: the lab's fault, and the others' cases run."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.adb.key import harness_key
+from harness.results.journal import read_journal
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.properties import device_properties
+from tests.faults.breakable import KeptServer
+from tests.faults.conftest import Background
+from tests.faults.mocks import MockAdbServer, MockHangingUpDaemon, MockMuteDaemon
+from tests.faults.table import UNREACHABLE, Fault
+from tests.integration.device_runs import DeviceRuns, Finished
+
+SUITE = '''"""One case per device."""
+import pytest
+from harness.probe.plan import Plan, Step
+
+@pytest.mark.device
+def test_noop(bench):
+    bench.run(Plan((Step("noop"),))).check()
+'''
+AT_ONCE = 4
+
+
+def run_all(folder: Path) -> Finished:
+    """One run on a lab in which every device but one is out of reach in its own way."""
+    (folder / "suite").mkdir()
+    suite = folder / "suite/test_reach.py"
+    suite.write_text(SUITE)
+    runs = DeviceRuns(folder)
+    with contextlib.ExitStack() as stack:
+        server = KeptServer(folder / "home")
+        stack.callback(server.stop)
+        server.start()
+        mock = stack.enter_context(MockAdbServer({"OFFLINE": "offline", "LOCKED": "unauthorized"}))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            nobody = f"127.0.0.1:{free.getsockname()[1]}"
+            no_server = stack.enter_context(socket.socket())
+            no_server.bind(("127.0.0.1", 0))  # bound, but nobody listens
+            strange = stack.enter_context(_simulated(folder, "strange", "SM8650", folder / "home"))
+            unknown = stack.enter_context(_simulated(folder, "locked", "QCS8550", folder / "other"))
+            places = {
+                "mute": (stack.enter_context(MockMuteDaemon()).address, "here"),
+                "gone": (nobody, "here"),
+                "hangs_up": (stack.enter_context(MockHangingUpDaemon()).address, "here"),
+                "offline": ("OFFLINE", "mocked"),
+                "unauthorized": ("LOCKED", "mocked"),
+                "unplugged": ("NOWHERE", "mocked"),
+                "key_refused": (unknown.address, "here"),
+                "no_server": ("NOWHERE", "empty"),
+                "other_serial": (strange.address, "here"),
+            }
+        devices: list[dict[str, object]] = [
+            {
+                "name": name,
+                "serial": serial,
+                "host": host,
+                "soc": "QCS8550",
+                "target": "linux-x64",
+                "workdir": f"{folder}/strange/data/local/tmp/qnn",
+            }
+            for name, (serial, host) in places.items()
+        ]
+        devices.append({"name": "fine", "simulated": True, "soc": "QCS8550"})
+        ports = {
+            "here": server.server.port,
+            "mocked": mock.port,
+            "empty": no_server.getsockname()[1],
+        }
+        hosts = [{"name": n, "host": "127.0.0.1", "port": port} for n, port in ports.items()]
+        runs.file.write_text(yaml.safe_dump({"schema": 1, "hosts": hosts, "devices": devices}))
+        done = runs.run("-n", AT_ONCE, suites=suite)
+    shutil.rmtree(folder / "simulated")
+    return done
+
+
+def _simulated(folder: Path, name: str, soc: str, home: Path) -> SimulatedDevice:
+    return SimulatedDevice(
+        f"sim-{name}",
+        storage=folder / name,
+        properties=device_properties(f"sim-{name}", soc),
+        public_key=harness_key(home).with_suffix(".pub"),
+    )
+
+
+def begin(background: Background, factory: pytest.TempPathFactory) -> None:
+    background.begin("unreachable", partial(run_all, factory.mktemp("unreachable")))
+
+
+@pytest.fixture
+def unreachable(background: Background) -> Callable[[], Finished]:
+    return lambda: background.result("unreachable")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(
+            fault,
+            id=fault.name,
+            marks=[pytest.mark.xfail(strict=True, reason=f"waits for {fault.wrong_yet}")]
+            if fault.wrong_yet
+            else [],
+        )
+        for fault in UNREACHABLE
+    ],
+)
+def test_a_device_out_of_reach(unreachable: Callable[[], Finished], fault: Fault) -> None:
+    done = unreachable()
+    (case,) = [case for case in done.cases if case["device"]["name"] == fault.name]
+    told = (case["error"] or {}).get("message", "")
+    assert (case["outcome"], case["cause"]) == (fault.outcome, fault.cause), told
+    assert re.search(fault.said, told), told
+    assert case["duration_s"] < fault.deadline_s
+
+
+def test_the_others_run_and_the_journal_is_whole(unreachable: Callable[[], Finished]) -> None:
+    done = unreachable()
+    (case,) = [case for case in done.cases if case["device"]["name"] == "fine"]
+    assert case["outcome"] == "passed", case["error"]
+    assert read_journal(done.folder / "latest/results.jsonl").damage == ()
+    assert len(done.cases) == len(UNREACHABLE) + 1
+    assert done.code == 3, done.output

@@ -1,0 +1,164 @@
+"""What each way of ending becomes: in the record, on the terminal, in the exit code."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.device_runs import DeviceRuns
+
+SUITE = '''"""One test for each way of ending."""
+import pytest
+
+from harness.contexts.models import ModelSpec
+from harness.probe.plan import Plan, Step
+
+
+@pytest.mark.device
+def test_assertion(bench):
+    assert 1 == 2, "the figures differ"
+
+
+@pytest.mark.device
+def test_bug_of_the_suite(bench):
+    raise ValueError("oops")
+
+
+@pytest.mark.device
+def test_skip(bench):
+    pytest.skip("not today")
+
+
+@pytest.mark.device
+def test_crash(bench):
+    bench.run(Plan((Step("crash", {"signal": "11"}),))).check()
+
+
+@pytest.mark.device
+def test_hang(bench):
+    bench.run(Plan((Step("hang"),)), timeout_s=2).check()
+
+
+@pytest.mark.device
+def test_garbage(bench):
+    plan = Plan((Step("spew", {"bytes": "100000", "to": "events"}), Step("noop")))
+    bench.run(plan).check()
+
+
+@pytest.mark.device
+def test_unchecked(bench):
+    bench.run(Plan((Step("crash", {"signal": "6"}),)))
+
+
+@pytest.mark.device
+def test_misspelt(bench):
+    bench.run_contexts([ModelSpec("tiny")], 2, "residnt").check()
+
+
+@pytest.mark.device
+@pytest.mark.xfail(strict=True, reason="it should not")
+def test_passes_unexpectedly(bench):
+    pass
+
+
+@pytest.mark.device(htp_arch=75)
+def test_other_device(bench):
+    pass
+
+
+@pytest.mark.device
+def test_binary(bench):
+    bench.run_contexts([ModelSpec("tiny")], 2, "resident").check()
+
+
+@pytest.mark.device
+def test_fine(bench):
+    bench.run(Plan((Step("noop"),))).check()
+'''
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "elsewhere" / "test_ends.py"
+    path.parent.mkdir()
+    path.write_text(SUITE)
+    return path
+
+
+def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
+    done = lab.run("--qnn", "2.47.0", "--compiler", "2.51.0", suites=suite)
+    assert done.code == 1, done.output
+    ends = {
+        case["case"].rpartition("::")[2].partition("[")[0]: (case["outcome"], case["cause"])
+        for case in done.cases
+    }
+    assert ends == {
+        "test_assertion": ("failed", "target"),
+        "test_bug_of_the_suite": ("error", "config"),
+        "test_skip": ("skipped", None),
+        "test_crash": ("crashed", "target"),
+        "test_hang": ("hung", "target"),
+        "test_garbage": ("passed", None),
+        "test_unchecked": ("crashed", "target"),
+        "test_misspelt": ("error", "config"),
+        "test_passes_unexpectedly": ("failed", "target"),
+        "test_binary": ("failed", "target"),
+        "test_fine": ("passed", None),
+    }
+    (skipped,) = (case for case in done.cases if "test_skip" in case["case"])
+    assert skipped["measurements"]["skip_reason"] == "not today"
+    (binary,) = (case for case in done.cases if "test_binary" in case["case"])
+    assert binary["error"]["code"] == 5000
+    assert "Using newer context binary on old SDK" in binary["error"]["message"]
+    (crash,) = (case for case in done.cases if "test_crash" in case["case"])
+    assert "SIGSEGV" in crash["error"]["message"]
+    assert crash["error"]["step"] == 0
+    assert "needs htp_arch 75, has 73" in done.output
+
+
+def test_what_the_target_cannot_do_is_no_failure(lab: DeviceRuns, suite: Path) -> None:
+    done = lab.run("--backend", "gpu", "-k", "test_binary", suites=suite)
+    assert done.code == 0, done.output
+    (case,) = done.cases
+    assert (case["outcome"], case["cause"]) == ("unsupported", None)
+    assert case["error"]["api"] == "QnnBackend_create"
+    assert case["error"]["code"] == 4000
+    assert "1 unsupported" in done.output
+
+
+def test_a_wrong_requirement_of_a_marker(lab: DeviceRuns, suite: Path) -> None:
+    suite.write_text(SUITE.replace("htp_arch=75", "htp_arhc=75"))
+    done = lab.run(suites=suite)
+    assert done.code == 2, done.output
+    assert "htp_arhc" in done.output
+    assert "htp_arch" in done.output
+
+
+def test_a_failure_of_a_plain_test_is_not_hidden_by_good_cases(
+    lab: DeviceRuns, suite: Path
+) -> None:
+    plain = (
+        "import pytest\n@pytest.mark.device\n@pytest.mark.parametrize('n', [1])\n"
+        "def test_plain(bench, n): pass\n"
+    )
+    suite.write_text(plain)
+    other = suite.with_name("test_plain.py")
+    other.write_text(
+        "import pytest\n@pytest.mark.parametrize('n', [1])\ndef test_n(n): assert n == 2\n"
+    )
+    command = [word for word in lab.command(suite.parent) if word not in ("-m", "device")]
+    command.insert(1, "-m")
+    done = subprocess.run(
+        command, env=lab.environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 1, done.stdout
+    assert "1 failed, 1 passed" in done.stdout
+
+
+def test_a_device_test_must_hold_a_device(lab: DeviceRuns, suite: Path) -> None:
+    suite.write_text("import pytest\n@pytest.mark.device\ndef test_nothing(): pass\n")
+    done = lab.run(suites=suite)
+    assert done.code == 2, done.output
+    assert "must take the fixture `bench`" in done.output

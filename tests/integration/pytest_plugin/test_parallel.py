@@ -1,0 +1,59 @@
+"""pytest-xdist with several devices: none is shared, and there is one journal and one report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.device_runs import DeviceRuns
+
+TWO_DEVICES = """schema: 1
+devices:
+  - {name: sim-a, simulated: true, soc: QCS8550}
+  - {name: sim-b, simulated: true, soc: QCS8550}
+"""
+SUITE = '''"""Cases that say which worker they ran on."""
+import os
+import pytest
+from harness.probe.plan import Plan, Step
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(4))
+def test_noop(bench, number):
+    bench.measure(worker=os.environ.get("PYTEST_XDIST_WORKER", "none"))
+    bench.run(Plan((Step("noop"),))).check()
+
+def test_without_a_device():
+    pass
+'''
+
+
+@pytest.mark.parametrize("workers", ["auto", "1", "3"])
+def test_every_device_has_one_worker_and_the_run_one_journal(
+    lab: DeviceRuns, tmp_path: Path, workers: str
+) -> None:
+    lab.file.write_text(TWO_DEVICES)
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(SUITE)
+    done = lab.run("-n", workers, suites=suite)
+    assert done.code == 0, done.output
+    assert len(done.cases) == len({case["case"] for case in done.cases}) == 8
+    used: dict[str, set[str]] = {}
+    for case in done.cases:
+        used.setdefault(case["device"]["name"], set()).add(case["measurements"]["worker"])
+    assert {device: len(names) for device, names in used.items()} == {"sim-a": 1, "sim-b": 1}
+    if workers == "auto":
+        assert used["sim-a"] != used["sim-b"]
+    runs = [path for path in lab.reports.iterdir() if not path.is_symlink()]
+    assert len(runs) == 1
+    assert json.loads((runs[0] / "run.json").read_text())["exit_code"] == 0
+    assert all((runs[0] / log).is_file() for case in done.cases for log in case["logs"])
+
+
+def test_wrong_input_is_said_once_and_before_any_worker_starts(lab: DeviceRuns) -> None:
+    done = lab.run("-n", "2", "--qnn", "2.99.0")
+    assert done.code == 2, done.output
+    assert done.output.count("2.99.0") == 1
+    assert not lab.reports.exists()

@@ -1,0 +1,65 @@
+"""`--resume` completes a run: what it lacks and what the lab failed in it, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.integration.device_runs import DeviceRuns
+
+SUITE = '''"""Cases that note that they ran."""
+from pathlib import Path
+
+import pytest
+
+from harness.probe.plan import Plan, Step
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(4))
+def test_noted(bench, number):
+    with Path(__file__).with_name("ran").open("a") as notes:
+        notes.write(f"{number}\\n")
+    bench.run(Plan((Step("noop"),))).check()
+    assert number != 1
+'''
+
+
+def test_only_what_is_missing_or_was_the_labs_fault_runs(lab: DeviceRuns, tmp_path: Path) -> None:
+    suite = tmp_path / "suite" / "test_noted.py"
+    suite.parent.mkdir()
+    suite.write_text(SUITE)
+    first = lab.run(suites=suite)
+    assert first.code == 1, first.output
+    (run,) = (path for path in lab.reports.iterdir() if not path.is_symlink())
+    journal = run / "results.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    lost = json.loads(lines[2])
+    lost |= {"outcome": "error", "cause": "infra", "attempt": 3}
+    # As a run leaves it that the lab failed in one case and that was killed while writing the next.
+    journal.write_text("".join([*lines[:2], json.dumps(lost) + "\n"]) + lines[3][:50])
+    suite.with_name("ran").unlink()
+
+    again = lab.run("--resume", run.name, suites=suite)
+    assert again.code == 1, "the failure of the first part is still one"
+    assert suite.with_name("ran").read_text().split() == ["2", "3"]
+    assert [path for path in lab.reports.iterdir() if not path.is_symlink()] == [run]
+    lines = journal.read_text().splitlines()
+    records = [json.loads(line) for line in lines if line.endswith("}")]
+    by_number = {record["axes"]["number"]: record for record in records}
+    assert [by_number[number]["outcome"] for number in range(4)] == [
+        "passed",
+        "failed",
+        "passed",
+        "passed",
+    ]
+    assert by_number[2]["attempt"] == 4
+    assert len(json.loads((run / "run.json").read_text())["resumed"]) == 1
+    assert "4 cases: 3 passed, 1 failed" in again.output
+
+
+def test_no_such_run(lab: DeviceRuns) -> None:
+    done = lab.run("--resume", "latest", "-k", "tiny and 66")
+    assert done.code == 2, done.output
+    assert "latest" in done.output
+    assert "Traceback" not in done.output

@@ -1,0 +1,99 @@
+"""A fault of the lab is tried again and never becomes a verdict; every attempt is recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.device_runs import DeviceRuns
+
+SUITE = '''"""Cases that end their own device, the first of them only once."""
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InfraError
+from harness.probe.plan import Plan, Step
+
+NOOP = Plan((Step("noop"),))
+
+
+def end_device(bench):
+    (simulated,) = bench._workbench.lab._simulated.values()
+    os.kill(simulated.pid, signal.SIGKILL)
+    with contextlib.suppress(InfraError):
+        while True:
+            bench.device.adb.shell("true", timeout_s=5)
+
+
+@pytest.mark.device
+def test_unlucky_once(bench):
+    mark = Path(__file__).with_name("mark")
+    if not mark.exists():
+        mark.touch()
+        end_device(bench)
+    bench.run(NOOP).check()
+
+
+@pytest.mark.device
+def test_after_it(bench):
+    bench.run(NOOP).check()
+
+
+@pytest.mark.device
+def test_unlucky_always(bench):
+    end_device(bench)
+    bench.run(NOOP).check()
+
+
+@pytest.mark.device
+def test_on_the_same_device(bench):
+    bench.run(NOOP).check()
+
+
+@pytest.mark.device
+def test_taking_its_storage(bench):
+    storage = Path(bench.device.workdir).parents[3]
+    storage.rename(storage.with_name("taken"))
+    storage.write_text("in the way of a new one")
+    end_device(bench)
+    bench.run(NOOP).check()
+
+
+@pytest.mark.device
+def test_on_the_lost_device(bench):
+    bench.run(NOOP).check()
+'''
+
+
+def test_the_lab_is_tried_again_and_given_up_in_the_end(lab: DeviceRuns, tmp_path: Path) -> None:
+    suite = tmp_path / "suite" / "test_lab.py"
+    suite.parent.mkdir()
+    suite.write_text(SUITE)
+    done = lab.run(suites=suite)
+    assert done.code == 3, done.output
+    attempts: dict[str, list[tuple[int, str, str | None]]] = {}
+    for case in done.cases:
+        name = case["case"].rpartition("::")[2].partition("[")[0]
+        seen = (case["attempt"], case["outcome"], case["cause"])
+        attempts.setdefault(name, []).append(seen)
+    assert attempts == {
+        "test_unlucky_once": [(1, "error", "infra"), (2, "passed", None)],
+        "test_after_it": [(1, "passed", None)],
+        "test_unlucky_always": [(number, "error", "infra") for number in (1, 2, 3)],
+        "test_on_the_same_device": [(1, "passed", None)],
+        "test_taking_its_storage": [(number, "error", "infra") for number in (1, 2, 3)],
+        "test_on_the_lost_device": [(1, "error", "infra")],
+    }
+    assert "3 passed, 3 errors" in done.output
+
+
+def test_no_retries_on_request(lab: DeviceRuns, tmp_path: Path) -> None:
+    suite = tmp_path / "suite" / "test_lab.py"
+    suite.parent.mkdir()
+    suite.write_text(SUITE)
+    done = lab.run("--retries", "0", "-k", "once", suites=suite)
+    assert done.code == 3, done.output
+    assert [case["attempt"] for case in done.cases] == [1]

@@ -1,0 +1,60 @@
+"""Every way a connection can break ends in the harness's own family, with serial and command."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from adbutils.errors import AdbConnectionError, AdbError, AdbTimeout
+
+from harness.adb.faults import AdbFailError, ProtocolError, device_faults, server_faults
+from harness.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InfraError
+
+FAULTS: list[tuple[BaseException, type[DeviceError], str]] = [
+    (ConnectionResetError("reset by peer"), DeviceLost, "ended early: reset by peer"),
+    (EOFError(), DeviceLost, "ended early: EOFError"),
+    (struct.error("unpack"), DeviceLost, "ended early: unpack"),
+    (AssertionError(), DeviceLost, "ended early: AssertionError"),
+    (AdbError("connection closed"), DeviceLost, "ended early: connection closed"),
+    (ProtocolError("unknown packet"), DeviceLost, "ended early: unknown packet"),
+    (ValueError("invalid literal"), DeviceLost, "ended early: invalid literal"),
+    (AdbConnectionError("no adb server at x"), DeviceLost, "x: no adb server at x"),
+    (TimeoutError("timed out"), DeviceTimeout, "no answer in time"),
+    (AdbTimeout("no answer within 5 s"), DeviceTimeout, "no answer within 5 s"),
+    (AdbFailError("device 'x' not found"), DeviceLost, "adb says: device 'x' not found"),
+    (AdbFailError("device offline"), DeviceLost, "adb says: device offline"),
+    (AdbFailError("closed"), DeviceLost, "adb says: closed"),
+    (AdbFailError("device unauthorized.\nThis"), DeviceRefused, "does not accept our key"),
+]
+
+
+@pytest.mark.parametrize(("error", "kind", "text"), FAULTS, ids=lambda value: str(value)[:30])
+def test_faults_of_a_device(error: BaseException, kind: type[DeviceError], text: str) -> None:
+    with pytest.raises(InfraError) as caught, device_faults("x", "true", lambda: b"so far"):
+        raise error
+    assert type(caught.value) is kind
+    assert isinstance(caught.value, DeviceError)
+    assert text in str(caught.value)
+    assert (caught.value.serial, caught.value.command) == ("x", "true")
+    assert caught.value.__cause__ is error
+    if not isinstance(error, AdbFailError):
+        assert caught.value.output == b"so far"
+
+
+@pytest.mark.parametrize("error", [fault[0] for fault in FAULTS], ids=lambda value: str(value)[:30])
+def test_faults_of_a_server(error: BaseException) -> None:
+    with (
+        pytest.raises(InfraError, match=r"^adb server at y: ") as caught,
+        server_faults("adb server at y"),
+    ):
+        raise error
+    assert type(caught.value) is InfraError
+
+
+def test_what_is_ours_or_the_users_passes() -> None:
+    for error in (DeviceLost("gone", serial="x"), KeyboardInterrupt(), RuntimeError("bug")):
+        with pytest.raises(type(error)) as caught, device_faults("x", None):
+            raise error
+        assert caught.value is error
+    with pytest.raises(TimeoutError), server_faults("y", but=(TimeoutError,)):
+        raise TimeoutError

@@ -229,7 +229,13 @@ class Workbench:
     def _deployer(self, name: str) -> Deployer:
         if name not in self._deployers:
             device = self.device(name)
-            self._deployers[name] = Deployer(device.adb, device.workdir, notify=self._notify)
+            limit = device.config.store_limit_mb
+            self._deployers[name] = Deployer(
+                device.adb,
+                device.workdir,
+                notify=self._notify,
+                cap_bytes=None if limit is None else limit * 1_000_000,
+            )
         return self._deployers[name]
 
 

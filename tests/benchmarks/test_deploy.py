@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import adbutils
@@ -22,6 +24,7 @@ from harness.runtimes.catalog import Catalog
 from harness.runtimes.deploy import Deployer, DeployFile
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
+from tests.integration.adb.real_adbd import RealDevice
 
 CONTEXTS = 66
 CONTEXT_BYTES = 6 << 20
@@ -29,25 +32,38 @@ SMALL_FILES, SMALL_BYTES = 500, 4096
 ROUNDS = 3
 
 
+@dataclass(frozen=True)
+class Place:
+    """A device, a folder on it, and that folder as this host sees it."""
+
+    device: AdbDevice
+    remote: str
+    local: Path
+
+
 @pytest.fixture
-def device(tmp_path: Path) -> Iterator[AdbDevice]:
-    keys = tmp_path / "keys"
-    with PrivateAdbServer(key_folder=keys) as private:
-        simulated = SimulatedDevice(
+def place(tmp_path: Path) -> Iterator[Place]:
+    """On the real adbd where there is one, else on a simulated device."""
+    keys, storage = tmp_path / "keys", tmp_path / "storage"
+    root = os.environ.get("QNN_HARNESS_ADBD_ROOT")
+    daemon: RealDevice | SimulatedDevice
+    if root:
+        remote, local = "/data/local/tmp", storage / "local/tmp"
+        daemon = RealDevice(Path(root), storage=storage)
+    else:
+        local = storage / "data/local/tmp"
+        remote = str(local)
+        daemon = SimulatedDevice(
             "sim-bench",
-            storage=tmp_path / "storage",
+            storage=storage,
             properties=device_properties("sim-bench", "QCS8550"),
             public_key=harness_key(keys).with_suffix(".pub"),
         )
-        with simulated:
-            private.server.connect(simulated.address, deadline=Deadline(20))
-            yield AdbDevice(simulated.address, private.server)
-
-
-def temporary_folder(device: AdbDevice) -> Path:
-    """The simulated device's, which is one of the host too."""
-    said = device.shell('echo "$ANDROID_DATA/local/tmp"', timeout_s=10).stdout
-    return Path(said.decode().strip())
+    with PrivateAdbServer(key_folder=keys) as private, daemon:
+        private.server.connect(daemon.address, deadline=Deadline(20))
+        device = AdbDevice(daemon.address, private.server)
+        yield Place(device, f"{remote}/bench", local / "bench")
+        device.shell(f"rm -rf {shlex.quote(remote)}/bench", timeout_s=60)
 
 
 def timed(action: Callable[[], object]) -> float:
@@ -70,7 +86,7 @@ def push_each(device: AdbDevice, folder: Path, remote: str) -> None:
 
 @pytest.mark.benchmark
 def test_runtime_and_contexts(
-    device: AdbDevice, tmp_path: Path, show_figures: Callable[..., None]
+    place: Place, tmp_path: Path, show_figures: Callable[..., None]
 ) -> None:
     catalog = Catalog(cache_root())
     (version,) = catalog.resolve("latest", "linux-x64")
@@ -83,7 +99,7 @@ def test_runtime_and_contexts(
         target = tmp_path / "all/runtime" / file.name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file.path, target)
-    remote = temporary_folder(device)
+    device, remote = place.device, place.remote
     workdir = f"{remote}/qnn-harness"
     cold, warm, plain = [], [], []
 
@@ -97,10 +113,10 @@ def test_runtime_and_contexts(
     sets = [deployer.file_set(path.stem, [DeployFile(path, "context.bin")]) for path in files]
     for _ in range(ROUNDS):
         plain.append(timed(lambda: adb_push(device, tmp_path / "all", f"{remote}/plain")))
-        shutil.rmtree(remote / "plain")
+        shutil.rmtree(place.local / "plain")
         cold.append(timed(lambda: deploy(Deployer(device, workdir))))
         warm += [timed(lambda: deploy(Deployer(device, workdir))) for _ in range(3)]
-        shutil.rmtree(workdir)
+        shutil.rmtree(place.local / "qnn-harness")
     show_figures(
         f"runtime and {CONTEXTS} contexts",
         MB=round((sum(f.size for f in runtime.files) + CONTEXTS * CONTEXT_BYTES) / 1e6),
@@ -115,12 +131,12 @@ def test_runtime_and_contexts(
 
 
 @pytest.mark.benchmark
-def test_small_files(device: AdbDevice, tmp_path: Path, show_figures: Callable[..., None]) -> None:
+def test_small_files(place: Place, tmp_path: Path, show_figures: Callable[..., None]) -> None:
     folder = tmp_path / "small"
     folder.mkdir()
     for number in range(SMALL_FILES):
         (folder / f"{number}.raw").write_bytes(os.urandom(SMALL_BYTES))
-    remote = temporary_folder(device)
+    device, remote = place.device, place.remote
     workdir = f"{remote}/qnn-harness"
     ours, plain, warm = [], [], []
     one = Deployer(device, workdir).file_set(
@@ -128,10 +144,10 @@ def test_small_files(device: AdbDevice, tmp_path: Path, show_figures: Callable[.
     )
     for _ in range(ROUNDS):
         plain.append(timed(lambda: adb_push(device, folder, f"{remote}/plain")))
-        shutil.rmtree(remote / "plain")
+        shutil.rmtree(place.local / "plain")
         ours.append(timed(lambda: Deployer(device, workdir).deploy_sets([one])))
         warm.append(timed(lambda: Deployer(device, workdir).deploy_sets([one])))
-        shutil.rmtree(workdir)
+        shutil.rmtree(place.local / "qnn-harness")
     each = timed(lambda: push_each(device, folder, f"{remote}/each"))
     show_figures(
         f"{SMALL_FILES} files of {SMALL_BYTES} bytes",

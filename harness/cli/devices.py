@@ -45,7 +45,7 @@ def devices(context: click.Context, lab_file: Path, as_json: bool) -> None:
         return
     # `devices --lab FILE clean` means the same as `devices clean --lab FILE`
     given = {"lab_file": lab_file, "as_json": as_json}
-    context.default_map = {name: given for name in devices.commands}
+    context.default_map = dict.fromkeys(devices.commands, given)
 
 
 devices.add_command(clean)

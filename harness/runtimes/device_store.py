@@ -61,7 +61,10 @@ class FileSet:
 
 @dataclass(frozen=True)
 class Incoming:
-    """A file in somebody's folder of .incoming; `idle_s` by the device's clock, None if unknown."""
+    """A file in somebody's folder of .incoming; `name` is its path there.
+
+    `idle_s` is by the device's clock, None if unknown.
+    """
 
     folder: str
     name: str
@@ -74,9 +77,14 @@ class Incoming:
         return self.folder.rpartition(".")[0]
 
     @property
+    def file(self) -> str:
+        """What it will be called in the store."""
+        return self.name.rpartition("/")[2]
+
+    @property
     def entry(self) -> str | None:
         """The entry it will be, if it is one."""
-        found = _ENTRY_FILE.fullmatch(self.name)
+        found = _ENTRY_FILE.fullmatch(self.file)
         return found[1] if found else None
 
 
@@ -202,8 +210,8 @@ def parse_look(output: str) -> StoreView:
                 folder, _, name = path.partition("/")
                 if folder in view.sets:
                     view.sets[folder][name] = (size, modified if timed else None)
-            elif path.startswith("store/.incoming/") and path.count("/") == 3:
-                folder, name = path.split("/")[2:]
+            elif path.startswith("store/.incoming/") and path.count("/") >= 3:
+                folder, name = path.split("/", 3)[2:]
                 incoming.append((folder, name, size, changed))
             elif entry := _ENTRY_FILE.fullmatch(path.removeprefix("store/")):
                 at = modified if timed else None
@@ -221,7 +229,7 @@ def parse_look(output: str) -> StoreView:
     view.incoming = [
         Incoming(folder, name, size, None if now is None else now - changed)
         for folder, name, size, changed in incoming
-        if plain(folder) and plain(name)
+        if plain(folder) and plain(name.removeprefix("ready/"))
     ]
     return view
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from harness.runtimes.device_store import FileSet, Incoming, LinkKind, StoredFile
 
 SMALL_BYTES = 64 << 10
+ALL_PUSHED = ".pushed"
+"""The file in our folder of .incoming whose coming says that all others have come."""
 _MOST_PACKED_BYTES = 16 << 20
 
 
@@ -71,12 +73,16 @@ def make_parcel(
             packed[places[entry]] = file.source
         else:
             alone[places[entry]] = file
+    # the last one is hashed when all have come: let it be a small one
+    alone = dict(sorted(alone.items(), key=lambda item: -item[1].size))
     made = [(places[f.entry], f"sets/{s.name}.{end}/{f.name}") for s in sets for f in s.files]
     control = [f"adopt {found.folder}/{found.name}" for found in adopted.values()]
     control += [f"unlist {name}" for name in removal.unlist]
     control += [f"drop {name}" for name in removal.drop]
     control += [f"unmark {name}" for name in removal.unmark]
     notes = {".control": _lines(control), ".links": _lines(f"{e} {path}" for e, path in made)}
+    if pack and alone:
+        notes[".expected"] = _lines(alone)
     if pack and links != "copy":
         notes[".links.tar"] = _link_archive(made, links)
     for one in sets:
@@ -90,7 +96,7 @@ def archive(parcel: Parcel) -> bytes:
     target = io.BytesIO()
     with _writer(target) as tar:
         for name, path in parcel.packed.items():
-            _add(tar, name, path.read_bytes())
+            _add(tar, f"ready/{name}", path.read_bytes(), 0o555 if "-x." in name else 0o444)
         for name, content in parcel.notes.items():
             _add(tar, name, content)
     return target.getvalue()
@@ -113,10 +119,10 @@ def _writer(target: io.BytesIO) -> tarfile.TarFile:
     return tarfile.open(fileobj=target, mode="w", format=tarfile.GNU_FORMAT)
 
 
-def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
     info = tarfile.TarInfo(name)
     info.size = len(content)
-    info.mode = 0o644
+    info.mode = mode
     tar.addfile(info, io.BytesIO(content))
 
 

@@ -28,6 +28,7 @@ from harness.runtimes.eviction import Eviction, Inventory, parse_inventory
 
 _MAX_OUTPUT_BYTES = 32 << 20
 _CLEANUP_S = 10.0
+_RELEASE_S = 3.0
 
 Answer = TypeVar("Answer")
 
@@ -52,12 +53,25 @@ class StoreClient:
         return self._ask(parse_look, store_scripts.LOOK_SCRIPT, arguments, stdin, deadline)
 
     def place(
-        self, own: str, touch: str, packed: bytes | None, deadline: Deadline, what: str
+        self,
+        own: str,
+        touch: str,
+        packed: bytes | None,
+        deadline: Deadline,
+        what: str,
+        on_output: Callable[[bytes], None] | None = None,
     ) -> Placed:
-        """Takes in what is in our folder of .incoming, and in a tar, and makes the sets."""
+        """Takes in what comes to our folder of .incoming, and in a tar, and makes the sets.
+
+        `on_output` is called every second or so while it waits for files.
+        """
         arguments = (own, touch, "files" if packed is None else "tar")
         script = store_scripts.PLACE_SCRIPT
-        return self._ask(parse_place, script, arguments, packed or b"", deadline, what)
+        return self._ask(parse_place, script, arguments, packed or b"", deadline, what, on_output)
+
+    def incoming(self, own: str) -> str:
+        """The path of our folder of .incoming."""
+        return f"{self._workdir}/store/.incoming/{own}"
 
     def check(self, entries: Sequence[str], touch: str, deadline: Deadline) -> None:
         """Hashes entries; those that are not what their name says are removed."""
@@ -82,15 +96,15 @@ class StoreClient:
 
     def discard(self, own: str) -> None:
         """Removes our folder of .incoming if the device can be reached."""
-        path = shlex.quote(f"{self._workdir}/store/.incoming/{own}")
+        path = shlex.quote(self.incoming(own))
         with contextlib.suppress(InfraError):
             self._device.shell(f"rm -rf {path}", timeout_s=_CLEANUP_S)
 
     def release(self, mark: str) -> None:
-        """Takes our mark away if the device can be reached."""
+        """Takes our mark away if the device can be reached at once."""
         path = shlex.quote(f"{self._workdir}/inuse/{mark}")
         with contextlib.suppress(InfraError):
-            self._device.shell(f"rm -f {path}", timeout_s=_CLEANUP_S)
+            self._device.shell(f"rm -f {path}", timeout_s=_RELEASE_S)
 
     def _ask(
         self,
@@ -100,12 +114,14 @@ class StoreClient:
         stdin: bytes,
         deadline: Deadline,
         what: str = "",
+        on_output: Callable[[bytes], None] | None = None,
     ) -> Answer:
         quoted = shlex.join((self._workdir, *arguments))
         done = self._device.shell(
             f"set -- {quoted}\n{script}",
             stdin=stdin,
             timeout_s=deadline.remaining(),
+            on_stdout=on_output,
             max_output_bytes=_MAX_OUTPUT_BYTES,
         )
         try:

@@ -100,48 +100,79 @@ echo "${m}done"
 )
 
 # $1 workdir, $2 our folder in .incoming, $3 time for touch, $4 `tar` if stdin is an archive.
-# In the folder are then: contents under their names in the store; .control: what to take over
-# from others and to remove; .links: `entry path` of all links; .links.tar: the same links, where
-# one process can make them all; listed/: a list of entries for each set.
+# In the folder are then: ready/: contents under their names in the store; .control: what to take
+# over from others and to remove; .links: `entry path` of all links; .links.tar: the same links,
+# where one process can make them all; listed/: a list of entries for each set. Contents may also
+# lie beside ready/; where .expected names them, one a line, they are being pushed meanwhile in
+# that order, and .pushed after them: each has come when the next one is there.
 PLACE_SCRIPT: Final = (
     _COMMON
     + r"""
 w=$1; own=store/.incoming/$2; t=$3
-cd "$w" && mkdir -p "$own" && cd "$own" || fail "cannot make $own"
-trap 'cd "$w" && rm -rf "$own"' EXIT
+cd "$w" && mkdir -p "$own/ready" && cd "$own" || fail "cannot make $own"
+finish() { cd "$w" && rm -rf "$own"; echo "${m}done"; exit 0; }
 [ "$4" != tar ] || tar -xomf - || fail "cannot unpack what was sent"
 while read -r verb a; do
-  [ "$verb" != adopt ] || mv -f "../$a" . 2>/dev/null
+  [ "$verb" != adopt ] || mv -f "../$a" ready 2>/dev/null
 done <.control
-keep() {
-  touch -t "$t" "$@" || fail "cannot set times"
-  mv -f "$@" ../.. || fail "cannot rename into the store"
-}
-find . -type f -path './[0-9a-f]*' -exec chmod 444 {} + || fail "cannot set modes"
-find . -type f -path './[0-9a-f]*-x.*' -exec chmod 555 {} +
-if command -v sha256sum >/dev/null 2>&1
-then
-  hashes() { # four at a time, each into a file of its own: a pipe would mix their lines
+hash_all() { # files; side by side, each into a file of its own: a pipe would mix their lines
+  if ! command -v sha256sum >/dev/null 2>&1; then
+    for f in "$@"; do echo "${f%%[.-]*}  $f"; done
+  elif [ $# -lt 3 ]; then
+    sha256sum "$@"
+  else
     for part in 0-3 4-7 89ab c-f; do
-      find . -type f -path "./[$part]*" -exec sha256sum {} + >".hashes-$part" &
+      find . -type f -name "[$part]*" -exec sha256sum {} + >"../.hashes-$part" &
     done
     wait
-    cat .hashes-*
-  }
-else hashes() { find . -type f -path './[0-9a-f]*' | while read -r f; do echo "- $f"; done; }
-fi
-hashes | {
-  set --
-  while read -r h f; do
-    f=${f#./}
-    case $h:$f in
-      -:*|"${f%%[.-]*}:"*) set -- "$@" "$f"; [ $# -lt 200 ] || { keep "$@"; set --; };;
-      *) echo "${m}damaged ${f%.*} $h"; : >.damaged;;
-    esac
-  done
-  [ $# -eq 0 ] || keep "$@"
+    cat ../.hashes-*
+  fi
 }
-[ ! -e .damaged ] || { echo "${m}done"; exit 0; }
+keep() {
+  touch -t "$t" "$@" || fail "cannot set times"
+  mv -f "$@" ../../.. || fail "cannot rename into the store"
+}
+take() { # all that is in ready: into the store if it is what its name says
+  cd ready || fail "cannot enter $own"
+  set -- [0-9a-f]*
+  if [ -f "$1" ]; then
+    hash_all "$@" >../.hashes
+    set -- $# $(wc -l <../.hashes)
+    [ "$1" = "$2" ] || fail "cannot hash what was sent"
+    sed '/^\([0-9a-f]*\)  [.\/]*\1\(-x\)*\.[0-9a-f]*$/d' ../.hashes >../.wrong
+    while read -r h f; do
+      f=${f#./}; rm -f "$f"; : >../.damaged
+      echo "${m}damaged ${f%.*} $h"
+    done <../.wrong
+    set --
+    for f in [0-9a-f]*; do
+      [ -f "$f" ] || continue
+      set -- "$@" "$f"; [ $# -lt 200 ] || { keep "$@"; set --; }
+    done
+    [ $# -eq 0 ] || keep "$@"
+  fi
+  cd ..
+}
+if [ -e .expected ]; then
+  take
+  i=0; one=; next=; exec 3<.expected
+  read -r one <&3 && read -r next <&3
+  while [ -n "$one" ]; do
+    set --
+    while [ -n "$one" ] && [ -e "${next:-.pushed}" ] && [ $# -lt 200 ]; do
+      set -- "$@" "$one"; one=$next; next=; [ -z "$one" ] || read -r next <&3
+    done
+    if [ $# -gt 0 ]; then mv -f "$@" ready && take || fail "cannot rename in $own"; continue; fi
+    [ -e .expected ] || fail "given up by the other side"
+    i=$((i + 1)); [ $((i % 30)) -ne 0 ] || echo "${m}waiting" || exit 1
+    sleep 0.03 2>/dev/null || sleep 1
+  done
+  exec 3<&-
+else
+  for f in [0-9a-f]*; do [ ! -f "$f" ] || mv -f "$f" ready; done
+  take
+fi
+[ ! -e .damaged ] || finish
 cd "$w" || fail "no folder $w"
 if [ ! -e "$own/.links.tar" ] || ! tar -xomf "$own/.links.tar" 2>/dev/null; then
   while read -r e n; do
@@ -152,7 +183,7 @@ if [ ! -e "$own/.links.tar" ] || ! tar -xomf "$own/.links.tar" 2>/dev/null; then
       { cp "store/$e" "$n" && touch -t "$t" "$n"; } || fail "cannot make $n"
   done <"$own/.links"
 fi
-[ ! -e "$own/.damaged" ] || { echo "${m}done"; exit 0; }
+[ ! -e "$own/.damaged" ] || finish
 touch "$own/listed/"* && mv -f "$own/listed/"* listed/ || fail "cannot list the sets"
 while read -r verb a; do
   case $verb in
@@ -164,7 +195,7 @@ done <"$own/.control"
 for d in $(cd store/.incoming && find * -prune -type d -ctime +0 2>/dev/null); do
   [ -e "inuse/${d%.*}" ] || rm -rf "store/.incoming/$d"
 done
-echo "${m}done"
+finish
 """
 )
 

@@ -32,7 +32,8 @@ from harness.runtimes.eviction import Eviction, Inventory, parse_inventory
 from harness.runtimes.parcel import Removal, archive, make_parcel
 
 PROGRAMS = (
-    "mkdir stat find wc df tail sha256sum chmod touch mv ln cp rm cat env grep tar rmdir".split()  # noqa: SIM905
+    *("mkdir", "stat", "find", "wc", "df", "tail", "sha256sum", "chmod", "touch", "mv", "ln"),
+    *("cp", "rm", "cat", "env", "grep", "tar", "rmdir", "sed", "sleep"),
 )
 SHELLS = {
     "dash": (["dash"], None),
@@ -135,6 +136,7 @@ class ScriptDevice:
         path = self.workdir / "store/.incoming" / folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+        path.chmod(0o555 if "-x." in name else 0o444)
 
     def folder(self, wanted: FileSet) -> Path:
         found = self.look(wanted).found_set(wanted)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Iterable, Sequence
 
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.errors import DeviceError, DeviceRefused, InfraError
-from harness.runtimes.device_store import FileSet, Incoming, StoreView
-from harness.runtimes.eviction import plan_eviction
+from harness.runtimes.device_store import FileSet, Incoming, StoreView, names_used
+from harness.runtimes.eviction import Eviction, plan_eviction
 from harness.runtimes.notices import Say
 from harness.runtimes.parcel import SMALL_BYTES, Removal, archive, make_parcel
 from harness.runtimes.sending import Sender
@@ -44,9 +45,10 @@ class Delivery:
         self._warned = False
 
     def deliver(
-        self, sets: list[FileSet], using: Iterable[str], deadline: Deadline
+        self, sets: list[FileSet], in_use: Sequence[str], deadline: Deadline
     ) -> dict[str, str]:
-        """Makes the sets; {name: folder in `sets`}. `using` is what the mark shall name."""
+        """Makes the sets; {name: folder in `sets`}. `in_use` is what the mark names before."""
+        using = [*in_use, *names_used(sets)]
         seen: dict[str, str] = {}
         for attempt in range(_ATTEMPTS):
             view = self._look(sets, using, deadline)
@@ -58,7 +60,7 @@ class Delivery:
             try:
                 damaged = self._complete(absent, view, end, deadline)
             except DeviceRefused:
-                self._store.discard(self._own(end))
+                self._take_back(absent, end, in_use)
                 raise
             except DeviceError as error:
                 if type(error) is not DeviceError or attempt:
@@ -73,6 +75,15 @@ class Delivery:
         raise DeviceRefused(
             f"{_titles(sets)}: the store does not keep what is put into it", serial=self._serial
         )
+
+    def _take_back(self, sets: list[FileSet], end: str, in_use: Sequence[str]) -> None:
+        """Removes what a refused delivery has brought, but for what others began to use."""
+        self._store.discard(self._own(end))
+        brought = {f"{file.entry}.{end}": file.size for one in sets for file in one.files}
+        with contextlib.suppress(InfraError):
+            deadline = Deadline(_ASK_S)
+            self._store.look([], self._mark, in_use, deadline)
+            self._store.evict(Eviction((), tuple(brought), (), sum(brought.values())), (), deadline)
 
     def _look(self, sets: list[FileSet], using: Iterable[str], deadline: Deadline) -> StoreView:
         view = self._store.look(sets, self._mark, using, deadline)

@@ -144,8 +144,8 @@ class Deployer:
         if wanted:
             size = sum(file.size for one in wanted.values() for file in one.files)
             deadline = Deadline(_BASE_TIMEOUT_S + size / _SLOWEST_BYTES_PER_S)
+            made = self._delivery.deliver(list(wanted.values()), list(self._using), deadline)
             self._using.update(dict.fromkeys(names_used(wanted.values())))
-            made = self._delivery.deliver(list(wanted.values()), self._using, deadline)
             self._deployed.update(made)
         return [f"{self._workdir}/sets/{self._deployed[one.name]}" for one in sets]
 

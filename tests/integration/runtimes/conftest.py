@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import re
 import tarfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +30,8 @@ class CountingDevice(AdbDevice):
         self.scripts = 0
         self.pushes = 0
         self.pushed_bytes = 0
-        self.before_place: Callable[[], None] = lambda: None
+        self.damage_next = 0
+        self._counting = threading.Lock()
 
     @property
     def workdir(self) -> str:
@@ -39,9 +42,9 @@ class CountingDevice(AdbDevice):
 
     def shell(self, script: str, **options: object) -> Completed:
         self.scripts += 1
-        self.pushed_bytes += packed_bytes(options.get("stdin", b""))
-        if self.scripts > 1:
-            self.before_place()
+        packed = packed_bytes(options.get("stdin", b""))
+        with self._counting:  # scripts run while files are pushed
+            self.pushed_bytes += packed
         return super().shell(script, **options)  # type: ignore[arg-type]
 
     def push(self, files: object, **options: object) -> None:
@@ -50,7 +53,13 @@ class CountingDevice(AdbDevice):
         for item in items:
             content = item.source
             size = len(content) if isinstance(content, bytes) else content.stat().st_size
-            self.pushed_bytes += size
+            with self._counting:
+                self.pushed_bytes += size
+        if self.damage_next:
+            self.damage_next -= 1
+            content = items[0].source
+            content = content if isinstance(content, bytes) else content.read_bytes()
+            items[0] = replace(items[0], source=b"?" + content[1:])
         super().push(items, **options)  # type: ignore[arg-type]
 
 
@@ -59,7 +68,7 @@ def packed_bytes(stdin: object) -> int:
     assert isinstance(stdin, bytes)
     try:
         with tarfile.open(fileobj=io.BytesIO(stdin)) as tar:
-            return sum(one.size for one in tar if re.match(r"[0-9a-f]{64}", one.name))
+            return sum(one.size for one in tar if re.match(r"ready/[0-9a-f]{64}", one.name))
     except tarfile.ReadError:
         return 0
 

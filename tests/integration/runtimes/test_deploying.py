@@ -185,25 +185,11 @@ def test_a_device_that_becomes_full_on_the_way(
     assert leftovers(device) == []
 
 
-def damage_arrivals(device: CountingDevice, times: int) -> None:
-    """Damages the first byte of what is in .incoming, before the scripts look at it."""
-    left = [times]
-
-    def damage() -> None:
-        for path in Path(device.workdir).glob("store/.incoming/*/*"):
-            if left[0] > 0:
-                with path.open("r+b") as arrived:
-                    arrived.write(b"?")
-                left[0] -= 1
-
-    device.before_place = damage
-
-
 def test_a_file_that_is_damaged_on_the_way_is_pushed_once_more(
     device: CountingDevice, files: list[DeployFile]
 ) -> None:
     files[1].path.write_bytes(b"." * 100_000)
-    damage_arrivals(device, 1)
+    device.damage_next = 1
     folder = deployer(device).deploy_files("one", files)
     assert (device.scripts, device.pushes) == (4, 2)
     assert Path(folder, "deep/input.0.raw").read_bytes() == files[1].path.read_bytes()
@@ -214,7 +200,7 @@ def test_a_file_that_is_damaged_twice_is_an_error(
     device: CountingDevice, files: list[DeployFile]
 ) -> None:
     files[1].path.write_bytes(b"." * 100_000)
-    damage_arrivals(device, 2)
+    device.damage_next = 2
     with pytest.raises(DeviceRefused, match=r"input\.0\.raw \(.*arrived damaged twice"):
         deployer(device).deploy_files("one", files)
     assert device.pushes == 2

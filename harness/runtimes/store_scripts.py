@@ -192,6 +192,8 @@ while read -r verb a; do
     unmark) rm -f "inuse/$a";;
   esac
 done <"$own/.control"
+# what earlier deliveries of ours left when they came to nothing
+for d in "${own%.*}".*; do [ "$d" = "$own" ] || rm -rf "$d"; done
 for d in $(cd store/.incoming && find * -prune -type d -ctime +0 2>/dev/null); do
   [ -e "inuse/${d%.*}" ] || rm -rf "store/.incoming/$d"
 done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import tarfile
 import threading
@@ -19,14 +20,23 @@ from harness.adb.key import harness_key
 from harness.adb.server import AdbServer, PrivateAdbServer
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
+from tests.integration.adb.faulty_link import FaultyLink
+from tests.integration.adb.real_adbd import RealDevice
+
+Daemon = SimulatedDevice | RealDevice
 
 
 class CountingDevice(AdbDevice):
     """The real thing, which also counts: scripts run, pushes, bytes pushed."""
 
-    def __init__(self, serial: str, server: AdbServer, storage: Path) -> None:
-        super().__init__(serial, server)
+    def __init__(
+        self, server: AdbServer, storage: Path, root: str, link: FaultyLink, daemon: Daemon
+    ) -> None:
+        super().__init__(link.address, server)
         self.storage = storage
+        self.link = link
+        self.daemon = daemon
+        self._root = root
         self.scripts = 0
         self.pushes = 0
         self.pushed_bytes = 0
@@ -35,7 +45,17 @@ class CountingDevice(AdbDevice):
 
     @property
     def workdir(self) -> str:
-        return str(self.storage / "data/local/tmp/qnn harness")
+        return f"{self._root}/data/local/tmp/qnn harness"
+
+    def local(self, *parts: str) -> Path:
+        """A path of the device as this host sees it."""
+        return self.storage.joinpath("/".join(parts).removeprefix(f"{self._root}/"))
+
+    def connect(self) -> None:
+        """Connects anew, over a link that carries again."""
+        self.link.resume()
+        self.server.disconnect(self.serial)
+        self.server.connect(self.serial, deadline=Deadline(20))
 
     def reset(self) -> None:
         self.scripts = self.pushes = self.pushed_bytes = 0
@@ -84,29 +104,44 @@ def adb_server(key_folder: Path) -> Iterator[AdbServer]:
         yield private.server
 
 
+MakeDevice = Callable[..., CountingDevice]
+
+
 @pytest.fixture
-def make_device(
-    adb_server: AdbServer, key_folder: Path, tmp_path: Path
-) -> Iterator[Callable[..., CountingDevice]]:
+def make_device(adb_server: AdbServer, key_folder: Path, tmp_path: Path) -> Iterator[MakeDevice]:
+    """make_device(kind="simulated", limit=None, storage="storage"): a device on a link."""
     with ExitStack() as cleanup:
 
-        def make(storage_limit_bytes: int | None = None) -> CountingDevice:
-            storage = tmp_path / "storage"
-            simulated = cleanup.enter_context(
-                SimulatedDevice(
+        def make(
+            kind: str = "simulated", limit: int | None = None, storage: str = "storage"
+        ) -> CountingDevice:
+            folder = tmp_path / storage
+            daemon: Daemon
+            if kind == "real":
+                # its /data only, but under the same name
+                folder.mkdir(exist_ok=True)
+                program = Path(os.environ["QNN_HARNESS_ADBD_ROOT"])
+                daemon = RealDevice(program, storage=folder / "data")
+            else:
+                daemon = SimulatedDevice(
                     "sim-deploy",
-                    storage=storage,
+                    storage=folder,
                     properties=device_properties("sim-deploy", "QCS8550"),
                     public_key=harness_key(key_folder).with_suffix(".pub"),
-                    storage_limit_bytes=storage_limit_bytes,
+                    storage_limit_bytes=limit,
                 )
-            )
-            adb_server.connect(simulated.address, deadline=Deadline(20))
-            return CountingDevice(simulated.address, adb_server, storage)
+            cleanup.enter_context(daemon)
+            link = cleanup.enter_context(FaultyLink(daemon.address))
+            adb_server.connect(link.address, deadline=Deadline(20))
+            cleanup.callback(adb_server.disconnect, link.address)
+            root = "" if kind == "real" else str(folder)
+            return CountingDevice(adb_server, folder, root, link, daemon)
 
         yield make
 
 
-@pytest.fixture
-def device(make_device: Callable[..., CountingDevice]) -> CountingDevice:
-    return make_device()
+@pytest.fixture(
+    params=["simulated", pytest.param("real", marks=pytest.mark.needs("QNN_HARNESS_ADBD_ROOT"))]
+)
+def device(request: pytest.FixtureRequest, make_device: MakeDevice) -> CountingDevice:
+    return make_device(request.param)

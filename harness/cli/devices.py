@@ -1,4 +1,4 @@
-"""`qnn-harness devices`: what is configured, and what adb sees of it."""
+"""`qnn-harness devices`: what is configured, and what adb sees of it; and its subcommands."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.cache import cache_root, simulated_root
+from harness.cli.devices_clean import clean
 from harness.cli.lab_options import json_option, lab_option
 from harness.errors import HarnessError
 from harness.lab.attach import OpenLab
@@ -29,7 +30,7 @@ COLUMNS = (
 )
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @lab_option
 @json_option
 @click.pass_context
@@ -39,6 +40,18 @@ def devices(context: click.Context, lab_file: Path, as_json: bool) -> None:
     Simulated devices are started for the moment of asking. Exit code 3 if an enabled device does
     not answer.
     """
+    if context.invoked_subcommand is None:
+        _list(context, lab_file, as_json)
+        return
+    # `devices --lab FILE clean` means the same as `devices clean --lab FILE`
+    given = {"lab_file": lab_file, "as_json": as_json}
+    context.default_map = dict.fromkeys(devices.commands, given)
+
+
+devices.add_command(clean)
+
+
+def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
     lab = load_lab(lab_file)
     cache = cache_root()
     with OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache)) as opened:

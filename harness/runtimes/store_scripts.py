@@ -254,7 +254,7 @@ w=$1
 cd "$w" || fail "no folder $w"
 gone=listed/.gone-$2; lasts=$3; t=$4
 find listed/.gone-* -prune -ctime +0 -exec rm -rf {} + 2>/dev/null
-mkdir "$gone" && cat >"$gone/.wanted" || fail "cannot write below $w"
+mkdir -p listed && mkdir "$gone" && cat >"$gone/.wanted" || fail "cannot write below $w"
 trap 'rm -rf "$gone"' EXIT
 hide() { [ $# -eq 0 ] || touch -c -t "$t" "$@" || fail "cannot set times"; }
 set --

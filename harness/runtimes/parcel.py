@@ -6,13 +6,12 @@ more than its content. Large ones go by adb's own file protocol.
 
 from __future__ import annotations
 
-import io
-import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.runtimes.device_store import FileSet, Incoming, LinkKind, StoredFile
+from harness.runtimes.tar_blocks import END_OF_TAR, tar_file, tar_link
 
 SMALL_BYTES = 64 << 10
 ALL_PUSHED = ".pushed"
@@ -91,39 +90,28 @@ def make_parcel(
     return Parcel(packed, alone, notes)
 
 
+def stored_mode(name: str) -> int:
+    """The permission bits of a file in the store, by its name."""
+    return 0o555 if "-x." in name else 0o444
+
+
 def archive(parcel: Parcel) -> bytes:
     """The tar of what is packed, and of the notes. Raises OSError for a local file."""
-    target = io.BytesIO()
-    with _writer(target) as tar:
-        for name, path in parcel.packed.items():
-            _add(tar, f"ready/{name}", path.read_bytes(), 0o555 if "-x." in name else 0o444)
-        for name, content in parcel.notes.items():
-            _add(tar, name, content)
-    return target.getvalue()
+    parts: list[bytes] = []
+    for name, path in parcel.packed.items():
+        parts += tar_file(f"ready/{name}", path.read_bytes(), stored_mode(name))
+    for name, content in parcel.notes.items():
+        parts += tar_file(name, content)
+    return b"".join((*parts, END_OF_TAR))
 
 
 def _link_archive(made: Iterable[tuple[str, str]], links: LinkKind) -> bytes:
-    target = io.BytesIO()
-    with _writer(target) as tar:
-        for entry, path in made:
-            info = tarfile.TarInfo(path)
-            info.mode = 0o555 if "-x." in entry else 0o444
-            info.type = tarfile.LNKTYPE if links == "hard" else tarfile.SYMTYPE
-            up = "" if links == "hard" else "../" * path.count("/")
-            info.linkname = f"{up}store/{entry}"
-            tar.addfile(info)
-    return target.getvalue()
-
-
-def _writer(target: io.BytesIO) -> tarfile.TarFile:
-    return tarfile.open(fileobj=target, mode="w", format=tarfile.GNU_FORMAT)
-
-
-def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
-    info = tarfile.TarInfo(name)
-    info.size = len(content)
-    info.mode = mode
-    tar.addfile(info, io.BytesIO(content))
+    parts: list[bytes] = []
+    for entry, path in made:
+        up = "" if links == "hard" else "../" * path.count("/")
+        hard = links == "hard"
+        parts += tar_link(path, f"{up}store/{entry}", stored_mode(entry), hard=hard)
+    return b"".join((*parts, END_OF_TAR))
 
 
 def _lines(lines: Iterable[str]) -> bytes:

@@ -9,7 +9,7 @@ from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice, PushItem
 from harness.errors import DeviceRefused, InternalError
 from harness.runtimes.device_store import Placed
-from harness.runtimes.parcel import ALL_PUSHED, Parcel
+from harness.runtimes.parcel import ALL_PUSHED, Parcel, stored_mode
 from harness.runtimes.store_client import StoreClient
 
 _END_S = 3.0
@@ -39,7 +39,7 @@ class Sender:
         """
         folder = self._store.incoming(own)
         items = [
-            PushItem(file.source, f"{folder}/{name}", 0o555 if "-x." in name else 0o444)
+            PushItem(file.source, f"{folder}/{name}", stored_mode(name))
             for name, file in parcel.alone.items()
         ]
         if packed is None:

@@ -52,7 +52,7 @@ else
       while IFS= read -r f; do s=$(wc -c <"$f") && echo "$m$k $((s))|0|0|$f"; done
   }
 fi
-space() { df -kP . 2>/dev/null | tail -n 1 | { IFS= read -r d; echo "${m}df $d"; }; }
+space() { df -kP . 2>/dev/null | { d=; while IFS= read -r x; do d=$x; done; echo "${m}df $d"; }; }
 """
 
 # $1 workdir, $2 name of our mark, $3 seconds that a mark lasts.
@@ -112,13 +112,10 @@ w=$1; own=store/.incoming/$2; t=$3
 cd "$w" && mkdir -p "$own/ready" && cd "$own" || fail "cannot make $own"
 finish() { cd "$w" && rm -rf "$own"; echo "${m}done"; exit 0; }
 [ "$4" != tar ] || tar -xomf - || fail "cannot unpack what was sent"
-while read -r verb a; do
-  [ "$verb" != adopt ] || mv -f "../$a" ready 2>/dev/null
-done <.control
-hash_all() { # files; side by side, each into a file of its own: a pipe would mix their lines
+hash_all() { # files; large ones side by side, each into a file of its own: a pipe mixes lines
   if ! command -v sha256sum >/dev/null 2>&1; then
     for f in "$@"; do echo "${f%%[.-]*}  $f"; done
-  elif [ $# -lt 3 ]; then
+  elif [ -n "$small" ] && [ $# -le 1000 ] || [ $# -lt 3 ]; then
     sha256sum "$@"
   else
     for part in 0-3 4-7 89ab c-f; do
@@ -136,25 +133,37 @@ take() { # all that is in ready: into the store if it is what its name says
   cd ready || fail "cannot enter $own"
   set -- [0-9a-f]*
   if [ -f "$1" ]; then
-    hash_all "$@" >../.hashes
-    set -- $# $(wc -l <../.hashes)
-    [ "$1" = "$2" ] || fail "cannot hash what was sent"
-    sed '/^\([0-9a-f]*\)  [.\/]*\1\(-x\)*\.[0-9a-f]*$/d' ../.hashes >../.wrong
-    while read -r h f; do
-      f=${f#./}; rm -f "$f"; : >../.damaged
-      echo "${m}damaged ${f%.*} $h"
-    done <../.wrong
-    set --
-    for f in [0-9a-f]*; do
-      [ -f "$f" ] || continue
-      set -- "$@" "$f"; [ $# -lt 200 ] || { keep "$@"; set --; }
+    h=; left=$#
+    for f in $(hash_all "$@"); do
+      [ -n "$h" ] || { h=$f; continue; }
+      f=${f#./}; left=$((left - 1))
+      case $f in
+        "$h".*|"$h"-x.*) ;;
+        *) echo "${m}damaged ${f%.*} $h"; rm -f "$f"; : >../.damaged;;
+      esac
+      h=
     done
-    [ $# -eq 0 ] || keep "$@"
+    [ "$left" -eq 0 ] || fail "cannot hash what was sent"
+    if [ $# -le 1000 ] && [ ! -e ../.damaged ]; then
+      keep "$@"
+    else
+      set --
+      for f in [0-9a-f]*; do
+        [ -f "$f" ] || continue
+        set -- "$@" "$f"; [ $# -lt 200 ] || { keep "$@"; set --; }
+      done
+      [ $# -eq 0 ] || keep "$@"
+    fi
   fi
   cd ..
 }
+small=yes; take; small=
+while read -r verb a; do
+  [ "$verb" != adopt ] || mv -f "../$a" ready 2>/dev/null
+done <.control
+for f in [0-9a-f]*; do [ ! -f "$f" ] || [ -e .expected ] || mv -f "$f" ready; done
+take
 if [ -e .expected ]; then
-  take
   i=0; one=; next=; exec 3<.expected
   read -r one <&3 && read -r next <&3
   while [ -n "$one" ]; do
@@ -168,9 +177,6 @@ if [ -e .expected ]; then
     sleep 0.03 2>/dev/null || sleep 1
   done
   exec 3<&-
-else
-  for f in [0-9a-f]*; do [ ! -f "$f" ] || mv -f "$f" ready; done
-  take
 fi
 [ ! -e .damaged ] || finish
 cd "$w" || fail "no folder $w"

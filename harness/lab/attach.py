@@ -22,6 +22,7 @@ from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
 
 _CONNECT_S = 20.0
+_RECONNECT_S = 3.0
 _FACTS_S = 15.0
 _MAX_FACTS_BYTES = 1 << 20
 
@@ -151,18 +152,26 @@ class OpenLab:
     def reconnect(self, name: str) -> None:
         """Has the adb server connect a real device anew; a simulated one need not be.
 
-        Raises InfraError if it is not back in 20 s, or its adb server does not answer.
+        Raises InfraError if one with an address is not back in 20 s, or its adb server does not
+        answer.
         """
         (config,) = self.lab.select([name])
         self.detach(name)
         if config.simulated or config.serial is None:
             return
-        server, deadline = self._server_of(config.host), Deadline(_CONNECT_S)
+        server = self._server_of(config.host)
         if ":" in config.serial:
             server.disconnect(config.serial)
-            server.connect(config.serial, deadline=deadline)
-        else:
-            server.reconnect(config.serial, deadline=deadline)
+            server.connect(config.serial, deadline=Deadline(_CONNECT_S))
+        elif server.state(config.serial, deadline=Deadline(_RECONNECT_S)) in ("device", "offline"):
+            # whether it helped is for the one to say who uses the device next
+            with contextlib.suppress(InfraError):
+                server.reconnect(config.serial, deadline=Deadline(_RECONNECT_S))
+
+    def connects_when_asked(self, name: str) -> bool:
+        """Whether `device` itself connects a device, so that `reconnect` can do no more."""
+        (config,) = self.lab.select([name])
+        return config.simulated or ":" in (config.serial or "")
 
     def owns_server(self, name: str) -> bool:
         """Whether a device hangs on an adb server that is ours to restart."""

@@ -75,7 +75,7 @@ class DeviceCare:
         health = self._check(name, "health")
         entry = self._quarantine.find(self._lab.key(name))
         if health.state == "bad" and name not in self._out and entry is None:
-            health = self._climb(name, health, strikes=1)
+            health = self._climb(name, health, strikes=self._first_strike(name, health))
         if health.state == "bad":
             raise self._give_up(name, health, earlier=entry.why if entry else None)
         self._take_back(name, health)
@@ -113,7 +113,7 @@ class DeviceCare:
         """Checks a device, climbs the whole ladder if it is bad, and takes it back if it is not."""
         health = self._check(name, "health")
         if health.state == "bad":
-            health = self._climb(name, health, strikes=1)
+            health = self._climb(name, health, strikes=self._first_strike(name, health))
         if health.state != "bad":
             self._take_back(name, health)
         return health
@@ -164,6 +164,14 @@ class DeviceCare:
             if health.state != "bad":
                 break
         return health
+
+    def _first_strike(self, name: str, health: Health) -> int:
+        """Where to begin with a device that was bad at first sight.
+
+        What could not be connected just now is not connected again.
+        """
+        in_vain = "unreachable" in _codes(health) and self._lab.connects_when_asked(name)
+        return 2 if in_vain else 1
 
     def _look(self, name: str) -> Health:
         return check(self._lab, name, self._lab.lab.health_of(name), self._probe_problem)

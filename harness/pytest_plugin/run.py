@@ -199,6 +199,7 @@ class Run:
         _end_in_order_on_sigterm()
         self._prepared.update(need.placement for need in needs)
         failed = self.workbench.prepare(needs)
+        self._write_events()
         if needs and all(need.placement in failed for need in needs):
             raise next(iter(failed.values()))
 
@@ -270,16 +271,17 @@ class Run:
     def _note_event(self, event: LabEvent) -> None:
         from harness.results.record import DeviceEvent
 
-        if self.folder is None:
-            return
-        record = DeviceEvent.of(event, run=self.folder.run_id)
-        if self.is_worker:
+        if self.folder is not None:
+            record = DeviceEvent.of(event, run=self.folder.run_id)
             self._events.append(record.model_dump(mode="json"))
-        else:
-            self.folder.journal.append(record)
+
+    def _write_events(self) -> None:
+        """Writes down what happened outside of any case."""
+        for record in self.take_events():
+            self.open_folder().journal.append(record)
 
     def take_events(self) -> list[dict[str, object]]:
-        """What happened to devices of this worker since it was last asked, as records."""
+        """What happened to devices since it was last asked, as records."""
         taken, self._events = self._events, []
         return taken
 
@@ -304,6 +306,7 @@ class Run:
     def finish(self, exit_code: int, problem: str | None = None) -> None:
         """Closes the journal and writes the reports that are made from it."""
         if self.folder is not None and not self.is_worker:
+            self._write_events()
             self.folder.finish(exit_code=exit_code, problem=problem)
 
     def expected(self, record: CaseRecord) -> KnownIssue | None:

@@ -199,15 +199,15 @@ def parse_look(output: str) -> StoreView:
     now = None
     for line in lines:
         kind, _, rest = line.partition(" ")
-        if kind in ("set", "store", "now"):
+        if kind in ("file", "now"):
             found = _LISTED.fullmatch(rest)
             if not found:
                 continue
             size, modified, changed, path = int(found[1]), int(found[2]), int(found[3]), found[4]
             if kind == "now":
-                now = changed if timed else None
-            elif kind == "set":
-                folder, _, name = path.partition("/")
+                now = changed
+            elif path.startswith("sets/") and path.count("/") >= 2:
+                folder, name = path.split("/", 2)[1:]
                 if folder in view.sets:
                     view.sets[folder][name] = (size, modified if timed else None)
             elif path.startswith("store/.incoming/") and path.count("/") >= 3:

@@ -38,9 +38,13 @@ prune() { # seconds
     [ "$at" = "$boot" ] && [ $((up - since)) -lt "$1" ] || rm -f "$f"
   done
 }
-if stat -L -c '%s|%Y|%Z|%n' / >/dev/null 2>&1
+space() { df -kP . 2>/dev/null | { d=; while IFS= read -r x; do d=$x; done; echo "${m}df $d"; }; }
+"""
+
+# follows `if` and a try of stat; `show KIND PATH...` tells size and times of files
+_SHOW = r"""
 then
-  show() { # kind folders
+  show() {
     k=$1; shift
     find "$@" ! -type d -exec stat -L -c "$m$k %s|%Y|%Z|%n" {} + 2>/dev/null
   }
@@ -52,9 +56,9 @@ else
       while IFS= read -r f; do s=$(wc -c <"$f") && echo "$m$k $((s))|0|0|$f"; done
   }
 fi
-space() { df -kP . 2>/dev/null | { d=; while IFS= read -r x; do d=$x; done; echo "${m}df $d"; }; }
 """
 
+# Few processes: on a phone each takes milliseconds, and this runs before everything.
 # $1 workdir, $2 name of our mark, $3 seconds that a mark lasts.
 # stdin: names of sets, one a line; an empty line; all that our mark shall name, one a line.
 LOOK_SCRIPT: Final = (
@@ -84,17 +88,24 @@ if [ -z "$k" ]; then
 fi
 echo "${m}links $k"
 for f in inuse/*; do echo "${m}mark ${f#inuse/}"; done
-n=$#
+n=$#; wanted=$n; there=0
 while [ "$n" -gt 0 ]; do
-  p=$1; shift; n=$((n - 1))
+  p=$1; shift; n=$((n - 1)); there=$((there + 1))
   for f in "listed/$p".*; do
-    [ ! -f "$f" ] || { f=${f#listed/}; echo "${m}listed $f"; set -- "$@" "$f"; }
+    if [ -f "$f" ]; then echo "${m}listed ${f#listed/}"; set -- "$@" "$f"
+    else there=$((there - 1)); fi
   done
 done
-[ $# -eq 0 ] || { (cd listed && touch -c "$@" 2>/dev/null); (cd sets && show set "$@"); }
-show store store
-show now "inuse/$mark"
-space
+if [ $# -gt 0 ]; then
+  touch -c "$@" 2>/dev/null
+  for f in "$@"; do shift; set -- "$@" "sets/${f#listed/}"; done
+fi
+if stat -L -c "${m}now %s|%Y|%Z|%n" "inuse/$mark" 2>/dev/null
+"""
+    + _SHOW
+    + r"""
+show file store "$@"
+[ "$wanted" -gt 0 ] && [ "$there" -ge "$wanted" ] || space # nothing will come
 echo "${m}done"
 """
 )
@@ -200,7 +211,7 @@ while read -r verb a; do
 done <"$own/.control"
 # what earlier deliveries of ours left when they came to nothing
 for d in "${own%.*}".*; do [ "$d" = "$own" ] || rm -rf "$d"; done
-for d in $(cd store/.incoming && find * -prune -type d -ctime +0 2>/dev/null); do
+for d in $(cd store/.incoming && find * -prune -type d -ctime +1 2>/dev/null); do
   [ -e "inuse/${d%.*}" ] || rm -rf "store/.incoming/$d"
 done
 finish
@@ -238,6 +249,10 @@ for f in inuse/*; do
   echo "${m}mark ${f#inuse/}"
   { read -r x; while read -r p; do echo "${m}used $p"; done; } <"$f"
 done
+if stat -L -c %Z / >/dev/null 2>&1
+"""
+    + _SHOW
+    + r"""
 show list listed
 for f in listed/*; do
   [ -f "$f" ] || continue
@@ -259,7 +274,8 @@ EVICT_SCRIPT: Final = (
 w=$1
 cd "$w" || fail "no folder $w"
 gone=listed/.gone-$2; lasts=$3; t=$4
-find listed/.gone-* -prune -ctime +0 -exec rm -rf {} + 2>/dev/null
+# one day at least: toybox takes `+0` for a second
+find listed/.gone-* -prune -ctime +1 -exec rm -rf {} + 2>/dev/null
 mkdir -p listed && mkdir "$gone" && cat >"$gone/.wanted" || fail "cannot write below $w"
 trap 'rm -rf "$gone"' EXIT
 hide() { [ $# -eq 0 ] || touch -c -t "$t" "$@" || fail "cannot set times"; }

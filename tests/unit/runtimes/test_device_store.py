@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from harness.runtimes.device_store import (
     stored_at,
     valid_name,
 )
+from harness.runtimes.eviction import Eviction
 from tests.unit.runtimes.store_device import CONTENTS, SHELLS, ScriptDevice, a_set, device_of, flip
 from tests.unit.runtimes.store_device import needing_shell as needing
 
@@ -140,6 +142,19 @@ def test_what_another_host_left_behind_is_taken_over(device: ScriptDevice) -> No
     assert [path.name for path in device.incoming_files] == [f"{wanted.files[1].entry}.77"]
 
 
+def test_what_others_left_stays_for_a_day(device: ScriptDevice) -> None:
+    """Not only until the second after: toybox's find takes `-ctime +0` for that."""
+    device.look(a_set())
+    device.leave("other-9-0000abcd.77", f"{'0' * 64}.77", b"half")
+    evicting = device.workdir / "listed/.gone-0000ffff"
+    evicting.mkdir()
+    time.sleep(1.1)
+    assert device.deploy(a_set()).done
+    device.evict(Eviction((), (), (), 0))
+    assert len(device.incoming_files) == 1
+    assert evicting.exists()
+
+
 def test_what_is_left_behind_damaged_is_not_taken(device: ScriptDevice) -> None:
     wanted = a_set("set-1", "lib/one.so")
     entry = wanted.files[0].entry
@@ -259,7 +274,7 @@ def test_many_sets_in_one_look(device: ScriptDevice) -> None:
 
 ENTRY = "0" * 64
 ANSWER = (
-    f"@qnn-harness:store 5|946684800|9|store/{ENTRY}.1\n@qnn-harness:df /dev/x 9 5 4 60% /\n{{}}"
+    f"@qnn-harness:file 5|946684800|9|store/{ENTRY}.1\n@qnn-harness:df /dev/x 9 5 4 60% /\n{{}}"
 )
 DONE = "@qnn-harness:done\n"
 
@@ -294,7 +309,7 @@ def test_the_time_of_what_is_stored_is_of_the_boot(boot: str) -> None:
 
 @given(st.text(max_size=300))
 def test_any_answer_is_read_or_refused(text: str) -> None:
-    for output in (text, f"@qnn-harness:{text}\n{DONE}", f"@qnn-harness:store {text}\n{DONE}"):
+    for output in (text, f"@qnn-harness:{text}\n{DONE}", f"@qnn-harness:file {text}\n{DONE}"):
         try:
             parse_look(output)
         except StoreAnswerError:

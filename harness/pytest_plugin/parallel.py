@@ -24,7 +24,7 @@ def device_of(node_id: str, devices: Sequence[str]) -> str | None:
 
 
 class ByDevice(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist hides its types
-    """Gives all cases of a device to one worker, and any other test to whoever is free.
+    """Gives all cases of a device to one worker, and any other test as `--dist` says.
 
     The seam for placing cases by capability: `_split_scope` says what must stay together.
     """
@@ -34,7 +34,17 @@ class ByDevice(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist hides
         self._devices = list(devices)
 
     def _split_scope(self, nodeid: str) -> str:
-        return device_of(nodeid, self._devices) or nodeid
+        return device_of(nodeid, self._devices) or scope_of(nodeid, self.config.getoption("dist"))
+
+
+def scope_of(node_id: str, dist: str) -> str:
+    """With which others a test without a device stays together, for a value of `--dist`."""
+    match dist:
+        case "loadfile":
+            return node_id.partition("::")[0]
+        case "loadscope":
+            return node_id.partition("[")[0].rpartition("::")[0]
+    return node_id
 
 
 class Controller:

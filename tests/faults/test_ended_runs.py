@@ -141,9 +141,16 @@ def ended(background: Background) -> Callable[[str], dict[signal.Signals, Ended]
     return background.result
 
 
+def late(phase: str, number: signal.Signals) -> list[pytest.MarkDecorator]:
+    if (phase, number) == ("preparation", signal.SIGKILL):
+        why = "the store keeps what a killed push has left for a day"
+        return [pytest.mark.xfail(strict=False, reason=why)]
+    return []
+
+
 def rows(phases: tuple[str, ...], numbers: tuple[signal.Signals, ...]) -> list[Any]:
     return [
-        pytest.param(phase, number, id=f"{phase}-{number.name}")
+        pytest.param(phase, number, id=f"{phase}-{number.name}", marks=late(phase, number))
         for phase in phases
         for number in numbers
     ]

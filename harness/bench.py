@@ -86,6 +86,15 @@ class Bench:
         """Says in words what the case found out; shown at the end of the run."""
         self.measure(**{CONCLUSION: text})
 
+    def settle(self) -> None:
+        """Waits until the device is cool and idle, as a timed case wants it; records what it was.
+
+        Raises InfraError if it does not become so in the time that the lab's `gate` gives it.
+        """
+        settled = self._workbench.settle(self.placement.device)
+        if settled:
+            self.measure(gate=settled)
+
     def contexts(self, *models: ModelSpec) -> list[DeployedContext]:
         """The models' context binaries, compiled for this placement and put on the device."""
         deployed = self._workbench.deploy_contexts(self.placement, models)

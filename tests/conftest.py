@@ -49,6 +49,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def simulated_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A devices.yaml with one simulated device whose storage is this test's own."""
     monkeypatch.setenv("QNN_HARNESS_SIMULATED", str(tmp_path / "simulated"))
+    monkeypatch.setenv("QNN_HARNESS_QUARANTINE", str(tmp_path / "quarantine"))
     lab = tmp_path / "devices.yaml"
     lab.write_text(ONE_DEVICE.format(name="sim-test"))
     return lab

@@ -112,6 +112,46 @@ class OpenLab:
                 with contextlib.suppress(InfraError):
                     attached.adb.server.disconnect(attached.adb.serial)
 
+    def detach(self, name: str) -> None:
+        """Forgets a device without ending it; the next `device` asks it anew."""
+        self._attached.pop(name, None)
+
+    def reconnect(self, name: str) -> None:
+        """Has the adb server connect a real device anew; a simulated one need not be.
+
+        Raises InfraError if it is not back in 20 s, or its adb server does not answer.
+        """
+        (config,) = self.lab.select([name])
+        self.detach(name)
+        if config.simulated or config.serial is None:
+            return
+        server, deadline = self._server_of(config.host), Deadline(_CONNECT_S)
+        if ":" in config.serial:
+            server.disconnect(config.serial)
+            server.connect(config.serial, deadline=deadline)
+        else:
+            server.reconnect(config.serial, deadline=deadline)
+
+    def owns_server(self, name: str) -> bool:
+        """Whether a device hangs on an adb server that is ours to restart."""
+        (config,) = self.lab.select([name])
+        return config.simulated
+
+    def restart_server(self) -> None:
+        """Ends our adb server; the next device that hangs on it starts it again."""
+        for name in self._simulated:
+            self.detach(name)
+        private, self._private = self._private, None
+        if private is not None:
+            private.stop()
+
+    def key(self, name: str) -> str:
+        """What makes a device unique on this computer, whatever a lab calls it."""
+        (config,) = self.lab.select([name])
+        if config.simulated:
+            return f"simulated:{(self._storage_root / name).resolve()}"
+        return f"{config.host or 'local'}:{config.serial}"
+
     def device(self, name: str) -> AttachedDevice:
         """The device of that name, connected and asked for its facts.
 
@@ -160,6 +200,12 @@ class OpenLab:
             private.start()
             self._private = private
         storage = self._storage_root / config.name
+        workdir = str(storage / "data/local/tmp/qnn-harness")
+        server = self._private.server
+        started = self._simulated.get(config.name)
+        if started is not None and started.running:
+            server.connect(started.address, deadline=Deadline(_CONNECT_S))
+            return server, started.address, workdir
         limit = config.storage_limit_mb
         device = SimulatedDevice(
             config.name,
@@ -170,9 +216,8 @@ class OpenLab:
         )
         self._simulated[config.name] = device
         device.start()
-        server = self._private.server
         server.connect(device.address, deadline=Deadline(_CONNECT_S))
-        return server, device.address, str(storage / "data/local/tmp/qnn-harness")
+        return server, device.address, workdir
 
     def _server_of(self, host: str | None) -> AdbServer:
         if host is None:

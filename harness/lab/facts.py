@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.lab.sections import first_line, free_storage, integer, sections_of
+
 Target = Literal["android-arm64", "linux-arm64", "linux-x64"]
 
-_SECTION = "@qnn-harness:"
 _PROPERTY = re.compile(r"^\[([^\]]{1,128})\]: \[(.*)\]$")
 
 # One POSIX script for toybox, busybox and coreutils alike. `$1` is the folder whose file system
@@ -54,38 +55,22 @@ class DeviceFacts:
 
 def parse_facts(text: str) -> DeviceFacts:
     """Reads the answer to SCRIPT; whatever is missing or malformed becomes None."""
-    sections = _sections(text)
+    sections = sections_of(text)
     properties = _properties(sections.get("properties", []))
-    machine = _first(sections, "machine")
-    android = _first(sections, "linker") == "android"
-    soc = properties.get("ro.soc.model") or _first(sections, "soc")
+    machine = first_line(sections, "machine")
+    android = first_line(sections, "linker") == "android"
+    soc = properties.get("ro.soc.model") or first_line(sections, "soc")
     return DeviceFacts(
         target=_target(machine, android),
         machine=machine,
         soc=soc,
-        soc_id=_integer(_first(sections, "soc-id")),
-        adreno=_adreno(_first(sections, "gpu") or properties.get("ro.hardware.gpu_model")),
+        soc_id=integer(first_line(sections, "soc-id")),
+        adreno=_adreno(first_line(sections, "gpu") or properties.get("ro.hardware.gpu_model")),
         model=properties.get("ro.product.model") or None,
         os_build=_os_build(properties, sections),
-        free_storage_bytes=_free_storage(sections.get("storage", [])),
+        free_storage_bytes=free_storage(sections.get("storage", [])),
         ram_bytes=_ram(sections.get("memory", [])),
     )
-
-
-def _sections(text: str) -> dict[str, list[str]]:
-    sections: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in text.replace("\r\n", "\n").split("\n"):
-        if line.startswith(_SECTION):
-            lines = sections.setdefault(line.removeprefix(_SECTION).strip(), [])
-        elif line.strip():
-            lines.append(line.strip())
-    return sections
-
-
-def _first(sections: dict[str, list[str]], name: str) -> str | None:
-    lines = sections.get(name) or [""]
-    return lines[0][:200] or None
 
 
 def _properties(lines: list[str]) -> dict[str, str]:
@@ -101,10 +86,6 @@ def _target(machine: str | None, android: bool) -> Target | None:
     return None
 
 
-def _integer(text: str | None) -> int | None:
-    return int(text) if text and re.fullmatch(r"\d{1,18}", text) else None
-
-
 def _adreno(text: str | None) -> str | None:
     found = re.search(r"(\d{3,4})", text or "")
     return found[1] if found else None
@@ -118,16 +99,7 @@ def _os_build(properties: dict[str, str], sections: dict[str, list[str]]) -> str
     for line in sections.get("release", []):
         if line.startswith("PRETTY_NAME="):
             return line.removeprefix("PRETTY_NAME=").strip("\"'") or None
-    return _first(sections, "kernel")
-
-
-def _free_storage(lines: list[str]) -> int | None:
-    # Long device names make some df break a row in two: the numbers are found from the right.
-    fields = " ".join(lines[1:]).split()
-    for index in range(len(fields) - 1, 2, -1):
-        if re.fullmatch(r"\d{1,3}%", fields[index]) and fields[index - 1].isdigit():
-            return int(fields[index - 1]) * 1024
-    return None
+    return first_line(sections, "kernel")
 
 
 def _ram(lines: list[str]) -> int | None:

@@ -51,7 +51,7 @@ class Case:
         self.bench: Bench | None = None
         self.log_prefix = ""
         self._run_id = run_id
-        self._attempt = attempt
+        self.attempt = attempt
         self._started = datetime.now(UTC)
         self._begun = time.monotonic()
         self._aside_s = 0.0
@@ -113,7 +113,7 @@ class Case:
             measurements=_json_object(self._measurements()),
             started=self._started,
             duration_s=round(time.monotonic() - self._begun - self._aside_s, 6),
-            attempt=self._attempt,
+            attempt=self.attempt,
             logs=tuple(f"{self.log_prefix}/{name}" for name in notes.logs) if notes else (),
         )
 

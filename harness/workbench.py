@@ -21,6 +21,7 @@ from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.care import DeviceCare
 from harness.lab.events import Tell
+from harness.lab.identity import Mark, leave_mark, require_same_mark
 from harness.lab.inventory import Lab
 from harness.lab.quarantine import Quarantine
 from harness.probe.build import ProbeBuilder
@@ -89,6 +90,7 @@ class Workbench:
             tell=tell,
         )
         self._deployers: dict[str, Deployer] = {}
+        self._marks: dict[str, Mark] = {}
         self._built: dict[str, Path] = {}
         self._ready: dict[Placement, tuple[DeployedRuntime, str]] = {}
         self._failed: dict[Placement, HarnessError] = {}
@@ -206,6 +208,10 @@ class Workbench:
             )
         return deployed
 
+    def check_of(self, name: str) -> str:
+        """Shell text that exits where another device answers than the one made ready."""
+        return self._marks[name].check() if name in self._marks else ""
+
     def device(self, name: str) -> AttachedDevice:
         """The device, connected and well.
 
@@ -279,6 +285,10 @@ class Workbench:
     def _deployer(self, name: str) -> Deployer:
         if name not in self._deployers:
             device = self.device(name)
+            mark = leave_mark(device.adb, device.workdir)
+            require_same_mark(device.adb, self._marks.get(name), mark)
+            if mark is not None:
+                self._marks[name] = mark
             self._deployers[name] = Deployer(device.adb, device.workdir, notify=self._notify)
         return self._deployers[name]
 

@@ -29,6 +29,16 @@ def device_of(node_id: str, devices: Sequence[str]) -> str | None:
     return max(fitting, key=len, default=None)
 
 
+def scope_of(node_id: str, dist: str) -> str:
+    """With which others a test without a device stays together, for a value of `--dist`."""
+    match dist:
+        case "loadfile":
+            return node_id.partition("::")[0]
+        case "loadscope":
+            return node_id.partition("[")[0].rpartition("::")[0]
+    return node_id
+
+
 class ByDevice(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist hides its types
     """Gives all cases of a device to one worker, and any other test as `--dist` says.
 
@@ -79,16 +89,6 @@ class ByDevice(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist hides
 
     def _split_scope(self, nodeid: str) -> str:
         return device_of(nodeid, self._devices) or scope_of(nodeid, self.config.getoption("dist"))
-
-
-def scope_of(node_id: str, dist: str) -> str:
-    """With which others a test without a device stays together, for a value of `--dist`."""
-    match dist:
-        case "loadfile":
-            return node_id.partition("::")[0]
-        case "loadscope":
-            return node_id.partition("[")[0].rpartition("::")[0]
-    return node_id
 
     def _reschedule(self, node: Any) -> None:
         # without more work the worker waits for the others: `tests_finished` ends them all

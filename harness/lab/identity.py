@@ -1,0 +1,90 @@
+"""Whether it is the same device that answers: by what it says it is, and by a mark left on it.
+
+Addresses are given to other devices, cables are moved. What a device says (its serial number) is
+compared when it is attached; the mark, a random line in the harness's folder on the device, when
+it is attached and by the shell that starts each probe, which costs no round trip.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from harness.adb.device import AdbDevice
+from harness.errors import DeviceError
+
+_TIMEOUT_S = 15.0
+_NAME = ".device-mark"
+_EXIT_ANOTHER = 96
+
+# `ln` is what makes a file appear whole or not at all, and only one of two hosts'
+_SCRIPT = """
+f=$1/NAME; n=$f.$$
+mkdir -p "$1" 2>/dev/null && read -r i </proc/sys/kernel/random/uuid || exit 0
+if [ -s "$f" ]; then echo old; else
+{ echo "$i" >"$n" && { ln "$n" "$f" || cp "$n" "$f"; }; rm -f "$n"; } 2>/dev/null; echo new; fi
+[ -s "$f" ] && read -r i <"$f" && echo "$i"
+"""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is written on a device; `found` if it had been there before."""
+
+    path: str
+    text: str
+    found: bool
+
+    def check(self) -> str:
+        """Shell text, without any program, that exits where the mark is not the right one."""
+        return (
+            f"m=;read -r m 2>/dev/null <{shlex.quote(self.path)};"
+            f'[ "$m" = {shlex.quote(self.text)} ]||{{ echo "another device answers, or somebody '
+            f"removed the harness's folder: its mark is '$m', not {self.text}\" >&2;"
+            f"exit {_EXIT_ANOTHER};}};"
+        )
+
+
+def leave_mark(adb: AdbDevice, workdir: str) -> Mark | None:
+    """The device's mark, made if it has none; None where nothing can be written.
+
+    Raises DeviceError if the device does not answer.
+    """
+    script = f"set -- {shlex.quote(workdir)}\n{_SCRIPT.replace('NAME', _NAME)}"
+    answer = adb.shell(script, timeout_s=_TIMEOUT_S, max_output_bytes=4096)
+    lines = answer.stdout.decode("utf-8", "replace").split()
+    if len(lines) != 2 or not re.fullmatch(r"[0-9a-f-]{8,64}", lines[1]):
+        return None
+    return Mark(f"{workdir}/{_NAME}", lines[1], found=lines[0] == "old")
+
+
+def require_same_mark(adb: AdbDevice, first: Mark | None, now: Mark | None) -> None:
+    """Raises DeviceError if a device shows another mark than when it was first attached.
+
+    One that has lost its mark is believed: somebody may have emptied it.
+    """
+    if first is not None and now is not None and now.found and now.text != first.text:
+        raise DeviceError(
+            f"another device answers here: it carries the mark {now.text}, not {first.text}",
+            serial=adb.serial,
+        )
+
+
+def require_same_device(serial: str, first: str | None, now: str | None) -> None:
+    """Raises DeviceError if a device says that it is another one than before.
+
+    `first` and `now` are its own words (`DeviceFacts.identity`), None where it said nothing.
+    """
+    if first is not None and now is not None and now != first:
+        raise DeviceError(
+            f"another device answers here: it says it is {now}, it was {first}", serial=serial
+        )
+
+
+def require_serial(serial: str, said: str | None) -> None:
+    """Raises DeviceError if a device on USB calls itself by another serial number than adb does."""
+    if said is None or ":" in serial or serial.startswith(("emulator-", "adb-")):
+        return
+    if said != serial:
+        raise DeviceError(f"another device answers here: it says it is {said}", serial=serial)

@@ -23,6 +23,7 @@ from harness.lab.care import DeviceCare
 from harness.lab.events import Tell
 from harness.lab.identity import Mark, leave_mark, require_same_mark
 from harness.lab.inventory import Lab
+from harness.lab.lease import Leases
 from harness.lab.quarantine import Quarantine
 from harness.probe.build import ProbeBuilder
 from harness.probe.check import probe_problem
@@ -76,9 +77,18 @@ class Workbench:
         notify: Callable[[str], None],
         warn: Callable[[str], None] = on_stderr,
         tell: Tell = lambda event: None,
+        leases: Leases | None = None,
+        lease_wait_s: float = 0.0,
     ) -> None:
-        """`tell` is told what happens to devices besides cases."""
-        self.lab = OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache))
+        """`tell` is told what happens to devices besides cases; leases are as in `OpenLab`."""
+        self.lab = OpenLab(
+            lab,
+            key_folder=cache / "keys",
+            storage_root=simulated_root(cache),
+            leases=leases,
+            lease_wait_s=lease_wait_s,
+            notify=warn,
+        )
         self.catalog = Catalog(cache, notify=notify, warn=warn)
         self._probes = ProbeBuilder(cache / "probe")
         self._contexts = ContextStore(cache, self.catalog, self._probes, notify=notify)
@@ -127,13 +137,14 @@ class Workbench:
         """Whether a device takes no cases now."""
         return self._care.is_out(device)
 
-    def recover(self, device: str) -> bool:
+    def recover(self, device: str, *, case_over: bool) -> bool:
         """To be called after each fault of the lab on a device; whether it can be used again.
 
+        `case_over`: the case is not tried again on it.
         What was known about the device is forgotten, and it is brought back or given up.
         """
         self._forget(device)
-        usable = self._care.failed(device)
+        usable = self._care.failed(device, case_over=case_over)
         self._forget(device)
         return usable
 

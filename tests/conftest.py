@@ -50,6 +50,7 @@ def simulated_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A devices.yaml with one simulated device whose storage is this test's own."""
     monkeypatch.setenv("QNN_HARNESS_SIMULATED", str(tmp_path / "simulated"))
     monkeypatch.setenv("QNN_HARNESS_QUARANTINE", str(tmp_path / "quarantine"))
+    monkeypatch.setenv("QNN_HARNESS_LEASES", str(tmp_path / "leases"))
     lab = tmp_path / "devices.yaml"
     lab.write_text(ONE_DEVICE.format(name="sim-test"))
     return lab

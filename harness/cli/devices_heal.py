@@ -14,6 +14,7 @@ from harness.lab.attach import OpenLab
 from harness.lab.care import DeviceCare
 from harness.lab.events import LabEvent
 from harness.lab.inventory import load_lab
+from harness.lab.lease import Leases, lease_root
 from harness.lab.quarantine import Quarantine
 
 
@@ -47,9 +48,15 @@ def heal(
         if not as_json:
             click.echo(f"{event.device}: {event.event}: {event.detail}", err=True)
 
-    with OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache)) as opened:
+    with OpenLab(
+        lab,
+        key_folder=cache / "keys",
+        storage_root=simulated_root(cache),
+        leases=Leases(lease_root(), purpose="qnn-harness devices heal"),
+    ) as opened:
         care = DeviceCare(opened, quarantine, probe_problem=lambda device: None, tell=tell)
         for name in dict.fromkeys(names):
+            opened.hold(name)
             before = quarantine.find(opened.key(name))
             health = care.heal(name)
             if force:

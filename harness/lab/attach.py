@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -16,6 +17,7 @@ from harness.errors import ConfigError, DeviceError, InfraError
 from harness.lab.facts import SCRIPT, DeviceFacts, Target, parse_facts
 from harness.lab.identity import require_same_device, require_serial
 from harness.lab.inventory import DeviceConfig, Lab
+from harness.lab.lease import Leases
 from harness.qnn.socs import SOCS
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
@@ -79,8 +81,25 @@ class OpenLab:
     through the server they are already attached to (the user's, or a remote one).
     """
 
-    def __init__(self, lab: Lab, *, key_folder: Path, storage_root: Path) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        *,
+        key_folder: Path,
+        storage_root: Path,
+        leases: Leases | None = None,
+        lease_wait_s: float = 0.0,
+        notify: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """`leases` keeps other processes off the devices in use, from `device` until `close`.
+
+        `lease_wait_s` is how long (seconds) a device is waited for that another process holds;
+        `notify` is told of it.
+        """
         self.lab = lab
+        self.leases = leases
+        self._lease_wait_s = lease_wait_s
+        self._notify = notify
         self._key_folder = key_folder
         self._storage_root = storage_root
         self._private: PrivateAdbServer | None = None
@@ -103,6 +122,19 @@ class OpenLab:
         self._simulated.clear()
         self._private = None
         self._cleanup.close()
+        if self.leases is not None:
+            self.leases.close()
+
+    def hold(self, name: str) -> None:
+        """Takes the lease of a device, if leases are kept.
+
+        Raises DeviceHeld if another process has it; who waited in vain once is not kept waiting
+        again.
+        """
+        if self.leases is not None:
+            wait_s, self._lease_wait_s = self._lease_wait_s, 0.0
+            self.leases.take(self.key(name), name, wait_s=wait_s, notify=self._notify)
+            self._lease_wait_s = wait_s
 
     def release(self, name: str) -> None:
         """Lets go of a device: a simulated one is ended, the next `device` attaches it anew."""
@@ -158,10 +190,11 @@ class OpenLab:
         """The device of that name, connected and asked for its facts.
 
         Raises ConfigError for a name that the lab does not have or a target that cannot be told,
-        InfraError if the device does not become ready.
+        DeviceHeld if another process uses it, InfraError if it does not become ready.
         """
         if name not in self._attached:
             (config,) = self.lab.select([name])
+            self.hold(name)
             self._attached[name] = self._attach(config)
         return self._attached[name]
 

@@ -12,10 +12,12 @@ from harness.lab.attach import OpenLab
 from harness.lab.events import EventKind, LabEvent, Tell
 from harness.lab.health import Finding, Health, gate_problem, unreachable
 from harness.lab.ladder import is_worth_trying, rungs
+from harness.lab.lease import DeviceHeld
 from harness.lab.quarantine import Quarantine
 from harness.lab.recovery import ProbeProblem, Recovery, ask_load, ask_vitals, check
 
 _LOOK_AGAIN_S: Final = 60.0
+_CASES_IN_A_ROW: Final = 3
 _GATE_POLL_S: Final = 5.0
 
 
@@ -43,6 +45,7 @@ class DeviceCare:
         self._clock = clock
         self._fit: set[str] = set()
         self._strikes: dict[str, int] = {}
+        self._cases: dict[str, int] = {}
         self._known: set[str] = set()
         self._out: dict[str, tuple[InfraError, float]] = {}
 
@@ -63,6 +66,12 @@ class DeviceCare:
             if self._clock() - at < _LOOK_AGAIN_S:
                 raise error
             self._lab.release(name)
+        try:
+            self._lab.hold(name)
+        except DeviceHeld as held:
+            # nothing is wrong with it, so it is not put into quarantine
+            self._out[name] = held, self._clock()
+            raise
         health = self._check(name, "health")
         entry = self._quarantine.find(self._lab.key(name))
         if health.state == "bad" and name not in self._out and entry is None:
@@ -71,26 +80,34 @@ class DeviceCare:
             raise self._give_up(name, health, earlier=entry.why if entry else None)
         self._take_back(name, health)
 
-    def failed(self, name: str) -> bool:
-        """To be called after each failure of the lab on a device; whether it can be used again."""
+    def failed(self, name: str, *, case_over: bool) -> bool:
+        """To be called after each failure of the lab on a device; whether it can be used again.
+
+        `case_over`: the case is not tried again on it. A device that is bad and stays so is given
+        up, and so is one that looks well but gave no verdict to several cases in a row.
+        """
         if name in self._out:
             return False
         self._fit.discard(name)
-        strikes = self._strikes[name] = self._strikes.get(name, 0) + 1
+        self._strikes[name] = self._strikes.get(name, 0) + 1
+        self._cases[name] = self._cases.get(name, 0) + case_over
         health = self._look(name)
         # where it is not reached, nothing that helped before has been tried in vain
-        health = self._climb(
-            name, health, strikes=1 if "unreachable" in _codes(health) else strikes
-        )
-        if health.state != "bad":
-            self._fit.add(name)
-            return True
-        self._give_up(name, health)
-        return False
+        strikes = 1 if "unreachable" in _codes(health) else self._strikes[name]
+        health = self._climb(name, health, strikes=strikes)
+        if health.state != "bad" and self._cases[name] >= _CASES_IN_A_ROW:
+            why = f"the last {self._cases[name]} cases on it came to no verdict, whatever was done"
+            health = Health((*health.findings, Finding("bad", "keeps-failing", why)), health.vitals)
+        if health.state == "bad":
+            self._give_up(name, health)
+            return False
+        self._fit.add(name)
+        return True
 
     def succeeded(self, name: str) -> None:
         """To be called after each case that the lab survived."""
         self._strikes.pop(name, None)
+        self._cases.pop(name, None)
 
     def heal(self, name: str) -> Health:
         """Checks a device, climbs the whole ladder if it is bad, and takes it back if it is not."""
@@ -130,8 +147,6 @@ class DeviceCare:
         own_server = self._lab.owns_server(name)
         recovery = Recovery(self._lab, rules, patient=name in self._known and not own_server)
         steps = rungs(_codes(health), strikes, own_server=own_server, may_reboot=rules.reboot)
-        if not steps and health.state != "bad":
-            return _bad(health, f"it looked well and failed again {strikes} times in a row")
         for step in steps:
             if not is_worth_trying(step, _codes(health)):
                 continue
@@ -141,9 +156,10 @@ class DeviceCare:
                 recovery.climb(name, step)
                 health = self._look(name)
             except InfraError as error:
-                problem, health = str(error), unreachable(str(error))
-                if step == "end-leftovers":
-                    health = self._look(name)
+                problem = str(error)
+                # out of reach is what it is after a step that had waited for it
+                waited = step in ("reconnect", "restart-server")
+                health = unreachable(problem) if waited else self._look(name)
             self._say(name, step, health, began, started, problem)
             if health.state != "bad":
                 break
@@ -197,14 +213,10 @@ class DeviceCare:
         if lifted or name in self._out:
             self._say(name, "healed", health, began, started)
         self._out.pop(name, None)
-        self._strikes.pop(name, None)
+        self.succeeded(name)
         self._fit.add(name)
         self._known.add(name)
 
 
 def _codes(health: Health) -> set[str]:
     return {finding.code for finding in health.findings if finding.state == "bad"}
-
-
-def _bad(health: Health, why: str) -> Health:
-    return Health((*health.findings, Finding("bad", "keeps-failing", why)), health.vitals)

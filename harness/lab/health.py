@@ -106,7 +106,10 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
 
     if vitals.booted is False:
         say("bad", "booting", "it has not finished booting")
-    if vitals.write_problem is not None:
+    if vitals.write_problem is not None and _is_full(vitals):
+        # making room is for whoever puts something there, who also says best what did not fit
+        say("suspect", "storage-full", f"its storage is full: {vitals.write_problem}")
+    elif vitals.write_problem is not None:
         say("bad", "not-writable", f"its work folder cannot be written: {vitals.write_problem}")
     _judge_amounts(vitals, rules, say)
     _judge_battery(vitals, rules, say)
@@ -121,6 +124,12 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
         why = f"no permission for {listed}" if listed else "no fastrpc node in /dev"
         say("suspect", "no-fastrpc", f"the DSP may be out of reach: {why}")
     return Health(tuple(found), vitals)
+
+
+def _is_full(vitals: Vitals) -> bool:
+    free = vitals.free_storage_bytes
+    full = free is not None and free < _MB
+    return full or "No space left" in (vitals.write_problem or "")
 
 
 def gate_problem(vitals: Vitals, busy: float | None, gate: TimedGate) -> str | None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import re
 import secrets
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.errors import InfraError
+from harness.lab.holder import device_file
 
 _MAX_BYTES = 64 << 10
 _MAX_CHARS = 2000
@@ -74,5 +73,4 @@ class Quarantine:
         return True
 
     def _file(self, device: str) -> Path:
-        readable = re.sub(r"[^A-Za-z0-9.-]+", "_", device)[-60:].strip("._-")
-        return self._folder / f"{readable}-{hashlib.sha256(device.encode()).hexdigest()[:12]}.json"
+        return self._folder / f"{device_file(device)}.json"

@@ -24,10 +24,13 @@ echo "${m}booted"; getprop sys.boot_completed 2>/dev/null
 echo "${m}uptime"; cat "$r/proc/uptime"
 echo "${m}user"; id -u
 echo "${m}memory"; head -n 5 "$r/proc/meminfo" 2>/dev/null
-mkdir -p "$d" 2>/dev/null
+e=$(mkdir -p "$d" 2>&1) || echo "${m}writable
+$e"
 echo "${m}storage"; df -k "$d" 2>/dev/null
-echo "${m}writable"
-(umask 077; echo ok >"$d/.health-$$") 2>&1 && cat "$d/.health-$$"; rm -f "$d/.health-$$"
+[ -n "$e" ] || {
+  echo "${m}writable"
+  (umask 077; echo ok >"$d/.health-$$") 2>&1 && cat "$d/.health-$$"; rm -f "$d/.health-$$"
+}
 echo "${m}battery"; $T dumpsys battery 2>/dev/null | head -n 40
 echo "${m}supplies"
 grep -aH "" "$r"/sys/class/power_supply/*/type "$r"/sys/class/power_supply/*/capacity \

@@ -178,7 +178,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return case
 
     def lab_failed(case: Case, again: bool) -> bool:
-        return run.lab_failed(case.placement, others=again)
+        return run.lab_failed(case.placement, again=again)
 
     run_attempts(
         item,

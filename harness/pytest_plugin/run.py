@@ -79,14 +79,18 @@ class Run:
         """What cases are run with; made on first use, ended by `close`."""
         if self._workbench is None:
             from harness.cache import cache_root
+            from harness.lab.lease import Leases, lease_root
             from harness.workbench import Workbench
 
+            purpose = f"pytest, run {self.planned_folder.name}"
             self._workbench = Workbench(
                 self.lab,
                 cache=cache_root(),
                 notify=self._notify,
                 warn=self._warn,
                 tell=self._note_event,
+                leases=Leases(lease_root(), purpose=purpose),
+                lease_wait_s=self.options.lease_timeout_s,
             )
         return self._workbench
 
@@ -215,17 +219,18 @@ class Run:
         keys = ("name", "serial", "soc", "target", "simulated")
         return {key: getattr(config, key) for key in keys}
 
-    def lab_failed(self, placement: Placement, *, others: bool) -> bool:
+    def lab_failed(self, placement: Placement, *, again: bool) -> bool:
         """Brings a device back after a fault of the lab, or gives it up.
 
-        Returns whether another attempt is worth while: not if neither this device nor, with
-        `others`, a twin of it can be used.
+        `again`: another attempt is allowed. Returns whether it is worth while: not if neither this
+        device nor a twin of it can be used.
         """
         if not self.workbench.is_out(placement.device):
-            self.workbench.recover(placement.device)
+            over = not again or self.elsewhere(placement) is not None
+            self.workbench.recover(placement.device, case_over=over)
             self._prepared = {place for place in self._prepared if place.device != placement.device}
         usable = not self.workbench.is_out(placement.device)
-        return usable or (others and self.elsewhere(placement) is not None)
+        return again and (usable or self.elsewhere(placement) is not None)
 
     def twins(self, name: str) -> list[str]:
         """The devices asked for that can stand in for one: same SoC, HTP architecture and target.

@@ -63,6 +63,7 @@ class DeviceRuns:
         self.environment = os.environ | {
             "QNN_HARNESS_SIMULATED": str(self.folder / "simulated"),
             "QNN_HARNESS_QUARANTINE": str(self.folder / "quarantine"),
+            "QNN_HARNESS_LEASES": str(self.folder / "leases"),
         }
         self.environment.pop("PYTEST_ADDOPTS", None)
 

@@ -28,6 +28,7 @@ ALL = ("reconnect", "end-leftovers", "restart-server", "reboot")
         ({"booted": False}, "bad", "booting"),
         ({"uptime_s": 3.0}, "suspect", "just-booted"),
         ({"write_problem": "Read-only file system"}, "bad", "not-writable"),
+        ({"write_problem": "No space left on device"}, "suspect", "storage-full"),
         ({"free_storage_bytes": 49_000_000}, "suspect", "low-storage"),
         ({"free_ram_bytes": 99_000_000}, "suspect", "low-memory"),
         ({"battery_percent": 14, "battery_charging": True}, "suspect", "low-battery"),

@@ -21,15 +21,17 @@ from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.care import DeviceCare
 from harness.lab.events import Tell
-from harness.lab.identity import Mark, leave_mark, require_same_mark
+from harness.lab.identity import Badges
 from harness.lab.inventory import Lab
 from harness.lab.lease import Leases
 from harness.lab.quarantine import Quarantine
 from harness.probe.build import ProbeBuilder
 from harness.probe.check import probe_problem
 from harness.runtimes.catalog import Catalog, Runtime
-from harness.runtimes.deploy import DeployedRuntime, Deployer, DeployFile
+from harness.runtimes.deploy import DeployedRuntime, Deployer, DeployFile, runtime_set
+from harness.runtimes.device_store import FileSet
 from harness.runtimes.notices import on_stderr
+from harness.runtimes.use_marks import own_mark
 
 _PROBE_NAME = "qnn-probe"
 _BASELINE_S = 10.0
@@ -100,7 +102,9 @@ class Workbench:
             tell=tell,
         )
         self._deployers: dict[str, Deployer] = {}
-        self._marks: dict[str, Mark] = {}
+        self._badges = Badges()
+        # one for all: after a fault the same device is marked anew, not twice
+        self._mark = own_mark()
         self._built: dict[str, Path] = {}
         self._ready: dict[Placement, tuple[DeployedRuntime, str]] = {}
         self._failed: dict[Placement, HarnessError] = {}
@@ -108,7 +112,14 @@ class Workbench:
         self._baselines: dict[str, Baseline | None] = {}
 
     def close(self) -> None:
-        """Ends simulated devices and our adb server; safe to call twice."""
+        """Says on each device that it is not in use any more, and ends what we started.
+
+        Safe to call twice; a device that does not answer delays it by seconds at most.
+        """
+        for name, deployer in self._deployers.items():
+            if not self._care.is_out(name):
+                deployer.release()
+        self._deployers.clear()
         self.lab.close()
 
     def prepare(self, needs: Sequence[Need]) -> Mapping[Placement, HarnessError]:
@@ -122,8 +133,7 @@ class Workbench:
             if placement in self._failed:
                 continue
             try:
-                self.deploy_runtime(placement)
-                self.deploy_contexts(placement, models)
+                self._deploy_together(placement, models)
             except HarnessError as error:
                 self._failed[placement] = error
         return dict(self._failed)
@@ -180,10 +190,9 @@ class Workbench:
     def deploy_runtime(self, placement: Placement) -> tuple[DeployedRuntime, str]:
         """Puts runtime and probe on the device; returns the runtime and the probe's path there."""
         if placement not in self._ready:
-            runtime, probe = self._runtime(placement), self._probe(placement)
             deployer = self._deployer(placement.device)
-            deployed = deployer.deploy_runtime(runtime)
-            folder = deployer.deploy_files("probe", [DeployFile(probe, _PROBE_NAME, mode=0o755)])
+            deployed = deployer.deploy_runtime(self._runtime(placement))
+            (folder,) = deployer.deploy_sets([self._probe_set(placement)])
             probe_path = f"{folder}/{_PROBE_NAME}"
             if self._probe_paths.get(placement.device) != probe_path:
                 self._probe_paths[placement.device] = probe_path
@@ -198,19 +207,11 @@ class Workbench:
     ) -> dict[ModelSpec, DeployedContext]:
         """Puts the contexts of these models, compiled for the placement, on its device."""
         compiled = self._compiled(placement, tuple(models))
-        deployer = self._deployer(placement.device)
+        sets = self._context_sets(placement.device, compiled)
+        folders = self._deployer(placement.device).deploy_sets(sets)
         deployed = {}
-        for model, context in compiled.items():
-            inputs = [f"input.{index}.raw" for index in range(len(context.inputs))]
-            expected = [f"expected.{index}.raw" for index in range(len(context.expected))]
-            files = [DeployFile(context.path, "context.bin")]
-            files += [
-                DeployFile(path, name)
-                for path, name in zip(
-                    (*context.inputs, *context.expected), (*inputs, *expected), strict=True
-                )
-            ]
-            folder = deployer.deploy_files(str(model), files)
+        for (model, context), folder in zip(compiled.items(), folders, strict=True):
+            inputs, expected = _names("input", context.inputs), _names("expected", context.expected)
             deployed[model] = DeployedContext(
                 context=context,
                 binary=f"{folder}/context.bin",
@@ -221,7 +222,29 @@ class Workbench:
 
     def check_of(self, name: str) -> str:
         """Shell text that exits where another device answers than the one made ready."""
-        return self._marks[name].check() if name in self._marks else ""
+        return self._badges.check_of(name)
+
+    def _deploy_together(self, placement: Placement, models: Sequence[ModelSpec]) -> None:
+        """Puts everything that a placement needs on its device in one go."""
+        sets = [runtime_set(self._runtime(placement)), self._probe_set(placement)]
+        sets += self._context_sets(placement.device, self._compiled(placement, models))
+        self._deployer(placement.device).deploy_sets(sets)
+        self.deploy_runtime(placement)
+
+    def _probe_set(self, placement: Placement) -> FileSet:
+        file = DeployFile(self._probe(placement), _PROBE_NAME, mode=0o755)
+        return self._deployer(placement.device).file_set("probe", [file])
+
+    def _context_sets(self, device: str, compiled: Mapping[ModelSpec, Context]) -> list[FileSet]:
+        deployer = self._deployer(device)
+        sets = []
+        for model, context in compiled.items():
+            paths = (*context.inputs, *context.expected)
+            names = _names("input", context.inputs) + _names("expected", context.expected)
+            files = [DeployFile(context.path, "context.bin")]
+            files += [DeployFile(path, name) for path, name in zip(paths, names, strict=True)]
+            sets.append(deployer.file_set(str(model), files))
+        return sets
 
     def device(self, name: str) -> AttachedDevice:
         """The device, connected and well.
@@ -296,12 +319,20 @@ class Workbench:
     def _deployer(self, name: str) -> Deployer:
         if name not in self._deployers:
             device = self.device(name)
-            mark = leave_mark(device.adb, device.workdir)
-            require_same_mark(device.adb, self._marks.get(name), mark)
-            if mark is not None:
-                self._marks[name] = mark
-            self._deployers[name] = Deployer(device.adb, device.workdir, notify=self._notify)
+            self._badges.look(name, device.adb, device.workdir)
+            limit = device.config.store_limit_mb
+            self._deployers[name] = Deployer(
+                device.adb,
+                device.workdir,
+                notify=self._notify,
+                cap_bytes=None if limit is None else limit * 1_000_000,
+                mark=self._mark,
+            )
         return self._deployers[name]
+
+
+def _names(kind: str, paths: Sequence[Path]) -> list[str]:
+    return [f"{kind}.{index}.raw" for index in range(len(paths))]
 
 
 def _by_placement(needs: Iterable[Need]) -> dict[Placement, tuple[ModelSpec, ...]]:

@@ -25,18 +25,21 @@ _MAX_UNANSWERED = 256
 class PushItem:
     """One file to send: content or a local path, where to, permission bits.
 
-    The modification time is the local file's, or now for content from memory.
+    The modification time is the local file's, or now for content from memory. `checked`: whether
+    its size is asked back; not for one that may be gone again by then.
     """
 
     source: Path | bytes
     remote: str
     mode: int = 0o644
+    checked: bool = True
 
 
 @dataclass
 class _Sent:
     command: str
     size: int
+    checked: bool = True
     taken: bool = False
 
 
@@ -64,8 +67,8 @@ class Pusher:
         link = self._link
         with valid_path(command):
             begin = link.dialect.send(item.remote, item.mode)
-            check = link.dialect.stat(item.remote, follow=False)
-        sent = _Sent(command, 0)
+            check = link.dialect.stat(item.remote, follow=False) if item.checked else b""
+        sent = _Sent(command, 0, item.checked)
         if isinstance(item.source, bytes):
             link.queue(begin)
             # until all of it is queued, an answer can only be a refusal, and it is for this file
@@ -111,6 +114,8 @@ class Pusher:
         sent = self._unanswered[0]
         if isinstance(reply, Okay) and not sent.taken:
             sent.taken = True
+            if not sent.checked:
+                self._unanswered.popleft()
         elif isinstance(reply, RemoteStat) and sent.taken:
             if not same_size(reply.size, sent.size, self._link.dialect.stat_v2) or reply.error:
                 raise self._link.error(

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import click
 
-from harness.cache import cache_root, quarantine_root, simulated_root
-from harness.cli.lab_options import json_option, lab_option
-from harness.lab.attach import OpenLab
+from harness.cache import cache_root, quarantine_root
+from harness.cli.lab_options import json_option, lab_option, open_lab
 from harness.lab.care import DeviceCare
 from harness.lab.events import LabEvent
 from harness.lab.inventory import load_lab
-from harness.lab.lease import Leases, lease_root
 from harness.lab.quarantine import Quarantine
 
 
@@ -38,8 +36,7 @@ def heal(
     """
     lab = load_lab(lab_file)
     lab.select(names)
-    cache = cache_root()
-    quarantine = Quarantine(quarantine_root(cache))
+    quarantine = Quarantine(quarantine_root(cache_root()))
     rows: list[dict[str, object]] = []
     steps: list[LabEvent] = []
 
@@ -48,12 +45,7 @@ def heal(
         if not as_json:
             click.echo(f"{event.device}: {event.event}: {event.detail}", err=True)
 
-    with OpenLab(
-        lab,
-        key_folder=cache / "keys",
-        storage_root=simulated_root(cache),
-        leases=Leases(lease_root(), purpose="qnn-harness devices heal"),
-    ) as opened:
+    with open_lab(lab, "devices heal") as opened:
         care = DeviceCare(opened, quarantine, probe_problem=lambda device: None, tell=tell)
         for name in dict.fromkeys(names):
             opened.hold(name)

@@ -1,7 +1,7 @@
-"""Whether it is the same device that answers: by what it says it is, and by a mark left on it.
+"""Whether it is the same device that answers: by what it says it is, and by a badge left on it.
 
 Addresses are given to other devices, cables are moved. What a device says (its serial number) is
-compared when it is attached; the mark, a random line in the harness's folder on the device, when
+compared when it is attached; the badge, a random line in the harness's folder on the device, when
 it is attached and by the shell that starts each probe, which costs no round trip.
 """
 
@@ -15,7 +15,7 @@ from harness.adb.device import AdbDevice
 from harness.errors import DeviceError
 
 _TIMEOUT_S = 15.0
-_NAME = ".device-mark"
+_NAME = ".device-badge"
 _EXIT_ANOTHER = 96
 
 # `ln` is what makes a file appear whole or not at all, and only one of two hosts'
@@ -29,7 +29,7 @@ if [ -s "$f" ]; then echo old; else
 
 
 @dataclass(frozen=True)
-class Mark:
+class Badge:
     """What is written on a device; `found` if it had been there before."""
 
     path: str
@@ -37,17 +37,17 @@ class Mark:
     found: bool
 
     def check(self) -> str:
-        """Shell text, without any program, that exits where the mark is not the right one."""
+        """Shell text, without any program, that exits where the badge is not the right one."""
         return (
             f"m=;read -r m 2>/dev/null <{shlex.quote(self.path)};"
             f'[ "$m" = {shlex.quote(self.text)} ]||{{ echo "another device answers, or somebody '
-            f"removed the harness's folder: its mark is '$m', not {self.text}\" >&2;"
+            f"removed the harness's folder: its badge is '$m', not {self.text}\" >&2;"
             f"exit {_EXIT_ANOTHER};}};"
         )
 
 
-def leave_mark(adb: AdbDevice, workdir: str) -> Mark | None:
-    """The device's mark, made if it has none; None where nothing can be written.
+def give_badge(adb: AdbDevice, workdir: str) -> Badge | None:
+    """The device's badge, made if it has none; None where nothing can be written.
 
     Raises DeviceError if the device does not answer.
     """
@@ -56,19 +56,40 @@ def leave_mark(adb: AdbDevice, workdir: str) -> Mark | None:
     lines = answer.stdout.decode("utf-8", "replace").split()
     if len(lines) != 2 or not re.fullmatch(r"[0-9a-f-]{8,64}", lines[1]):
         return None
-    return Mark(f"{workdir}/{_NAME}", lines[1], found=lines[0] == "old")
+    return Badge(f"{workdir}/{_NAME}", lines[1], found=lines[0] == "old")
 
 
-def require_same_mark(adb: AdbDevice, first: Mark | None, now: Mark | None) -> None:
-    """Raises DeviceError if a device shows another mark than when it was first attached.
+def require_same_badge(adb: AdbDevice, first: Badge | None, now: Badge | None) -> None:
+    """Raises DeviceError if a device shows another badge than when it was first attached.
 
-    One that has lost its mark is believed: somebody may have emptied it.
+    One that has lost its badge is believed: somebody may have emptied it.
     """
     if first is not None and now is not None and now.found and now.text != first.text:
         raise DeviceError(
-            f"another device answers here: it carries the mark {now.text}, not {first.text}",
+            f"another device answers here: it carries the badge {now.text}, not {first.text}",
             serial=adb.serial,
         )
+
+
+class Badges:
+    """The badges that the devices of a run carried when they were last made ready."""
+
+    def __init__(self) -> None:
+        self._badges: dict[str, Badge] = {}
+
+    def look(self, name: str, adb: AdbDevice, workdir: str) -> None:
+        """Looks at a device's badge in one round trip, and gives it one if it has none.
+
+        Raises DeviceError if it is not the one that this device had before.
+        """
+        badge = give_badge(adb, workdir)
+        require_same_badge(adb, self._badges.get(name), badge)
+        if badge is not None:
+            self._badges[name] = badge
+
+    def check_of(self, name: str) -> str:
+        """What the shell runs that starts a probe there; see `Badge.check`."""
+        return self._badges[name].check() if name in self._badges else ""
 
 
 def require_same_device(serial: str, first: str | None, now: str | None) -> None:

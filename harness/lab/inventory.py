@@ -87,6 +87,9 @@ class DeviceConfig(_Strict):
     storage_limit_mb: Annotated[StrictInt, Field(ge=1)] | None = None
     """How much (10^6 bytes) a simulated device can store; by default as much as the host."""
 
+    store_limit_mb: Annotated[StrictInt, Field(ge=1)] | None = None
+    """How much (10^6 bytes) deployed files may take on it; by default half of what is free."""
+
     health: HealthRules | None = None
     """Its own rules in place of the lab's."""
 

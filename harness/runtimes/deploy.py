@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import secrets
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from harness.adb.deadline import Deadline
-from harness.adb.device import AdbDevice, Completed, PushItem
-from harness.errors import ConfigError, DeviceError, DeviceRefused, InfraError, InternalError
+from harness.adb.device import AdbDevice
+from harness.errors import ConfigError, InfraError, InternalError
 from harness.runtimes.catalog import Runtime, content_key
-from harness.runtimes.device_store import (
-    LOOK_SCRIPT,
-    PLACE_SCRIPT,
-    FileSet,
-    StoreAnswerError,
-    StoredFile,
-    StoreView,
-    check_place,
-    entry_name,
-    incoming_name,
-    look_input,
-    parse_look,
-    place_arguments,
-    place_input,
-    valid_name,
-)
+from harness.runtimes.delivery import Delivery
+from harness.runtimes.device_store import FileSet, StoredFile, entry_name, names_used, valid_name
 from harness.runtimes.notices import Say, on_terminal
 from harness.runtimes.sealed import sha256_of
+from harness.runtimes.store_client import StoreClient
+from harness.runtimes.use_marks import own_mark
 
 # Where the fastrpc libraries of Qualcomm's Linux and Android images look for DSP code besides the
 # folders that they are given (QAIRT docs, "Running a model on the HTP backend").
@@ -44,8 +29,6 @@ _DSP_FOLDERS: Final = (
 )
 _BASE_TIMEOUT_S = 60.0
 _SLOWEST_BYTES_PER_S = 1_500_000
-_CLEANUP_S = 10.0
-_MAX_OUTPUT_BYTES = 8 << 20
 _KEY_LENGTH = 20
 
 
@@ -79,28 +62,43 @@ class Deployer:
 
     What this object has deployed is not looked at again: the device is asked once per set. Files
     are read-only on the device, executable or not. Every method raises DeviceError: DeviceRefused
-    where the device has no room or does not permit it; nothing half-made stays then.
+    where the device has no room or does not permit it; nothing half-made stays then. After any
+    other error what had arrived stays, and the next deployment goes on from there.
+
+    What it has deployed is marked as used: nobody removes it before `release`, or before the mark
+    was not refreshed for a day (by deploying, or by `refresh`).
+
+    `cap_bytes` bounds what the store keeps: what was used longest ago goes first, never what is in
+    use. By default it is half of what the store and the free space have together.
+
+    `mark` is the name under which it says what it uses; whoever passes the one of an earlier
+    object takes that one's place. Two objects that deploy to one device need two.
     """
 
-    def __init__(self, device: AdbDevice, workdir: str, *, notify: Say = on_terminal) -> None:
+    def __init__(
+        self,
+        device: AdbDevice,
+        workdir: str,
+        *,
+        notify: Say = on_terminal,
+        cap_bytes: int | None = None,
+        mark: str | None = None,
+    ) -> None:
         if not workdir.startswith("/") or any(character in workdir for character in ":;\n\0"):
             raise ConfigError(f"{workdir!r} cannot be a device's work folder", field="workdir")
-        self._device = device
         self._workdir = workdir.rstrip("/")
-        self._notify = notify
-        self._deployed: set[str] = set()
+        self._store = StoreClient(device, self._workdir)
+        self._mark = mark or own_mark()
+        self._delivery = Delivery(
+            device, self._workdir, self._mark, notify=notify, cap_bytes=cap_bytes
+        )
+        self._deployed: dict[str, str] = {}
+        self._using: dict[str, None] = {}
         self._hashes: dict[tuple[Path, int, int], str] = {}
-        self._warned = False
 
     def deploy_runtime(self, runtime: Runtime) -> DeployedRuntime:
         """Puts a runtime on the device; one round trip if it is there already."""
-        files = tuple(
-            StoredFile(file.name, file.path, file.size, entry_name(file.sha256, file.mode))
-            for file in runtime.files
-        )
-        title = f"QNN {runtime.qnn_version}"
-        name = f"qnn-{runtime.qnn_version}-{runtime.key[:_KEY_LENGTH]}"
-        (root,) = self.deploy_sets([FileSet(name, title, files)])
+        (root,) = self.deploy_sets([runtime_set(runtime)])
         folders = [f"{root}/{folder}" for folder in runtime.library_dirs]
         library_path = ":".join(folders)
         dsp_folders = () if runtime.target == "linux-x64" else _DSP_FOLDERS
@@ -138,129 +136,33 @@ class Deployer:
     def deploy_sets(self, sets: Sequence[FileSet]) -> list[str]:
         """Puts several sets on the device together; their folders, in order.
 
-        One round trip to look; if anything is missing, one stream with just that and a second
-        round trip. No round trip for sets that this object has deployed before.
+        One round trip to look; if anything is missing, one stream with the large files and, at
+        the same time, a second round trip with the small ones. No round trip for sets that this
+        object has deployed before.
         """
         wanted = {one.name: one for one in sets if one.name not in self._deployed}
         if wanted:
-            self._deploy(list(wanted.values()))
-            self._deployed.update(wanted)
-        return [f"{self._workdir}/sets/{one.name}" for one in sets]
+            size = sum(file.size for one in wanted.values() for file in one.files)
+            deadline = Deadline(_BASE_TIMEOUT_S + size / _SLOWEST_BYTES_PER_S)
+            made = self._delivery.deliver(list(wanted.values()), list(self._using), deadline)
+            self._using.update(dict.fromkeys(names_used(wanted.values())))
+            self._deployed.update(made)
+        return [f"{self._workdir}/sets/{self._deployed[one.name]}" for one in sets]
 
     def forget(self) -> None:
         """Makes the next deployment look at the device again (after a reboot, say)."""
         self._deployed.clear()
 
-    def _deploy(self, sets: list[FileSet]) -> None:
-        size = sum(file.size for one in sets for file in one.files)
-        deadline = Deadline(_BASE_TIMEOUT_S + size / _SLOWEST_BYTES_PER_S)
-        view = self._look(sets, deadline)
-        absent = [one for one in sets if not view.has_set(one)]
-        if not absent:
-            return
-        missing = {
-            file.entry: file
-            for one in absent
-            for file in one.files
-            if not view.has_entry(file.entry, file.size)
-        }
-        random = secrets.token_hex(8)
-        try:
-            self._push(absent, missing, view, random, deadline)
-            self._place(absent, missing, random, deadline)
-        except BaseException:
-            self._remove_incoming(random)
-            raise
+    def refresh(self) -> None:
+        """Says that all that was deployed is still in use; one round trip."""
+        self._store.look([], self._mark, self._using, Deadline(_BASE_TIMEOUT_S))
 
-    def _look(self, sets: list[FileSet], deadline: Deadline) -> StoreView:
-        answer = self._run(LOOK_SCRIPT, [self._workdir], look_input(sets), deadline)
-        try:
-            view = parse_look(answer.stdout.decode("utf-8", "replace"))
-        except StoreAnswerError as error:
-            raise self._refused(str(error), answer) from error
-        if not view.hashing and not self._warned:
-            self._warned = True
-            self._notify(f"{self._device.serial} has no sha256sum: files are checked by size only")
-        return view
-
-    def _push(
-        self,
-        absent: list[FileSet],
-        missing: dict[str, StoredFile],
-        view: StoreView,
-        random: str,
-        deadline: Deadline,
-    ) -> None:
-        if not missing:
-            return
-        what = _titles(absent)
-        size = sum(file.size for file in missing.values())
-        room = f"{what} needs {size} bytes, {{}} bytes are free"
-        if view.free_bytes is not None and view.free_bytes < size:
-            raise DeviceRefused(
-                f"No space left on device: {room.format(view.free_bytes)}",
-                serial=self._device.serial,
-            )
-        self._notify(f"pushing {what} to {self._device.serial} ({size / 1e6:.1f} MB)")
-        items = [
-            PushItem(file.source, f"{self._workdir}/{incoming_name(random, entry)}")
-            for entry, file in missing.items()
-        ]
-        try:
-            self._device.push(items, timeout_s=deadline.remaining())
-        except DeviceRefused as error:
-            free = self._free_bytes()
-            told = room.format("an unknown number of" if free is None else free)
-            raise DeviceRefused(
-                f"{error.problem}: {told}", serial=error.serial, command=error.command
-            ) from error
-
-    def _place(
-        self,
-        absent: list[FileSet],
-        missing: dict[str, StoredFile],
-        random: str,
-        deadline: Deadline,
-    ) -> None:
-        arrived = {entry: file.size for entry, file in missing.items()}
-        answer = self._run(
-            PLACE_SCRIPT,
-            place_arguments(self._workdir, random),
-            place_input(arrived, absent),
-            deadline,
-        )
-        try:
-            check_place(answer.stdout.decode("utf-8", "replace"))
-        except StoreAnswerError as error:
-            raise self._refused(f"{_titles(absent)}: {error}", answer) from error
-
-    def _run(
-        self, script: str, arguments: Iterable[str], stdin: bytes, deadline: Deadline
-    ) -> Completed:
-        quoted = " ".join(shlex.quote(argument) for argument in arguments)
-        return self._device.shell(
-            f"set -- {quoted}\n{script}",
-            stdin=stdin,
-            timeout_s=deadline.remaining(),
-            max_output_bytes=_MAX_OUTPUT_BYTES,
-        )
-
-    def _refused(self, problem: str, answer: Completed) -> DeviceError:
-        said = answer.stderr.decode("utf-8", "replace").strip().splitlines()
-        detail = f" ({said[-1][:300]})" if said else ""
-        return DeviceRefused(f"{problem}{detail}", serial=self._device.serial)
-
-    def _free_bytes(self) -> int | None:
-        with contextlib.suppress(InfraError, StoreAnswerError):
-            answer = self._run(LOOK_SCRIPT, [self._workdir], b"", Deadline(_CLEANUP_S))
-            return parse_look(answer.stdout.decode("utf-8", "replace")).free_bytes
-        return None
-
-    def _remove_incoming(self, random: str) -> None:
-        incoming = shlex.quote(f"{self._workdir}/store/.incoming/{random}")
-        unfinished = shlex.quote(f"{self._workdir}/sets/.new-{random}-")
-        with contextlib.suppress(InfraError):
-            self._device.shell(f"rm -rf {incoming}.* {unfinished}*", timeout_s=_CLEANUP_S)
+    def release(self) -> None:
+        """Says that nothing of it is used any more, and forgets it; never raises DeviceError."""
+        if self._using:
+            self._store.release(self._mark)
+        self._using.clear()
+        self._deployed.clear()
 
     def _facts(self, path: Path) -> tuple[int, str]:
         """Size and sha256 of a local file, hashed once as long as it does not change."""
@@ -274,6 +176,11 @@ class Deployer:
         return status.st_size, self._hashes[key]
 
 
-def _titles(sets: Sequence[FileSet]) -> str:
-    titles = list(dict.fromkeys(one.title for one in sets))
-    return ", ".join(titles[:4]) + (f" and {len(titles) - 4} more" if len(titles) > 4 else "")
+def runtime_set(runtime: Runtime) -> FileSet:
+    """A runtime as the set that `deploy_runtime` makes, to deploy it together with others."""
+    files = tuple(
+        StoredFile(file.name, file.path, file.size, entry_name(file.sha256, file.mode))
+        for file in runtime.files
+    )
+    name = f"qnn-{runtime.qnn_version}-{runtime.key[:_KEY_LENGTH]}"
+    return FileSet(name, f"QNN {runtime.qnn_version}", files)

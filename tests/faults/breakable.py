@@ -133,7 +133,7 @@ class BreakableLab:
         self._devices: dict[str, SimulatedDevice | RealDevice] = {}
         self._serving = ""
         self._replaced = False
-        self._own_mark = ""
+        self._own_badge = ""
         self._addresses: dict[str, str] = {}
         self.link: FaultyLink
 
@@ -210,8 +210,8 @@ class BreakableLab:
                 self._devices["first"].stop()
                 if self.kind == REAL:
                     shutil.copytree(self._storage("first"), self._storage("alike"), symlinks=True)
-                self._own_mark = self._mark("alike").read_text()
-                self._mark("alike").write_text("0f1e2d3c-4b5a\n")
+                self._own_badge = self._badge("alike").read_text()
+                self._badge("alike").write_text("0f1e2d3c-4b5a\n")
                 self._start("alike")
                 self._serve("alike")
             case "undo":
@@ -229,7 +229,7 @@ class BreakableLab:
         """The cable is back where it was, and the right device at its end."""
         if self._serving == "alike":
             self._devices["alike"].stop()
-            self._mark("alike").write_text(self._own_mark)
+            self._badge("alike").write_text(self._own_badge)
             self._devices["first"].start()
         if self._serving != "first":
             self._serve("first")
@@ -291,10 +291,10 @@ class BreakableLab:
             name = "first"  # paths on a simulated device are paths of the host
         return self.folder / f"storage-{name}"
 
-    def _mark(self, name: str) -> Path:
-        """The mark that the harness has left on a device."""
+    def _badge(self, name: str) -> Path:
+        """The badge that the harness has given a device."""
         top = "local/tmp" if self.kind == REAL else "data/local/tmp"
-        return self._storage(name) / top / "qnn-harness/.device-mark"
+        return self._storage(name) / top / "qnn-harness/.device-badge"
 
     def _write_lab(self, addresses: dict[str, str]) -> None:
         devices = []

@@ -13,6 +13,10 @@ from pathlib import Path
 import pytest
 
 from harness.adb.binary import adb_binary
+from harness.cache import cache_root, simulated_root
+from harness.lab.attach import OpenLab
+from harness.lab.inventory import load_lab
+from harness.runtimes.deploy import Deployer, DeployFile
 
 QNN_HARNESS = [sys.executable, "-m", "harness.cli.main"]
 
@@ -20,6 +24,11 @@ QNN_HARNESS = [sys.executable, "-m", "harness.cli.main"]
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [*QNN_HARNESS, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def opened(lab: Path) -> OpenLab:
+    cache = cache_root()
+    return OpenLab(load_lab(lab), key_folder=cache / "keys", storage_root=simulated_root(cache))
 
 
 def test_devices_says_what_the_device_says(simulated_lab: Path) -> None:
@@ -51,10 +60,55 @@ def test_a_device_that_is_not_there_is_the_labs_fault(simulated_lab: Path) -> No
     assert row["state"] == "unreachable"
 
 
+def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: Path) -> None:
+    file = tmp_path / "input.raw"
+    file.write_bytes(os.urandom(200_000))
+    with opened(simulated_lab) as lab:
+        device = lab.device("sim-test")
+        deployer = Deployer(device.adb, device.workdir)
+        folder = Path(deployer.deploy_files("inputs", [DeployFile(file, "input.raw")]))
+        deployer.deploy_files("again", [DeployFile(file, "input.raw")])
+    assert (folder / "input.raw").exists()
+
+    # this process lives, so it may still use them
+    done = run("devices", "--lab", simulated_lab, "clean")
+    assert done.returncode == 0, done.stderr
+    told = f"0.0 MB freed, 0 sets removed; 0.2 MB in 2 sets kept; in use by process {os.getpid()} "
+    assert told in done.stdout
+    assert (folder / "input.raw").exists()
+
+    with opened(simulated_lab) as lab:
+        device = lab.device("sim-test")
+        mark = next(Path(device.workdir).glob("inuse/*"))
+        mark.unlink()
+    done = run("devices", "clean", "sim-test", "--lab", simulated_lab, "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["devices"]
+    assert (row["name"], row["freed_bytes"], row["kept_bytes"]) == ("sim-test", 200_000, 0)
+    assert len(row["sets_removed"]) == 2
+    assert not folder.exists()
+
+
+def test_devices_clean_all_removes_what_is_used_too(simulated_lab: Path, tmp_path: Path) -> None:
+    file = tmp_path / "input.raw"
+    file.write_bytes(b"x" * 1000)
+    with opened(simulated_lab) as lab:
+        device = lab.device("sim-test")
+        Deployer(device.adb, device.workdir).deploy_files("one", [DeployFile(file, "input.raw")])
+        workdir = Path(device.workdir)
+    done = run("devices", "clean", "--all", "--lab", simulated_lab)
+    assert done.returncode == 0, done.stderr
+    assert f"1 sets removed; was in use by process {os.getpid()} on " in done.stdout
+    assert not workdir.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
         (["devices", "--lab", "missing.yaml"], 2, "missing.yaml"),
+        (["devices", "--lab", "missing.yaml", "clean"], 2, "missing.yaml"),
+        (["devices", "clean", "--lab", "missing.yaml"], 2, "missing.yaml"),
+        (["devices", "wash"], 2, "wash"),
         (["devices", "--nonsense"], 2, "--nonsense"),
         (["simulator", "nobody"], 2, "nobody"),
         (["report", "no-such-run"], 2, "no-such-run"),

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import os
+import re
+import tarfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,30 +20,51 @@ from harness.adb.key import harness_key
 from harness.adb.server import AdbServer, PrivateAdbServer
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
+from tests.integration.adb.faulty_link import FaultyLink
+from tests.integration.adb.real_adbd import RealDevice
+
+Daemon = SimulatedDevice | RealDevice
 
 
 class CountingDevice(AdbDevice):
     """The real thing, which also counts: scripts run, pushes, bytes pushed."""
 
-    def __init__(self, serial: str, server: AdbServer, storage: Path) -> None:
-        super().__init__(serial, server)
+    def __init__(
+        self, server: AdbServer, storage: Path, root: str, link: FaultyLink, daemon: Daemon
+    ) -> None:
+        super().__init__(link.address, server)
         self.storage = storage
+        self.link = link
+        self.daemon = daemon
+        self._root = root
         self.scripts = 0
         self.pushes = 0
         self.pushed_bytes = 0
-        self.before_place: Callable[[], None] = lambda: None
+        self.damage_next = 0
+        self._counting = threading.Lock()
 
     @property
     def workdir(self) -> str:
-        return str(self.storage / "data/local/tmp/qnn harness")
+        return f"{self._root}/data/local/tmp/qnn harness"
+
+    def local(self, *parts: str) -> Path:
+        """A path of the device as this host sees it."""
+        return self.storage.joinpath("/".join(parts).removeprefix(f"{self._root}/"))
+
+    def connect(self) -> None:
+        """Connects anew, over a link that carries again."""
+        self.link.resume()
+        self.server.disconnect(self.serial)
+        self.server.connect(self.serial, deadline=Deadline(20))
 
     def reset(self) -> None:
         self.scripts = self.pushes = self.pushed_bytes = 0
 
     def shell(self, script: str, **options: object) -> Completed:
         self.scripts += 1
-        if self.scripts > 1:
-            self.before_place()
+        packed = packed_bytes(options.get("stdin", b""))
+        with self._counting:  # scripts run while files are pushed
+            self.pushed_bytes += packed
         return super().shell(script, **options)  # type: ignore[arg-type]
 
     def push(self, files: object, **options: object) -> None:
@@ -46,8 +73,24 @@ class CountingDevice(AdbDevice):
         for item in items:
             content = item.source
             size = len(content) if isinstance(content, bytes) else content.stat().st_size
-            self.pushed_bytes += size
+            with self._counting:
+                self.pushed_bytes += size
+        if self.damage_next:
+            self.damage_next -= 1
+            content = items[0].source
+            content = content if isinstance(content, bytes) else content.read_bytes()
+            items[0] = replace(items[0], source=b"?" + content[1:])
         super().push(items, **options)  # type: ignore[arg-type]
+
+
+def packed_bytes(stdin: object) -> int:
+    """The size of the contents (not of notes to the script) in an archive, if it is one."""
+    assert isinstance(stdin, bytes)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(stdin)) as tar:
+            return sum(one.size for one in tar if re.match(r"ready/[0-9a-f]{64}", one.name))
+    except tarfile.ReadError:
+        return 0
 
 
 @pytest.fixture(scope="session")
@@ -61,29 +104,44 @@ def adb_server(key_folder: Path) -> Iterator[AdbServer]:
         yield private.server
 
 
+MakeDevice = Callable[..., CountingDevice]
+
+
 @pytest.fixture
-def make_device(
-    adb_server: AdbServer, key_folder: Path, tmp_path: Path
-) -> Iterator[Callable[..., CountingDevice]]:
+def make_device(adb_server: AdbServer, key_folder: Path, tmp_path: Path) -> Iterator[MakeDevice]:
+    """make_device(kind="simulated", limit=None, storage="storage"): a device on a link."""
     with ExitStack() as cleanup:
 
-        def make(storage_limit_bytes: int | None = None) -> CountingDevice:
-            storage = tmp_path / "storage"
-            simulated = cleanup.enter_context(
-                SimulatedDevice(
+        def make(
+            kind: str = "simulated", limit: int | None = None, storage: str = "storage"
+        ) -> CountingDevice:
+            folder = tmp_path / storage
+            daemon: Daemon
+            if kind == "real":
+                # its /data only, but under the same name
+                folder.mkdir(exist_ok=True)
+                program = Path(os.environ["QNN_HARNESS_ADBD_ROOT"])
+                daemon = RealDevice(program, storage=folder / "data")
+            else:
+                daemon = SimulatedDevice(
                     "sim-deploy",
-                    storage=storage,
+                    storage=folder,
                     properties=device_properties("sim-deploy", "QCS8550"),
                     public_key=harness_key(key_folder).with_suffix(".pub"),
-                    storage_limit_bytes=storage_limit_bytes,
+                    storage_limit_bytes=limit,
                 )
-            )
-            adb_server.connect(simulated.address, deadline=Deadline(20))
-            return CountingDevice(simulated.address, adb_server, storage)
+            cleanup.enter_context(daemon)
+            link = cleanup.enter_context(FaultyLink(daemon.address))
+            adb_server.connect(link.address, deadline=Deadline(20))
+            cleanup.callback(adb_server.disconnect, link.address)
+            root = "" if kind == "real" else str(folder)
+            return CountingDevice(adb_server, folder, root, link, daemon)
 
         yield make
 
 
-@pytest.fixture
-def device(make_device: Callable[..., CountingDevice]) -> CountingDevice:
-    return make_device()
+@pytest.fixture(
+    params=["simulated", pytest.param("real", marks=pytest.mark.needs("QNN_HARNESS_ADBD_ROOT"))]
+)
+def device(request: pytest.FixtureRequest, make_device: MakeDevice) -> CountingDevice:
+    return make_device(request.param)

@@ -13,7 +13,7 @@ import pytest
 from harness.errors import ConfigError, DeviceRefused, InternalError
 from harness.runtimes.deploy import Deployer, DeployFile
 from tests.integration.conftest import RuntimeFor
-from tests.integration.runtimes.conftest import CountingDevice
+from tests.integration.runtimes.conftest import CountingDevice, MakeDevice
 
 
 @pytest.fixture
@@ -34,12 +34,12 @@ def deployer(device: CountingDevice) -> Deployer:
 
 
 def leftovers(device: CountingDevice) -> list[Path]:
-    workdir = Path(device.workdir)
+    workdir = device.local(device.workdir)
     return [*workdir.glob("store/.incoming/*"), *workdir.glob("sets/.*")]
 
 
 def stored_files(device: CountingDevice) -> list[Path]:
-    return [path for path in Path(device.workdir).glob("store/*") if path.is_file()]
+    return [path for path in device.local(device.workdir).glob("store/*") if path.is_file()]
 
 
 def test_a_runtime_travels_once(
@@ -52,7 +52,7 @@ def test_a_runtime_travels_once(
     cold_s = time.monotonic() - began
     assert (device.scripts, device.pushes, device.pushed_bytes) == (2, 1, size)
     for file in runtime.files:
-        assert Path(cold.root, file.name).read_bytes() == file.path.read_bytes()
+        assert device.local(cold.root, file.name).read_bytes() == file.path.read_bytes()
     folders = [f"{cold.root}/onnxruntime_qnn", f"{cold.root}/onnxruntime_qnn.libs"]
     assert cold.environment == {
         "LD_LIBRARY_PATH": ":".join(folders),
@@ -82,7 +82,7 @@ def test_files_go_to_a_folder_of_their_own(device: CountingDevice, files: list[D
     mine = deployer(device)
     folder = mine.deploy_files("io-heavy 56mb", files)
     assert folder.startswith(f"{device.workdir}/sets/io-heavy-56mb-")
-    assert Path(folder, "deep/input.0.raw").read_bytes() == files[1].path.read_bytes()
+    assert device.local(folder, "deep/input.0.raw").read_bytes() == files[1].path.read_bytes()
     assert mine.deploy_files("io-heavy 56mb", files[::-1]) == folder
     answer = device.shell(f"'{folder}/qnn-probe'", timeout_s=10)
     assert answer.stdout == b"ran\n"
@@ -106,7 +106,7 @@ def test_another_set_of_files_that_are_there_pushes_nothing(
     deployer(device).deploy_files("one", files)
     folder = deployer(device).deploy_files("two", files[:1])
     assert (device.scripts, device.pushes) == (2, 0)
-    assert os.listdir(folder) == ["qnn-probe"]
+    assert os.listdir(device.local(folder)) == ["qnn-probe"]
 
 
 def test_a_local_file_that_changes_is_another_file(
@@ -117,19 +117,18 @@ def test_a_local_file_that_changes_is_another_file(
     files[1].path.write_bytes(b"changed")
     after = mine.deploy_files("one", files)
     assert before != after
-    assert Path(after, "deep/input.0.raw").read_bytes() == b"changed"
+    assert device.local(after, "deep/input.0.raw").read_bytes() == b"changed"
 
 
 def test_a_device_that_was_wiped(device: CountingDevice, files: list[DeployFile]) -> None:
     mine = deployer(device)
     folder = mine.deploy_files("one", files)
-    shutil.rmtree(device.workdir)
-    mine.forget()
+    shutil.rmtree(device.local(device.workdir))
     assert mine.deploy_files("one", files) == folder
-    assert Path(folder, "qnn-probe").exists()
-    shutil.rmtree(device.workdir)
-    assert deployer(device).deploy_files("one", files) == folder
-    assert Path(folder, "qnn-probe").exists()
+    mine.forget()
+    assert device.local(mine.deploy_files("one", files), "qnn-probe").exists()
+    shutil.rmtree(device.local(device.workdir))
+    assert device.local(deployer(device).deploy_files("one", files), "qnn-probe").exists()
 
 
 @pytest.mark.parametrize("where", ["store", "sets"])
@@ -139,22 +138,22 @@ def test_a_file_that_was_damaged_on_the_device(
     folder = deployer(device).deploy_files("one", files)
     paths = {
         "store": next(path for path in stored_files(device) if path.stat().st_size == 100_000),
-        "sets": Path(folder, "deep/input.0.raw"),
+        "sets": device.local(folder, "deep/input.0.raw"),
     }
     content = bytearray(paths[where].read_bytes())
     content[50_000] ^= 1
     paths[where].chmod(0o644)
     paths[where].write_bytes(content)
-    assert deployer(device).deploy_files("one", files) == folder
+    again = deployer(device).deploy_files("one", files)
     assert device.pushed_bytes == 100_000
-    assert Path(folder, "deep/input.0.raw").read_bytes() == files[1].path.read_bytes()
+    assert device.local(again, "deep/input.0.raw").read_bytes() == files[1].path.read_bytes()
     assert leftovers(device) == []
 
 
 def test_a_device_without_room(
-    make_device: Callable[..., CountingDevice], runtime_for: RuntimeFor, files: list[DeployFile]
+    make_device: MakeDevice, runtime_for: RuntimeFor, files: list[DeployFile]
 ) -> None:
-    device = make_device(storage_limit_bytes=30_000_000)
+    device = make_device(limit=30_000_000)
     runtime = runtime_for("2.51.0")
     needed = sum(file.size for file in runtime.files)
     with pytest.raises(DeviceRefused) as caught:
@@ -171,11 +170,11 @@ def test_a_device_without_room(
 
 
 def test_a_device_that_becomes_full_on_the_way(
-    make_device: Callable[..., CountingDevice],
+    make_device: MakeDevice,
     runtime_for: RuntimeFor,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    device = make_device(storage_limit_bytes=30_000_000)
+    device = make_device(limit=30_000_000)
     (device.storage / "system/bin/df").write_text("#!/bin/sh\necho no idea\n")
     with pytest.raises(DeviceRefused) as caught:
         deployer(device).deploy_runtime(runtime_for("2.51.0"))
@@ -186,24 +185,33 @@ def test_a_device_that_becomes_full_on_the_way(
     assert leftovers(device) == []
 
 
-def test_a_file_that_is_damaged_on_the_way(device: CountingDevice, files: list[DeployFile]) -> None:
-    def damage() -> None:
-        for path in Path(device.workdir).glob("store/.incoming/*"):
-            with path.open("r+b") as arrived:
-                arrived.write(b"?")
-
-    device.before_place = damage
-    with pytest.raises(DeviceRefused, match="arrived damaged: its sha256 is"):
-        deployer(device).deploy_files("one", files)
-    assert stored_files(device) == []
+def test_a_file_that_is_damaged_on_the_way_is_pushed_once_more(
+    device: CountingDevice, files: list[DeployFile]
+) -> None:
+    files[1].path.write_bytes(b"." * 100_000)
+    device.damage_next = 1
+    folder = deployer(device).deploy_files("one", files)
+    assert (device.scripts, device.pushes) == (4, 2)
+    assert device.local(folder, "deep/input.0.raw").read_bytes() == files[1].path.read_bytes()
     assert leftovers(device) == []
-    device.before_place = lambda: None
+
+
+def test_a_file_that_is_damaged_twice_is_an_error(
+    device: CountingDevice, files: list[DeployFile]
+) -> None:
+    files[1].path.write_bytes(b"." * 100_000)
+    device.damage_next = 2
+    with pytest.raises(DeviceRefused, match=r"input\.0\.raw \(.*arrived damaged twice"):
+        deployer(device).deploy_files("one", files)
+    assert device.pushes == 2
+    assert leftovers(device) == []
+    assert not list(device.local(device.workdir).glob("listed/*"))
     deployer(device).deploy_files("one", files)
 
 
 def test_a_folder_that_is_in_the_way(device: CountingDevice, files: list[DeployFile]) -> None:
-    Path(device.workdir).parent.mkdir(parents=True, exist_ok=True)
-    Path(device.workdir).write_text("a file")
+    device.local(device.workdir).parent.mkdir(parents=True, exist_ok=True)
+    device.local(device.workdir).write_text("a file")
     with pytest.raises(DeviceRefused, match="cannot make folders in"):
         deployer(device).deploy_files("one", files)
 

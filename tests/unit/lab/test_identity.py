@@ -12,9 +12,9 @@ from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer
 from harness.errors import InfraError
 from harness.lab.identity import (
-    Mark,
+    Badge,
+    require_same_badge,
     require_same_device,
-    require_same_mark,
     require_serial,
 )
 
@@ -61,19 +61,19 @@ def test_the_serial_of_a_device_on_usb(serial: str, said: str | None, same: bool
     ("now", "same"),
     [
         (None, True),
-        (Mark("/f", "a", found=True), True),
-        (Mark("/f", "b", found=True), False),
-        (Mark("/f", "b", found=False), True),  # emptied, and marked anew
+        (Badge("/f", "a", found=True), True),
+        (Badge("/f", "b", found=True), False),
+        (Badge("/f", "b", found=False), True),  # emptied, and given a new one
     ],
 )
-def test_the_mark_on_a_device(now: Mark | None, same: bool) -> None:
-    first = Mark("/f", "a", found=False)
-    require_same_mark(DEVICE, None, now)
+def test_the_badge_on_a_device(now: Badge | None, same: bool) -> None:
+    first = Badge("/f", "a", found=False)
+    require_same_badge(DEVICE, None, now)
     if same:
-        require_same_mark(DEVICE, first, now)
+        require_same_badge(DEVICE, first, now)
     else:
         with pytest.raises(InfraError, match="another device answers"):
-            require_same_mark(DEVICE, first, now)
+            require_same_badge(DEVICE, first, now)
 
 
 @pytest.mark.parametrize("shell", [name for name in ("dash", "bash") if shutil.which(name)])
@@ -86,7 +86,7 @@ def test_the_shell_that_starts_a_probe_checks_it(
     path = tmp_path / "it's a file"
     if there is not None:
         path.write_text(there)
-    script = Mark(str(path), "right", found=True).check() + "echo started"
+    script = Badge(str(path), "right", found=True).check() + "echo started"
     done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout == "started\n") is fine
     assert ("another device answers" in done.stderr) is not fine

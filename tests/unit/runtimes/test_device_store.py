@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
-import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,300 +10,257 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.runtimes.device_store import (
-    LOOK_SCRIPT,
-    PLACE_SCRIPT,
-    FileSet,
     StoreAnswerError,
-    StoredFile,
-    StoreView,
-    check_place,
     entry_name,
-    incoming_name,
-    look_input,
     parse_look,
-    place_arguments,
-    place_input,
+    stored_at,
     valid_name,
 )
-
-PROGRAMS = (
-    "mkdir stat find wc df tail sha256sum chmod touch mv ln cp rm cat env".split()  # noqa: SIM905
-)
-SHELLS = {
-    "dash": (["dash"], None),
-    "bash": (["bash"], None),
-    "mksh with toybox": (["mksh"], "toybox"),
-    "busybox": (["busybox", "sh"], "busybox"),
-}
-CONTENTS = {"lib/one.so": b"first", "libs/c++-7.so.1.0": b"runtime", "probe": b"#!/bin/sh\n"}
-
-
-@dataclass
-class Device:
-    """A folder, a shell and its programs: as much of a device as the scripts see."""
-
-    workdir: Path
-    shell: list[str]
-    path: str
-
-    def run(self, script: str, arguments: list[str], stdin: bytes) -> str:
-        done = subprocess.run(
-            [*self.shell, "-c", script, "sh", *arguments],
-            input=stdin,
-            env={"PATH": self.path, "TMPDIR": str(self.workdir.parent)},
-            capture_output=True,
-            timeout=20,
-            check=False,
-        )
-        return done.stdout.decode()
-
-    def look(self, *sets: FileSet) -> StoreView:
-        return parse_look(self.run(LOOK_SCRIPT, [str(self.workdir)], look_input(sets)))
-
-    def place(self, arrived: dict[str, int], *sets: FileSet, random: str = "r4nd0m") -> None:
-        arguments = list(place_arguments(str(self.workdir), random))
-        check_place(self.run(PLACE_SCRIPT, arguments, place_input(arrived, sets)))
-
-    def push(self, content: bytes, entry: str, random: str = "r4nd0m") -> None:
-        (self.workdir / incoming_name(random, entry)).write_bytes(content)
-
-    def without(self, program: str) -> None:
-        """Takes a program away."""
-        folder = self.workdir.parent / f"without-{program}"
-        folder.mkdir()
-        for name in (*PROGRAMS, *self.shell[:1]):
-            found = shutil.which(name, path=self.path)
-            if name != program and found:
-                (folder / name).symlink_to(found)
-        self.path = str(folder)
-
-    def deploy(self, *sets: FileSet) -> None:
-        self.look(*sets)
-        arrived = {}
-        for one in sets:
-            for file in one.files:
-                self.push(CONTENTS[file.name], file.entry)
-                arrived[file.entry] = file.size
-        self.place(arrived, *sets)
-
-    @property
-    def leftovers(self) -> list[str]:
-        incoming = self.workdir / "store/.incoming"
-        return [*os.listdir(incoming), *(p.name for p in self.workdir.glob("sets/.*"))]
-
-
-def needing(name: str) -> object:
-    shell, programs = SHELLS[name]
-    tools = {shell[0], programs} - {None}
-    return pytest.param(name, marks=[pytest.mark.needs(tool) for tool in sorted(map(str, tools))])
+from tests.unit.runtimes.store_device import CONTENTS, SHELLS, ScriptDevice, a_set, device_of, flip
+from tests.unit.runtimes.store_device import needing_shell as needing
 
 
 @pytest.fixture(params=map(needing, SHELLS))
-def device(request: pytest.FixtureRequest, tmp_path: Path) -> Device:
+def device(request: pytest.FixtureRequest, tmp_path: Path) -> ScriptDevice:
     return device_of(request.param, tmp_path)
 
 
 @pytest.fixture(params=map(needing, ["dash", "mksh with toybox"]))
-def poor_device(request: pytest.FixtureRequest, tmp_path: Path) -> Device:
+def poor_device(request: pytest.FixtureRequest, tmp_path: Path) -> ScriptDevice:
     """One that programs can be taken from; busybox has its own in its shell."""
     return device_of(request.param, tmp_path)
 
 
-def device_of(name: str, tmp_path: Path) -> Device:
-    shell, programs = SHELLS[name]
-    path = os.environ["PATH"]
-    if programs:
-        folder = tmp_path / "bin"
-        folder.mkdir()
-        found = shutil.which(programs)
-        assert found is not None
-        for name in PROGRAMS:
-            (folder / name).symlink_to(found)
-        for name in shell[:1]:
-            (folder / name).exists() or (folder / name).symlink_to(str(shutil.which(name)))
-        path = str(folder)
-    return Device(tmp_path / "a device's work dir", shell, path)
-
-
-def stored(name: str, content: bytes, mode: int = 0o644) -> StoredFile:
-    digest = hashlib.sha256(content).hexdigest()
-    return StoredFile(name, Path("/dev/null"), len(content), entry_name(digest, mode))
-
-
-def a_set(name: str = "set-1", *names: str) -> FileSet:
-    files = tuple(
-        stored(one, CONTENTS[one], 0o755 if one == "probe" else 0o644) for one in names or CONTENTS
-    )
-    return FileSet(name, name, files)
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[0] ^= 1
-    path.chmod(0o644)
-    path.write_bytes(content)
-
-
-def test_a_new_device_has_nothing(device: Device) -> None:
+def test_a_new_device_has_nothing(device: ScriptDevice) -> None:
     view = device.look(a_set())
-    assert view.files == {}
+    assert (view.sets, view.entries, view.incoming) == ({}, {}, [])
     assert view.hashing
+    assert view.tar
+    assert view.links == "hard"
+    assert view.boot
+    assert view.marks == {"host-1-00000000"}
     assert view.free_bytes is not None
     assert view.free_bytes > 10**6
-    assert not view.has_set(a_set())
+    assert not view.found_set(a_set())
 
 
-def test_a_set_is_deployed_and_found_again(device: Device) -> None:
+@pytest.mark.parametrize("how", ["packed", "streamed"])
+def test_a_set_is_deployed_and_found_again(how: str, device: ScriptDevice) -> None:
     wanted = a_set()
-    device.deploy(wanted)
+    device.deploy(wanted, pack=how == "packed")
     view = device.look(wanted)
-    assert view.has_set(wanted)
-    assert all(view.has_entry(file.entry, file.size) for file in wanted.files)
-    folder = device.workdir / "sets/set-1"
+    found = view.found_set(wanted)
+    assert found
+    assert all(view.found_entry(file.entry, file.size) for file in wanted.files)
+    folder = device.workdir / "sets" / found
     assert {name: (folder / name).read_bytes() for name in CONTENTS} == CONTENTS
     assert folder.joinpath("probe").stat().st_mode & 0o777 == 0o555
     assert folder.joinpath("lib/one.so").stat().st_mode & 0o777 == 0o444
     assert folder.joinpath("lib/one.so").stat().st_nlink == 2
     assert device.leftovers == []
+    assert not view.unchecked_entry(wanted.files[0].entry, wanted.files[0].size)
 
 
-def test_a_second_set_of_the_same_files_needs_none_of_them(device: Device) -> None:
+def test_a_second_set_of_the_same_files_needs_none_of_them(device: ScriptDevice) -> None:
     device.deploy(a_set())
     other = a_set("set-2", "probe", "lib/one.so")
-    view = device.look(other)
-    assert not view.has_set(other)
-    assert all(view.has_entry(file.entry, file.size) for file in other.files)
-    device.place({}, other)
-    assert device.look(other).has_set(other)
+    assert not device.look(other).found_set(other)
+    device.deploy(other, push=())
+    assert device.look(other).found_set(other)
 
 
 @pytest.mark.parametrize("where", ["store", "sets"])
-def test_a_changed_file_is_noticed_and_replaced(where: str, device: Device) -> None:
+def test_a_changed_file_is_noticed_and_replaced(where: str, device: ScriptDevice) -> None:
     wanted = a_set()
     device.deploy(wanted)
     file = wanted.files[0]
-    flip(
-        device.workdir / {"store": f"store/{file.entry}", "sets": f"sets/set-1/{file.name}"}[where]
-    )
+    old = device.look(wanted).found_set(wanted)
+    assert old
+    entry = device.look(wanted).found_entry(file.entry, file.size)
+    flip(device.workdir / {"store": f"store/{entry}", "sets": f"sets/{old}/{file.name}"}[where])
     view = device.look(wanted)
-    assert not view.has_set(wanted)
-    assert not view.has_entry(file.entry, file.size)
-    assert view.has_entry(wanted.files[1].entry, wanted.files[1].size)
-    device.push(CONTENTS[file.name], file.entry)
-    device.place({file.entry: file.size}, wanted)
-    assert device.look(wanted).has_set(wanted)
-    assert (device.workdir / "sets/set-1" / file.name).read_bytes() == CONTENTS[file.name]
+    assert not view.found_set(wanted)
+    assert not view.found_entry(file.entry, file.size)
+    assert view.found_entry(wanted.files[1].entry, wanted.files[1].size)
+    device.deploy(wanted, push=[file.entry])
+    found = device.look(wanted).found_set(wanted)
+    assert found
+    assert found != old
+    assert (device.workdir / "sets" / found / file.name).read_bytes() == CONTENTS[file.name]
+    assert device.look(wanted).instances(wanted) == [found]
     assert device.leftovers == []
 
 
-def test_a_set_with_a_file_missing_is_made_again(device: Device) -> None:
+def test_a_set_with_a_file_missing_is_made_again(device: ScriptDevice) -> None:
     wanted = a_set()
     device.deploy(wanted)
-    (device.workdir / "sets/set-1/probe").unlink()
-    (device.workdir / "sets/set-1/left by a run").write_text("x")
-    assert not device.look(wanted).has_set(wanted)
-    device.place({}, wanted)
-    assert device.look(wanted).has_set(wanted)
+    (device.folder(wanted) / "probe").unlink()
+    assert not device.look(wanted).found_set(wanted)
+    device.deploy(wanted, push=())
+    assert device.look(wanted).found_set(wanted)
 
 
-def test_a_file_a_run_left_in_a_set_does_not_matter(device: Device) -> None:
+def test_a_file_a_run_left_in_a_set_does_not_matter(device: ScriptDevice) -> None:
     wanted = a_set()
     device.deploy(wanted)
-    (device.workdir / "sets/set-1/left by a run").write_text("x")
-    assert device.look(wanted).has_set(wanted)
+    (device.folder(wanted) / "left by a run").write_text("x")
+    assert device.look(wanted).found_set(wanted)
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b"f1rst", "arrived damaged"),
-        (b"fir", "arrived with 3 bytes instead of 5"),
-        (None, "arrive"),
-    ],
-)
-def test_what_arrives_damaged_is_refused(content: bytes | None, told: str, device: Device) -> None:
-    wanted = a_set("set-1", "lib/one.so")
-    (file,) = wanted.files
+@pytest.mark.parametrize("content", [b"f1rst", b"fir", b""])
+def test_what_arrives_damaged_is_told(content: bytes, device: ScriptDevice) -> None:
+    wanted = a_set("set-1", "lib/one.so", "probe")
+    entry = wanted.files[0].entry
+    placed = device.deploy(wanted, contents={"lib/one.so": content})
+    assert list(placed.damaged) == [entry]
+    assert not placed.done
+    assert device.leftovers == []
+    view = device.look(wanted)
+    assert not view.sets
+    assert entry not in view.entries
+    assert view.found_entry(wanted.files[1].entry, wanted.files[1].size)
+    assert device.deploy(wanted, push=[entry]).done
+
+
+def test_what_another_host_left_behind_is_taken_over(device: ScriptDevice) -> None:
+    wanted = a_set("set-1", "lib/one.so", "probe")
+    entry = wanted.files[0].entry
     device.look(wanted)
-    if content is not None:
-        device.push(content, file.entry)
-    device.push(b"other", "unrelated")
-    with pytest.raises(StoreAnswerError, match=told):
-        device.place({file.entry: file.size}, wanted)
-    assert device.leftovers == []
-    assert not (device.workdir / "store" / file.entry).exists()
-    assert not (device.workdir / "sets/set-1").exists()
+    device.leave("other-9-0000abcd.77", f"{entry}.77", b"first")
+    device.leave("other-9-0000abcd.77", f"{wanted.files[1].entry}.77", b"half")
+    view = device.look(wanted)
+    assert {(one.mark, one.entry, one.size) for one in view.incoming} == {
+        ("other-9-0000abcd", entry, 5),
+        ("other-9-0000abcd", wanted.files[1].entry, 4),
+    }
+    assert all(one.idle_s is not None and 0 <= one.idle_s < 60 for one in view.incoming)
+    adopted = {one.entry: one for one in view.incoming if one.entry == entry}
+    assert device.deploy(wanted, push=[wanted.files[1].entry], adopted=adopted).done  # type: ignore[arg-type]
+    assert device.look(wanted).found_set(wanted)
+    assert [path.name for path in device.incoming_files] == [f"{wanted.files[1].entry}.77"]
 
 
-def test_another_hosts_incoming_files_stay(device: Device) -> None:
+def test_what_is_left_behind_damaged_is_not_taken(device: ScriptDevice) -> None:
+    wanted = a_set("set-1", "lib/one.so")
+    entry = wanted.files[0].entry
+    device.look(wanted)
+    device.leave("other-9-0000abcd.77", f"{entry}.77", b"FIRST")
+    adopted = {entry: device.look(wanted).incoming[0]}
+    assert list(device.deploy(wanted, push=(), adopted=adopted).damaged) == [entry]
+    assert device.deploy(wanted).done
+
+
+def test_what_another_was_faster_to_take_over_is_pushed(device: ScriptDevice) -> None:
+    wanted = a_set("set-1", "lib/one.so")
+    entry = wanted.files[0].entry
+    device.look(wanted)
+    device.leave("other-9-0000abcd.77", f"{entry}.77", b"first")
+    adopted = {entry: device.look(wanted).incoming[0]}
+    shutil.rmtree(device.workdir / "store/.incoming/other-9-0000abcd.77")
+    assert device.deploy(wanted, push=(), adopted=adopted).absent == [entry]
+    assert device.deploy(wanted).done
+
+
+def test_a_set_is_not_made_of_what_is_not_there(device: ScriptDevice) -> None:
     device.look(a_set())
-    device.push(b"half", "entry", random="0ther")
-    device.deploy(a_set())
-    assert device.leftovers == ["0ther.entry"]
+    placed = device.deploy(a_set(), push=())
+    assert sorted(placed.absent) == sorted(file.entry for file in a_set().files)
+    assert not device.look(a_set()).sets
 
 
-def test_a_set_is_not_made_of_what_is_not_there(device: Device) -> None:
-    device.look(a_set())
-    with pytest.raises(StoreAnswerError, match="is not in the store"):
-        device.place({}, a_set())
-    assert not (device.workdir / "sets/set-1").exists()
+def test_after_a_reboot_contents_are_hashed_again(device: ScriptDevice) -> None:
+    wanted = a_set()
+    device.deploy(wanted)
+    device.seem_rebooted()
+    lost = wanted.files[0]
+    path = device.stored(lost.entry)
+    time = path.stat().st_mtime
+    flip(path, keep_time=time)
+    view = device.look(wanted)
+    assert not view.found_set(wanted)
+    doubtful = [view.unchecked_entry(file.entry, file.size) for file in wanted.files]
+    assert all(doubtful)
+    device.check([name for name in doubtful if name])
+    view = device.look(wanted)
+    assert not view.found_entry(lost.entry, lost.size)
+    assert not view.unchecked_entry(lost.entry, lost.size)
+    assert all(view.found_entry(file.entry, file.size) for file in wanted.files[1:])
+    assert device.deploy(wanted, push=[lost.entry]).done
+    assert device.look(wanted).found_set(wanted)
 
 
-def test_folders_that_cannot_be_made(device: Device) -> None:
+def test_folders_that_cannot_be_made(device: ScriptDevice) -> None:
     device.workdir.write_text("a file in the way")
     with pytest.raises(StoreAnswerError, match="cannot make folders in"):
         device.look(a_set())
 
 
-def test_without_sha256sum_sizes_count(poor_device: Device) -> None:
+def test_without_sha256sum_what_arrives_is_taken(poor_device: ScriptDevice) -> None:
     poor_device.without("sha256sum")
     wanted = a_set("set-1", "lib/one.so")
-    view = poor_device.look(wanted)
-    assert not view.hashing
-    poor_device.deploy(wanted)
-    assert poor_device.look(wanted).has_set(wanted)
-    poor_device.push(b"long", wanted.files[0].entry)
-    with pytest.raises(StoreAnswerError, match="instead of 5"):
-        poor_device.place({wanted.files[0].entry: 5}, wanted)
+    assert not poor_device.look(wanted).hashing
+    assert poor_device.deploy(wanted).done
+    assert poor_device.look(wanted).found_set(wanted)
 
 
-def test_without_stat_sizes_count(poor_device: Device) -> None:
+def test_without_stat_sizes_count(poor_device: ScriptDevice) -> None:
     poor_device.without("stat")
     wanted = a_set()
-    poor_device.deploy(wanted)
-    view = poor_device.look(wanted)
-    assert view.has_set(wanted)
-    (poor_device.workdir / "sets/set-1/probe").unlink()
-    (poor_device.workdir / "sets/set-1/probe").write_text("longer than it was")
-    assert not poor_device.look(wanted).has_set(wanted)
+    assert poor_device.deploy(wanted).done
+    assert poor_device.look(wanted).found_set(wanted)
+    path = poor_device.folder(wanted) / "probe"
+    path.unlink()
+    path.write_text("longer than it was")
+    assert not poor_device.look(wanted).found_set(wanted)
 
 
+@pytest.mark.parametrize("tar", [True, False])
 @pytest.mark.parametrize("without", ["hard", "any"])
-def test_where_links_are_not_allowed(without: str, poor_device: Device) -> None:
+def test_where_links_are_not_allowed(without: str, tar: bool, poor_device: ScriptDevice) -> None:
     real = shutil.which("ln", path=poor_device.path)
     poor_device.without("ln")
     refuse = "exit 1" if without == "any" else f'[ "$1" = -s ] || exit 1; exec {real} "$@"'
     (Path(poor_device.path) / "ln").write_text(f"#!/bin/sh\n{refuse}\n")
     (Path(poor_device.path) / "ln").chmod(0o755)
     wanted = a_set()
-    poor_device.deploy(wanted)
-    assert poor_device.look(wanted).has_set(wanted)
-    path = poor_device.workdir / "sets/set-1/lib/one.so"
+    assert poor_device.look(wanted).links == {"hard": "soft", "any": "copy"}[without]
+    assert poor_device.deploy(wanted, pack=tar).done
+    path = poor_device.folder(wanted) / "lib/one.so"
     assert path.is_symlink() == (without == "hard")
     assert path.read_bytes() == b"first"
+    assert path.stat().st_mode & 0o777 == 0o444
     flip(path)
-    assert not poor_device.look(wanted).has_set(wanted)
+    assert not poor_device.look(wanted).found_set(wanted)
 
 
-def test_many_sets_in_one_look(device: Device) -> None:
+def test_links_that_are_refused_after_all(poor_device: ScriptDevice) -> None:
+    """The archive of hard links fails, and links are made one by one."""
+    poor_device.look(a_set())
+    (poor_device.workdir / ".links").write_text("hard\n")
+    poor_device.without("tar")
+    assert poor_device.deploy(a_set(), pack=False).done
+    assert poor_device.look(a_set()).found_set(a_set())
+
+
+@pytest.mark.parametrize("pack", [True, False])
+def test_a_set_that_is_called_like_a_hash(pack: bool, device: ScriptDevice) -> None:
+    wanted = a_set("0-2f128bbe7cd3b2ca10ce")
+    assert device.deploy(wanted, pack=pack).done
+    assert device.look(wanted).found_set(wanted)
+
+
+def test_many_sets_in_one_look(device: ScriptDevice) -> None:
     sets = [a_set(f"set-{number}") for number in range(60)]
     device.deploy(*sets)
     view = device.look(*sets, a_set("absent"))
-    assert all(view.has_set(one) for one in sets)
-    assert not view.has_set(a_set("absent"))
+    assert all(view.found_set(one) for one in sets)
+    assert not view.found_set(a_set("absent"))
 
 
-ANSWER = "@qnn-harness:file 5|946684800|store/a\n@qnn-harness:df /dev/x 9 5 4 60% /\n{}"
+ENTRY = "0" * 64
+ANSWER = (
+    f"@qnn-harness:store 5|946684800|9|store/{ENTRY}.1\n@qnn-harness:df /dev/x 9 5 4 60% /\n{{}}"
+)
 DONE = "@qnn-harness:done\n"
 
 
@@ -327,14 +280,21 @@ def test_an_answer_that_is_none(output: str, told: str) -> None:
 
 def test_an_answer_with_noise() -> None:
     view = parse_look("WARNING: linker\n" + ANSWER.format(DONE) + "more noise\n")
-    assert view.files == {"store/a": (5, 946684800)}
+    assert view.entries == {ENTRY: [(f"{ENTRY}.1", 5, 946684800)]}
+    assert view.store_bytes == 5
     assert view.free_bytes == 4096
     assert parse_look(DONE).free_bytes is None
 
 
+@given(st.text(max_size=40))
+def test_the_time_of_what_is_stored_is_of_the_boot(boot: str) -> None:
+    assert 946684800 <= stored_at(boot) < 1014 * 10**6
+    assert stored_at(boot) == stored_at(boot)
+
+
 @given(st.text(max_size=300))
 def test_any_answer_is_read_or_refused(text: str) -> None:
-    for output in (text, f"@qnn-harness:{text}\n{DONE}", f"@qnn-harness:file {text}\n{DONE}"):
+    for output in (text, f"@qnn-harness:{text}\n{DONE}", f"@qnn-harness:store {text}\n{DONE}"):
         try:
             parse_look(output)
         except StoreAnswerError:

@@ -1,0 +1,314 @@
+"""The scripts that keep the store of files on a device; they run in dash, mksh, bash and busybox.
+
+Hosts that share a device run them at the same time, and any of them may end after any command.
+What keeps them from harming each other is an order of steps, no lock (a lock's holder may be a
+host that nobody can ask):
+
+- Whoever wants something writes its name into a mark of its own first, and looks then.
+- Whoever removes something makes it invisible first, reads all marks then, and removes it only if
+  none names it. So one of the two always sees the other.
+- Nothing is ever put under a name that was used before (each has a random end), so a remover that
+  was delayed cannot hit what came after it.
+- A set counts when it is listed, and that is one rename, the last step of making it.
+
+Ages of marks are counted in the device's uptime: its clock may jump. A mark from before a reboot
+is void, since nothing runs any more.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MARK: Final = "@qnn-harness:"
+
+# first of all: $boot, $up; `prune SECONDS` removes the marks of those that must be gone
+_COMMON = r"""
+m=@qnn-harness:
+LC_ALL=C TZ=UTC; export LC_ALL TZ
+fail() { echo "${m}fail $*"; exit 1; }
+boot=; read -r boot 2>/dev/null </proc/sys/kernel/random/boot_id
+up=; read -r up x 2>/dev/null </proc/uptime; up=${up%%.*}
+case $up in ''|*[!0-9]*) up=0;; esac
+[ -n "$boot" ] || boot=unknown
+prune() { # seconds
+  for f in inuse/*; do
+    [ -f "$f" ] || continue
+    at=; since=; read -r at since 2>/dev/null <"$f"
+    case $since in ''|*[!0-9]*) at=;; esac
+    [ "$at" = "$boot" ] && [ $((up - since)) -lt "$1" ] || rm -f "$f"
+  done
+}
+if stat -L -c '%s|%Y|%Z|%n' / >/dev/null 2>&1
+then
+  show() { # kind folders
+    k=$1; shift
+    find "$@" ! -type d -exec stat -L -c "$m$k %s|%Y|%Z|%n" {} + 2>/dev/null
+  }
+else
+  echo "${m}untimed"
+  show() {
+    k=$1; shift
+    find "$@" ! -type d 2>/dev/null |
+      while IFS= read -r f; do s=$(wc -c <"$f") && echo "$m$k $((s))|0|0|$f"; done
+  }
+fi
+space() { df -kP . 2>/dev/null | { d=; while IFS= read -r x; do d=$x; done; echo "${m}df $d"; }; }
+"""
+
+# $1 workdir, $2 name of our mark, $3 seconds that a mark lasts.
+# stdin: names of sets, one a line; an empty line; all that our mark shall name, one a line.
+LOOK_SCRIPT: Final = (
+    _COMMON
+    + r"""
+for d in store/.incoming sets listed inuse; do
+  [ -d "$1/$d" ] || mkdir -p "$1/$d" || fail "cannot make folders in $1"
+done
+cd "$1" || fail "cannot make folders in $1"
+mark=$2; lasts=$3
+set --
+while IFS= read -r p && [ -n "$p" ]; do set -- "$@" "$p"; done
+{ echo "$boot $up"; cat; } >"inuse/.$mark" && mv -f "inuse/.$mark" "inuse/$mark" ||
+  fail "cannot write below $PWD"
+prune "$lasts"
+echo "${m}boot $boot"
+command -v sha256sum >/dev/null 2>&1 || echo "${m}unhashed"
+! command -v tar >/dev/null 2>&1 || echo "${m}tar"
+k=; read -r k 2>/dev/null <.links
+if [ -z "$k" ]; then
+  t=.try-$mark; : >"$t"
+  if ln "$t" "$t-2" 2>/dev/null; then k=hard
+  elif ln -s "$t" "$t-2" 2>/dev/null; then k=soft
+  else k=copy; fi
+  echo "$k" >"$t-3" && mv -f "$t-3" .links
+  rm -f "$t" "$t-2"
+fi
+echo "${m}links $k"
+for f in inuse/*; do echo "${m}mark ${f#inuse/}"; done
+n=$#
+while [ "$n" -gt 0 ]; do
+  p=$1; shift; n=$((n - 1))
+  for f in "listed/$p".*; do
+    [ ! -f "$f" ] || { f=${f#listed/}; echo "${m}listed $f"; set -- "$@" "$f"; }
+  done
+done
+[ $# -eq 0 ] || { (cd listed && touch -c "$@" 2>/dev/null); (cd sets && show set "$@"); }
+show store store
+show now "inuse/$mark"
+space
+echo "${m}done"
+"""
+)
+
+# $1 workdir, $2 our folder in .incoming, $3 time for touch, $4 `tar` if stdin is an archive.
+# In the folder are then: ready/: contents under their names in the store; .control: what to take
+# over from others and to remove; .links: `entry path` of all links; .links.tar: the same links,
+# where one process can make them all; listed/: a list of entries for each set. Contents may also
+# lie beside ready/; where .expected names them, one a line, they are being pushed meanwhile in
+# that order, and .pushed after them: each has come when the next one is there.
+PLACE_SCRIPT: Final = (
+    _COMMON
+    + r"""
+w=$1; own=store/.incoming/$2; t=$3
+cd "$w" && mkdir -p "$own/ready" && cd "$own" || fail "cannot make $own"
+finish() { cd "$w" && rm -rf "$own"; echo "${m}done"; exit 0; }
+[ "$4" != tar ] || tar -xomf - || fail "cannot unpack what was sent"
+hash_all() { # files; large ones side by side, each into a file of its own: a pipe mixes lines
+  if ! command -v sha256sum >/dev/null 2>&1; then
+    for f in "$@"; do echo "${f%%[.-]*}  $f"; done
+  elif [ -n "$small" ] && [ $# -le 1000 ] || [ $# -lt 3 ]; then
+    sha256sum "$@"
+  else
+    for part in 0-3 4-7 89ab c-f; do
+      find . -type f -name "[$part]*" -exec sha256sum {} + >"../.hashes-$part" &
+    done
+    wait
+    cat ../.hashes-*
+  fi
+}
+keep() {
+  touch -t "$t" "$@" || fail "cannot set times"
+  mv -f "$@" ../../.. || fail "cannot rename into the store"
+}
+take() { # all that is in ready: into the store if it is what its name says
+  cd ready || fail "cannot enter $own"
+  set -- [0-9a-f]*
+  if [ -f "$1" ]; then
+    h=; left=$#
+    for f in $(hash_all "$@"); do
+      [ -n "$h" ] || { h=$f; continue; }
+      f=${f#./}; left=$((left - 1))
+      case $f in
+        "$h".*|"$h"-x.*) ;;
+        *) echo "${m}damaged ${f%.*} $h"; rm -f "$f"; : >../.damaged;;
+      esac
+      h=
+    done
+    [ "$left" -eq 0 ] || fail "cannot hash what was sent"
+    if [ $# -le 1000 ] && [ ! -e ../.damaged ]; then
+      keep "$@"
+    else
+      set --
+      for f in [0-9a-f]*; do
+        [ -f "$f" ] || continue
+        set -- "$@" "$f"; [ $# -lt 200 ] || { keep "$@"; set --; }
+      done
+      [ $# -eq 0 ] || keep "$@"
+    fi
+  fi
+  cd ..
+}
+small=yes; take; small=
+while read -r verb a; do
+  [ "$verb" != adopt ] || mv -f "../$a" ready 2>/dev/null
+done <.control
+for f in [0-9a-f]*; do [ ! -f "$f" ] || [ -e .expected ] || mv -f "$f" ready; done
+take
+if [ -e .expected ]; then
+  i=0; one=; next=; exec 3<.expected
+  read -r one <&3 && read -r next <&3
+  while [ -n "$one" ]; do
+    set --
+    while [ -n "$one" ] && [ -e "${next:-.pushed}" ] && [ $# -lt 200 ]; do
+      set -- "$@" "$one"; one=$next; next=; [ -z "$one" ] || read -r next <&3
+    done
+    if [ $# -gt 0 ]; then mv -f "$@" ready && take || fail "cannot rename in $own"; continue; fi
+    [ -e .expected ] || fail "given up by the other side"
+    i=$((i + 1)); [ $((i % 30)) -ne 0 ] || echo "${m}waiting" || exit 1
+    sleep 0.03 2>/dev/null || sleep 1
+  done
+  exec 3<&-
+fi
+[ ! -e .damaged ] || finish
+cd "$w" || fail "no folder $w"
+if [ ! -e "$own/.links.tar" ] || ! tar -xomf "$own/.links.tar" 2>/dev/null; then
+  while read -r e n; do
+    [ -f "store/$e" ] || { echo "${m}absent ${e%.*}"; : >"$own/.damaged"; continue; }
+    [ -d "${n%/*}" ] || mkdir -p "${n%/*}" || fail "cannot make ${n%/*}"
+    [ ! -e "$n" ] && [ ! -L "$n" ] || rm -f "$n"
+    ln "store/$e" "$n" 2>/dev/null || ln -s "$w/store/$e" "$n" 2>/dev/null ||
+      { cp "store/$e" "$n" && touch -t "$t" "$n"; } || fail "cannot make $n"
+  done <"$own/.links"
+fi
+[ ! -e "$own/.damaged" ] || finish
+touch "$own/listed/"* && mv -f "$own/listed/"* listed/ || fail "cannot list the sets"
+while read -r verb a; do
+  case $verb in
+    unlist) rm -f "listed/$a";;
+    drop) rm -rf "store/.incoming/$a";;
+    unmark) rm -f "inuse/$a";;
+  esac
+done <"$own/.control"
+# what earlier deliveries of ours left when they came to nothing
+for d in "${own%.*}".*; do [ "$d" = "$own" ] || rm -rf "$d"; done
+for d in $(cd store/.incoming && find * -prune -type d -ctime +0 2>/dev/null); do
+  [ -e "inuse/${d%.*}" ] || rm -rf "store/.incoming/$d"
+done
+finish
+"""
+)
+
+# $1 workdir, $2 time for touch. stdin: entries that were stored before the last reboot, one a
+# line: what was in memory only when the power went may be lost without a trace in size or time.
+CHECK_SCRIPT: Final = (
+    _COMMON
+    + r"""
+cd "$1/store" || fail "no store in $1"
+t=$2
+hashing=; ! command -v sha256sum >/dev/null 2>&1 || hashing=yes
+while read -r f; do
+  h=${f%%[.-]*}
+  [ -z "$hashing" ] || { h=$(sha256sum <"$f"); h=${h%% *}; }
+  if [ "$h" = "${f%%[.-]*}" ]
+  then touch -c -t "$t" "$f" || fail "cannot set the time of $f"
+  else echo "${m}lost $f"; rm -f "$f"
+  fi
+done
+echo "${m}done"
+"""
+)
+
+# $1 workdir, $2 seconds that a mark lasts. What there is, and who uses it.
+INVENTORY_SCRIPT: Final = (
+    _COMMON
+    + r"""
+cd "$1" 2>/dev/null || { echo "${m}nothing"; echo "${m}done"; exit 0; }
+prune "$2"
+for f in inuse/*; do
+  [ -f "$f" ] || continue
+  echo "${m}mark ${f#inuse/}"
+  { read -r x; while read -r p; do echo "${m}used $p"; done; } <"$f"
+done
+show list listed
+for f in listed/*; do
+  [ -f "$f" ] || continue
+  while read -r p; do echo "${m}ref ${f#listed/} $p"; done <"$f"
+done
+for f in sets/*; do [ ! -d "$f" ] || echo "${m}folder ${f#sets/}"; done
+for f in store/.incoming/*; do [ ! -d "$f" ] || echo "${m}incoming ${f##*/}"; done
+show store store
+space
+echo "${m}done"
+"""
+)
+
+# $1 workdir, $2 random name, $3 seconds that a mark lasts, $4 time that makes an entry invisible.
+# stdin: `set NAME`, `entry NAME`, `drop INCOMING`, `unmark MARK`, one a line.
+EVICT_SCRIPT: Final = (
+    _COMMON
+    + r"""
+w=$1
+cd "$w" || fail "no folder $w"
+gone=listed/.gone-$2; lasts=$3; t=$4
+find listed/.gone-* -prune -ctime +0 -exec rm -rf {} + 2>/dev/null
+mkdir -p listed && mkdir "$gone" && cat >"$gone/.wanted" || fail "cannot write below $w"
+trap 'rm -rf "$gone"' EXIT
+hide() { [ $# -eq 0 ] || touch -c -t "$t" "$@" || fail "cannot set times"; }
+set --
+while read -r verb a; do
+  case $verb in
+    set) echo "${a%.*}"; mv -f "listed/$a" "$gone/$a" 2>/dev/null;;
+    entry)
+      echo "${a%.*}"
+      set -- "$@" "store/$a"; [ $# -lt 200 ] || { hide "$@"; set --; };;
+    unmark) rm -f "inuse/$a";;
+  esac
+done <"$gone/.wanted" >"$gone/.names"
+hide "$@"
+prune "$lasts"
+{ cat inuse/* 2>/dev/null; :; } >"$gone/.used" || fail "cannot write below $w"
+used=$(grep -xFf "$gone/.names" "$gone/.used")
+[ $? -le 1 ] || [ ! -s "$gone/.names" ] || fail "cannot read the marks of those who use $w"
+nl='
+'
+while read -r verb a; do
+  case $verb in
+    set|entry)
+      case $nl$used$nl in *"$nl${a%.*}$nl"*)
+        echo "${m}kept $verb $a"
+        [ "$verb" = entry ] || mv -f "$gone/$a" "listed/$a" 2>/dev/null
+        continue;;
+      esac;;
+  esac
+  case $verb in
+    set) rm -rf "sets/$a";;
+    entry) rm -f "store/$a";;
+    drop) rm -rf "store/.incoming/$a";;
+  esac || fail "cannot remove $a"
+  echo "${m}removed $verb $a"
+done <"$gone/.wanted"
+space
+echo "${m}done"
+"""
+)
+
+# $1 workdir. Removes all that these scripts ever made, in an order in which nothing is listed
+# that is not there.
+REMOVE_ALL_SCRIPT: Final = (
+    _COMMON
+    + r"""
+cd "$1" 2>/dev/null || { echo "${m}done"; exit 0; }
+rm -rf listed && rm -rf sets store inuse .links .try-* || fail "cannot remove all below $1"
+cd / && rmdir "$1" 2>/dev/null
+echo "${m}done"
+"""
+)

@@ -1,0 +1,162 @@
+"""Deployments that are cut off, restarted, limited, or not alone on their device."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.errors import DeviceError, DeviceLost, InfraError
+from harness.runtimes.deploy import Deployer, DeployFile
+from harness.runtimes.use_marks import own_mark
+from tests.integration.runtimes.conftest import CountingDevice
+
+FILES, SIZE = 12, 2 << 20
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[DeployFile]:
+    folder = tmp_path / "local"
+    folder.mkdir()
+    for number in range(FILES):
+        (folder / f"{number}.bin").write_bytes(os.urandom(SIZE))
+    return [DeployFile(path, path.name) for path in sorted(folder.iterdir())]
+
+
+MARK = own_mark()
+
+
+def deployer(
+    device: CountingDevice, cap_bytes: int | None = None, mark: str | None = MARK
+) -> Deployer:
+    """As a run makes them, which keeps its mark when it attaches a device anew."""
+    return Deployer(
+        device, device.workdir, notify=lambda text: None, cap_bytes=cap_bytes, mark=mark
+    )
+
+
+def assert_whole(device: CountingDevice, folder: str, files: list[DeployFile]) -> None:
+    for file in files:
+        assert device.local(folder, file.name).read_bytes() == file.path.read_bytes()
+    assert not list(device.local(device.workdir).glob("store/.incoming/*"))
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.95])
+def test_what_had_come_before_a_cut_does_not_travel_again(
+    part: float, device: CountingDevice, files: list[DeployFile]
+) -> None:
+    device.link.cut_after(int(FILES * SIZE * part))
+    began = time.monotonic()
+    with pytest.raises(DeviceLost):
+        deployer(device).deploy_files("one", files)
+    assert time.monotonic() - began < 10
+    device.connect()
+    before = device.link.carried
+    mine = deployer(device)
+    assert_whole(device, mine.deploy_files("one", files), files)
+    # what was under way at the cut, in one stream or another, may travel twice
+    expected = FILES * SIZE * (1 - part)
+    assert expected - SIZE < device.link.carried - before < expected + 2 * SIZE
+
+
+def test_a_stalled_link_ends_with_the_deadline_and_goes_on_after_it(
+    device: CountingDevice, files: list[DeployFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.runtimes.deploy._BASE_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("harness.runtimes.deploy._SLOWEST_BYTES_PER_S", 1 << 40)
+    device.link.stall_after(FILES * SIZE // 2)
+    began = time.monotonic()
+    with pytest.raises(DeviceError):
+        deployer(device).deploy_files("one", files)
+    assert time.monotonic() - began < 10
+    device.link.cut()
+    monkeypatch.undo()
+    device.connect()
+    before = device.link.carried
+    assert_whole(device, deployer(device).deploy_files("one", files), files)
+    assert device.link.carried - before < FILES * SIZE * 0.75
+
+
+@pytest.mark.parametrize("part", [0.0001, 0.3, 0.9])
+def test_a_daemon_that_is_restarted_meanwhile(
+    part: float, device: CountingDevice, files: list[DeployFile]
+) -> None:
+    link = device.link
+    start, restarted = link.carried, threading.Event()
+
+    def restart() -> None:
+        while link.carried - start < FILES * SIZE * part:
+            time.sleep(0.001)
+        device.daemon.stop()
+        device.daemon.start()
+        link.lead_to(device.daemon.address)
+        restarted.set()
+
+    thread = threading.Thread(target=restart)
+    thread.start()
+    mine = deployer(device)
+    try:
+        mine.deploy_files("one", files)
+    except InfraError:
+        assert restarted.wait(20)
+    thread.join()
+    device.connect()
+    mine.forget()
+    assert_whole(device, mine.deploy_files("one", files), files)
+
+
+def test_two_hosts_at_once(device: CountingDevice, files: list[DeployFile]) -> None:
+    """They share half of their files, come at the same moment, and one has hardly any room."""
+    theirs = {0: files[:8], 1: files[4:]}
+    folders: dict[int, str] = {}
+    failed: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            mine = deployer(device, cap_bytes=None if number else SIZE * 9, mark=None)
+            for name in ("one", "two", "three"):
+                folders[number] = mine.deploy_files(f"{name}-{number}", theirs[number])
+                if name != "three":
+                    mine.release()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in theirs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failed == []
+    for number, folder in folders.items():
+        assert_whole(device, folder, theirs[number])
+
+
+def test_a_limited_store_makes_room_for_what_comes(
+    device: CountingDevice, files: list[DeployFile]
+) -> None:
+    cap = SIZE * 5
+    for number in range(FILES // 4):
+        mine = deployer(device, cap_bytes=cap)
+        part = files[number * 4 : number * 4 + 4]
+        assert_whole(device, mine.deploy_files(f"set-{number}", part), part)
+        stored = [
+            path for path in device.local(device.workdir, "store").iterdir() if path.is_file()
+        ]
+        assert sum(path.stat().st_size for path in stored) <= cap
+        mine.release()
+
+
+def test_letting_go_of_a_device_that_is_gone(
+    device: CountingDevice, files: list[DeployFile]
+) -> None:
+    mine = deployer(device)
+    mine.deploy_files("one", files[:1])
+    device.link.stall()
+    began = time.monotonic()
+    mine.release()
+    assert time.monotonic() - began < 8
+    device.link.cut()
+    mine.release()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from harness.adb.device import AdbDevice
@@ -59,15 +60,16 @@ def give_badge(adb: AdbDevice, workdir: str) -> Badge | None:
     return Badge(f"{workdir}/{_NAME}", lines[1], found=lines[0] == "old")
 
 
-def require_same_badge(adb: AdbDevice, first: Badge | None, now: Badge | None) -> None:
-    """Raises DeviceError if a device shows another badge than when it was first attached.
+def require_same_badge(serial: str, known: Collection[str], now: Badge | None) -> None:
+    """Raises DeviceError if a device shows a badge that is none of those `known` for it.
 
-    One that has lost its badge is believed: somebody may have emptied it.
+    One that has none is believed: somebody may have emptied it.
     """
-    if first is not None and now is not None and now.found and now.text != first.text:
+    if known and now is not None and now.found and now.text not in known:
         raise DeviceError(
-            f"another device answers here: it carries the badge {now.text}, not {first.text}",
-            serial=adb.serial,
+            f"another device answers here: it carries the badge {now.text}, not "
+            + " or ".join(sorted(known)),
+            serial=serial,
         )
 
 
@@ -76,16 +78,19 @@ class Badges:
 
     def __init__(self) -> None:
         self._badges: dict[str, Badge] = {}
+        self._known: dict[str, set[str]] = {}
 
     def look(self, name: str, adb: AdbDevice, workdir: str) -> None:
         """Looks at a device's badge in one round trip, and gives it one if it has none.
 
-        Raises DeviceError if it is not the one that this device had before.
+        Raises DeviceError if it is none of those that this device had before.
         """
         badge = give_badge(adb, workdir)
-        require_same_badge(adb, self._badges.get(name), badge)
+        known = self._known.setdefault(name, set())
+        require_same_badge(adb.serial, known, badge)
         if badge is not None:
             self._badges[name] = badge
+            known.add(badge.text)
 
     def check_of(self, name: str) -> str:
         """What the shell runs that starts a probe there; see `Badge.check`."""

@@ -209,6 +209,7 @@ class BreakableLab:
                 # a simulated storage serves one device at a time
                 self._devices["first"].stop()
                 if self.kind == REAL:
+                    shutil.rmtree(self._storage("alike"), ignore_errors=True)
                     shutil.copytree(self._storage("first"), self._storage("alike"), symlinks=True)
                 self._own_badge = self._badge("alike").read_text()
                 self._badge("alike").write_text("0f1e2d3c-4b5a\n")

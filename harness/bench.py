@@ -121,6 +121,7 @@ class Bench:
             env=self._runtime.environment,
             cwd=self._runtime.root,
             timeout_s=timeout_s,
+            first=self._workbench.check_of(self.placement.device),
             on_hang=self._evidence.look,
         )
         self._runs += 1

@@ -21,6 +21,7 @@ from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.care import DeviceCare
 from harness.lab.events import Tell
+from harness.lab.identity import Badges
 from harness.lab.inventory import Lab
 from harness.lab.lease import Leases
 from harness.lab.quarantine import Quarantine
@@ -101,6 +102,7 @@ class Workbench:
             tell=tell,
         )
         self._deployers: dict[str, Deployer] = {}
+        self._badges = Badges()
         # one for all: after a fault the same device is marked anew, not twice
         self._mark = own_mark()
         self._built: dict[str, Path] = {}
@@ -218,6 +220,10 @@ class Workbench:
             )
         return deployed
 
+    def check_of(self, name: str) -> str:
+        """Shell text that exits where another device answers than the one made ready."""
+        return self._badges.check_of(name)
+
     def _deploy_together(self, placement: Placement, models: Sequence[ModelSpec]) -> None:
         """Puts everything that a placement needs on its device in one go."""
         sets = [runtime_set(self._runtime(placement)), self._probe_set(placement)]
@@ -313,6 +319,7 @@ class Workbench:
     def _deployer(self, name: str) -> Deployer:
         if name not in self._deployers:
             device = self.device(name)
+            self._badges.look(name, device.adb, device.workdir)
             limit = device.config.store_limit_mb
             self._deployers[name] = Deployer(
                 device.adb,

@@ -15,6 +15,7 @@ from harness.adb.key import harness_key
 from harness.adb.server import AdbServer, PrivateAdbServer, SeenDevice
 from harness.errors import ConfigError, DeviceError, InfraError
 from harness.lab.facts import SCRIPT, DeviceFacts, Target, parse_facts
+from harness.lab.identity import require_same_device, require_serial
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.lease import Leases
 from harness.qnn.socs import SOCS
@@ -104,6 +105,7 @@ class OpenLab:
         self._storage_root = storage_root
         self._private: PrivateAdbServer | None = None
         self._attached: dict[str, AttachedDevice] = {}
+        self._identities: dict[str, str] = {}
         self._simulated: dict[str, SimulatedDevice] = {}
         self._cleanup = contextlib.ExitStack()
 
@@ -224,6 +226,11 @@ class OpenLab:
             _require_ready(server, serial)
         adb = AdbDevice(serial, server)
         facts = read_facts(adb, workdir)
+        if not config.simulated:
+            require_serial(serial, facts.serial_number)
+        require_same_device(serial, self._identities.get(config.name), facts.identity)
+        if facts.identity is not None:
+            self._identities.setdefault(config.name, facts.identity)
         target = config.target or facts.target
         if target is None:
             raise ConfigError(

@@ -159,7 +159,7 @@ class DeviceCare:
                 problem = str(error)
                 # out of reach is what it is after a step that had waited for it
                 waited = step in ("reconnect", "restart-server")
-                health = unreachable(problem) if waited else self._look(name)
+                health = _still(health, problem) if waited else self._look(name)
             self._say(name, step, health, began, started, problem)
             if health.state != "bad":
                 break
@@ -224,6 +224,12 @@ class DeviceCare:
         self.succeeded(name)
         self._fit.add(name)
         self._known.add(name)
+
+
+def _still(health: Health, problem: str) -> Health:
+    """Out of reach, with the words of before, which may have told what to do about it."""
+    before = [finding for finding in health.findings if finding.code == "unreachable"]
+    return Health((*before, *unreachable(problem).findings))
 
 
 def _codes(health: Health) -> set[str]:

@@ -29,6 +29,8 @@ echo "${m}storage"; df -k "$d" 2>/dev/null
 echo "${m}soc"; cat /sys/devices/soc0/machine 2>/dev/null
 echo "${m}soc-id"; cat /sys/devices/soc0/soc_id 2>/dev/null
 echo "${m}gpu"; cat /sys/class/kgsl/kgsl-3d0/gpu_model 2>/dev/null
+echo "${m}soc-serial"; cat /sys/devices/soc0/serial_number 2>/dev/null
+echo "${m}machine-id"; cat /etc/machine-id 2>/dev/null
 echo "${m}end"
 """
 
@@ -39,7 +41,9 @@ class DeviceFacts:
 
     `soc` is the marketing-free name (ro.soc.model or /sys/devices/soc0/machine), `soc_id` the
     kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
-    the file system the harness works on; `ram_bytes` is MemTotal.
+    the file system the harness works on; `ram_bytes` is MemTotal. `serial_number` is ro.serialno;
+    `identity` tells a device from its twins and outlives a reboot: that, else its SoC's number,
+    else its machine-id.
     """
 
     target: Target | None
@@ -51,6 +55,8 @@ class DeviceFacts:
     os_build: str | None
     free_storage_bytes: int | None
     ram_bytes: int | None
+    serial_number: str | None = None
+    identity: str | None = None
 
 
 def parse_facts(text: str) -> DeviceFacts:
@@ -60,6 +66,7 @@ def parse_facts(text: str) -> DeviceFacts:
     machine = first_line(sections, "machine")
     android = first_line(sections, "linker") == "android"
     soc = properties.get("ro.soc.model") or first_line(sections, "soc")
+    serial = _name(properties.get("ro.serialno") or properties.get("ro.boot.serialno"))
     return DeviceFacts(
         target=_target(machine, android),
         machine=machine,
@@ -70,6 +77,8 @@ def parse_facts(text: str) -> DeviceFacts:
         os_build=_os_build(properties, sections),
         free_storage_bytes=free_storage(sections.get("storage", [])),
         ram_bytes=_ram(sections.get("memory", [])),
+        serial_number=serial,
+        identity=_identity(serial, sections),
     )
 
 
@@ -108,3 +117,21 @@ def _ram(lines: list[str]) -> int | None:
         if found:
             return int(found[1]) * 1024
     return None
+
+
+def _identity(serial: str | None, sections: dict[str, list[str]]) -> str | None:
+    for kind, said in (
+        ("serial number", serial),
+        ("SoC serial number", _name(first_line(sections, "soc-serial"))),
+        ("machine-id", _name(first_line(sections, "machine-id"))),
+    ):
+        if said is not None:
+            return f"{kind} {said}"
+    return None
+
+
+def _name(text: str | None) -> str | None:
+    """`text` if it can tell one device from others: not empty, `unknown` or all zeros."""
+    if not text or not re.fullmatch(r"[A-Za-z0-9._:-]{4,128}", text):
+        return None
+    return None if text in ("unknown", "uninitialized") or not text.strip("0") else text

@@ -29,8 +29,18 @@ def device_of(node_id: str, devices: Sequence[str]) -> str | None:
     return max(fitting, key=len, default=None)
 
 
+def scope_of(node_id: str, dist: str) -> str:
+    """With which others a test without a device stays together, for a value of `--dist`."""
+    match dist:
+        case "loadfile":
+            return node_id.partition("::")[0]
+        case "loadscope":
+            return node_id.partition("[")[0].rpartition("::")[0]
+    return node_id
+
+
 class ByDevice(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist hides its types
-    """Gives all cases of a device to one worker, and any other test to whoever is free.
+    """Gives all cases of a device to one worker, and any other test as `--dist` says.
 
     The seam for placing cases by capability: `_split_scope` says what must stay together, and
     `move` gives a single case to another worker. For that workers stay until all of them are done.
@@ -78,7 +88,7 @@ class ByDevice(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist hides
                 node.shutdown()
 
     def _split_scope(self, nodeid: str) -> str:
-        return device_of(nodeid, self._devices) or nodeid
+        return device_of(nodeid, self._devices) or scope_of(nodeid, self.config.getoption("dist"))
 
     def _reschedule(self, node: Any) -> None:
         # without more work the worker waits for the others: `tests_finished` ends them all

@@ -45,7 +45,7 @@ def test_ended_while_the_probe_runs(tmp_path: Path) -> None:
                 waiting = WAITING.format(folder=shlex.quote(lab.workdir))
                 assert device.shell(waiting, timeout_s=30).ok
                 process.send_signal(number)
-                process.wait(10)
+                process.wait(40)
             finally:
                 if process.poll() is None:
                     process.kill()

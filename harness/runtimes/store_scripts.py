@@ -126,7 +126,7 @@ finish() { cd "$w" && rm -rf "$own"; echo "${m}done"; exit 0; }
 hash_all() { # files; large ones side by side, each into a file of its own: a pipe mixes lines
   if ! command -v sha256sum >/dev/null 2>&1; then
     for f in "$@"; do echo "${f%%[.-]*}  $f"; done
-  elif [ -n "$small" ] && [ $# -le 1000 ] || [ $# -lt 3 ]; then
+  elif [ -n "$one_by_one" ] && [ $# -le 1000 ] || [ $# -lt 3 ]; then
     sha256sum "$@"
   else
     for part in 0-3 4-7 89ab c-f; do
@@ -168,7 +168,9 @@ take() { # all that is in ready: into the store if it is what its name says
   fi
   cd ..
 }
-small=yes; take; small=
+one_by_one=yes # they are small ones
+take
+one_by_one=
 while read -r verb a; do
   [ "$verb" != adopt ] || mv -f "../$a" ready 2>/dev/null
 done <.control
@@ -178,14 +180,21 @@ if [ -e .expected ]; then
   i=0; one=; next=; exec 3<.expected
   read -r one <&3 && read -r next <&3
   while [ -n "$one" ]; do
-    set --
+    set --; all=; [ ! -e .pushed ] || all=yes
     while [ -n "$one" ] && [ -e "${next:-.pushed}" ] && [ $# -lt 200 ]; do
       set -- "$@" "$one"; one=$next; next=; [ -z "$one" ] || read -r next <&3
     done
-    if [ $# -gt 0 ]; then mv -f "$@" ready && take || fail "cannot rename in $own"; continue; fi
+    if [ $# -gt 0 ]; then
+      # while more is coming, whoever brings it needs the other processors
+      one_by_one=yes; [ -z "$all" ] || one_by_one=
+      mv -f "$@" ready && take || fail "cannot rename in $own"
+    fi
+    [ -z "$one" ] || [ -z "$all" ] || [ $# -gt 0 ] || fail "what was sent is gone from $own"
     [ -e .expected ] || fail "given up by the other side"
-    i=$((i + 1)); [ $((i % 30)) -ne 0 ] || echo "${m}waiting" || exit 1
-    sleep 0.03 2>/dev/null || sleep 1
+    [ -z "$one" ] || [ -e .pushed ] || {
+      i=$((i + 1)); [ $((i % 20)) -ne 0 ] || echo "${m}waiting" || exit 1
+      sleep 0.05 2>/dev/null || sleep 1
+    }
   done
   exec 3<&-
 fi

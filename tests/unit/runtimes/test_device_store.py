@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.runtimes import store_scripts
 from harness.runtimes.device_store import (
     StoreAnswerError,
     entry_name,
     parse_look,
+    parse_place,
     stored_at,
     valid_name,
 )
@@ -140,6 +143,60 @@ def test_what_another_host_left_behind_is_taken_over(device: ScriptDevice) -> No
     assert device.deploy(wanted, push=[wanted.files[1].entry], adopted=adopted).done  # type: ignore[arg-type]
     assert device.look(wanted).found_set(wanted)
     assert [path.name for path in device.incoming_files] == [f"{wanted.files[1].entry}.77"]
+
+
+def streaming(device: ScriptDevice, *names: str) -> tuple[list[str], bytes, list[str]]:
+    """A deployment whose files come while its script runs: its arguments, stdin and their names."""
+    arguments, stdin = device.prepared(a_set("set-1", *names), pack=False)
+    own = device.workdir / "store/.incoming" / arguments[0]
+    contents = sorted(path.name for path in own.iterdir() if path.is_file() and path.name[0] != ".")
+    (own / ".expected").write_text("".join(f"{name}\n" for name in contents))
+    waiting = device.workdir.parent / "waiting"
+    waiting.mkdir()
+    for name in contents:
+        (own / name).rename(waiting / name)
+    return arguments, stdin, contents
+
+
+def test_what_comes_while_the_script_runs(device: ScriptDevice) -> None:
+    arguments, stdin, contents = streaming(device, *CONTENTS)
+    own = device.workdir / "store/.incoming" / arguments[0]
+
+    def come() -> None:
+        for name in contents:
+            time.sleep(0.1)
+            (device.workdir.parent / "waiting" / name).rename(own / name)
+            # not to be touched before the next one is there
+            time.sleep(0.1)
+            assert (own / name).exists()
+        (own / ".pushed").touch()
+
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(come)
+        assert parse_place(device.run(store_scripts.PLACE_SCRIPT, arguments, stdin)).done
+        coming.result()
+    assert device.look(a_set("set-1", *CONTENTS)).found_set(a_set("set-1", *CONTENTS))
+    assert device.leftovers == []
+
+
+@pytest.mark.parametrize(
+    ("what", "told"), [("all", "given up by the other side"), ("one", "is gone from")]
+)
+def test_what_will_not_come_is_not_waited_for(what: str, told: str, device: ScriptDevice) -> None:
+    arguments, stdin, contents = streaming(device, *CONTENTS)
+    own = device.workdir / "store/.incoming" / arguments[0]
+    for name in contents[:1] + contents[2:]:
+        (device.workdir.parent / "waiting" / name).rename(own / name)
+    if what == "one":
+        (own / ".pushed").touch()
+        with pytest.raises(StoreAnswerError, match=told):
+            parse_place(device.run(store_scripts.PLACE_SCRIPT, arguments, stdin))
+        return
+    with ThreadPoolExecutor(1) as pool:
+        gone = pool.submit(lambda: (time.sleep(0.3), shutil.rmtree(own)))
+        with pytest.raises(StoreAnswerError, match=told):
+            parse_place(device.run(store_scripts.PLACE_SCRIPT, arguments, stdin))
+        gone.result()
 
 
 def test_what_others_left_stays_for_a_day(device: ScriptDevice) -> None:

@@ -71,7 +71,7 @@ class AdbServer:
         """
         if self.is_running(timeout_s=deadline.at_most(_REQUEST_S).remaining()):
             return
-        if not _is_loopback(self.host):
+        if not is_loopback(self.host):
             raise InfraError(f"{self} does not answer, and it is not on this host: start it there")
         start_user_server(self.port, deadline)
         if not self.is_running(timeout_s=deadline.at_most(_REQUEST_S).remaining()):
@@ -305,7 +305,8 @@ def _private_environment(home: Path) -> dict[str, str]:
     }
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether an address is one of this computer's own, as far as it says so itself."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

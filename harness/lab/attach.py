@@ -12,7 +12,7 @@ from typing import Self
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.adb.key import harness_key
-from harness.adb.server import AdbServer, PrivateAdbServer, SeenDevice
+from harness.adb.server import AdbServer, PrivateAdbServer, SeenDevice, is_loopback
 from harness.errors import ConfigError, DeviceError, InfraError
 from harness.lab.facts import SCRIPT, DeviceFacts, Target, parse_facts
 from harness.lab.identity import require_same_device, require_serial
@@ -193,7 +193,9 @@ class OpenLab:
         (config,) = self.lab.select([name])
         if config.simulated:
             return f"simulated:{(self._storage_root / name).resolve()}"
-        return f"{config.host or 'local'}:{config.serial}"
+        address = None if config.host is None else self.lab.host(config.host).host
+        here = address is None or is_loopback(address)
+        return f"{'local' if here else address}:{config.serial}"
 
     def device(self, name: str) -> AttachedDevice:
         """The device of that name, connected and asked for its facts.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from harness.errors import ConfigError
@@ -44,6 +44,23 @@ def misfits(device: DeviceConfig, requirements: Mapping[str, object]) -> list[st
         if reason is not None:
             reasons.append(reason)
     return reasons
+
+
+def twins(device: DeviceConfig, others: Iterable[DeviceConfig]) -> list[DeviceConfig]:
+    """Those of `others` on which a verdict says the same as on this device.
+
+    They have the same SoC, HTP architecture and target, and the same tags, since tests may require
+    them; a device whose SoC the lab does not tell has no twin.
+    """
+    if device.soc is None:
+        return []
+    return [
+        other for other in others if other.name != device.name and _kind(other) == _kind(device)
+    ]
+
+
+def _kind(device: DeviceConfig) -> tuple[object, ...]:
+    return device.soc, device.htp_arch, device.target, sorted(device.tags), device.simulated
 
 
 def _several(value: object) -> tuple[object, ...]:

@@ -3,12 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 from harness.pytest_plugin.case import Case
 from harness.pytest_plugin.report_marks import GIVEN_UP, RECORDS
+
+if TYPE_CHECKING:
+    from harness.pytest_plugin.run import Run
+    from harness.workbench import Placement
+
+
+def run_case(
+    item: pytest.Item,
+    nextitem: pytest.Item | None,
+    run: Run,
+    placement: Placement,
+    key: pytest.StashKey[Case],
+) -> None:
+    """Runs one case of a run, on its device or, after a fault of the lab, on a twin of it.
+
+    Hooks find the attempt under way in the item's stash, below `key`.
+    """
+    assert run.folder is not None
+    run_id = run.folder.run_id
+    earlier = run.earlier.get(item.nodeid)
+    before, retries = earlier.attempt if earlier else 0, run.options.retries
+    move = run.moves.find(item.nodeid) if run.moves else None
+    if move is not None:
+        placement = replace(placement, device=move.device)
+        before, retries = before + move.attempts, move.left - 1
+    tried: list[str] = []
+
+    def new_case(attempt: int) -> Case:
+        place = run.place(placement, tried)
+        tried.append(place.device)
+        item.stash[key] = case = Case(
+            item,
+            run_id=run_id,
+            placement=place,
+            identity=run.identity(place),
+            attempt=before + attempt,
+        )
+        return case
+
+    run_attempts(
+        item,
+        nextitem,
+        retries=retries,
+        new_case=new_case,
+        lab_failed=lambda case, again: run.lab_failed(case.placement, again=again),
+        events=run.take_events,
+    )
+    case = item.stash[key]
+    if not case.failed_by_the_lab:
+        run.workbench.succeeded(case.placement.device)
+    del item.stash[key]  # pytest keeps every item until the end of the run
 
 
 def run_attempts(

@@ -6,15 +6,15 @@ Imports at the top stay small, since every pytest run of the environment loads t
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from harness.errors import ConfigError, HarnessError
 from harness.pytest_plugin.options import add_options, read_options
-from harness.pytest_plugin.report_marks import LAB_ERROR, OURS, RECORDS, RETRIED, UNSUPPORTED
-from harness.pytest_plugin.run import Run, terminal_notices
+from harness.pytest_plugin.report_marks import LAB_ERROR, OURS, RETRIED, UNSUPPORTED
+from harness.pytest_plugin.run import Run
+from harness.pytest_plugin.terminal import terminal_notices
 
 if TYPE_CHECKING:
     from harness.bench import Bench
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
-
-_EXIT_AFTER_FAILURES = 1
-_EXIT_NOTHING_WRONG = (0, 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,6 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if is_controller(config):
         config.pluginmanager.register(Controller(run), "qnn-harness-controller")
     if not run.is_worker:
+        from harness.pytest_plugin.recorder import Recorder
+
         config.pluginmanager.register(Recorder(run), "qnn-harness-recorder")
 
 
@@ -151,47 +150,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     run = item.config.stash[RUN]
     if placement is None or run.folder is None:
         return None
-    from harness.pytest_plugin.attempts import run_attempts
-    from harness.pytest_plugin.case import Case
+    from harness.pytest_plugin.attempts import run_case
 
-    run_id = run.folder.run_id
-    earlier = run.earlier.get(item.nodeid)
-    before = earlier.attempt if earlier else 0
-
-    retries, tried = run.options.retries, list[str]()
-    move = run.moves.find(item.nodeid) if run.moves else None
-    if move is not None:
-        placement = replace(placement, device=move.device)
-        before, retries = before + move.attempts, move.left - 1
-
-    def new_case(attempt: int) -> Case:
-        place = run.place(placement, tried)
-        tried.append(place.device)
-        case = Case(
-            item,
-            run_id=run_id,
-            placement=place,
-            identity=run.identity(place),
-            attempt=before + attempt,
-        )
-        item.stash[CASE] = case
-        return case
-
-    def lab_failed(case: Case, again: bool) -> bool:
-        return run.lab_failed(case.placement, again=again)
-
-    run_attempts(
-        item,
-        nextitem,
-        retries=retries,
-        new_case=new_case,
-        lab_failed=lab_failed,
-        events=run.take_events,
-    )
-    case = item.stash[CASE]
-    if not case.failed_by_the_lab:
-        run.workbench.succeeded(case.placement.device)
-    del item.stash[CASE]  # pytest keeps every item until the end of the run
+    run_case(item, nextitem, run, placement, CASE)
     return True
 
 
@@ -272,21 +233,6 @@ def pytest_report_teststatus(
     return None
 
 
-class Recorder:
-    """Writes each finished case to the journal; lives where pytest reports come together."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        try:
-            for record in report.__dict__.pop(RECORDS, ()):
-                self._run.open_folder().journal.append(record)
-        except HarnessError as error:
-            self._run.problem = error
-            pytest.exit(f"results cannot be kept: {error}", returncode=error.exit_code)
-
-
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     if config.pluginmanager.hasplugin("qnn-harness-controller") and "device" in str(
@@ -305,45 +251,17 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
     if run.folder is None or run.is_worker:
         run.close()
         return
-    from harness.results.summary import exit_code
+    from harness.pytest_plugin.recorder import finish
 
-    if exitstatus in _EXIT_NOTHING_WRONG:
-        foreign = _foreign_failures(session)
-        own = exit_code(run.folder.records())
-        session.exitstatus = _EXIT_AFTER_FAILURES if foreign else own
-    run.close()
-    problem = str(run.problem) if run.problem else None
-    if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
-        problem = "interrupted"
-    try:
-        run.finish(int(session.exitstatus), problem)
-    except HarnessError as error:
-        session.exitstatus = error.exit_code
-        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            reporter.write_line(f"error: {error}", red=True)
+    finish(session, run, exitstatus)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     run = config.stash[RUN]
-    if run.folder is None:
-        return
-    from harness.results.summary import summary_lines
+    if run.folder is not None:
+        from harness.pytest_plugin.recorder import show_summary
 
-    terminalreporter.section("qnn-harness")
-    records = run.folder.records()
-    for line in summary_lines(records, run.folder.path):
-        terminalreporter.write_line(line)
-    for line in run.remarks(records):
-        terminalreporter.write_line(line, yellow=True)
-
-
-def _foreign_failures(session: pytest.Session) -> bool:
-    """Whether something failed that is not a case of ours (a plain test, a collection)."""
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    stats = reporter.stats if reporter is not None else {}
-    bad = [*stats.get("failed", []), *stats.get("error", [])]
-    return any(not getattr(report, OURS, False) for report in bad)
+        show_summary(terminalreporter, run, run.folder)
 
 
 def _fixtures(item: pytest.Item) -> list[str]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,10 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from harness.errors import ConfigError, HarnessError
 from harness.pytest_plugin.options import Options
+from harness.pytest_plugin.terminal import end_in_order_on_sigterm
 
 if TYPE_CHECKING:
     from harness.lab.events import LabEvent
@@ -196,7 +193,7 @@ class Run:
         self.open_folder()
         if self.is_worker:
             return
-        _end_in_order_on_sigterm()
+        end_in_order_on_sigterm()
         self._prepared.update(need.placement for need in needs)
         failed = self.workbench.prepare(needs)
         self._write_events()
@@ -234,20 +231,11 @@ class Run:
         return again and (usable or self.elsewhere(placement) is not None)
 
     def twins(self, name: str) -> list[str]:
-        """The devices asked for that can stand in for one: same SoC, HTP architecture and target.
+        """The devices asked for that can stand in for one."""
+        from harness.lab.matching import twins
 
-        Tags must be the same, too, since tests may require them.
-        """
         (own,) = self.lab.select([name])
-        if own.soc is None:
-            return []
-        kind = (own.soc, own.htp_arch, own.target, own.tags, own.simulated)
-        return [
-            device.name
-            for device in self.devices
-            if device.name != name
-            and (device.soc, device.htp_arch, device.target, device.tags, device.simulated) == kind
-        ]
+        return [device.name for device in twins(own, self.devices)]
 
     def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> Placement | None:
         """The same on a twin of its device, if one is fit and not among `tried`.
@@ -314,32 +302,3 @@ class Run:
         from harness.results.known_issues import match
 
         return match(record, self.known_issues)
-
-
-def _end_in_order_on_sigterm() -> None:
-    """CI systems end a job with SIGTERM: it then ends as with Ctrl-C, reports and all."""
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-
-def terminal_notices(
-    config: pytest.Config,
-) -> tuple[Callable[[str], None], Callable[[str], None]]:
-    """Progress, shown on a terminal only; and warnings, shown in a pipe, too.
-
-    Both go through pytest's own reporter, since it captures what is written past it.
-    """
-
-    def notify(text: str) -> None:
-        reporter = config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None and reporter.isatty:
-            reporter.write_line(text)
-
-    def warn(text: str) -> None:
-        reporter = config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            reporter.ensure_newline()
-            reporter.write_line(f"warning: {text}", yellow=True)
-
-    return notify, warn

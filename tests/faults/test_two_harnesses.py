@@ -1,4 +1,4 @@
-"""Two harnesses on one device at the same time, both of which find it empty."""
+"""Two harnesses on one device: of one host one after the other, of two hosts at the same time."""
 
 from __future__ import annotations
 
@@ -18,16 +18,23 @@ from tests.integration.device_runs import ROOT, Finished
 SUITE = HERE / "ended_suite/cases_that_end.py"
 
 
+@pytest.mark.parametrize("hosts", ["one-host", "two-hosts"])
 @pytest.mark.parametrize("daemon", daemon_parameters(BOTH))
-def test_both_do_their_work(daemon: str, tmp_path: Path) -> None:
+def test_both_do_their_work(daemon: str, hosts: str, tmp_path: Path) -> None:
+    """Hosts share no leases: their harnesses both find the device empty and fill it at once."""
     with BreakableLab(tmp_path, daemon, None) as lab:
 
         def run(name: str) -> Finished:
             reports = ("--reports", tmp_path / name)
-            return lab.run("--device", "main", *reports, suites=SUITE, PYTHONPATH=str(ROOT))
+            leases = tmp_path / ("leases" if hosts == "one-host" else f"leases-{name}")
+            settings = {"PYTHONPATH": str(ROOT), "QNN_HARNESS_LEASES": str(leases)}
+            return lab.run("--device", "main", *reports, suites=SUITE, **settings)
 
         with ThreadPoolExecutor(2) as pool:
-            for name, done in zip("ab", pool.map(run, "ab"), strict=True):
+            both = dict(zip("ab", pool.map(run, "ab"), strict=True))
+            waited = sum("for device main: held by" in done.output for done in both.values())
+            assert waited == (hosts == "one-host")
+            for name, done in both.items():
                 assert done.code == 0, done.output
                 contents = read_journal(tmp_path / name / "latest/results.jsonl")
                 assert contents.damage == ()

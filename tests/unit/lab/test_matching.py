@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.lab.inventory import DeviceConfig
-from harness.lab.matching import BACKENDS, misfits
+from harness.lab.matching import BACKENDS, misfits, twins
 
 SIM = DeviceConfig(name="sim", simulated=True, soc="QCS8550", tags=("fast", "desk"))
 UNKNOWN = DeviceConfig(name="phone", serial="A")
@@ -81,3 +81,21 @@ def test_more_requirements_never_fit_better(
 ) -> None:
     alone = [misfits(device, {key: value}) for key, value in requirements.items()]
     assert misfits(device, requirements) == [reason for reasons in alone for reason in reasons]
+
+
+def test_twins_are_of_one_kind() -> None:
+    def sim(name: str, **more: object) -> DeviceConfig:
+        return DeviceConfig.model_validate(
+            {"name": name, "simulated": True, "soc": "QCS8550", "tags": ["a", "b"]} | more
+        )
+
+    own = sim("own")
+    others = [
+        own,
+        sim("alike", tags=["b", "a"]),
+        sim("another-soc", soc="SM8650"),
+        sim("other-tags", tags=["a"]),
+        DeviceConfig(name="real", serial="A", soc="QCS8550", target="linux-x64", tags=("a", "b")),
+    ]
+    assert [twin.name for twin in twins(own, others)] == ["alike"]
+    assert twins(UNKNOWN, [DeviceConfig(name="phone2", serial="B")]) == []

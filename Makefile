@@ -14,7 +14,7 @@ device: $(READY)
 
 test: $(READY)
 	@mkdir -p reports/tests; \
-	$(VENV)/bin/pytest tests --junitxml=reports/tests/junit.xml $(ARGS); code=$$?; \
+	$(VENV)/bin/pytest tests -m "not benchmark" -n 2 --dist loadfile --junitxml=reports/tests/junit.xml $(ARGS); code=$$?; \
 	echo "Results: $(CURDIR)/reports/tests/junit.xml"; exit $$code
 
 bench: $(READY)

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.adb.deadline import Deadline
+from harness.adb.evidence import CaseEvidence
 from harness.contexts.budget import Fit, Limit, SizePoint, Trial, conclude, largest_that_fits
 from harness.contexts.models import ModelSpec
 from harness.contexts.schedule import RESIDENCIES, Schedule, schedule
 from harness.contexts.session_plan import DeployedContext, Libraries, session_plan
-from harness.errors import ConfigError
+from harness.errors import ConfigError, InfraError
 from harness.lab.attach import AttachedDevice
 from harness.probe.plan import Plan, Settings
 from harness.probe.run import ProbeRun, run_plan
@@ -22,6 +24,8 @@ from harness.workbench import Placement, Workbench
 
 BACKEND_LIBRARIES = {"htp": "libQnnHtp.so", "gpu": "libQnnGpu.so", "cpu": "libQnnCpu.so"}
 _CASE_TIMEOUT_S = 300.0
+_EVIDENCE_S = 20.0
+_EVIDENCE = "evidence"
 _NO_MEMORY = Settings(memory="off")
 
 
@@ -72,6 +76,7 @@ class Bench:
         self._runs = 0
         self.device: AttachedDevice = workbench.device(placement.device)
         self._runtime, self._probe = workbench.deploy_runtime(placement)
+        self._evidence = CaseEvidence(self.device.adb, workbench.baseline(placement.device))
 
     def measure(self, **figures: object) -> None:
         """Adds figures to the record's `measurements`; units belong in the names."""
@@ -80,6 +85,15 @@ class Bench:
     def conclude(self, text: str) -> None:
         """Says in words what the case found out; shown at the end of the run."""
         self.measure(**{CONCLUSION: text})
+
+    def settle(self) -> None:
+        """Waits until the device is cool and idle, as a timed case wants it; records what it was.
+
+        Raises InfraError if it does not become so in the time that the lab's `gate` gives it.
+        """
+        settled = self._workbench.settle(self.placement.device)
+        if settled:
+            self.measure(gate=settled)
 
     def contexts(self, *models: ModelSpec) -> list[DeployedContext]:
         """The models' context binaries, compiled for this placement and put on the device."""
@@ -107,6 +121,8 @@ class Bench:
             env=self._runtime.environment,
             cwd=self._runtime.root,
             timeout_s=timeout_s,
+            first=self._workbench.check_of(self.placement.device),
+            on_hang=self._evidence.look,
         )
         self._runs += 1
         self.notes.probe_us += run.transcript.elapsed_us or int(
@@ -188,16 +204,30 @@ class Bench:
             self.notes.verdict = observation.verdict
             raise TargetFailure(observation.verdict)
 
+    def collect_evidence(self) -> None:
+        """Asks the device what it has to say about this case, once it has gone wrong.
+
+        Never raises because of the device: what could not be had is noted in evidence.json.
+        """
+        folder = self._log_folder / _EVIDENCE
+        collected = self._evidence.collect(folder, deadline=Deadline(_EVIDENCE_S))
+        self.notes.logs += [f"{_EVIDENCE}/{name}" for name in collected.files]
+        self._workbench.keep_baseline(self.placement.device, collected.baseline)
+
     def _keep(self, plan: Plan, run: ProbeRun) -> None:
         """Writes down what the probe was told and answered, for whoever looks into the case."""
-        self._log_folder.mkdir(parents=True, exist_ok=True)
         stem = "probe" if self._runs == 1 else f"probe-{self._runs}"
         files: Mapping[str, bytes] = {
             f"{stem}.plan": plan.text().encode(),
             f"{stem}.jsonl": run.raw_events,
             f"{stem}.stderr": run.stderr,
         }
-        for name, content in files.items():
-            if content:
-                (self._log_folder / name).write_bytes(content)
-                self.notes.logs.append(name)
+        try:
+            self._log_folder.mkdir(parents=True, exist_ok=True)
+            for name, content in files.items():
+                if content:
+                    (self._log_folder / name).write_bytes(content)
+                    self.notes.logs.append(name)
+        except OSError as error:
+            why = f"cannot keep logs in {self._log_folder}: {error.strerror or error}"
+            raise InfraError(why) from error

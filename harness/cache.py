@@ -10,6 +10,7 @@ import platformdirs
 
 CACHE_VARIABLE: Final = "QNN_HARNESS_CACHE"
 SIMULATED_VARIABLE: Final = "QNN_HARNESS_SIMULATED"
+QUARANTINE_VARIABLE: Final = "QNN_HARNESS_QUARANTINE"
 
 
 def cache_root() -> Path:
@@ -31,3 +32,12 @@ def simulated_root(cache: Path) -> Path:
     """
     chosen = os.environ.get(SIMULATED_VARIABLE)
     return Path(chosen).expanduser().absolute() if chosen else cache / "simulated"
+
+
+def quarantine_root(cache: Path) -> Path:
+    """The folder that remembers which devices take no cases.
+
+    QNN_HARNESS_QUARANTINE if set, else `quarantine` in the cache.
+    """
+    chosen = os.environ.get(QUARANTINE_VARIABLE)
+    return Path(chosen).expanduser().absolute() if chosen else cache / "quarantine"

@@ -11,14 +11,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.cache import simulated_root
+from harness.adb.evidence import take_baseline
+from harness.adb.evidence_report import Baseline
+from harness.cache import quarantine_root, simulated_root
 from harness.contexts.compile import Context, ContextStore
 from harness.contexts.models import ModelSpec
 from harness.contexts.session_plan import DeployedContext
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.attach import AttachedDevice, OpenLab
+from harness.lab.care import DeviceCare
+from harness.lab.events import Tell
+from harness.lab.identity import Badges
 from harness.lab.inventory import Lab
+from harness.lab.lease import Leases
+from harness.lab.quarantine import Quarantine
 from harness.probe.build import ProbeBuilder
+from harness.probe.check import probe_problem
 from harness.runtimes.catalog import Catalog, Runtime
 from harness.runtimes.deploy import DeployedRuntime, Deployer, DeployFile, runtime_set
 from harness.runtimes.device_store import FileSet
@@ -26,6 +34,7 @@ from harness.runtimes.notices import on_stderr
 from harness.runtimes.use_marks import own_mark
 
 _PROBE_NAME = "qnn-probe"
+_BASELINE_S = 10.0
 
 
 @dataclass(frozen=True, order=True)
@@ -69,19 +78,38 @@ class Workbench:
         cache: Path,
         notify: Callable[[str], None],
         warn: Callable[[str], None] = on_stderr,
+        tell: Tell = lambda event: None,
+        leases: Leases | None = None,
+        lease_wait_s: float = 0.0,
     ) -> None:
-        self.lab = OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache))
+        """`tell` is told what happens to devices besides cases; leases are as in `OpenLab`."""
+        self.lab = OpenLab(
+            lab,
+            key_folder=cache / "keys",
+            storage_root=simulated_root(cache),
+            leases=leases,
+            lease_wait_s=lease_wait_s,
+            notify=warn,
+        )
         self.catalog = Catalog(cache, notify=notify, warn=warn)
         self._probes = ProbeBuilder(cache / "probe")
         self._contexts = ContextStore(cache, self.catalog, self._probes, notify=notify)
         self._notify = notify
+        self._care = DeviceCare(
+            self.lab,
+            Quarantine(quarantine_root(cache)),
+            probe_problem=self._probe_problem,
+            tell=tell,
+        )
         self._deployers: dict[str, Deployer] = {}
+        self._badges = Badges()
         # one for all: after a fault the same device is marked anew, not twice
         self._mark = own_mark()
         self._built: dict[str, Path] = {}
         self._ready: dict[Placement, tuple[DeployedRuntime, str]] = {}
         self._failed: dict[Placement, HarnessError] = {}
-        self._lost: dict[str, InfraError] = {}
+        self._probe_paths: dict[str, str] = {}
+        self._baselines: dict[str, Baseline | None] = {}
 
     def close(self) -> None:
         """Says on each device that it is not in use any more, and ends what we started.
@@ -89,7 +117,7 @@ class Workbench:
         Safe to call twice; a device that does not answer delays it by seconds at most.
         """
         for name, deployer in self._deployers.items():
-            if name not in self._lost:
+            if not self._care.is_out(name):
                 deployer.release()
         self._deployers.clear()
         self.lab.close()
@@ -102,7 +130,7 @@ class Workbench:
         """
         self._compile_all(needs)
         for placement, models in _by_placement(needs).items():
-            if placement in self._failed or placement.device in self._lost:
+            if placement in self._failed:
                 continue
             try:
                 self._deploy_together(placement, models)
@@ -112,31 +140,37 @@ class Workbench:
 
     def require(self, placement: Placement) -> None:
         """Raises the error that kept this placement from being made ready, if there was one."""
-        if placement.device in self._lost:
-            raise self._lost[placement.device]
         if placement in self._failed:
             raise self._failed[placement]
 
-    def is_lost(self, device: str) -> bool:
-        """Whether a device was given up for the rest of the run."""
-        return device in self._lost
+    def is_out(self, device: str) -> bool:
+        """Whether a device takes no cases now."""
+        return self._care.is_out(device)
 
-    def let_go(self, device: str, *, for_good: bool) -> None:
-        """Forgets a device after a fault of the lab; it is attached anew when it is needed next.
+    def recover(self, device: str, *, case_over: bool) -> bool:
+        """To be called after each fault of the lab on a device; whether it can be used again.
 
-        With `for_good` it is attached at once, and if that fails, too, every placement on it fails
-        from now on, so that the cases that follow need not wait for it one by one.
+        `case_over`: the case is not tried again on it.
+        What was known about the device is forgotten, and it is brought back or given up.
         """
+        self._forget(device)
+        usable = self._care.failed(device, case_over=case_over)
+        self._forget(device)
+        return usable
+
+    def succeeded(self, device: str) -> None:
+        """To be called after each case that the lab survived."""
+        self._care.succeeded(device)
+
+    def settle(self, device: str) -> dict[str, object]:
+        """Waits until a device is fit for a timed case; see `DeviceCare.settle`."""
+        return self._care.settle(device)
+
+    def _forget(self, device: str) -> None:
         self._deployers.pop(device, None)
+        self._baselines.pop(device, None)
         self._ready = {place: made for place, made in self._ready.items() if place.device != device}
         self._failed = {place: why for place, why in self._failed.items() if place.device != device}
-        self.lab.release(device)
-        if for_good:
-            try:
-                self.device(device)
-            except HarnessError as error:
-                why = f"device {device} was lost earlier in this run: {error}"
-                self._lost[device] = InfraError(why)
 
     def files(self, need: Need) -> list[PushedFile]:
         """The files that a case needs on its device; fetches, builds and compiles on the host.
@@ -159,7 +193,13 @@ class Workbench:
             deployer = self._deployer(placement.device)
             deployed = deployer.deploy_runtime(self._runtime(placement))
             (folder,) = deployer.deploy_sets([self._probe_set(placement)])
-            self._ready[placement] = deployed, f"{folder}/{_PROBE_NAME}"
+            probe_path = f"{folder}/{_PROBE_NAME}"
+            if self._probe_paths.get(placement.device) != probe_path:
+                self._probe_paths[placement.device] = probe_path
+                why = self._probe_problem(self.device(placement.device))
+                if why is not None:
+                    raise InfraError(f"the probe does not run on {placement.device}: {why}")
+            self._ready[placement] = deployed, probe_path
         return self._ready[placement]
 
     def deploy_contexts(
@@ -179,6 +219,10 @@ class Workbench:
                 expected=tuple(f"{folder}/{name}" for name in expected),
             )
         return deployed
+
+    def check_of(self, name: str) -> str:
+        """Shell text that exits where another device answers than the one made ready."""
+        return self._badges.check_of(name)
 
     def _deploy_together(self, placement: Placement, models: Sequence[ModelSpec]) -> None:
         """Puts everything that a placement needs on its device in one go."""
@@ -203,8 +247,31 @@ class Workbench:
         return sets
 
     def device(self, name: str) -> AttachedDevice:
-        """The device, connected; raises as `OpenLab.device`."""
+        """The device, connected and well.
+
+        Raises as `OpenLab.device`, and InfraError for a device in quarantine.
+        """
+        self._care.require(name)
         return self.lab.device(name)
+
+    def _probe_problem(self, device: AttachedDevice) -> str | None:
+        """Why our probe does not run on a device; None if it does, or is not there yet."""
+        path = self._probe_paths.get(device.name)
+        return None if path is None else probe_problem(device.adb, path)
+
+    def baseline(self, name: str) -> Baseline | None:
+        """What a device was like before its cases, asked once; None if it does not say."""
+        if name not in self._baselines:
+            try:
+                self._baselines[name] = take_baseline(self.device(name).adb, timeout_s=_BASELINE_S)
+            except InfraError:
+                self._baselines[name] = None
+        return self._baselines[name]
+
+    def keep_baseline(self, name: str, baseline: Baseline | None) -> None:
+        """Takes note of what a device has become, so that the next case is not told of it."""
+        if baseline is not None:
+            self._baselines[name] = baseline
 
     def _compile_all(self, needs: Sequence[Need]) -> None:
         """Compiles all contexts of a compiler in one go: starting it costs more than using it."""
@@ -252,6 +319,7 @@ class Workbench:
     def _deployer(self, name: str) -> Deployer:
         if name not in self._deployers:
             device = self.device(name)
+            self._badges.look(name, device.adb, device.workdir)
             limit = device.config.store_limit_mb
             self._deployers[name] = Deployer(
                 device.adb,

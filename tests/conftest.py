@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LEFT_OUT = pytest.StashKey[dict[str, dict[str, int]]]()
+_NEEDS = "needs "
 
 ONE_DEVICE = """schema: 1
 devices:
@@ -20,28 +21,26 @@ devices:
 """
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[LEFT_OUT] = {}
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("needs"):
         tool: str = marker.args[0]
         if os.environ.get(tool) if tool.isupper() else shutil.which(tool):
             continue
-        # What a variable points to is made by hand (tests/integration/adb/real_adb.sh), so only
-        # programs are insisted on.
-        if os.environ.get("QNN_HARNESS_INSIST") and not tool.isupper():
-            pytest.fail(f"{tool} is missing and every test is insisted on", pytrace=False)
-        left_out = item.config.stash[LEFT_OUT].setdefault(tool, {})
-        test = item.nodeid.partition("[")[0]
-        left_out[test] = left_out.get(test, 0) + 1
-        pytest.skip(f"needs {tool}")
+        if os.environ.get("QNN_HARNESS_INSIST"):
+            kind = "not set" if tool.isupper() else "missing"
+            pytest.fail(f"{tool} is {kind} and every test is insisted on", pytrace=False)
+        pytest.skip(f"{_NEEDS}{tool}")
 
 
-def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
-    for tool, tests in config.stash[LEFT_OUT].items():
-        terminalreporter.write_line(f"left out for want of {tool}: {sum(tests.values())} tests")
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    left_out: dict[str, Counter[str]] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+        _, here, tool = reason.partition(_NEEDS)
+        if here:
+            left_out.setdefault(tool, Counter())[report.nodeid.partition("[")[0]] += 1
+    for tool, tests in left_out.items():
+        terminalreporter.write_line(f"left out for want of {tool}: {tests.total()} tests")
         for test, count in tests.items():
             terminalreporter.write_line(f"    {test}" + (f" ({count})" if count > 1 else ""))
 
@@ -50,6 +49,8 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
 def simulated_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A devices.yaml with one simulated device whose storage is this test's own."""
     monkeypatch.setenv("QNN_HARNESS_SIMULATED", str(tmp_path / "simulated"))
+    monkeypatch.setenv("QNN_HARNESS_QUARANTINE", str(tmp_path / "quarantine"))
+    monkeypatch.setenv("QNN_HARNESS_LEASES", str(tmp_path / "leases"))
     lab = tmp_path / "devices.yaml"
     lab.write_text(ONE_DEVICE.format(name="sim-test"))
     return lab

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.adb.deadline import Deadline
 from harness.adb.listing import parse_properties
 from harness.adb.server import AdbServer
-from harness.adb.shell import END_GRACE_S, Completed, end_processes, run_script
+from harness.adb.shell import END_GRACE_S, Completed, call_mark, end_processes, run_script
 from harness.adb.sync import Progress, PushItem, RemoteEntry, RemoteStat, SyncStream
 from harness.errors import DeviceRefused, DeviceTimeout, InfraError
 
@@ -134,6 +134,35 @@ class AdbDevice:
                     with contextlib.suppress(ValueError):  # another thread was quicker
                         self._abandoned.remove(token)
         return not self._abandoned
+
+    def end_leftovers(self, *, timeout_s: float) -> bool:
+        """Ends whatever calls from this computer to this device have left running there.
+
+        Also those of processes of ours that are gone; so only who alone uses the device may call
+        it. Whether nothing is left, for certain. Never raises because of the device.
+        """
+        deadline = Deadline(timeout_s)
+        try:
+            shell_v2 = "shell_v2" in self._known_features(deadline)
+        except InfraError:
+            return False
+        mark = call_mark(self.serial)
+        left_s = deadline.remaining()
+        return end_processes(
+            self.server, self.serial, mark, None, shell_v2=shell_v2, timeout_s=left_s
+        )
+
+    def reboot(self, *, timeout_s: float) -> None:
+        """Tells the device to reboot; it is still there when this returns, or gone already.
+
+        Raises DeviceError if it refuses.
+        """
+        deadline = Deadline(timeout_s)
+        with self.server.transport(self.serial, "reboot:", deadline) as opened:
+            opened.settimeout(deadline.remaining() or 0.01)
+            with contextlib.suppress(OSError):
+                while opened.recv(4096):
+                    pass
 
     def _leave_stdin(self, stdin: bytes, deadline: Deadline) -> str:
         where = run_script(

@@ -30,7 +30,7 @@ from harness.adb.evidence_script import (
 from harness.adb.evidence_text import EvidenceFile, clean, fit
 from harness.adb.redaction import Redaction, redact
 from harness.adb.shell import END_GRACE_S
-from harness.errors import DeviceError, InfraError
+from harness.errors import DeviceError, DeviceTimeout, InfraError
 
 SUMMARY: Final = "evidence.json"
 _STATE_BYTES: Final = 64 << 10
@@ -156,7 +156,9 @@ class CaseEvidence:
         except InfraError as error:
             problem = error.problem if isinstance(error, DeviceError) else str(error)
             self._note(f"the device did not tell everything: {problem}")
-            self._lost = self._lost or self._notes[-1]
+            # a script that was ended in time was too slow, not out of reach
+            if not (isinstance(error, DeviceTimeout) and error.ended):
+                self._lost = self._lost or self._notes[-1]
         return bytes(answer)
 
     def _write(

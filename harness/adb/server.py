@@ -173,6 +173,22 @@ class AdbServer:
                 return state
             time.sleep(min(0.02, deadline.remaining()))
 
+    def reconnect(self, serial: str, *, deadline: Deadline) -> None:
+        """Has the server open its connection to a device anew (`adb reconnect`), and waits for it.
+
+        Raises InfraError if the device is not back at the deadline.
+        """
+        with server_faults(f"{self}, reconnecting {serial}"):
+            self._query(f"host-serial:{serial}:reconnect", deadline)
+        state = None
+        while not deadline.expired:
+            state = self.state(serial, deadline=deadline)
+            if state == "device":
+                return
+            time.sleep(min(_RETRY_S, deadline.remaining()))
+        there = f"it is {state}" if state else "it is not there"
+        raise InfraError(f"{serial} did not come back in {deadline.seconds:g} s: {there}")
+
     def disconnect(self, address: str) -> None:
         """Drops a device connected by TCP; nothing happens if it is not there.
 
@@ -210,6 +226,11 @@ class PrivateAdbServer:
     def running(self) -> bool:
         """Whether the adb process is still there."""
         return self._process is not None and self._process.running
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended by itself (128 + signal number after a signal), None while it runs."""
+        return None if self._process is None else self._process.exit_code
 
     @property
     def pid(self) -> int | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import secrets
+import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -156,6 +158,11 @@ class _LegacyCall:
             yield STDOUT, self._reader.feed(received)
 
 
+def call_mark(serial: str) -> str:
+    """Eight hex digits that the tokens of all calls from this computer to a device begin with."""
+    return hashlib.sha256(f"{socket.gethostname()}\0{serial}".encode()).hexdigest()[:8]
+
+
 def run_script(
     server: AdbServer,
     serial: str,
@@ -179,7 +186,7 @@ def run_script(
     when the deadline has passed, with one of its own, while the processes are still there.
     """
     began = time.monotonic()
-    token = secrets.token_hex(8)
+    token = call_mark(serial) + secrets.token_hex(6)
     output = _Output(max_output_bytes, on_stdout, on_stderr)
     call = _V2Call(token) if shell_v2 else _LegacyCall(token)
     service = _service(script, token, shell_v2, stdin_file)

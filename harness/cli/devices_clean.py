@@ -8,10 +8,8 @@ from pathlib import Path
 
 import click
 
-from harness.cache import cache_root, simulated_root
-from harness.cli.lab_options import json_option, lab_option
+from harness.cli.lab_options import json_option, lab_option, open_lab
 from harness.errors import HarnessError
-from harness.lab.attach import OpenLab
 from harness.lab.inventory import load_lab
 from harness.runtimes.clean import Cleaned
 from harness.runtimes.clean import clean as clean_device
@@ -39,14 +37,13 @@ def clean(
     """Remove deployed runtimes and contexts that nobody uses from DEVICEs (default: all enabled).
 
     Only files of the harness in a device's work folder are touched. Exit code 3 if a device does
-    not answer; the others are cleaned all the same.
+    not answer or is in use; the others are cleaned all the same.
     """
     lab = load_lab(lab_file)
     configs = lab.select(list(names)) if names else [one for one in lab.devices if one.enabled]
-    cache = cache_root()
     rows: list[dict[str, object]] = []
     failed = False
-    with OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache)) as opened:
+    with open_lab(lab, "devices clean") as opened:
         for config in configs:
             try:
                 device = opened.device(config.name)

@@ -8,6 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
+from harness.cache import cache_root, simulated_root
+from harness.lab.attach import OpenLab
+from harness.lab.inventory import Lab
+from harness.lab.lease import Leases, lease_root
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -26,3 +31,14 @@ def lab_option(command: Command) -> Command:
 def json_option(command: Command) -> Command:
     """`--json`, given to the command as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def open_lab(lab: Lab, command: str) -> OpenLab:
+    """The lab for one command, which holds every device that it uses; it waits for none."""
+    cache = cache_root()
+    return OpenLab(
+        lab,
+        key_folder=cache / "keys",
+        storage_root=simulated_root(cache),
+        leases=Leases(lease_root(), purpose=f"qnn-harness {command}"),
+    )

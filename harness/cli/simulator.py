@@ -8,10 +8,8 @@ from pathlib import Path
 
 import click
 
-from harness.cache import cache_root, simulated_root
-from harness.cli.lab_options import lab_option
+from harness.cli.lab_options import lab_option, open_lab
 from harness.errors import ConfigError
-from harness.lab.attach import OpenLab
 from harness.lab.inventory import load_lab
 
 
@@ -36,8 +34,7 @@ def simulator(name: str | None, lab_file: Path) -> None:
     done = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: done.set())
-    cache = cache_root()
-    with OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache)) as opened:
+    with open_lab(lab, "simulator") as opened:
         device = opened.device(chosen)
         port, serial = device.adb.server.port, device.adb.serial
         click.echo(f"{chosen} is up as {serial}; in another terminal:")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -14,12 +15,15 @@ from harness.adb.key import harness_key
 from harness.adb.server import AdbServer, PrivateAdbServer, SeenDevice
 from harness.errors import ConfigError, DeviceError, InfraError
 from harness.lab.facts import SCRIPT, DeviceFacts, Target, parse_facts
+from harness.lab.identity import require_same_device, require_serial
 from harness.lab.inventory import DeviceConfig, Lab
+from harness.lab.lease import Leases
 from harness.qnn.socs import SOCS
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
 
 _CONNECT_S = 20.0
+_RECONNECT_S = 3.0
 _FACTS_S = 15.0
 _MAX_FACTS_BYTES = 1 << 20
 
@@ -78,12 +82,30 @@ class OpenLab:
     through the server they are already attached to (the user's, or a remote one).
     """
 
-    def __init__(self, lab: Lab, *, key_folder: Path, storage_root: Path) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        *,
+        key_folder: Path,
+        storage_root: Path,
+        leases: Leases | None = None,
+        lease_wait_s: float = 0.0,
+        notify: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """`leases` keeps other processes off the devices in use, from `device` until `close`.
+
+        `lease_wait_s` is how long (seconds) a device is waited for that another process holds;
+        `notify` is told of it.
+        """
         self.lab = lab
+        self.leases = leases
+        self._lease_wait_s = lease_wait_s
+        self._notify = notify
         self._key_folder = key_folder
         self._storage_root = storage_root
         self._private: PrivateAdbServer | None = None
         self._attached: dict[str, AttachedDevice] = {}
+        self._identities: dict[str, str] = {}
         self._simulated: dict[str, SimulatedDevice] = {}
         self._cleanup = contextlib.ExitStack()
 
@@ -101,6 +123,19 @@ class OpenLab:
         self._simulated.clear()
         self._private = None
         self._cleanup.close()
+        if self.leases is not None:
+            self.leases.close()
+
+    def hold(self, name: str) -> None:
+        """Takes the lease of a device, if leases are kept.
+
+        Raises DeviceHeld if another process has it; who waited in vain once is not kept waiting
+        again.
+        """
+        if self.leases is not None:
+            wait_s, self._lease_wait_s = self._lease_wait_s, 0.0
+            self.leases.take(self.key(name), name, wait_s=wait_s, notify=self._notify)
+            self._lease_wait_s = wait_s
 
     def release(self, name: str) -> None:
         """Lets go of a device: a simulated one is ended, the next `device` attaches it anew."""
@@ -112,14 +147,63 @@ class OpenLab:
                 with contextlib.suppress(InfraError):
                     attached.adb.server.disconnect(attached.adb.serial)
 
+    def detach(self, name: str) -> None:
+        """Forgets a device without ending it; the next `device` asks it anew."""
+        self._attached.pop(name, None)
+
+    def reconnect(self, name: str) -> None:
+        """Has the adb server connect a real device anew; a simulated one need not be.
+
+        Raises InfraError if one with an address is not back in 20 s, or its adb server does not
+        answer.
+        """
+        (config,) = self.lab.select([name])
+        self.detach(name)
+        if config.simulated or config.serial is None:
+            return
+        server = self._server_of(config.host)
+        if ":" in config.serial:
+            server.disconnect(config.serial)
+            server.connect(config.serial, deadline=Deadline(_CONNECT_S))
+        elif server.state(config.serial, deadline=Deadline(_RECONNECT_S)) in ("device", "offline"):
+            # whether it helped is for the one to say who uses the device next
+            with contextlib.suppress(InfraError):
+                server.reconnect(config.serial, deadline=Deadline(_RECONNECT_S))
+
+    def connects_when_asked(self, name: str) -> bool:
+        """Whether `device` itself connects a device, so that `reconnect` can do no more."""
+        (config,) = self.lab.select([name])
+        return config.simulated or ":" in (config.serial or "")
+
+    def owns_server(self, name: str) -> bool:
+        """Whether a device hangs on an adb server that is ours to restart."""
+        (config,) = self.lab.select([name])
+        return config.simulated
+
+    def restart_server(self) -> None:
+        """Ends our adb server; the next device that hangs on it starts it again."""
+        for name in self._simulated:
+            self.detach(name)
+        private, self._private = self._private, None
+        if private is not None:
+            private.stop()
+
+    def key(self, name: str) -> str:
+        """What makes a device unique on this computer, whatever a lab calls it."""
+        (config,) = self.lab.select([name])
+        if config.simulated:
+            return f"simulated:{(self._storage_root / name).resolve()}"
+        return f"{config.host or 'local'}:{config.serial}"
+
     def device(self, name: str) -> AttachedDevice:
         """The device of that name, connected and asked for its facts.
 
         Raises ConfigError for a name that the lab does not have or a target that cannot be told,
-        InfraError if the device does not become ready.
+        DeviceHeld if another process uses it, InfraError if it does not become ready.
         """
         if name not in self._attached:
             (config,) = self.lab.select([name])
+            self.hold(name)
             self._attached[name] = self._attach(config)
         return self._attached[name]
 
@@ -142,6 +226,11 @@ class OpenLab:
             _require_ready(server, serial)
         adb = AdbDevice(serial, server)
         facts = read_facts(adb, workdir)
+        if not config.simulated:
+            require_serial(serial, facts.serial_number)
+        require_same_device(serial, self._identities.get(config.name), facts.identity)
+        if facts.identity is not None:
+            self._identities.setdefault(config.name, facts.identity)
         target = config.target or facts.target
         if target is None:
             raise ConfigError(
@@ -160,6 +249,12 @@ class OpenLab:
             private.start()
             self._private = private
         storage = self._storage_root / config.name
+        workdir = str(storage / "data/local/tmp/qnn-harness")
+        server = self._private.server
+        started = self._simulated.get(config.name)
+        if started is not None and started.running:
+            server.connect(started.address, deadline=Deadline(_CONNECT_S))
+            return server, started.address, workdir
         limit = config.storage_limit_mb
         device = SimulatedDevice(
             config.name,
@@ -170,9 +265,8 @@ class OpenLab:
         )
         self._simulated[config.name] = device
         device.start()
-        server = self._private.server
         server.connect(device.address, deadline=Deadline(_CONNECT_S))
-        return server, device.address, str(storage / "data/local/tmp/qnn-harness")
+        return server, device.address, workdir
 
     def _server_of(self, host: str | None) -> AdbServer:
         if host is None:

@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.lab.sections import first_line, free_storage, integer, sections_of
+
 Target = Literal["android-arm64", "linux-arm64", "linux-x64"]
 
-_SECTION = "@qnn-harness:"
 _PROPERTY = re.compile(r"^\[([^\]]{1,128})\]: \[(.*)\]$")
 
 # One POSIX script for toybox, busybox and coreutils alike. `$1` is the folder whose file system
@@ -28,6 +29,8 @@ echo "${m}storage"; df -k "$d" 2>/dev/null
 echo "${m}soc"; cat /sys/devices/soc0/machine 2>/dev/null
 echo "${m}soc-id"; cat /sys/devices/soc0/soc_id 2>/dev/null
 echo "${m}gpu"; cat /sys/class/kgsl/kgsl-3d0/gpu_model 2>/dev/null
+echo "${m}soc-serial"; cat /sys/devices/soc0/serial_number 2>/dev/null
+echo "${m}machine-id"; cat /etc/machine-id 2>/dev/null
 echo "${m}end"
 """
 
@@ -38,7 +41,9 @@ class DeviceFacts:
 
     `soc` is the marketing-free name (ro.soc.model or /sys/devices/soc0/machine), `soc_id` the
     kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
-    the file system the harness works on; `ram_bytes` is MemTotal.
+    the file system the harness works on; `ram_bytes` is MemTotal. `serial_number` is ro.serialno;
+    `identity` tells a device from its twins and outlives a reboot: that, else its SoC's number,
+    else its machine-id.
     """
 
     target: Target | None
@@ -50,42 +55,31 @@ class DeviceFacts:
     os_build: str | None
     free_storage_bytes: int | None
     ram_bytes: int | None
+    serial_number: str | None = None
+    identity: str | None = None
 
 
 def parse_facts(text: str) -> DeviceFacts:
     """Reads the answer to SCRIPT; whatever is missing or malformed becomes None."""
-    sections = _sections(text)
+    sections = sections_of(text)
     properties = _properties(sections.get("properties", []))
-    machine = _first(sections, "machine")
-    android = _first(sections, "linker") == "android"
-    soc = properties.get("ro.soc.model") or _first(sections, "soc")
+    machine = first_line(sections, "machine")
+    android = first_line(sections, "linker") == "android"
+    soc = properties.get("ro.soc.model") or first_line(sections, "soc")
+    serial = _name(properties.get("ro.serialno") or properties.get("ro.boot.serialno"))
     return DeviceFacts(
         target=_target(machine, android),
         machine=machine,
         soc=soc,
-        soc_id=_integer(_first(sections, "soc-id")),
-        adreno=_adreno(_first(sections, "gpu") or properties.get("ro.hardware.gpu_model")),
+        soc_id=integer(first_line(sections, "soc-id")),
+        adreno=_adreno(first_line(sections, "gpu") or properties.get("ro.hardware.gpu_model")),
         model=properties.get("ro.product.model") or None,
         os_build=_os_build(properties, sections),
-        free_storage_bytes=_free_storage(sections.get("storage", [])),
+        free_storage_bytes=free_storage(sections.get("storage", [])),
         ram_bytes=_ram(sections.get("memory", [])),
+        serial_number=serial,
+        identity=_identity(serial, sections),
     )
-
-
-def _sections(text: str) -> dict[str, list[str]]:
-    sections: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in text.replace("\r\n", "\n").split("\n"):
-        if line.startswith(_SECTION):
-            lines = sections.setdefault(line.removeprefix(_SECTION).strip(), [])
-        elif line.strip():
-            lines.append(line.strip())
-    return sections
-
-
-def _first(sections: dict[str, list[str]], name: str) -> str | None:
-    lines = sections.get(name) or [""]
-    return lines[0][:200] or None
 
 
 def _properties(lines: list[str]) -> dict[str, str]:
@@ -101,10 +95,6 @@ def _target(machine: str | None, android: bool) -> Target | None:
     return None
 
 
-def _integer(text: str | None) -> int | None:
-    return int(text) if text and re.fullmatch(r"\d{1,18}", text) else None
-
-
 def _adreno(text: str | None) -> str | None:
     found = re.search(r"(\d{3,4})", text or "")
     return found[1] if found else None
@@ -118,16 +108,7 @@ def _os_build(properties: dict[str, str], sections: dict[str, list[str]]) -> str
     for line in sections.get("release", []):
         if line.startswith("PRETTY_NAME="):
             return line.removeprefix("PRETTY_NAME=").strip("\"'") or None
-    return _first(sections, "kernel")
-
-
-def _free_storage(lines: list[str]) -> int | None:
-    # Long device names make some df break a row in two: the numbers are found from the right.
-    fields = " ".join(lines[1:]).split()
-    for index in range(len(fields) - 1, 2, -1):
-        if re.fullmatch(r"\d{1,3}%", fields[index]) and fields[index - 1].isdigit():
-            return int(fields[index - 1]) * 1024
-    return None
+    return first_line(sections, "kernel")
 
 
 def _ram(lines: list[str]) -> int | None:
@@ -136,3 +117,21 @@ def _ram(lines: list[str]) -> int | None:
         if found:
             return int(found[1]) * 1024
     return None
+
+
+def _identity(serial: str | None, sections: dict[str, list[str]]) -> str | None:
+    for kind, said in (
+        ("serial number", serial),
+        ("SoC serial number", _name(first_line(sections, "soc-serial"))),
+        ("machine-id", _name(first_line(sections, "machine-id"))),
+    ):
+        if said is not None:
+            return f"{kind} {said}"
+    return None
+
+
+def _name(text: str | None) -> str | None:
+    """`text` if it can tell one device from others: not empty, `unknown` or all zeros."""
+    if not text or not re.fullmatch(r"[A-Za-z0-9._:-]{4,128}", text):
+        return None
+    return None if text in ("unknown", "uninitialized") or not text.strip("0") else text

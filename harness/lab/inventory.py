@@ -22,6 +22,7 @@ from harness.errors import ConfigError
 from harness.lab.cross_checks import SIMULATED_TARGETS, mistakes_between_fields
 from harness.lab.facts import Target
 from harness.lab.fields import Address, Adreno, HtpArch, Name, Serial, Word, Workdir
+from harness.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.qnn.socs import SOCS
 from harness.yaml_lines.document import read_document
 from harness.yaml_lines.models import SchemaOne, check_document, did_you_mean
@@ -89,6 +90,15 @@ class DeviceConfig(_Strict):
     store_limit_mb: Annotated[StrictInt, Field(ge=1)] | None = None
     """How much (10^6 bytes) deployed files may take on it; by default half of what is free."""
 
+    health: HealthRules | None = None
+    """Its own rules in place of the lab's."""
+
+    recovery: RecoveryRules | None = None
+    """Its own rules in place of the lab's."""
+
+    gate: TimedGate | None = None
+    """Its own in place of the lab's; a simulated device has none unless it is given here."""
+
     @model_validator(mode="before")
     @classmethod
     def _fill_in_what_the_soc_tells(cls, data: Any) -> Any:
@@ -122,6 +132,15 @@ class Lab(_Strict):
 
     devices: Annotated[tuple[DeviceConfig, ...], AfterValidator(_at_least_one)]
 
+    health: HealthRules = HealthRules()
+    """From when on a device is suspect or bad."""
+
+    recovery: RecoveryRules = RecoveryRules()
+    """What may be done to bring a device back."""
+
+    gate: TimedGate = TimedGate()
+    """What is waited for before a case marked `timed`."""
+
     _file: Path | None = PrivateAttr(None)
 
     def select(self, names: Iterable[str] | None = None) -> list[DeviceConfig]:
@@ -143,6 +162,21 @@ class Lab(_Strict):
                 raise self._problem(f"device {name!r} {why}", choices=list(enabled))
             chosen[name] = enabled[name]
         return list(chosen.values())
+
+    def health_of(self, name: str) -> HealthRules:
+        """The rules for the health of a device. Raises ConfigError as `select`."""
+        (device,) = self.select([name])
+        return device.health or self.health
+
+    def recovery_of(self, name: str) -> RecoveryRules:
+        """What may be done to a device. Raises ConfigError as `select`."""
+        (device,) = self.select([name])
+        return device.recovery or self.recovery
+
+    def gate_of(self, name: str) -> TimedGate | None:
+        """What timed cases on a device wait for, None: nothing. Raises ConfigError as `select`."""
+        (device,) = self.select([name])
+        return device.gate or (None if device.simulated else self.gate)
 
     def host(self, name: str) -> AdbHost:
         """The adb host of that name. Raises ConfigError if there is none."""

@@ -60,9 +60,12 @@ def run_plan(
     env: Mapping[str, str],
     cwd: str,
     timeout_s: float,
+    first: str = "",
     on_hang: Callable[[int, Deadline], None] | None = None,
 ) -> ProbeRun:
     """Runs `plan` with the probe at this path on the device, in `cwd`, with `env` added.
+
+    `first` is shell text that the shell which starts the probe runs before; it may exit instead.
 
     The plan gets a deadline a little before `timeout_s` if it has none, so that the probe itself
     can say where it hung; if even that fails, its process group is ended and the run has
@@ -98,7 +101,7 @@ def run_plan(
 
     plan = _with_deadline(plan, timeout_s, looks=on_hang is not None)
     overall = Deadline(timeout_s)
-    script = _script(probe, env, cwd)
+    script = first + _script(probe, env, cwd)
     started = time.monotonic()
     exit_code: int | None = None
     number: int | None = None

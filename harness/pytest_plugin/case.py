@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -25,6 +25,8 @@ from harness.results.record import (
 if TYPE_CHECKING:
     from harness.bench import Bench
     from harness.workbench import Placement
+
+_WITH_EVIDENCE: Final[tuple[Outcome, ...]] = ("failed", "crashed", "hung")
 
 
 class Case:
@@ -49,9 +51,10 @@ class Case:
         self.bench: Bench | None = None
         self.log_prefix = ""
         self._run_id = run_id
-        self._attempt = attempt
+        self.attempt = attempt
         self._started = datetime.now(UTC)
         self._begun = time.monotonic()
+        self._aside_s = 0.0
         self._outcome: Outcome = "passed"
         self._cause: Cause | None = None
         self._error: ErrorRecord | None = None
@@ -65,6 +68,10 @@ class Case:
             self._reason = _reason(report)
         elif report.failed and self._outcome == "passed":
             self._fail(report, failure)
+            if self._outcome in _WITH_EVIDENCE and self.bench is not None:
+                began = time.monotonic()
+                self.bench.collect_evidence()
+                self._aside_s += time.monotonic() - began
 
     def unchecked_failure(self) -> BaseException | None:
         """The failure of a plan whose observation the test did not `check`; None if it passed."""
@@ -105,8 +112,8 @@ class Case:
             error=self._error,
             measurements=_json_object(self._measurements()),
             started=self._started,
-            duration_s=round(time.monotonic() - self._begun, 6),
-            attempt=self._attempt,
+            duration_s=round(time.monotonic() - self._begun - self._aside_s, 6),
+            attempt=self.attempt,
             logs=tuple(f"{self.log_prefix}/{name}" for name in notes.logs) if notes else (),
         )
 

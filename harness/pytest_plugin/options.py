@@ -58,6 +58,13 @@ def add_options(parser: pytest.Parser) -> None:
         help="how often a case is tried again that only the lab failed (default: 2)",
     )
     group.addoption(
+        "--lease-timeout",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long to wait for a device that another process holds (default: 60)",
+    )
+    group.addoption(
         "--resume",
         metavar="RUN",
         help="complete a run (its folder, its name, or `latest`): only what it lacks, or what "
@@ -82,6 +89,7 @@ class Options:
     known_issues: Path | None
     reports: Path
     retries: int
+    lease_timeout_s: float
     resume: Path | None
     plan: bool
 
@@ -129,6 +137,7 @@ def read_options(config: pytest.Config) -> Options:
         known_issues=issues if given_issues or issues.exists() else None,
         reports=reports,
         retries=max(0, config.getoption("--retries")),
+        lease_timeout_s=max(0.0, config.getoption("--lease-timeout")),
         resume=resume,
         plan=bool(config.getoption("--plan")),
     )

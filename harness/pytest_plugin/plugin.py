@@ -6,12 +6,14 @@ Imports at the top stay small, since every pytest run of the environment loads t
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from harness.errors import ConfigError, HarnessError
 from harness.pytest_plugin.options import add_options, read_options
+from harness.pytest_plugin.report_marks import LAB_ERROR, OURS, RECORDS, RETRIED, UNSUPPORTED
 from harness.pytest_plugin.run import Run, terminal_notices
 
 if TYPE_CHECKING:
@@ -22,11 +24,6 @@ if TYPE_CHECKING:
 RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
 
-# Attributes of a report, which pytest-xdist carries from its workers to the controller.
-_RECORDS = "qnn_harness_records"
-_LAB_ERROR = "qnn_harness_lab_error"
-_UNSUPPORTED = "qnn_harness_unsupported"
-_OURS = "qnn_harness_case"
 _EXIT_AFTER_FAILURES = 1
 _EXIT_NOTHING_WRONG = (0, 1)
 
@@ -41,9 +38,18 @@ def pytest_configure(config: pytest.Config) -> None:
         "device(backend, htp_arch, soc, target, simulated, tags): runs on devices of the lab "
         "that satisfy every keyword given",
     )
-    from harness.pytest_plugin.parallel import Controller, is_controller, run_of_worker
+    config.addinivalue_line(
+        "markers", "timed: waits until its device is cool and idle (`gate` in devices.yaml)"
+    )
+    from harness.pytest_plugin.parallel import (
+        Controller,
+        is_controller,
+        moves_of_worker,
+        run_of_worker,
+    )
 
     run = Run(read_options(config), *terminal_notices(config), works_for=run_of_worker(config))
+    run.moves = moves_of_worker(config)
     config.stash[RUN] = run
     if is_controller(config):
         config.pluginmanager.register(Controller(run), "qnn-harness-controller")
@@ -148,45 +154,65 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     from harness.pytest_plugin.attempts import run_attempts
     from harness.pytest_plugin.case import Case
 
-    run_id, identity = run.folder.run_id, run.identity(placement)
+    run_id = run.folder.run_id
     earlier = run.earlier.get(item.nodeid)
     before = earlier.attempt if earlier else 0
 
+    retries, tried = run.options.retries, list[str]()
+    move = run.moves.find(item.nodeid) if run.moves else None
+    if move is not None:
+        placement = replace(placement, device=move.device)
+        before, retries = before + move.attempts, move.left - 1
+
     def new_case(attempt: int) -> Case:
+        place = run.place(placement, tried)
+        tried.append(place.device)
         case = Case(
             item,
             run_id=run_id,
-            placement=placement,
-            identity=identity,
+            placement=place,
+            identity=run.identity(place),
             attempt=before + attempt,
         )
         item.stash[CASE] = case
         return case
 
+    def lab_failed(case: Case, again: bool) -> bool:
+        return run.lab_failed(case.placement, again=again)
+
     run_attempts(
         item,
         nextitem,
-        retries=run.options.retries,
-        records_attribute=_RECORDS,
+        retries=retries,
         new_case=new_case,
-        lab_failed=lambda last: run.lab_failed(placement, last),
+        lab_failed=lab_failed,
+        events=run.take_events,
     )
+    case = item.stash[CASE]
+    if not case.failed_by_the_lab:
+        run.workbench.succeeded(case.placement.device)
+    del item.stash[CASE]  # pytest keeps every item until the end of the run
     return True
 
 
 @pytest.fixture
 def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
-    """A device with the asked-for runtime on it, ready for this case."""
+    """A device with the asked-for runtime on it, ready for this case.
+
+    After a fault of the lab it may be a twin of the device that `placement` names.
+    """
     from harness.bench import Bench
 
     run = request.config.stash[RUN]
     case = request.node.stash[CASE]
     assert run.folder is not None
     logs = run.folder.case_folder(request.node.nodeid)
-    made = Bench(run.ready(placement), placement, logs)
+    made = Bench(run.ready(case.placement), case.placement, logs)
     case.bench = made
     case.log_prefix = logs.relative_to(run.folder.path).as_posix()
     case.identity = made.device.identity()
+    if request.node.get_closest_marker("timed") is not None:
+        made.settle()
     return made
 
 
@@ -198,7 +224,7 @@ def pytest_runtest_makereport(
     case = item.stash.get(CASE, None)
     if case is None:
         return report
-    setattr(report, _OURS, True)
+    setattr(report, OURS, True)
     failure = call.excinfo.value if call.excinfo else None
     if report.when == "call" and report.passed:
         failure = case.unchecked_failure()
@@ -223,9 +249,9 @@ def _explain(
         report.wasxfail = f"known issue {issue.id}: {issue.link}"
     elif case.is_unsupported:
         report.outcome = "skipped"
-        setattr(report, _UNSUPPORTED, True)
+        setattr(report, UNSUPPORTED, True)
     elif case.is_lab_error:
-        setattr(report, _LAB_ERROR, record.cause)
+        setattr(report, LAB_ERROR, record.cause)
     if case.is_unsupported:
         path, line, _ = item.location
         report.longrepr = (path, (line or 0) + 1, f"unsupported: {failure}")
@@ -237,9 +263,11 @@ def _explain(
 def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport,
 ) -> tuple[str, str, str] | None:
-    if report.failed and getattr(report, _LAB_ERROR, None):
+    if report.failed and getattr(report, LAB_ERROR, None):
         return "error", "E", "ERROR"
-    if getattr(report, _UNSUPPORTED, False):
+    if str(report.outcome) == RETRIED:
+        return RETRIED, "R", "RETRIED"
+    if getattr(report, UNSUPPORTED, False):
         return "unsupported", "u", "UNSUPPORTED"
     return None
 
@@ -252,7 +280,7 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         try:
-            for record in getattr(report, _RECORDS, ()):
+            for record in report.__dict__.pop(RECORDS, ()):
                 self._run.open_folder().journal.append(record)
         except HarnessError as error:
             self._run.problem = error
@@ -315,7 +343,7 @@ def _foreign_failures(session: pytest.Session) -> bool:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     stats = reporter.stats if reporter is not None else {}
     bad = [*stats.get("failed", []), *stats.get("error", [])]
-    return any(not getattr(report, _OURS, False) for report in bad)
+    return any(not getattr(report, OURS, False) for report in bad)
 
 
 def _fixtures(item: pytest.Item) -> list[str]:

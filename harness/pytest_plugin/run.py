@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,9 @@ from harness.errors import ConfigError, HarnessError
 from harness.pytest_plugin.options import Options
 
 if TYPE_CHECKING:
+    from harness.lab.events import LabEvent
     from harness.lab.inventory import DeviceConfig, Lab
+    from harness.pytest_plugin.parallel import Moves
     from harness.results.known_issues import KnownIssue
     from harness.results.record import CaseRecord
     from harness.results.rundir import RunFolder
@@ -42,9 +45,11 @@ class Run:
         self.problem: HarnessError | None = None
         self.folder: RunFolder | None = None
         self.unfit: dict[str, list[str]] = {}
+        self.moves: Moves | None = None
         self._works_for = works_for
         self._needs: Sequence[Need] = ()
         self._prepared: set[Placement] = set()
+        self._events: list[dict[str, object]] = []
         self._notify = notify
         self._warn = warn
         self._workbench: Workbench | None = None
@@ -74,10 +79,18 @@ class Run:
         """What cases are run with; made on first use, ended by `close`."""
         if self._workbench is None:
             from harness.cache import cache_root
+            from harness.lab.lease import Leases, lease_root
             from harness.workbench import Workbench
 
+            purpose = f"pytest, run {self.planned_folder.name}"
             self._workbench = Workbench(
-                self.lab, cache=cache_root(), notify=self._notify, warn=self._warn
+                self.lab,
+                cache=cache_root(),
+                notify=self._notify,
+                warn=self._warn,
+                tell=self._note_event,
+                leases=Leases(lease_root(), purpose=purpose),
+                lease_wait_s=self.options.lease_timeout_s,
             )
         return self._workbench
 
@@ -186,14 +199,18 @@ class Run:
         _end_in_order_on_sigterm()
         self._prepared.update(need.placement for need in needs)
         failed = self.workbench.prepare(needs)
+        self._write_events()
         if needs and all(need.placement in failed for need in needs):
             raise next(iter(failed.values()))
 
     def ready(self, placement: Placement) -> Workbench:
         """The workbench, with all that cases of this placement need. Raises HarnessError."""
+        from harness.workbench import Need
+
         if placement not in self._prepared:
             self._prepared.add(placement)
-            self.workbench.prepare([need for need in self._needs if need.placement == placement])
+            needs = [need for need in self._needs if need.placement == placement]
+            self.workbench.prepare(needs or [Need(placement, ())])
         self.workbench.require(placement)
         return self.workbench
 
@@ -203,26 +220,82 @@ class Run:
         keys = ("name", "serial", "soc", "target", "simulated")
         return {key: getattr(config, key) for key in keys}
 
-    def lab_failed(self, placement: Placement, for_good: bool) -> bool:
-        """Lets go of a device that failed, so that the next attempt starts from its connection.
+    def lab_failed(self, placement: Placement, *, again: bool) -> bool:
+        """Brings a device back after a fault of the lab, or gives it up.
 
-        `for_good` keeps it from being waited for again and again by the cases that follow. Returns
-        whether another attempt is worth while: not on a device that was lost before.
+        `again`: another attempt is allowed. Returns whether it is worth while: not if neither this
+        device nor a twin of it can be used.
         """
-        if self.workbench.is_lost(placement.device):
-            return False
-        self.workbench.let_go(placement.device, for_good=for_good)
-        self._prepared = {place for place in self._prepared if place.device != placement.device}
-        return True
+        if not self.workbench.is_out(placement.device):
+            over = not again or self.elsewhere(placement) is not None
+            self.workbench.recover(placement.device, case_over=over)
+            self._prepared = {place for place in self._prepared if place.device != placement.device}
+        usable = not self.workbench.is_out(placement.device)
+        return again and (usable or self.elsewhere(placement) is not None)
+
+    def twins(self, name: str) -> list[str]:
+        """The devices asked for that can stand in for one: same SoC, HTP architecture and target.
+
+        Tags must be the same, too, since tests may require them.
+        """
+        (own,) = self.lab.select([name])
+        if own.soc is None:
+            return []
+        kind = (own.soc, own.htp_arch, own.target, own.tags, own.simulated)
+        return [
+            device.name
+            for device in self.devices
+            if device.name != name
+            and (device.soc, device.htp_arch, device.target, device.tags, device.simulated) == kind
+        ]
+
+    def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> Placement | None:
+        """The same on a twin of its device, if one is fit and not among `tried`.
+
+        A worker has the devices that it was given and no other: the controller moves its cases.
+        """
+        if self.is_worker:
+            return None
+        for twin in self.twins(placement.device):
+            if twin not in tried and not self.workbench.is_out(twin):
+                return replace(placement, device=twin)
+        return None
+
+    def place(self, placement: Placement, tried: Collection[str]) -> Placement:
+        """Where the next attempt at a case runs, which failed on the devices `tried` before."""
+        own_is_out = self.workbench.is_out(placement.device)
+        if tried or own_is_out:
+            return self.elsewhere(placement, tried) or placement
+        return placement
+
+    def _note_event(self, event: LabEvent) -> None:
+        from harness.results.record import DeviceEvent
+
+        if self.folder is not None:
+            record = DeviceEvent.of(event, run=self.folder.run_id)
+            self._events.append(record.model_dump(mode="json"))
+
+    def _write_events(self) -> None:
+        """Writes down what happened outside of any case."""
+        for record in self.take_events():
+            self.open_folder().journal.append(record)
+
+    def take_events(self) -> list[dict[str, object]]:
+        """What happened to devices since it was last asked, as records."""
+        taken, self._events = self._events, []
+        return taken
 
     def remarks(self, records: Sequence[CaseRecord]) -> list[str]:
         """What else the user should know at the end of a run."""
         from harness.results.known_issues import expired
+        from harness.results.summary import event_lines
 
         found = []
         missing = len(self._needs) - len({record.case for record in records} - set(self.earlier))
         if self._needs and missing > 0:
             found.append(f"{missing} of {len(self._needs)} cases were not run")
+        if self.folder is not None:
+            found += event_lines(self.folder.events())
         today = datetime.now(UTC).date()
         found += [
             f"known issue {issue.id} expired on {issue.until}: look at it again"
@@ -233,6 +306,7 @@ class Run:
     def finish(self, exit_code: int, problem: str | None = None) -> None:
         """Closes the journal and writes the reports that are made from it."""
         if self.folder is not None and not self.is_worker:
+            self._write_events()
             self.folder.finish(exit_code=exit_code, problem=problem)
 
     def expected(self, record: CaseRecord) -> KnownIssue | None:

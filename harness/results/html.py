@@ -54,6 +54,7 @@ def html_text(contents: Contents, info: Mapping[str, Any], *, run: str) -> str:
         link=_link,
         issues=_issue_links(info),
         damage=contents.damage,
+        events=contents.events,
         retries=[record for record in contents.records if id(record) not in last],
     )
 

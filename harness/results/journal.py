@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Self
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import ConfigError, InfraError, InternalError
-from harness.results.record import CaseRecord
+from harness.results.record import CaseRecord, DeviceEvent, Line
 
 MAX_LINE_BYTES: Final = 16 << 20
 _SYNC_EVERY_S = 0.5
+_LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(Line)
 
 
 class Journal:
@@ -46,19 +47,24 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def append(self, record: CaseRecord | Mapping[str, object]) -> None:
+    def append(self, record: CaseRecord | DeviceEvent | Mapping[str, object]) -> None:
         """Writes one record; when this returns, it survives the death of this process.
 
         Raises InternalError for what is no record or too large, InfraError if it cannot be
         written (the next record then begins a new line).
         """
         try:
-            valid = record if isinstance(record, CaseRecord) else CaseRecord.model_validate(record)
+            valid = (
+                record
+                if isinstance(record, CaseRecord | DeviceEvent)
+                else _LINE.validate_python(record)
+            )
         except ValidationError as error:
-            raise InternalError(f"a case's record does not fit its model: {error}") from error
+            raise InternalError(f"a record does not fit its model: {error}") from error
         line = valid.model_dump_json().encode() + b"\n"
         if len(line) > MAX_LINE_BYTES:
-            raise InternalError(f"the record of {valid.case} has {len(line)} bytes")
+            about = valid.case if isinstance(valid, CaseRecord) else valid.device
+            raise InternalError(f"the record of {about} has {len(line)} bytes")
         self._write(b"\n" + line if self._torn else line)
         if time.monotonic() - self._synced_at >= _SYNC_EVERY_S:
             self._sync()
@@ -104,10 +110,11 @@ class Damage:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a journal holds: its records in order, and the lines that are none."""
+    """What a journal holds: the cases' records in order, the lines that are none, and the rest."""
 
     records: tuple[CaseRecord, ...]
     damage: tuple[Damage, ...]
+    events: tuple[DeviceEvent, ...] = ()
 
 
 def read_journal(path: Path) -> Contents:
@@ -118,31 +125,35 @@ def read_journal(path: Path) -> Contents:
     """
     records: list[CaseRecord] = []
     damage: list[Damage] = []
+    events: list[DeviceEvent] = []
     try:
         with path.open("rb") as stream:
             for number, line in enumerate(_lines(stream), start=1):
                 parsed = _parse(line)
                 if isinstance(parsed, CaseRecord):
                     records.append(parsed)
+                elif isinstance(parsed, DeviceEvent):
+                    events.append(parsed)
                 elif parsed is not None:
                     damage.append(Damage(number, parsed))
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error
-    return Contents(tuple(records), tuple(damage))
+    return Contents(tuple(records), tuple(damage), tuple(events))
 
 
-def _parse(line: bytes) -> CaseRecord | str | None:
+def _parse(line: bytes) -> CaseRecord | DeviceEvent | str | None:
     if not line.strip():
         return None
     if len(line) > MAX_LINE_BYTES:
         return "is too long"
     try:
-        return CaseRecord.model_validate_json(line)
+        return _LINE.validate_json(line)
     except ValidationError as error:
         if not line.endswith(b"\n"):
             return "is cut off: its writer died while writing it"
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        # the first part tells which kind of line it was taken for
+        where = ".".join(str(part) for part in first["loc"][1:])
         return f"{where}: {first['msg']}" if where else first["msg"]
 
 

@@ -13,14 +13,18 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     JsonValue,
     StrictBool,
     StrictInt,
+    Tag,
     model_validator,
 )
 
 from harness.errors import Cause
+from harness.lab.events import EventKind, LabEvent
+from harness.lab.health import State
 from harness.qnn.codes import describe
 from harness.results.signature import signature
 
@@ -207,6 +211,51 @@ class CaseRecord(_Part):
     def is_unexpected(self) -> bool:
         """Whether something went wrong that no known issue explains."""
         return self.is_bad and self.expected is None
+
+
+class DeviceEvent(_Part):
+    """What happened to a device between cases: a check, a step to bring it back, quarantine.
+
+    `state` is how it was afterwards, `findings` short words for what was wrong with it.
+    """
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    kind: Literal["device"] = "device"
+    run: Text
+    device: Text
+    event: EventKind
+    state: State
+    findings: tuple[Text, ...] = ()
+    detail: Text = ""
+    started: AwareDatetime
+    duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+    @classmethod
+    def of(cls, event: LabEvent, *, run: str) -> DeviceEvent:
+        """The record of an event, as part of a run; a detail beyond 16,000 characters is cut."""
+        return cls(
+            run=run,
+            device=event.device,
+            event=event.event,
+            state=event.state,
+            findings=event.codes,
+            detail=_cut(str(clean_text(event.detail))),
+            started=event.started,
+            duration_s=event.duration_s,
+        )
+
+
+def _kind(line: object) -> str:
+    """What a line is taken for; whatever does not say is judged as a case."""
+    kind = line.get("kind") if isinstance(line, Mapping) else getattr(line, "kind", None)
+    return "device" if kind == "device" else "case"
+
+
+Line = Annotated[
+    Annotated[CaseRecord, Tag("case")] | Annotated[DeviceEvent, Tag("device")],
+    Discriminator(_kind),
+]
+"""Any line of results.jsonl."""
 
 
 def final_attempts(records: Iterable[CaseRecord]) -> list[CaseRecord]:

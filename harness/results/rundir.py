@@ -21,7 +21,7 @@ from harness.errors import ConfigError, HarnessError, InfraError
 from harness.results.html import write_html
 from harness.results.journal import Damage, Journal, read_journal
 from harness.results.junit import write_junit
-from harness.results.record import CaseRecord, as_json
+from harness.results.record import CaseRecord, DeviceEvent, as_json
 from harness.results.whole_file import write_whole
 
 JOURNAL: Final = "results.jsonl"
@@ -149,6 +149,10 @@ class RunFolder:
     def records(self) -> list[CaseRecord]:
         """What the journal holds, in order, all attempts."""
         return list(read_journal(self.path / JOURNAL).records)
+
+    def events(self) -> list[DeviceEvent]:
+        """What happened to devices besides cases, in order."""
+        return list(read_journal(self.path / JOURNAL).events)
 
     def damage(self) -> list[Damage]:
         """The lines of the journal that are no records."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final, get_args
 
-from harness.results.record import CaseRecord, Outcome, final_attempts
+from harness.results.record import CaseRecord, DeviceEvent, Outcome, final_attempts
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 CONCLUSION: Final = "conclusion"
@@ -98,6 +98,19 @@ def summary_lines(
     if retried:
         lines.append(f"{retried} cases were tried more than once")
     return [*(_fit(line, width) for line in lines), f"report: {report}"]
+
+
+def event_lines(events: Iterable[DeviceEvent], *, width: int = _WIDTH) -> list[str]:
+    """One line per device that was not well: what was done to it, and how it was at the end."""
+    by_device: dict[str, list[DeviceEvent]] = {}
+    for event in events:
+        by_device.setdefault(event.device, []).append(event)
+    lines = []
+    for device, seen in by_device.items():
+        done = Counter(event.event for event in seen)
+        steps = ", ".join(f"{name} x {n}" if n > 1 else name for name, n in done.items())
+        lines.append(_fit(f"device {device}: {steps}; at the end {seen[-1].detail}", width))
+    return lines
 
 
 def _group_line(group: FailureGroup, width: int) -> str:

@@ -120,7 +120,9 @@ class Delivery:
             adopted,
             Removal(
                 unlist=[name for one in absent for name in view.instances(one)],
-                drop=sorted({found.folder for found in view.incoming if is_dead(found.mark)}),
+                drop=sorted(
+                    folder for folder in view.incoming_folders if is_dead(folder.rpartition(".")[0])
+                ),
                 unmark=dead,
             ),
             end=end,

@@ -105,6 +105,7 @@ class StoreView:
     sets: dict[str, dict[str, tuple[int, int | None]]] = field(default_factory=dict)
     entries: dict[str, list[tuple[str, int, int | None]]] = field(default_factory=dict)
     incoming: list[Incoming] = field(default_factory=list)
+    incoming_folders: set[str] = field(default_factory=set)
     marks: frozenset[str] = frozenset()
 
     @property
@@ -226,6 +227,7 @@ def parse_look(output: str) -> StoreView:
             view.marks |= {rest}
         elif kind == "df":
             view.free_bytes = parse_free(rest)
+    view.incoming_folders = {folder for folder, *_ in incoming if plain(folder)}
     view.incoming = [
         Incoming(folder, name, size, None if now is None else now - changed)
         for folder, name, size, changed in incoming

@@ -64,7 +64,7 @@ cd "$w" || fail "no folder $w"
 gone=listed/.gone-$2; lasts=$3; t=$4
 # one day at least: toybox takes `+0` for a second
 find listed/.gone-* -prune -ctime +1 -exec rm -rf {} + 2>/dev/null
-mkdir "$gone" && cat >"$gone/.wanted" || fail "cannot write below $w"
+mkdir -p listed && mkdir "$gone" && cat >"$gone/.wanted" || fail "cannot write below $w"
 trap 'rm -rf "$gone"' EXIT
 hide() { [ $# -eq 0 ] || touch -c -t "$t" "$@" || fail "cannot set times"; }
 set --

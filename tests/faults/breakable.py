@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -36,15 +37,21 @@ _NO_OTHER_DEVICES = {"ADB_USB": "0", "ADB_MDNS": "0", "ADB_MDNS_OPENSCREEN": "0"
 _NO_OTHER_DEVICES |= {"ADB_MDNS_AUTO_CONNECT": "0", "ADB_LOCAL_TRANSPORT_MAX_PORT": "5553"}
 
 
+def _port_of_ones_own() -> int:
+    """A free port below those that the kernel gives out, so that it stays free between servers."""
+    while True:
+        port = random.randrange(15_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 class KeptServer:
     """An adb server on a port that stays the same however often it is killed."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         harness_key(home)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.server = AdbServer("127.0.0.1", free.getsockname()[1])
+        self.server = AdbServer("127.0.0.1", _port_of_ones_own())
         self._process: GuardedProcess | None = None
 
     def start(self, adb: Path | None = None) -> None:
@@ -126,6 +133,7 @@ class BreakableLab:
         self._devices: dict[str, SimulatedDevice | RealDevice] = {}
         self._serving = ""
         self._replaced = False
+        self._own_badge = ""
         self._addresses: dict[str, str] = {}
         self.link: FaultyLink
 
@@ -200,6 +208,11 @@ class BreakableLab:
             case "alike-device":
                 # a simulated storage serves one device at a time
                 self._devices["first"].stop()
+                if self.kind == REAL:
+                    shutil.rmtree(self._storage("alike"), ignore_errors=True)
+                    shutil.copytree(self._storage("first"), self._storage("alike"), symlinks=True)
+                self._own_badge = self._badge("alike").read_text()
+                self._badge("alike").write_text("0f1e2d3c-4b5a\n")
                 self._start("alike")
                 self._serve("alike")
             case "undo":
@@ -217,6 +230,7 @@ class BreakableLab:
         """The cable is back where it was, and the right device at its end."""
         if self._serving == "alike":
             self._devices["alike"].stop()
+            self._badge("alike").write_text(self._own_badge)
             self._devices["first"].start()
         if self._serving != "first":
             self._serve("first")
@@ -237,7 +251,7 @@ class BreakableLab:
         self._replaced = adb is not None
 
     def _start(self, name: str) -> SimulatedDevice | RealDevice:
-        storage = self._storage("first" if name == "alike" else name)
+        storage = self._storage(name)
         device: SimulatedDevice | RealDevice
         if self.kind == REAL:
             storage.mkdir(exist_ok=True)
@@ -274,7 +288,14 @@ class BreakableLab:
         return MountedDevice(f"sim-{name}", storage=storage, public_key=key, mounts=mounts)
 
     def _storage(self, name: str) -> Path:
+        if name == "alike" and self.kind != REAL:
+            name = "first"  # paths on a simulated device are paths of the host
         return self.folder / f"storage-{name}"
+
+    def _badge(self, name: str) -> Path:
+        """The badge that the harness has given a device."""
+        top = "local/tmp" if self.kind == REAL else "data/local/tmp"
+        return self._storage(name) / top / "qnn-harness/.device-badge"
 
     def _write_lab(self, addresses: dict[str, str]) -> None:
         devices = []

@@ -20,6 +20,7 @@ from harness.contexts.schedule import schedule
 from harness.probe.plan import Plan, Settings, Step, backend_load
 from harness.probe.run import run_plan
 from tests.faults.control import ask
+from tests.faults.inside import deploy_anew, preloaded, probe_of, use_probe
 from tests.faults.table import CASES, Fault
 
 DAEMON = os.environ.get("QNN_FAULT_DAEMON", "")
@@ -82,7 +83,7 @@ def on_the_device(bench: Bench, name: str, content: bytes | Path, mode: int = 0o
 
 def probe_is(bench: Bench, content: bytes, mode: int = 0o755, *, timeout_s: float = 5) -> None:
     """Runs a stand-in in place of the probe."""
-    bench._probe = on_the_device(bench, "stand_in_probe", content, mode)
+    use_probe(bench, on_the_device(bench, "stand_in_probe", content, mode))
     bench.run(NOTHING, timeout_s=timeout_s).check()
 
 
@@ -121,11 +122,8 @@ def full_at_run(bench: Bench) -> None:
 
 def clock_jump(bench: Bench) -> None:
     library = Path(os.environ["QNN_FAULT_CLOCK"])
-    bench._runtime.environment["LD_PRELOAD"] = on_the_device(bench, "stand_in_clock.so", library)
-    try:
+    with preloaded(bench, on_the_device(bench, "stand_in_clock.so", library)):
         seen = bench.run(plan(Step("noop"), Step("sleep", {"ms": "300"}), Step("noop")))
-    finally:
-        del bench._runtime.environment["LD_PRELOAD"]
     seen.check()
     assert 0.3 <= seen.run.duration_s < 3
     assert all(0 <= (step.duration_us or 0) < 1_000_000 for step in seen.run.transcript.steps)
@@ -139,7 +137,7 @@ def leftover_holds_file(bench: Bench) -> None:
     def hold() -> None:
         run_plan(
             stranger,
-            bench._probe,
+            probe_of(bench),
             plan(Step("hang")),
             env={},
             cwd=bench.device.workdir,
@@ -151,10 +149,7 @@ def leftover_holds_file(bench: Bench) -> None:
     holder.start()
     pid = adb.shell(script, timeout_s=5).stdout.decode().strip()
     try:
-        workbench = bench._workbench
-        workbench._deployer(bench.placement.device).forget()
-        workbench._ready.clear()
-        workbench.deploy_runtime(bench.placement)
+        deploy_anew(bench)
         bench.run(NOTHING).check()
     finally:
         adb.shell(f"kill -9 {pid}", timeout_s=5)

@@ -41,6 +41,7 @@ class Background:
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
         self._begun: dict[object, Future[Any]] = {}
+        self.begin_for: Callable[[str], None] = lambda _file: None
 
     def begin(self, key: object, run: Callable[[], Any]) -> None:
         if key not in self._begun:
@@ -55,16 +56,34 @@ def background(
     request: pytest.FixtureRequest, clock: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Background]:
     """All whole runs that the chosen tests look at, begun at once."""
-    files = {item.path.name for item in request.session.items}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         made = Background(pool)
-        for daemon in _daemons(request.session.items):
-            folder = tmp_path_factory.mktemp(f"cases-{daemon}")
-            made.begin(("cases", daemon), partial(run_suite, folder, daemon, clock))
-        for name in ("test_unreachable", "test_ended_runs"):
-            if f"{name}.py" in files:
-                import_module(f"tests.faults.{name}").begin(made, tmp_path_factory)
+
+        known: set[str] = set()
+
+        def begin(files: set[str]) -> None:
+            files -= known
+            known.update(files)
+            if "test_cases.py" in files:
+                for daemon in _daemons(request.session.items):
+                    key = ("cases", daemon)
+                    made.begin(key, partial(run_suite, tmp_path_factory, daemon, clock))
+            for name in ("test_unreachable", "test_ended_runs"):
+                if f"{name}.py" in files:
+                    import_module(f"tests.faults.{name}").begin(made, tmp_path_factory)
+
+        # an xdist worker collects all tests, and knows only of each file it gets that it is its own
+        made.begin_for = lambda file: begin({file})
+        if not hasattr(request.config, "workerinput"):
+            begin({item.path.name for item in request.session.items})
         yield made
+
+
+@pytest.fixture(autouse=True)
+def begun(request: pytest.FixtureRequest) -> None:
+    """The whole runs that this test's file looks at are under way."""
+    if "background" in request.fixturenames:
+        request.getfixturevalue("background").begin_for(request.path.name)
 
 
 def _daemons(items: list[pytest.Item]) -> list[str]:
@@ -79,11 +98,13 @@ def _daemons(items: list[pytest.Item]) -> list[str]:
     return sorted(wanted, reverse=True)
 
 
-def run_suite(folder: Path, daemon: str, clock: Path) -> Finished:
+def run_suite(factory: pytest.TempPathFactory, daemon: str, clock: Path) -> Finished:
     """cases_under_fault.py on a lab that breaks."""
+    folder = factory.mktemp(f"cases-{daemon}")
     old = os.environ.get("QNN_HARNESS_ADB29")
     with BreakableLab(folder, daemon, Path(old) if old else None) as lab:
         return lab.run(
+            *("--retries", 1),  # a link that was cut after a case is found out by the next one
             suites=HERE / "cases_under_fault.py",
             QNN_FAULT_DAEMON=daemon,
             QNN_FAULT_CLOCK=str(clock),

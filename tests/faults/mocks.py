@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import socketserver
 import threading
@@ -40,13 +41,19 @@ class MockHangingUpDaemon:
 
 
 class MockAdbServer:
-    """An adb server with devices on USB that are in other states than `device`."""
+    """An adb server with devices on USB in states as given.
 
-    def __init__(self, states: dict[str, str]) -> None:
+    `leads` gives, for some, the address of a device on the real adb server at `behind` that is at
+    the other end of their cable.
+    """
+
+    def __init__(self, states: dict[str, str], leads: dict[str, str], behind: int) -> None:
         self._states = states
+        self._leads = leads
+        self._behind = behind
 
     def __enter__(self) -> Self:
-        states = self._states
+        states, leads, behind = self._states, self._leads, self._behind
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
@@ -57,8 +64,21 @@ class MockAdbServer:
                 elif request.startswith("host:devices"):
                     rows = "".join(f"{name}\t{state}\n" for name, state in states.items())
                     self._say(b"OKAY", rows.encode())
+                elif found := next((name for name in leads if f":{name}" in request), ""):
+                    self._lead(request.replace(f":{found}", f":{leads[found]}"))
                 else:
                     self._say(b"FAIL", b"device offline")
+
+            def _lead(self, request: str) -> None:
+                with socket.create_connection(("127.0.0.1", behind)) as server:
+                    server.sendall(f"{len(request):04x}{request}".encode())
+                    ends = {self.connection: server, server: self.connection}
+                    while ready := select.select(ends, [], [])[0]:
+                        for end in ready:
+                            data = end.recv(1 << 16)
+                            if not data:
+                                return
+                            ends[end].sendall(data)
 
             def _say(self, status: bytes, text: bytes) -> None:
                 self.wfile.write(status + b"%04x" % len(text) + text)

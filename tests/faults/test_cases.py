@@ -23,13 +23,10 @@ ONE_DEVICE_OF_ITS_OWN = ("storage_full_at_push", "storage_full_at_run", "storage
 def rows(part: str) -> list[Any]:
     found = []
     for fault in CASES:
-        late = fault.wrong_yet if part == "fault" else ""
         if part == "next" and fault.name in ONE_DEVICE_OF_ITS_OWN:
             continue
         for parameter in daemon_parameters(fault.daemons, fault):
             marks = [*parameter.marks]
-            if late:
-                marks.append(pytest.mark.xfail(strict=True, reason=f"waits for {late}"))
             if fault.name == "server_of_another_version":
                 marks.append(pytest.mark.needs("QNN_HARNESS_ADB29"))
             found.append(pytest.param(*parameter.values, marks=marks, id=parameter.id))

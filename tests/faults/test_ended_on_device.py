@@ -24,7 +24,11 @@ def test_ended_while_the_probe_runs(tmp_path: Path) -> None:
         lab.carry_out("heal")
         device = AdbDevice(lab.link.address, lab.server)
         # first, that what stays behind would be seen
-        sleeper = "setsid sleep 54321 >/dev/null 2>&1 </dev/null & echo $!"
+        sleeper = (
+            "setsid sleep 54321 >/dev/null 2>&1 </dev/null & p=$!;"
+            # while a program is being loaded, its environment cannot be seen
+            'until [ "$(cat /proc/$p/comm)" = sleep ];do :;done;echo $p'
+        )
         pid = device.shell(sleeper, timeout_s=10).stdout.decode().strip()
         assert left_behind(device, lab.workdir) == f"process {pid}: sleep 54321 \n"
         device.shell(f"kill -9 {pid}", timeout_s=10)
@@ -41,7 +45,7 @@ def test_ended_while_the_probe_runs(tmp_path: Path) -> None:
                 waiting = WAITING.format(folder=shlex.quote(lab.workdir))
                 assert device.shell(waiting, timeout_s=30).ok
                 process.send_signal(number)
-                process.wait(10)
+                process.wait(40)
             finally:
                 if process.poll() is None:
                     process.kill()

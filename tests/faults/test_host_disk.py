@@ -52,7 +52,6 @@ MOUNTED = (
     'mount -t tmpfs -o size={size} tmpfs "$0"; "$@"; code=$?;'
     ' rm -f "$0/filler"; cp -r "$0/." "$0-after"; exit $code'
 )
-PLUGIN = pytest.mark.xfail(strict=True, reason="waits for the plug-in to end a run on a full disk")
 
 
 @pytest.mark.needs("unshare")
@@ -60,8 +59,8 @@ PLUGIN = pytest.mark.xfail(strict=True, reason="waits for the plug-in to end a r
     ("moment", "recorded"),
     [
         ("start", 0),
-        pytest.param("case", 1, marks=[PLUGIN]),
-        pytest.param("reporting", 3, marks=[PLUGIN]),
+        ("case", 1),
+        ("reporting", 3),
     ],
 )
 def test_a_full_disk_is_told_and_spoils_nothing(moment: str, recorded: int, tmp_path: Path) -> None:

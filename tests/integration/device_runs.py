@@ -35,6 +35,12 @@ class Finished:
         lines = (self.folder / "latest/results.jsonl").read_text().splitlines()
         return [row for row in map(json.loads, lines) if row["kind"] == "case"]
 
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What happened to devices besides cases."""
+        lines = (self.folder / "latest/results.jsonl").read_text().splitlines()
+        return [row for row in map(json.loads, lines) if row["kind"] == "device"]
+
     def case(self, **axes: object) -> dict[str, Any]:
         (found,) = (
             case
@@ -54,7 +60,11 @@ class DeviceRuns:
     def __post_init__(self) -> None:
         self.file = self.folder / "devices.yaml"
         self.file.write_text(LAB)
-        self.environment = os.environ | {"QNN_HARNESS_SIMULATED": str(self.folder / "simulated")}
+        self.environment = os.environ | {
+            "QNN_HARNESS_SIMULATED": str(self.folder / "simulated"),
+            "QNN_HARNESS_QUARANTINE": str(self.folder / "quarantine"),
+            "QNN_HARNESS_LEASES": str(self.folder / "leases"),
+        }
         self.environment.pop("PYTEST_ADDOPTS", None)
 
     @property

@@ -121,7 +121,13 @@ bool file_write(const char *path, const uint8_t *data, uint64_t size, struct out
         fail(outcome, "file", "path too long: %.200s", path);
         return false;
     }
-    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    struct stat there; /* to rename over a device node would succeed, and take it away */
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
+        fail(outcome, "file", "cannot write %s: it is there and is not a regular file", path);
+        return false;
+    }
+    unlink(part); /* whatever it is: a FIFO would hold us up */
+    int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     bool fine = fd >= 0;
     for (uint64_t done = 0; fine && done < size;) {
         uint64_t left = size - done;

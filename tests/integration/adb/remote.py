@@ -6,6 +6,9 @@ import shlex
 
 from harness.adb.device import AdbDevice
 
+SLACK_S = 6.0
+"""What a busy machine may add to a deadline: far less than what runs without one would take."""
+
 
 def family(folder: str) -> str:
     """A script that starts children of three kinds, notes all pids in a file, and never ends.

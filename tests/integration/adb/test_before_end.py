@@ -10,10 +10,10 @@ from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.adb.shell import END_GRACE_S, LOOK_GRACE_S
 from harness.errors import DeviceLost, DeviceTimeout
-from tests.integration.adb.conftest import Linked
-from tests.integration.adb.remote import family, survivors
+from tests.integration.adb.conftest import NEWEST_SERVER, Linked
+from tests.integration.adb.remote import SLACK_S, family, survivors
 
-SLACK_S = 0.5
+pytestmark = NEWEST_SERVER
 
 
 def test_it_is_called_while_the_processes_are_there(any_device: AdbDevice, folder: str) -> None:

@@ -25,19 +25,22 @@ from harness.cache import cache_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.run import run_plan
-from tests.integration.adb.conftest import Lab, Linked, Place, linked_to
+from tests.integration.adb.conftest import NEWEST_SERVER, Lab, Linked, Place, linked_to
+from tests.integration.adb.remote import SLACK_S
 
+pytestmark = NEWEST_SERVER
 COLLECT_S = 20
 
 
 @pytest.fixture(scope="module")
-def probe_folder(shared: Place) -> str:
+def probe_folder(lab: Lab, shared_daemon: tuple[str, str]) -> str:
     """A folder on the device with the probe in it."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         pytest.skip("needs a C compiler")
     probe = ProbeBuilder(cache_root() / "probe").build()
-    folder = f"{shared.folder}/evidence"
-    shared.device.push([PushItem(probe, f"{folder}/qnn-probe", 0o755)], timeout_s=20)
+    address, top = shared_daemon
+    folder = f"{top}/evidence"
+    lab.connect(address).push([PushItem(probe, f"{folder}/qnn-probe", 0o755)], timeout_s=20)
     return folder
 
 
@@ -64,7 +67,7 @@ def collect(evidence: CaseEvidence, folder: Path, seconds: float = COLLECT_S) ->
     return collected
 
 
-def test_a_case_that_passes_costs_no_round_trip() -> None:
+def test_a_case_that_passes_costs_no_round_trip(lab: Lab) -> None:
     nobody = AdbDevice("nobody", AdbServer(port=1))
     CaseEvidence(nobody)
 
@@ -128,7 +131,8 @@ def test_only_processes_of_ours_are_looked_at(shared: Place, tmp_path: Path) -> 
     """A device may name any process as the probe's."""
     started = shared.device.shell(
         "setsid env -i sleep 100 >/dev/null 2>&1 </dev/null & p=$!;"
-        "until [ -z \"$(tr -d '\\0' </proc/$p/environ)\" ];do :;done;echo $p",
+        # its environment is empty for a moment also while setsid is being loaded
+        'until [ "$(cat /proc/$p/comm)" = sleep ];do :;done;echo $p',
         timeout_s=5,
     )
     pid = int(started.stdout)
@@ -237,8 +241,9 @@ def test_a_log_that_hangs_costs_no_more_than_the_deadline(own_logcat: Any, tmp_p
     device = own_logcat("#!/bin/sh\nexec sleep 1000\n")
     began = time.monotonic()
     collected = collect(CaseEvidence(device), tmp_path, seconds=3)
-    assert time.monotonic() - began < 3.3
-    assert collected.lost is not None
+    assert time.monotonic() - began < 3 + SLACK_S
+    assert collected.lost is None, "a slow tool is no lost device"
+    assert "did not tell everything" in collected.notes[0]
     assert collected.baseline is not None
     assert any("ended in the middle" in note for note in collected.notes)
 
@@ -256,7 +261,7 @@ def test_a_device_lost_in_the_middle(
             breaking(5000)  # the script, and some of the answer
         began = time.monotonic()
         collected = collect(evidence, tmp_path, seconds=3)
-        assert time.monotonic() - began < 3.3
+        assert time.monotonic() - began < 3 + SLACK_S
         assert collected.lost is not None
         assert summary(tmp_path)["lost"] == collected.lost
 

@@ -20,11 +20,10 @@ from harness.adb.server import AdbServer, PrivateAdbServer
 from harness.adb.shell import END_GRACE_S
 from harness.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 from tests.integration.adb.conftest import Lab, Linked, Place, linked_to
-from tests.integration.adb.remote import family, survivors
+from tests.integration.adb.remote import SLACK_S, family, survivors
 
 BIG = 24 << 20
 TIMEOUT_S = 1.5
-SLACK_S = 1.0
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -246,6 +247,24 @@ def test_outputs_are_saved_even_if_they_are_wrong(
     done = run(*stand_in.opened(plan.context_load(0, stand_in.binary("plain")), unsaveable))
     assert done.transcript.steps[6].error == "file"
     assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize("there", ["target", "part"])
+def test_an_output_takes_the_place_of_nothing_but_a_file(
+    run: Runner, stand_in: StandIn, tmp_path: Path, there: str
+) -> None:
+    """As root, a rename would take a device node away, and a FIFO would be waited at."""
+    copied, saved = stand_in.file("four", FOUR), tmp_path / "saved"
+    in_the_way = saved if there == "target" else tmp_path / "saved.part"
+    os.mkfifo(in_the_way)
+    step = plan.execute(0, inputs=[copied], saved=[str(saved)])
+    done = run(*stand_in.opened(plan.context_load(0, stand_in.binary("plain")), step))
+    if there == "target":
+        assert "is not a regular file" in str(done.transcript.steps[6].message)
+        assert saved.is_fifo()
+    else:
+        assert done.transcript.steps[6].ok
+        assert saved.read_bytes() == FOUR.tobytes()
 
 
 @pytest.mark.parametrize(

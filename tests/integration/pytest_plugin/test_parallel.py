@@ -52,6 +52,56 @@ def test_every_device_has_one_worker_and_the_run_one_journal(
     assert all((runs[0] / log).is_file() for case in done.cases for log in case["logs"])
 
 
+SICK_SUITE = '''"""Cases on two twins, one of which is lost in the middle of them."""
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness.probe.plan import Plan, Step
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(5))
+def test_some(bench, number):
+    if number == 2 and bench.device.name == "sim-a":
+        storage = Path(bench.device.workdir).parents[3]
+        os.kill(bench._workbench.lab._simulated["sim-a"].pid, signal.SIGKILL)
+        storage.rename(storage.with_name("away"))
+        storage.write_text("in the way of a new one")
+    bench.measure(worker=os.environ["PYTEST_XDIST_WORKER"])
+    bench.run(Plan((Step("sleep", {"ms": "200"}),))).check()
+'''
+
+
+def test_cases_of_a_device_that_was_lost_go_on_with_the_worker_that_has_its_twin(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    lab.file.write_text(TWO_DEVICES)
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(SICK_SUITE)
+    done = lab.run("-n", "2", suites=suite)
+    last = {case["case"]: case for case in done.cases}
+    assert len(last) == 10
+    passed = [case for case in last.values() if case["outcome"] == "passed"]
+    # the very last case of a worker is begun when nobody takes any more
+    assert len(passed) >= 9, done.output
+    moved = [case for case in passed if "[sim-a-" in case["case"] and case["attempt"] == 2]
+    assert len(moved) >= 2
+    assert {case["device"]["name"] for case in moved} == {"sim-b"}
+    assert (
+        len(
+            {case["measurements"]["worker"] for case in passed if case["device"]["name"] == "sim-b"}
+        )
+        == 1
+    )
+    first = [case for case in done.cases if case["attempt"] == 1 and case["outcome"] == "error"]
+    assert {(case["cause"], case["device"]["name"]) for case in first} == {("infra", "sim-a")}
+    assert "retried" in done.output
+    assert [event["event"] for event in done.events][-1] == "quarantine"
+
+
 def test_wrong_input_is_said_once_and_before_any_worker_starts(lab: DeviceRuns) -> None:
     done = lab.run("-n", "2", "--qnn", "2.99.0")
     assert done.code == 2, done.output

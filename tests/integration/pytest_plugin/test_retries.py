@@ -67,6 +67,20 @@ def test_on_the_lost_device(bench):
     bench.run(NOOP).check()
 '''
 
+TWIN_SUITE = '''"""A case that the lab survives on one device only."""
+import pytest
+
+from harness.errors import InfraError
+from harness.probe.plan import Plan, Step
+
+
+@pytest.mark.device
+def test_picky(bench):
+    if bench.device.name != "sim-b":
+        raise InfraError("not here")
+    bench.run(Plan((Step("noop"),))).check()
+'''
+
 
 def test_the_lab_is_tried_again_and_given_up_in_the_end(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = tmp_path / "suite" / "test_lab.py"
@@ -84,10 +98,61 @@ def test_the_lab_is_tried_again_and_given_up_in_the_end(lab: DeviceRuns, tmp_pat
         "test_after_it": [(1, "passed", None)],
         "test_unlucky_always": [(number, "error", "infra") for number in (1, 2, 3)],
         "test_on_the_same_device": [(1, "passed", None)],
-        "test_taking_its_storage": [(number, "error", "infra") for number in (1, 2, 3)],
+        "test_taking_its_storage": [(1, "error", "infra")],
         "test_on_the_lost_device": [(1, "error", "infra")],
     }
     assert "3 passed, 3 errors" in done.output
+    steps = [(event["event"], event["state"]) for event in done.events]
+    assert steps[0] == ("reconnect", "good")
+    assert steps[-2:] == [("restart-server", "bad"), ("quarantine", "bad")]
+    assert list((lab.folder / "quarantine").iterdir())
+    assert "in quarantine" in done.output
+    assert "qnn-harness devices heal sim-v73" in done.output
+
+
+def test_a_quarantined_device_that_is_well_again_is_taken_back(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = tmp_path / "suite" / "test_lab.py"
+    suite.parent.mkdir()
+    suite.write_text(SUITE)
+    assert lab.run("-k", "storage", suites=suite).code == 3
+    assert list((lab.folder / "quarantine").iterdir())
+    broken = lab.run("-k", "on_the_same", suites=suite)
+    assert broken.code == 3, broken.output
+    assert "in quarantine" in broken.output
+    (lab.folder / "simulated/sim-v73").unlink()
+    again = lab.run("-k", "on_the_same", suites=suite)
+    assert again.code == 0, again.output
+    assert [event["event"] for event in again.events] == ["healed"]
+    assert not list((lab.folder / "quarantine").iterdir())
+
+
+TWINS = """schema: 1
+devices:
+  - {name: sim-a, simulated: true, soc: QCS8550}
+  - {name: sim-b, simulated: true, soc: QCS8550}
+  - {name: sim-other, simulated: true, soc: SM8650}
+"""
+
+
+def test_the_next_attempt_is_made_on_a_twin(lab: DeviceRuns, tmp_path: Path) -> None:
+    lab.file.write_text(TWINS)
+    suite = tmp_path / "suite" / "test_lab.py"
+    suite.parent.mkdir()
+    suite.write_text(TWIN_SUITE)
+    done = lab.run(suites=suite)
+    assert done.code == 3, done.output
+    ran = [(case["case"].partition("[")[2][:5], case["device"]["name"]) for case in done.cases]
+    assert ran == [
+        ("sim-a", "sim-a"),
+        ("sim-a", "sim-b"),
+        ("sim-b", "sim-b"),
+        *[("sim-o", "sim-other")] * 3,
+    ]
+    outcomes = [(case["attempt"], case["outcome"]) for case in done.cases]
+    assert outcomes[:3] == [(1, "error"), (2, "passed"), (1, "passed")]
+    assert {outcome for _, outcome in outcomes[3:]} == {"error"}
 
 
 def test_no_retries_on_request(lab: DeviceRuns, tmp_path: Path) -> None:

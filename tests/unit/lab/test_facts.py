@@ -104,3 +104,36 @@ def test_garbage_is_no_fact_and_no_crash(text: str) -> None:
 @given(st.lists(st.sampled_from(PHONE.splitlines()), max_size=30))
 def test_shuffled_answers_do_not_crash(lines: list[str]) -> None:
     parse_facts("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("answers", "serial", "identity"),
+    [
+        (
+            "@qnn-harness:properties\n[ro.serialno]: [1a2b3c4d]\n",
+            "1a2b3c4d",
+            "serial number 1a2b3c4d",
+        ),
+        (
+            "@qnn-harness:properties\n[ro.boot.serialno]: [1a2b3c4d]\n"
+            "@qnn-harness:machine-id\nfeed\n",
+            "1a2b3c4d",
+            "serial number 1a2b3c4d",
+        ),
+        ("@qnn-harness:soc-serial\n123456789\n", None, "SoC serial number 123456789"),
+        (
+            "@qnn-harness:soc-serial\n0000\n@qnn-harness:machine-id\nfeedbeef\n",
+            None,
+            "machine-id feedbeef",
+        ),
+        ("@qnn-harness:properties\n[ro.serialno]: [unknown]\n", None, None),
+        ("@qnn-harness:machine-id\nuninitialized\n", None, None),
+        ("@qnn-harness:machine-id\n$(reboot)\n", None, None),
+        ("", None, None),
+    ],
+)
+def test_what_tells_a_device_from_its_twins(
+    answers: str, serial: str | None, identity: str | None
+) -> None:
+    facts = parse_facts(answers)
+    assert (facts.serial_number, facts.identity) == (serial, identity)

@@ -69,7 +69,10 @@ ONE_MISTAKE = [
     (REAL + "    socc: SM8650\n", "5: devices[0].socc: unknown key, did you mean 'soc'? (valid: "),
     (REAL + "    host_name: x\n", "5: devices[0].host_name: unknown key"),
     ("schema: 1\ndevice:\n  - a\n", "2: device: unknown key, did you mean 'devices'? (valid: "),
-    (REAL + "colour: red\n", "5: colour: unknown key (valid: schema, hosts, devices)"),
+    (
+        REAL + "colour: red\n",
+        "5: colour: unknown key (valid: schema, hosts, devices, health, recovery, gate)",
+    ),
     ("devices:\n  - name: a\n    serial: b\n", "1: schema: is missing"),
     ("schema: 2\ndevices:\n  - name: a\n    serial: b\n", "1: schema: unknown value '2'"),
     ("schema: true\ndevices:\n  - name: a\n    serial: b\n", "1: schema: unknown value (valid: 1)"),
@@ -137,8 +140,12 @@ ONE_MISTAKE = [
         REAL + "  - name: other\n    serial: ABC\n",
         "6: devices[1].serial: 'ABC' is taken already by",
     ),
-    ("", "1: is empty (valid: schema, hosts, devices)"),
-    ("- a\n", "1: must be a mapping of keys to values (valid: schema, hosts, devices)"),
+    ("", "1: is empty (valid: schema, hosts, devices, health, recovery, gate)"),
+    (
+        "- a\n",
+        "1: must be a mapping of keys to values "
+        "(valid: schema, hosts, devices, health, recovery, gate)",
+    ),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.pytest_plugin.parallel import device_of
+from harness.pytest_plugin.parallel import device_of, scope_of
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,15 @@ from harness.pytest_plugin.parallel import device_of
 )
 def test_the_placement_stands_first(node_id: str, device: str | None) -> None:
     assert device_of(node_id, ["sim-v73", "sim-v73-b"]) == device
+
+
+@pytest.mark.parametrize(
+    ("dist", "scope"),
+    [
+        ("load", "tests/test_a.py::Class::test_b[x::y]"),
+        ("loadfile", "tests/test_a.py"),
+        ("loadscope", "tests/test_a.py::Class"),
+    ],
+)
+def test_a_test_without_a_device_stays_with_those_that_dist_says(dist: str, scope: str) -> None:
+    assert scope_of("tests/test_a.py::Class::test_b[x::y]", dist) == scope

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 import yaml
 from hypothesis import given, settings
 
+from harness.lab.events import LabEvent
 from harness.results import schema
-from harness.results.record import CaseRecord
+from harness.results.record import CaseRecord, DeviceEvent
 from tests.unit.results.records import record, records
 
 ROOT = Path(__file__).parents[3]
@@ -61,8 +63,17 @@ def test_what_is_no_record_is_none_for_the_schema_either(changed: dict[str, obje
         CaseRecord.model_validate(line)
 
 
-def test_all_keys_of_a_line_are_required() -> None:
-    assert set(LINE["required"]) == set(LINE["properties"])
+@pytest.mark.parametrize("kind", ["CaseRecord", "DeviceEvent"])
+def test_all_keys_of_a_line_are_required(kind: str) -> None:
+    line = LINE["$defs"][kind]
+    assert set(line["required"]) == set(line["properties"])
+
+
+def test_an_event_satisfies_the_schema() -> None:
+    event = LabEvent("phone", "reboot", "good", (), "well again", datetime.now(UTC), 31.5)
+    line = json.loads(DeviceEvent.of(event, run="r").model_dump_json())
+    assert problems("results.schema.json", line) == []
+    assert problems("results.schema.json", line | {"state": "fine"})
 
 
 def test_the_shipped_yaml_files_satisfy_their_schemas() -> None:

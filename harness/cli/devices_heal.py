@@ -1,0 +1,76 @@
+"""`qnn-harness devices heal`: checks devices, brings them back, and ends their quarantine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from harness.cache import cache_root, quarantine_root
+from harness.cli.lab_options import json_option, lab_option, open_lab
+from harness.lab.care import DeviceCare
+from harness.lab.events import LabEvent
+from harness.lab.inventory import load_lab
+from harness.lab.quarantine import Quarantine
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="DEVICE...")
+@click.option("--force", is_flag=True, help="End the quarantine even of a device that is bad.")
+@lab_option
+@json_option
+@click.pass_context
+def heal(
+    context: click.Context,
+    names: tuple[str, ...],
+    force: bool,
+    lab_file: Path,
+    as_json: bool,
+) -> None:
+    """Check DEVICEs, bring back those that are bad, and end the quarantine of those that are well.
+
+    What is done is what runs do, too: reconnect, end leftovers, restart an adb server of ours,
+    reboot (unless `recovery: {reboot: false}` in devices.yaml). Exit code 1 if one is still bad.
+    """
+    lab = load_lab(lab_file)
+    lab.select(names)
+    quarantine = Quarantine(quarantine_root(cache_root()))
+    rows: list[dict[str, object]] = []
+    steps: list[LabEvent] = []
+
+    def tell(event: LabEvent) -> None:
+        steps.append(event)
+        if not as_json:
+            click.echo(f"{event.device}: {event.event}: {event.detail}", err=True)
+
+    with open_lab(lab, "devices heal") as opened:
+        care = DeviceCare(opened, quarantine, probe_problem=lambda device: None, tell=tell)
+        for name in dict.fromkeys(names):
+            opened.hold(name)
+            before = quarantine.find(opened.key(name))
+            health = care.heal(name)
+            if force:
+                quarantine.lift(opened.key(name))
+            entry = quarantine.find(opened.key(name))
+            rows.append(
+                {
+                    "name": name,
+                    "state": health.state,
+                    "findings": [finding.text for finding in health.findings],
+                    "was_in_quarantine": before is not None,
+                    "in_quarantine": entry is not None,
+                    "steps": [
+                        asdict(step) | {"started": step.started.isoformat()}
+                        for step in steps
+                        if step.device == name
+                    ],
+                }
+            )
+            if not as_json:
+                what = "in quarantine" if entry else "no longer in quarantine" if before else ""
+                click.echo(f"{name}: {health}" + (f" ({what})" if what else ""))
+    if as_json:
+        click.echo(json.dumps({"devices": rows}, indent=2))
+    context.exit(1 if any(row["state"] == "bad" for row in rows) else 0)

@@ -1,0 +1,116 @@
+"""Whether it is the same device that answers: by what it says it is, and by a badge left on it.
+
+Addresses are given to other devices, cables are moved. What a device says (its serial number) is
+compared when it is attached; the badge, a random line in the harness's folder on the device, when
+it is attached and by the shell that starts each probe, which costs no round trip.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from harness.adb.device import AdbDevice
+from harness.errors import DeviceError
+
+_TIMEOUT_S = 15.0
+_NAME = ".device-badge"
+_EXIT_ANOTHER = 96
+
+# `ln` is what makes a file appear whole or not at all, and only one of two hosts'
+_SCRIPT = """
+f=$1/NAME; n=$f.$$
+mkdir -p "$1" 2>/dev/null && read -r i </proc/sys/kernel/random/uuid || exit 0
+if [ -s "$f" ]; then echo old; else
+{ echo "$i" >"$n" && { ln "$n" "$f" || cp "$n" "$f"; }; rm -f "$n"; } 2>/dev/null; echo new; fi
+[ -s "$f" ] && read -r i <"$f" && echo "$i"
+"""
+
+
+@dataclass(frozen=True)
+class Badge:
+    """What is written on a device; `found` if it had been there before."""
+
+    path: str
+    text: str
+    found: bool
+
+    def check(self) -> str:
+        """Shell text, without any program, that exits where the badge is not the right one."""
+        return (
+            f"m=;read -r m 2>/dev/null <{shlex.quote(self.path)};"
+            f'[ "$m" = {shlex.quote(self.text)} ]||{{ echo "another device answers, or somebody '
+            f"removed the harness's folder: its badge is '$m', not {self.text}\" >&2;"
+            f"exit {_EXIT_ANOTHER};}};"
+        )
+
+
+def give_badge(adb: AdbDevice, workdir: str) -> Badge | None:
+    """The device's badge, made if it has none; None where nothing can be written.
+
+    Raises DeviceError if the device does not answer.
+    """
+    script = f"set -- {shlex.quote(workdir)}\n{_SCRIPT.replace('NAME', _NAME)}"
+    answer = adb.shell(script, timeout_s=_TIMEOUT_S, max_output_bytes=4096)
+    lines = answer.stdout.decode("utf-8", "replace").split()
+    if len(lines) != 2 or not re.fullmatch(r"[0-9a-f-]{8,64}", lines[1]):
+        return None
+    return Badge(f"{workdir}/{_NAME}", lines[1], found=lines[0] == "old")
+
+
+def require_same_badge(serial: str, known: Collection[str], now: Badge | None) -> None:
+    """Raises DeviceError if a device shows a badge that is none of those `known` for it.
+
+    One that has none is believed: somebody may have emptied it.
+    """
+    if known and now is not None and now.found and now.text not in known:
+        raise DeviceError(
+            f"another device answers here: it carries the badge {now.text}, not "
+            + " or ".join(sorted(known)),
+            serial=serial,
+        )
+
+
+class Badges:
+    """The badges that the devices of a run carried when they were last made ready."""
+
+    def __init__(self) -> None:
+        self._badges: dict[str, Badge] = {}
+        self._known: dict[str, set[str]] = {}
+
+    def look(self, name: str, adb: AdbDevice, workdir: str) -> None:
+        """Looks at a device's badge in one round trip, and gives it one if it has none.
+
+        Raises DeviceError if it is none of those that this device had before.
+        """
+        badge = give_badge(adb, workdir)
+        known = self._known.setdefault(name, set())
+        require_same_badge(adb.serial, known, badge)
+        if badge is not None:
+            self._badges[name] = badge
+            known.add(badge.text)
+
+    def check_of(self, name: str) -> str:
+        """What the shell runs that starts a probe there; see `Badge.check`."""
+        return self._badges[name].check() if name in self._badges else ""
+
+
+def require_same_device(serial: str, first: str | None, now: str | None) -> None:
+    """Raises DeviceError if a device says that it is another one than before.
+
+    `first` and `now` are its own words (`DeviceFacts.identity`), None where it said nothing.
+    """
+    if first is not None and now is not None and now != first:
+        raise DeviceError(
+            f"another device answers here: it says it is {now}, it was {first}", serial=serial
+        )
+
+
+def require_serial(serial: str, said: str | None) -> None:
+    """Raises DeviceError if a device on USB calls itself by another serial number than adb does."""
+    if said is None or ":" in serial or serial.startswith(("emulator-", "adb-")):
+        return
+    if said != serial:
+        raise DeviceError(f"another device answers here: it says it is {said}", serial=serial)

@@ -1,0 +1,146 @@
+"""Asks devices how they are, and carries out the steps that may bring one back."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from harness.adb.deadline import Deadline
+from harness.adb.device import AdbDevice
+from harness.errors import DeviceError, DeviceTimeout, InfraError
+from harness.lab.attach import AttachedDevice, OpenLab
+from harness.lab.health import (
+    Finding,
+    Health,
+    HealthRules,
+    RecoveryRules,
+    judge_health,
+    unreachable,
+)
+from harness.lab.ladder import Rung
+from harness.lab.vitals import LOAD_SCRIPT, SCRIPT, Vitals, parse_load, parse_vitals
+
+_VITALS_S: Final = 12.0
+_LEFTOVERS_S: Final = 8.0
+_GOING_DOWN_S: Final = 30.0
+_POLL_S: Final = 0.25
+_MAX_BYTES: Final = 1 << 20
+
+ProbeProblem = Callable[[AttachedDevice], str | None]
+"""Says why the probe does not run on a device, None if it does or is not there yet."""
+
+
+def ask_vitals(adb: AdbDevice, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
+    """Asks a device how it is, in one round trip. Raises DeviceError."""
+    script = f"set -- {shlex.quote(workdir)} ''\n{SCRIPT}"
+    answer = adb.shell(script, timeout_s=timeout_s, max_output_bytes=_MAX_BYTES)
+    vitals = parse_vitals(answer.stdout.decode("utf-8", "replace"))
+    if vitals is None:
+        raise DeviceError(
+            "it does not tell how it is", serial=adb.serial, output=answer.stdout[-400:]
+        )
+    return vitals
+
+
+def ask_load(adb: AdbDevice) -> float | None:
+    """How busy a device's processors are within one second, 0 to 1. Raises DeviceError."""
+    answer = adb.shell(f"set -- '' ''\n{LOAD_SCRIPT}", timeout_s=15, max_output_bytes=4096)
+    return parse_load(answer.stdout.decode("utf-8", "replace"))
+
+
+def check(lab: OpenLab, name: str, rules: HealthRules, probe_problem: ProbeProblem) -> Health:
+    """Attaches a device if it is not, and asks how it is. Raises ConfigError only."""
+    try:
+        device = lab.device(name)
+        vitals = ask_vitals(device.adb, device.workdir)
+        has_dsp = not device.config.simulated and device.target != "linux-x64"
+        health = judge_health(vitals, rules, has_dsp=has_dsp)
+        why = probe_problem(device) if health.state != "bad" else None
+    except InfraError as error:
+        return unreachable(str(error))
+    if why is None:
+        return health
+    found = Finding("bad", "probe-fails", f"the probe does not run: {why}")
+    return Health((*health.findings, found), vitals)
+
+
+class Recovery:
+    """The steps of the ladder, carried out on the devices of one lab.
+
+    `patient`: whether a device that is gone gets the time that its rules give it to come back.
+    """
+
+    def __init__(self, lab: OpenLab, rules: RecoveryRules, *, patient: bool) -> None:
+        self._lab = lab
+        self._rules = rules
+        self._patient = patient
+        self._steps: Mapping[Rung, Callable[[str], None]] = {
+            "reconnect": self._reconnect,
+            "end-leftovers": self._end_leftovers,
+            "restart-server": self._restart_server,
+            "reboot": self._reboot,
+        }
+
+    def climb(self, name: str, rung: Rung) -> None:
+        """Takes one step, within a bound of its own. Raises InfraError if it cannot be done."""
+        self._steps[rung](name)
+
+    def _reconnect(self, name: str) -> None:
+        deadline = Deadline(self._rules.come_back_s if self._patient else 0)
+        while True:
+            try:
+                self._lab.release(name)
+                self._lab.reconnect(name)
+                device = self._lab.device(name)
+                if ask_vitals(device.adb, device.workdir).booted is not False:
+                    return
+                raise InfraError(f"device {name} has not finished booting")
+            except InfraError:
+                if deadline.expired:
+                    raise
+            time.sleep(min(2 * _POLL_S, deadline.remaining()))
+
+    def _end_leftovers(self, name: str) -> None:
+        adb = self._lab.device(name).adb
+        if not adb.end_leftovers(timeout_s=_LEFTOVERS_S):
+            raise InfraError(f"what earlier runs left on device {name} could not be ended")
+
+    def _restart_server(self, name: str) -> None:
+        self._lab.restart_server()
+        self._lab.device(name)
+
+    def _reboot(self, name: str) -> None:
+        device = self._lab.device(name)
+        adb, deadline = device.adb, Deadline(self._rules.reboot_timeout_s)
+        before = None
+        with contextlib.suppress(InfraError):
+            before = ask_vitals(adb, device.workdir, timeout_s=5).boot_id
+        adb.reboot(timeout_s=deadline.at_most(15).seconds)
+        self._wait_until_down(name, adb, deadline.at_most(_GOING_DOWN_S))
+        why = "it did not answer"
+        while not deadline.expired:
+            self._lab.detach(name)
+            try:
+                up = self._lab.device(name)
+                vitals = ask_vitals(up.adb, up.workdir, timeout_s=deadline.at_most(15).seconds)
+                again = before is not None and vitals.boot_id == before
+                if vitals.booted is not False and not again:
+                    return
+                why = "it is still the same boot" if again else "it has not finished booting"
+            except InfraError as error:
+                why = str(error)
+            time.sleep(min(_POLL_S, deadline.remaining()))
+        text = f"not back {deadline.seconds:g} s after a reboot: {why}"
+        raise DeviceTimeout(text, serial=adb.serial, command="reboot")
+
+    def _wait_until_down(self, name: str, adb: AdbDevice, deadline: Deadline) -> None:
+        while not deadline.expired:
+            try:
+                if adb.server.state(adb.serial, deadline=deadline.at_most(5)) != "device":
+                    return
+            except InfraError:
+                return
+            time.sleep(min(_POLL_S / 5, deadline.remaining()))

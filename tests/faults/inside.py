@@ -1,0 +1,37 @@
+"""What the fault table changes inside a bench, in one place: nothing of it is for suites."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from harness.bench import Bench
+
+
+def probe_of(bench: Bench) -> str:
+    """The probe's path on the device."""
+    return bench._probe
+
+
+def use_probe(bench: Bench, path: str) -> None:
+    """Has the case run another program in place of the probe."""
+    bench._probe = path
+
+
+@contextlib.contextmanager
+def preloaded(bench: Bench, library: str) -> Iterator[None]:
+    """Probes run with a library in front of all others."""
+    environment = bench._runtime.environment
+    environment["LD_PRELOAD"] = library
+    try:
+        yield
+    finally:
+        del environment["LD_PRELOAD"]
+
+
+def deploy_anew(bench: Bench) -> None:
+    """Makes the device ready as if nothing were known of it."""
+    workbench = bench._workbench
+    workbench._deployer(bench.placement.device).forget()
+    workbench._ready.clear()
+    workbench.deploy_runtime(bench.placement)

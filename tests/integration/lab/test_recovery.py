@@ -1,0 +1,178 @@
+"""Each step of the ladder brings back a real simulated device from what it is meant for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InfraError
+from harness.lab.attach import OpenLab
+from harness.lab.care import DeviceCare
+from harness.lab.events import LabEvent
+from harness.lab.inventory import load_lab
+from harness.lab.quarantine import Quarantine
+from harness.lab.recovery import Recovery, ask_vitals
+
+NAME = "sim-test"
+
+
+class Ward:
+    """One device under care, and what was told of it."""
+
+    def __init__(self, lab_file: Path, folder: Path) -> None:
+        self.events: list[LabEvent] = []
+        self.lab = OpenLab(
+            load_lab(lab_file), key_folder=folder / "keys", storage_root=folder / "simulated"
+        )
+        self.now = 0.0
+        self.quarantine = Quarantine(folder / "quarantine")
+        self.care = DeviceCare(
+            self.lab,
+            self.quarantine,
+            probe_problem=lambda device: None,
+            tell=self.events.append,
+            clock=lambda: self.now,
+        )
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        return [(event.event, event.state) for event in self.events]
+
+    def answers(self) -> bool:
+        return self.lab.device(NAME).adb.shell("echo here", timeout_s=10).stdout == b"here\n"
+
+
+@pytest.fixture
+def ward(simulated_lab: Path, tmp_path: Path) -> Iterator[Ward]:
+    made = Ward(simulated_lab, tmp_path)
+    with made.lab:
+        yield made
+
+
+def test_a_healthy_device_is_used_without_a_word(ward: Ward) -> None:
+    ward.care.require(NAME)
+    assert ward.told == []
+    assert ward.answers()
+
+
+def test_a_device_that_died_is_connected_again(ward: Ward) -> None:
+    ward.care.require(NAME)
+    os.kill(ward.lab._simulated[NAME].pid or 0, signal.SIGKILL)
+    assert ward.care.failed(NAME, case_over=False)
+    assert ward.told == [("reconnect", "good")]
+    assert ward.answers()
+
+
+def test_an_adb_server_that_died_is_started_again(ward: Ward) -> None:
+    ward.care.require(NAME)
+    assert ward.lab._private is not None
+    os.kill(ward.lab._private.pid or 0, signal.SIGKILL)
+    assert ward.care.failed(NAME, case_over=False)
+    assert ward.told[-1][1] == "good"
+    assert ward.answers()
+
+
+def test_an_adb_server_that_hangs_is_replaced(ward: Ward) -> None:
+    ward.care.require(NAME)
+    assert ward.lab._private is not None
+    pid = ward.lab._private.pid or 0
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert ward.care.failed(NAME, case_over=False)
+    finally:
+        with_pid = Path(f"/proc/{pid}")
+        if with_pid.exists():
+            os.kill(pid, signal.SIGCONT)
+    assert ward.told == [("reconnect", "bad"), ("restart-server", "good")]
+    assert ward.answers()
+
+
+def test_a_reboot_is_waited_for(ward: Ward) -> None:
+    device = ward.lab.device(NAME)
+    before = ask_vitals(device.adb, device.workdir).boot_id
+    device.adb.shell("sleep 1000 >/dev/null 2>&1 &", timeout_s=10)
+    Recovery(ward.lab, ward.lab.lab.recovery_of(NAME), patient=False).climb(NAME, "reboot")
+    device = ward.lab.device(NAME)
+    after = ask_vitals(device.adb, device.workdir).boot_id
+    assert before
+    assert after
+    assert before != after
+
+
+def test_leftovers_of_this_computer_are_ended_and_nobody_elses(ward: Ward) -> None:
+    adb = ward.lab.device(NAME).adb
+    script = "setsid sh -c 'echo $$; exec sleep 1000' >{0} 2>&1 </dev/null & sleep 0.3; cat {0}"
+    ours = int(adb.shell(script.format("$TMPDIR/ours"), timeout_s=10).stdout)
+    foreign = "QNN_HARNESS_CALL=00000000ffffffff " + script.format("$TMPDIR/foreign")
+    theirs = int(adb.shell(foreign, timeout_s=10).stdout)
+    assert adb.end_leftovers(timeout_s=8)
+    time.sleep(0.1)
+    assert not Path(f"/proc/{ours}").exists()
+    assert Path(f"/proc/{theirs}").exists()
+
+
+def test_failing_again_and_again_ends_in_quarantine_and_heals(ward: Ward) -> None:
+    ward.care.require(NAME)
+    over = [False, False, True, False, True, True]
+    usable = [ward.care.failed(NAME, case_over=case_over) for case_over in over]
+    assert usable == [True] * 5 + [False]
+    assert [event for event, _ in ward.told] == [
+        "reconnect",
+        "end-leftovers",
+        "restart-server",
+        "reboot",
+        "quarantine",
+    ]
+    entry = ward.quarantine.find(ward.lab.key(NAME))
+    assert entry is not None
+    assert "last 3 cases" in entry.why
+    with pytest.raises(InfraError, match="devices heal sim-test"):
+        ward.care.require(NAME)
+    ward.now += 61
+    ward.care.require(NAME)
+    assert ward.told[-1][0] == "healed"
+    assert ward.quarantine.find(ward.lab.key(NAME)) is None
+
+
+def test_success_is_a_fresh_start(ward: Ward) -> None:
+    ward.care.require(NAME)
+    for _ in range(3):
+        assert ward.care.failed(NAME, case_over=False)
+        ward.care.succeeded(NAME)
+    assert [event for event, _ in ward.told] == ["reconnect"] * 3
+
+
+def test_a_device_that_cannot_come_back(ward: Ward, tmp_path: Path) -> None:
+    ward.care.require(NAME)
+    storage = tmp_path / "simulated" / NAME
+    os.kill(ward.lab._simulated[NAME].pid or 0, signal.SIGKILL)
+    ward.lab._simulated[NAME].stop()
+    storage.rename(tmp_path / "away")
+    storage.write_text("in the way")
+    assert not ward.care.failed(NAME, case_over=False)
+    assert ward.told[-1] == ("quarantine", "bad")
+    storage.unlink()
+    health = ward.care.heal(NAME)
+    assert health.state != "bad"
+    assert ward.told[-1][0] == "healed"
+    ward.care.require(NAME)
+    assert ward.answers()
+
+
+def test_the_gate_is_off_for_simulated_devices(ward: Ward) -> None:
+    assert ward.care.settle(NAME) == {}
+
+
+def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
+    gate = "    gate: {max_busy_percent: 100, max_temperature_c: 150, wait_s: 5}\n"
+    simulated_lab.write_text(simulated_lab.read_text() + gate)
+    ward = Ward(simulated_lab, tmp_path)
+    with ward.lab:
+        settled = ward.care.settle(NAME)
+    assert settled["waited_s"] == 0
+    assert isinstance(settled["busy"], float)

@@ -1,0 +1,111 @@
+"""Devices are judged by the lab's rules; what is wrong tells which steps may help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.lab.health import (
+    Health,
+    HealthRules,
+    TimedGate,
+    gate_problem,
+    judge_health,
+    unreachable,
+)
+from harness.lab.ladder import is_worth_trying, rungs
+from harness.lab.vitals import Vitals
+
+ALL = ("reconnect", "end-leftovers", "restart-server", "reboot")
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "code"),
+    [
+        ({}, "good", None),
+        ({"booted": True, "uptime_s": 500.0, "battery_percent": 15}, "good", None),
+        ({"booted": False}, "bad", "booting"),
+        ({"uptime_s": 3.0}, "suspect", "just-booted"),
+        ({"write_problem": "Read-only file system"}, "bad", "not-writable"),
+        ({"write_problem": "No space left on device"}, "suspect", "storage-full"),
+        ({"free_storage_bytes": 49_000_000}, "suspect", "low-storage"),
+        ({"free_ram_bytes": 99_000_000}, "suspect", "low-memory"),
+        ({"battery_percent": 14, "battery_charging": True}, "suspect", "low-battery"),
+        ({"battery_percent": 14, "battery_charging": False}, "bad", "low-battery"),
+        ({"hottest_c": 91.0, "hottest": "cpu"}, "suspect", "hot"),
+        ({"hottest_c": 101.0, "hottest": "cpu"}, "bad", "hot"),
+        ({"remoteprocs": {"cdsp": "crashed"}}, "bad", "dsp-down"),
+        ({"remoteprocs": {"cdsp": "running", "modem": "offline"}}, "good", None),
+    ],
+)
+def test_one_thing_at_a_time(said: dict[str, Any], state: str, code: str | None) -> None:
+    health = judge_health(Vitals(**said), HealthRules(), has_dsp=False)
+    assert health.state == state
+    assert [finding.code for finding in health.findings] == ([code] if code else [])
+    assert str(health).startswith(state)
+
+
+def test_a_dsp_that_cannot_be_reached() -> None:
+    nothing = judge_health(Vitals(), HealthRules(), has_dsp=True)
+    assert "no fastrpc node" in str(nothing)
+    refused = judge_health(Vitals(fastrpc={"fastrpc-cdsp": False}), HealthRules(), has_dsp=True)
+    assert "no permission for fastrpc-cdsp" in str(refused)
+    fine = judge_health(Vitals(fastrpc={"fastrpc-cdsp": True}), HealthRules(), has_dsp=True)
+    assert fine.state == "good"
+
+
+def test_the_worst_finding_counts() -> None:
+    vitals = Vitals(uptime_s=1.0, write_problem="I/O error", free_ram_bytes=1)
+    health = judge_health(vitals, HealthRules(), has_dsp=False)
+    assert (health.state, len(health.findings)) == ("bad", 3)
+    assert Health().state == "good"
+    assert unreachable("unplugged").state == "bad"
+
+
+@pytest.mark.parametrize(
+    ("codes", "strikes", "own_server", "may_reboot", "expected"),
+    [
+        ((), 1, True, True, ALL),
+        ((), 2, True, True, ALL[1:]),
+        ((), 4, True, True, ("reboot",)),
+        ((), 5, True, True, ()),
+        ((), 1, False, True, ("reconnect", "end-leftovers", "reboot")),
+        ((), 1, True, False, ALL[:3]),
+        (("unreachable",), 1, True, True, ALL),
+        (("hot",), 1, True, True, ()),
+        (("hot", "low-battery"), 1, True, True, ()),
+        (("hot", "dsp-down"), 1, True, True, ALL),
+    ],
+)
+def test_the_ladder(
+    codes: tuple[str, ...],
+    strikes: int,
+    own_server: bool,
+    may_reboot: bool,
+    expected: tuple[str, ...],
+) -> None:
+    assert rungs(codes, strikes, own_server=own_server, may_reboot=may_reboot) == expected
+
+
+def test_what_needs_a_connection_is_not_tried_without_one() -> None:
+    assert [rung for rung in ALL if is_worth_trying(rung, {"unreachable"})] == [
+        "reconnect",
+        "restart-server",
+    ]
+    assert not is_worth_trying("reboot", {"hot"})
+    assert is_worth_trying("reboot", {"dsp-down"})
+
+
+@pytest.mark.parametrize(
+    ("hottest_c", "busy", "problem"),
+    [
+        (None, None, None),
+        (50.0, 0.25, None),
+        (50.1, 0.0, "cpu has 50.1 C, more than 50"),
+        (30.0, 0.9, "its processors are 90% busy, more than 25 %"),
+    ],
+)
+def test_the_gate(hottest_c: float | None, busy: float | None, problem: str | None) -> None:
+    vitals = Vitals(hottest_c=hottest_c, hottest="cpu")
+    assert gate_problem(vitals, busy, TimedGate()) == problem

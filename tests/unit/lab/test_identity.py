@@ -1,0 +1,87 @@
+"""Another device at the same place is noticed; one that says nothing is believed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InfraError
+from harness.lab.identity import (
+    Badge,
+    require_same_badge,
+    require_same_device,
+    require_serial,
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "now", "same"),
+    [
+        ("serial number a", "serial number a", True),
+        ("serial number a", "serial number b", False),
+        (None, "serial number b", True),
+        ("serial number a", None, True),
+    ],
+)
+def test_what_a_device_says(first: str | None, now: str | None, same: bool) -> None:
+    if same:
+        require_same_device("x", first, now)
+    else:
+        with pytest.raises(InfraError, match="another device answers"):
+            require_same_device("x", first, now)
+
+
+@pytest.mark.parametrize(
+    ("serial", "said", "same"),
+    [
+        ("1a2b", "1a2b", True),
+        ("1a2b", "3c4d", False),
+        ("1a2b", None, True),
+        ("10.0.0.1:5555", "3c4d", True),
+        ("emulator-5554", "3c4d", True),
+        ("adb-1a2b-Xy._adb-tls-connect._tcp", "3c4d", True),
+    ],
+)
+def test_the_serial_of_a_device_on_usb(serial: str, said: str | None, same: bool) -> None:
+    if same:
+        require_serial(serial, said)
+    else:
+        with pytest.raises(InfraError, match="another device answers"):
+            require_serial(serial, said)
+
+
+@pytest.mark.parametrize(
+    ("now", "same"),
+    [
+        (None, True),
+        (Badge("/f", "a", found=True), True),
+        (Badge("/f", "b", found=True), False),
+        (Badge("/f", "b", found=False), True),  # emptied, and given a new one
+    ],
+)
+def test_the_badge_on_a_device(now: Badge | None, same: bool) -> None:
+    require_same_badge("x", (), now)
+    if same:
+        require_same_badge("x", {"a", "c"}, now)
+    else:
+        with pytest.raises(InfraError, match="another device answers"):
+            require_same_badge("x", {"a", "c"}, now)
+
+
+@pytest.mark.parametrize("shell", [name for name in ("dash", "bash") if shutil.which(name)])
+@pytest.mark.parametrize(
+    ("there", "fine"), [("right\n", True), ("wrong\n", False), ("", False), (None, False)]
+)
+def test_the_shell_that_starts_a_probe_checks_it(
+    shell: str, there: str | None, fine: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "it's a file"
+    if there is not None:
+        path.write_text(there)
+    script = Badge(str(path), "right", found=True).check() + "echo started"
+    done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout == "started\n") is fine
+    assert ("another device answers" in done.stderr) is not fine

@@ -11,7 +11,7 @@ from typing import TypeVar
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice, Completed
 from harness.errors import DeviceError, DeviceRefused, InfraError
-from harness.runtimes import store_scripts
+from harness.runtimes import store_scripts, store_upkeep
 from harness.runtimes.device_store import (
     CONDEMNED_TOUCH,
     MARK_LASTS_S,
@@ -76,23 +76,23 @@ class StoreClient:
     def check(self, entries: Sequence[str], touch: str, deadline: Deadline) -> None:
         """Hashes entries; those that are not what their name says are removed."""
         stdin = "".join(f"{entry}\n" for entry in entries).encode()
-        self._ask(answer, store_scripts.CHECK_SCRIPT, (touch,), stdin, deadline)
+        self._ask(answer, store_upkeep.CHECK_SCRIPT, (touch,), stdin, deadline)
 
     def inventory(self, deadline: Deadline) -> Inventory:
         """All that is there, and what of it is used."""
-        script = store_scripts.INVENTORY_SCRIPT
+        script = store_upkeep.INVENTORY_SCRIPT
         return self._ask(parse_inventory, script, (str(MARK_LASTS_S),), b"", deadline)
 
     def evict(self, eviction: Eviction, unmark: Iterable[str], deadline: Deadline) -> list[str]:
         """Removes what nobody began to use meanwhile; what was, as `removed KIND NAME`."""
         arguments = (secrets.token_hex(4), str(MARK_LASTS_S), CONDEMNED_TOUCH)
-        script = store_scripts.EVICT_SCRIPT
+        script = store_upkeep.EVICT_SCRIPT
         said = self._ask(answer, script, arguments, eviction.text(unmark), deadline)
         return [line for line in said if line.startswith("removed ")]
 
     def remove_all(self, deadline: Deadline) -> None:
         """Removes everything, used or not."""
-        self._ask(answer, store_scripts.REMOVE_ALL_SCRIPT, (), b"", deadline)
+        self._ask(answer, store_upkeep.REMOVE_ALL_SCRIPT, (), b"", deadline)
 
     def discard(self, own: str) -> None:
         """Removes our folder of .incoming if the device can be reached."""

@@ -1,4 +1,6 @@
-"""The scripts that keep the store of files on a device; they run in dash, mksh, bash and busybox.
+"""The scripts that fill the store of files on a device; they run in dash, mksh, bash and busybox.
+
+Those that check it and remove from it are in store_upkeep; what follows is true of all.
 
 Hosts that share a device run them at the same time, and any of them may end after any command.
 What keeps them from harming each other is an order of steps, no lock (a lock's holder may be a
@@ -22,7 +24,7 @@ from typing import Final
 MARK: Final = "@qnn-harness:"
 
 # first of all: $boot, $up; `prune SECONDS` removes the marks of those that must be gone
-_COMMON = r"""
+COMMON: Final = r"""
 m=@qnn-harness:
 LC_ALL=C TZ=UTC; export LC_ALL TZ
 fail() { echo "${m}fail $*"; exit 1; }
@@ -42,7 +44,7 @@ space() { df -kP . 2>/dev/null | { d=; while IFS= read -r x; do d=$x; done; echo
 """
 
 # follows `if` and a try of stat; `show KIND PATH...` tells size and times of files
-_SHOW = r"""
+SHOW: Final = r"""
 then
   show() {
     k=$1; shift
@@ -62,7 +64,7 @@ fi
 # $1 workdir, $2 name of our mark, $3 seconds that a mark lasts.
 # stdin: names of sets, one a line; an empty line; all that our mark shall name, one a line.
 LOOK_SCRIPT: Final = (
-    _COMMON
+    COMMON
     + r"""
 for d in store/.incoming sets listed inuse; do
   [ -d "$1/$d" ] || mkdir -p "$1/$d" || fail "cannot make folders in $1"
@@ -102,7 +104,7 @@ if [ $# -gt 0 ]; then
 fi
 if stat -L -c "${m}now %s|%Y|%Z|%n" "inuse/$mark" 2>/dev/null
 """
-    + _SHOW
+    + SHOW
     + r"""
 show file store "$@"
 [ "$wanted" -gt 0 ] && [ "$there" -ge "$wanted" ] || space # nothing will come
@@ -117,7 +119,7 @@ echo "${m}done"
 # lie beside ready/; where .expected names them, one a line, they are being pushed meanwhile in
 # that order, and .pushed after them: each has come when the next one is there.
 PLACE_SCRIPT: Final = (
-    _COMMON
+    COMMON
     + r"""
 w=$1; own=store/.incoming/$2; t=$3
 cd "$w" && mkdir -p "$own/ready" && cd "$own" || fail "cannot make $own"
@@ -224,116 +226,5 @@ for d in $(cd store/.incoming && find * -prune -type d -ctime +1 2>/dev/null); d
   [ -e "inuse/${d%.*}" ] || rm -rf "store/.incoming/$d"
 done
 finish
-"""
-)
-
-# $1 workdir, $2 time for touch. stdin: entries that were stored before the last reboot, one a
-# line: what was in memory only when the power went may be lost without a trace in size or time.
-CHECK_SCRIPT: Final = (
-    _COMMON
-    + r"""
-cd "$1/store" || fail "no store in $1"
-t=$2
-hashing=; ! command -v sha256sum >/dev/null 2>&1 || hashing=yes
-while read -r f; do
-  h=${f%%[.-]*}
-  [ -z "$hashing" ] || { h=$(sha256sum <"$f"); h=${h%% *}; }
-  if [ "$h" = "${f%%[.-]*}" ]
-  then touch -c -t "$t" "$f" || fail "cannot set the time of $f"
-  else echo "${m}lost $f"; rm -f "$f"
-  fi
-done
-echo "${m}done"
-"""
-)
-
-# $1 workdir, $2 seconds that a mark lasts. What there is, and who uses it.
-INVENTORY_SCRIPT: Final = (
-    _COMMON
-    + r"""
-cd "$1" 2>/dev/null || { echo "${m}nothing"; echo "${m}done"; exit 0; }
-prune "$2"
-for f in inuse/*; do
-  [ -f "$f" ] || continue
-  echo "${m}mark ${f#inuse/}"
-  { read -r x; while read -r p; do echo "${m}used $p"; done; } <"$f"
-done
-if stat -L -c %Z / >/dev/null 2>&1
-"""
-    + _SHOW
-    + r"""
-show list listed
-for f in listed/*; do
-  [ -f "$f" ] || continue
-  while read -r p; do echo "${m}ref ${f#listed/} $p"; done <"$f"
-done
-for f in sets/*; do [ ! -d "$f" ] || echo "${m}folder ${f#sets/}"; done
-for f in store/.incoming/*; do [ ! -d "$f" ] || echo "${m}incoming ${f##*/}"; done
-show store store
-space
-echo "${m}done"
-"""
-)
-
-# $1 workdir, $2 random name, $3 seconds that a mark lasts, $4 time that makes an entry invisible.
-# stdin: `set NAME`, `entry NAME`, `drop INCOMING`, `unmark MARK`, one a line.
-EVICT_SCRIPT: Final = (
-    _COMMON
-    + r"""
-w=$1
-cd "$w" || fail "no folder $w"
-gone=listed/.gone-$2; lasts=$3; t=$4
-# one day at least: toybox takes `+0` for a second
-find listed/.gone-* -prune -ctime +1 -exec rm -rf {} + 2>/dev/null
-mkdir -p listed && mkdir "$gone" && cat >"$gone/.wanted" || fail "cannot write below $w"
-trap 'rm -rf "$gone"' EXIT
-hide() { [ $# -eq 0 ] || touch -c -t "$t" "$@" || fail "cannot set times"; }
-set --
-while read -r verb a; do
-  case $verb in
-    set) echo "${a%.*}"; mv -f "listed/$a" "$gone/$a" 2>/dev/null;;
-    entry)
-      echo "${a%.*}"
-      set -- "$@" "store/$a"; [ $# -lt 200 ] || { hide "$@"; set --; };;
-    unmark) rm -f "inuse/$a";;
-  esac
-done <"$gone/.wanted" >"$gone/.names"
-hide "$@"
-prune "$lasts"
-{ cat inuse/* 2>/dev/null; :; } >"$gone/.used" || fail "cannot write below $w"
-used=$(grep -xFf "$gone/.names" "$gone/.used")
-[ $? -le 1 ] || [ ! -s "$gone/.names" ] || fail "cannot read the marks of those who use $w"
-nl='
-'
-while read -r verb a; do
-  case $verb in
-    set|entry)
-      case $nl$used$nl in *"$nl${a%.*}$nl"*)
-        echo "${m}kept $verb $a"
-        [ "$verb" = entry ] || mv -f "$gone/$a" "listed/$a" 2>/dev/null
-        continue;;
-      esac;;
-  esac
-  case $verb in
-    set) rm -rf "sets/$a";;
-    entry) rm -f "store/$a";;
-    drop) rm -rf "store/.incoming/$a";;
-  esac || fail "cannot remove $a"
-  echo "${m}removed $verb $a"
-done <"$gone/.wanted"
-space
-echo "${m}done"
-"""
-)
-
-# $1 workdir. Removes all that these scripts ever made, in an order in which nothing is listed
-# that is not there.
-REMOVE_ALL_SCRIPT: Final = (
-    _COMMON
-    + r"""
-cd "$1" 2>/dev/null || { echo "${m}done"; exit 0; }
-rm -rf listed && rm -rf sets store inuse .links .try-* || fail "cannot remove all below $1"
-cd / && rmdir "$1" 2>/dev/null
-echo "${m}done"
 """
 )

@@ -157,7 +157,8 @@ def test_runtime_and_contexts(
         warm_s=f"{warm:.3f}",
         warm_to_cold=f"{warm / cold:.4f}",
     )
-    assert cold / plain < 1.1 * SLACK
+    # the simulated device hashes with this host's sha256sum, which may know no SHA instructions
+    assert cold / plain < 1.1 * SLACK * (1 if place.kind == "real" else 2)
     assert warm / cold < 0.02 * SLACK
 
 
@@ -185,8 +186,7 @@ def test_small_files(place: Place, tmp_path: Path, show_figures: Callable[..., N
         warm_s=f"{warm:.3f}",
     )
     assert cold / plain < 1.2 * SLACK
-    if place.kind == "real":  # the simulated device has no 40 ms of delay for each small write
-        assert each / cold > 50 / SLACK
+    assert each / cold > 50 / SLACK
 
 
 @pytest.mark.benchmark

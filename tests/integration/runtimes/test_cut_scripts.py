@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.runtimes import store_scripts
+from harness.runtimes import store_scripts, store_upkeep
 from harness.runtimes.device_store import (
     CONDEMNED_TOUCH,
     FileSet,
@@ -176,7 +176,7 @@ def test_evicting(stride: tuple[str, int], tmp_path: Path) -> None:
         assert [name.partition(".")[0] for name in plan.sets] == ["mine"]
         assert len(plan.entries) == 1
         arguments = ["e0", str(LASTS_S), CONDEMNED_TOUCH]
-        status, _ = run_cut(device, store_scripts.EVICT_SCRIPT, arguments, plan.text(), cut)
+        status, _ = run_cut(device, store_upkeep.EVICT_SCRIPT, arguments, plan.text(), cut)
         assert_whole(device, other)
         deploy_again(device, mine)
         assert_whole(device, other)
@@ -226,7 +226,7 @@ def run_with_another_in_between(
         [
             *device.shell,
             "-c",
-            trace + store_scripts.EVICT_SCRIPT,
+            trace + store_upkeep.EVICT_SCRIPT,
             "sh",
             str(device.workdir),
             *arguments,

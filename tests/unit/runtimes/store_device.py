@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.runtimes import store_scripts
+from harness.runtimes import store_scripts, store_upkeep
 from harness.runtimes.device_store import (
     CONDEMNED_TOUCH,
     FileSet,
@@ -121,15 +121,15 @@ class ScriptDevice:
     def check(self, entries: list[str]) -> None:
         stdin = "".join(f"{entry}\n" for entry in entries).encode()
         touch = self.look().stored_at_touch
-        answer(self.run(store_scripts.CHECK_SCRIPT, [touch], stdin))
+        answer(self.run(store_upkeep.CHECK_SCRIPT, [touch], stdin))
 
     def inventory(self) -> Inventory:
-        return parse_inventory(self.run(store_scripts.INVENTORY_SCRIPT, [str(LASTS_S)], b""))
+        return parse_inventory(self.run(store_upkeep.INVENTORY_SCRIPT, [str(LASTS_S)], b""))
 
     def evict(self, eviction: Eviction, *unmark: str) -> list[str]:
         self.deployments += 1
         arguments = [f"f{self.deployments:x}", str(LASTS_S), CONDEMNED_TOUCH]
-        return answer(self.run(store_scripts.EVICT_SCRIPT, arguments, eviction.text(unmark)))
+        return answer(self.run(store_upkeep.EVICT_SCRIPT, arguments, eviction.text(unmark)))
 
     def leave(self, folder: str, name: str, content: bytes) -> None:
         """Leaves a file in .incoming, as a push does."""

@@ -96,6 +96,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
         "problem": None,
         "lease": None,
         "findings": [],
+        "vitals": None,
         "quarantine": None if entry is None else asdict(entry),
     }
     if not config.enabled:
@@ -108,6 +109,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     row |= {
         "health": health.state if entry is None else "quarantine",
         "findings": [finding.text for finding in health.findings],
+        "vitals": None if health.vitals is None else asdict(health.vitals),
     }
     try:
         device = lab.device(config.name)
@@ -144,6 +146,7 @@ def strangers(lab: OpenLab, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         dict.fromkeys(COLUMNS)
         | {"serial": seen.serial, "state": seen.state, "configured": False, "enabled": False}
         | {"simulated": False, "problem": None, "lease": None, "findings": [], "quarantine": None}
+        | {"vitals": None}
         for seen in lab.seen()
         if seen.serial not in known
     ]

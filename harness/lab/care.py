@@ -197,7 +197,9 @@ class DeviceCare:
         if problem is not None and problem not in detail:
             detail = f"{problem}; {detail}"
         took_s = round(max(0.0, self._clock() - began), 3)
-        self._tell(LabEvent(name, event, health.state, codes, detail, started, took_s))
+        self._tell(
+            LabEvent(name, event, health.state, codes, detail, started, took_s, health.vitals)
+        )
 
     def _give_up(self, name: str, health: Health, *, earlier: str | None = None) -> InfraError:
         began, started = self._clock(), datetime.now(UTC)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from harness.lab.health import State
+from harness.lab.vitals import Vitals
 
 EventKind = Literal[
     "health",
@@ -25,7 +26,8 @@ EventKind = Literal[
 class LabEvent:
     """One check of a device or one thing done to it, and how the device was afterwards.
 
-    `codes` are those of the findings, `detail` says it all for people.
+    `codes` are those of the findings, `detail` says it all for people; `vitals` is what the device
+    said of itself, None if it did not answer.
     """
 
     device: str
@@ -35,6 +37,7 @@ class LabEvent:
     detail: str
     started: datetime
     duration_s: float
+    vitals: Vitals | None = None
 
 
 Tell = Callable[[LabEvent], None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import PurePath, PurePosixPath
 from typing import Annotated, Final, Literal
 
@@ -216,7 +217,8 @@ class CaseRecord(_Part):
 class DeviceEvent(_Part):
     """What happened to a device between cases: a check, a step to bring it back, quarantine.
 
-    `state` is how it was afterwards, `findings` short words for what was wrong with it.
+    `state` is how it was afterwards, `findings` short words for what was wrong with it, `vitals`
+    what it said of itself (null if it did not answer), with units in the names.
     """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -229,6 +231,7 @@ class DeviceEvent(_Part):
     detail: Text = ""
     started: AwareDatetime
     duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    vitals: JsonObject | None = None
 
     @classmethod
     def of(cls, event: LabEvent, *, run: str) -> DeviceEvent:
@@ -242,6 +245,7 @@ class DeviceEvent(_Part):
             detail=_cut(str(clean_text(event.detail))),
             started=event.started,
             duration_s=event.duration_s,
+            vitals=None if event.vitals is None else asdict(event.vitals),
         )
 
 

@@ -65,6 +65,8 @@ def test_a_device_that_died_is_connected_again(ward: Ward) -> None:
     os.kill(ward.lab._simulated[NAME].pid or 0, signal.SIGKILL)
     assert ward.care.failed(NAME, case_over=False)
     assert ward.told == [("reconnect", "good")]
+    assert ward.events[0].vitals is not None
+    assert ward.events[0].vitals.free_ram_bytes
     assert ward.answers()
 
 

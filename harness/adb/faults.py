@@ -84,5 +84,8 @@ def server_faults(what: str, *, but: tuple[type[BaseException], ...] = ()) -> It
         raise
     except (TimeoutError, AdbTimeout) as error:
         raise InfraError(f"{what}: no answer in time: {reason(error)}") from error
+    except AdbConnectionError as error:
+        # it names the server already
+        raise InfraError(f"{reason(error)}; is it running? `adb start-server` starts it") from error
     except BROKEN as error:
         raise InfraError(f"{what}: {reason(error)}") from error

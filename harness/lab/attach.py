@@ -193,9 +193,11 @@ class OpenLab:
         (config,) = self.lab.select([name])
         if config.simulated:
             return f"simulated:{(self._storage_root / name).resolve()}"
-        address = None if config.host is None else self.lab.host(config.host).host
-        here = address is None or is_loopback(address)
-        return f"{'local' if here else address}:{config.serial}"
+        serial, server = config.serial or "", self._server_of(config.host)
+        if ":" in serial and not is_loopback(serial.rpartition(":")[0]):
+            return f"tcp:{serial}"  # whichever adb server is connected to it
+        host = "local" if is_loopback(server.host) else server.host
+        return f"{host}:{server.port}:{serial}"
 
     def device(self, name: str) -> AttachedDevice:
         """The device of that name, connected and asked for its facts.

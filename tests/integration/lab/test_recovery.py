@@ -178,3 +178,29 @@ def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
         settled = ward.care.settle(NAME)
     assert settled["waited_s"] == 0
     assert isinstance(settled["busy"], float)
+
+
+def test_what_makes_a_device_unique(tmp_path: Path) -> None:
+    lab_file = tmp_path / "devices.yaml"
+    lab_file.write_text(
+        """schema: 1
+hosts:
+  - {name: here, host: localhost}
+  - {name: other-port, host: 127.0.0.1, port: 5038}
+  - {name: far, host: lab-pc}
+devices:
+  - {name: a, serial: ABC}
+  - {name: b, serial: ABC, host: here}
+  - {name: c, serial: ABC, host: other-port}
+  - {name: d, serial: ABC, host: far}
+  - {name: e, serial: "192.0.2.17:5555"}
+  - {name: f, serial: "192.0.2.17:5555", host: far}
+  - {name: g, serial: "127.0.0.1:5555"}
+  - {name: h, serial: "127.0.0.1:5555", host: far}
+"""
+    )
+    lab = OpenLab(load_lab(lab_file), key_folder=tmp_path / "k", storage_root=tmp_path / "s")
+    key = {name: lab.key(name) for name in "abcdefgh"}
+    assert key["a"] == key["b"]
+    assert key["e"] == key["f"]
+    assert len(set(key.values())) == 6

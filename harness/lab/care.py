@@ -231,7 +231,7 @@ class DeviceCare:
 def _still(health: Health, problem: str) -> Health:
     """Out of reach, with the words of before, which may have told what to do about it."""
     before = [finding for finding in health.findings if finding.code == "unreachable"]
-    return Health((*before, *unreachable(problem).findings))
+    return Health(tuple(dict.fromkeys((*before, *unreachable(problem).findings))))
 
 
 def _codes(health: Health) -> set[str]:

@@ -70,12 +70,12 @@ def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
         click.echo(json.dumps({"devices": rows}, indent=2))
     else:
         _print_table(rows)
-        for row in rows:
-            for finding in row["findings"] if row["health"] != "good" else ():
+        for row in (row for row in rows if not row["problem"]):
+            for finding in row["findings"]:
                 click.echo(f"{row['name']}: {finding}")
     failed = [row for row in rows if row["enabled"] and row["problem"]]
     for row in failed:
-        click.echo(f"error: {row['problem']}", err=True)
+        click.echo(f"error: {row['name']}: {row['problem']}", err=True)
     context.exit(3 if failed else 0)
 
 

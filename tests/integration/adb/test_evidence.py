@@ -114,7 +114,8 @@ def test_a_hung_process(
     assert done.timed_out
     assert done.transcript.start is not None
     pid = done.transcript.start.pid
-    assert not shared.device.shell(f"kill -0 {pid} 2>/dev/null", timeout_s=5).ok
+    gone = f"i=0;while kill -0 {pid} 2>/dev/null;do i=$((i+1));[ $i -lt 50 ]||exit 1;sleep 0.1;done"
+    assert shared.device.shell(gone, timeout_s=15).ok
     collect(evidence, tmp_path)
     assert summary(tmp_path)["hung_process"]["pid"] == pid
     threads = (tmp_path / "process-threads.txt").read_text()

@@ -79,7 +79,8 @@ class DeviceError(InfraError):
         self.output = output
         text = f"{serial}: {problem}"
         if command is not None:
-            text += f" [{command if len(command) <= 200 else command[:197] + '...'}]"
+            shown = " ".join(command.split())  # a script has many lines, a message one
+            text += f" [{shown if len(shown) <= 200 else shown[:197] + '...'}]"
         if output:
             text += f"; output so far: {output[-400:].decode('utf-8', 'replace')!r}"
         super().__init__(text)

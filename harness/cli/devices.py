@@ -111,6 +111,9 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
         "findings": [finding.text for finding in health.findings],
         "vitals": None if health.vitals is None else asdict(health.vitals),
     }
+    gone = next((found for found in health.findings if found.code == "unreachable"), None)
+    if gone is not None:
+        return row | {"state": "unreachable", "problem": gone.text}
     try:
         device = lab.device(config.name)
     except HarnessError as error:

@@ -13,6 +13,7 @@ from harness.cli.lab_options import json_option, lab_option, open_lab
 from harness.lab.care import DeviceCare
 from harness.lab.events import LabEvent
 from harness.lab.inventory import load_lab
+from harness.lab.lease import DeviceHeld
 from harness.lab.quarantine import Quarantine
 
 
@@ -32,7 +33,8 @@ def heal(
     """Check DEVICEs, bring back those that are bad, and end the quarantine of those that are well.
 
     What is done is what runs do, too: reconnect, end leftovers, restart an adb server of ours,
-    reboot (unless `recovery: {reboot: false}` in devices.yaml). Exit code 1 if one is still bad.
+    reboot (unless `recovery: {reboot: false}` in devices.yaml). Exit code 1 if one is still bad, 3
+    if another process holds one; the others are seen to all the same.
     """
     lab = load_lab(lab_file)
     lab.select(names)
@@ -48,7 +50,12 @@ def heal(
     with open_lab(lab, "devices heal") as opened:
         care = DeviceCare(opened, quarantine, probe_problem=lambda device: None, tell=tell)
         for name in dict.fromkeys(names):
-            opened.hold(name)
+            try:
+                opened.hold(name)
+            except DeviceHeld as held:
+                rows.append({"name": name, "state": None, "problem": str(held)})
+                click.echo(f"error: {held}", err=True)
+                continue
             before = quarantine.find(opened.key(name))
             health = care.heal(name)
             if force:
@@ -58,6 +65,7 @@ def heal(
                 {
                     "name": name,
                     "state": health.state,
+                    "problem": None,
                     "findings": [finding.text for finding in health.findings],
                     "was_in_quarantine": before is not None,
                     "in_quarantine": entry is not None,
@@ -73,4 +81,6 @@ def heal(
                 click.echo(f"{name}: {health}" + (f" ({what})" if what else ""))
     if as_json:
         click.echo(json.dumps({"devices": rows}, indent=2))
+    if any(row["problem"] for row in rows):
+        context.exit(3)
     context.exit(1 if any(row["state"] == "bad" for row in rows) else 0)

@@ -16,6 +16,7 @@ from harness.adb.binary import adb_binary
 from harness.cache import cache_root, simulated_root
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import load_lab
+from harness.lab.lease import Leases, lease_root
 from harness.runtimes.deploy import Deployer, DeployFile
 
 QNN_HARNESS = [sys.executable, "-m", "harness.cli.main"]
@@ -145,3 +146,19 @@ def test_simulator_serves_plain_adb_until_ctrl_c(simulated_lab: Path) -> None:
     finally:
         process.send_signal(signal.SIGINT)
     assert process.wait(timeout=20) == 0
+
+
+def test_healing_goes_on_past_a_device_that_is_held(simulated_lab: Path) -> None:
+    more = "  - {name: sim-other, simulated: true, soc: QCS8550}\n"
+    simulated_lab.write_text(simulated_lab.read_text() + more)
+    with opened(simulated_lab) as lab:
+        key = lab.key("sim-test")
+    leases = Leases(lease_root(), purpose="a test")
+    leases.take(key, "sim-test")
+    done = run("devices", "heal", "sim-test", "sim-other", "--lab", simulated_lab, "--json")
+    leases.close()
+    assert done.returncode == 3
+    assert "(a test)" in done.stderr
+    held, healed = json.loads(done.stdout)["devices"]
+    assert "held by" in held["problem"]
+    assert (healed["name"], healed["state"]) == ("sim-other", "good")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -159,12 +160,22 @@ def read_library(path: Path, name: str) -> LibraryFacts:
 def _build_of(kind: Kind, data: bytes) -> SdkBuild | None:
     if kind in ("ort", "ort-plugin", "c++-runtime"):
         return None
-    found = {(match[1], match[2]) for match in _BUILD.finditer(data)}
+    found = _distinct((match[1], match[2]) for match in _BUILD.finditer(data))
     if not found and kind == "system":
-        found = {(b"", match[1]) for match in _STAMP.finditer(data)}
+        found = _distinct((b"", match[1]) for match in _STAMP.finditer(data))
     if not found:
-        found = {(match[1], b"") for match in _AISW.finditer(data)}
+        found = _distinct((match[1], b"") for match in _AISW.finditer(data))
     if len(found) != 1:
         return None
     version, stamp = found.pop()
     return SdkBuild(version.decode(), stamp.decode())
+
+
+def _distinct(found: Iterable[tuple[bytes, bytes]]) -> set[tuple[bytes, bytes]]:
+    """The different ones, at most two: more make no difference, and a file could hold millions."""
+    different: set[tuple[bytes, bytes]] = set()
+    for one in found:
+        different.add(one)
+        if len(different) > 1:
+            break
+    return different

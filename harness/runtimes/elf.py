@@ -1,0 +1,238 @@
+"""What an ELF file says of itself: machine, names, needs. Pure, bounded, and trusting nothing.
+
+It reads what a dynamic loader reads (program headers, the dynamic segment, notes), so that files
+without section headers are understood as well. Every count is bounded and every offset checked:
+whatever the bytes are, the answer is facts or an ElfError, after a bounded number of steps.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+MAX_SEGMENTS: Final = 256
+MAX_DYNAMIC_ENTRIES: Final = 1024
+MAX_VERSIONS: Final = 1024
+MAX_NOTES: Final = 64
+MAX_STRING: Final = 1024
+
+# Source of all numbers: the System V ABI (gabi), /usr/include/elf.h, LLVM's ELF.h for Hexagon.
+_PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
+_DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 14, 15, 29
+_DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM = (
+    0x6FFFFFFC,
+    0x6FFFFFFD,
+    0x6FFFFFFE,
+    0x6FFFFFFF,
+)
+_VER_BASE, _VER_WEAK = 1, 2
+_MACHINES: Final = {3: "x86", 40: "arm", 62: "x86-64", 164: "hexagon", 183: "aarch64"}
+_GLIBC = re.compile(r"GLIBC_(\d{1,4})\.(\d{1,4})(?:\.\d{1,4})?", re.ASCII)
+_RELR_GLIBC = (2, 36)
+"""The first glibc with DT_RELR, which GLIBC_ABI_DT_RELR stands for (its release notes)."""
+
+
+class ElfError(ValueError):
+    """The bytes are not a whole ELF file; the text says what is wrong with them ("it ...")."""
+
+
+@dataclass(frozen=True)
+class ElfFacts:
+    """What one ELF file says.
+
+    `machine` is one of aarch64, x86-64, arm, x86, hexagon, or "machine <number>". `runpath` is
+    RUNPATH, or RPATH where there is none. `version_needs` are pairs (library, version) without the
+    weak ones; `versions` what the file defines itself. `android_api` is the level that the NDK
+    wrote into .note.android.ident.
+    """
+
+    bits: Literal[32, 64]
+    machine: str
+    flags: int
+    soname: str | None
+    needed: tuple[str, ...]
+    runpath: tuple[str, ...]
+    version_needs: tuple[tuple[str, str], ...]
+    versions: tuple[str, ...]
+    android_api: int | None
+
+    @property
+    def min_glibc(self) -> tuple[int, int] | None:
+        """The oldest glibc that has every symbol version it needs; None if it needs none."""
+        found = [
+            (int(match[1]), int(match[2]))
+            for _, version in self.version_needs
+            if (match := _GLIBC.fullmatch(version))
+        ]
+        if any(version == "GLIBC_ABI_DT_RELR" for _, version in self.version_needs):
+            found.append(_RELR_GLIBC)
+        return max(found, default=None)
+
+    @property
+    def libc(self) -> Literal["glibc", "bionic"] | None:
+        """The C library it was linked against; None if it needs none, or for a DSP."""
+        if self.machine == "hexagon":
+            return None
+        if self.android_api is not None or "libc.so" in self.needed:
+            return "bionic"
+        if "libc.so.6" in self.needed or self.min_glibc is not None:
+            return "glibc"
+        return None
+
+    @property
+    def hexagon_arch(self) -> int | None:
+        """73 for code of Hexagon v73: EF_HEXAGON_MACH is the number in hexadecimal digits."""
+        digits = f"{self.flags & 0xFF:x}"
+        return int(digits) if self.machine == "hexagon" and digits.isdecimal() else None
+
+
+def read_elf(data: bytes) -> ElfFacts:
+    """The facts of an ELF file, given as a whole. Raises ElfError."""
+    return _Reader(data).facts()
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        if data[:4] != b"\x7fELF":
+            raise ElfError("it is not an ELF file")
+        if len(data) < 52 or data[4] not in (1, 2) or data[5] != 1:
+            raise ElfError("its ELF header is damaged, or not little-endian")
+        self.wide = data[4] == 2
+        fields = self.unpack("HHIQQQIHHHHHH" if self.wide else "HHIIIIIHHHHHH", 16)
+        (_, machine, _, _, headers, sections, self.flags) = fields[:7]
+        (_, self.header_size, self.headers, section_size, section_count, _) = fields[7:]
+        self.machine = _MACHINES.get(machine, f"machine {machine}")
+        self.start = headers
+        self.within(sections, section_size * section_count)
+        self.segments = list(self._segments())
+        self.strings = (0, 0)
+
+    def facts(self) -> ElfFacts:
+        tags = list(self._tags())
+        single = dict(reversed(tags))
+        if _DT_STRTAB in single:
+            begin = self._offset_of(single[_DT_STRTAB])
+            size = single.get(_DT_STRSZ, 0)
+            self.within(begin, size)
+            self.strings = (begin, begin + size)
+        paths = single.get(_DT_RUNPATH, single.get(_DT_RPATH))
+        return ElfFacts(
+            bits=64 if self.wide else 32,
+            machine=self.machine,
+            flags=self.flags,
+            soname=self.string(single[_DT_SONAME]) if _DT_SONAME in single else None,
+            needed=tuple(self.string(value) for tag, value in tags if tag == _DT_NEEDED),
+            runpath=tuple(self.string(paths).split(":")) if paths is not None else (),
+            version_needs=tuple(self._needs(single)),
+            versions=tuple(self._definitions(single)),
+            android_api=self._android_api(),
+        )
+
+    def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
+        try:
+            return struct.unpack_from("<" + layout, self.data, offset)
+        except (struct.error, OverflowError) as error:
+            raise ElfError("it ends early, or is damaged") from error
+
+    def within(self, offset: int, size: int) -> None:
+        """A file that was cut off says so here: each part that it names must be in it."""
+        if offset + size > len(self.data):
+            raise ElfError(
+                f"it ends early, or is damaged: {len(self.data)} bytes, of at least {offset + size}"
+            )
+
+    def string(self, offset: int) -> str:
+        begin, end = self.strings[0] + offset, self.strings[1]
+        text = self.data[begin : min(end, begin + MAX_STRING)] if begin < end else b""
+        if b"\0" not in text:
+            raise ElfError("a name in it has no end, or is damaged")
+        # Names go into messages and onto terminals: nothing but printable ASCII leaves here.
+        plain = text.split(b"\0", 1)[0].decode("ascii", "replace")
+        return "".join(char if " " <= char <= "~" else "?" for char in plain)
+
+    def _segments(self) -> Iterator[tuple[int, int, int, int]]:
+        layout, smallest = ("IIQQQQ", 56) if self.wide else ("IIIII", 32)
+        if self.headers and self.header_size < smallest:
+            raise ElfError("its program headers are damaged")
+        if self.headers > MAX_SEGMENTS:
+            raise ElfError(f"it has {self.headers} segments")
+        for index in range(self.headers):
+            entry = self.unpack(layout, self.start + index * self.header_size)
+            if self.wide:
+                kind, _, offset, address, _, size = entry
+            else:
+                kind, offset, address, _, size = entry
+            if kind in (_PT_LOAD, _PT_DYNAMIC, _PT_NOTE):
+                self.within(offset, size)
+                yield kind, offset, address, size
+
+    def _offset_of(self, address: int) -> int:
+        for kind, offset, begin, size in self.segments:
+            if kind == _PT_LOAD and begin <= address < begin + size:
+                return offset + address - begin
+        raise ElfError("an address in it is outside of what is loaded")
+
+    def _tags(self) -> Iterator[tuple[int, int]]:
+        layout, width = ("QQ", 16) if self.wide else ("II", 8)
+        for kind, offset, _, size in self.segments:
+            if kind != _PT_DYNAMIC:
+                continue
+            for index in range(min(size // width, MAX_DYNAMIC_ENTRIES)):
+                tag, value = self.unpack(layout, offset + index * width)
+                if tag == 0:
+                    return
+                yield tag, value
+            return
+
+    def _needs(self, tags: dict[int, int]) -> Iterator[tuple[str, str]]:
+        left = MAX_VERSIONS
+        for entry in self._chain(tags, _DT_VERNEED, _DT_VERNEEDNUM, 12):
+            _, count, library, auxiliary, _ = self.unpack("HHIII", entry)
+            name, entry = self.string(library), entry + auxiliary
+            for _ in range(count):
+                if left == 0:
+                    raise ElfError(f"it needs more than {MAX_VERSIONS} versions")
+                left -= 1
+                _, flags, _, version, step = self.unpack("IHHII", entry)
+                if not flags & _VER_WEAK:
+                    yield name, self.string(version)
+                if step == 0:
+                    break
+                entry += step
+
+    def _definitions(self, tags: dict[int, int]) -> Iterator[str]:
+        for entry in self._chain(tags, _DT_VERDEF, _DT_VERDEFNUM, 16):
+            _, flags, _, _, _, auxiliary, _ = self.unpack("HHHHIII", entry)
+            if not flags & _VER_BASE:
+                yield self.string(self.unpack("I", entry + auxiliary)[0])
+
+    def _chain(self, tags: dict[int, int], table: int, count: int, link: int) -> Iterator[int]:
+        """The offsets of a list of records, each with the step to the next one at `link`."""
+        if table not in tags:
+            return
+        entry = self._offset_of(tags[table])
+        for _ in range(min(tags.get(count, 0), MAX_VERSIONS)):
+            yield entry
+            step = self.unpack("I", entry + link)[0]
+            if step == 0:
+                return
+            entry += step
+
+    def _android_api(self) -> int | None:
+        for kind, offset, _, size in self.segments:
+            if kind != _PT_NOTE:
+                continue
+            end = offset + size
+            for _ in range(MAX_NOTES):
+                if offset + 12 > end:
+                    break
+                name, content, number = self.unpack("III", offset)
+                body = offset + 12 + -(-name // 4) * 4
+                if number == 1 and self.data[offset + 12 : offset + 20] == b"Android\0":
+                    return self.unpack("I", body)[0]
+                offset = body + -(-content // 4) * 4
+        return None

@@ -1,0 +1,181 @@
+"""What a library of a runtime is, by its name and by its content: kind, SDK build, HTP arch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from harness.runtimes.elf import ElfError, ElfFacts, read_elf
+
+Kind = Literal[
+    "backend-htp",
+    "backend-gpu",
+    "backend-cpu",
+    "stub",
+    "skel",
+    "system",
+    "prepare",
+    "ort",
+    "ort-plugin",
+    "c++-runtime",
+    "other",
+]
+
+MAX_LIBRARY_BYTES: Final = 1 << 30
+"""The largest library of QNN 2.51.0 has 106 MB."""
+
+_KINDS: Final[tuple[tuple[str, Kind], ...]] = (
+    (r"libQnnHtp\.so", "backend-htp"),
+    (r"libQnnGpu\.so", "backend-gpu"),
+    (r"libQnnCpu\.so", "backend-cpu"),
+    (r"libQnnHtpV(\d\d)Stub\.so", "stub"),
+    (r"libQnnHtpV(\d\d)Skel\.so", "skel"),
+    (r"libQnnSystem\.so", "system"),
+    (r"lib(?:Qnn)?HtpPrepare\.so", "prepare"),
+    (r"libonnxruntime\.so(?:\.\d+)*", "ort"),
+    (r"libonnxruntime_providers_qnn\.so", "ort-plugin"),
+    (r"lib(?:c\+\+(?:abi|_shared)?|unwind|stdc\+\+)(?:-[0-9a-f]{8})?\.so(?:\.\d+)*", "c++-runtime"),
+)
+_NAMES = [(re.compile(pattern, re.ASCII), kind) for pattern, kind in _KINDS]
+
+# Where builds stand, found in all libraries of QNN 2.47.0 to 2.51.0 for x86-64 and aarch64:
+# v2.51.0.260929181845 in backends, stubs, skels and libQnnHtpPrepare.so. Logs of other SDKs show
+# a number more, v2.28.2.241116104011_103376 (pytorch/executorch#8762). libQnnSystem.so has only
+# the time, 260929181845, as a string of its own.
+_BUILD = re.compile(rb"v(\d{1,3}\.\d{1,3}\.\d{1,3})\.(\d{12}|\d{6})(?!\d)")
+_STAMP = re.compile(
+    rb"(?<![0-9A-Za-z])(2\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d[0-5]\d)(?=\0)"
+)
+_AISW = re.compile(rb"AISW_VERSION: (\d{1,3}\.\d{1,3}\.\d{1,3})(?!\d)")
+
+# Plug-ins that ask ORT for its API version before they use it have this text (2.4.0 and newer).
+_NEGOTIATES = b"QNN EP requires ORT >= 1."
+_ORT_DEFINES = re.compile(r"VERS_(\d{1,4}\.\d{1,4}\.\d{1,4})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class SdkBuild:
+    """A build of the SDK: its version and the time it was made (yymmddhhmmss, or yymmdd).
+
+    `version` or `stamp` is empty where a library does not say it.
+    """
+
+    version: str
+    stamp: str
+
+    def agrees_with(self, other: SdkBuild) -> bool:
+        """Whether both can be the same build, as far as both say."""
+        if self.version and other.version and self.version != other.version:
+            return False
+        shared = min(len(self.stamp), len(other.stamp))
+        return self.stamp[:shared] == other.stamp[:shared]
+
+    def __str__(self) -> str:
+        if self.version and self.stamp:
+            return f"{self.version}.{self.stamp}"
+        return self.version or f"the build of {self.stamp}"
+
+
+@dataclass(frozen=True)
+class LibraryFacts:
+    """What one library is.
+
+    `name` is its name inside the runtime, with slashes. `htp_arch` is the 73 of a stub's or
+    skel's name, `content_arch` the one that the content says (SONAME, machine of the code).
+    `build` is None where the file names none, or several. `problem` says why `elf` is None.
+    `negotiates` is whether an ORT plug-in adapts to the ORT that loads it.
+    """
+
+    name: str
+    kind: Kind
+    htp_arch: int | None = None
+    content_arch: int | None = None
+    elf: ElfFacts | None = None
+    problem: str | None = None
+    build: SdkBuild | None = None
+    ort_version: str | None = None
+    negotiates: bool = False
+
+    @property
+    def file_name(self) -> str:
+        """The last part of its name."""
+        return self.name.rsplit("/", 1)[-1]
+
+
+def kind_of(name: str) -> tuple[Kind, int | None]:
+    """What a library is by its name, and the HTP arch of a stub or skel (pure)."""
+    file_name = name.rsplit("/", 1)[-1]
+    for pattern, kind in _NAMES:
+        if found := pattern.fullmatch(file_name):
+            return kind, int(found[1]) if pattern.groups else None
+    return "other", None
+
+
+def library_facts(name: str, data: bytes) -> LibraryFacts:
+    """What the library called `name` is, from all its bytes (pure). Never raises."""
+    kind, htp_arch = kind_of(name)
+    try:
+        elf = read_elf(data)
+    except ElfError as error:
+        return LibraryFacts(name, kind, htp_arch, problem=str(error))
+    own_kind, own_arch = kind_of(elf.soname) if elf.soname else (kind, None)
+    if kind == "skel" and elf.hexagon_arch is not None:
+        own_arch = elf.hexagon_arch
+    defined = [found[1] for text in elf.versions if (found := _ORT_DEFINES.fullmatch(text))]
+    return LibraryFacts(
+        name=name,
+        kind=kind,
+        htp_arch=htp_arch,
+        content_arch=own_arch if own_kind in ("stub", "skel") or kind == "skel" else None,
+        elf=elf,
+        build=_build_of(kind, data),
+        ort_version=defined[0] if kind == "ort" and len(defined) == 1 else None,
+        negotiates=kind == "ort-plugin" and _NEGOTIATES in data,
+    )
+
+
+def read_library(path: Path, name: str) -> LibraryFacts:
+    """What the library at `path`, called `name` in its runtime, is; a file that cannot be read
+    is a fact too.
+
+    Mind that the whole file is read: a tenth of a second for 100 MB.
+    """
+    try:
+        # Not mapped into memory: a file that shrinks meanwhile would kill the process.
+        with path.open("rb") as file:
+            data = file.read(MAX_LIBRARY_BYTES + 1)
+    except OSError as error:
+        kind, htp_arch = kind_of(name)
+        problem = f"it cannot be read: {error.strerror or error}"
+        return LibraryFacts(name, kind, htp_arch, problem=problem)
+    if len(data) > MAX_LIBRARY_BYTES:
+        kind, htp_arch = kind_of(name)
+        return LibraryFacts(name, kind, htp_arch, problem="it is larger than 1 GiB")
+    return library_facts(name, data)
+
+
+def _build_of(kind: Kind, data: bytes) -> SdkBuild | None:
+    if kind in ("ort", "ort-plugin", "c++-runtime"):
+        return None
+    found = _distinct((match[1], match[2]) for match in _BUILD.finditer(data))
+    if not found and kind == "system":
+        found = _distinct((b"", match[1]) for match in _STAMP.finditer(data))
+    if not found:
+        found = _distinct((match[1], b"") for match in _AISW.finditer(data))
+    if len(found) != 1:
+        return None
+    version, stamp = found.pop()
+    return SdkBuild(version.decode(), stamp.decode())
+
+
+def _distinct(found: Iterable[tuple[bytes, bytes]]) -> set[tuple[bytes, bytes]]:
+    """The different ones, at most two: more make no difference, and a file could hold millions."""
+    different: set[tuple[bytes, bytes]] = set()
+    for one in found:
+        different.add(one)
+        if len(different) > 1:
+            break
+    return different

@@ -1,0 +1,298 @@
+"""Preflight: what will go wrong with these libraries on this device, told before it is tried.
+
+Pure and offline. Facts in, findings out; what is not known is not guessed at. The part about
+processors, C libraries and needed libraries is in `preflight_linking.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from harness.errors import ConfigError
+from harness.qnn.socs import SOCS
+from harness.qnn.versions import QnnVersion
+from harness.runtimes.findings import SEVERITIES, Finding, Severity, finding
+from harness.runtimes.library_facts import LibraryFacts
+from harness.runtimes.preflight_linking import DeviceFacts, linking_findings
+
+Backend = Literal["htp", "gpu", "cpu"]
+
+PLUGIN_MIN_API: Final = 24
+"""The ORT API that the plug-ins of onnxruntime-qnn 2.3.0 to 2.7.0 ask for at least.
+
+2.3.0 passes 24 to GetApi; the others compare with it. Their wheels require onnxruntime >= 1.24.2.
+"""
+
+SILENT_PLUGIN_MAX_API: Final = 27
+"""The last ORT that takes plug-ins which do not say what they support, such as 2.3.0's.
+
+1.27 was released without the check (microsoft/onnxruntime#28960), 1.28 has it.
+"""
+
+_ONE_BUILD: Final = frozenset(
+    {"backend-htp", "backend-gpu", "backend-cpu", "stub", "skel", "system", "prepare"}
+)
+_ONE_SDK = "Take all QNN libraries from one SDK, wheel or archive"
+
+
+@dataclass(frozen=True)
+class ContextFacts:
+    """A context binary: the QNN version that compiled it, and the HTP it is for (73)."""
+
+    name: str
+    compiler: str | None = None
+    htp_arch: int | None = None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is looked at: the files that would be pushed, the device, the contexts.
+
+    `qnn_version` is what the runtime is said to be. `ort_version` is for an ORT that is not among
+    the files. A file that is neither needed by the backend nor by ORT does no harm here.
+    """
+
+    files: Sequence[LibraryFacts]
+    device: DeviceFacts
+    backend: Backend = "htp"
+    contexts: Sequence[ContextFacts] = ()
+    qnn_version: str | None = None
+    ort_version: str | None = None
+
+    def of_kind(self, kind: str) -> list[LibraryFacts]:
+        """The files of one kind."""
+        return [file for file in self.files if file.kind == kind]
+
+
+def preflight(subject: Subject) -> list[Finding]:
+    """Everything that is wrong or doubtful, the worst first; nothing for a clean set."""
+    found = [
+        *linking_findings(subject.files, subject.device),
+        *_sdk(subject),
+        *_presence(subject),
+        *_device(subject),
+        *_contexts(subject),
+        *_ort(subject),
+    ]
+    return sorted(found, key=lambda item: (SEVERITIES.index(item.severity), item.code, item.files))
+
+
+def _sdk(subject: Subject) -> Iterator[Finding]:
+    files = [file for file in subject.files if file.kind in _ONE_BUILD and file.elf is not None]
+    for file in files:
+        if file.build is None:
+            yield finding(
+                "sdk-unknown",
+                (file.name,),
+                f"{file.name} does not say of which SDK build it is, or names several",
+                _ONE_SDK,
+            )
+    known = [file for file in files if file.build is not None]
+    # The backend decides what fits: it compares the others with itself (1008).
+    reference = next((f for f in known if f.kind == f"backend-{subject.backend}"), None)
+    reference = reference or next((f for f in known if f.build and f.build.version), None)
+    if reference is None or reference.build is None:
+        return
+    for file in known:
+        if file.build is not None and not file.build.agrees_with(reference.build):
+            # libQnnSystem.so only reads metadata, and another backend is not loaded.
+            apart = file.kind == "system" or file.kind.startswith("backend")
+            comes = "QNN refuses it with 1008 (Stub lib id mismatch), or fails later"
+            if apart:
+                comes = "builds are not tested together"
+            yield finding(
+                "sdk-mix",
+                (file.name, reference.name),
+                f"{file.name} is of {file.build}, {reference.name} of {reference.build}: {comes}",
+                _ONE_SDK,
+                severity="warning" if apart else "error",
+            )
+    said, is_version = _version(subject.qnn_version), _version(reference.build.version)
+    if said and is_version and not (said.matches(is_version) or is_version.matches(said)):
+        yield finding(
+            "version-label",
+            (reference.name,),
+            f"the runtime is said to be QNN {said}, and {reference.name} is of {reference.build}",
+            "Correct the version, or look where the file comes from",
+        )
+
+
+def _presence(subject: Subject) -> Iterator[Finding]:
+    backend = f"backend-{subject.backend}"
+    for kind in (backend, "system", "prepare"):
+        files = subject.of_kind(kind)
+        # The x86-64 wheels bring the code for preparing twice, and nothing opens either.
+        if len(files) > 1 and kind != "prepare":
+            names = tuple(file.name for file in files)
+            yield finding(
+                "library-twice",
+                names,
+                f"{' and '.join(names)} are the same library twice; two copies of a backend in "
+                "one process give 1009",
+                "Keep one",
+            )
+    if not subject.of_kind(backend):
+        yield finding(
+            "backend-missing",
+            (),
+            f"libQnn{subject.backend.capitalize()}.so is not among the files",
+            "Add it, from the SDK that the other libraries are of",
+        )
+    if subject.backend == "htp" and not subject.of_kind("system"):
+        yield finding(
+            "system-missing",
+            (),
+            "libQnnSystem.so is not among the files: the metadata of contexts cannot be read",
+            "Add it, from the SDK that the backend is of",
+        )
+    for file in subject.files:
+        if file.content_arch is not None and file.content_arch != file.htp_arch:
+            yield finding(
+                "arch-label",
+                (file.name,),
+                f"{file.name} holds code for v{file.content_arch}: it was renamed",
+                f"Take the real {file.file_name} of the same SDK",
+            )
+
+
+def _device(subject: Subject) -> Iterator[Finding]:
+    device = subject.device
+    if subject.backend != "htp" or device.simulates_htp:
+        return
+    soc = SOCS.get((device.soc or "").upper())
+    if device.soc is not None and soc is None:
+        yield finding(
+            "soc-unknown",
+            (),
+            f"{device.soc} is not in the table of SoCs: an SDK older than the SoC fails with 4000 "
+            "(No Snapdragon SOC detected)",
+            "Take an SDK that names the SoC in its release notes",
+        )
+    if soc is not None and soc.htp_arch is None:
+        yield finding(
+            "no-htp", (), f"{soc.name} has a DSP without HTP", "Use the GPU or the CPU backend"
+        )
+        return
+    arch = _arch_of(device)
+    if soc is not None and soc.htp_arch != arch:
+        yield finding(
+            "soc-arch",
+            (),
+            f"the device is said to have HTP v{arch}, and {soc.name} has v{soc.htp_arch}",
+            "Correct the description of the device",
+        )
+    if arch is None:
+        return
+    for kind, code, comes in (
+        ("stub", "stub-missing", "the HTP cannot be opened (4000, Failed to create transport)"),
+        (
+            "skel",
+            "skel-missing",
+            "the DSP finds none, or takes the one of the device's own firmware, which is of "
+            "another SDK (0x80000406, 4000, 14001)",
+        ),
+    ):
+        there = sorted({file.htp_arch for file in subject.of_kind(kind) if file.htp_arch})
+        if arch not in there:
+            others = ", ".join(f"v{number}" for number in there) or "none at all"
+            yield finding(
+                code,
+                tuple(file.name for file in subject.of_kind(kind)),
+                f"the device's HTP is v{arch}, and the {kind}s are: {others}; {comes}",
+                f"Add libQnnHtpV{arch}{kind.capitalize()}.so, from the SDK that the backend is of",
+            )
+
+
+def _contexts(subject: Subject) -> Iterator[Finding]:
+    builds = [file.build for file in subject.of_kind(f"backend-{subject.backend}")]
+    # What the backend says of itself is worth more than what the runtime is said to be.
+    says = next((build.version for build in builds if build and build.version), None)
+    runtime = _version(says or subject.qnn_version)
+    arch = _arch_of(subject.device)
+    for context in subject.contexts:
+        compiler = _version(context.compiler)
+        if runtime and compiler and _is_newer(compiler, runtime):
+            yield finding(
+                "context-newer",
+                (context.name,),
+                f"{context.name} was compiled by QNN {compiler}, and the runtime is {runtime}: it "
+                "is refused with 5000 (Using newer context binary on old SDK)",
+                f"Compile it with QNN {runtime} or older, or take a newer runtime",
+            )
+        if subject.backend != "htp" or None in (arch, context.htp_arch) or arch == context.htp_arch:
+            continue
+        assert arch is not None
+        assert context.htp_arch is not None
+        severity, comes = _other_arch(context.htp_arch, arch, subject.device.simulates_htp)
+        yield finding(
+            "context-arch",
+            (context.name,),
+            f"{context.name} is for HTP v{context.htp_arch}, and the device's is v{arch}: {comes}",
+            f"Compile it for v{arch}",
+            severity=severity,
+        )
+
+
+def _other_arch(compiled_for: int, device: int, simulator: bool) -> tuple[Severity, str]:
+    if simulator:
+        return "info", "the simulator does not mind, a device does"
+    if compiled_for < device:
+        return "warning", "it is refused with 5005, or runs slower than it could"
+    return "error", "it is refused with 5005 (Request feature arch unsupported)"
+
+
+def _ort(subject: Subject) -> Iterator[Finding]:
+    plugins = subject.of_kind("ort-plugin")
+    cores = [file for file in subject.of_kind("ort") if file.ort_version]
+    says = cores[0].ort_version if cores else subject.ort_version
+    version = _version(says)
+    core_names = tuple(file.name for file in cores[:1])
+    for plugin in plugins if subject.of_kind("ort") or subject.ort_version else ():
+        names = (plugin.name, *core_names)
+        # ORT's API version is the second number of its version 1.x (onnxruntime_c_api.h).
+        if version is None or len(version.parts) < 2 or version.parts[0] != 1:
+            yield finding(
+                "ort-unknown",
+                names,
+                f"{plugin.name} asks for ORT API {PLUGIN_MIN_API}, and ORT's version is not known",
+                "Name the version of ORT",
+            )
+        elif version.parts[1] < PLUGIN_MIN_API:
+            how = "says so" if plugin.negotiates else "crashes"
+            yield finding(
+                "ort-too-old",
+                names,
+                f"{plugin.name} asks for ORT API {PLUGIN_MIN_API}, and ORT {version} has "
+                f"{version.parts[1]} at most: the plug-in {how} when it is loaded",
+                f"Take ORT 1.{PLUGIN_MIN_API} or newer",
+            )
+        elif version.parts[1] > SILENT_PLUGIN_MAX_API and not plugin.negotiates:
+            yield finding(
+                "ort-too-new",
+                names,
+                f"{plugin.name} does not tell ORT what it supports, and ORT {version} refuses it "
+                "(invalid ort_version_supported=0)",
+                f"Take onnxruntime-qnn 2.4.0 or newer, or ORT up to 1.{SILENT_PLUGIN_MAX_API}",
+            )
+
+
+def _arch_of(device: DeviceFacts) -> int | None:
+    if device.htp_arch is not None:
+        return device.htp_arch
+    soc = SOCS.get((device.soc or "").upper())
+    return soc.htp_arch if soc else None
+
+
+def _is_newer(left: QnnVersion, right: QnnVersion) -> bool:
+    shared = min(len(left.parts), len(right.parts))
+    return left.parts[:shared] > right.parts[:shared]
+
+
+def _version(text: str | None) -> QnnVersion | None:
+    """A version that may come from a file; what is none is as good as unknown."""
+    try:
+        return QnnVersion.parse(text.split("_")[0]) if text else None
+    except ConfigError:
+        return None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -15,9 +14,12 @@ from harness.errors import ConfigError, InfraError
 from harness.qnn.versions import QNN_WHEELS, QnnVersion
 from harness.runtimes.file_sets import LIBRARY_FOLDER, RUNTIME_FOLDER, use_of
 from harness.runtimes.notices import Say, on_stderr, on_terminal
+from harness.runtimes.runtime import Runtime, RuntimeFile, content_key
 from harness.runtimes.sealed import SealedFolder
 from harness.runtimes.unpacked import UnpackedWheels
 from harness.runtimes.wheels import WheelCache, WheelRequest
+
+__all__ = ["Catalog", "CompilerHost", "Runtime", "RuntimeFile", "content_key"]
 
 QNN_PROJECT: Final = "onnxruntime-qnn"
 ORT_PROJECT: Final = "onnxruntime"
@@ -34,45 +36,6 @@ _QNN_PLATFORMS: Final[Mapping[str, str]] = MappingProxyType(
     {"linux-x64": "manylinux_2_35_x86_64", "linux-arm64": "manylinux_2_34_aarch64"}
 )
 _ORT_PLATFORM = "manylinux_2_28_x86_64"
-
-
-@dataclass(frozen=True)
-class RuntimeFile:
-    """One library of a runtime: where it is on the host, its name inside the runtime (slashes).
-
-    `size` in bytes, `sha256` in hex, `mode` as on the device.
-    """
-
-    path: Path
-    name: str
-    size: int
-    sha256: str
-    mode: int = 0o644
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """One set of libraries for a target, unpacked on the host below `root`.
-
-    `key` stands for the content: two runtimes with the same files have the same key. `build_id`
-    is None where only the libraries themselves could tell. `library_dirs` are the folders inside
-    the runtime that belong on the library path, in that order.
-    """
-
-    qnn_version: str
-    build_id: str | None
-    target: str
-    key: str
-    root: Path
-    files: tuple[RuntimeFile, ...]
-    library_dirs: tuple[str, ...]
-
-    def library(self, name: str) -> Path:
-        """The path on the host of a library such as libQnnSystem.so. Raises ConfigError."""
-        for file in self.files:
-            if file.path.name == name:
-                return file.path
-        raise ConfigError(f"QNN {self.qnn_version} for {self.target} has no {name}")
 
 
 @dataclass(frozen=True)
@@ -221,12 +184,6 @@ def resolve_versions(spec: str, *, field: str | None = None) -> list[str]:
     for part in spec.split(","):
         found.update(dict.fromkeys(_versions_of(part.strip(), known, field)))
     return list(found)
-
-
-def content_key(files: Iterable[tuple[str, str, int]]) -> str:
-    """A name for a set of files given as (name, sha256, mode): hex, the same in any order."""
-    lines = sorted(f"{name}\0{sha256}\0{mode:o}\n" for name, sha256, mode in files)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _versions_of(part: str, known: list[str], field: str | None) -> list[str]:

@@ -249,3 +249,9 @@ def _one_of(text: str, choices: Sequence[_Choice], field: str) -> _Choice:
 
 def _file_name(file: Named) -> str:
     return file.name.rsplit("/", 1)[-1]
+
+
+def is_device_file(name: str) -> bool:
+    """Whether a file is of use to any process on any device, by its name (pure)."""
+    file_name = name.rsplit("/", 1)[-1]
+    return any(kind.matches(file_name, None) for kind in DEVICE_FILES)

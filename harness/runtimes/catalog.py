@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from harness.errors import ConfigError, InfraError
-from harness.qnn.versions import QNN_WHEELS, QnnVersion
-from harness.runtimes.file_sets import LIBRARY_FOLDER, RUNTIME_FOLDER, use_of
+from harness.runtimes.file_sets import LIBRARY_FOLDER
 from harness.runtimes.notices import Say, on_stderr, on_terminal
+from harness.runtimes.pypi import PYPI, QNN_PLATFORMS, QNN_PROJECT, PyPiSource, all_versions
+from harness.runtimes.runtime import Runtime, RuntimeFile, content_key
 from harness.runtimes.sealed import SealedFolder
+from harness.runtimes.source import Source
 from harness.runtimes.unpacked import UnpackedWheels
+from harness.runtimes.version_specs import choose, names, split_specs
 from harness.runtimes.wheels import WheelCache, WheelRequest
 
-QNN_PROJECT: Final = "onnxruntime-qnn"
+__all__ = [
+    "QNN_PROJECT",
+    "Catalog",
+    "CompilerHost",
+    "Entry",
+    "Runtime",
+    "RuntimeFile",
+    "all_versions",
+    "content_key",
+    "resolve_versions",
+]
+
 ORT_PROJECT: Final = "onnxruntime"
 ORT_HOST_VERSION: Final = "1.26.0"
 """The ORT that compiles contexts: works with the QNN wheels 2.3.0 to 2.7.0 (tested for each).
@@ -27,52 +39,7 @@ ORT_HOST_VERSION: Final = "1.26.0"
 Not every pair that pip accepts does: 1.31.1 does not register the plug-in of 2.3.0.
 """
 
-# Every Python tag of a QNN wheel holds the same libraries (compared for 2.3.0 to 2.7.0), so that
-# one tag, the first that aarch64 has too, serves every host.
-_QNN_PYTHON = ("3.12", "cp312")
-_QNN_PLATFORMS: Final[Mapping[str, str]] = MappingProxyType(
-    {"linux-x64": "manylinux_2_35_x86_64", "linux-arm64": "manylinux_2_34_aarch64"}
-)
 _ORT_PLATFORM = "manylinux_2_28_x86_64"
-
-
-@dataclass(frozen=True)
-class RuntimeFile:
-    """One library of a runtime: where it is on the host, its name inside the runtime (slashes).
-
-    `size` in bytes, `sha256` in hex, `mode` as on the device.
-    """
-
-    path: Path
-    name: str
-    size: int
-    sha256: str
-    mode: int = 0o644
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """One set of libraries for a target, unpacked on the host below `root`.
-
-    `key` stands for the content: two runtimes with the same files have the same key. `build_id`
-    is None where only the libraries themselves could tell. `library_dirs` are the folders inside
-    the runtime that belong on the library path, in that order.
-    """
-
-    qnn_version: str
-    build_id: str | None
-    target: str
-    key: str
-    root: Path
-    files: tuple[RuntimeFile, ...]
-    library_dirs: tuple[str, ...]
-
-    def library(self, name: str) -> Path:
-        """The path on the host of a library such as libQnnSystem.so. Raises ConfigError."""
-        for file in self.files:
-            if file.path.name == name:
-                return file.path
-        raise ConfigError(f"QNN {self.qnn_version} for {self.target} has no {name}")
 
 
 @dataclass(frozen=True)
@@ -103,69 +70,106 @@ class CompilerHost:
         return self.qnn_root / LIBRARY_FOLDER / "libonnxruntime_providers_qnn.so"
 
 
-class Catalog:
-    """Runtimes by version, fetched from PyPI wheels on first use and kept below the cache.
+@dataclass(frozen=True)
+class Entry:
+    """One runtime that can be had: what options call it, its source and version."""
 
-    `notify` gets progress, `warn` what must be seen even in a pipe (a damaged cache).
+    name: str
+    source: str
+    version: str
+    target: str
+    cached: bool
+
+
+class Catalog:
+    """Runtimes by version, fetched on first use and kept below the cache.
+
+    They come from PyPI, and from `sources`, which are asked first. `notify` gets progress, `warn`
+    what must be seen even in a pipe (a damaged cache).
     """
 
     def __init__(
-        self, cache_root: Path, *, notify: Say = on_terminal, warn: Say = on_stderr
+        self,
+        cache_root: Path,
+        *,
+        sources: Iterable[Source] = (),
+        notify: Say = on_terminal,
+        warn: Say = on_stderr,
     ) -> None:
         self.notify = notify
         self.warn = warn
-        self._wheels = WheelCache(cache_root / "wheels", notify=notify, warn=warn)
-        self._unpacked = UnpackedWheels(
-            cache_root / "unpacked", self._wheels, notify=notify, warn=warn
-        )
-        self._runtimes: dict[tuple[str, str], Runtime] = {}
+        wheels = WheelCache(cache_root / "wheels", notify=notify, warn=warn)
+        self._unpacked = UnpackedWheels(cache_root / "unpacked", wheels, notify=notify, warn=warn)
+        self._pypi = PyPiSource(wheels, self._unpacked)
+        self._sources: dict[str, Source] = {}
+        for source in (*sources, self._pypi):
+            self.add(source)
         self._hosts: dict[str, CompilerHost] = {}
 
+    def add(self, source: Source) -> None:
+        """Takes a further source, behind those there are. Raises ConfigError for a name taken."""
+        if source.name in self._sources:
+            raise ConfigError(f"two sources of runtimes are called {source.name!r}")
+        self._sources[source.name] = source
+
+    @property
+    def sources(self) -> list[Source]:
+        """Where runtimes come from, in the order they are asked."""
+        return list(self._sources.values())
+
     def versions(self, target: str) -> list[str]:
-        """The QNN versions there are for a target, oldest first.
+        """The names of the runtimes for a target, by version, oldest first.
 
-        Raises ConfigError for a target that has no source of libraries yet.
+        Raises ConfigError for a target that no source has libraries for.
         """
-        _platform_of(target)
-        return all_versions()
+        return choose("all", self._known(target))
 
-    def resolve(self, spec: str, target: str) -> list[str]:
-        """The versions that `spec` means for a target; see `resolve_versions`."""
-        _platform_of(target)
-        return resolve_versions(spec)
+    def resolve(self, spec: str, target: str, *, field: str | None = None) -> list[str]:
+        """The names of the runtimes that `spec` means for a target, in its order, none twice.
 
-    def is_cached(self, version: str, target: str) -> bool:
+        A comma list of versions (2.51.0), short forms that fit only one (2.48 for 2.48.40), ranges
+        (>=2.48,<2.51), `latest` and `all`, each of any source or, with its name and a colon in
+        front (sdk:latest), of that one. Raises ConfigError naming `field` and the choices.
+        """
+        known = self._known(target)
+        found: dict[str, None] = {}
+        for part in split_specs(spec):
+            source, colon, rest = part.partition(":")
+            if colon and source in self._sources:
+                own = {source: self._sources[source].versions(target)}
+                chosen = choose(rest, {v: v for v in own[source]}, field=field)
+                own[source] = chosen
+                found.update(dict.fromkeys(names(own, PYPI)))
+            else:
+                found.update(dict.fromkeys(choose(part, known, field=field)))
+        return list(found)
+
+    def entries(self, target: str) -> list[Entry]:
+        """Every runtime there is for a target, source by source. Raises as `Source`."""
+        return [
+            Entry(name, source.name, version, target, source.is_cached(version, target))
+            for source in self._sources.values()
+            for name, version in names({source.name: source.versions(target)}, PYPI).items()
+        ]
+
+    def is_cached(self, name: str, target: str) -> bool:
         """Whether a runtime can be had without fetching anything. Raises ConfigError."""
-        return self._wheels.is_cached(_qnn_request(version, target))
+        source, version = self._find(name, target)
+        return source.is_cached(version, target)
 
-    def runtime(self, version: str, target: str) -> Runtime:
-        """The runtime of an exact version, fetched and unpacked if need be, and checked.
+    def runtime(self, name: str, target: str) -> Runtime:
+        """The runtime of an exact name, fetched and unpacked if need be, and checked.
 
-        Raises ConfigError for an unknown version or target, InfraError if it cannot be fetched or
+        Raises ConfigError for an unknown name or target, InfraError if it cannot be fetched or
         is not what it should be.
         """
-        key = (version, target)
-        if key not in self._runtimes:
-            folder = self._qnn_folder(version, target)
-            files = tuple(
-                RuntimeFile(file.path, name, file.size, file.sha256)
-                for name, file in sorted(folder.files.items())
-                if use_of(name) == "device"
-            )
-            self._runtimes[key] = Runtime(
-                qnn_version=version,
-                build_id=None,
-                target=target,
-                key=content_key((file.name, file.sha256, file.mode) for file in files),
-                root=folder.path,
-                files=files,
-                library_dirs=tuple(
-                    name
-                    for name in (LIBRARY_FOLDER, RUNTIME_FOLDER)
-                    if any(file.name.startswith(f"{name}/") for file in files)
-                ),
-            )
-        return self._runtimes[key]
+        source, version = self._find(name, target)
+        return source.runtime(version, target)
+
+    def damage(self, name: str, target: str) -> list[str]:
+        """What of a runtime is not as it was kept, every byte read. Raises ConfigError."""
+        source, version = self._find(name, target)
+        return source.damage(version, target)
 
     def compiler_host(self, version: str) -> CompilerHost:
         """What compiles contexts with an exact QNN version on this computer.
@@ -183,20 +187,33 @@ class Catalog:
                 qnn_version=version,
                 ort_version=ORT_HOST_VERSION,
                 ort_root=self._ort_folder().path,
-                qnn_root=self._qnn_folder(version, "linux-x64").path,
+                qnn_root=self._pypi.folder(version, "linux-x64").path,
             )
         return self._hosts[version]
 
-    def _qnn_folder(self, version: str, target: str) -> SealedFolder:
-        request = _qnn_request(version, target)
-        try:
-            folder = self._unpacked.folder(request, lambda name: use_of(name) != "none")
-        except InfraError as error:
-            raise InfraError(f"QNN {version} for {target}: {error}") from error
-        said = folder.data["qnn_version"]
-        if said != version:
-            raise InfraError(f"{folder.path.name} holds QNN {said}, expected {version}")
-        return folder
+    def _known(self, target: str) -> dict[str, str]:
+        listed = {name: source.versions(target) for name, source in self._sources.items()}
+        known = names(listed, PYPI)
+        if not known:
+            raise ConfigError(
+                f"there is no source of QNN libraries for target {target!r}; `runtimes` of "
+                "devices.yaml can name one (PyPI has them for the others)",
+                choices=QNN_PLATFORMS,
+            )
+        return known
+
+    def _find(self, name: str, target: str) -> tuple[Source, str]:
+        prefix, colon, version = name.partition(":")
+        if colon and prefix in self._sources:
+            source = self._sources[prefix]
+            if version in source.versions(target):
+                return source, version
+        else:
+            for source in self._sources.values():
+                if name in source.versions(target):
+                    return source, name
+        known = self._known(target)
+        raise ConfigError(f"unknown QNN version {name[:80]!r}", choices=choose("all", known))
 
     def _ort_folder(self) -> SealedFolder:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -205,62 +222,10 @@ class Catalog:
         return self._unpacked.folder(request, lambda name: name.startswith("onnxruntime/"))
 
 
-def all_versions() -> list[str]:
-    """Every QNN version that has a wheel, oldest first (pure)."""
-    return sorted(QNN_WHEELS, key=QnnVersion.parse)
-
-
 def resolve_versions(spec: str, *, field: str | None = None) -> list[str]:
-    """The exact QNN versions that a user's `spec` means, in its order, none twice (pure).
-
-    A comma list of versions (2.51.0), short forms that fit only one (2.48 for 2.48.40), `latest`
-    and `all` (oldest first). Raises ConfigError naming `field` and the choices for anything else.
-    """
-    known = all_versions()
+    """The exact QNN versions of PyPI that a user's `spec` means; see `Catalog.resolve` (pure)."""
+    known = {version: version for version in all_versions()}
     found: dict[str, None] = {}
-    for part in spec.split(","):
-        found.update(dict.fromkeys(_versions_of(part.strip(), known, field)))
+    for part in split_specs(spec):
+        found.update(dict.fromkeys(choose(part, known, field=field)))
     return list(found)
-
-
-def content_key(files: Iterable[tuple[str, str, int]]) -> str:
-    """A name for a set of files given as (name, sha256, mode): hex, the same in any order."""
-    lines = sorted(f"{name}\0{sha256}\0{mode:o}\n" for name, sha256, mode in files)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def _versions_of(part: str, known: list[str], field: str | None) -> list[str]:
-    if part == "latest":
-        return known[-1:]
-    if part == "all":
-        return known
-    choices = [*known, "latest", "all"]
-    try:
-        short = QnnVersion.parse(part)
-    except ConfigError as error:
-        raise ConfigError(
-            f"unknown QNN version {part[:80]!r}", field=field, choices=choices
-        ) from error
-    matching = [version for version in known if QnnVersion.parse(version).matches(short)]
-    if not matching:
-        raise ConfigError(f"unknown QNN version {part!r}", field=field, choices=choices)
-    if len(matching) > 1:
-        raise ConfigError(
-            f"{part!r} fits several QNN versions", field=field, choices=[*matching, "latest", "all"]
-        )
-    return matching
-
-
-def _platform_of(target: str) -> str:
-    if target not in _QNN_PLATFORMS:
-        raise ConfigError(
-            f"there is no source of QNN libraries for target {target!r}", choices=_QNN_PLATFORMS
-        )
-    return _QNN_PLATFORMS[target]
-
-
-def _qnn_request(version: str, target: str) -> WheelRequest:
-    tag = _platform_of(target)
-    if version not in QNN_WHEELS:
-        raise ConfigError(f"unknown QNN version {version!r}", choices=all_versions())
-    return WheelRequest(QNN_PROJECT, QNN_WHEELS[version], tag, *_QNN_PYTHON)

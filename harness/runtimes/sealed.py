@@ -89,6 +89,25 @@ def open_sealed(folder: Path, facts: Mapping[str, Any]) -> SealedFolder | None:
     return SealedFolder(folder, files, manifest["data"])
 
 
+def damage_of(folder: Path) -> list[str]:
+    """What of a sealed folder is not as it was made, every byte read; none if it is not there."""
+    try:
+        manifest = _parse(_read_bounded(folder / MANIFEST))
+    except SealBrokenError as damage:
+        return [str(damage)]
+    except FileNotFoundError:
+        return [f"{MANIFEST} is missing"] if folder.exists() else []
+    except OSError as error:
+        return [f"{MANIFEST} cannot be read: {error}"]
+    found = []
+    for name, entry in manifest["files"].items():
+        try:
+            _check(folder.joinpath(*name.split("/")), name, entry | {"mtime_ns": -1})
+        except SealBrokenError as damage:
+            found.append(str(damage))
+    return found
+
+
 def seal(
     folder: Path,
     facts: Mapping[str, Any],

@@ -14,6 +14,7 @@ from harness.runtimes.notices import Say
 from harness.runtimes.sealed import (
     SealBrokenError,
     SealedFolder,
+    damage_of,
     locked,
     open_sealed,
     publish,
@@ -43,7 +44,7 @@ class UnpackedWheels:
         Raises InfraError if the wheel cannot be had or is not what its own RECORD says.
         """
         wheel = self._wheels.fetch(request)
-        folder = self._root / request.file_name.removesuffix(".whl")
+        folder = self._folder(request)
         names = sorted(name for name in names_of(wheel.path) if wanted(name))
         facts = {"layout": _LAYOUT, "wheel": wheel.sha256, "names": names}
         lock = self._root / ".locks" / f"{folder.name}.lock"
@@ -61,6 +62,14 @@ class UnpackedWheels:
         if found is None:
             raise InfraError(f"{folder} went away while it was being used")
         return found
+
+    def damage(self, request: WheelRequest) -> list[str]:
+        """What of a wheel's files in the cache is not as it was unpacked, every byte read."""
+        folder = self._folder(request)
+        return [f"{folder.name}: {damage}" for damage in damage_of(folder)]
+
+    def _folder(self, request: WheelRequest) -> Path:
+        return self._root / request.file_name.removesuffix(".whl")
 
 
 def build_info_version(source: str) -> str:

@@ -106,10 +106,20 @@ class WheelCache:
                 self._looked_at[request] = self._fetch(request)
         return self._looked_at[request]
 
+    def damage(self, request: WheelRequest) -> list[str]:
+        """What is wrong with a wheel of the cache; nothing for one that is not there."""
+        if not self._path(request).exists():
+            return []
+        damage = self._damage(self._path(request), self._expected(request))
+        return [f"{request.file_name}: {damage}"] if damage else []
+
+    def _expected(self, request: WheelRequest) -> str | None:
+        return self._known.get(request.file_name) or (self._note(request) or {}).get("sha256")
+
     def _fetch(self, request: WheelRequest) -> CachedWheel:
         path = self._path(request)
         note = self._note(request)
-        expected = self._known.get(request.file_name) or (note or {}).get("sha256")
+        expected = self._expected(request)
         if not path.exists():
             return self._download(request, expected)
         damage = self._damage(path, expected)

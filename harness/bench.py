@@ -20,6 +20,7 @@ from harness.probe.run import ProbeRun, run_plan
 from harness.results.measurements import context_estimate, measure
 from harness.results.summary import CONCLUSION
 from harness.results.verdict import Verdict, judge
+from harness.runtimes.findings import Finding
 from harness.workbench import Placement, Workbench
 
 BACKEND_LIBRARIES = {"htp": "libQnnHtp.so", "gpu": "libQnnGpu.so", "cpu": "libQnnCpu.so"}
@@ -59,6 +60,8 @@ class Notes:
     verdict: Verdict | None = None
     probe_us: int = 0
     logs: list[str] = field(default_factory=list)
+    runtime: Mapping[str, object] | None = None
+    preflight: tuple[Finding, ...] = ()
 
 
 class Bench:
@@ -76,6 +79,8 @@ class Bench:
         self._runs = 0
         self.device: AttachedDevice = workbench.device(placement.device)
         self._runtime, self._probe = workbench.deploy_runtime(placement)
+        self.notes.runtime = workbench.runtime_identity(placement)
+        self.notes.preflight = workbench.findings(placement)
         self._evidence = CaseEvidence(self.device.adb, workbench.baseline(placement.device))
 
     def measure(self, **figures: object) -> None:

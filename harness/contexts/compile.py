@@ -25,7 +25,8 @@ from harness.contexts.models import ModelSpec
 from harness.errors import HarnessError, InfraError
 from harness.probe.build import ProbeBuilder
 from harness.qnn.socs import SOCS
-from harness.runtimes.catalog import ORT_HOST_VERSION, Catalog, CompilerHost
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.compiler_host import ORT_HOST_VERSION, CompilerHost
 from harness.runtimes.notices import Say
 from harness.runtimes.sealed import (
     SealBrokenError,

@@ -28,6 +28,7 @@ from harness.lab.events import EventKind, LabEvent
 from harness.lab.health import State
 from harness.qnn.codes import describe
 from harness.results.signature import signature
+from harness.runtimes.findings import Severity
 
 Outcome = Literal["passed", "failed", "crashed", "hung", "unsupported", "error", "skipped"]
 NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
@@ -160,6 +161,26 @@ class Expected(_Part):
     known_issue: Text
 
 
+class PreflightRecord(_Part):
+    """What preflight found wrong or doubtful before the case ran; see docs/preflight.md."""
+
+    code: Text
+    severity: Severity
+    files: tuple[Text, ...] = ()
+    explanation: Text
+    fix: Text
+    thread: Text | None = None
+
+
+class RuntimeRecord(_Part):
+    """The libraries a case ran with: `build_id` is what they say of themselves."""
+
+    qnn: Text
+    build_id: Text | None = None
+    source: Text
+    ort: Text | None = None
+
+
 class CaseRecord(_Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
@@ -183,6 +204,8 @@ class CaseRecord(_Part):
     suite: Text
     axes: JsonObject
     device: DeviceRecord | None
+    runtime: RuntimeRecord | None = None
+    preflight: tuple[PreflightRecord, ...] = ()
     outcome: Outcome
     cause: Cause | None = None
     expected: Expected | None = None

@@ -18,7 +18,6 @@ from harness.runtimes.runtime import Runtime
 from harness.runtimes.said_versions import SaidVersion
 from harness.runtimes.source import version_key
 
-MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
 _MAX_POMS: Final = 20
 _MAX_POM_BYTES: Final = 1 << 20
 

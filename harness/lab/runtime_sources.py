@@ -27,8 +27,8 @@ _FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = MappingPro
     {
         "qairt": (frozenset({"path"}), frozenset({"toolchain"})),
         "folder": (frozenset({"path"}), frozenset({"version", "target"})),
-        "aar": (frozenset({"path"}), frozenset({"version"})),
-        "maven": (frozenset({"coordinates", "repository"}), frozenset()),
+        "aar": (frozenset({"path"}), frozenset({"version", "target"})),
+        "maven": (frozenset({"coordinates", "repository"}), frozenset({"target"})),
     }
 )
 _OWN: Final = frozenset({"name", "kind"})
@@ -66,7 +66,8 @@ class RuntimeSource(BaseModel):
     """The QNN version of a folder or AAR whose libraries do not tell it."""
 
     target: Target | None = None
-    """What the libraries of a folder are built for, if they do not tell it."""
+    """What the libraries of a folder are built for if they do not tell it, or those of an archive
+    if that is not android-arm64."""
 
     toolchain: Word | None = None
     """Which of several folders of an SDK for one target, e.g. aarch64-oe-linux-gcc9.3."""

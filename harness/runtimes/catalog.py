@@ -137,11 +137,10 @@ class Catalog:
                 found.update(dict.fromkeys(choose(part, known, field=field)))
         return list(found)
 
-    def entries(self, target: str) -> list[Entry]:
-        """Every runtime there is for a target, source by source. Raises as `Source`."""
+    def entries_of(self, source: Source, target: str) -> list[Entry]:
+        """Every runtime that a source has for a target. Raises as `Source`."""
         return [
             Entry(name, source.name, version, target, source.is_cached(version, target))
-            for source in self._sources.values()
             for name, version in names({source.name: source.versions(target)}, PYPI).items()
         ]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.errors import ConfigError
 from harness.lab.runtime_sources import PACKAGE_INDEX, RuntimeSource
-from harness.runtimes.aar import AarSource
+from harness.runtimes.aar import AAR_TARGET, AarSource
 from harness.runtimes.maven import MavenSource
 from harness.runtimes.maven_files import QNN_RUNTIME, Coordinates
 from harness.runtimes.notices import Say
@@ -74,13 +74,20 @@ def _described(
             one.name, place, cache_root, version=one.version, target=one.target
         ),
         "aar": lambda: AarSource(
-            one.name, place, cache_root, version=one.version, notify=notify, warn=warn
+            one.name,
+            place,
+            cache_root,
+            version=one.version,
+            target=one.target or AAR_TARGET,
+            notify=notify,
+            warn=warn,
         ),
         "maven": lambda: MavenSource(
             one.name,
             _coordinates(one),
             one.repository or "" if one.is_remote else place,
             cache_root,
+            target=one.target or AAR_TARGET,
             notify=notify,
             warn=warn,
         ),

@@ -126,7 +126,7 @@ def _refuse_a_lost_rootdir(config: pytest.Config) -> None:
     words, here = list(config.invocation_params.args), config.invocation_params.dir
     if config.inipath is not None or config.getoption("rootdir", None):
         return
-    for option in ("--lab", "--reports", "--known-issues"):
+    for option in ("--lab", "--reports", "--known-issues", "--qnn", "--ort"):
         if option in words[:-1]:
             given = here / str(words[words.index(option) + 1])
             if given.exists() and not given.resolve().is_relative_to(here.resolve()):

@@ -21,7 +21,8 @@ from harness.contexts.compiler import (
     run_jobs,
 )
 from harness.contexts.metadata import check_arch, memory_bytes, read_metadata, tensor_order
-from harness.contexts.models import ModelSpec
+from harness.contexts.epcontext import epcontext_max_size
+from harness.contexts.models import PREPARATIONS, ModelSpec
 from harness.errors import HarnessError, InfraError
 from harness.probe.build import ProbeBuilder
 from harness.qnn.socs import SOCS
@@ -53,7 +54,8 @@ class Context:
 
     `inputs` and `expected` are raw files, one per tensor in the order of the binary's graph;
     outputs may differ from `expected` by `tolerance`, in units of the raw values. `memory_bytes`
-    is what the metadata says a device needs for it: I/O, constants and spill-fill.
+    is what the metadata says a device needs for it: I/O, constants and spill-fill. `max_size` is
+    what ORT's EPContext model says of its spill-fill (None: nothing).
     """
 
     path: Path
@@ -67,6 +69,7 @@ class Context:
     tolerance: float
     metadata: Mapping[str, Any]
     memory_bytes: int
+    max_size: int | None = None
 
 
 class ContextStore:
@@ -216,7 +219,9 @@ class ContextStore:
         folder = job.folder / "kept"
         folder.mkdir()
         path.rename(folder / _BINARY)
-        data = {"metadata": metadata, "inputs": inputs, "outputs": outputs}
+        data: dict[str, Any] = {"metadata": metadata, "inputs": inputs, "outputs": outputs}
+        if wanted[0].prepare == "spill-fill":
+            data["max_size"] = epcontext_max_size(job.folder / "context.onnx", job.complaint)
         seal(folder, self._binary_facts(wanted), data)
         publish(folder, self._binary_folder(wanted))
 
@@ -230,11 +235,11 @@ class ContextStore:
 
     def _binary_facts(self, wanted: Wanted) -> dict[str, Any]:
         spec, compiler, arch = wanted
-        options = compile_options(arch)
+        options = compile_options(arch, spec)
         return self._model_facts(spec) | {"compiler": compiler, "arch": arch, "options": options}
 
     def _model_folder(self, spec: ModelSpec) -> Path:
-        return self._root / "models" / f"{spec}-{_short_key(self._model_facts(spec))}"
+        return self._root / "models" / f"{spec.model}-{_short_key(self._model_facts(spec))}"
 
     def _binary_folder(self, wanted: Wanted) -> Path:
         spec, compiler, arch = wanted
@@ -242,7 +247,7 @@ class ContextStore:
         return self._root / "binaries" / f"{spec}-v{arch}-by-{compiler}-{key}"
 
 
-def compile_options(htp_arch: int) -> dict[str, str]:
+def compile_options(htp_arch: int, spec: ModelSpec | None = None) -> dict[str, str]:
     """The options of ORT's QNN execution provider for an HTP architecture (pure; ORT docs).
 
     Half precision for float models needs a SoC model as well; it is that of the first SoC known
@@ -253,6 +258,7 @@ def compile_options(htp_arch: int) -> dict[str, str]:
         "htp_arch": str(htp_arch),
         "soc_model": str(soc.soc_model if soc else _SOME_SOC_MODEL),
         "enable_htp_fp16_precision": "1",
+        **(PREPARATIONS[spec.prepare] if spec else {}),
     }
 
 
@@ -272,6 +278,7 @@ def _context(wanted: Wanted, reference: SealedFolder, made: SealedFolder) -> Con
         tolerance=spec.tolerance,
         metadata=made.data["metadata"],
         memory_bytes=memory_bytes(made.data["metadata"]),
+        max_size=made.data.get("max_size"),
     )
 
 
@@ -305,7 +312,7 @@ def _compile_job(wanted: Wanted, model: Path, folder: Path) -> CompileJob:
         complaint=f"QNN {compiler} does not compile {spec} for HTP v{arch}",
         model=model,
         folder=folder,
-        options=compile_options(arch),
+        options=compile_options(arch, spec),
     )
 
 

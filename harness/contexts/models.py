@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from harness.errors import ConfigError
 
@@ -28,12 +28,28 @@ _TINY_WIDTH = 16
 _ROW_BYTES = 4000
 _ROWS_TAKEN = 16
 _PLANE = (1000, 1000)
+_SPILL_PLANE = (125, 125)
+_SPILL_DEPTH = 8
 _SCALE = 0.02
 _OUTPUTS = ("y",)
 _NAME = re.compile(
-    r"(?P<kind>[a-z]+(?:-[a-z]+)*?)(?:-(?P<size>\d{1,6})mb)?(?:-variant(?P<variant>\d{1,6}))?",
+    r"(?P<kind>[a-z]+(?:-[a-z]+)*?)(?:-(?P<size>\d{1,6})mb)?(?:-variant(?P<variant>\d{1,6}))?"
+    r"(?:-by-(?P<prepare>memhandle|spill-fill))?",
     re.ASCII,
 )
+
+Prepare = Literal["raw", "memhandle", "spill-fill"]
+PREPARATIONS: Final[Mapping[Prepare, Mapping[str, str]]] = MappingProxyType(
+    {
+        "raw": {},
+        # The graph's inputs and outputs get memType MEMHANDLE, as qnn-context-binary-generator
+        # gives them for `--input_output_tensor_mem_type memhandle`.
+        "memhandle": {"enable_htp_shared_memory_allocator": "1"},
+        # The EPContext model says what the largest spill-fill buffer of its context is.
+        "spill-fill": {"enable_htp_spill_fill_buffer": "1"},
+    }
+)
+"""How a context can be prepared: options of ORT's QNN execution provider for the compiler."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +68,7 @@ KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
         "tiny": _Kind("one MatMul, float32 in and out", (0, 0), 1, 0.01),
         "weights-heavy": _Kind("a table of 8-bit weights", (1, _MAX_MEGABYTES), 1, 0.0),
         "io-heavy": _Kind("Relu on 8-bit data: big I/O, small file", (2, _MAX_MEGABYTES), 2, 0.0),
+        "spill-heavy": _Kind("skips over convolutions: outgrows the VTCM", (1, 64), 1, 0.0),
     }
 )
 
@@ -65,18 +82,25 @@ class ModelSpec:
       Nothing but the table is large, and whatever is not used of it stays in the binary.
     - `io-heavy`: quantised Relu with half of `megabytes` MB (even) going in and half coming out.
       Exact, and 50 times faster on the simulator than the same bytes in float32.
+    - `spill-heavy`: maps of `megabytes` MB that are kept for skip connections over convolutions, so
+      that they outgrow the VTCM and part of them is spilled to memory and filled back.
+
+    `prepare` is one of `PREPARATIONS`: how the compiler is told to make the context.
 
     Variants differ in content, so each gives a binary of its own. Raises ConfigError for a kind,
-    size or variant that does not exist.
+    size, variant or preparation that does not exist.
     """
 
     kind: str
     megabytes: int = 0
     variant: int = 0
+    prepare: Prepare = "raw"
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ConfigError(f"unknown model {self.kind!r}", choices=KINDS)
+        if self.prepare not in PREPARATIONS:
+            raise ConfigError(f"unknown preparation {self.prepare!r}", choices=PREPARATIONS)
         kind = KINDS[self.kind]
         least, most = kind.megabytes
         if not least <= self.megabytes <= most or self.megabytes % kind.step:
@@ -88,6 +112,12 @@ class ModelSpec:
             raise ConfigError(f"variant {self.variant} is not between 0 and {_MAX_VARIANTS - 1}")
 
     def __str__(self) -> str:
+        prepared = f"-by-{self.prepare}" if self.prepare != "raw" else ""
+        return f"{self.model}{prepared}"
+
+    @property
+    def model(self) -> str:
+        """The model's name, whatever way its context is prepared."""
         size = f"-{self.megabytes}mb" if self.megabytes else ""
         variant = f"-variant{self.variant}" if self.variant else ""
         return f"{self.kind}{size}{variant}"
@@ -98,7 +128,8 @@ class ModelSpec:
         found = _NAME.fullmatch(text)
         if found is None:
             raise ConfigError(f"unknown model {text[:80]!r}", choices=KINDS)
-        return cls(found["kind"], int(found["size"] or 0), int(found["variant"] or 0))
+        size, variant = int(found["size"] or 0), int(found["variant"] or 0)
+        return cls(found["kind"], size, variant, found["prepare"] or "raw")  # type: ignore[arg-type]
 
     @property
     def tolerance(self) -> float:
@@ -152,10 +183,10 @@ def _tiny(spec: ModelSpec) -> onnx.GraphProto:
     from onnx import TensorProto, helper, numpy_helper
 
     shape = [1, _TINY_WIDTH]
-    weights = _random_floats(f"{spec} weights", _TINY_WIDTH, _TINY_WIDTH)
+    weights = _random_floats(f"{spec.model} weights", _TINY_WIDTH, _TINY_WIDTH)
     return helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        str(spec),
+        spec.model,
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
         [numpy_helper.from_array(weights, "w")],
@@ -163,21 +194,21 @@ def _tiny(spec: ModelSpec) -> onnx.GraphProto:
 
 
 def _tiny_inputs(spec: ModelSpec) -> dict[str, np.ndarray[Any, Any]]:
-    return {"x": _random_floats(f"{spec} x", 1, _TINY_WIDTH)}
+    return {"x": _random_floats(f"{spec.model} x", 1, _TINY_WIDTH)}
 
 
 def _weights_heavy(spec: ModelSpec) -> onnx.GraphProto:
     from onnx import TensorProto, helper, numpy_helper
 
     rows = _table_rows(spec)
-    table = random_bytes(f"{spec} table", rows * _ROW_BYTES).reshape(rows, _ROW_BYTES)
+    table = random_bytes(f"{spec.model} table", rows * _ROW_BYTES).reshape(rows, _ROW_BYTES)
     return helper.make_graph(
         [
             helper.make_node("DequantizeLinear", ["table", "scale", "zero"], ["real_table"]),
             helper.make_node("Gather", ["real_table", "rows"], ["taken"], axis=0),
             helper.make_node("QuantizeLinear", ["taken", "scale", "zero"], ["y"]),
         ],
-        str(spec),
+        spec.model,
         [helper.make_tensor_value_info("rows", TensorProto.INT32, [_ROWS_TAKEN])],
         [helper.make_tensor_value_info("y", TensorProto.UINT8, [_ROWS_TAKEN, _ROW_BYTES])],
         [*_quantization(zero=128), numpy_helper.from_array(table, "table")],
@@ -185,7 +216,7 @@ def _weights_heavy(spec: ModelSpec) -> onnx.GraphProto:
 
 
 def _weights_heavy_inputs(spec: ModelSpec) -> dict[str, np.ndarray[Any, Any]]:
-    picked = random_bytes(f"{spec} rows", 4 * _ROWS_TAKEN).view("<u4") % _table_rows(spec)
+    picked = random_bytes(f"{spec.model} rows", 4 * _ROWS_TAKEN).view("<u4") % _table_rows(spec)
     return {"rows": picked.astype("<i4")}
 
 
@@ -203,7 +234,7 @@ def _io_heavy(spec: ModelSpec) -> onnx.GraphProto:
             helper.make_node("Relu", ["real_x"], ["real_y"]),
             helper.make_node("QuantizeLinear", ["real_y", "scale", "zero"], ["y"]),
         ],
-        str(spec),
+        spec.model,
         [helper.make_tensor_value_info("x", TensorProto.UINT8, shape)],
         [helper.make_tensor_value_info("y", TensorProto.UINT8, shape)],
         _quantization(zero=64 + spec.variant % 128),
@@ -212,7 +243,73 @@ def _io_heavy(spec: ModelSpec) -> onnx.GraphProto:
 
 def _io_heavy_inputs(spec: ModelSpec) -> dict[str, np.ndarray[Any, Any]]:
     shape = (1, spec.megabytes // 2, *_PLANE)
-    return {"x": random_bytes(f"{spec} x", spec.megabytes * 500_000).reshape(shape)}
+    return {"x": random_bytes(f"{spec.model} x", spec.megabytes * 500_000).reshape(shape)}
+
+
+def _spill_heavy(spec: ModelSpec) -> onnx.GraphProto:
+    """Every convolution moves its map by one pixel; then comes the maximum with all earlier maps.
+
+    Exact in 8 bits, cheap to execute, and no map can be given up before the last one is there.
+    """
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    channels = 64 * spec.megabytes
+    shape = [1, channels, *_SPILL_PLANE]
+    taps = np.zeros((_SPILL_DEPTH, channels, 1, 3, 3), np.int8)
+    for layer in range(_SPILL_DEPTH):
+        taps[layer, :, :, layer % 3, (layer // 3 + spec.variant) % 3] = 64
+    constants = _quantization(zero=64)
+    constants += [
+        numpy_helper.from_array(np.array(1 / 64, "<f4"), "tap_scale"),
+        numpy_helper.from_array(np.array(0, "i1"), "tap_zero"),
+    ]
+    nodes = [helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["real_0"])]
+    for layer, weights in enumerate(taps, 1):
+        constants.append(numpy_helper.from_array(weights, f"taps_{layer}"))
+        nodes += [
+            helper.make_node(
+                "DequantizeLinear",
+                [f"taps_{layer}", "tap_scale", "tap_zero"],
+                [f"real_taps_{layer}"],
+            ),
+            helper.make_node(
+                "Conv",
+                [f"real_{layer - 1}", f"real_taps_{layer}"],
+                [f"moved_{layer}"],
+                pads=[1, 1, 1, 1],
+                group=channels,
+            ),
+            *_requantized(f"moved_{layer}", f"real_{layer}"),
+        ]
+    last = f"real_{_SPILL_DEPTH}"
+    for layer in range(_SPILL_DEPTH - 1, -1, -1):
+        nodes.append(helper.make_node("Max", [last, f"real_{layer}"], [f"greater_{layer}"]))
+        last = f"real_greater_{layer}"
+        nodes += _requantized(f"greater_{layer}", last)
+    nodes[-1:] = []
+    nodes[-1].output[0] = "y"
+    return helper.make_graph(
+        nodes,
+        spec.model,
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.UINT8, shape)],
+        constants,
+    )
+
+
+def _requantized(name: str, real: str) -> list[onnx.NodeProto]:
+    from onnx import helper
+
+    return [
+        helper.make_node("QuantizeLinear", [name, "scale", "zero"], [f"{name}_8bit"]),
+        helper.make_node("DequantizeLinear", [f"{name}_8bit", "scale", "zero"], [real]),
+    ]
+
+
+def _spill_heavy_inputs(spec: ModelSpec) -> dict[str, np.ndarray[Any, Any]]:
+    shape = (1, 64 * spec.megabytes, *_SPILL_PLANE)
+    return {"x": random_bytes(f"{spec.model} x", spec.megabytes * 1_000_000).reshape(shape)}
 
 
 def _quantization(zero: int) -> list[onnx.TensorProto]:
@@ -227,8 +324,18 @@ def _quantization(zero: int) -> list[onnx.TensorProto]:
 
 
 _GRAPHS: Final[Mapping[str, Callable[[ModelSpec], Any]]] = MappingProxyType(
-    {"tiny": _tiny, "weights-heavy": _weights_heavy, "io-heavy": _io_heavy}
+    {
+        "tiny": _tiny,
+        "weights-heavy": _weights_heavy,
+        "io-heavy": _io_heavy,
+        "spill-heavy": _spill_heavy,
+    }
 )
 _INPUTS: Final[Mapping[str, Callable[[ModelSpec], dict[str, Any]]]] = MappingProxyType(
-    {"tiny": _tiny_inputs, "weights-heavy": _weights_heavy_inputs, "io-heavy": _io_heavy_inputs}
+    {
+        "tiny": _tiny_inputs,
+        "weights-heavy": _weights_heavy_inputs,
+        "io-heavy": _io_heavy_inputs,
+        "spill-heavy": _spill_heavy_inputs,
+    }
 )

@@ -20,8 +20,8 @@ from harness.contexts.compiler import (
     ReferenceJob,
     run_jobs,
 )
-from harness.contexts.metadata import check_arch, memory_bytes, read_metadata, tensor_order
 from harness.contexts.epcontext import epcontext_max_size
+from harness.contexts.metadata import check_arch, memory_bytes, read_metadata, tensor_order
 from harness.contexts.models import PREPARATIONS, ModelSpec
 from harness.errors import HarnessError, InfraError
 from harness.probe.build import ProbeBuilder

@@ -17,6 +17,7 @@ from harness.errors import ConfigError, InfraError
 from harness.lab.attach import AttachedDevice
 from harness.probe.plan import Plan, Settings
 from harness.probe.run import ProbeRun, run_plan
+from harness.results.checks import Check
 from harness.results.measurements import context_estimate, measure
 from harness.results.summary import CONCLUSION
 from harness.results.verdict import Verdict, judge
@@ -56,6 +57,7 @@ class Notes:
     """What a case has found out so far; becomes part of its record."""
 
     measurements: dict[str, object] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
     verdict: Verdict | None = None
     probe_us: int = 0
     logs: list[str] = field(default_factory=list)
@@ -150,11 +152,14 @@ class Bench:
         settings: Settings = Settings(),  # noqa: B008 - it is frozen
     ) -> Plan:
         """The plan for a schedule over these contexts, taken in turn."""
-        library = BACKEND_LIBRARIES[self.placement.backend]
-        libraries = Libraries(
-            backend=self._runtime.library(library), system=self._runtime.library("libQnnSystem.so")
-        )
+        libraries = self.libraries(BACKEND_LIBRARIES[self.placement.backend])
         return session_plan(libraries, contexts, steps, settings)
+
+    def libraries(self, backend: str) -> Libraries:
+        """Where the runtime's backend library of this name and libQnnSystem lie on the device."""
+        return Libraries(
+            backend=self._runtime.library(backend), system=self._runtime.library("libQnnSystem.so")
+        )
 
     def find_limit(self, models: Sequence[ModelSpec], *, cap: int) -> tuple[Limit, list[SizePoint]]:
         """Finds how many contexts of each model fit at most, and what kind of limit that is.

@@ -187,6 +187,10 @@ class Workbench:
             files += [PushedFile(str(model), path.name, path.stat().st_size) for path in paths]
         return files
 
+    def compiled(self, need: Need) -> dict[ModelSpec, Context]:
+        """The contexts that a case takes, on this host; compiles what is missing."""
+        return self._compiled(need.placement, need.models)
+
     def deploy_runtime(self, placement: Placement) -> tuple[DeployedRuntime, str]:
         """Puts runtime and probe on the device; returns the runtime and the probe's path there."""
         if placement not in self._ready:

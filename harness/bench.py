@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.adb.deadline import Deadline
 from harness.adb.evidence import CaseEvidence
 from harness.contexts.budget import Fit, Limit, SizePoint, Trial, conclude, largest_that_fits
+from harness.contexts.compiler import CompileError
 from harness.contexts.models import ModelSpec
 from harness.contexts.schedule import RESIDENCIES, Schedule, schedule
 from harness.contexts.session_plan import DeployedContext, Libraries, session_plan
@@ -19,6 +20,7 @@ from harness.probe.plan import Plan, Settings
 from harness.probe.run import ProbeRun, run_plan
 from harness.results.checks import Check
 from harness.results.measurements import context_estimate, measure
+from harness.results.record import ErrorRecord
 from harness.results.summary import CONCLUSION
 from harness.results.verdict import Verdict, judge
 from harness.workbench import Placement, Workbench
@@ -98,8 +100,15 @@ class Bench:
             self.measure(gate=settled)
 
     def contexts(self, *models: ModelSpec) -> list[DeployedContext]:
-        """The models' context binaries, compiled for this placement and put on the device."""
-        deployed = self._workbench.deploy_contexts(self.placement, models)
+        """The models' context binaries, compiled for this placement and put on the device.
+
+        Raises TargetFailure if the compiler does not make one: it is software under test, too.
+        """
+        try:
+            deployed = self._workbench.deploy_contexts(self.placement, models)
+        except CompileError as error:
+            refusal = ErrorRecord.of(api=None, code=None, message=str(error))
+            raise TargetFailure(Verdict("failed", "target", refusal)) from error
         return [deployed[model] for model in models]
 
     def run(self, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S) -> Observation:

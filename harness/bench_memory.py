@@ -15,8 +15,9 @@ from harness.contexts.spill_fill import (
     sharing_session,
     spill_fill_bytes,
 )
-from harness.results.checks import Check, conclusion, failure_text, held
+from harness.results.checks import Check, broken, conclusion, failure_text, held
 from harness.results.judge_pairing import (
+    LATENCY,
     PairingFigures,
     Tolerances,
     judge_pairing,
@@ -32,6 +33,7 @@ from harness.results.record import ErrorRecord
 from harness.results.verdict import Verdict
 
 _REFERENCE = Pairing("raw", "raw")
+_ROUNDS = 3
 
 
 def measure_pairing(
@@ -40,7 +42,8 @@ def measure_pairing(
     """Runs a context with the memory of a pairing and checks what is documented of it.
 
     `raw` is the same model prepared for raw memory: what another pairing is compared with, in a
-    process of its own. Raises TargetFailure if the process fails or a check does not hold.
+    process of its own. If only the latency differs both are measured again. Raises TargetFailure
+    if the process fails or a check does not hold.
     """
     (context,) = bench.contexts(prepared)
     made = prepared_memory(context)
@@ -52,14 +55,23 @@ def measure_pairing(
     figures = _pairing(observation, context)
     bench.measure(**figures.record())
     observation.check()
-    reference = None
-    if pairing != _REFERENCE:
-        (other,) = bench.contexts(raw)
+    if pairing == _REFERENCE:
+        check_all(bench, judge_pairing(pairing, figures, None, tolerances))
+        return
+    (other,) = bench.contexts(raw)
+    for rounds in range(1, _ROUNDS + 1):
         compared = bench.attempt(pairing_plan(libraries, other, _REFERENCE.execute))
         compared.check()
         reference = _pairing(compared, other)
-        bench.measure(reference=reference.record())
-    check_all(bench, judge_pairing(pairing, figures, reference, tolerances))
+        checks = judge_pairing(pairing, figures, reference, tolerances)
+        bench.measure(**figures.record(), reference=reference.record(), rounds=rounds)
+        if rounds == _ROUNDS or [check.name for check in broken(checks)] != [LATENCY]:
+            break
+        # Nothing but the time differs: whoever is slower by nature is so in every round.
+        again = bench.attempt(pairing_plan(libraries, context, pairing.execute))
+        again.check()
+        figures = _pairing(again, context)
+    check_all(bench, checks)
 
 
 def measure_sharing(

@@ -12,20 +12,22 @@ from harness.bench import Bench
 from harness.bench_memory import measure_pairing
 from harness.contexts.mem_pairing import Pairing
 from harness.contexts.models import ModelSpec
+from harness.probe.memory_steps import TENSOR_MEMORIES, TensorMemory
 from harness.results.judge_pairing import Tolerances
 
-# The raw one comes first: every pairing is compared with it.
-RAW = ModelSpec("io-heavy", 4)
-PREPARED = [(RAW,), (RAW, ModelSpec("io-heavy", 4, prepare="memhandle"))]
+MODELS = (ModelSpec("io-heavy", 4), ModelSpec("io-heavy", 4, prepare="memhandle"))
 TOLERANCES = Tolerances(memory_part=0.25, latency_part=0.25)
 
 
 @pytest.mark.timed
-@pytest.mark.device(backend="htp")
-@pytest.mark.parametrize("execute", ["raw", "memhandle"])
-@pytest.mark.parametrize("prepare", PREPARED, ids=["raw", "memhandle"])
-def test_mem_type_pairing(bench: Bench, prepare: tuple[ModelSpec, ...], execute: str) -> None:
+@pytest.mark.device
+@pytest.mark.parametrize("execute", TENSOR_MEMORIES)
+@pytest.mark.parametrize("prepare", TENSOR_MEMORIES)
+@pytest.mark.parametrize("models", [MODELS], ids=["io-heavy"])
+def test_mem_type_pairing(
+    bench: Bench, models: tuple[ModelSpec, ...], prepare: TensorMemory, execute: TensorMemory
+) -> None:
     """I/O is allocated and copied as documented, as fast as raw memory, with equal outputs."""
-    *_, prepared = prepare
-    pairing = Pairing.of(prepared.prepare, execute)
-    measure_pairing(bench, prepared, RAW, pairing, TOLERANCES)
+    by_memory = {model.prepare: model for model in models}
+    pairing = Pairing(prepare, execute)
+    measure_pairing(bench, by_memory[prepare], by_memory["raw"], pairing, TOLERANCES)

@@ -6,6 +6,7 @@ that the binaries of all compilers share one reference.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,6 +94,7 @@ class ContextStore:
         self._warned: set[Path] = set()
         self._keys: dict[ModelSpec, str] = {}
         self._found: dict[Wanted, Context] = {}
+        self._refused: dict[Wanted, CompileError] = {}
 
     def get(self, model: ModelSpec, compiler: str, htp_arch: int) -> Context:
         """One context; see `get_many`."""
@@ -105,10 +107,21 @@ class ContextStore:
         ConfigError for an unknown version or an architecture the compiler does not know,
         InfraError if libraries cannot be fetched or the cache cannot be written.
         """
-        new = [one for one in dict.fromkeys(wanted) if one not in self._found]
+        known = self._found.keys() | self._refused.keys()
+        new = [one for one in dict.fromkeys(wanted) if one not in known]
         for compiler in dict.fromkeys(compiler for _, compiler, _ in new):
             self._get_all(compiler, [one for one in new if one[1] == compiler])
+        for one in wanted:
+            # Told again to every case that wants it, without starting the compiler again.
+            if one in self._refused:
+                raise self._refused[one]
         return [self._found[one] for one in wanted]
+
+    def without_refused(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """Those of `wanted` that their compiler makes; raises like `get_many` for the rest."""
+        with contextlib.suppress(CompileError):
+            self.get_many(wanted)
+        return [one for one in wanted if one not in self._refused]
 
     def _get_all(self, compiler: str, wanted: Sequence[Wanted]) -> None:
         if not self._missing(wanted):
@@ -119,7 +132,7 @@ class ContextStore:
             # Another process may have made them while we waited.
             if missing := self._missing(wanted):
                 self._make(self._catalog.compiler_host(compiler), missing)
-                if self._missing(missing):
+                if self._missing(one for one in missing if one not in self._refused):
                     raise InfraError(f"contexts went away from {self._root} while it was used")
 
     def _missing(self, wanted: Iterable[Wanted]) -> list[Wanted]:
@@ -164,7 +177,13 @@ class ContextStore:
                 for at, one in enumerate(wanted)
             }
             results = run_jobs(host, [*references.values(), *binaries.values()])
-            failures: list[HarnessError] = [one for one in results.values() if one is not None]
+            failures: list[HarnessError] = []
+            for one, job in binaries.items():
+                if (refusal := results[job.job]) is not None:
+                    self._refused[one] = refusal
+            failures += [
+                failed for job in references.values() if (failed := results[job.job]) is not None
+            ]
             for spec, reference in references.items():
                 if results[reference.job] is None:
                     self._keep_reference(spec, reference)
@@ -194,7 +213,7 @@ class ContextStore:
                 whole[one] = (job, binaries[0])
             else:
                 reason = f"it made {len(binaries)} context binaries instead of one"
-                failures.append(CompileError(job.complaint, chain=[reason]))
+                self._refused[one] = CompileError(job.complaint, chain=[reason])
         if not whole:
             return failures
         paths = [path for _, path in whole.values()]
@@ -202,6 +221,8 @@ class ContextStore:
         for (one, (job, path)), found in zip(whole.items(), metadata, strict=True):
             try:
                 self._keep_binary(one, job, path, found)
+            except CompileError as error:
+                self._refused[one] = error
             except HarnessError as error:
                 failures.append(error)
         return failures

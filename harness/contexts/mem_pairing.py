@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Self
+from typing import Final
 
 from harness.contexts.session_plan import DeployedContext, Libraries, session_start
 from harness.errors import ConfigError
@@ -35,11 +35,6 @@ class Pairing:
         for field, value in (("prepare", self.prepare), ("execute", self.execute)):
             if value not in TENSOR_MEMORIES:
                 raise ConfigError(f"no memory {value!r}", field=field, choices=TENSOR_MEMORIES)
-
-    @classmethod
-    def of(cls, prepare: str, execute: str) -> Self:
-        """The pairing with these names. Raises ConfigError if a memory does not exist."""
-        return cls(prepare, execute)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         return f"{self.prepare}-{self.execute}"

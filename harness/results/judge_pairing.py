@@ -15,6 +15,7 @@ from harness.results.memory_figures import MemorySamples, memory_samples
 
 _COPY: Final = re.compile(r"\bcop(y|ies|ied)\b", re.I)
 _COUNT_UNIT: Final = 4
+LATENCY: Final = "steady_latency_same"
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ def _copied(expected: bool, figures: PairingFigures, reference: PairingFigures |
 def _same_latency(
     figures: PairingFigures, reference: PairingFigures | None, tolerances: Tolerances
 ) -> Check:
-    name = "steady_latency_same"
+    name = LATENCY
     median, spread = figures.steady_median_us, figures.steady_spread_us
     if median is None:
         return unseen(name, "there are no steady inferences")

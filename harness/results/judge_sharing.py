@@ -56,8 +56,9 @@ def judge_sharing(
     `reference` loaded the same contexts with buffers of their own; None for that strategy itself.
     `memory_part`: how much of the spill-fill of all contexts a figure may be off.
     """
+    saved = [] if reference is None else [_saved(sharing, figures, reference, memory_part)]
     return [
-        _saved(sharing, figures, reference, memory_part),
+        *saved,
         _given_back(sharing, figures, memory_part),
         _same_outputs(figures, reference),
     ]
@@ -78,12 +79,10 @@ def judge_undersized(sharing: SharingPlan, figures: SharingFigures) -> Check:
 def _saved(
     sharing: SharingPlan,
     figures: SharingFigures,
-    reference: SharingFigures | None,
+    reference: SharingFigures,
     memory_part: float,
 ) -> Check:
     name = "memory_saved"
-    if reference is None:
-        return held(name, True, "it is the reference: every context has a buffer of its own")
     own = reference.samples.growth("before", "executed")
     shared = figures.samples.growth("before", "executed")
     if own is None or shared is None:

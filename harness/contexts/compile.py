@@ -14,19 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.contexts.compiler import (
-    CompileError,
-    CompileJob,
-    InputFile,
-    ReferenceJob,
-    run_jobs,
-)
+from harness.contexts.compile_jobs import Wanted, compile_job, compile_options, reference_job
+from harness.contexts.compiler import CompileError, CompileJob, ReferenceJob, run_jobs
 from harness.contexts.epcontext import epcontext_max_size
 from harness.contexts.metadata import check_arch, memory_bytes, read_metadata, tensor_order
-from harness.contexts.models import PREPARATIONS, ModelSpec
+from harness.contexts.models import ModelSpec
 from harness.errors import HarnessError, InfraError
 from harness.probe.build import ProbeBuilder
-from harness.qnn.socs import SOCS
 from harness.runtimes.catalog import ORT_HOST_VERSION, Catalog, CompilerHost
 from harness.runtimes.notices import Say
 from harness.runtimes.sealed import (
@@ -42,11 +36,6 @@ from harness.runtimes.sealed import (
 _FORMAT: Final = 1
 _BINARY: Final = "context.bin"
 _LOCK_TIMEOUT_S = 1800.0
-# The SoC given with an architecture that no known SoC has: what comes out tells the truth.
-_SOME_SOC_MODEL: Final = 43
-
-Wanted = tuple[ModelSpec, str, int]
-"""Model, QNN version of the compiler, HTP architecture (73 for v73)."""
 
 
 @dataclass(frozen=True)
@@ -168,12 +157,12 @@ class ContextStore:
                 path.parent.mkdir()
                 path.write_bytes(spec.serialized())
             references = {
-                spec: _reference_job(spec, path)
+                spec: reference_job(spec, path)
                 for spec, path in models.items()
                 if self._open(self._model_folder(spec), self._model_facts(spec)) is None
             }
             binaries = {
-                one: _compile_job(one, models[one[0]], work / f"binary-{at}")
+                one: compile_job(one, models[one[0]], work / f"binary-{at}")
                 for at, one in enumerate(wanted)
             }
             results = run_jobs(host, [*references.values(), *binaries.values()])
@@ -268,21 +257,6 @@ class ContextStore:
         return self._root / "binaries" / f"{spec}-v{arch}-by-{compiler}-{key}"
 
 
-def compile_options(htp_arch: int, spec: ModelSpec | None = None) -> dict[str, str]:
-    """The options of ORT's QNN execution provider for an HTP architecture (pure; ORT docs).
-
-    Half precision for float models needs a SoC model as well; it is that of the first SoC known
-    to have this architecture.
-    """
-    soc = next((soc for soc in SOCS.values() if soc.htp_arch == htp_arch), None)
-    return {
-        "htp_arch": str(htp_arch),
-        "soc_model": str(soc.soc_model if soc else _SOME_SOC_MODEL),
-        "enable_htp_fp16_precision": "1",
-        **(PREPARATIONS[spec.prepare] if spec else {}),
-    }
-
-
 def _context(wanted: Wanted, reference: SealedFolder, made: SealedFolder) -> Context:
     spec, compiler, arch = wanted
     binary = made.files[_BINARY]
@@ -305,36 +279,6 @@ def _context(wanted: Wanted, reference: SealedFolder, made: SealedFolder) -> Con
 
 def _sizes(reference: SealedFolder, kind: str) -> dict[str, int]:
     return {name: reference.files[file].size for name, file in reference.data[kind].items()}
-
-
-def _reference_job(spec: ModelSpec, model: Path) -> ReferenceJob:
-    inputs = []
-    for at, (name, array) in enumerate(spec.inputs().items()):
-        path = model.with_name(f"input.{at}.raw")
-        array.tofile(path)
-        inputs.append(InputFile(name, path, array.dtype.str, array.shape))
-    outputs = {
-        name: model.with_name(f"expected.{at}.raw") for at, name in enumerate(spec.outputs())
-    }
-    return ReferenceJob(
-        job=f"reference of {spec}",
-        complaint=f"ORT {ORT_HOST_VERSION} does not compute {spec} on the CPU",
-        model=model,
-        inputs=tuple(inputs),
-        outputs=outputs,
-    )
-
-
-def _compile_job(wanted: Wanted, model: Path, folder: Path) -> CompileJob:
-    spec, compiler, arch = wanted
-    folder.mkdir()
-    return CompileJob(
-        job=f"{spec} for v{arch}",
-        complaint=f"QNN {compiler} does not compile {spec} for HTP v{arch}",
-        model=model,
-        folder=folder,
-        options=compile_options(arch, spec),
-    )
 
 
 def _short_key(facts: Mapping[str, Any]) -> str:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contexts.models import KINDS, PREPARATIONS, ModelSpec, random_bytes
+from harness.contexts.model_graphs import random_bytes
+from harness.contexts.models import KINDS, PREPARATIONS, ModelSpec
 from harness.errors import ConfigError
 
 SPECS = [

@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.adb.deadline import Deadline
 from harness.adb.evidence import CaseEvidence
 from harness.contexts.budget import Fit, Limit, SizePoint, Trial, conclude, largest_that_fits
+from harness.contexts.compiler import CompileError
 from harness.contexts.models import ModelSpec
 from harness.contexts.schedule import RESIDENCIES, Schedule, schedule
 from harness.contexts.session_plan import DeployedContext, Libraries, session_plan
@@ -17,7 +18,9 @@ from harness.errors import ConfigError, InfraError
 from harness.lab.attach import AttachedDevice
 from harness.probe.plan import Plan, Settings
 from harness.probe.run import ProbeRun, run_plan
+from harness.results.checks import Check
 from harness.results.measurements import context_estimate, measure
+from harness.results.record import ErrorRecord
 from harness.results.summary import CONCLUSION
 from harness.results.verdict import Verdict, judge
 from harness.runtimes.findings import Finding
@@ -57,6 +60,7 @@ class Notes:
     """What a case has found out so far; becomes part of its record."""
 
     measurements: dict[str, object] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
     verdict: Verdict | None = None
     probe_us: int = 0
     logs: list[str] = field(default_factory=list)
@@ -101,8 +105,15 @@ class Bench:
             self.measure(gate=settled)
 
     def contexts(self, *models: ModelSpec) -> list[DeployedContext]:
-        """The models' context binaries, compiled for this placement and put on the device."""
-        deployed = self._workbench.deploy_contexts(self.placement, models)
+        """The models' context binaries, compiled for this placement and put on the device.
+
+        Raises TargetFailure if the compiler does not make one: it is software under test, too.
+        """
+        try:
+            deployed = self._workbench.deploy_contexts(self.placement, models)
+        except CompileError as error:
+            refusal = ErrorRecord.of(api=None, code=None, message=str(error))
+            raise TargetFailure(Verdict("failed", "target", refusal)) from error
         return [deployed[model] for model in models]
 
     def run(self, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S) -> Observation:
@@ -155,11 +166,14 @@ class Bench:
         settings: Settings = Settings(),  # noqa: B008 - it is frozen
     ) -> Plan:
         """The plan for a schedule over these contexts, taken in turn."""
-        library = BACKEND_LIBRARIES[self.placement.backend]
-        libraries = Libraries(
-            backend=self._runtime.library(library), system=self._runtime.library("libQnnSystem.so")
-        )
+        libraries = self.libraries(BACKEND_LIBRARIES[self.placement.backend])
         return session_plan(libraries, contexts, steps, settings)
+
+    def libraries(self, backend: str) -> Libraries:
+        """Where the runtime's backend library of this name and libQnnSystem lie on the device."""
+        return Libraries(
+            backend=self._runtime.library(backend), system=self._runtime.library("libQnnSystem.so")
+        )
 
     def find_limit(self, models: Sequence[ModelSpec], *, cap: int) -> tuple[Limit, list[SizePoint]]:
         """Finds how many contexts of each model fit at most, and what kind of limit that is.

@@ -116,6 +116,7 @@ class Case:
             expected=Expected(known_issue=self.known_issue) if self.known_issue else None,
             error=self._error,
             measurements=_json_object(self._measurements()),
+            checks=tuple(notes.checks) if notes else (),
             started=self._started,
             duration_s=round(time.monotonic() - self._begun - self._aside_s, 6),
             attempt=self.attempt,

@@ -27,6 +27,7 @@ from harness.errors import Cause
 from harness.lab.events import EventKind, LabEvent
 from harness.lab.health import State
 from harness.qnn.codes import describe
+from harness.results.checks import Check
 from harness.results.signature import signature
 from harness.runtimes.findings import Severity
 
@@ -185,8 +186,8 @@ class CaseRecord(_Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
-    `measurements` are free, but JSON; units are in the names. `logs` are paths inside the run's
-    folder.
+    `measurements` are free, but JSON; units are in the names. `checks` are what the case expected
+    of the target, each with a verdict of its own. `logs` are paths inside the run's folder.
     """
 
     model_config = ConfigDict(
@@ -211,6 +212,7 @@ class CaseRecord(_Part):
     expected: Expected | None = None
     error: ErrorRecord | None = None
     measurements: JsonObject = {}
+    checks: tuple[Check, ...] = ()
     started: AwareDatetime
     duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     attempt: Annotated[StrictInt, Field(ge=1)] = 1

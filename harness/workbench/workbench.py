@@ -194,6 +194,10 @@ class Workbench:
             files += [PushedFile(str(model), path.name, path.stat().st_size) for path in paths]
         return files
 
+    def compiled(self, need: Need) -> dict[ModelSpec, Context]:
+        """The contexts that a case takes, on this host; compiles what is missing."""
+        return self._compiled(need.placement, need.models)
+
     def deploy_runtime(self, placement: Placement) -> tuple[DeployedRuntime, str]:
         """Puts runtime and probe on the device; returns the runtime and the probe's path there."""
         if placement not in self._ready:
@@ -234,7 +238,7 @@ class Workbench:
     def _deploy_together(self, placement: Placement, models: Sequence[ModelSpec]) -> None:
         """Puts everything that a placement needs on its device in one go."""
         sets = [runtime_set(self._runtime(placement)), self._probe_set(placement)]
-        sets += self._context_sets(placement.device, self._compiled(placement, models))
+        sets += self._context_sets(placement.device, self._made(placement, models))
         self._deployer(placement.device).deploy_sets(sets)
         self.deploy_runtime(placement)
 
@@ -286,9 +290,16 @@ class Workbench:
             try:
                 self._runtime(placement)
                 self._probe(placement)
-                self._compiled(placement, models)
+                self._made(placement, models)
             except HarnessError as error:
                 self._failed[placement] = error
+
+    def _made(self, placement: Placement, models: Sequence[ModelSpec]) -> dict[ModelSpec, Context]:
+        """Like `_compiled`, without those that the compiler refuses: only their cases suffer."""
+        arch = self._htp_arch(placement.device) if models else 0
+        wanted = [(model, placement.compiler, arch) for model in dict.fromkeys(models)]
+        made = self._contexts.without_refused(wanted)
+        return self._compiled(placement, [model for model, _, _ in made])
 
     def _compiled(
         self, placement: Placement, models: Sequence[ModelSpec]

@@ -26,6 +26,8 @@ CONTRACT = """
            "symbol": "QNN_COMMON_ERROR_MEM_ALLOC", "component": "common", "message": "m",
            "step": 57, "context": 56, "signature": "s"},
  "measurements": {"loaded": 56, "load_us": [1, 2], "rss_bytes": {"peak": 3}},
+ "checks": [{"name": "io_given_back", "verdict": "broken", "reason": "r",
+             "figures": {"x_bytes": 1}}],
  "started": "2026-11-21T06:00:00Z", "duration_s": 0.41, "attempt": 1,
  "logs": ["logs/x/probe.jsonl"]}
 """

@@ -52,6 +52,30 @@ _VERBS: Final[Mapping[str, Mapping[str, _Kind]]] = {
     "device-free": {},
     "backend-free": {},
     "log-free": {},
+    "ort-load": {"lib": "text"},
+    "ort-env": {},
+    "ort-register-ep": {"name": "text", "lib": "text"},
+    "ort-session": {
+        "context": "number",
+        "file": "text",
+        "ep": "text",
+        "device": "number",
+        "threads": "number",
+        "session.": "text",
+        "provider.": "text",
+    },
+    "ort-placement": {"context": "number", "whole": "text"},
+    "ort-run": {
+        "context": "number",
+        "input.": "text",
+        "expect.": "text",
+        "save.": "text",
+        "tolerance": "real",
+        "repeat": "number",
+    },
+    "ort-session-free": {"context": "number"},
+    "ort-unregister-ep": {"name": "text"},
+    "ort-env-free": {},
     "cleanup": {},
     "noop": {},
     "sleep": {"ms": "number"},
@@ -62,6 +86,7 @@ _VERBS: Final[Mapping[str, Mapping[str, _Kind]]] = {
 }
 _OPTIONAL: Final = frozenset(
     {"soc", "arch", "max_bytes", "input.", "expect.", "save.", "tolerance", "repeat", "to"}
+    | {"ep", "device", "threads", "session.", "provider.", "whole"}
     | {("context-inspect", "context")}
 )
 

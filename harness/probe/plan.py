@@ -53,7 +53,7 @@ _VERBS: Final[Mapping[str, Mapping[str, _Kind]]] = {
     "backend-free": {},
     "log-free": {},
     "ort-load": {"lib": "text"},
-    "ort-env": {},
+    "ort-env": {"severity": "number"},
     "ort-register-ep": {"name": "text", "lib": "text"},
     "ort-session": {
         "context": "number",
@@ -86,7 +86,7 @@ _VERBS: Final[Mapping[str, Mapping[str, _Kind]]] = {
 }
 _OPTIONAL: Final = frozenset(
     {"soc", "arch", "max_bytes", "input.", "expect.", "save.", "tolerance", "repeat", "to"}
-    | {"ep", "device", "threads", "session.", "provider.", "whole"}
+    | {"severity", "ep", "device", "threads", "session.", "provider.", "whole"}
     | {("context-inspect", "context")}
 )
 

@@ -16,13 +16,25 @@ static void say(uint32_t level, const char *format, ...) {
     va_end(args);
 }
 
-/* ORT's severities, 0 to 4: verbose, info, warning, error, fatal. */
+/* ORT's severities, 0 to 4: verbose, info, warning, error, fatal. The QNN EP passes on what the
+ * backend logs, errors too, as verbose lines that begin with QNN's own mark: "<E> ...". */
+static uint32_t level_of(int severity, const char *message) {
+    static const uint32_t levels[] = {ABI_LOG_VERBOSE, ABI_LOG_INFO, ABI_LOG_WARN};
+    static const char marks[] = "EWIVD"; /* in the order of the levels, which begin at 1 */
+    message += strspn(message, " \t");
+    if (message[0] == '<' && message[1] != '\0' && message[2] == '>') {
+        const char *mark = strchr(marks, message[1]);
+        if (mark != NULL) return (uint32_t)(mark - marks) + ABI_LOG_ERROR;
+    }
+    return severity >= 0 && severity < 3 ? levels[severity] : ABI_LOG_ERROR;
+}
+
 static void take_log(void *param, int severity, const char *category, const char *id,
                      const char *place, const char *message) {
-    static const uint32_t levels[] = {ABI_LOG_VERBOSE, ABI_LOG_INFO, ABI_LOG_WARN};
     (void)param, (void)category, (void)id;
-    uint32_t level = severity >= 0 && severity < 3 ? levels[severity] : ABI_LOG_ERROR;
     const char *said = message != NULL ? message : "";
+    uint32_t level = level_of(severity, said);
+    if (level > qnn.log_level) return;
     if (place != NULL && place[0] != '\0')
         say(level, "%s [%s]", said, place);
     else
@@ -112,14 +124,18 @@ void ort_load(const struct step *step, struct outcome *outcome) {
 }
 
 void ort_env(const struct step *step, struct outcome *outcome) {
-    (void)step;
     if (ort.api == NULL || ort.env != NULL) {
         fail(outcome, "plan", ort.api == NULL ? "no ORT library is loaded"
                                               : "there is an ORT environment already");
         return;
     }
+    if (step_number(step, "severity", 0) > 4) {
+        fail(outcome, "plan", "severity must be 0 to 4");
+        return;
+    }
     uint64_t started = now_us();
-    int severity = severity_of(qnn.log_level);
+    /* A lower one than the plan's level: whatever is below that is dropped here, see level_of. */
+    int severity = (int)step_number(step, "severity", (uint64_t)severity_of(qnn.log_level));
     ort_status status = ort.api->create_env(take_log, NULL, severity, "probe", &ort.env);
     outcome->duration_us = now_us() - started;
     if (!ort_fine(status, outcome)) {

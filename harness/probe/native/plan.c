@@ -45,7 +45,7 @@ static const struct verb_rule verbs[] = {
     {"backend-free", {{0}}},
     {"log-free", {{0}}},
     {"ort-load", {{"lib", TEXT, true}}},
-    {"ort-env", {{0}}},
+    {"ort-env", {{"severity", NUMBER, false}}},
     {"ort-register-ep", {{"name", TEXT, true}, {"lib", TEXT, true}}},
     {"ort-session",
      {{"context", NUMBER, true},

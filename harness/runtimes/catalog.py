@@ -12,6 +12,7 @@ from typing import Final
 from harness.errors import ConfigError, InfraError
 from harness.runtimes.file_sets import LIBRARY_FOLDER
 from harness.runtimes.notices import Say, on_stderr, on_terminal
+from harness.runtimes.ort_wheels import BESIDE_ORT, OrtWheels
 from harness.runtimes.pypi import PYPI, QNN_PLATFORMS, QNN_PROJECT, PyPiSource, all_versions
 from harness.runtimes.runtime import Runtime, RuntimeFile, content_key
 from harness.runtimes.sealed import SealedFolder
@@ -36,7 +37,7 @@ ORT_PROJECT: Final = "onnxruntime"
 ORT_HOST_VERSION: Final = "1.26.0"
 """The ORT that compiles contexts: works with the QNN wheels 2.3.0 to 2.7.0 (tested for each).
 
-Not every pair that pip accepts does: 1.31.1 does not register the plug-in of 2.3.0.
+Not every pair that pip accepts does: from 1.28.0 on ORT makes no session with the plug-in of 2.3.0.
 """
 
 _ORT_PLATFORM = "manylinux_2_28_x86_64"
@@ -101,6 +102,7 @@ class Catalog:
         wheels = WheelCache(cache_root / "wheels", notify=notify, warn=warn)
         self._unpacked = UnpackedWheels(cache_root / "unpacked", wheels, notify=notify, warn=warn)
         self._pypi = PyPiSource(wheels, self._unpacked)
+        self._ort = OrtWheels(wheels, self._unpacked)
         self._sources: dict[str, Source] = {}
         for source in (*sources, self._pypi):
             self.add(source)
@@ -165,6 +167,22 @@ class Catalog:
         """
         source, version = self._find(name, target)
         return source.runtime(version, target)
+
+    def with_ort(self, name: str, ort: str, target: str) -> Runtime:
+        """A runtime and a version of ORT as one; see `OrtWheels.join`.
+
+        ORT's plug-in of the same QNN comes with it, if the runtime is one of PyPI's.
+        """
+        source, version = self._find(name, target)
+        runtime = source.runtime(version, target)
+        beside = []
+        if source is self._pypi:
+            beside = [
+                RuntimeFile(file.path, path, file.size, file.sha256)
+                for path, file in self._pypi.folder(version, target).files.items()
+                if file.path.name in BESIDE_ORT
+            ]
+        return self._ort.join(runtime, ort, beside)
 
     def damage(self, name: str, target: str) -> list[str]:
         """What of a runtime is not as it was kept, every byte read. Raises ConfigError."""

@@ -16,6 +16,7 @@ ROOMS = (
     "cli",
     "pytest_plugin",
     "bench",
+    "ort_bench",
     "workbench",
     "results",
     "contexts",

@@ -14,10 +14,12 @@ from harness.probe.ort_plan import dump_options, ort_session_free
 
 MODELS = [ModelSpec("tiny"), ModelSpec("weights-heavy", 4)]
 HEAVY = ModelSpec("io-heavy", 56)
-ROUNDS = 40
-# What one more session may leave behind, after the first few: microsoft/onnxruntime#22511. Measured
-# with QNN 2.47.0 to 2.51.0: at most some 35 kB a session, and less the longer it goes on.
-TOLERATED_GROWTH_BYTES = 128 << 10
+ROUNDS = 20
+# What a session may leave behind once the first few are over (microsoft/onnxruntime#22511): each by
+# itself, and all together, since malloc grows in jumps. Measured over 40 rounds with QNN 2.47.0 to
+# 2.51.0 and ORT 1.24 to 1.31: most rounds leave below 20 kB, all together below 8 MB.
+TOLERATED_GROWTH_BYTES = 64 << 10
+TOLERATED_DRIFT_BYTES = 16 << 20
 
 
 @pytest.mark.device(backend="htp")
@@ -72,7 +74,11 @@ def test_create_and_destroy(bench: Bench, model: ModelSpec) -> None:
         steps += [*ort.session(0, deployed.file), run_model(0, deployed), ort_session_free(0)]
     observation = bench.run_ort(ort, ort.plan(steps, sessions=1))
     observation.check()
-    growth = observation.measurements.get("growth_bytes_per_session")
-    bench.measure(tolerated_growth_bytes=TOLERATED_GROWTH_BYTES)
-    if isinstance(growth, int):  # a device that does not tell its memory tells nothing here
+    figures = observation.measurements
+    bench.measure(
+        tolerated_growth_bytes=TOLERATED_GROWTH_BYTES, tolerated_drift_bytes=TOLERATED_DRIFT_BYTES
+    )
+    if "growth_bytes_per_session" in figures:  # a device that does not tell its memory has none
+        growth, drift = int(str(figures["growth_bytes_per_session"])), int(str(figures["drift_bytes"]))
         assert growth <= TOLERATED_GROWTH_BYTES, f"each session leaves {growth} bytes behind"
+        assert drift <= TOLERATED_DRIFT_BYTES, f"{ROUNDS} sessions left {drift} bytes behind"

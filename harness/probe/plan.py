@@ -9,6 +9,7 @@ from typing import Final, Literal, get_args
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from harness.errors import ConfigError
+from harness.probe.ort_verbs import OPTIONAL_ORT_FIELDS, ORT_VERBS
 
 LogLevel = Literal["off", "error", "warn", "info", "verbose", "debug"]
 MemoryDetail = Literal["off", "rss", "pss"]
@@ -52,30 +53,6 @@ _VERBS: Final[Mapping[str, Mapping[str, _Kind]]] = {
     "device-free": {},
     "backend-free": {},
     "log-free": {},
-    "ort-load": {"lib": "text"},
-    "ort-env": {"severity": "number"},
-    "ort-register-ep": {"name": "text", "lib": "text"},
-    "ort-session": {
-        "context": "number",
-        "file": "text",
-        "ep": "text",
-        "device": "number",
-        "threads": "number",
-        "session.": "text",
-        "provider.": "text",
-    },
-    "ort-placement": {"context": "number", "whole": "text"},
-    "ort-run": {
-        "context": "number",
-        "input.": "text",
-        "expect.": "text",
-        "save.": "text",
-        "tolerance": "real",
-        "repeat": "number",
-    },
-    "ort-session-free": {"context": "number"},
-    "ort-unregister-ep": {"name": "text"},
-    "ort-env-free": {},
     "cleanup": {},
     "noop": {},
     "sleep": {"ms": "number"},
@@ -83,10 +60,11 @@ _VERBS: Final[Mapping[str, Mapping[str, _Kind]]] = {
     "hang": {},
     "spew": {"bytes": "number", "to": "text"},
     "exit": {"code": "number"},
+    **ORT_VERBS,
 }
 _OPTIONAL: Final = frozenset(
     {"soc", "arch", "max_bytes", "input.", "expect.", "save.", "tolerance", "repeat", "to"}
-    | {"severity", "ep", "device", "threads", "session.", "provider.", "whole"}
+    | OPTIONAL_ORT_FIELDS
     | {("context-inspect", "context")}
 )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from harness.probe.events import StepResult
 
-_WARM_ROUNDS: Final = 8
-"""After so many sessions a library has made what it keeps for good (measured: at most 6)."""
+WARM_ROUNDS: Final = 8
+"""After so many sessions a library has made most of what it keeps for good."""
 
 
 def ort_figures(steps: Sequence[StepResult]) -> dict[str, object]:
@@ -17,9 +18,10 @@ def ort_figures(steps: Sequence[StepResult]) -> dict[str, object]:
 
     `sessions`, `runs` and `released` count successful steps; `create_us`, `run_us` and
     `release_us` are one duration per step; `placement` tells per execution provider how many
-    nodes it got of the session asked last. `kept_bytes` is what stays of the first session's
-    memory after the last was released, `growth_bytes_per_session` by how much that grows with
-    each further one, once the first few are over; both need sessions that were released.
+    nodes it got of the session asked last. `kept_bytes` is the memory that belongs to no file and
+    is there after the last release but was not before the first session, and
+    `growth_bytes_per_session` by how much that grows with most that are made and released, once
+    the first few are over; `drift_bytes` is the growth over all of those together.
     """
     if not any(step.verb.startswith("ort-") for step in steps):
         return {}
@@ -36,29 +38,41 @@ def ort_figures(steps: Sequence[StepResult]) -> dict[str, object]:
     }
     for step in _ok_or_failed(steps, "ort-placement"):
         figures["placement"] = _placement(step)
-    levels = [step.pss_after_bytes for step in released if step.pss_after_bytes is not None]
-    before = next((step.pss_before_bytes for step in created), None)
+    levels = _levels(steps)
+    before = _count(created[0], "anonymous_before_bytes") if created else None
     if levels and before is not None:
         figures["kept_bytes"] = levels[-1] - before
-    growth = growth_per_round(levels)
-    if growth is not None:
-        figures["growth_bytes_per_session"] = growth
+    steady = levels[WARM_ROUNDS:]
+    if len(steady) > 1:
+        figures["growth_bytes_per_session"] = growth_per_round(steady)
+        figures["drift_bytes"] = steady[-1] - steady[0]
     return figures
 
 
-def growth_per_round(levels: Sequence[int], warm: int = _WARM_ROUNDS) -> int | None:
-    """By how much a level rises per round once the first `warm` are over; None for too few.
+def growth_per_round(levels: Sequence[int]) -> int:
+    """By how much a level rises in most rounds: what a leak in each of them would show.
 
-    It compares the medians of the first and the last third behind them, so that a single jump,
-    such as a page table or an arena of malloc, counts as one and is not taken for a leak in each
-    round.
+    The median of the steps, so that a single jump, such as a new arena of malloc, does not count.
     """
-    steady = levels[warm:]
-    third = len(steady) // 3
-    if third < 2:
-        return None
-    rise = statistics.median(steady[-third:]) - statistics.median(steady[:third])
-    return round(rise / (len(steady) - third))
+    return round(statistics.median(after - before for before, after in pairwise(levels)))
+
+
+def _levels(steps: Iterable[StepResult]) -> list[int]:
+    """The memory that belongs to no file, after each release that left no session behind."""
+    alive, levels = 0, []
+    for step in steps:
+        alive += step.verb == "ort-session" and step.ok
+        if step.verb == "ort-session-free" and step.ok:
+            alive -= 1
+            level = _count(step, "anonymous_bytes")
+            if alive == 0 and level is not None:
+                levels.append(level)
+    return levels
+
+
+def _count(step: StepResult, key: str) -> int | None:
+    value = step.data.get(key)
+    return value if type(value) is int and value >= 0 else None
 
 
 def _placement(step: StepResult) -> dict[str, int]:

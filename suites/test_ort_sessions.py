@@ -79,6 +79,9 @@ def test_create_and_destroy(bench: Bench, model: ModelSpec) -> None:
         tolerated_growth_bytes=TOLERATED_GROWTH_BYTES, tolerated_drift_bytes=TOLERATED_DRIFT_BYTES
     )
     if "growth_bytes_per_session" in figures:  # a device that does not tell its memory has none
-        growth, drift = int(str(figures["growth_bytes_per_session"])), int(str(figures["drift_bytes"]))
+        growth, drift = (
+            int(str(figures["growth_bytes_per_session"])),
+            int(str(figures["drift_bytes"])),
+        )
         assert growth <= TOLERATED_GROWTH_BYTES, f"each session leaves {growth} bytes behind"
         assert drift <= TOLERATED_DRIFT_BYTES, f"{ROUNDS} sessions left {drift} bytes behind"

@@ -37,6 +37,8 @@ ORT_CODES: Final[Mapping[int, str]] = MappingProxyType(
 
 MAX_CHAIN: Final = 40
 _MAX_LINE_CHARS: Final = 4000
+_LEAST_REPEATED: Final = 20
+"""A shorter line may be part of another by chance."""
 
 _SYMBOL: Final = re.compile(r"\bQNN_[A-Z0-9_]*ERROR[A-Z0-9_]*\b")
 # "Error code: 6999", "with err 1002", "status 0x3ea", "error: 0x80000406", "err=5005"
@@ -91,15 +93,15 @@ def take_apart(code: int, message: str, logged: Iterable[str] = ()) -> OrtError:
 
 def chain_of(texts: Sequence[str]) -> tuple[str, ...]:
     """Each text once, without levels and places in source files; parts of a later one go."""
-    lines = dict.fromkeys(
-        line for text in texts for part in text.splitlines() if (line := plain(part))
+    lines = list(
+        dict.fromkeys(line for text in texts for part in text.splitlines() if (line := plain(part)))
     )
-    kept = [
-        line
-        for at, line in enumerate(lines)
-        if not any(line in other for other in list(lines)[:at] + list(lines)[at + 1 :])
-    ]
+    kept = [line for line in lines if len(line) < _LEAST_REPEATED or _alone(line, lines)]
     return tuple(kept[: MAX_CHAIN - 1] + kept[-1:] if len(kept) > MAX_CHAIN else kept)
+
+
+def _alone(line: str, lines: Sequence[str]) -> bool:
+    return not any(line in other for other in lines if other != line)
 
 
 def plain(line: str) -> str:

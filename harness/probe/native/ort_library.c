@@ -35,10 +35,12 @@ static void take_log(void *param, int severity, const char *category, const char
     const char *said = message != NULL ? message : "";
     uint32_t level = level_of(severity, said);
     if (level > qnn.log_level) return;
+    int length = (int)strnlen(said, LOG_LINE_MAX);
+    while (length > 0 && strchr("\r\n", said[length - 1]) != NULL) length--;
     if (place != NULL && place[0] != '\0')
-        say(level, "%s [%s]", said, place);
+        say(level, "%.*s [%s]", length, said, place);
     else
-        say(level, "%s", said);
+        say(level, "%.*s", length, said);
 }
 
 static int severity_of(uint32_t log_level) {

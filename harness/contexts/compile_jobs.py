@@ -8,7 +8,7 @@ from typing import Final
 from harness.contexts.compiler import CompileJob, InputFile, ReferenceJob
 from harness.contexts.models import PREPARATIONS, ModelSpec
 from harness.qnn.socs import SOCS
-from harness.runtimes.catalog import ORT_HOST_VERSION
+from harness.runtimes.compiler_host import ORT_HOST_VERSION
 
 # The SoC given with an architecture that no known SoC has: what comes out tells the truth.
 _SOME_SOC_MODEL: Final = 43

@@ -10,6 +10,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from harness.errors import ConfigError
 from harness.probe.memory_verbs import MEMORY_VERBS, OPTIONAL_MEMORY_FIELDS, Kind
+from harness.probe.ort_verbs import OPTIONAL_ORT_FIELDS, ORT_VERBS
 
 LogLevel = Literal["off", "error", "warn", "info", "verbose", "debug"]
 MemoryDetail = Literal["off", "rss", "pss"]
@@ -65,9 +66,11 @@ _VERBS: Final[Mapping[str, Mapping[str, Kind]]] = {
     "spew": {"bytes": "number", "to": "text"},
     "exit": {"code": "number"},
     **MEMORY_VERBS,
+    **ORT_VERBS,
 }
 _OPTIONAL: Final = frozenset(
     {"soc", "arch", "max_bytes", "input.", "expect.", "save.", "tolerance", "repeat", "to"}
+    | OPTIONAL_ORT_FIELDS
     | {("context-inspect", "context")}
     | OPTIONAL_MEMORY_FIELDS
 )

@@ -89,12 +89,22 @@ class _Part(BaseModel):
     )
 
 
+class OrtCode(_Part):
+    """What ONNX Runtime itself answered: an OrtErrorCode, which tells no more than the kind."""
+
+    code: StrictInt
+    name: Text
+
+
 class ErrorRecord(_Part):
     """What went wrong, where: the first failed step.
 
     `code` is the number the API returned, null if the failure has none (a crash, a wrong output);
     `hex` is how logs print it. `step` counts the plan's steps from 0, `context` is the number of
     the context concerned. `message` is the library's own explanation.
+
+    Of a call of ONNX Runtime `code` is QNN's number in what was said, if there is one, `ort` what
+    ORT returned, and `message` the whole chain of causes, the first one first.
     """
 
     api: Text | None = None
@@ -105,6 +115,7 @@ class ErrorRecord(_Part):
     message: Text = ""
     step: StrictInt | None = None
     context: StrictInt | None = None
+    ort: OrtCode | None = None
     signature: Text
 
     @classmethod
@@ -117,6 +128,7 @@ class ErrorRecord(_Part):
         symbol: str | None = None,
         step: int | None = None,
         context: int | None = None,
+        ort: OrtCode | None = None,
     ) -> ErrorRecord:
         """Fills in what follows from the code; `symbol` is the library's, if it named one.
 
@@ -133,6 +145,7 @@ class ErrorRecord(_Part):
             message=text,
             step=step,
             context=context,
+            ort=ort,
             signature=signature(api, code, text),
         )
 

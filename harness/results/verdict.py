@@ -15,6 +15,7 @@ from harness.errors import Cause
 from harness.probe.events import StepResult, Transcript
 from harness.probe.run import ProbeRun
 from harness.qnn.codes import describe
+from harness.results.ort_step import is_ort_failure, ort_error
 from harness.results.record import ErrorRecord, Outcome
 
 _MAX_LOG_LINES: Final = 40
@@ -50,10 +51,11 @@ class Verdict:
         if error.step is not None:
             context = "" if error.context is None else f", context {error.context}"
             where = f" in step {error.step}{context}"
-        code = ""
+        code = f" returned {error.ort.code} ({error.ort.name})" if error.ort else ""
         if error.code is not None:
             named = ", ".join(part for part in (error.symbol, error.component) if part)
-            code = f" returned {error.code}" + (f" ({named})" if named else "")
+            what = f" returned {error.code}" if error.ort is None else f"{code}, QNN {error.code}"
+            code = what + (f" ({named})" if named else "")
         api = f": {error.api}{code}" if error.api else code
         return f"{self.outcome}{where}{api}\n{error.message}".rstrip()
 
@@ -95,7 +97,7 @@ UNSUPPORTED: Final = (
         "libQnnHtp.so for x86-64: `Backend does not support QnnContext_createFromBinaryListAsync`",
     ),
     UnsupportedRule(
-        r"QnnBackend_create",
+        r"QnnBackend_create|CreateSession",
         4000,
         r"TuningMode must be enabled on x86_64-linux-clang",
         "libQnnGpu.so for x86-64, with or without an OpenCL driver",
@@ -106,7 +108,11 @@ UNSUPPORTED: Final = (
 # lacks what it should export, is a property of the runtime under test. mismatch, guard, size,
 # metadata: the library answered with success, and what it gave is wrong; the files it was given
 # are the harness's own and were checked when they were made.
-_OF_THE_TARGET: Final = ("dlopen", "symbol", "mismatch", "guard", "size", "metadata")
+# placement, no-device: ORT ran, and not on the execution provider that was asked for.
+_OF_THE_TARGET: Final = (
+    *("dlopen", "symbol", "mismatch", "guard", "size", "metadata"),
+    *("placement", "no-device"),
+)
 _AFTER_SUCCESS: Final = ("mismatch", "guard")
 
 
@@ -168,6 +174,8 @@ def step_error(step: StepResult) -> ErrorRecord:
     """
     code = 0 if step.error in _AFTER_SUCCESS else step.code
     logged = _error_lines(step)
+    if is_ort_failure(step):
+        return ort_error(step, logged)
     said = step.message or ""
     if step.error is not None:
         message = "\n".join([said or step.error, *logged])

@@ -17,6 +17,7 @@ from harness.runtimes.compiler_host import (
     require_compiling_host,
 )
 from harness.runtimes.notices import Say, on_stderr, on_terminal
+from harness.runtimes.ort_wheels import BESIDE_ORT, OrtWheels
 from harness.runtimes.places import described_sources, source_at
 from harness.runtimes.pypi import PYPI, QNN_PLATFORMS, QNN_PROJECT, PyPiSource, all_versions
 from harness.runtimes.runtime import Runtime, RuntimeFile, content_key
@@ -70,6 +71,7 @@ class Catalog:
         wheels = WheelCache(cache_root / "wheels", notify=notify, warn=warn)
         self._unpacked = UnpackedWheels(cache_root / "unpacked", wheels, notify=notify, warn=warn)
         self._pypi = PyPiSource(wheels, self._unpacked)
+        self._ort = OrtWheels(wheels, self._unpacked)
         self._sources: dict[str, Source] = {}
         for source in (*sources, self._pypi):
             self.add(source)
@@ -157,6 +159,22 @@ class Catalog:
         """
         source, version = self._find(name, target)
         return source.runtime(version, target)
+
+    def with_ort(self, name: str, ort: str, target: str) -> Runtime:
+        """A runtime and a version of ORT as one; see `OrtWheels.join`.
+
+        ORT's plug-in of the same QNN comes with it, if the runtime is one of PyPI's.
+        """
+        source, version = self._find(name, target)
+        runtime = source.runtime(version, target)
+        beside = []
+        if source is self._pypi:
+            beside = [
+                RuntimeFile(file.path, path, file.size, file.sha256)
+                for path, file in self._pypi.folder(version, target).files.items()
+                if file.path.name in BESIDE_ORT
+            ]
+        return self._ort.join(runtime, ort, beside)
 
     def damage(self, name: str, target: str) -> list[str]:
         """What of a runtime is not as it was kept, every byte read. Raises ConfigError."""

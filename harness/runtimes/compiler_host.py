@@ -18,7 +18,7 @@ ORT_PROJECT: Final = "onnxruntime"
 ORT_HOST_VERSION: Final = "1.26.0"
 """The ORT that compiles contexts: works with the QNN wheels 2.3.0 to 2.7.0 (tested for each).
 
-Not every pair that pip accepts does: 1.31.1 does not register the plug-in of 2.3.0.
+Not every pair that pip accepts does: from 1.28.0 on ORT makes no session with the plug-in of 2.3.0.
 """
 
 _ORT_PLATFORM = "manylinux_2_28_x86_64"

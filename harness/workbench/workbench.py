@@ -16,6 +16,7 @@ from harness.adb.evidence_report import Baseline
 from harness.cache import quarantine_root, simulated_root
 from harness.contexts.compile import Context, ContextStore
 from harness.contexts.models import ModelSpec
+from harness.contexts.onnx_files import OnnxFiles
 from harness.contexts.session_plan import DeployedContext
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.attach import AttachedDevice, OpenLab
@@ -77,6 +78,7 @@ class Workbench:
         self._findings: dict[Placement, tuple[Finding, ...]] = {}
         self._probes = ProbeBuilder(cache / "probe")
         self._contexts = ContextStore(cache, self.catalog, self._probes, notify=notify)
+        self._onnx = OnnxFiles(cache)
         self._notify = notify
         self._care = DeviceCare(
             self.lab,
@@ -212,6 +214,23 @@ class Workbench:
                     raise InfraError(f"the probe does not run on {placement.device}: {why}")
             self._ready[placement] = deployed, probe_path
         return self._ready[placement]
+
+    def deploy_ort(self, placement: Placement, version: str) -> DeployedRuntime:
+        """Puts the runtime together with a version of ORT on the device."""
+        target = self._target(placement.device)
+        runtime = self.catalog.with_ort(placement.qnn, version, target)
+        return self._deployer(placement.device).deploy_runtime(runtime)
+
+    def deploy_models(self, placement: Placement, models: Iterable[ModelSpec]) -> list[str]:
+        """Puts the ONNX files of these models on the device; their paths there, in order."""
+        deployer = self._deployer(placement.device)
+        files = [DeployFile(self._onnx.path(model), "model.onnx") for model in models]
+        sets = [deployer.file_set(file.path.stem, [file]) for file in files]
+        return [f"{folder}/model.onnx" for folder in deployer.deploy_sets(sets)]
+
+    def htp_arch(self, device: str) -> int:
+        """The HTP architecture of a device (73 for v73). Raises ConfigError if nobody knows it."""
+        return self._htp_arch(device)
 
     def deploy_contexts(
         self, placement: Placement, models: Iterable[ModelSpec]

@@ -17,6 +17,7 @@ ROOMS = (
     "pytest_plugin",
     "bench_memory",
     "bench",
+    "ort_bench",
     "workbench",
     "results",
     "contexts",

@@ -38,6 +38,15 @@ VERBS = (
     "device-free",
     "backend-free",
     "log-free",
+    "ort-load lib=/none",
+    "ort-env severity=0",
+    "ort-register-ep name=x lib=/none",
+    "ort-session context=1 file=/none ep=x device=0 threads=1 session.0=a=b provider.0=c=d",
+    "ort-placement context=1 whole=x",
+    "ort-run context=1 input.0=/none expect.0=/none save.0=/none tolerance=0.5 repeat=2",
+    "ort-session-free context=1",
+    "ort-unregister-ep name=x",
+    "ort-env-free",
     "noop",
     "sleep ms=1",
     "spew bytes=10 to=stderr",
@@ -81,6 +90,11 @@ def test_every_verb_is_known_on_both_sides(probe: Path) -> None:
         "io-run",
     ):
         assert steps[verb].error == "plan", verb
+    assert steps["ort-load"].error == "dlopen"
+    for verb in ("ort-env", "ort-register-ep", "ort-session", "ort-placement", "ort-run"):
+        assert steps[verb].error == "plan", verb
+    for verb in ("ort-session-free", "ort-unregister-ep", "ort-env-free"):
+        assert steps[verb].skipped == "there is nothing to free"
     for verb in ("context-free", "device-free", "backend-free", "log-free"):
         assert steps[verb].skipped == "there is nothing to free"
     assert steps["exit"].unfinished

@@ -24,7 +24,7 @@ CONTRACT = """
  "expected": {"known_issue": "x"},
  "error": {"api": "QnnContext_createFromBinary", "code": 1002, "hex": "0x3ea",
            "symbol": "QNN_COMMON_ERROR_MEM_ALLOC", "component": "common", "message": "m",
-           "step": 57, "context": 56, "signature": "s"},
+           "step": 57, "context": 56, "ort": null, "signature": "s"},
  "measurements": {"loaded": 56, "load_us": [1, 2], "rss_bytes": {"peak": 3}},
  "checks": [{"name": "io_given_back", "verdict": "broken", "reason": "r",
              "figures": {"x_bytes": 1}}],

@@ -33,7 +33,7 @@ from harness.results.record import ErrorRecord
 from harness.results.verdict import Verdict
 
 _REFERENCE = Pairing("raw", "raw")
-_ROUNDS = 3
+_ROUNDS = 5
 
 
 def measure_pairing(

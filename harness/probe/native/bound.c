@@ -27,6 +27,7 @@ void io_bind(const struct step *step, struct outcome *outcome) {
     json_text(&outcome->data, "memory", memory);
     if (registered) json_text(&outcome->data, "allocator", shared_allocator());
     if (run_open(run, step, outcome) && run_prepare(run)) {
+        outcome->called = true; /* nothing was to be asked if the graph was retrieved before */
         bound[number] = run;
         return;
     }

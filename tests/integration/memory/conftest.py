@@ -35,10 +35,15 @@ class Target:
 
 
 @pytest.fixture(scope="session")
-def probe(user_cache: Path) -> Path:
+def builder(user_cache: Path) -> ProbeBuilder:
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         pytest.skip("needs a C compiler")
-    return ProbeBuilder(user_cache / "probe").build()
+    return ProbeBuilder(user_cache / "probe")
+
+
+@pytest.fixture(scope="session")
+def probe(builder: ProbeBuilder) -> Path:
+    return builder.build()
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 
 from harness.contexts.mem_pairing import PAIRINGS, Pairing, pairing_plan, prepared_memory
 from harness.contexts.session_plan import DeployedContext
+from harness.probe.build import ProbeBuilder
 from harness.results.checks import Check, broken
 from harness.results.judge_pairing import (
     PairingFigures,
@@ -80,6 +82,24 @@ def test_one_wrong_behaviour_breaks_its_check_and_no_other(
 ) -> None:
     checks = checked(stand_in, deployed, pairing, f"{RIGHT},{wrong}")
     assert [check.name for check in broken(checks)] == [name], checks
+
+
+@pytest.mark.parametrize("told", [RIGHT, "memory=0"])
+@pytest.mark.parametrize("pairing", PAIRINGS, ids=str)
+def test_sanitizers_find_nothing_in_the_probe(
+    stand_in: Target, builder: ProbeBuilder, deployed: Deployed, pairing: Pairing, told: str
+) -> None:
+    sanitized = dataclasses.replace(
+        stand_in,
+        probe=builder.build(sanitize="address,undefined"),
+        # what the real libraries keep at their end is not the probe's
+        environment=stand_in.environment | {"ASAN_OPTIONS": "exitcode=66:detect_leaks=0"},
+    )
+    plan = pairing_plan(stand_in.libraries, deployed(MODELS[pairing.prepare]), pairing.execute)
+    done = sanitized.run(plan, told=told)
+    assert done.transcript.done, done.stderr.decode()
+    assert done.exit_code in (0, 1), done.stderr.decode()
+    assert b"runtime error" not in done.stderr
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS, ids=str)

@@ -217,10 +217,6 @@ class Workbench:
         sets = [deployer.file_set(file.path.stem, [file]) for file in files]
         return [f"{folder}/model.onnx" for folder in deployer.deploy_sets(sets)]
 
-    def htp_arch(self, device: str) -> int:
-        """The HTP architecture of a device (73 for v73). Raises ConfigError if nobody knows it."""
-        return self._htp_arch(device)
-
     def deploy_contexts(
         self, placement: Placement, models: Iterable[ModelSpec]
     ) -> dict[ModelSpec, DeployedContext]:
@@ -307,7 +303,7 @@ class Workbench:
     ) -> dict[ModelSpec, Context]:
         if not models:
             return {}
-        arch = self._htp_arch(placement.device)
+        arch = self.htp_arch(placement.device)
         wanted = [(model, placement.compiler, arch) for model in dict.fromkeys(models)]
         found = self._contexts.get_many(wanted)
         return {model: context for (model, _, _), context in zip(wanted, found, strict=True)}
@@ -325,7 +321,8 @@ class Workbench:
         (config,) = self.lab.lab.select([name])
         return config.target or self.device(name).target
 
-    def _htp_arch(self, name: str) -> int:
+    def htp_arch(self, name: str) -> int:
+        """The HTP architecture of a device (73 for v73). Raises ConfigError if nobody knows it."""
         (config,) = self.lab.lab.select([name])
         arch = config.htp_arch or self.device(name).htp_arch
         if arch is None:

@@ -85,7 +85,7 @@ UNSUPPORTED: Final = (
         "libQnnHtp.so for x86-64: custom context properties",
     ),
     UnsupportedRule(
-        r"QnnBackend_create|CreateSession",
+        r"QnnBackend_create",
         4000,
         r"TuningMode must be enabled on x86_64-linux-clang",
         "libQnnGpu.so for x86-64, with or without an OpenCL driver",

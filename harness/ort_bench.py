@@ -63,13 +63,18 @@ class OrtOnDevice:
         steps: Iterable[Step],
         sessions: int,
         settings: Settings = Settings(),  # noqa: B008 - it is frozen
+        *,
+        causes: bool = True,
     ) -> Plan:
-        """A plan that opens ORT, does these steps and lets go of `sessions` sessions and of ORT."""
+        """A plan that opens ORT, does these steps and lets go of `sessions` sessions and of ORT.
+
+        `causes` as in `ort_env`: a plan whose times count goes without.
+        """
         register = () if self.plugin is None else (ort_register_ep(self.plugin),)
         return Plan(
             (
                 ort_load(self.library),
-                ort_env(),
+                ort_env(causes=causes),
                 *register,
                 *steps,
                 Step("cleanup"),

@@ -97,7 +97,7 @@ UNSUPPORTED: Final = (
         "libQnnHtp.so for x86-64: `Backend does not support QnnContext_createFromBinaryListAsync`",
     ),
     UnsupportedRule(
-        r"QnnBackend_create|CreateSession",
+        r"QnnBackend_create",
         4000,
         r"TuningMode must be enabled on x86_64-linux-clang",
         "libQnnGpu.so for x86-64, with or without an OpenCL driver",

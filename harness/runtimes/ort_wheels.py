@@ -81,7 +81,8 @@ class OrtWheels:
         """A QNN runtime and this version of ORT as one runtime.
 
         `beside` are further files of the same QNN (see `BESIDE_ORT`). A runtime that brings its
-        own ORT stays as it is. Raises as `library`, and ConfigError if that one is another.
+        own ORT stays as it is. Raises as `library`, and ConfigError if that one is another, or if
+        there is no plug-in: PyPI's ORT has no QNN provider built in.
         """
         if runtime.ort_version is not None:
             if runtime.ort_version != version:
@@ -91,6 +92,12 @@ class OrtWheels:
                     field="ort",
                 )
             return runtime
+        found = (*runtime.files, *beside)
+        if not any(PurePosixPath(file.name).name == PLUGIN for file in found):
+            raise ConfigError(
+                f"{runtime.name} for {runtime.target} has no {PLUGIN}, which ORT from PyPI needs",
+                field="ort",
+            )
         return joined(runtime, version, (self.library(version, runtime.target), *beside))
 
 

@@ -228,10 +228,6 @@ class Workbench:
         sets = [deployer.file_set(file.path.stem, [file]) for file in files]
         return [f"{folder}/model.onnx" for folder in deployer.deploy_sets(sets)]
 
-    def htp_arch(self, device: str) -> int:
-        """The HTP architecture of a device (73 for v73). Raises ConfigError if nobody knows it."""
-        return self._htp_arch(device)
-
     def deploy_contexts(
         self, placement: Placement, models: Iterable[ModelSpec]
     ) -> dict[ModelSpec, DeployedContext]:
@@ -315,7 +311,7 @@ class Workbench:
 
     def _made(self, placement: Placement, models: Sequence[ModelSpec]) -> dict[ModelSpec, Context]:
         """Like `_compiled`, without those that the compiler refuses: only their cases suffer."""
-        arch = self._htp_arch(placement.device) if models else 0
+        arch = self.htp_arch(placement.device) if models else 0
         wanted = [(model, placement.compiler, arch) for model in dict.fromkeys(models)]
         made = self._contexts.without_refused(wanted)
         return self._compiled(placement, [model for model, _, _ in made])
@@ -325,7 +321,7 @@ class Workbench:
     ) -> dict[ModelSpec, Context]:
         if not models:
             return {}
-        arch = self._htp_arch(placement.device)
+        arch = self.htp_arch(placement.device)
         wanted = [(model, placement.compiler, arch) for model in dict.fromkeys(models)]
         found = self._contexts.get_many(wanted)
         return {model: context for (model, _, _), context in zip(wanted, found, strict=True)}
@@ -349,7 +345,8 @@ class Workbench:
         (config,) = self.lab.lab.select([name])
         return config.htp_arch or self.device(name).htp_arch
 
-    def _htp_arch(self, name: str) -> int:
+    def htp_arch(self, name: str) -> int:
+        """The HTP architecture of a device (73 for v73). Raises ConfigError if nobody knows it."""
         arch = self._known_arch(name)
         if arch is None:
             raise ConfigError(

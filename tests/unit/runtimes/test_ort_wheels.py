@@ -14,12 +14,15 @@ from harness.runtimes.ort_wheels import (
     ORT_PLATFORMS,
     ORT_VERSIONS,
     PLUGIN,
+    OrtWheels,
     is_ort_library,
     joined,
     ort_library_of,
     ort_request,
 )
 from harness.runtimes.runtime import Runtime, RuntimeFile
+from harness.runtimes.unpacked import UnpackedWheels
+from harness.runtimes.wheels import WheelCache
 
 
 def file(name: str, sha256: str = "a") -> RuntimeFile:
@@ -92,3 +95,27 @@ def test_another_ort_makes_another_runtime() -> None:
 def test_a_runtime_without_ort() -> None:
     with pytest.raises(ConfigError):
         ort_library_of(RUNTIME)
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> OrtWheels:
+    cache = WheelCache(tmp_path / "wheels", notify=print, warn=print)
+    return OrtWheels(cache, UnpackedWheels(tmp_path / "unpacked", cache, notify=print, warn=print))
+
+
+def test_a_runtime_with_an_ort_of_its_own_stays_as_it_is(wheels: OrtWheels) -> None:
+    own = replace(RUNTIME, ort_version="1.22.0", source="aar")
+    assert wheels.join(own, "1.22.0", []) is own
+    with pytest.raises(ConfigError, match=r"brings ORT 1\.22\.0 of its own"):
+        wheels.join(own, "1.26.0", [])
+
+
+def test_a_runtime_without_plug_in_takes_no_ort(wheels: OrtWheels) -> None:
+    with pytest.raises(ConfigError, match="which ORT from PyPI needs"):
+        wheels.join(RUNTIME, "1.26.0", [])
+
+
+def test_versions_by_target(wheels: OrtWheels) -> None:
+    assert wheels.versions("linux-x64") == wheels.versions("linux-arm64") == list(ORT_VERSIONS)
+    assert wheels.versions("android-arm64") == []
+    assert not wheels.is_cached("1.26.0", "linux-x64")

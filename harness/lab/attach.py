@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
@@ -67,6 +67,7 @@ class AttachedDevice:
 
     def identity(self) -> dict[str, object]:
         """The `device` object of a result record."""
+        shown = self.facts.coprocessors
         return {
             "name": self.name,
             "serial": self.adb.serial,
@@ -75,6 +76,7 @@ class AttachedDevice:
             "target": self.target,
             "simulated": self.config.simulated,
             "os_build": self.facts.os_build,
+            "coprocessors": None if shown is None else asdict(shown),
         }
 
 

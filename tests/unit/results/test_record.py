@@ -24,7 +24,11 @@ CONTRACT = """
  "expected": {"known_issue": "x"},
  "error": {"api": "QnnContext_createFromBinary", "code": 1002, "hex": "0x3ea",
            "symbol": "QNN_COMMON_ERROR_MEM_ALLOC", "component": "common", "message": "m",
-           "step": 57, "context": 56, "signature": "s"},
+           "step": 57, "context": 56, "signature": "s",
+           "chain": [{"code": null, "hex": null, "symbol": null, "component": null,
+                      "message": "no PD", "source": "log"}],
+           "first_cause": {"code": null, "hex": null, "symbol": null, "component": null,
+                           "message": "no PD", "source": "log"}},
  "measurements": {"loaded": 56, "load_us": [1, 2], "rss_bytes": {"peak": 3}},
  "started": "2026-11-21T06:00:00Z", "duration_s": 0.41, "attempt": 1,
  "logs": ["logs/x/probe.jsonl"]}

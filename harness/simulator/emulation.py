@@ -24,6 +24,7 @@ CROSS_COMPILER_VARIABLE: Final = "CC_LINUX_ARM64"
 CROSS_COMPILERS: Final = ("aarch64-linux-gnu-gcc", "zig")
 
 _QEMUS: Final = ("qemu-aarch64", "qemu-aarch64-static")
+_CPP_RUNTIME: Final = "libstdc++.so.6"
 _HOST_COMPILERS: Final = ("cc", "gcc", "clang")
 # Debian and Ubuntu; Fedora and others that keep a sysroot of their own.
 _LIBRARY_FOLDERS: Final = (
@@ -51,12 +52,17 @@ class Missing:
 
 @dataclass(frozen=True)
 class Tools:
-    """What was found; None where it was not. `compiler` is the host's, `cross` the board's."""
+    """What was found; None where it was not.
+
+    `libraries` is the folder with the board's loader and C library, `cpp` its C++ runtime, which
+    QNN wants; `compiler` is the host's, `cross` the board's.
+    """
 
     qemu: Path | None
     libraries: Path | None
     compiler: tuple[str, ...] | None
     cross: str | None
+    cpp: Path | None
 
 
 def find_tools(environment: Mapping[str, str] = os.environ) -> Tools:
@@ -66,6 +72,7 @@ def find_tools(environment: Mapping[str, str] = os.environ) -> Tools:
     chosen = environment.get(LIBRARIES_VARIABLE, "").strip()
     folders = [chosen] if chosen else _LIBRARY_FOLDERS
     libraries = next((Path(one) for one in folders if Path(one, LOADER).is_file()), None)
+    cpp = libraries / _CPP_RUNTIME if libraries else None
     words = _words(environment.get("CC", "")) or _HOST_COMPILERS[:1]
     compiler = _first([words[0]], path) or _first(_HOST_COMPILERS, path)
     cross = _words(environment.get(CROSS_COMPILER_VARIABLE, ""))
@@ -74,6 +81,7 @@ def find_tools(environment: Mapping[str, str] = os.environ) -> Tools:
         libraries=libraries,
         compiler=(compiler, *words[1:]) if compiler else None,
         cross=_first(cross[:1] or CROSS_COMPILERS, path),
+        cpp=cpp if cpp and cpp.exists() else None,
     )
 
 
@@ -82,6 +90,7 @@ def missing(tools: Tools) -> list[Missing]:
     wanted: Sequence[tuple[object, Missing]] = (
         (tools.qemu, Missing("qemu-aarch64", "qemu-user")),
         (tools.libraries, Missing("the arm64 C library", "libc6-dev-arm64-cross")),
+        (tools.cpp or not tools.libraries, Missing("its C++ runtime", "libstdc++6-arm64-cross")),
         (tools.cross, Missing("aarch64-linux-gnu-gcc or zig", "gcc-aarch64-linux-gnu")),
         (tools.compiler, Missing("a C compiler", "gcc")),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from harness.simulator.emulation import (
     missing,
 )
 
-ALL = Tools(qemu=Path("/q"), libraries=Path("/l"), compiler=("/cc",), cross="/x")
+ALL = Tools(Path("/q"), Path("/l"), ("/cc",), "/x", Path("/l/c++"))
 
 
 @pytest.mark.parametrize(
@@ -28,17 +29,18 @@ ALL = Tools(qemu=Path("/q"), libraries=Path("/l"), compiler=("/cc",), cross="/x"
     [
         (ALL, []),
         (
-            Tools(None, ALL.libraries, ALL.compiler, ALL.cross),
+            replace(ALL, qemu=None),
             ["qemu-aarch64 (apt install qemu-user)"],
         ),
         (
-            Tools(ALL.qemu, None, ALL.compiler, None),
+            replace(ALL, libraries=None, cross=None, cpp=None),
             [
                 "the arm64 C library (apt install libc6-dev-arm64-cross)",
                 "aarch64-linux-gnu-gcc or zig (apt install gcc-aarch64-linux-gnu)",
             ],
         ),
-        (Tools(ALL.qemu, ALL.libraries, None, ALL.cross), ["a C compiler (apt install gcc)"]),
+        (replace(ALL, cpp=None), ["its C++ runtime (apt install libstdc++6-arm64-cross)"]),
+        (replace(ALL, compiler=None), ["a C compiler (apt install gcc)"]),
     ],
 )
 def test_what_is_missing_is_named_with_its_package(tools: Tools, said: list[str]) -> None:
@@ -50,6 +52,7 @@ def test_tools_are_found_where_variables_say(tmp_path: Path) -> None:
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / LOADER).touch()
+    (tmp_path / "libstdc++.so.6").touch()
     environment = {
         "PATH": str(tmp_path),
         "CC": "my-cc -m64",
@@ -63,7 +66,7 @@ def test_tools_are_found_where_variables_say(tmp_path: Path) -> None:
     assert found.cross == str(tmp_path / "my-cross")
     assert missing(found) == []
     nothing = find_tools({"PATH": "/nonexistent", LIBRARIES_VARIABLE: "/nonexistent"})
-    assert nothing == Tools(None, None, None, None)
+    assert nothing == Tools(None, None, None, None, None)
 
 
 def test_the_probe_is_built_by_the_same_compilers() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from harness.errors import Cause, HarnessError
 from harness.pytest_plugin.axes import axis_value
+from harness.results.libraries import PreflightRecord, RuntimeRecord
 from harness.results.record import (
     CaseRecord,
     DeviceRecord,
@@ -20,8 +21,6 @@ from harness.results.record import (
     Expected,
     JsonObject,
     Outcome,
-    PreflightRecord,
-    RuntimeRecord,
     as_json,
 )
 

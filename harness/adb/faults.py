@@ -72,10 +72,12 @@ def device_faults(
 
 
 @contextmanager
-def server_faults(what: str, *, but: tuple[type[BaseException], ...] = ()) -> Iterator[None]:
+def server_faults(
+    what: str, *, but: tuple[type[BaseException], ...] = (), start: str = "adb start-server"
+) -> Iterator[None]:
     """Maps every failure of a request to the adb server to InfraError naming `what`.
 
-    Those in `but` pass unchanged.
+    Those in `but` pass unchanged. `start` is the command that starts such a server.
     """
     passed: tuple[type[BaseException], ...] = (InfraError, *but)
     try:
@@ -86,6 +88,6 @@ def server_faults(what: str, *, but: tuple[type[BaseException], ...] = ()) -> It
         raise InfraError(f"{what}: no answer in time: {reason(error)}") from error
     except AdbConnectionError as error:
         # it names the server already
-        raise InfraError(f"{reason(error)}; is it running? `adb start-server` starts it") from error
+        raise InfraError(f"{reason(error)}; is it running? `{start}` starts it") from error
     except BROKEN as error:
         raise InfraError(f"{what}: {reason(error)}") from error

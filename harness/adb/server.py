@@ -50,6 +50,19 @@ class AdbServer:
     def __str__(self) -> str:
         return f"adb server at {self.host}:{self.port}"
 
+    @property
+    def start_command(self) -> str:
+        """What a person types to start it, on the host where it is."""
+        if is_loopback(self.host):
+            return "adb start-server" if self.port == 5037 else f"adb -P {self.port} start-server"
+        return f"adb -a -P {self.port} nodaemon server"
+
+    def _faults(
+        self, what: str, *, but: tuple[type[BaseException], ...] = ()
+    ) -> contextlib.AbstractContextManager[None]:
+        where = "" if is_loopback(self.host) else f" on {self.host}"
+        return server_faults(what, but=but, start=self.start_command + where)
+
     def is_running(self, *, timeout_s: float = _REQUEST_S) -> bool:
         """Whether an adb server answers there."""
         try:
@@ -61,7 +74,7 @@ class AdbServer:
     def version(self, *, deadline: Deadline) -> int:
         """The server's protocol version (41 for adb 29 to 36). Raises InfraError."""
         answer = self.query("host:version", deadline=deadline)
-        with server_faults(str(self)):
+        with self._faults(str(self)):
             return int(answer, 16)
 
     def ensure_running(self, *, deadline: Deadline) -> None:
@@ -82,7 +95,7 @@ class AdbServer:
 
         Raises InfraError, its text the server's own where it said FAIL.
         """
-        with server_faults(str(self)):
+        with self._faults(str(self)):
             return self._query(request, deadline)
 
     def _query(self, request: str, deadline: Deadline) -> str:
@@ -158,7 +171,7 @@ class AdbServer:
         raise InfraError(f"{address} did not become ready in {deadline.seconds:g} s: {why}")
 
     def _try_connect(self, address: str, deadline: Deadline) -> str:
-        with server_faults(f"{self}, connecting {address}", but=(TimeoutError, AdbTimeout)):
+        with self._faults(f"{self}, connecting {address}", but=(TimeoutError, AdbTimeout)):
             try:
                 return self._query(f"host:connect:{address}", deadline).strip()
             except AdbFailError as fail:
@@ -178,7 +191,7 @@ class AdbServer:
 
         Raises InfraError if the device is not back at the deadline.
         """
-        with server_faults(f"{self}, reconnecting {serial}"):
+        with self._faults(f"{self}, reconnecting {serial}"):
             self._query(f"host-serial:{serial}:reconnect", deadline)
         state = None
         while not deadline.expired:
@@ -194,7 +207,7 @@ class AdbServer:
 
         Raises InfraError only if the server itself does not answer.
         """
-        with server_faults(f"{self}, disconnecting {address}"):
+        with self._faults(f"{self}, disconnecting {address}"):
             try:
                 self._query(f"host:disconnect:{address}", Deadline(_REQUEST_S))
             except AdbFailError:

@@ -15,7 +15,7 @@ from harness.cache import cache_root, quarantine_root
 from harness.cli.devices_clean import clean
 from harness.cli.devices_heal import heal
 from harness.cli.lab_options import json_option, lab_option, open_lab
-from harness.errors import HarnessError
+from harness.errors import HarnessError, InfraError
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import DeviceConfig, load_lab
 from harness.lab.lease import DeviceHeld
@@ -46,7 +46,7 @@ def devices(context: click.Context, lab_file: Path, as_json: bool) -> None:
     """List the lab's devices, configured ones first, then others that adb sees.
 
     Simulated devices are started for the moment of asking; a device that another process holds is
-    left alone. Exit code 3 if an enabled device does not answer.
+    left alone. Exit code 1 if an enabled device is bad or in quarantine, 3 if one does not answer.
     """
     if context.invoked_subcommand is None:
         _list(context, lab_file, as_json)
@@ -70,20 +70,37 @@ def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
         click.echo(json.dumps({"devices": rows}, indent=2))
     else:
         _print_table(rows)
-        for row in (row for row in rows if not row["problem"]):
-            for finding in row["findings"]:
-                click.echo(f"{row['name']}: {finding}")
+        for row in rows:
+            for line in remarks(row):
+                click.echo(f"{row['name']}: {line}")
     failed = [row for row in rows if row["enabled"] and row["problem"]]
     for row in failed:
         click.echo(f"error: {row['name']}: {row['problem']}", err=True)
-    context.exit(3 if failed else 0)
+    bad = any(row["enabled"] and row["health"] in ("bad", "quarantine") for row in rows)
+    context.exit(3 if failed else 1 if bad else 0)
+
+
+def remarks(row: dict[str, Any]) -> list[str]:
+    """What a person should know of a row besides the table: findings, and why it is kept out."""
+    lines = [] if row["problem"] else list(row["findings"])
+    entry = row["quarantine"]
+    if entry is not None:
+        lines.append(
+            f"in quarantine since {entry['since']}: {entry['why']}. When it is mended: "
+            f"qnn-harness devices heal {row['name']}"
+        )
+    return lines
 
 
 def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict[str, Any]:
     """One row: what devices.yaml says, completed by what the device says if it answers."""
     row: dict[str, Any] = dict.fromkeys(COLUMNS)
     why_off = lab.lab.why_off(config)
-    entry = quarantine.find(lab.key(config.name)) if why_off is None else None
+    entry, problem = None, None
+    try:
+        entry = quarantine.find(lab.key(config.name)) if why_off is None else None
+    except InfraError as error:
+        problem = str(error)
     row |= {
         "name": config.name,
         "serial": config.serial,
@@ -94,7 +111,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
         "configured": True,
         "enabled": why_off is None,
         "simulated": config.simulated,
-        "problem": None,
+        "problem": problem,
         "lease": None,
         "findings": [],
         "vitals": None,

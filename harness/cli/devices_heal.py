@@ -15,6 +15,8 @@ from harness.lab.events import LabEvent
 from harness.lab.inventory import load_lab
 from harness.lab.lease import DeviceHeld
 from harness.lab.quarantine import Quarantine
+from harness.probe.build import ProbeBuilder
+from harness.probe.fitness import ProbeFitness
 
 
 @click.command()
@@ -33,12 +35,16 @@ def heal(
     """Check DEVICEs, bring back those that are bad, and end the quarantine of those that are well.
 
     What is done is what runs do, too: reconnect, end leftovers, restart an adb server of ours,
-    reboot (unless `recovery: {reboot: false}` in devices.yaml). Exit code 1 if one is still bad, 3
+    reboot (unless `recovery: {reboot: false}` in devices.yaml). A device is well when our probe
+    runs on it, if it can be built for it here. Exit code 1 if one is still bad, 3
     if another process holds one; the others are seen to all the same.
     """
     lab = load_lab(lab_file)
     lab.select(names)
     quarantine = Quarantine(quarantine_root(cache_root()))
+    fitness = ProbeFitness(
+        ProbeBuilder(cache_root() / "probe"), notify=lambda text: click.echo(text, err=True)
+    )
     rows: list[dict[str, object]] = []
     steps: list[LabEvent] = []
 
@@ -48,7 +54,13 @@ def heal(
             click.echo(f"{event.device}: {event.event}: {event.detail}", err=True)
 
     with open_lab(lab, "devices heal") as opened:
-        care = DeviceCare(opened, quarantine, probe_problem=lambda device: None, tell=tell)
+        care = DeviceCare(
+            opened,
+            quarantine,
+            probe_problem=lambda device: None,
+            thorough=fitness.problem,
+            tell=tell,
+        )
         for name in dict.fromkeys(names):
             try:
                 opened.hold(name)

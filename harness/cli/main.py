@@ -8,6 +8,7 @@ import click
 
 from harness import __version__
 from harness.cli.devices import devices
+from harness.cli.doctor import doctor
 from harness.cli.report import report
 from harness.cli.runtimes import runtimes
 from harness.cli.simulator import simulator
@@ -24,6 +25,7 @@ def commands() -> None:
 
 
 commands.add_command(devices)
+commands.add_command(doctor)
 commands.add_command(report)
 commands.add_command(runtimes)
 commands.add_command(simulator)

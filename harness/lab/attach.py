@@ -19,6 +19,7 @@ from harness.lab.facts import SCRIPT, DeviceFacts, Target, parse_facts
 from harness.lab.identity import require_same_device, require_serial
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.lease import Leases
+from harness.qnn.platforms import PLATFORMS
 from harness.qnn.socs import KERNEL_SOC_IDS, SOCS
 from harness.simulator.board import Board, soc_files
 from harness.simulator.device import SimulatedDevice
@@ -240,14 +241,7 @@ class OpenLab:
         require_same_device(serial, self._identities.get(config.name), facts.identity)
         if facts.identity is not None:
             self._identities.setdefault(config.name, facts.identity)
-        target = config.target or facts.target
-        if target is None:
-            raise ConfigError(
-                f"device {config.name} reports machine {facts.machine!r}, which is no known target",
-                field=f"devices.{config.name}.target",
-                choices=["android-arm64", "linux-arm64", "linux-x64"],
-            )
-        return AttachedDevice(config, adb, facts, target, workdir)
+        return AttachedDevice(config, adb, facts, _target(config, facts), workdir)
 
     def _start_simulated(self, config: DeviceConfig) -> tuple[AdbServer, str, str]:
         soc = SOCS[config.soc or ""]
@@ -293,6 +287,23 @@ class OpenLab:
             return AdbServer()
         config = self.lab.host(host)
         return AdbServer(config.host, config.port)
+
+
+def _target(config: DeviceConfig, facts: DeviceFacts) -> Target:
+    """What the device says; devices.yaml may say the same, or what a device cannot tell."""
+    field = f"devices.{config.name}.target"
+    if facts.target is None:
+        if facts.machine is None and config.target is not None:
+            return config.target
+        why = f"device {config.name} is no known target: {facts.target_reason}"
+        raise ConfigError(why, field=field, choices=PLATFORMS)
+    if config.target not in (None, facts.target):
+        raise ConfigError(
+            f"devices.yaml says that {config.name} is {config.target}, and the device itself that "
+            f"it is {facts.target} ({facts.target_reason}); leave it out, the device is asked",
+            field=field,
+        )
+    return facts.target
 
 
 def read_facts(adb: AdbDevice, folder: str) -> DeviceFacts:

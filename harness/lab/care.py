@@ -36,10 +36,13 @@ class DeviceCare:
         *,
         probe_problem: ProbeProblem,
         tell: Tell,
+        thorough: ProbeProblem | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`thorough` puts the probe there first; it is asked before a quarantine ends."""
         self._lab = lab
         self._quarantine = quarantine
+        self._thorough = thorough or probe_problem
         self._probe_problem = probe_problem
         self._tell = tell
         self._clock = clock
@@ -76,6 +79,8 @@ class DeviceCare:
         entry = self._quarantine.find(self._lab.key(name))
         if health.state == "bad" and name not in self._out and entry is None:
             health = self._climb(name, health, strikes=self._first_strike(name, health))
+        if health.state != "bad" and (entry is not None or name in self._out):
+            health = self._look(name, self._thorough)
         if health.state == "bad":
             raise self._give_up(name, health, earlier=entry.why if entry else None)
         self._take_back(name, health)
@@ -114,6 +119,8 @@ class DeviceCare:
         health = self._check(name, "health")
         if health.state == "bad":
             health = self._climb(name, health, strikes=self._first_strike(name, health))
+        if health.state != "bad":
+            health = self._look(name, self._thorough)
         if health.state != "bad":
             self._take_back(name, health)
         return health
@@ -173,8 +180,9 @@ class DeviceCare:
         in_vain = "unreachable" in _codes(health) and self._lab.connects_when_asked(name)
         return 2 if in_vain else 1
 
-    def _look(self, name: str) -> Health:
-        return check(self._lab, name, self._lab.lab.health_of(name), self._probe_problem)
+    def _look(self, name: str, probe_problem: ProbeProblem | None = None) -> Health:
+        rules = self._lab.lab.health_of(name)
+        return check(self._lab, name, rules, probe_problem or self._probe_problem)
 
     def _check(self, name: str, event: EventKind) -> Health:
         began, started = self._clock(), datetime.now(UTC)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import cast
 
 from harness.lab.coprocessors import SCRIPT as COPROCESSORS_SCRIPT
 from harness.lab.coprocessors import Coprocessors, parse_coprocessors
 from harness.lab.sections import first_line, free_storage, integer, sections_of
+from harness.qnn.platforms import Target, target_of
 
-Target = Literal["android-arm64", "linux-arm64", "linux-x64"]
+__all__ = ["SCRIPT", "DeviceFacts", "Target", "parse_facts"]
 
+_MAX_ABIS = 16
+_ABI = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _PROPERTY = re.compile(r"^\[([^\]]{1,128})\]: \[(.*)\]$")
 
 # One POSIX script for toybox, busybox and coreutils alike. `$1` is the folder whose file system
@@ -48,8 +51,9 @@ class DeviceFacts:
     kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
     the file system the harness works on; `ram_bytes` is MemTotal. `serial_number` is ro.serialno;
     `identity` tells a device from its twins and outlives a reboot: that, else its SoC's number,
-    else its machine-id. `glibc` as in 2.35, `android_api` as in 34 (ro.build.version.sdk).
-    `coprocessors` is what it shows of DSP and GPU.
+    else its machine-id. `glibc` as in 2.35; `abis` is ro.product.cpu.abilist and `android_api` the
+    API level, both of Android only; `target_reason` says what the target was told by, or why there
+    is none. `coprocessors` is what it shows of DSP and GPU.
     """
 
     target: Target | None
@@ -63,8 +67,10 @@ class DeviceFacts:
     ram_bytes: int | None
     serial_number: str | None = None
     identity: str | None = None
-    glibc: str | None = None
+    abis: tuple[str, ...] = ()
     android_api: int | None = None
+    target_reason: str = ""
+    glibc: str | None = None
     coprocessors: Coprocessors | None = None
 
 
@@ -76,8 +82,10 @@ def parse_facts(text: str) -> DeviceFacts:
     android = first_line(sections, "linker") == "android"
     soc = properties.get("ro.soc.model") or first_line(sections, "soc")
     serial = _name(properties.get("ro.serialno") or properties.get("ro.boot.serialno"))
+    abis = _abis(properties)
+    target, reason = target_of(machine, android=android, abis=abis)
     return DeviceFacts(
-        target=_target(machine, android),
+        target=cast("Target | None", target),
         machine=machine,
         soc=soc,
         soc_id=integer(first_line(sections, "soc-id")),
@@ -88,8 +96,10 @@ def parse_facts(text: str) -> DeviceFacts:
         ram_bytes=_ram(sections.get("memory", [])),
         serial_number=serial,
         identity=_identity(serial, sections),
+        abis=abis,
+        android_api=integer(properties.get("ro.build.version.sdk")) if android else None,
+        target_reason=reason,
         glibc=_glibc(first_line(sections, "glibc")),
-        android_api=integer(properties.get("ro.build.version.sdk")),
         coprocessors=parse_coprocessors(sections),
     )
 
@@ -104,12 +114,11 @@ def _properties(lines: list[str]) -> dict[str, str]:
     return {match[1]: match[2] for match in matches if match}
 
 
-def _target(machine: str | None, android: bool) -> Target | None:
-    if machine == "x86_64":
-        return "linux-x64"
-    if machine in ("aarch64", "arm64"):
-        return "android-arm64" if android else "linux-arm64"
-    return None
+def _abis(properties: dict[str, str]) -> tuple[str, ...]:
+    listed = properties.get("ro.product.cpu.abilist", "") or properties.get(
+        "ro.product.cpu.abi", ""
+    )
+    return tuple(abi for abi in listed.split(",")[:_MAX_ABIS] if _ABI.fullmatch(abi))
 
 
 def _adreno(text: str | None) -> str | None:

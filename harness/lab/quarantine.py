@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from harness.cache import QUARANTINE_VARIABLE
 from harness.errors import InfraError
 from harness.lab.holder import device_file
 
@@ -39,7 +40,7 @@ class Quarantine:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise InfraError(f"cannot read {self._file(device)}: {error.strerror}") from error
+            raise self._problem("read", error) from error
         try:
             said = json.loads(content)
             since, why = str(said["since"])[:40], str(said["why"])[:_MAX_CHARS]
@@ -59,7 +60,7 @@ class Quarantine:
         except OSError as error:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)
-            raise InfraError(f"cannot write {file}: {error.strerror}") from error
+            raise self._problem("write", error) from error
         return entry
 
     def lift(self, device: str) -> bool:
@@ -69,8 +70,14 @@ class Quarantine:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise InfraError(f"cannot remove {self._file(device)}: {error.strerror}") from error
+            raise self._problem("remove", error) from error
         return True
+
+    def _problem(self, what: str, error: OSError) -> InfraError:
+        return InfraError(
+            f"cannot {what} which devices are in quarantine in {self._folder}: {error.strerror}; "
+            f"remove what is there, or set {QUARANTINE_VARIABLE} to a folder that can be written"
+        )
 
     def _file(self, device: str) -> Path:
         return self._folder / f"{device_file(device)}.json"

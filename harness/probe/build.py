@@ -1,4 +1,4 @@
-"""Builds the probe with the host's C compiler, once per source, flags and compiler."""
+"""Builds the probe for a target, once per source, flags and compiler, or takes a prebuilt one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,17 @@ from typing import Final
 from filelock import FileLock, Timeout
 
 from harness.errors import ConfigError, InfraError
+from harness.probe.ndk import find_ndk
+from harness.probe.prebuilt import FOLDER_VARIABLE, check_probe, checked_prebuilt, find_prebuilt
+
+__all__ = [
+    "PROBE_NAME",
+    "SOURCE_FOLDER",
+    "ProbeBuilder",
+    "check_probe",
+    "read_sources",
+    "source_hash",
+]
 
 SOURCE_FOLDER: Final = Path(__file__).parent / "native"
 PROBE_NAME: Final = "qnn-probe"
@@ -29,38 +40,33 @@ _KEPT_ERROR_CHARS: Final = 4000
 
 @dataclass(frozen=True)
 class _Target:
-    """A target's ELF machine, and who compiles for it on a host of another architecture.
+    """Who compiles for a target: the host's own compiler, or one of these."""
 
-    `cross_compilers` are command lines; the first whose program is there is taken.
-    """
-
-    elf_machine: int
     native_on: str | None
     variable: str
-    cross_compilers: tuple[tuple[str, ...], ...] = ()
-    hint: str = ""
+    cross_compilers: tuple[str, ...] = ()
+    package: str = ""
+    zig: str = ""
 
 
 _TARGETS: Final[Mapping[str, _Target]] = {
     "linux-x64": _Target(
-        62,
         "x86_64",
         "CC_LINUX_X64",
-        (("x86_64-linux-gnu-gcc",), ("zig", "cc", "-target", "x86_64-linux-gnu.2.31")),
-        "install gcc-x86-64-linux-gnu or zig, or ",
+        ("x86_64-linux-gnu-gcc",),
+        package="x86-64-linux-gnu",
+        zig="x86_64-linux-gnu.2.28",
     ),
     "linux-arm64": _Target(
-        183,
         "aarch64",
         "CC_LINUX_ARM64",
-        (("aarch64-linux-gnu-gcc",), ("zig", "cc", "-target", "aarch64-linux-gnu.2.31")),
-        "install gcc-aarch64-linux-gnu or zig, or ",
+        ("aarch64-linux-gnu-gcc",),
+        package="aarch64-linux-gnu",
+        # the glibc of the oldest boards that there are device libraries for
+        zig="aarch64-linux-gnu.2.28",
     ),
-    "android-arm64": _Target(183, None, "CC_ANDROID_ARM64"),
+    "android-arm64": _Target(None, "CC_ANDROID_ARM64"),
 }
-_NATIVE_COMPILERS: Final = (("cc",), ("gcc",), ("clang",))
-_NDK_VARIABLES: Final = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK")
-_NDK_CLANG: Final = "toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
 
 
 @dataclass(frozen=True)
@@ -68,22 +74,33 @@ class ProbeBuilder:
     """Makes probes and keeps them in `cache`; safe to use from several processes at once.
 
     `environment` names compilers: CC for this host's own architecture; CC_LINUX_X64,
-    CC_LINUX_ARM64 and CC_ANDROID_ARM64 for the others, which never fall back to the host's (the
-    last one is also found in ANDROID_NDK_HOME).
+    CC_LINUX_ARM64 and CC_ANDROID_ARM64 for the others, which never fall back to the host's. For
+    Android it is also found in the NDK: `ndk`, else ANDROID_NDK_HOME. QNN_HARNESS_PROBES names a
+    folder with prebuilt probes, which are taken before any is built.
     """
 
     cache: Path
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    ndk: Path | None = None
 
-    def build(self, target: str = "linux-x64", *, sanitize: str = "") -> Path:
+    def build(
+        self, target: str = "linux-x64", *, android_api: int | None = None, sanitize: str = ""
+    ) -> Path:
         """The probe for a target, built if its sources, flags or compiler are new.
 
+        `android_api` is the API level of the device, by which the NDK's compiler is chosen.
         `sanitize` is a list for the compiler's -fsanitize, such as "address,undefined". Raises
-        ConfigError if there is no compiler for the target or it does not accept the sources,
-        InfraError if the compiler hangs or the result cannot be stored.
+        ConfigError if there is no compiler for the target or it does not accept the sources, or a
+        prebuilt probe does not fit; InfraError if the compiler hangs or the result cannot be
+        stored.
         """
-        compiler = self._compiler(target)
         sources = read_sources()
+        if target in _TARGETS and not sanitize:
+            found = find_prebuilt(self.environment, target)
+            if found is not None:
+                digest = source_hash(sources)
+                return checked_prebuilt(found, target, source=digest, android_api=android_api)
+        compiler = self.compiler(target, android_api=android_api)
         flags = (*_FLAGS, *(_sanitizing(sanitize) if sanitize else _RELEASE))
         identity = (*compiler, _identity(compiler), *flags, source_hash(sources))
         key = hashlib.sha256("\0".join(identity).encode("utf-8", "surrogateescape")).hexdigest()
@@ -102,7 +119,8 @@ class ProbeBuilder:
             raise InfraError(f"cannot store the probe in {folder}: {error}") from error
         return probe
 
-    def _compiler(self, target: str) -> tuple[str, ...]:
+    def compiler(self, target: str, *, android_api: int | None = None) -> tuple[str, ...]:
+        """The command that compiles for a target. Raises ConfigError saying what to install."""
         known = _TARGETS.get(target)
         if known is None:
             raise ConfigError(f"no target {target!r}", field="target", choices=_TARGETS)
@@ -110,16 +128,22 @@ class ProbeBuilder:
         variable = "CC" if native else known.variable
         if chosen := self.environment.get(variable, "").strip():
             return self._chosen(variable, chosen)
-        candidates = _NATIVE_COMPILERS if native else known.cross_compilers
-        for name, *arguments in (*candidates, *self._ndk_compilers(target)):
+        candidates = ("cc", "gcc", "clang") if native else known.cross_compilers
+        ndk = find_ndk(self.environment, self.ndk) if target.startswith("android") else None
+        if ndk is not None:
+            return (str(ndk.compiler(android_api)),)
+        for name in candidates:
             if path := shutil.which(name, path=self.environment.get("PATH")):
-                return (path, *arguments)
+                return (path,)
+        if known.zig and (zig := shutil.which("zig", path=self.environment.get("PATH"))):
+            return (zig, "cc", "-target", known.zig)
         if native:
             raise ConfigError("no C compiler found; install gcc or clang, or set CC")
-        android = ", or ANDROID_NDK_HOME" if target.startswith("android") else ""
+        android = ", or ANDROID_NDK_HOME to an NDK" if target.startswith("android") else ""
+        install = f" (apt install gcc-{known.package}, or zig)" if known.package else ""
         raise ConfigError(
-            f"no C compiler found for {target}; {known.hint}set {variable} to a cross "
-            f"compiler{android}"
+            f"no C compiler found for {target}; set {variable} to a cross compiler{install}"
+            f"{android}, or put a prebuilt probe into the folder that {FOLDER_VARIABLE} names"
         )
 
     def _chosen(self, variable: str, value: str) -> tuple[str, ...]:
@@ -131,31 +155,6 @@ class ProbeBuilder:
         if path is None:
             raise ConfigError(f"no such C compiler: {command!r}", field=variable)
         return (path, *arguments)
-
-    def _ndk_compilers(self, target: str) -> Iterator[tuple[str, ...]]:
-        """Of an NDK's compilers, one per Android version, the oldest: it runs on most phones."""
-        if not target.startswith("android"):
-            return
-        for variable in _NDK_VARIABLES:
-            if root := self.environment.get(variable):
-                found = sorted(Path(root).glob(_NDK_CLANG), key=lambda path: (len(path.name), path))
-                yield from ((str(path),) for path in found[:1])
-
-
-def check_probe(path: Path, target: str) -> Path:
-    """A probe built elsewhere, if it is a 64-bit program for the target.
-
-    Raises ConfigError if it is not.
-    """
-    try:
-        with path.open("rb") as file:
-            head = file.read(20)
-    except OSError as error:
-        raise ConfigError(f"cannot read the probe: {error}", file=path) from error
-    machine = int.from_bytes(head[18:20], "little")
-    if head[:5] != b"\x7fELF\x02" or machine != _TARGETS[target].elf_machine:
-        raise ConfigError(f"not a 64-bit program for {target}", file=path)
-    return path
 
 
 def read_sources(folder: Path = SOURCE_FOLDER) -> dict[str, bytes]:

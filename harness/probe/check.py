@@ -13,11 +13,12 @@ from harness.probe.run import run_plan
 _TIMEOUT_S: Final = 10.0
 
 
-def probe_problem(adb: AdbDevice, probe: str) -> str | None:
+def probe_problem(adb: AdbDevice, probe: str, *, source: str | None = None) -> str | None:
     """Runs a plan that does nothing; why that fails, None if it does not or the file is gone.
 
-    A file that is gone is no fault of the device: the next deployment brings it back. Raises
-    DeviceError only if the device cannot be asked for the file.
+    `source` is the hash of the sources that it must say it was built from. A file that is gone is
+    no fault of the device: the next deployment brings it back. Raises DeviceError only if the
+    device cannot be asked for the file.
     """
     if adb.stat(probe) is None:
         return None
@@ -32,6 +33,9 @@ def probe_problem(adb: AdbDevice, probe: str) -> str | None:
         )
     except DeviceError as error:
         return error.problem
+    said_source = None if run.transcript.start is None else run.transcript.start.source
+    if source is not None and said_source != source:
+        return f"it says that it was built from {said_source}, and not from {source}"
     if run.transcript.first_failure is None and run.exit_code == 0:
         return None
     said = run.stderr.decode("utf-8", "replace").strip()[-300:]

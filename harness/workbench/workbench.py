@@ -90,7 +90,7 @@ class Workbench:
         self._badges = Badges()
         # one for all: after a fault the same device is marked anew, not twice
         self._mark = own_mark()
-        self._built: dict[str, Path] = {}
+        self._built: dict[tuple[str, int | None], Path] = {}
         self._ready: dict[Placement, tuple[DeployedRuntime, str]] = {}
         self._failed: dict[Placement, HarnessError] = {}
         self._probe_paths: dict[str, str] = {}
@@ -333,9 +333,10 @@ class Workbench:
 
     def _probe(self, placement: Placement) -> Path:
         target = self._target(placement.device)
-        if target not in self._built:
-            self._built[target] = self._probes.build(target)
-        return self._built[target]
+        api = self.device(placement.device).facts.android_api if "android" in target else None
+        if (target, api) not in self._built:
+            self._built[target, api] = self._probes.build(target, android_api=api)
+        return self._built[target, api]
 
     def _target(self, name: str) -> str:
         (config,) = self.lab.lab.select([name])

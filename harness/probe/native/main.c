@@ -28,7 +28,15 @@
 #error "the ABI is declared for 64-bit Android and Linux only"
 #endif
 
+#define PROTOCOL 1
 enum { PLAN_SECONDS = 60 };
+
+/* What --version prints. It stands in the file as it is, so that the host can read it without
+ * running what was built for another machine. */
+#define TEXT_OF_(number) #number
+#define TEXT_OF(number) TEXT_OF_(number)
+static const char identity[] =
+    "qnn-probe protocol=" TEXT_OF(PROTOCOL) " source=" PROBE_SOURCE " target=" TARGET;
 
 struct qnn qnn;
 static struct plan plan;
@@ -235,7 +243,8 @@ static uint32_t carry_out_all(void) {
     return failed;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "--version") == 0) return puts(identity) < 0;
     pid_t parent = getppid();
     output_open();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -244,7 +253,7 @@ int main(void) {
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
     struct json *json = event_open("start");
-    json_u64(json, "probe", 1);
+    json_u64(json, "probe", PROTOCOL);
     json_text(json, "source", PROBE_SOURCE);
     json_i64(json, "pid", getpid());
     json_text(json, "target", TARGET);

@@ -43,12 +43,15 @@ def test_faults_of_a_device(error: BaseException, kind: type[DeviceError], text:
 
 @pytest.mark.parametrize("error", [fault[0] for fault in FAULTS], ids=lambda value: str(value)[:30])
 def test_faults_of_a_server(error: BaseException) -> None:
-    with pytest.raises(InfraError) as caught, server_faults("adb server at y"):
+    with (
+        pytest.raises(InfraError) as caught,
+        server_faults("adb server at y", start="adb -P 5038 start-server"),
+    ):
         raise error
     assert type(caught.value) is InfraError
     if isinstance(error, AdbConnectionError):
         assert str(caught.value).startswith("no adb server at x; ")
-        assert "adb start-server" in str(caught.value)
+        assert "adb -P 5038 start-server" in str(caught.value)
     else:
         assert str(caught.value).startswith("adb server at y: ")
 

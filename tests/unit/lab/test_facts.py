@@ -19,6 +19,8 @@ android\r
 [ro.product.model]: [A [bracketed] model]\r
 [ro.build.version.release]: [14]\r
 [ro.build.id]: [UKQ1.230917.001]\r
+[ro.build.version.sdk]: [34]\r
+[ro.product.cpu.abilist]: [arm64-v8a,armeabi-v7a,armeabi]\r
 @qnn-harness:release\r
 @qnn-harness:memory\r
 MemTotal:       11437584 kB\r
@@ -70,6 +72,9 @@ QCS6490
                 os_build="Android 14 (UKQ1.230917.001)",
                 free_storage_bytes=185100932 * 1024,
                 ram_bytes=11437584 * 1024,
+                abis=("arm64-v8a", "armeabi-v7a", "armeabi"),
+                android_api=34,
+                target_reason="machine aarch64, ABIs arm64-v8a,armeabi-v7a,armeabi",
             ),
         ),
         (
@@ -84,6 +89,7 @@ QCS6490
                 os_build="QCOM Reference Distro 1.4",
                 free_storage_bytes=60000000 * 1024,
                 ram_bytes=5551234 * 1024,
+                target_reason="machine aarch64",
             ),
         ),
     ],
@@ -93,7 +99,8 @@ def test_known_systems(text: str, expected: DeviceFacts) -> None:
 
 
 def test_silence_is_all_unknown() -> None:
-    assert set(vars(parse_facts("")).values()) == {None}
+    said = {name for name, value in vars(parse_facts("")).items() if value}
+    assert said == {"target_reason"}
 
 
 @given(st.text())
@@ -137,3 +144,37 @@ def test_what_tells_a_device_from_its_twins(
 ) -> None:
     facts = parse_facts(answers)
     assert (facts.serial_number, facts.identity) == (serial, identity)
+
+
+def answer(machine: str, *, linker: str = "", abis: str = "") -> str:
+    listed = f"[ro.product.cpu.abilist]: [{abis}]\n[ro.build.version.sdk]: [30]\n" if abis else ""
+    return (
+        f"@qnn-harness:machine\n{machine}\n@qnn-harness:linker\n{linker}\n"
+        f"@qnn-harness:properties\n{listed}@qnn-harness:end\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("machine", "linker", "abis", "target", "why"),
+    [
+        ("aarch64", "android", "arm64-v8a,armeabi-v7a", "android-arm64", "ABIs arm64-v8a"),
+        ("aarch64", "android", "arm64-v8a", "android-arm64", ""),
+        ("aarch64", "android", "", "android-arm64", ""),
+        ("aarch64", "android", "armeabi-v7a,armeabi", None, "an Android of 32 bits"),
+        ("armv8l", "android", "armeabi-v7a,armeabi", None, "a system of 32 bits"),
+        ("armv7l", "", "", None, "a system of 32 bits"),
+        ("aarch64", "", "", "linux-arm64", "machine aarch64"),
+        ("x86_64", "", "", "linux-x64", ""),
+        ("x86_64", "android", "x86_64,arm64-v8a", None, "an Android for x86"),
+        ("riscv64", "", "", None, "machine riscv64"),
+        ("aarch64", "android", "arm64-v8a,$(reboot)", "android-arm64", "ABIs arm64-v8a"),
+    ],
+)
+def test_the_target_is_what_the_device_reports(
+    machine: str, linker: str, abis: str, target: str | None, why: str
+) -> None:
+    facts = parse_facts(answer(machine, linker=linker, abis=abis))
+    assert facts.target == target
+    assert why in facts.target_reason
+    assert "reboot" not in facts.target_reason
+    assert facts.android_api == (30 if linker and abis else None)

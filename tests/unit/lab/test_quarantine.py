@@ -46,5 +46,11 @@ def test_a_damaged_entry_still_counts(tmp_path: Path, content: bytes) -> None:
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InfraError, match="cannot write"):
+    with pytest.raises(InfraError, match=r"cannot write which devices.*set QNN_HARNESS_QUARANTINE"):
         Quarantine(tmp_path / "file" / "quarantine").put("phone", "why")
+
+
+def test_a_file_in_place_of_the_folder_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InfraError, match=r"Not a directory; remove.*QNN_HARNESS_QUARANTINE"):
+        Quarantine(tmp_path / "file").find("phone")

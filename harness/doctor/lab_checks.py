@@ -1,0 +1,150 @@
+"""The lab: its file, its adb servers, and what they and this computer know of each device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.adb.server import AdbServer, SeenDevice
+from harness.doctor.host_checks import LabNeeds
+from harness.errors import ConfigError, InfraError
+from harness.lab.attach import OpenLab
+from harness.lab.checks import LAB_FILE, Check, Status
+from harness.lab.inventory import DeviceConfig, Lab
+from harness.lab.lease import Held
+from harness.lab.quarantine import Quarantine, Quarantined
+
+_STATES: Final[Mapping[str, str]] = {
+    "unauthorized": "unlock it and accept this computer's key; if it does not ask, revoke the keys "
+    "in its developer options and plug it in again",
+    "authorizing": "unlock it and accept this computer's key",
+    "offline": "reconnect its cable, or run `adb reconnect`; reboot it if that does not help",
+    "no permissions": "the adb server may not open its USB node: see USB access above, then "
+    "`adb kill-server` and `adb start-server`",
+    "recovery": "boot it into the system: `adb reboot`",
+    "sideload": "boot it into the system: `adb reboot`",
+    "bootloader": "boot it into the system: `fastboot reboot`",
+}
+
+
+def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
+    """What these devices want of this computer (pure)."""
+    local = [device for device in devices if not device.simulated and device.host is None]
+    return LabNeeds(
+        targets=frozenset(device.target for device in devices if device.target),
+        usb=any(":" not in (device.serial or "") for device in local),
+        server=bool(local),
+    )
+
+
+def file_check(path: Path, lab: Lab | ConfigError) -> Check:
+    """Whether devices.yaml is as it should be."""
+    if isinstance(lab, ConfigError):
+        advice = "docs/schema/devices.schema.json explains every field"
+        return _lab_check(LAB_FILE, "fail", str(lab), advice)
+    enabled = len(lab.in_use())
+    return _lab_check(LAB_FILE, "ok", f"{path}: {len(lab.devices)} devices, {enabled} enabled")
+
+
+def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
+    """Whether the adb servers on other computers answer."""
+    for name in dict.fromkeys(device.host for device in devices if device.host is not None):
+        host = lab.host(name)
+        server = AdbServer(host.host, host.port)
+        where = f"{host.host}:{host.port}"
+        if server.is_running():
+            yield _lab_check(f"adb host {name}", "ok", f"answers at {where}")
+        else:
+            advice = f"run `{server.start_command}` there, and let port {host.port} through"
+            yield _lab_check(f"adb host {name}", "fail", f"none answers at {where}", advice)
+
+
+def attached_checks(opened: OpenLab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
+    """What the adb servers see of each real device, and whom else the user's own one sees."""
+    lists: dict[str | None, list[SeenDevice] | str] = {}
+    for device in devices:
+        if device.simulated or device.host in lists:
+            continue
+        try:
+            lists[device.host] = opened.seen(device.host)
+        except InfraError as error:
+            lists[device.host] = str(error)
+    for device in devices:
+        if not device.simulated:
+            yield state_check(device, lists[device.host])
+    own = opened.seen() if None not in lists else lists[None]
+    known = {device.serial for device in opened.lab.devices}
+    if isinstance(own, list):
+        yield from (stranger_check(seen) for seen in own if seen.serial not in known)
+
+
+def state_check(device: DeviceConfig, seen: list[SeenDevice] | str) -> Check:
+    """What adb says of a configured device (pure)."""
+    if isinstance(seen, str):
+        return _check(device.name, "attached", "unknown", seen)
+    found = next((one for one in seen if one.serial == device.serial), None)
+    if found is None and ":" in (device.serial or ""):
+        return _check(device.name, "attached", "ok", f"{device.serial} is connected when needed")
+    if found is None:
+        there = ", ".join(f"{one.serial} ({one.state})" for one in seen) or "no device"
+        advice = "plug it in and enable USB debugging, or correct `serial` in devices.yaml"
+        return _check(
+            device.name,
+            "attached",
+            "fail",
+            f"adb does not see {device.serial}; it sees {there}",
+            advice,
+        )
+    if found.state == "device":
+        return _check(device.name, "attached", "ok", f"{found.serial} {found.model}".strip())
+    detail = f" ({found.detail})" if found.detail else ""
+    advice = _STATES.get(found.state, "see `adb devices -l`")
+    # an address is connected anew by whoever uses it
+    status: Status = "warn" if ":" in found.serial and found.state == "offline" else "fail"
+    return _check(
+        device.name, "attached", status, f"{found.serial} is {found.state}{detail}", advice
+    )
+
+
+def stranger_check(seen: SeenDevice) -> Check:
+    """A device that devices.yaml does not name (pure)."""
+    advice = "name it in devices.yaml to use it"
+    if seen.state in _STATES:
+        advice = f"{_STATES[seen.state]}; then {advice}"
+    said = " ".join(filter(None, (seen.state, seen.model)))
+    return _lab_check(f"not in the lab: {seen.serial}", "warn", said, advice)
+
+
+def lease_check(name: str, held: Held | None) -> Check:
+    """Whether another process holds a device (pure)."""
+    if held is None:
+        return _check(name, "lease", "ok", "free")
+    advice = "wait for it, or end that process: the device is left alone until then"
+    return _check(name, "lease", "warn", f"held by {held}", advice)
+
+
+def quarantine_check(name: str, entry: Quarantined | InfraError | None) -> Check:
+    """Whether a device takes cases (pure)."""
+    if entry is None:
+        return _check(name, "quarantine", "ok", "not in quarantine")
+    if isinstance(entry, InfraError):
+        return _check(name, "quarantine", "fail", str(entry))
+    advice = f"mend it, then: qnn-harness devices heal {name}"
+    return _check(name, "quarantine", "fail", f"since {entry.since}: {entry.why}", advice)
+
+
+def find_entry(quarantine: Quarantine, key: str) -> Quarantined | InfraError | None:
+    """The entry of a device, or why it cannot be read."""
+    try:
+        return quarantine.find(key)
+    except InfraError as error:
+        return error
+
+
+def _lab_check(name: str, status: Status, found: str, advice: str = "") -> Check:
+    return Check("lab", "lab", name, status, found, advice)
+
+
+def _check(device: str, name: str, status: Status, found: str, advice: str = "") -> Check:
+    return Check("lab", device, name, status, found, advice)

@@ -1,0 +1,178 @@
+"""qnn-platform-validator of a QAIRT SDK: pushed, run, and its answers read without trust.
+
+Its words are those that people quote: `Unit Test on the backend GPU: Passed.`, `QNN is supported
+for backend GPU on the device.` (rubikpi-ai/documentation#12), `Core Version of the backend DSP:
+Hexagon Architecture V68`; the CSV has a column for each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.adb.device import AdbDevice
+from harness.lab.checks import Check, Status
+from harness.lab.sections import sections_of
+from harness.qnn.platforms import process_environment
+from harness.runtimes.deploy import Deployer, DeployFile
+from harness.runtimes.sdk_tree import target_folder
+
+PROGRAM: Final = "qnn-platform-validator"
+_TIMEOUT_S: Final = 60.0
+_MAX_BYTES: Final = 256 << 10
+_MAX_ROWS: Final = 16
+_LIBRARIES: Final = r"lib(?:Qnn(?:Gpu|Cpu|Htp|HtpV{arch}\w*|System)|c\+\+_shared)\.so"
+_DSP_LIBRARIES: Final = r"lib(?:QnnHtpV{arch}Skel|[Cc]alculator_skel)\.so"
+_SAID: Final = re.compile(
+    r"(?P<what>Unit Test|Core Version|Library Version) (?:on|of) the backend (?P<backend>\w+): "
+    r"(?P<value>[^\n]{1,80})"
+)
+_SUPPORTED: Final = re.compile(r"QNN is (?P<no>not )?supported for backend (?P<backend>\w+)")
+
+
+@dataclass(frozen=True)
+class BackendAnswer:
+    """What it says of one backend, in its own words; empty where it says nothing."""
+
+    backend: str
+    hardware: str = ""
+    libraries: str = ""
+    core_version: str = ""
+    unit_test: str = ""
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the backend works by its words; None where it does not say."""
+        if self.unit_test:
+            return self.unit_test.lower().startswith("passed")
+        if self.hardware:
+            return self.hardware.lower().startswith("supported")
+        return None
+
+
+def validator_files(sdk: Path | None, target: str, htp_arch: int | None) -> dict[str, Path] | str:
+    """What has to be pushed, by name; else why there is nothing to push."""
+    if sdk is None:
+        return "the SDK has it, and neither QAIRT_SDK_ROOT nor QNN_SDK_ROOT names one"
+    folder = target_folder(_names(sdk / "bin"), target, None)
+    program = sdk / "bin" / (folder or "") / PROGRAM
+    if folder is None or not program.is_file():
+        return f"{sdk} has no {PROGRAM} for {target}"
+    arch = r"\d\d" if htp_arch is None else str(htp_arch)
+    files = {PROGRAM: program}
+    wanted = [(sdk / "lib" / folder, _LIBRARIES)]
+    wanted += [
+        (sdk / "lib" / name / "unsigned", _DSP_LIBRARIES)
+        for name in _names(sdk / "lib")
+        if re.fullmatch(f"hexagon-v{arch}", name)
+    ]
+    for where, pattern in wanted:
+        for name in _names(where, files=True):
+            if re.fullmatch(pattern.replace("{arch}", arch), name, re.ASCII):
+                files.setdefault(name, where / name)
+    return files
+
+
+def run_validator(
+    adb: AdbDevice, workdir: str, target: str, files: Mapping[str, Path]
+) -> list[BackendAnswer]:
+    """Pushes it and asks it about all backends. Raises InfraError if that is impossible."""
+    deployer = Deployer(adb, workdir, notify=lambda text: None)
+    try:
+        listed = [
+            DeployFile(path, name, mode=0o755 if name == PROGRAM else 0o644)
+            for name, path in files.items()
+        ]
+        folder = deployer.deploy_files("validator", listed)
+        answer = adb.shell(
+            _script(folder, workdir, target), timeout_s=_TIMEOUT_S, max_output_bytes=_MAX_BYTES
+        )
+    finally:
+        deployer.release()
+    return parse_answers(answer.stdout.decode("utf-8", "replace"))
+
+
+def validator_checks(device: str, answers: list[BackendAnswer]) -> Iterator[Check]:
+    """What its answers mean (pure)."""
+    if not answers:
+        found = "it ran and said nothing that is understood"
+        yield Check("device", device, PROGRAM, "unknown", found)
+    for answer in answers:
+        told = (
+            ("hardware", answer.hardware),
+            ("libraries", answer.libraries),
+            ("core", answer.core_version),
+            ("unit test", answer.unit_test),
+        )
+        found = ", ".join(f"{name}: {value}" for name, value in told if value)
+        status: Status = {True: "ok", False: "fail", None: "unknown"}[answer.passed]  # type: ignore[assignment]
+        advice = "see DSP nodes, libcdsprpc.so, OpenCL driver" if status == "fail" else ""
+        yield Check("device", device, f"{PROGRAM} {answer.backend}", status, found, advice)
+
+
+def parse_answers(text: str) -> list[BackendAnswer]:
+    """Reads its CSV files, and what it printed where those say nothing (pure)."""
+    sections = sections_of(text)
+    found: dict[str, dict[str, str]] = {}
+    for row in _rows(sections.get("csv", [])):
+        if backend := row.pop("backend", "").upper()[:20]:
+            found.setdefault(backend, {}).update({key: v for key, v in row.items() if v})
+    for line in sections.get("said", []):
+        if said := _SAID.search(line):
+            own = found.setdefault(said["backend"].upper(), {})
+            own.setdefault(said["what"].lower().replace(" ", "_"), said["value"].rstrip(". "))
+        if said := _SUPPORTED.search(line):
+            own = found.setdefault(said["backend"].upper(), {})
+            own.setdefault("hardware", "Not supported" if said["no"] else "Supported")
+    return [
+        BackendAnswer(
+            backend,
+            hardware=own.get("hardware") or own.get("backend_hardware", ""),
+            libraries=own.get("backend_libraries") or own.get("library_version", ""),
+            core_version=own.get("core_version", ""),
+            unit_test=own.get("unit_test", ""),
+        )
+        for backend, own in list(found.items())[:_MAX_ROWS]
+    ]
+
+
+def _rows(lines: list[str]) -> Iterator[dict[str, str]]:
+    """Rows of CSV tables, each behind a line of names that has `backend` in it."""
+    head: list[str] = []
+    with contextlib.suppress(csv.Error):
+        for fields in csv.reader(lines[: 8 * _MAX_ROWS]):
+            names = [field.strip().lower().replace(" ", "_") for field in fields]
+            if "backend" in names:
+                head = names
+            elif head:
+                yield {name: field.strip()[:80] for name, field in zip(head, fields, strict=False)}
+
+
+def _script(folder: str, workdir: str, target: str) -> str:
+    exports = "".join(
+        f"export {name}={shlex.quote(value)};"
+        for name, value in process_environment(target, [folder]).items()
+    )
+    return (
+        f'o={shlex.quote(workdir)}/validator-$$;mkdir -p "$o"||exit 1;cd {shlex.quote(folder)}||'
+        f"exit 1;{exports}echo '@qnn-harness:said';./{PROGRAM} --backend all --coreVersion "
+        '--libVersion --testBackend --targetPath "$o" 2>&1|head -c 65536;echo;'
+        'echo \'@qnn-harness:csv\';for f in "$o"/*.csv "$o"/*/*.csv;do [ -f "$f" ]&&'
+        'head -c 65536 "$f"&&echo;done;rm -rf "$o"'
+    )
+
+
+def _names(folder: Path, *, files: bool = False) -> list[str]:
+    try:
+        with os.scandir(folder) as found:
+            wanted = [e.name for e in found if (e.is_file() if files else e.is_dir())]
+    except OSError:
+        return []
+    return sorted(wanted)[:1000]

@@ -1,0 +1,189 @@
+"""How the systems that devices run differ, by target: one table, with the source of each fact.
+
+Everything that is done differently on Android than on a Linux board is looked up here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+Target = Literal["android-arm64", "linux-arm64", "linux-x64"]
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What a target's system is like.
+
+    `libc` and `interpreter` are what its programs are linked with; `machine` is the ELF machine.
+    `workdir` is where a shell may write and execute. `dsp_folders` are where fastrpc looks for code
+    of the DSP besides the folders that it is given. `library_folders` are where the vendor's own
+    libraries lie (libcdsprpc.so), `needs_library_path` whether a program in `workdir` finds them
+    only if they are on its library path. `opencl` are the places of an OpenCL driver, `sources`
+    say where these facts come from.
+    """
+
+    target: Target
+    libc: Literal["glibc", "bionic"]
+    machine: Literal["aarch64", "x86-64"]
+    interpreter: str
+    workdir: str
+    dsp_folders: tuple[str, ...]
+    library_folders: tuple[str, ...]
+    needs_library_path: bool
+    opencl: tuple[str, ...]
+    has_dsp: bool
+    sources: Mapping[str, str]
+
+
+_DOCS = "QAIRT docs, HTP backend: running a model on a device"
+_FASTRPC = "github.com/qualcomm/fastrpc, src/fastrpc_apps_user.c: default search paths"
+
+PLATFORMS: Final[Mapping[str, Platform]] = MappingProxyType(
+    {
+        "android-arm64": Platform(
+            target="android-arm64",
+            libc="bionic",
+            machine="aarch64",
+            interpreter="/system/bin/linker64",
+            workdir="/data/local/tmp",
+            dsp_folders=(
+                "/vendor/dsp/cdsp",
+                "/vendor/lib/rfsa/adsp",
+                "/system/lib/rfsa/adsp",
+                "/dsp",
+            ),
+            library_folders=(
+                "/vendor/lib64",
+                "/odm/lib64",
+                "/system/vendor/lib64",
+                "/system/lib64",
+            ),
+            needs_library_path=False,
+            opencl=(
+                "/vendor/lib64/libOpenCL.so",
+                "/vendor/lib64/libOpenCL_adreno.so",
+                "/system/vendor/lib64/libOpenCL.so",
+                "/vendor/etc/OpenCL/vendors",
+            ),
+            has_dsp=True,
+            sources=MappingProxyType(
+                {
+                    "workdir": "AOSP, system/sepolicy: the shell user may execute shell_data_file",
+                    "dsp_folders": _DOCS,
+                    "library_folders": "AOSP, system/linkerconfig baseconfig.cc and the golden "
+                    "ld.config.txt: dir.unrestricted = /data/local/tmp, whose default namespace "
+                    "is not isolated and searches /system, /system_ext, /odm, /vendor, /product",
+                    "needs_library_path": "the same: /vendor/lib64 is searched without it; an app "
+                    "lives in a namespace of its own, so that success from a shell proves nothing "
+                    "for it (github.com/qualcomm/fastrpc/issues/379)",
+                    "opencl": "AOSP, public.libraries.txt of vendors; microsoft/onnxruntime#25122",
+                }
+            ),
+        ),
+        "linux-arm64": Platform(
+            target="linux-arm64",
+            libc="glibc",
+            machine="aarch64",
+            interpreter="/lib/ld-linux-aarch64.so.1",
+            workdir="/data/local/tmp",
+            dsp_folders=(
+                "/vendor/dsp/cdsp",
+                "/vendor/lib/rfsa/adsp",
+                "/system/lib/rfsa/adsp",
+                "/dsp",
+                "/usr/lib/dsp",
+                "/usr/lib/dsp/cdsp",
+                "/usr/lib/rfsa/adsp",
+            ),
+            library_folders=(
+                "/usr/lib",
+                "/usr/lib64",
+                "/usr/lib/aarch64-linux-gnu",
+                "/vendor/lib64",
+            ),
+            needs_library_path=False,
+            opencl=(
+                "/usr/lib/libOpenCL.so.1",
+                "/usr/lib64/libOpenCL.so.1",
+                "/usr/lib/aarch64-linux-gnu/libOpenCL.so.1",
+                "/usr/lib/libOpenCL_adreno.so.1",
+                "/vendor/lib64/libOpenCL.so",
+                "/etc/OpenCL/vendors",
+            ),
+            has_dsp=True,
+            sources=MappingProxyType(
+                {
+                    "workdir": "as `adb push` examples of the QAIRT docs use it on boards, too",
+                    "dsp_folders": f"{_DOCS}; {_FASTRPC}; linux-msm/hexagon-dsp-binaries installs "
+                    "to /usr/lib/dsp",
+                    "library_folders": "the multiarch and lib64 folders of Debian and Yocto",
+                    "opencl": "found there by qnn-platform-validator (rubikpi-ai/documentation#12)",
+                }
+            ),
+        ),
+        "linux-x64": Platform(
+            target="linux-x64",
+            libc="glibc",
+            machine="x86-64",
+            interpreter="/lib64/ld-linux-x86-64.so.2",
+            workdir="/tmp",
+            dsp_folders=(),
+            library_folders=("/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu"),
+            needs_library_path=False,
+            opencl=("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1", "/usr/lib64/libOpenCL.so.1"),
+            has_dsp=False,
+            sources=MappingProxyType(
+                {"has_dsp": "the HTP is a simulator inside libQnnHtp.so for x86-64"}
+            ),
+        ),
+    }
+)
+
+# toybox (Android), busybox (boards) and coreutils differ in the programs and options they have.
+# Scripts for devices keep to what all three have; what they must not use, and since when it is
+# there, by toybox' release notes (landley.net/toybox) and busybox' NEWS.
+SHELL_LIMITS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "timeout": "toybox has it since Android 8; `timeout -s KILL 3` is understood by all three",
+        "grep -H": "toybox since Android 6; older ones print no file name",
+        "stat -c": "no -c in some busybox builds: `ls -ld` and [ -r ] are asked instead",
+        "df -k": "rows may break in two, and columns differ: numbers are read from the right",
+        "date +%s": "all three; %N is missing in toybox before Android 9 and in busybox",
+        "getconf": "toybox has it since Android 8, busybox does not",
+        "sha256sum": "toybox since Android 6",
+    }
+)
+
+
+def target_of(machine: str | None, *, android: bool, abis: Sequence[str]) -> tuple[str | None, str]:
+    """The target of a device by what it reports, and why; None where none fits (pure).
+
+    `machine` is what `uname -m` says, `android` whether it has Android's linker, `abis` the list
+    in ro.product.cpu.abilist, which only Android has. A 64-bit kernel may run a 32-bit system: then
+    the list knows it, and no library of 64 bits would load.
+    """
+    said = f"machine {machine or 'unknown'}" + (f", ABIs {','.join(abis)}" if abis else "")
+    if machine in ("aarch64", "arm64"):
+        if not android:
+            return "linux-arm64", said
+        if abis and "arm64-v8a" not in abis:
+            return None, f"{said}: an Android of 32 bits"
+        return "android-arm64", said
+    if machine == "x86_64":
+        return (None, f"{said}: an Android for x86") if android else ("linux-x64", said)
+    if machine and machine.startswith("arm"):
+        return None, f"{said}: a system of 32 bits"
+    return None, said
+
+
+def process_environment(target: str, folders: Sequence[str]) -> dict[str, str]:
+    """What a process needs in its environment to use libraries in these folders there (pure)."""
+    platform = PLATFORMS[target]
+    vendor = platform.library_folders if platform.needs_library_path else ()
+    return {
+        "LD_LIBRARY_PATH": ":".join((*folders, *vendor)),
+        "ADSP_LIBRARY_PATH": ";".join((*folders, *platform.dsp_folders)),
+    }

@@ -1,0 +1,105 @@
+"""Probes for other targets: cross compiled, of an NDK (a stand-in for it), and prebuilt ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ConfigError
+from harness.probe.build import ProbeBuilder, read_sources, source_hash
+from harness.probe.prebuilt import FOLDER_VARIABLE, ProbeIdentity, identity_of
+from harness.runtimes.elf import read_elf
+from tests.integration.probe.stand_in_ndk import CROSS, make_stand_in_ndk
+
+SYSTEM = {"PATH": os.environ["PATH"]}
+SOURCE = source_hash(read_sources())
+
+
+@pytest.fixture(scope="module")
+def ndk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Not the real NDK: see stand_in_ndk.py."""
+    if not shutil.which(CROSS):
+        pytest.skip(f"needs {CROSS}")
+    return make_stand_in_ndk(tmp_path_factory.mktemp("stand-in ndk".replace(" ", "-")))
+
+
+def version(command: list[object]) -> str:
+    words = [str(word) for word in (*command, "--version")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+def test_it_says_what_it_is(plain_probe: Path) -> None:
+    said = version([plain_probe])
+    assert said == f"qnn-probe protocol=1 source={SOURCE} target=linux-x64\n"
+    assert identity_of(plain_probe.read_bytes()) == ProbeIdentity(1, SOURCE, "linux-x64")
+
+
+@pytest.mark.needs(CROSS)
+@pytest.mark.needs("qemu-aarch64")
+def test_the_cross_compiled_one_runs_and_says_the_same(tmp_path: Path) -> None:
+    probe = ProbeBuilder(tmp_path, SYSTEM).build("linux-arm64")
+    assert identity_of(probe.read_bytes()) == ProbeIdentity(1, SOURCE, "linux-arm64")
+    facts = read_elf(probe.read_bytes())
+    assert (facts.machine, facts.libc) == ("aarch64", "glibc")
+    said = version(["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", probe])
+    assert said == f"qnn-probe protocol=1 source={SOURCE} target=linux-arm64\n"
+
+
+@pytest.mark.needs(CROSS)
+@pytest.mark.parametrize(
+    ("device_api", "level"), [(None, 21), (29, 21), (30, 30), (33, 30), (36, 34)]
+)
+def test_the_ndk_compiler_is_chosen_by_the_device(
+    ndk: Path, tmp_path: Path, device_api: int | None, level: int
+) -> None:
+    builder = ProbeBuilder(tmp_path, {"ANDROID_NDK_HOME": str(ndk)} | SYSTEM)
+    probe = builder.build("android-arm64", android_api=device_api)
+    facts = read_elf(probe.read_bytes())
+    assert (facts.bits, facts.machine, facts.libc) == (64, "aarch64", "bionic")
+    assert facts.android_api == level
+    assert identity_of(probe.read_bytes()) == ProbeIdentity(1, SOURCE, "android-arm64")
+
+
+@pytest.mark.needs(CROSS)
+def test_a_compiler_that_links_with_another_libc_is_found_out(tmp_path: Path) -> None:
+    builder = ProbeBuilder(tmp_path, {"CC_ANDROID_ARM64": CROSS} | SYSTEM)
+    with pytest.raises(ConfigError, match="linked with glibc, and android-arm64 has bionic"):
+        builder.build("android-arm64")
+
+
+@pytest.mark.needs(CROSS)
+def test_an_ndk_path_goes_before_the_environment(ndk: Path, tmp_path: Path) -> None:
+    builder = ProbeBuilder(tmp_path, {"ANDROID_NDK_HOME": "/nowhere"} | SYSTEM, ndk=ndk)
+    assert builder.build("android-arm64", android_api=34).is_file()
+    with pytest.raises(ConfigError, match="the device has 19"):
+        builder.build("android-arm64", android_api=19)
+
+
+@pytest.mark.needs(CROSS)
+def test_a_prebuilt_probe_is_taken_where_nothing_can_be_compiled(ndk: Path, tmp_path: Path) -> None:
+    made = ProbeBuilder(tmp_path / "cache", {"ANDROID_NDK_HOME": str(ndk)} | SYSTEM).build(
+        "android-arm64", android_api=30
+    )
+    folder = tmp_path / "probes"
+    prebuilt = folder / "android-arm64/qnn-probe"
+    prebuilt.parent.mkdir(parents=True)
+    shutil.copy(made, prebuilt)
+    elsewhere = ProbeBuilder(tmp_path / "other", {FOLDER_VARIABLE: str(folder), "PATH": "/none"})
+    assert elsewhere.build("android-arm64", android_api=34) == prebuilt
+    with pytest.raises(ConfigError, match="Android API 30, the device has 29"):
+        elsewhere.build("android-arm64", android_api=29)
+    with pytest.raises(ConfigError, match="no C compiler found for linux-arm64"):
+        elsewhere.build("linux-arm64")
+
+
+def test_a_prebuilt_probe_of_other_sources_is_named(plain_probe: Path, tmp_path: Path) -> None:
+    other = plain_probe.read_bytes().replace(SOURCE.encode(), b"0" * 64)
+    (tmp_path / "qnn-probe-linux-x64").write_bytes(other)
+    builder = ProbeBuilder(tmp_path / "cache", {FOLDER_VARIABLE: str(tmp_path)} | SYSTEM)
+    with pytest.raises(ConfigError, match=f"built from the sources {'0' * 16}.*{SOURCE[:16]}"):
+        builder.build()

@@ -20,7 +20,7 @@ class UnsupportedRule:
     """
 
     api: str
-    code: int
+    code: int | None
     text: str
     source: str
     lacks: Literal["dsp", "gpu"] | None = None
@@ -68,6 +68,13 @@ UNSUPPORTED: Final = (
         14001,
         r"Failed to load skel",
         "libQnnHtp.so for arm64 on a board without libcdsprpc and fastrpc nodes",
+        lacks="dsp",
+    ),
+    UnsupportedRule(
+        r"GetEpDevices",
+        None,
+        r"offers no device of QNNExecutionProvider",
+        "ONNX Runtime with the QNN plug-in on a board where it finds no NPU",
         lacks="dsp",
     ),
     UnsupportedRule(

@@ -19,6 +19,7 @@ NO_SOC = ("QnnLog_create", 4000, "No Snapdragon SOC detected\nFailed to init rou
 SKEL = ("QnnDevice_create", 14001, "Failed to load skel, error: 4000\nsetup failed: 14001")
 SKEL_LATER = ("QnnContext_createFromBinary", *SKEL[1:])
 OPENCL = ("QnnBackend_create", 1006, "GPU ERROR: (10006) - Invalid OpenCL driver path")
+NO_NPU = ("GetEpDevices", None, "the plug-in offers no device of QNNExecutionProvider")
 MEM = ("QnnMem_register", 1000, "QnnMem API is not supported")
 
 
@@ -44,12 +45,15 @@ MEM = ("QnnMem_register", 1000, "QnnMem API is not supported")
         (OPENCL, PHONE, False),
         (OPENCL, None, False),
         (("QnnBackend_create", 1006, "something else"), NOTHING, False),
+        (NO_NPU, NOTHING, True),
+        (NO_NPU, PHONE, False),
+        (NO_NPU, None, False),
         (MEM, PHONE, True),
         (MEM, None, True),
     ],
 )
 def test_words_count_by_what_the_device_shows(
-    answer: tuple[str, int, str], shown: Coprocessors | None, expected: bool
+    answer: tuple[str, int | None, str], shown: Coprocessors | None, expected: bool
 ) -> None:
     api, code, message = answer
     error = ErrorRecord.of(api=api, code=code, message=message)
@@ -57,4 +61,4 @@ def test_words_count_by_what_the_device_shows(
 
 
 def test_every_rule_says_who_saw_it() -> None:
-    assert all(rule.source and rule.code for rule in UNSUPPORTED)
+    assert all(rule.source and (rule.code or rule.text) for rule in UNSUPPORTED)

@@ -204,8 +204,8 @@ class Workbench:
             self._ready[placement] = deployed, probe_path
         return self._ready[placement]
 
-    def deploy_ort(self, placement: Placement, version: str) -> DeployedRuntime:
-        """Puts the runtime together with a version of ORT on the device."""
+    def deploy_ort(self, placement: Placement, version: str | None) -> DeployedRuntime:
+        """Puts the runtime together with a version of ORT (None: the usual one) on the device."""
         target = self._target(placement.device)
         runtime = self.catalog.with_ort(placement.qnn, version, target)
         return self._deployer(placement.device).deploy_runtime(runtime)

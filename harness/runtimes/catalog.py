@@ -168,7 +168,7 @@ class Catalog:
         source, version = self._find(name, target)
         return source.runtime(version, target)
 
-    def with_ort(self, name: str, ort: str, target: str) -> Runtime:
+    def with_ort(self, name: str, ort: str | None, target: str) -> Runtime:
         """A runtime and a version of ORT as one; see `OrtWheels.join`.
 
         ORT's plug-in of the same QNN comes with it, if the runtime is one of PyPI's.

@@ -13,6 +13,7 @@ from pathlib import Path
 from harness.adb.deadline import Deadline
 from harness.adb.evidence import CaseEvidence
 from harness.contexts.budget import Fit, Limit, SizePoint, Trial, conclude, largest_that_fits
+from harness.contexts.compiler import CompileError
 from harness.contexts.models import ModelSpec
 from harness.contexts.schedule import RESIDENCIES, Schedule, schedule
 from harness.contexts.session_plan import DeployedContext, Libraries, session_plan
@@ -21,10 +22,13 @@ from harness.lab.attach import AttachedDevice
 from harness.ort_bench import DeployedModel, OrtOnDevice, ort_on_device
 from harness.probe.plan import Plan, Settings
 from harness.probe.run import ProbeRun, run_plan
+from harness.results.checks import Check
 from harness.results.measurements import context_estimate, measure
+from harness.results.record import ErrorRecord
 from harness.results.summary import CONCLUSION
 from harness.results.verdict import Verdict, judge
 from harness.runtimes.deploy import DeployedRuntime
+from harness.runtimes.findings import Finding
 from harness.workbench import Placement, Workbench
 
 BACKEND_LIBRARIES = {"htp": "libQnnHtp.so", "gpu": "libQnnGpu.so", "cpu": "libQnnCpu.so"}
@@ -62,9 +66,12 @@ class Notes:
     """What a case has found out so far; becomes part of its record."""
 
     measurements: dict[str, object] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
     verdict: Verdict | None = None
     probe_us: int = 0
     logs: list[str] = field(default_factory=list)
+    runtime: Mapping[str, object] | None = None
+    preflight: tuple[Finding, ...] = ()
 
 
 class Bench:
@@ -82,6 +89,8 @@ class Bench:
         self._runs = 0
         self.device: AttachedDevice = workbench.device(placement.device)
         self._runtime, self._probe = workbench.deploy_runtime(placement)
+        self.notes.runtime = workbench.runtime_identity(placement)
+        self.notes.preflight = workbench.findings(placement)
         self._evidence = CaseEvidence(self.device.adb, workbench.baseline(placement.device))
 
     def measure(self, **figures: object) -> None:
@@ -102,8 +111,15 @@ class Bench:
             self.measure(gate=settled)
 
     def contexts(self, *models: ModelSpec) -> list[DeployedContext]:
-        """The models' context binaries, compiled for this placement and put on the device."""
-        deployed = self._workbench.deploy_contexts(self.placement, models)
+        """The models' context binaries, compiled for this placement and put on the device.
+
+        Raises TargetFailure if the compiler does not make one: it is software under test, too.
+        """
+        try:
+            deployed = self._workbench.deploy_contexts(self.placement, models)
+        except CompileError as error:
+            refusal = ErrorRecord.of(api=None, code=None, message=str(error))
+            raise TargetFailure(Verdict("failed", "target", refusal)) from error
         return [deployed[model] for model in models]
 
     def ort(self, version: str | None = None) -> OrtOnDevice:
@@ -192,11 +208,14 @@ class Bench:
         settings: Settings = Settings(),  # noqa: B008 - it is frozen
     ) -> Plan:
         """The plan for a schedule over these contexts, taken in turn."""
-        library = BACKEND_LIBRARIES[self.placement.backend]
-        libraries = Libraries(
-            backend=self._runtime.library(library), system=self._runtime.library("libQnnSystem.so")
-        )
+        libraries = self.libraries(BACKEND_LIBRARIES[self.placement.backend])
         return session_plan(libraries, contexts, steps, settings)
+
+    def libraries(self, backend: str) -> Libraries:
+        """Where the runtime's backend library of this name and libQnnSystem lie on the device."""
+        return Libraries(
+            backend=self._runtime.library(backend), system=self._runtime.library("libQnnSystem.so")
+        )
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[str]:

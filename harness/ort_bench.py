@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.contexts.compile import compile_options
+from harness.contexts.compile_jobs import compile_options
 from harness.probe.ort_plan import (
     QNN_EP,
     Provider,

@@ -30,6 +30,7 @@ echo "${m}soc"; cat /sys/devices/soc0/machine 2>/dev/null
 echo "${m}soc-id"; cat /sys/devices/soc0/soc_id 2>/dev/null
 echo "${m}gpu"; cat /sys/class/kgsl/kgsl-3d0/gpu_model 2>/dev/null
 echo "${m}soc-serial"; cat /sys/devices/soc0/serial_number 2>/dev/null
+echo "${m}glibc"; getconf GNU_LIBC_VERSION 2>/dev/null
 echo "${m}machine-id"; cat /etc/machine-id 2>/dev/null
 echo "${m}end"
 """
@@ -43,7 +44,7 @@ class DeviceFacts:
     kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
     the file system the harness works on; `ram_bytes` is MemTotal. `serial_number` is ro.serialno;
     `identity` tells a device from its twins and outlives a reboot: that, else its SoC's number,
-    else its machine-id.
+    else its machine-id. `glibc` as in 2.35, `android_api` as in 34 (ro.build.version.sdk).
     """
 
     target: Target | None
@@ -57,6 +58,8 @@ class DeviceFacts:
     ram_bytes: int | None
     serial_number: str | None = None
     identity: str | None = None
+    glibc: str | None = None
+    android_api: int | None = None
 
 
 def parse_facts(text: str) -> DeviceFacts:
@@ -79,7 +82,14 @@ def parse_facts(text: str) -> DeviceFacts:
         ram_bytes=_ram(sections.get("memory", [])),
         serial_number=serial,
         identity=_identity(serial, sections),
+        glibc=_glibc(first_line(sections, "glibc")),
+        android_api=integer(properties.get("ro.build.version.sdk")),
     )
+
+
+def _glibc(text: str | None) -> str | None:
+    found = re.fullmatch(r"glibc (\d{1,4}\.\d{1,4})(?:\.\d{1,4})?", text or "", re.ASCII)
+    return found[1] if found else None
 
 
 def _properties(lines: list[str]) -> dict[str, str]:

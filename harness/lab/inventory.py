@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -23,8 +23,9 @@ from harness.lab.cross_checks import SIMULATED_TARGETS, mistakes_between_fields
 from harness.lab.facts import Target
 from harness.lab.fields import Address, Adreno, HtpArch, Name, Serial, Word, Workdir
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
+from harness.lab.runtime_sources import RuntimeSource, mistakes_of_sources
 from harness.qnn.socs import SOCS
-from harness.yaml_lines.document import read_document
+from harness.yaml_lines.document import Document, read_document
 from harness.yaml_lines.models import SchemaOne, check_document, did_you_mean
 
 DEFAULT_WORKDIR: Final = "/data/local/tmp/qnn-harness"
@@ -141,6 +142,9 @@ class Lab(_Strict):
     gate: TimedGate = TimedGate()
     """What is waited for before a case marked `timed`."""
 
+    runtimes: tuple[RuntimeSource, ...] = ()
+    """Where libraries come from besides the package index, asked in this order."""
+
     _file: Path | None = PrivateAttr(None)
 
     def select(self, names: Iterable[str] | None = None) -> list[DeviceConfig]:
@@ -178,6 +182,11 @@ class Lab(_Strict):
         (device,) = self.select([name])
         return device.gate or (None if device.simulated else self.gate)
 
+    @property
+    def folder(self) -> Path:
+        """What relative paths in it are below: the folder of its file."""
+        return self._file.absolute().parent if self._file else Path.cwd()
+
     def host(self, name: str) -> AdbHost:
         """The adb host of that name. Raises ConfigError if there is none."""
         for host in self.hosts:
@@ -194,11 +203,16 @@ class Lab(_Strict):
         return ConfigError(problem, file=self._file, field="devices", choices=choices)
 
 
+def _mistakes(document: Document) -> Iterator[ConfigError]:
+    yield from mistakes_between_fields(document)
+    yield from mistakes_of_sources(document)
+
+
 def load_lab(path: Path) -> Lab:
     """Reads devices.yaml.
 
     Raises one ConfigError that names every mistake by file, line, field and valid choices.
     """
-    lab = check_document(read_document(path), Lab, more=mistakes_between_fields)
+    lab = check_document(read_document(path), Lab, more=_mistakes)
     lab._file = path
     return lab

@@ -27,7 +27,9 @@ from harness.errors import Cause
 from harness.lab.events import EventKind, LabEvent
 from harness.lab.health import State
 from harness.qnn.codes import describe
+from harness.results.checks import Check
 from harness.results.signature import signature
+from harness.runtimes.findings import Severity
 
 Outcome = Literal["passed", "failed", "crashed", "hung", "unsupported", "error", "skipped"]
 NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
@@ -173,12 +175,32 @@ class Expected(_Part):
     known_issue: Text
 
 
+class PreflightRecord(_Part):
+    """What preflight found wrong or doubtful before the case ran; see docs/preflight.md."""
+
+    code: Text
+    severity: Severity
+    files: tuple[Text, ...] = ()
+    explanation: Text
+    fix: Text
+    thread: Text | None = None
+
+
+class RuntimeRecord(_Part):
+    """The libraries a case ran with: `build_id` is what they say of themselves."""
+
+    qnn: Text
+    build_id: Text | None = None
+    source: Text
+    ort: Text | None = None
+
+
 class CaseRecord(_Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
-    `measurements` are free, but JSON; units are in the names. `logs` are paths inside the run's
-    folder.
+    `measurements` are free, but JSON; units are in the names. `checks` are what the case expected
+    of the target, each with a verdict of its own. `logs` are paths inside the run's folder.
     """
 
     model_config = ConfigDict(
@@ -196,11 +218,14 @@ class CaseRecord(_Part):
     suite: Text
     axes: JsonObject
     device: DeviceRecord | None
+    runtime: RuntimeRecord | None = None
+    preflight: tuple[PreflightRecord, ...] = ()
     outcome: Outcome
     cause: Cause | None = None
     expected: Expected | None = None
     error: ErrorRecord | None = None
     measurements: JsonObject = {}
+    checks: tuple[Check, ...] = ()
     started: AwareDatetime
     duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     attempt: Annotated[StrictInt, Field(ge=1)] = 1

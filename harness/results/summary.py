@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final, get_args
 
-from harness.results.record import CaseRecord, DeviceEvent, Outcome, final_attempts
+from harness.results.record import CaseRecord, DeviceEvent, Outcome, PreflightRecord, final_attempts
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 CONCLUSION: Final = "conclusion"
@@ -98,6 +98,23 @@ def summary_lines(
     if retried:
         lines.append(f"{retried} cases were tried more than once")
     return [*(_fit(line, width) for line in lines), f"report: {report}"]
+
+
+def preflight_lines(records: Iterable[CaseRecord], *, width: int = _WIDTH) -> list[str]:
+    """What preflight had found, and what came of it: a line per finding that was more than info."""
+    found: dict[tuple[str, str], tuple[PreflightRecord, Counter[str]]] = {}
+    for record in final_attempts(records):
+        for one in record.preflight:
+            if one.severity != "info":
+                _, counts = found.setdefault((one.code, one.explanation), (one, Counter()))
+                counts[record.outcome] += 1
+    lines = []
+    for one, counts in list(found.values())[:_MAX_LINES]:
+        then = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
+        tail = f"  [then: {then}]"
+        head = f"preflight {one.severity} {one.code}: {one.explanation}"
+        lines.append(_fit(head, width - len(tail)) + tail)
+    return lines
 
 
 def event_lines(events: Iterable[DeviceEvent], *, width: int = _WIDTH) -> list[str]:

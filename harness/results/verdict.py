@@ -85,6 +85,18 @@ UNSUPPORTED: Final = (
         "libQnnHtp.so for x86-64: custom context properties",
     ),
     UnsupportedRule(
+        r"QnnContext_createFromBinary",
+        5010,
+        r"HTP Config option: 2 not supported",
+        "libQnnHtp.so for x86-64: registering a group of contexts",
+    ),
+    UnsupportedRule(
+        r"QnnContext_createFromBinaryListAsync",
+        1000,
+        "",
+        "libQnnHtp.so for x86-64: `Backend does not support QnnContext_createFromBinaryListAsync`",
+    ),
+    UnsupportedRule(
         r"QnnBackend_create",
         4000,
         r"TuningMode must be enabled on x86_64-linux-clang",

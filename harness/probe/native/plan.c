@@ -19,7 +19,7 @@ struct rule {
 
 struct verb_rule {
     const char *name;
-    struct rule rules[8]; /* in the order of enum verb */
+    struct rule rules[12]; /* in the order of enum verb */
 };
 
 static const struct verb_rule verbs[] = {
@@ -31,7 +31,11 @@ static const struct verb_rule verbs[] = {
     {"context-inspect",
      {{"context", NUMBER, false}, {"file", TEXT, true}, {"max_bytes", NUMBER, false}}},
     {"context-load",
-     {{"context", NUMBER, true}, {"file", TEXT, true}, {"max_bytes", NUMBER, false}}},
+     {{"context", NUMBER, true},
+      {"file", TEXT, true},
+      {"max_bytes", NUMBER, false},
+      {"group", NUMBER, false},
+      {"max_spill_fill", NUMBER, false}}},
     {"execute",
      {{"context", NUMBER, true},
       {"graph", NUMBER, true},
@@ -41,6 +45,21 @@ static const struct verb_rule verbs[] = {
       {"tolerance", REAL, false},
       {"repeat", NUMBER, false}}},
     {"context-free", {{"context", NUMBER, true}}},
+    {"context-load-list",
+     {{"first", NUMBER, true}, {"file.", TEXT, false}, {"share", NUMBER, false}}},
+    {"io-bind",
+     {{"context", NUMBER, true},
+      {"graph", NUMBER, true},
+      {"memory", TEXT, true},
+      {"input.", TEXT, false},
+      {"expect.", TEXT, false}}},
+    {"io-run",
+     {{"context", NUMBER, true},
+      {"tolerance", REAL, false},
+      {"repeat", NUMBER, false},
+      {"profile", TEXT, false}}},
+    {"io-release", {{"context", NUMBER, true}}},
+    {"memory-sample", {{"label", TEXT, true}}},
     {"device-free", {{0}}},
     {"backend-free", {{0}}},
     {"log-free", {{0}}},

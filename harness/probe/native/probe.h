@@ -51,6 +51,11 @@ enum verb {
     VERB_CONTEXT_LOAD,
     VERB_EXECUTE,
     VERB_CONTEXT_FREE,
+    VERB_CONTEXT_LOAD_LIST,
+    VERB_IO_BIND,
+    VERB_IO_RUN,
+    VERB_IO_RELEASE,
+    VERB_MEMORY_SAMPLE,
     VERB_DEVICE_FREE,
     VERB_BACKEND_FREE,
     VERB_LOG_FREE,
@@ -188,7 +193,7 @@ struct context {
 struct qnn {
     const struct abi_backend_api *api;
     const struct abi_system_api *system;
-    struct abi_version backend_version;
+    struct abi_version core_version, backend_version;
     uint32_t log_level;
     abi_handle log, backend, device;
     struct context contexts[CONTEXTS_MAX];
@@ -200,6 +205,7 @@ typedef void verb_function(const struct step *step, struct outcome *outcome);
 verb_function backend_load, system_load, log_create, backend_create, device_create;
 verb_function context_inspect, context_load, execute;
 verb_function context_free, device_free, backend_free, log_free;
+verb_function context_load_list, io_bind, io_run, io_release, memory_sample;
 verb_function ort_load, ort_env, ort_register_ep, ort_session, ort_placement, ort_run;
 verb_function ort_session_free, ort_unregister_ep, ort_env_free;
 verb_function fault_noop, fault_sleep, fault_crash, fault_hang, fault_spew, fault_exit;

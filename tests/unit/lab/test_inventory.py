@@ -71,7 +71,7 @@ ONE_MISTAKE = [
     ("schema: 1\ndevice:\n  - a\n", "2: device: unknown key, did you mean 'devices'? (valid: "),
     (
         REAL + "colour: red\n",
-        "5: colour: unknown key (valid: schema, hosts, devices, health, recovery, gate)",
+        "5: colour: unknown key (valid: schema, hosts, devices, health, recovery, gate, runtimes)",
     ),
     ("devices:\n  - name: a\n    serial: b\n", "1: schema: is missing"),
     ("schema: 2\ndevices:\n  - name: a\n    serial: b\n", "1: schema: unknown value '2'"),
@@ -140,11 +140,11 @@ ONE_MISTAKE = [
         REAL + "  - name: other\n    serial: ABC\n",
         "6: devices[1].serial: 'ABC' is taken already by",
     ),
-    ("", "1: is empty (valid: schema, hosts, devices, health, recovery, gate)"),
+    ("", "1: is empty (valid: schema, hosts, devices, health, recovery, gate, runtimes)"),
     (
         "- a\n",
         "1: must be a mapping of keys to values "
-        "(valid: schema, hosts, devices, health, recovery, gate)",
+        "(valid: schema, hosts, devices, health, recovery, gate, runtimes)",
     ),
 ]
 

@@ -29,7 +29,6 @@ from harness.results.summary import CONCLUSION
 from harness.results.verdict import Verdict, judge
 from harness.runtimes.deploy import DeployedRuntime
 from harness.runtimes.findings import Finding
-from harness.runtimes.ort_wheels import ORT_DEVICE_VERSION
 from harness.workbench import Placement, Workbench
 
 BACKEND_LIBRARIES = {"htp": "libQnnHtp.so", "gpu": "libQnnGpu.so", "cpu": "libQnnCpu.so"}
@@ -123,8 +122,11 @@ class Bench:
             raise TargetFailure(Verdict("failed", "target", refusal)) from error
         return [deployed[model] for model in models]
 
-    def ort(self, version: str = ORT_DEVICE_VERSION) -> OrtOnDevice:
-        """A version of ONNX Runtime beside the placement's runtime, on the device."""
+    def ort(self, version: str | None = None) -> OrtOnDevice:
+        """ONNX Runtime beside the placement's runtime, on the device.
+
+        It is the version given, else the one that the runtime brings, else the usual one.
+        """
         backend = self.placement.backend
         arch = self._workbench.htp_arch(self.placement.device) if backend == "htp" else None
         deployed = self._workbench.deploy_ort(self.placement, version)

@@ -160,13 +160,16 @@ class Catalog:
         source, version = self._find(name, target)
         return source.runtime(version, target)
 
-    def with_ort(self, name: str, ort: str, target: str) -> Runtime:
+    def with_ort(
+        self, name: str, ort: str | None, target: str, *, part: Runtime | None = None
+    ) -> Runtime:
         """A runtime and a version of ORT as one; see `OrtWheels.join`.
 
-        ORT's plug-in of the same QNN comes with it, if the runtime is one of PyPI's.
+        `part` is what a device needs of the runtime, if that is not all of it. ORT's plug-in of
+        the same QNN comes with it, if the runtime is one of PyPI's.
         """
         source, version = self._find(name, target)
-        runtime = source.runtime(version, target)
+        runtime = part or source.runtime(version, target)
         beside = []
         if source is self._pypi:
             beside = [

@@ -12,6 +12,7 @@ from harness.errors import ConfigError, InfraError
 from harness.runtimes.file_sets import LIBRARY_FOLDER
 from harness.runtimes.runtime import Runtime, RuntimeFile, content_key
 from harness.runtimes.unpacked import UnpackedWheels
+from harness.runtimes.version_specs import choose, split_specs
 from harness.runtimes.wheels import WheelCache, WheelRequest
 
 ORT_PROJECT: Final = "onnxruntime"
@@ -77,15 +78,15 @@ class OrtWheels:
         ((name, file),) = found
         return RuntimeFile(file.path, name, file.size, file.sha256)
 
-    def join(self, runtime: Runtime, version: str, beside: Iterable[RuntimeFile]) -> Runtime:
-        """A QNN runtime and this version of ORT as one runtime.
+    def join(self, runtime: Runtime, version: str | None, beside: Iterable[RuntimeFile]) -> Runtime:
+        """A QNN runtime and this version of ORT (None: `ORT_DEVICE_VERSION`) as one runtime.
 
         `beside` are further files of the same QNN (see `BESIDE_ORT`). A runtime that brings its
         own ORT stays as it is. Raises as `library`, and ConfigError if that one is another, or if
         there is no plug-in: PyPI's ORT has no QNN provider built in.
         """
         if runtime.ort_version is not None:
-            if runtime.ort_version != version:
+            if version not in (None, runtime.ort_version):
                 raise ConfigError(
                     f"{runtime.name} brings ORT {runtime.ort_version} of its own, and cannot be "
                     f"used with {version}",
@@ -98,7 +99,21 @@ class OrtWheels:
                 f"{runtime.name} for {runtime.target} has no {PLUGIN}, which ORT from PyPI needs",
                 field="ort",
             )
-        return joined(runtime, version, (self.library(version, runtime.target), *beside))
+        chosen = version or ORT_DEVICE_VERSION
+        return joined(runtime, chosen, (self.library(chosen, runtime.target), *beside))
+
+
+def resolve_ort(spec: str, *, field: str | None = None) -> list[str]:
+    """The exact versions that a user's `spec` means (pure).
+
+    A comma list of exact (1.26.0) and short versions (1.27), ranges (>=1.24,<1.32), `latest` and
+    `all`. Raises ConfigError naming `field` and the choices.
+    """
+    known = {version: version for version in ORT_VERSIONS}
+    found: dict[str, None] = {}
+    for part in split_specs(spec):
+        found.update(dict.fromkeys(choose(part, known, field=field, what="ORT")))
+    return list(found)
 
 
 def ort_request(version: str, target: str) -> WheelRequest:

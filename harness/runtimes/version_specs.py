@@ -33,11 +33,13 @@ def is_path(spec: str) -> bool:
     return _PATH.match(spec) is not None
 
 
-def choose(spec: str, known: Mapping[str, str], *, field: str | None = None) -> list[str]:
+def choose(
+    spec: str, known: Mapping[str, str], *, field: str | None = None, what: str = "QNN"
+) -> list[str]:
     """The names of the runtimes that one spec means.
 
     `known` is {name: version}; where two have the same version, the first is meant. Raises
-    ConfigError naming `field` and the choices for anything else.
+    ConfigError naming `field` and the choices for anything else; `what` it calls the versions of.
     """
     ordered = _without_repeats(known)
     if spec == "all":
@@ -47,12 +49,12 @@ def choose(spec: str, known: Mapping[str, str], *, field: str | None = None) -> 
     if spec in known:
         return [spec]
     choices = [*ordered, *_WORDS]
-    unknown = ConfigError(f"unknown QNN version {spec[:80]!r}", field=field, choices=choices)
+    unknown = ConfigError(f"unknown {what} version {spec[:80]!r}", field=field, choices=choices)
     if spec[:1] in ("<", ">", "!", "="):
         wanted = VersionRange.parse(spec)
         found = [name for name in ordered if _is_in(known[name], wanted)]
         if not found:
-            raise ConfigError(f"no QNN version is {spec[:80]}", field=field, choices=choices)
+            raise ConfigError(f"no {what} version is {spec[:80]}", field=field, choices=choices)
         return found
     try:
         short = QnnVersion.parse(spec)
@@ -63,7 +65,7 @@ def choose(spec: str, known: Mapping[str, str], *, field: str | None = None) -> 
         raise unknown
     if len(found) > 1:
         raise ConfigError(
-            f"{spec!r} fits several QNN versions", field=field, choices=[*found, *_WORDS]
+            f"{spec!r} fits several {what} versions", field=field, choices=[*found, *_WORDS]
         )
     return found
 

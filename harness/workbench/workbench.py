@@ -215,10 +215,11 @@ class Workbench:
             self._ready[placement] = deployed, probe_path
         return self._ready[placement]
 
-    def deploy_ort(self, placement: Placement, version: str) -> DeployedRuntime:
-        """Puts the runtime together with a version of ORT on the device."""
+    def deploy_ort(self, placement: Placement, version: str | None) -> DeployedRuntime:
+        """Puts the runtime together with a version of ORT (None: the usual one) on the device."""
         target = self._target(placement.device)
-        runtime = self.catalog.with_ort(placement.qnn, version, target)
+        part = self._runtime(placement)
+        runtime = self.catalog.with_ort(placement.qnn, version, target, part=part)
         return self._deployer(placement.device).deploy_runtime(runtime)
 
     def deploy_models(self, placement: Placement, models: Iterable[ModelSpec]) -> list[str]:

@@ -179,6 +179,7 @@ void ort_register_ep(const struct step *step, struct outcome *outcome) {
     ort_status status = ort.api->register_library(ort.env, name, step_text(step, "lib"));
     outcome->duration_us = now_us() - started;
     if (!ort_fine(status, outcome)) return;
+    ort.registered++;
     size_t count, own = 0;
     ort_handle const *devices = ort_devices(&count, outcome);
     if (devices == NULL) return;
@@ -201,13 +202,14 @@ void ort_register_ep(const struct step *step, struct outcome *outcome) {
 }
 
 void ort_unregister_ep(const struct step *step, struct outcome *outcome) {
-    if (ort.env == NULL || ort.api_version < ORT_API_PLUGIN) {
+    if (ort.env == NULL || ort.registered == 0) {
         outcome->skipped = "there is nothing to free";
         return;
     }
     uint64_t started = now_us();
     ort_status status = ort.api->unregister_library(ort.env, step_text(step, "name"));
     outcome->duration_us = now_us() - started;
+    ort.registered--;
     ort_fine(status, outcome);
 }
 

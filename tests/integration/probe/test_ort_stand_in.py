@@ -274,8 +274,10 @@ def test_a_refused_option(on_stand: OnStand, stand: Stand) -> None:
 
 
 def test_a_plug_in_that_is_refused_or_offers_nothing(on_stand: OnStand) -> None:
-    refused = only(on_stand(registered="refused"), "ort-register-ep")
+    done = on_stand(registered="refused")
+    refused = only(done, "ort-register-ep")
     assert (refused.code, refused.message) == (1, "no such library")
+    assert only(done, "ort-unregister-ep").skipped == "there is nothing to free"
     nothing = only(on_stand(registered="Other"), "ort-register-ep")
     assert nothing.error == "no-device"
 

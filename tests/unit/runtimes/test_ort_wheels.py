@@ -19,6 +19,7 @@ from harness.runtimes.ort_wheels import (
     joined,
     ort_library_of,
     ort_request,
+    resolve_ort,
 )
 from harness.runtimes.runtime import Runtime, RuntimeFile
 from harness.runtimes.unpacked import UnpackedWheels
@@ -60,6 +61,28 @@ def test_what_there_is_no_wheel_of(version: str, target: str) -> None:
     with pytest.raises(ConfigError) as error:
         ort_request(version, target)
     assert error.value.choices
+
+
+@pytest.mark.parametrize(
+    ("spec", "versions"),
+    [
+        ("1.26.0", ["1.26.0"]),
+        ("1.27", ["1.27.0"]),
+        ("latest,1.24.1", ["1.31.1", "1.24.1"]),
+        (">=1.25,<1.27", ["1.25.0", "1.25.1", "1.26.0"]),
+        (">=1.24,<1.32", list(ORT_VERSIONS)),
+        ("all", list(ORT_VERSIONS)),
+    ],
+)
+def test_versions_that_exist(spec: str, versions: list[str]) -> None:
+    assert resolve_ort(spec) == versions
+
+
+@pytest.mark.parametrize("spec", ["", "1.25", "1.23.0", ">=2", "newest", "sdk:1.26.0"])
+def test_versions_that_do_not_exist(spec: str) -> None:
+    with pytest.raises(ConfigError, match="ORT version") as error:
+        resolve_ort(spec, field="--ort")
+    assert error.value.field == "--ort"
 
 
 @pytest.mark.parametrize(
@@ -106,6 +129,7 @@ def wheels(tmp_path: Path) -> OrtWheels:
 def test_a_runtime_with_an_ort_of_its_own_stays_as_it_is(wheels: OrtWheels) -> None:
     own = replace(RUNTIME, ort_version="1.22.0", source="aar")
     assert wheels.join(own, "1.22.0", []) is own
+    assert wheels.join(own, None, []) is own
     with pytest.raises(ConfigError, match=r"brings ORT 1\.22\.0 of its own"):
         wheels.join(own, "1.26.0", [])
 

@@ -27,7 +27,6 @@ from harness.results.measurements import context_estimate, measure
 from harness.results.record import ErrorRecord
 from harness.results.summary import CONCLUSION
 from harness.results.verdict import Verdict, judge
-from harness.runtimes.deploy import DeployedRuntime
 from harness.runtimes.findings import Finding
 from harness.workbench import Placement, Workbench
 
@@ -122,15 +121,18 @@ class Bench:
             raise TargetFailure(Verdict("failed", "target", refusal)) from error
         return [deployed[model] for model in models]
 
-    def ort(self, version: str | None = None) -> OrtOnDevice:
-        """ONNX Runtime beside the placement's runtime, on the device.
+    def ort(self) -> OrtOnDevice:
+        """The ONNX Runtime of the placement, on the device.
 
-        It is the version given, else the one that the runtime brings, else the usual one.
+        Raises ConfigError unless the test is marked `device(engine="ort")`.
         """
         backend = self.placement.backend
+        if self.placement.engine != "ort":
+            raise ConfigError(
+                'a test that uses ONNX Runtime is marked `@pytest.mark.device(engine="ort")`'
+            )
         arch = self._workbench.htp_arch(self.placement.device) if backend == "htp" else None
-        deployed = self._workbench.deploy_ort(self.placement, version)
-        return ort_on_device(deployed, BACKEND_LIBRARIES[backend], arch)
+        return ort_on_device(self._runtime, BACKEND_LIBRARIES[backend], arch)
 
     def model(self, model: ModelSpec) -> DeployedModel:
         """A model's ONNX file on the device, with inputs and expected outputs."""
@@ -138,46 +140,26 @@ class Bench:
         (context,) = self.contexts(model)
         return DeployedModel(file, context.inputs, context.expected, model.tolerance)
 
-    def run_ort(
-        self, ort: OrtOnDevice, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S
-    ) -> Observation:
-        """Like `run`, for a plan that uses ONNX Runtime."""
-        return self.run(plan, timeout_s=timeout_s, runtime=ort.runtime)
-
-    def run(
-        self,
-        plan: Plan,
-        *,
-        timeout_s: float = _CASE_TIMEOUT_S,
-        runtime: DeployedRuntime | None = None,
-    ) -> Observation:
+    def run(self, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S) -> Observation:
         """Runs a plan in a probe process of its own and judges it.
 
         The observation becomes the case's own: its verdict and figures go into the record.
-        It uses `runtime` in place of the placement's, if one is given. Raises DeviceError if the
-        lab failed on the way; a failing target raises nothing here.
+        Raises DeviceError if the lab failed on the way; a failing target raises nothing here.
         """
-        observation = self.attempt(plan, timeout_s=timeout_s, runtime=runtime)
+        observation = self.attempt(plan, timeout_s=timeout_s)
         self.notes.verdict = observation.verdict
         self.measure(**observation.measurements)
         return observation
 
-    def attempt(
-        self,
-        plan: Plan,
-        *,
-        timeout_s: float = _CASE_TIMEOUT_S,
-        runtime: DeployedRuntime | None = None,
-    ) -> Observation:
+    def attempt(self, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S) -> Observation:
         """Like `run`, for a process whose failure is an answer and not yet the case's verdict."""
         started = time.monotonic()
-        used = runtime or self._runtime
         run = run_plan(
             self.device.adb,
             self._probe,
             plan,
-            env=used.environment,
-            cwd=used.root,
+            env=self._runtime.environment,
+            cwd=self._runtime.root,
             timeout_s=timeout_s,
             first=self._workbench.check_of(self.placement.device),
             on_hang=self._evidence.look,

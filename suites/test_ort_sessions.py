@@ -22,16 +22,16 @@ TOLERATED_GROWTH_BYTES = 64 << 10
 TOLERATED_DRIFT_BYTES = 16 << 20
 
 
-@pytest.mark.device(backend="htp")
+@pytest.mark.device(backend="htp", engine="ort")
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_session(bench: Bench, model: ModelSpec) -> None:
     """All nodes are on QNN, and its outputs are those of ORT's CPU provider."""
     ort, deployed = bench.ort(), bench.model(model)
     steps = (*ort.session(0, deployed.file), run_model(0, deployed, repeat=3))
-    bench.run_ort(ort, ort.plan(steps, sessions=1)).check()
+    bench.run(ort.plan(steps, sessions=1)).check()
 
 
-@pytest.mark.device(backend="htp")
+@pytest.mark.device(backend="htp", engine="ort")
 @pytest.mark.parametrize("embed", [False, True], ids=["beside", "embedded"])
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_context_dump(bench: Bench, model: ModelSpec, embed: bool) -> None:
@@ -45,10 +45,10 @@ def test_context_dump(bench: Bench, model: ModelSpec, embed: bool) -> None:
             *ort.session(1, dump),
             run_model(1, deployed, repeat=3),
         )
-        bench.run_ort(ort, ort.plan(steps, sessions=2)).check()
+        bench.run(ort.plan(steps, sessions=2)).check()
 
 
-@pytest.mark.device(backend="htp")
+@pytest.mark.device(backend="htp", engine="ort")
 @pytest.mark.parametrize("sessions", [8, 32, 66])
 @pytest.mark.parametrize("workload", [HEAVY], ids=str)
 def test_many_sessions(bench: Bench, workload: ModelSpec, sessions: int) -> None:
@@ -61,10 +61,10 @@ def test_many_sessions(bench: Bench, workload: ModelSpec, sessions: int) -> None
         for number in range(sessions):
             steps += ort.session(number, dump)
         steps += [run_model(number, deployed) for number in range(sessions)]
-        bench.run_ort(ort, ort.plan(steps, sessions=sessions)).check()
+        bench.run(ort.plan(steps, sessions=sessions)).check()
 
 
-@pytest.mark.device(backend="htp")
+@pytest.mark.device(backend="htp", engine="ort")
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_create_and_destroy(bench: Bench, model: ModelSpec) -> None:
     """A session that is gone leaves no more behind, however often it is made."""
@@ -72,7 +72,7 @@ def test_create_and_destroy(bench: Bench, model: ModelSpec) -> None:
     steps = []
     for _ in range(ROUNDS):
         steps += [*ort.session(0, deployed.file), run_model(0, deployed), ort_session_free(0)]
-    observation = bench.run_ort(ort, ort.plan(steps, sessions=1))
+    observation = bench.run(ort.plan(steps, sessions=1))
     observation.check()
     figures = observation.measurements
     bench.measure(

@@ -12,9 +12,11 @@ from harness.qnn.socs import HTP_ARCHS, SOCS
 from harness.yaml_lines.models import did_you_mean
 
 BACKENDS: Final = ("htp", "gpu", "cpu")
+ENGINES: Final = ("qnn", "ort")
 
 _CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
     "backend": BACKENDS,
+    "engine": ENGINES,
     "htp_arch": HTP_ARCHS,
     "target": TARGETS,
     "simulated": (True, False),
@@ -105,8 +107,13 @@ def _tags(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
     return f"lacks tag {', '.join(missing)}" if missing else None
 
 
+def _any_device(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
+    return None
+
+
 _CHECKS: Final[Mapping[str, Callable[[DeviceConfig, tuple[object, ...]], str | None]]] = {
     "backend": _backend,
+    "engine": _any_device,
     "htp_arch": _one_of("htp_arch"),
     "soc": _one_of("soc"),
     "target": _one_of("target"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from harness.contexts.models import ModelSpec
 from harness.lab.inventory import DeviceConfig
@@ -15,14 +16,17 @@ def placements(
     requirements: Mapping[str, object],
     backends: Sequence[str],
     runtimes: Mapping[str, Mapping[str, Sequence[str]]],
+    orts: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> tuple[list[Placement], list[str]]:
     """All placements that satisfy a test's requirements, and why devices were left out.
 
     `runtimes` has for each device the runtimes it gets, and the compilers of each one's contexts.
-    A test that requires a backend runs on that one only, and not at all if other backends were
-    asked for.
+    A test that requires engine ort runs with each of the `orts` of a device, or with the usual one
+    where it has none. A test that requires a backend runs on that one only, and not at all if
+    other backends were asked for.
     """
     required = requirements.get("backend")
+    engine = str(requirements.get("engine") or "qnn")
     chosen = [backend for backend in backends if required in (None, backend)]
     reasons = [] if chosen else [f"it needs backend {required}, asked for {', '.join(backends)}"]
     found = []
@@ -31,11 +35,15 @@ def placements(
         if why_not:
             reasons.append(f"{device.name}: {'; '.join(why_not)}")
             continue
+        with_ort: Sequence[str | None] = [None]
+        if engine == "ort":
+            with_ort = orts.get(device.name) or with_ort
         found += [
-            Placement(device.name, backend, runtime, compiler)
+            Placement(device.name, backend, runtime, compiler, engine, ort)
             for backend in chosen
             for runtime, compilers in runtimes.get(device.name, {}).items()
             for compiler in compilers
+            for ort in with_ort
         ]
     return found, reasons
 

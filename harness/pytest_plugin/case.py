@@ -131,13 +131,19 @@ class Case:
         axes: dict[str, object] = {
             "backend": placement.backend,
             "qnn": placement.qnn_version,
-            "ort": None,
+            "ort": self._ort(),
             "compiler": placement.compiler,
         }
         callspec = getattr(self.item, "callspec", None)
         parameters = callspec.params if callspec else {}
         axes |= {k: axis_value(v) for k, v in parameters.items() if k != "placement"}
         return _json_object(axes)
+
+    def _ort(self) -> str | None:
+        """The version of the ONNX Runtime that the case uses, if it uses one."""
+        runtime = self.bench.notes.runtime if self.bench else None
+        known = None if runtime is None else runtime.get("ort")
+        return str(known) if known else self.placement.ort_version
 
     def _fail(self, report: pytest.TestReport, failure: BaseException | None) -> None:
         from harness.bench import TargetFailure

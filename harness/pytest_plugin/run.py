@@ -115,7 +115,11 @@ class Run:
                     f"unknown backend {backend!r}", field="--backend", choices=BACKENDS
                 )
         found, reasons = placements(
-            self.devices, requirements, options.backends, self.runtimes.compilers
+            self.devices,
+            requirements,
+            options.backends,
+            self.runtimes.compilers,
+            self.runtimes.orts,
         )
         return found, [*reasons, *self.runtimes.reasons]
 
@@ -132,7 +136,13 @@ class Run:
         """The runtimes and compilers of each device. Raises ConfigError for an unknown one."""
         from harness.pytest_plugin.versions import device_runtimes
 
-        return device_runtimes(self.catalog, self.devices, self.options.qnn, self.options.compilers)
+        return device_runtimes(
+            self.catalog,
+            self.devices,
+            self.options.qnn,
+            self.options.compilers,
+            self.options.ort,
+        )
 
     @property
     def is_worker(self) -> bool:

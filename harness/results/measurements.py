@@ -8,25 +8,29 @@ from collections.abc import Iterable
 from harness.probe.events import StepResult, Transcript
 from harness.results.ort_figures import ort_figures
 
+_LIST = "context-load-list"
 _ESTIMATE = re.compile(r"context size estimate\s+(\d{1,15})")
 
 
 def measure(transcript: Transcript) -> dict[str, object]:
     """The figures of one probe process; only what it really did appears.
 
-    `loaded`, `executed` and `freed` count successful steps; `load_us` and `execute_us` are one
-    duration per step in the order they ran; `rss_bytes` and `pss_bytes` give the process at the
-    start, at its highest and at the end; `outputs` sums up the comparison with the reference.
+    `loaded`, `executed` and `freed` count successful steps (of a list, its contexts); `load_us` and
+    `execute_us` are one duration per step in the order they ran, without lists and kept buffers;
+    `rss_bytes` and `pss_bytes` give the process at the start, at its highest and at the end;
+    `outputs` sums up the comparison with the reference.
     What ONNX Runtime did is in the figures of `ort_figures`.
     """
     steps = transcript.steps
     loads = _succeeded(steps, "context-load")
+    listed = sum(_count(step.data.get("contexts")) for step in _succeeded(steps, _LIST))
     executions = _succeeded(steps, "execute")
+    bound = _succeeded(steps, "io-run")
     figures: dict[str, object] = {}
     if any(step.verb.startswith("context-") or step.verb == "execute" for step in steps):
         figures |= {
-            "loaded": len(loads),
-            "executed": len(executions),
+            "loaded": len(loads) + listed,
+            "executed": len(executions) + len(bound),
             "freed": len(_succeeded(steps, "context-free")),
             "load_us": [step.duration_us for step in loads],
             "execute_us": [step.duration_us for step in executions],
@@ -36,7 +40,7 @@ def measure(transcript: Transcript) -> dict[str, object]:
         if memory:
             figures[f"{name}_bytes"] = memory
     figures |= ort_figures(steps)
-    compared = [*executions, *_succeeded(steps, "ort-run")]
+    compared = [*executions, *bound, *_succeeded(steps, "ort-run")]
     outputs = [output for step in compared for output in _outputs(step)]
     if outputs:
         figures["outputs"] = {
@@ -79,6 +83,10 @@ def _outputs(step: StepResult) -> list[dict[str, object]]:
     if not isinstance(outputs, list):
         return []
     return [output for output in outputs if isinstance(output, dict) and "max_abs" in output]
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int else 0
 
 
 def _number(value: object) -> float:

@@ -17,6 +17,7 @@ from harness.runtimes.compiler_host import (
     require_compiling_host,
 )
 from harness.runtimes.notices import Say, on_stderr, on_terminal
+from harness.runtimes.ort_places import OrtPlaces
 from harness.runtimes.ort_wheels import BESIDE_ORT, OrtWheels
 from harness.runtimes.places import described_sources, source_at
 from harness.runtimes.pypi import PYPI, QNN_PLATFORMS, QNN_PROJECT, PyPiSource, all_versions
@@ -71,7 +72,9 @@ class Catalog:
         wheels = WheelCache(cache_root / "wheels", notify=notify, warn=warn)
         self._unpacked = UnpackedWheels(cache_root / "unpacked", wheels, notify=notify, warn=warn)
         self._pypi = PyPiSource(wheels, self._unpacked)
-        self._ort = OrtWheels(wheels, self._unpacked)
+        self.ort = OrtPlaces(
+            OrtWheels(wheels, self._unpacked), cache_root, notify=notify, warn=warn
+        )
         self._sources: dict[str, Source] = {}
         for source in (*sources, self._pypi):
             self.add(source)
@@ -160,16 +163,14 @@ class Catalog:
         source, version = self._find(name, target)
         return source.runtime(version, target)
 
-    def with_ort(
-        self, name: str, ort: str | None, target: str, *, part: Runtime | None = None
-    ) -> Runtime:
-        """A runtime and a version of ORT as one; see `OrtWheels.join`.
+    def with_ort(self, name: str, ort: str | None, target: str) -> Runtime:
+        """A runtime and an ORT (of `ort.resolve`; None: its own or the usual one) as one.
 
-        `part` is what a device needs of the runtime, if that is not all of it. ORT's plug-in of
-        the same QNN comes with it, if the runtime is one of PyPI's.
+        The plug-in of the same QNN comes with it, if the runtime is one of PyPI's. Raises as
+        `runtime`, and ConfigError where the two cannot be used together.
         """
         source, version = self._find(name, target)
-        runtime = part or source.runtime(version, target)
+        runtime = source.runtime(version, target)
         beside = []
         if source is self._pypi:
             beside = [
@@ -177,7 +178,7 @@ class Catalog:
                 for path, file in self._pypi.folder(version, target).files.items()
                 if file.path.name in BESIDE_ORT
             ]
-        return self._ort.join(runtime, ort, beside)
+        return self.ort.join(runtime, ort, tuple(beside))
 
     def damage(self, name: str, target: str) -> list[str]:
         """What of a runtime is not as it was kept, every byte read. Raises ConfigError."""

@@ -43,6 +43,8 @@ ORT_PLATFORMS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 CAPI_FOLDER: Final = "onnxruntime/capi"
+PLACE_FOLDER: Final = "ort"
+"""Where an ORT lies in a runtime that is not from PyPI."""
 PLUGIN: Final = "libonnxruntime_providers_qnn.so"
 # What of the QNN wheel ORT needs besides the runtime: its plug-in, and, where libQnnHtp.so does
 # not hold it, the compiler, since sessions are made of models that are not compiled yet.
@@ -135,14 +137,13 @@ def joined(runtime: Runtime, version: str, more: Iterable[RuntimeFile]) -> Runti
     """A runtime with more files, ORT's library of this version among them (pure)."""
     files = {file.name: file for file in (*runtime.files, *more)}
     kept = tuple(files[name] for name in sorted(files))
-    folders = {LIBRARY_FOLDER, CAPI_FOLDER} | set(runtime.library_dirs)
-    present = [one for one in folders if any(name.startswith(f"{one}/") for name in files)]
-    known = [*runtime.library_dirs, LIBRARY_FOLDER, CAPI_FOLDER]
+    known = [*runtime.library_dirs, LIBRARY_FOLDER, CAPI_FOLDER, PLACE_FOLDER]
+    present = [one for one in known if any(name.startswith(f"{one}/") for name in files)]
     return replace(
         runtime,
         key=content_key((file.name, file.sha256, file.mode) for file in kept),
         files=kept,
-        library_dirs=tuple(sorted(present, key=known.index)),
+        library_dirs=tuple(dict.fromkeys(present)),
         ort_version=version,
     )
 

@@ -11,6 +11,7 @@ from harness.runtimes.catalog import Catalog
 from harness.runtimes.device_sets import narrowed
 from harness.runtimes.findings import Finding
 from harness.runtimes.known_facts import KnownFacts, build_id_of
+from harness.runtimes.ort_wheels import PLUGIN
 from harness.runtimes.preflight import Backend, ContextFacts, Subject, preflight
 from harness.runtimes.preflight_linking import DeviceFacts
 from harness.runtimes.runtime import Runtime
@@ -21,7 +22,6 @@ PreflightMode = Literal["strict", "warn", "off"]
 
 PREFLIGHT_MODES: Final[tuple[PreflightMode, ...]] = get_args(PreflightMode)
 
-_ENGINE: Final = "qnn"
 _BACKENDS: Final[dict[str, Backend]] = {"htp": "htp", "gpu": "gpu", "cpu": "cpu"}
 
 
@@ -31,22 +31,32 @@ class Libraries:
     def __init__(self, catalog: Catalog, cache_root: Path) -> None:
         self._catalog = catalog
         self._known = KnownFacts(cache_root)
-        self._narrowed: dict[tuple[str, str, str, int | None], Runtime] = {}
+        self._narrowed: dict[tuple[object, ...], Runtime] = {}
 
     def runtime(self, placement: Placement, target: str, htp_arch: int | None) -> Runtime:
         """What is pushed: of stubs and skels the one pair for `htp_arch` (73), all if it is None.
 
         Raises as `Catalog.runtime`.
         """
-        key = (placement.qnn, target, placement.backend, htp_arch)
+        key = (placement.qnn, placement.engine, placement.ort, target, placement.backend, htp_arch)
         if key not in self._narrowed:
-            whole = self._catalog.runtime(placement.qnn, target)
+            whole = self._whole(placement, target)
             facts = self._known.of(whole)
             needed = {one.file_name: one.elf.needed for one in facts if one.elf is not None}
             self._narrowed[key] = narrowed(
-                whole, placement.backend, _ENGINE, htp_arch, needed=needed
+                whole,
+                placement.backend,
+                _engine(placement, whole),
+                htp_arch,
+                online_prepare=placement.engine == "ort",
+                needed=needed,
             )
         return self._narrowed[key]
+
+    def _whole(self, placement: Placement, target: str) -> Runtime:
+        if placement.engine == "ort":
+            return self._catalog.with_ort(placement.qnn, placement.ort, target)
+        return self._catalog.runtime(placement.qnn, target)
 
     def findings(
         self, placement: Placement, device: DeviceFacts, contexts: Sequence[ContextFacts]
@@ -55,7 +65,7 @@ class Libraries:
 
         Raises as `Catalog.runtime`.
         """
-        whole = self._catalog.runtime(placement.qnn, device.target)
+        whole = self._whole(placement, device.target)
         of_use = {file.name for file in self.runtime(placement, device.target, None).files}
         subject = Subject(
             files=[one for one in self._known.of(whole) if one.name in of_use],
@@ -68,13 +78,21 @@ class Libraries:
 
     def identity(self, placement: Placement, target: str) -> dict[str, object]:
         """Version, build and source of a placement's runtime. Raises as `Catalog.runtime`."""
-        whole = self._catalog.runtime(placement.qnn, target)
+        whole = self._whole(placement, target)
         return {
             "qnn": whole.qnn_version,
             "build_id": whole.build_id or build_id_of(self._known.of(whole)),
             "source": whole.source,
-            "ort": whole.ort_version,
+            "ort": whole.ort_version if placement.engine == "ort" else None,
         }
+
+
+def _engine(placement: Placement, whole: Runtime) -> str:
+    """Which column of the table of file sets is meant."""
+    if placement.engine != "ort":
+        return placement.engine
+    plugin = any(file.path.name == PLUGIN for file in whole.files)
+    return "ort-plugin" if plugin else "ort-builtin"
 
 
 def preflight_device(device: AttachedDevice) -> DeviceFacts:

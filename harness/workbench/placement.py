@@ -12,21 +12,32 @@ from harness.contexts.models import ModelSpec
 class Placement:
     """Where and with what a case runs: one device, backend, runtime and compiler.
 
-    `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130.
+    `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130. `engine` is what
+    drives the backend: qnn (the probe itself) or ort. `ort` is the name of an ONNX Runtime, None
+    for the runtime's own or the usual one.
     """
 
     device: str
     backend: str
     qnn: str
     compiler: str
+    engine: str = "qnn"
+    ort: str | None = None
 
     @property
     def qnn_version(self) -> str:
         """The runtime's version, wherever it comes from."""
         return self.qnn.rpartition(":")[2]
 
+    @property
+    def ort_version(self) -> str | None:
+        """The version of its ORT as far as it was named."""
+        return self.ort.rpartition(":")[2] if self.ort else None
+
     def __str__(self) -> str:
         text = f"{self.device}-{self.backend}-{self.qnn}"
+        if self.ort is not None:
+            text += f"-ort-{self.ort}"
         return text if self.compiler == self.qnn_version else f"{text}-by-{self.compiler}"
 
 

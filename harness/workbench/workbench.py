@@ -137,7 +137,7 @@ class Workbench:
             return
         contexts = [
             ContextFacts(str(model), context.compiler, context.htp_arch)
-            for model, context in self._compiled(placement, models).items()
+            for model, context in self._made(placement, models).items()
         ]
         device = preflight_device(self.device(placement.device))
         found = self._libraries.findings(placement, device, contexts)
@@ -214,13 +214,6 @@ class Workbench:
                     raise InfraError(f"the probe does not run on {placement.device}: {why}")
             self._ready[placement] = deployed, probe_path
         return self._ready[placement]
-
-    def deploy_ort(self, placement: Placement, version: str | None) -> DeployedRuntime:
-        """Puts the runtime together with a version of ORT (None: the usual one) on the device."""
-        target = self._target(placement.device)
-        part = self._runtime(placement)
-        runtime = self.catalog.with_ort(placement.qnn, version, target, part=part)
-        return self._deployer(placement.device).deploy_runtime(runtime)
 
     def deploy_models(self, placement: Placement, models: Iterable[ModelSpec]) -> list[str]:
         """Puts the ONNX files of these models on the device; their paths there, in order."""

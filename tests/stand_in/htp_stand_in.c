@@ -22,6 +22,7 @@
  *   group=head          the buffer goes away with the first context
  *   group=clobber       executing one context spoils the next one's outputs
  *   list=1              createFromBinaryListAsync, sharing one buffer of the largest size
+ *   list=2              the same, but each context has its own
  *   crash=CALL          abort in load, free, retrieve, execute, register or deregister ...
  *   hang=CALL           never come back from it ...
  *   call_after=N        ... from the call after the Nth on
@@ -220,14 +221,14 @@ static abi_error create_list(abi_handle backend, abi_handle device,
             create(backend, device, NULL, (*all)->binary, (*all)->size, &context, NULL);
         struct held *held = code == 0 ? find(context) : NULL;
         if (held != NULL) {
-            give(&held->spill);
+            if (number("list") == 1) give(&held->spill);
             if (first == NULL) first = held;
             largest = held->spill_bytes > largest ? held->spill_bytes : largest;
         }
         if ((*all)->notify != NULL)
             (*all)->notify(context, NULL, NULL, ABI_NOTIFY_CONTEXT, (*all)->parameter, code);
     }
-    if (first != NULL) take(&first->spill, largest);
+    if (first != NULL && number("list") == 1) take(&first->spill, largest);
     return 0;
 }
 

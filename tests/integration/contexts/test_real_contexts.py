@@ -240,6 +240,22 @@ def test_a_model_the_compiler_refuses_spoils_no_other(tmp_path: Path, catalog: C
     assert "No such file" in str(absent)
 
 
+def test_a_refusal_is_remembered_and_spoils_no_other(
+    tmp_path: Path, catalog: Catalog, probes: ProbeBuilder
+) -> None:
+    """QNN 2.47.0 cannot prepare for memory handles where there is no libcdsprpc: it crashes."""
+    told: list[str] = []
+    store = ContextStore(tmp_path, catalog, probes, notify=told.append)
+    good = (ModelSpec("tiny"), "2.47.0", HTP_ARCH)
+    refused = (ModelSpec("tiny", prepare="memhandle"), "2.47.0", HTP_ARCH)
+    assert store.without_refused([refused, good]) == [good]
+    for _ in range(2):
+        with pytest.raises(CompileError, match=r"tiny-by-memhandle .*crashed with signal 11"):
+            store.get_many([good, refused])
+    assert store.get(*good).max_size is None
+    assert len(told) == 1
+
+
 def test_a_compiler_that_is_not_there_is_the_labs_fault(tmp_path: Path, catalog: Catalog) -> None:
     host = replace(catalog.compiler_host("2.51.0"), qnn_root=tmp_path)
     with pytest.raises(InfraError, match=r"ORT 1\.26\.0 cannot use the plug-in of QNN 2\.51\.0"):

@@ -92,12 +92,17 @@ def test_any_order_of_release(checks: Checks, release: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "name"), [("group=private", "memory_saved"), ("leak=1", "memory_given_back")]
+    ("strategy", "wrong", "name"),
+    [
+        ("max", "group=private", "memory_saved"),
+        ("list-async", "list=2", "memory_saved"),
+        ("max", "leak=1", "memory_given_back"),
+    ],
 )
 def test_one_wrong_behaviour_breaks_its_check_and_no_other(
-    checks: Checks, wrong: str, name: str
+    checks: Checks, strategy: Strategy, wrong: str, name: str
 ) -> None:
-    found = checks("max", f"{wrong},{RIGHT}", (0, 1, 2))
+    found = checks(strategy, f"{wrong},{RIGHT}", (0, 1, 2))
     assert [check.name for check in broken(found)] == [name], found
 
 

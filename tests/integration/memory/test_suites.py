@@ -67,3 +67,12 @@ def test_sharing(
     assert [name for name, verdict in verdicts(found).items() if verdict == "broken"] == broken
     assert done.case(strategy="list-async")["outcome"] == "passed"
     assert verdicts(done.case(strategy="list-async"))["memory_saved"] == "held"
+
+
+def test_the_plan_of_each_strategy_is_shown(lab: DeviceRuns) -> None:
+    done = lab.run("--plan", "-k", "spill_fill and spill-heavy and not ort")
+    assert done.code == 0, done.output
+    assert "max: load 1 (6881280 B), 0 (4325376 B), 2 (4325376 B), in one group" in done.output
+    assert "expected spill-fill 6881280 B of 15532032 B, saving 8650752 B" in done.output
+    assert "too small for 1: to be refused" in done.output
+    assert "none: load 0" in done.output

@@ -16,13 +16,12 @@ from harness.ort_bench import run_model
 from harness.probe.ort_plan import QNN_EP, dump_options, ort_placement
 from harness.probe.ort_plan import ort_session, ort_session_free
 
-pytestmark = pytest.mark.device(backend="htp")
+pytestmark = pytest.mark.device(backend="htp", engine="ort")
 TINY = ModelSpec("tiny")
 
 
-@pytest.mark.parametrize("ort", ["1.24.1", "1.31.1"])
-def test_dump(bench, ort):
-    ort, model = bench.ort(ort), bench.model(TINY)
+def test_dump(bench):
+    ort, model = bench.ort(), bench.model(TINY)
     with bench.scratch() as folder:
         dump = f"{folder}/it is here.onnx"
         steps = (
@@ -31,7 +30,7 @@ def test_dump(bench, ort):
             *ort.session(1, dump),
             run_model(1, model),
         )
-        bench.run_ort(ort, ort.plan(steps, sessions=2, causes=False)).check()
+        bench.run(ort.plan(steps, sessions=2, causes=False)).check()
 
 
 def test_fallback(bench):
@@ -39,17 +38,18 @@ def test_fallback(bench):
     provider = ort.provider({"backend_path": "/nowhere/libQnnHtp.so"})
     made = ort_session(0, model.file, provider, fallback=True)
     steps = (made, run_model(0, model), ort_placement(0, whole=QNN_EP))
-    bench.run_ort(ort, ort.plan(steps, sessions=1)).check()
+    bench.run(ort.plan(steps, sessions=1)).check()
 
 
 def test_wrong_soc(bench):
     ort, model = bench.ort(), bench.model(TINY)
     steps = ort.session(0, model.file, provider=ort.provider({"soc_model": "9999"}))
-    bench.run_ort(ort, ort.plan(steps, sessions=1)).check()
+    bench.run(ort.plan(steps, sessions=1)).check()
 
 
-def test_unknown_version(bench):
-    bench.ort("1.2.3")
+@pytest.mark.device(backend="htp", engine="qnn")
+def test_unmarked(bench):
+    bench.ort()
 
 
 def test_scratch_goes_after_a_failure(bench):
@@ -64,10 +64,10 @@ def cases(
 ) -> dict[str, dict[str, Any]]:
     suite = tmp_path_factory.mktemp("suite") / "test_ort.py"
     suite.write_text(SUITE)
-    done = module_lab.run(suites=suite)
+    done = module_lab.run("--ort", "1.24.1,1.31.1", suites=suite)
     assert done.code == 1, done.output
     return {case["case"].partition("::")[2].partition("[")[0]: case for case in done.cases} | {
-        case["axes"]["ort"]: case for case in done.cases if case["axes"].get("ort")
+        case["axes"]["ort"]: case for case in done.cases if "::test_dump[" in case["case"]
     }
 
 
@@ -98,12 +98,16 @@ def test_an_error_has_both_codes_and_the_chain(cases: dict[str, dict[str, Any]])
     assert error["message"].startswith("Unknown config socModel 0\n")
 
 
-def test_a_version_that_does_not_exist_is_the_users_mistake(
-    cases: dict[str, dict[str, Any]],
-) -> None:
-    case = cases["test_unknown_version"]
-    assert (case["outcome"], case["cause"]) == ("error", "config")
-    assert "unknown ORT version '1.2.3' (valid: 1.24.1, " in case["error"]["message"]
+def test_a_version_that_does_not_exist_is_the_users_mistake(module_lab: DeviceRuns) -> None:
+    done = module_lab.run("--ort", "1.2.3", "--collect-only")
+    assert done.code == 2, done.output
+    assert "--ort: unknown ORT version '1.2.3' (valid: 1.24.1, " in done.output
+
+
+def test_a_test_that_does_not_say_that_it_uses_ort(cases: dict[str, dict[str, Any]]) -> None:
+    case = cases["test_unmarked"]
+    assert (case["outcome"], case["cause"], case["axes"]["ort"]) == ("error", "config", None)
+    assert 'device(engine="ort")' in case["error"]["message"]
 
 
 def test_nothing_of_what_cases_wrote_stays(

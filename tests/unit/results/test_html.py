@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.results.charts import outcome_bar, sparkline, thinned
+from harness.results.checks import held, unseen
 from harness.results.html import html_text
 from harness.results.journal import Contents, Damage
 from harness.results.record import CaseRecord
@@ -46,6 +47,7 @@ def test_everything_foreign_is_escaped() -> None:
         suite=EVIL,
         axes={EVIL: EVIL},
         measurements={EVIL: EVIL, "deep": {EVIL: [EVIL]}},
+        checks=[held(EVIL, False, EVIL)],
         outcome="failed",
         error=error(api=EVIL, message=EVIL, symbol=EVIL),
         expected={"known_issue": EVIL},
@@ -81,6 +83,13 @@ def test_what_is_shown() -> None:
         assert shown in text
     assert "Earlier attempts" in text
     assert "polyline" in found.tags
+
+
+def test_checks_are_shown_with_their_verdicts() -> None:
+    checks = [held("saves", False, "saved nothing"), unseen("copies", "no event tells")]
+    text = " ".join(" ".join(page([record(checks=checks)]).texts).split())
+    for shown in ("saves", "broken", "saved nothing", "copies", "unseen", "no event tells"):
+        assert shown in text
 
 
 def test_an_empty_run_can_be_shown() -> None:

@@ -255,6 +255,7 @@ def test_a_library_that_cannot_be_opened_has_an_api() -> None:
     assert error.api == "dlopen"
 
 
+GROUP = "HTP Config option: 2 not supported"
 TUNING = "TuningMode must be enabled on x86_64-linux-clang platforms"
 
 
@@ -266,6 +267,11 @@ TUNING = "TuningMode must be enabled on x86_64-linux-clang platforms"
         ("QnnMem_register", 8003, "mapping failed", "failed"),
         ("QnnContext_getProperty", 1000, "", "unsupported"),
         ("QnnContext_createFromBinary", 1000, "", "failed"),
+        ("QnnContext_createFromBinary", 5010, GROUP, "unsupported"),
+        ("QnnContext_createFromBinary", 5010, "Setting config Failed with err 0x1392", "failed"),
+        ("QnnContext_createFromBinary", 1002, GROUP, "failed"),
+        ("QnnContext_createFromBinaryListAsync", 1000, "", "unsupported"),
+        ("QnnContext_createFromBinaryListAsync", 5000, "", "failed"),
         ("QnnBackend_create", 4000, TUNING, "unsupported"),
         ("QnnBackend_create", 4000, "No Snapdragon SOC detected", "failed"),
         ("QnnDevice_create", 4000, TUNING, "failed"),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-from harness.runtimes.catalog import Entry
+from harness.runtimes.catalog import Catalog, Entry
 from harness.runtimes.device_sets import Backend, narrowed
 from harness.runtimes.known_facts import KnownFacts, build_id_of
 from harness.runtimes.library_facts import LibraryFacts
 from harness.runtimes.preflight import Subject, preflight
 from harness.runtimes.preflight_linking import DeviceFacts, Target
+from harness.runtimes.pypi import PYPI
 from harness.runtimes.runtime import Runtime, RuntimeFile
 
 _ENGINE = "qnn"
@@ -23,6 +24,20 @@ def runtime_row(entry: Entry) -> dict[str, Any]:
     row = asdict(entry)
     row["qnn"] = row.pop("version")
     return row
+
+
+def ort_rows(catalog: Catalog, targets: Iterable[str]) -> list[dict[str, Any]]:
+    """The versions of ONNX Runtime that can be had for these targets, as JSON."""
+    return [
+        {
+            "ort": version,
+            "target": target,
+            "source": PYPI,
+            "cached": catalog.ort.is_cached(version, target),
+        }
+        for target in targets
+        for version in catalog.ort.versions(target)
+    ]
 
 
 def file_rows(

@@ -12,7 +12,7 @@ import click
 
 from harness.cache import cache_root
 from harness.cli.lab_options import json_option, lab_option
-from harness.cli.runtime_view import file_rows, runtime_row, show_lines
+from harness.cli.runtime_view import file_rows, ort_rows, runtime_row, show_lines
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.fields import TARGETS
 from harness.lab.inventory import Lab, load_lab
@@ -52,14 +52,20 @@ def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
                 entries += catalog.entries_of(source, one)
             except HarnessError as error:
                 problems.setdefault(f"{source.name}: {error}", error)
+    orts = ort_rows(catalog, [target] if target else TARGETS)
     if as_json:
         rows = [runtime_row(entry) for entry in entries]
-        click.echo(json.dumps({"runtimes": rows, "problems": list(problems)}, indent=2))
+        told = {"runtimes": rows, "orts": orts, "problems": list(problems)}
+        click.echo(json.dumps(told, indent=2))
     else:
         click.echo(f"{'RUNTIME':<24} {'TARGET':<14} {'SOURCE':<12} CACHED")
         for entry in entries:
             cached = "yes" if entry.cached else "no"
             click.echo(f"{entry.name:<24} {entry.target:<14} {entry.source:<12} {cached}")
+        click.echo(f"\n{'ONNX RUNTIME':<24} {'TARGET':<14} {'SOURCE':<12} CACHED")
+        for ort in orts:
+            cached = "yes" if ort["cached"] else "no"
+            click.echo(f"{ort['ort']:<24} {ort['target']:<14} {ort['source']:<12} {cached}")
         for problem in problems:
             click.echo(f"error: {problem}", err=True)
     return max((error.exit_code for error in problems.values()), default=0)
@@ -68,19 +74,25 @@ def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
 @runtimes.command()
 @lab_option
 @click.argument("version")
+@click.option("--ort", metavar="VERSION", help="Fetch these versions of ONNX Runtime, too.")
 @target_option
 @json_option
-def fetch(lab_file: Path, version: str, target: str, as_json: bool) -> None:
+def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: bool) -> None:
     """Fetch runtimes into the cache, so that a later run needs no network."""
     catalog = _catalog(lab_file)
-    rows = []
+    orts = catalog.ort.resolve(ort, target, field="--ort") if ort else []
+    rows: list[dict[str, object]] = []
     for name in catalog.resolve(version, target, field="VERSION"):
         runtime = catalog.runtime(name, target)
-        rows.append({"name": name, "target": target, "files": len(runtime.files)})
-        rows[-1]["bytes"] = runtime.size
-        if not as_json:
-            size = f"{runtime.size / 1e6:.1f} MB"
-            click.echo(f"{name} {target}: {len(runtime.files)} files, {size}")
+        row = {"name": name, "target": target, "files": len(runtime.files)}
+        rows.append(row | {"bytes": runtime.size})
+    for name in orts:
+        file = catalog.ort.fetch(name, target)
+        rows.append({"name": f"ORT {name}", "target": target, "files": 1, "bytes": file.size})
+    if not as_json:
+        for found in rows:
+            size = f"{int(str(found['bytes'])) / 1e6:.1f} MB"
+            click.echo(f"{found['name']} {target}: {found['files']} files, {size}")
     if as_json:
         click.echo(json.dumps({"runtimes": rows}, indent=2))
 
@@ -124,17 +136,24 @@ def verify(lab_file: Path, version: str | None, target: str | None, as_json: boo
     (an SDK, a folder) is taken as it is then.
     """
     catalog = _catalog(lab_file)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for one in [target] if target else TARGETS:
         for name in _here(catalog, version, one):
             damage = catalog.damage(name, one)
             rows.append({"name": name, "target": one, "damage": damage})
-            if not as_json:
-                click.echo(f"{name} {one}: {'; '.join(damage) if damage else 'whole'}")
+        if version is None:
+            for ort in ort_rows(catalog, [one]):
+                if ort["cached"]:
+                    damage = catalog.ort.damage(ort["ort"], one)
+                    rows.append({"name": f"ORT {ort['ort']}", "target": one, "damage": damage})
     if not rows:
         raise ConfigError(f"no runtime {version or ''} is on this computer".replace("  ", " "))
     if as_json:
         click.echo(json.dumps({"runtimes": rows}, indent=2))
+    else:
+        for row in rows:
+            state = "; ".join(row["damage"]) if row["damage"] else "whole"
+            click.echo(f"{row['name']} {row['target']}: {state}")
     return _DAMAGED if any(row["damage"] for row in rows) else 0
 
 

@@ -38,6 +38,14 @@ class OrtPlaces:
         """Whether a version of PyPI's needs no network. Raises ConfigError."""
         return self._wheels.is_cached(version, target)
 
+    def fetch(self, version: str, target: str) -> RuntimeFile:
+        """The library of a version of PyPI's; raises as `OrtWheels.library`."""
+        return self._wheels.library(version, target)
+
+    def damage(self, version: str, target: str) -> list[str]:
+        """What of a version of PyPI's is not as it was kept; raises as `OrtWheels.damage`."""
+        return self._wheels.damage(version, target)
+
     def resolve(self, spec: str, target: str, *, field: str | None = None) -> list[str]:
         """The names that `spec` means for a target: versions as for `resolve_ort`, or a path.
 

@@ -80,6 +80,11 @@ class OrtWheels:
         ((name, file),) = found
         return RuntimeFile(file.path, name, file.size, file.sha256)
 
+    def damage(self, version: str, target: str) -> list[str]:
+        """What of a version is not as it was kept, every byte read. Raises ConfigError."""
+        request = ort_request(version, target)
+        return [*self._wheels.damage(request), *self._unpacked.damage(request)]
+
     def join(self, runtime: Runtime, version: str | None, beside: Iterable[RuntimeFile]) -> Runtime:
         """A QNN runtime and this version of ORT (None: `ORT_DEVICE_VERSION`) as one runtime.
 

@@ -125,3 +125,11 @@ def test_wrong_words(arguments: list[str], told: str, runtimes: Commands) -> Non
     assert done.returncode == 2
     assert told in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_versions_of_onnx_runtime_are_listed(runtimes: Commands) -> None:
+    orts = json.loads(runtimes("list", "--json").stdout)["orts"]
+    assert {"1.24.1", "1.26.0"} <= {row["ort"] for row in orts}
+    assert {row["target"] for row in orts} == {"linux-x64", "linux-arm64"}
+    done = runtimes("fetch", "mine:latest", "--ort", "1.2.3")
+    assert (done.returncode, "unknown ORT version" in done.stderr) == (2, True)

@@ -48,7 +48,10 @@ def test_reasons(device: DeviceConfig, requirements: dict[str, object], reasons:
     ("requirements", "message"),
     [
         ({"arch": 73}, "arch: unknown requirement of a device test, did you mean 'htp_arch'? (val"),
-        ({"colour": 1}, "colour: unknown requirement of a device test (valid: backend, htp_arch, "),
+        (
+            {"colour": 1},
+            "colour: unknown requirement of a device test (valid: backend, engine, ",
+        ),
         ({"backend": "npu"}, "backend: a device test cannot require 'npu' (valid: htp, gpu, cpu)"),
         ({"htp_arch": 74}, "htp_arch: a device test cannot require 74 (valid: 68, 69, 73, 75, "),
         ({"htp_arch": "73"}, "cannot require '73'"),

@@ -23,6 +23,7 @@ from harness.ort_bench import DeployedModel, OrtOnDevice, ort_on_device
 from harness.probe.plan import Plan, Settings
 from harness.probe.run import ProbeRun, run_plan
 from harness.results.checks import Check
+from harness.results.grid import GRID
 from harness.results.measurements import context_estimate, measure
 from harness.results.record import ErrorRecord
 from harness.results.summary import CONCLUSION
@@ -99,6 +100,10 @@ class Bench:
     def conclude(self, text: str) -> None:
         """Says in words what the case found out; shown at the end of the run."""
         self.measure(**{CONCLUSION: text})
+
+    def grid(self, rows: str, columns: str) -> None:
+        """Has the cases of this test shown as a grid of two axes, such as compiler and qnn."""
+        self.measure(**{GRID: [rows, columns]})
 
     def settle(self) -> None:
         """Waits until the device is cool and idle, as a timed case wants it; records what it was.

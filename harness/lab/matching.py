@@ -17,6 +17,7 @@ ENGINES: Final = ("qnn", "ort")
 _CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
     "backend": BACKENDS,
     "engine": ENGINES,
+    "compilers": ("own", "all"),
     "htp_arch": HTP_ARCHS,
     "target": TARGETS,
     "simulated": (True, False),
@@ -114,6 +115,7 @@ def _any_device(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
 _CHECKS: Final[Mapping[str, Callable[[DeviceConfig, tuple[object, ...]], str | None]]] = {
     "backend": _backend,
     "engine": _any_device,
+    "compilers": _any_device,
     "htp_arch": _one_of("htp_arch"),
     "soc": _one_of("soc"),
     "target": _one_of("target"),

@@ -22,8 +22,9 @@ def placements(
 
     `runtimes` has for each device the runtimes it gets, and the compilers of each one's contexts.
     A test that requires engine ort runs with each of the `orts` of a device, or with the usual one
-    where it has none. A test that requires a backend runs on that one only, and not at all if
-    other backends were asked for.
+    where it has none. One that requires compilers all gets the contexts of all compilers of its
+    device with each runtime. A test that requires a backend runs on that one only, and not at all
+    if other backends were asked for.
     """
     required = requirements.get("backend")
     engine = str(requirements.get("engine") or "qnn")
@@ -38,11 +39,13 @@ def placements(
         with_ort: Sequence[str | None] = [None]
         if engine == "ort":
             with_ort = orts.get(device.name) or with_ort
+        own = runtimes.get(device.name, {})
+        every = dict.fromkeys(one for compilers in own.values() for one in compilers)
         found += [
             Placement(device.name, backend, runtime, compiler, engine, ort)
             for backend in chosen
-            for runtime, compilers in runtimes.get(device.name, {}).items()
-            for compiler in compilers
+            for runtime, compilers in own.items()
+            for compiler in (every if requirements.get("compilers") == "all" else compilers)
             for ort in with_ort
         ]
     return found, reasons

@@ -32,8 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "device(backend, engine, htp_arch, soc, target, simulated, tags): runs on devices of the "
-        "lab that satisfy every keyword given; with ONNX Runtime if engine is ort",
+        "device(backend, engine, compilers, htp_arch, soc, target, simulated, tags): runs on "
+        "devices of the lab that satisfy every keyword given; with ONNX Runtime if engine is ort, "
+        "with contexts of all compilers if compilers is all",
     )
     config.addinivalue_line(
         "markers", "timed: waits until its device is cool and idle (`gate` in devices.yaml)"

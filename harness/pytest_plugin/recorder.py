@@ -57,12 +57,16 @@ def finish(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode)
 
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     """Prints what the run came to."""
+    from harness.results.grid import grid_lines, grids
     from harness.results.summary import summary_lines
 
     terminalreporter.section("qnn-harness")
     records = folder.records()
     for line in summary_lines(records, folder.path):
         terminalreporter.write_line(line)
+    for grid in grids(records):
+        for line in grid_lines(grid):
+            terminalreporter.write_line(line)
     for line in run.remarks(records):
         terminalreporter.write_line(line, yellow=True)
 

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from harness.results.charts import outcome_bar, sparkline
+from harness.results.grid import grids
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord, final_attempts
 from harness.results.summary import failure_groups, totals
@@ -45,6 +46,7 @@ def html_text(contents: Contents, info: Mapping[str, Any], *, run: str) -> str:
         duration=_seconds(sum(record.duration_s for record in cases)),
         groups=failure_groups(cases),
         cases=cases,
+        grids=grids(cases),
         axes=_axes(cases),
         figures=_figures,
         state=_state,

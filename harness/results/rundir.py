@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 
 from harness import __version__
 from harness.errors import ConfigError, HarnessError, InfraError
+from harness.results.grid import grid_json, grids
 from harness.results.html import write_html
 from harness.results.journal import Damage, Journal, read_journal
 from harness.results.junit import write_junit
@@ -188,7 +189,11 @@ class RunFolder:
         if self._journal is not None:
             self._journal.close()
             self._journal = None
-        ended = {"finished": _rfc3339(datetime.now(UTC)), "exit_code": exit_code}
+        ended: dict[str, object] = {
+            "finished": _rfc3339(datetime.now(UTC)),
+            "exit_code": exit_code,
+            "grids": [grid_json(grid) for grid in grids(self.records())],
+        }
         self._write_info(self.info() | ended | {"problem": problem})
         self.project()
 

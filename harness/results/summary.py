@@ -108,17 +108,20 @@ def summary_lines(
 
 
 def preflight_lines(records: Iterable[CaseRecord], *, width: int = _WIDTH) -> list[str]:
-    """What preflight had found, and what came of it: a line per finding that was more than info."""
-    found: dict[tuple[str, str], tuple[PreflightRecord, Counter[str]]] = {}
+    """What preflight had found, and what came of it: a line per code that was more than info."""
+    found: dict[tuple[str, str], tuple[PreflightRecord, set[str], Counter[str]]] = {}
     for record in final_attempts(records):
         for one in record.preflight:
             if one.severity != "info":
-                _, counts = found.setdefault((one.code, one.explanation), (one, Counter()))
+                key = one.severity, one.code
+                _, said, counts = found.setdefault(key, (one, set(), Counter()))
+                said.add(one.explanation)
                 counts[record.outcome] += 1
     lines = []
-    for one, counts in list(found.values())[:_MAX_LINES]:
+    for one, said, counts in found.values():
         then = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
-        tail = f"  [then: {then}]"
+        more = f" (and {len(said) - 1} more like it)" if len(said) > 1 else ""
+        tail = f"{more}  [then: {then}]"
         head = f"preflight {one.severity} {one.code}: {one.explanation}"
         lines.append(_fit(head, width - len(tail)) + tail)
     return lines

@@ -7,8 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.results.chain import ChainLink
+from harness.results.libraries import PreflightRecord
 from harness.results.record import CaseRecord, final_attempts
-from harness.results.summary import exit_code, failure_groups, summary_lines, totals
+from harness.results.summary import (
+    exit_code,
+    failure_groups,
+    preflight_lines,
+    summary_lines,
+    totals,
+)
 from tests.unit.results.records import error, record, records
 
 EXPECTED = {"known_issue": "pd"}
@@ -132,3 +139,20 @@ def test_any_records_give_bounded_printable_lines(made: list[CaseRecord], width:
         for item in final_attempts(made)
     )
     assert (exit_code(made) == 0) is not any(group.is_unexpected for group in groups)
+
+
+def test_preflight_is_one_line_per_code_with_what_came_of_it() -> None:
+    def finding(code: str, explanation: str, severity: str = "error") -> PreflightRecord:
+        given = {"code": code, "severity": severity, "explanation": explanation, "fix": "f"}
+        return PreflightRecord.model_validate(given)
+
+    made = [
+        record(case="a", preflight=(finding("sdk-mix", "one"), finding("x", "quiet", "info"))),
+        record(case="b", outcome="failed", preflight=(finding("sdk-mix", "two"),)),
+        record(case="c", preflight=(finding("soc-unknown", "three", "warning"),)),
+    ]
+    assert preflight_lines(made) == [
+        "preflight error sdk-mix: one (and 1 more like it)  [then: 1 passed, 1 failed]",
+        "preflight warning soc-unknown: three  [then: 1 passed]",
+    ]
+    assert all(len(line) <= 70 for line in preflight_lines(made, width=70))

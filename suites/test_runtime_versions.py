@@ -1,0 +1,33 @@
+"""Which versions go together: contexts of each compiler, and each ONNX Runtime, on each runtime.
+
+`--qnn`, `--compiler` and `--ort` say which; without `--compiler` every runtime is given the
+contexts of all runtimes asked for. What came out is a grid at the end of the run.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.bench import Bench
+from harness.contexts.models import ModelSpec
+from harness.ort_bench import run_model
+
+MODEL = [ModelSpec("tiny")]
+
+
+@pytest.mark.device(backend="htp", compilers="all")
+@pytest.mark.parametrize("model", MODEL, ids=str)
+def test_compiler_and_runtime(bench: Bench, model: ModelSpec) -> None:
+    """A context of this compiler loads with this runtime, and gives the right outputs."""
+    bench.grid("compiler", "qnn")
+    bench.run_contexts([model], 1, "resident").check()
+
+
+@pytest.mark.device(backend="htp", engine="ort")
+@pytest.mark.parametrize("model", MODEL, ids=str)
+def test_ort_and_runtime(bench: Bench, model: ModelSpec) -> None:
+    """A session of this ORT is made with this runtime, and gives the right outputs."""
+    bench.grid("ort", "qnn")
+    ort, deployed = bench.ort(), bench.model(model)
+    steps = (*ort.session(0, deployed.file), run_model(0, deployed))
+    bench.run(ort.plan(steps, sessions=1)).check()

@@ -1,0 +1,59 @@
+"""Grids of two axes out of records."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.results.grid import GRID, grid_json, grid_lines, grids
+from harness.results.record import CaseRecord
+from tests.unit.results.records import DEVICE, error, record, records
+
+
+def case(
+    compiler: str, qnn: str, *, device: str = "sim", test: str = "t", **more: object
+) -> CaseRecord:
+    given: dict[str, object] = {
+        "case": f"suites/test_x.py::{test}[{device}-{qnn}-by-{compiler}]",
+        "axes": {"backend": "htp", "qnn": qnn, "ort": None, "compiler": compiler},
+        "device": DEVICE | {"name": device},
+        "measurements": {GRID: ["compiler", "qnn"]},
+    }
+    return record(**(given | more))
+
+
+def newer(compiler: str, qnn: str) -> CaseRecord:
+    said = error(code=5000, message="Using newer context binary on old SDK\nmore")
+    return case(compiler, qnn, outcome="failed", error=said)
+
+
+def test_a_grid() -> None:
+    cases = [
+        case("2.9.0", "2.9.0"),
+        newer("2.10.0", "2.9.0"),
+        case("2.9.0", "2.10.0"),
+        case("2.10.0", "2.10.0", outcome="hung", measurements={}),
+    ]
+    (grid,) = grids([*cases, case("2.9.0", "2.9.0", test="other", measurements={})])
+    assert list(grid_lines(grid)) == [
+        "t on sim, htp: compiler down, qnn across",
+        "  compiler  2.9.0  2.10.0",
+        "  2.9.0     ok     ok",
+        "  2.10.0    5000   hung",
+        "  1 x 5000: Using newer context binary on old SDK",
+        f"  1 x hung: {error().message.partition(chr(10))[0]}",
+    ]
+    assert grid_json(grid)["marks"] == [["ok", "ok"], ["5000", "hung"]]
+
+
+def test_devices_have_grids_of_their_own() -> None:
+    found = grids([case("1.0", "1.0"), case("1.0", "1.0", device="b"), case("2.0", "1.0")])
+    assert [grid.title for grid in found] == ["t on sim, htp", "t on b, htp"]
+    assert found[0].rows == ("1.0", "2.0")
+    assert found[0].mark("9", "1.0") == "-"
+
+
+@given(st.lists(records(), max_size=5))
+def test_any_records_make_grids(made: list[CaseRecord]) -> None:
+    for grid in grids(made):
+        assert list(grid_lines(grid))

@@ -67,9 +67,7 @@ def smoke_check(
             done = "a context loaded, executed and freed, its outputs as expected"
         else:
             observation = bench.run(_bring_up(workbench, placement), timeout_s=_TIMEOUT_S)
-            done = (
-                "backend and device come up; no inference: no context for it can be compiled here"
-            )
+            done = "the backend comes up; no inference: no context for it can be compiled here"
     except ConfigError as error:
         return Check("device", device, title, "fail", str(error), "correct the lab or --qnn")
     except HarnessError as error:
@@ -144,5 +142,8 @@ def _bring_up(workbench: Workbench, placement: Placement) -> Plan:
         backend=deployed.library(BACKEND_LIBRARIES[placement.backend]),
         system=deployed.library(_SYSTEM),
     )
+    # the CPU backend has no devices: QnnDevice_create answers 1000, NOT_SUPPORTED (2.47.0)
+    unwanted = ("device-create", "device-free") if placement.backend == "cpu" else ()
     ends = (Step("cleanup"), Step("device-free"), Step("backend-free"))
-    return Plan((*session_start(libraries), *ends))
+    steps = (*session_start(libraries), *ends)
+    return Plan(tuple(step for step in steps if step.verb not in unwanted))

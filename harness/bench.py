@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
+import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.adb.deadline import Deadline
 from harness.adb.evidence import CaseEvidence
 from harness.contexts.budget import Fit, Limit, SizePoint, Trial, conclude, largest_that_fits
+from harness.contexts.compiler import CompileError
 from harness.contexts.models import ModelSpec
 from harness.contexts.schedule import RESIDENCIES, Schedule, schedule
 from harness.contexts.session_plan import DeployedContext, Libraries, session_plan
-from harness.errors import ConfigError, InfraError
+from harness.errors import ConfigError, DeviceRefused, InfraError
 from harness.lab.attach import AttachedDevice
+from harness.ort_bench import DeployedModel, OrtOnDevice, ort_on_device
 from harness.probe.plan import Plan, Settings
 from harness.probe.run import ProbeRun, run_plan
+from harness.results.checks import Check
 from harness.results.measurements import context_estimate, measure
+from harness.results.record import ErrorRecord
 from harness.results.summary import CONCLUSION
 from harness.results.verdict import Verdict, judge
+from harness.runtimes.deploy import DeployedRuntime
+from harness.runtimes.findings import Finding
+from harness.runtimes.ort_wheels import ORT_DEVICE_VERSION
 from harness.workbench import Placement, Workbench
 
 BACKEND_LIBRARIES = {"htp": "libQnnHtp.so", "gpu": "libQnnGpu.so", "cpu": "libQnnCpu.so"}
 _CASE_TIMEOUT_S = 300.0
 _EVIDENCE_S = 20.0
+_SCRATCH_S = 20.0
 _EVIDENCE = "evidence"
 _NO_MEMORY = Settings(memory="off")
 
@@ -56,9 +67,12 @@ class Notes:
     """What a case has found out so far; becomes part of its record."""
 
     measurements: dict[str, object] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
     verdict: Verdict | None = None
     probe_us: int = 0
     logs: list[str] = field(default_factory=list)
+    runtime: Mapping[str, object] | None = None
+    preflight: tuple[Finding, ...] = ()
 
 
 class Bench:
@@ -76,6 +90,8 @@ class Bench:
         self._runs = 0
         self.device: AttachedDevice = workbench.device(placement.device)
         self._runtime, self._probe = workbench.deploy_runtime(placement)
+        self.notes.runtime = workbench.runtime_identity(placement)
+        self.notes.preflight = workbench.findings(placement)
         self._evidence = CaseEvidence(self.device.adb, workbench.baseline(placement.device))
 
     def measure(self, **figures: object) -> None:
@@ -96,30 +112,70 @@ class Bench:
             self.measure(gate=settled)
 
     def contexts(self, *models: ModelSpec) -> list[DeployedContext]:
-        """The models' context binaries, compiled for this placement and put on the device."""
-        deployed = self._workbench.deploy_contexts(self.placement, models)
+        """The models' context binaries, compiled for this placement and put on the device.
+
+        Raises TargetFailure if the compiler does not make one: it is software under test, too.
+        """
+        try:
+            deployed = self._workbench.deploy_contexts(self.placement, models)
+        except CompileError as error:
+            refusal = ErrorRecord.of(api=None, code=None, message=str(error))
+            raise TargetFailure(Verdict("failed", "target", refusal)) from error
         return [deployed[model] for model in models]
 
-    def run(self, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S) -> Observation:
+    def ort(self, version: str = ORT_DEVICE_VERSION) -> OrtOnDevice:
+        """A version of ONNX Runtime beside the placement's runtime, on the device."""
+        backend = self.placement.backend
+        arch = self._workbench.htp_arch(self.placement.device) if backend == "htp" else None
+        deployed = self._workbench.deploy_ort(self.placement, version)
+        return ort_on_device(deployed, BACKEND_LIBRARIES[backend], arch)
+
+    def model(self, model: ModelSpec) -> DeployedModel:
+        """A model's ONNX file on the device, with inputs and expected outputs."""
+        (file,) = self._workbench.deploy_models(self.placement, [model])
+        (context,) = self.contexts(model)
+        return DeployedModel(file, context.inputs, context.expected, model.tolerance)
+
+    def run_ort(
+        self, ort: OrtOnDevice, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S
+    ) -> Observation:
+        """Like `run`, for a plan that uses ONNX Runtime."""
+        return self.run(plan, timeout_s=timeout_s, runtime=ort.runtime)
+
+    def run(
+        self,
+        plan: Plan,
+        *,
+        timeout_s: float = _CASE_TIMEOUT_S,
+        runtime: DeployedRuntime | None = None,
+    ) -> Observation:
         """Runs a plan in a probe process of its own and judges it.
 
         The observation becomes the case's own: its verdict and figures go into the record.
-        Raises DeviceError if the lab failed on the way; a failing target raises nothing here.
+        It uses `runtime` in place of the placement's, if one is given. Raises DeviceError if the
+        lab failed on the way; a failing target raises nothing here.
         """
-        observation = self.attempt(plan, timeout_s=timeout_s)
+        observation = self.attempt(plan, timeout_s=timeout_s, runtime=runtime)
         self.notes.verdict = observation.verdict
         self.measure(**observation.measurements)
         return observation
 
-    def attempt(self, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S) -> Observation:
+    def attempt(
+        self,
+        plan: Plan,
+        *,
+        timeout_s: float = _CASE_TIMEOUT_S,
+        runtime: DeployedRuntime | None = None,
+    ) -> Observation:
         """Like `run`, for a process whose failure is an answer and not yet the case's verdict."""
         started = time.monotonic()
+        used = runtime or self._runtime
         run = run_plan(
             self.device.adb,
             self._probe,
             plan,
-            env=self._runtime.environment,
-            cwd=self._runtime.root,
+            env=used.environment,
+            cwd=used.root,
             timeout_s=timeout_s,
             first=self._workbench.check_of(self.placement.device),
             on_hang=self._evidence.look,
@@ -129,7 +185,8 @@ class Bench:
             (time.monotonic() - started) * 1_000_000
         )
         self._keep(plan, run)
-        return Observation(run, judge(run), measure(run.transcript))
+        verdict = judge(run, self.device.facts.coprocessors)
+        return Observation(run, verdict, measure(run.transcript))
 
     def run_contexts(
         self, models: Sequence[ModelSpec], contexts: int, residency: str, *, window: int = 4
@@ -150,11 +207,40 @@ class Bench:
         settings: Settings = Settings(),  # noqa: B008 - it is frozen
     ) -> Plan:
         """The plan for a schedule over these contexts, taken in turn."""
-        library = BACKEND_LIBRARIES[self.placement.backend]
-        libraries = Libraries(
-            backend=self._runtime.library(library), system=self._runtime.library("libQnnSystem.so")
-        )
+        libraries = self.libraries(BACKEND_LIBRARIES[self.placement.backend])
         return session_plan(libraries, contexts, steps, settings)
+
+    def libraries(self, backend: str) -> Libraries:
+        """Where the runtime's backend library of this name and libQnnSystem lie on the device."""
+        return Libraries(
+            backend=self._runtime.library(backend), system=self._runtime.library("libQnnSystem.so")
+        )
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[str]:
+        """A folder on the device for what a plan writes; it is gone afterwards.
+
+        Raises DeviceError if it cannot be made. What a run that was killed left behind goes after
+        a day.
+        """
+        base = f"{self.device.workdir}/scratch"
+        folder = f"{base}/{secrets.token_hex(8)}"
+        old = f"find {shlex.quote(base)} -mindepth 1 -maxdepth 1 -mtime +0 -exec rm -rf {{}} +"
+        made = self.device.adb.shell(
+            f"mkdir -p {shlex.quote(folder)} && {{ {old}; :; }}", timeout_s=_SCRATCH_S
+        )
+        if made.exit_code != 0:
+            raise DeviceRefused(
+                "cannot make a folder for what the case writes",
+                serial=self.device.adb.serial,
+                command=f"mkdir -p {folder}",
+                output=made.stderr,
+            )
+        try:
+            yield folder
+        finally:
+            with contextlib.suppress(InfraError):
+                self.device.adb.shell(f"rm -rf {shlex.quote(folder)}", timeout_s=_SCRATCH_S)
 
     def find_limit(self, models: Sequence[ModelSpec], *, cap: int) -> tuple[Limit, list[SizePoint]]:
         """Finds how many contexts of each model fit at most, and what kind of limit that is.

@@ -95,9 +95,10 @@ def remarks(row: dict[str, Any]) -> list[str]:
 def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict[str, Any]:
     """One row: what devices.yaml says, completed by what the device says if it answers."""
     row: dict[str, Any] = dict.fromkeys(COLUMNS)
+    why_off = lab.lab.why_off(config)
     entry, problem = None, None
     try:
-        entry = quarantine.find(lab.key(config.name)) if config.enabled else None
+        entry = quarantine.find(lab.key(config.name)) if why_off is None else None
     except InfraError as error:
         problem = str(error)
     row |= {
@@ -108,7 +109,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
         "adreno": config.adreno,
         "target": config.target,
         "configured": True,
-        "enabled": config.enabled,
+        "enabled": why_off is None,
         "simulated": config.simulated,
         "problem": problem,
         "lease": None,
@@ -118,6 +119,8 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     }
     if not config.enabled:
         return row | {"state": "disabled"}
+    if why_off is not None:
+        return row | {"state": "off", "findings": [why_off]}
     try:
         lab.hold(config.name)
     except DeviceHeld:

@@ -1,47 +1,166 @@
-"""`qnn-harness runtimes`: the QNN versions that can be had, and fetching them ahead of time."""
+"""`qnn-harness runtimes`: the libraries that can be had, what they are, whether they are whole."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import click
 
 from harness.cache import cache_root
-from harness.cli.lab_options import json_option
-from harness.runtimes.catalog import Catalog
+from harness.cli.lab_options import json_option, lab_option
+from harness.cli.runtime_view import file_rows, runtime_row, show_lines
+from harness.errors import ConfigError, HarnessError, InfraError
+from harness.lab.fields import TARGETS
+from harness.lab.inventory import Lab, load_lab
+from harness.qnn.socs import HTP_ARCHS
+from harness.runtimes.catalog import Catalog, Entry
+from harness.runtimes.device_sets import BACKENDS
 
-TARGETS = ("linux-x64", "linux-arm64")
+_DAMAGED = 1
+
+target_option = click.option(
+    "--target", type=click.Choice(TARGETS), default="linux-x64", show_default=True
+)
 
 
 @click.group()
 def runtimes() -> None:
-    """QNN runtimes: versions, files, download."""
+    """QNN runtimes: where they come from, their files, download.
+
+    A runtime is named by its version (2.51.0, a short form, latest, all, or a range such as
+    '>=2.48,<2.51'), with the name of a source of devices.yaml in front (sdk:latest), or by the
+    path of a QAIRT SDK, an AAR, a Maven repository or a folder with libraries.
+    """
 
 
 @runtimes.command("list")
-@click.option("--target", type=click.Choice(TARGETS), default="linux-x64", show_default=True)
+@lab_option
+@click.option("--target", type=click.Choice(TARGETS), help="Only what is for this target.")
 @json_option
-def list_(target: str, as_json: bool) -> None:
-    """List the QNN versions there are for a target, and which are in the cache."""
-    catalog = Catalog(cache_root())
-    rows = [
-        {"qnn": version, "target": target, "cached": catalog.is_cached(version, target)}
-        for version in catalog.versions(target)
-    ]
+def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
+    """List the runtimes there are, source by source, and which need no network."""
+    catalog = _catalog(lab_file)
+    entries: list[Entry] = []
+    problems: dict[str, HarnessError] = {}
+    for one in [target] if target else TARGETS:
+        for source in catalog.sources:
+            try:
+                entries += catalog.entries_of(source, one)
+            except HarnessError as error:
+                problems.setdefault(f"{source.name}: {error}", error)
     if as_json:
-        click.echo(json.dumps({"runtimes": rows}, indent=2))
-        return
-    for row in rows:
-        click.echo(f"{row['qnn']:<12} {target:<12} {'cached' if row['cached'] else ''}".rstrip())
+        rows = [runtime_row(entry) for entry in entries]
+        click.echo(json.dumps({"runtimes": rows, "problems": list(problems)}, indent=2))
+    else:
+        click.echo(f"{'RUNTIME':<24} {'TARGET':<14} {'SOURCE':<12} CACHED")
+        for entry in entries:
+            cached = "yes" if entry.cached else "no"
+            click.echo(f"{entry.name:<24} {entry.target:<14} {entry.source:<12} {cached}")
+        for problem in problems:
+            click.echo(f"error: {problem}", err=True)
+    return max((error.exit_code for error in problems.values()), default=0)
 
 
 @runtimes.command()
+@lab_option
 @click.argument("version")
-@click.option("--target", type=click.Choice(TARGETS), default="linux-x64", show_default=True)
-def fetch(version: str, target: str) -> None:
+@target_option
+@json_option
+def fetch(lab_file: Path, version: str, target: str, as_json: bool) -> None:
     """Fetch runtimes into the cache, so that a later run needs no network."""
-    catalog = Catalog(cache_root(), notify=lambda text: click.echo(text, err=True))
-    for exact in catalog.resolve(version, target):
-        runtime = catalog.runtime(exact, target)
-        size = sum(file.size for file in runtime.files)
-        click.echo(f"{exact} {target}: {len(runtime.files)} files, {size / 1e6:.1f} MB")
+    catalog = _catalog(lab_file)
+    rows = []
+    for name in catalog.resolve(version, target, field="VERSION"):
+        runtime = catalog.runtime(name, target)
+        rows.append({"name": name, "target": target, "files": len(runtime.files)})
+        rows[-1]["bytes"] = runtime.size
+        if not as_json:
+            size = f"{runtime.size / 1e6:.1f} MB"
+            click.echo(f"{name} {target}: {len(runtime.files)} files, {size}")
+    if as_json:
+        click.echo(json.dumps({"runtimes": rows}, indent=2))
+
+
+@runtimes.command()
+@lab_option
+@click.argument("version")
+@target_option
+@click.option("--backend", type=click.Choice(BACKENDS), default="htp", show_default=True)
+@click.option("--htp-arch", type=click.Choice([str(arch) for arch in HTP_ARCHS]), metavar="NN")
+@json_option
+def show(
+    lab_file: Path, version: str, target: str, backend: str, htp_arch: str | None, as_json: bool
+) -> None:
+    """Show what a runtime is made of, what of it a device would get, and what does not fit.
+
+    Give the HTP architecture of the device that is meant (73 for v73) to have its stub and skel
+    looked at.
+    """
+    catalog = _catalog(lab_file)
+    shown: list[dict[str, Any]] = []
+    arch = None if htp_arch is None else int(htp_arch)
+    for name in catalog.resolve(version, target, field="VERSION"):
+        shown.append(file_rows(catalog.runtime(name, target), backend, arch, cache_root()))
+        if not as_json:
+            for line in show_lines(shown[-1]):
+                click.echo(line)
+    if as_json:
+        click.echo(json.dumps({"runtimes": shown}, indent=2))
+
+
+@runtimes.command()
+@lab_option
+@click.argument("version", required=False)
+@click.option("--target", type=click.Choice(TARGETS), help="Only what is for this target.")
+@json_option
+def verify(lab_file: Path, version: str | None, target: str | None, as_json: bool) -> int:
+    """Read every byte of the runtimes on this computer and tell what is not as it was.
+
+    Without VERSION all that are here. What was fetched is mended by its next use; what is yours
+    (an SDK, a folder) is taken as it is then.
+    """
+    catalog = _catalog(lab_file)
+    rows = []
+    for one in [target] if target else TARGETS:
+        for name in _here(catalog, version, one):
+            damage = catalog.damage(name, one)
+            rows.append({"name": name, "target": one, "damage": damage})
+            if not as_json:
+                click.echo(f"{name} {one}: {'; '.join(damage) if damage else 'whole'}")
+    if not rows:
+        raise ConfigError(f"no runtime {version or ''} is on this computer".replace("  ", " "))
+    if as_json:
+        click.echo(json.dumps({"runtimes": rows}, indent=2))
+    return _DAMAGED if any(row["damage"] for row in rows) else 0
+
+
+def _here(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:
+    """The runtimes of a target that need no network; none where no source has any for it."""
+    if version is not None:
+        try:
+            named = catalog.resolve(version, target, field="VERSION")
+        except ConfigError:
+            return []
+        return [name for name in named if catalog.is_cached(name, target)]
+    found = []
+    for source in catalog.sources:
+        try:
+            found += [one.name for one in catalog.entries_of(source, target) if one.cached]
+        except InfraError as error:
+            click.echo(f"{source.name}: {error}", err=True)
+    return found
+
+
+def _catalog(lab_file: Path) -> Catalog:
+    """The catalog of the lab, or PyPI's alone where there is no lab at the default place."""
+
+    def tell(text: str) -> None:
+        click.echo(text, err=True)
+
+    none = lab_file == Path("devices.yaml") and not lab_file.exists()
+    lab = Lab.model_construct(schema_version=1, runtimes=()) if none else load_lab(lab_file)
+    return Catalog.of(lab, os.environ, cache_root(), notify=tell, warn=tell)

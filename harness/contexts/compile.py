@@ -6,6 +6,7 @@ that the binaries of all compilers share one reference.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,19 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.contexts.compiler import (
-    CompileError,
-    CompileJob,
-    InputFile,
-    ReferenceJob,
-    run_jobs,
-)
+from harness.contexts.compile_jobs import Wanted, compile_job, compile_options, reference_job
+from harness.contexts.compiler import CompileError, CompileJob, ReferenceJob, run_jobs
+from harness.contexts.epcontext import epcontext_max_size
 from harness.contexts.metadata import check_arch, memory_bytes, read_metadata, tensor_order
 from harness.contexts.models import ModelSpec
 from harness.errors import HarnessError, InfraError
 from harness.probe.build import ProbeBuilder
-from harness.qnn.socs import SOCS
-from harness.runtimes.catalog import ORT_HOST_VERSION, Catalog, CompilerHost
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.compiler_host import ORT_HOST_VERSION, CompilerHost
 from harness.runtimes.notices import Say
 from harness.runtimes.sealed import (
     SealBrokenError,
@@ -40,11 +37,6 @@ from harness.runtimes.sealed import (
 _FORMAT: Final = 1
 _BINARY: Final = "context.bin"
 _LOCK_TIMEOUT_S = 1800.0
-# The SoC given with an architecture that no known SoC has: what comes out tells the truth.
-_SOME_SOC_MODEL: Final = 43
-
-Wanted = tuple[ModelSpec, str, int]
-"""Model, QNN version of the compiler, HTP architecture (73 for v73)."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +45,8 @@ class Context:
 
     `inputs` and `expected` are raw files, one per tensor in the order of the binary's graph;
     outputs may differ from `expected` by `tolerance`, in units of the raw values. `memory_bytes`
-    is what the metadata says a device needs for it: I/O, constants and spill-fill.
+    is what the metadata says a device needs for it: I/O, constants and spill-fill. `max_size` is
+    what ORT's EPContext model says of its spill-fill (None: nothing).
     """
 
     path: Path
@@ -67,6 +60,7 @@ class Context:
     tolerance: float
     metadata: Mapping[str, Any]
     memory_bytes: int
+    max_size: int | None = None
 
 
 class ContextStore:
@@ -90,6 +84,7 @@ class ContextStore:
         self._warned: set[Path] = set()
         self._keys: dict[ModelSpec, str] = {}
         self._found: dict[Wanted, Context] = {}
+        self._refused: dict[Wanted, CompileError] = {}
 
     def get(self, model: ModelSpec, compiler: str, htp_arch: int) -> Context:
         """One context; see `get_many`."""
@@ -102,10 +97,21 @@ class ContextStore:
         ConfigError for an unknown version or an architecture the compiler does not know,
         InfraError if libraries cannot be fetched or the cache cannot be written.
         """
-        new = [one for one in dict.fromkeys(wanted) if one not in self._found]
+        known = self._found.keys() | self._refused.keys()
+        new = [one for one in dict.fromkeys(wanted) if one not in known]
         for compiler in dict.fromkeys(compiler for _, compiler, _ in new):
             self._get_all(compiler, [one for one in new if one[1] == compiler])
+        for one in wanted:
+            # Told again to every case that wants it, without starting the compiler again.
+            if one in self._refused:
+                raise self._refused[one]
         return [self._found[one] for one in wanted]
+
+    def without_refused(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """Those of `wanted` that their compiler makes; raises like `get_many` for the rest."""
+        with contextlib.suppress(CompileError):
+            self.get_many(wanted)
+        return [one for one in wanted if one not in self._refused]
 
     def _get_all(self, compiler: str, wanted: Sequence[Wanted]) -> None:
         if not self._missing(wanted):
@@ -116,7 +122,7 @@ class ContextStore:
             # Another process may have made them while we waited.
             if missing := self._missing(wanted):
                 self._make(self._catalog.compiler_host(compiler), missing)
-                if self._missing(missing):
+                if self._missing(one for one in missing if one not in self._refused):
                     raise InfraError(f"contexts went away from {self._root} while it was used")
 
     def _missing(self, wanted: Iterable[Wanted]) -> list[Wanted]:
@@ -152,16 +158,22 @@ class ContextStore:
                 path.parent.mkdir()
                 path.write_bytes(spec.serialized())
             references = {
-                spec: _reference_job(spec, path)
+                spec: reference_job(spec, path)
                 for spec, path in models.items()
                 if self._open(self._model_folder(spec), self._model_facts(spec)) is None
             }
             binaries = {
-                one: _compile_job(one, models[one[0]], work / f"binary-{at}")
+                one: compile_job(one, models[one[0]], work / f"binary-{at}")
                 for at, one in enumerate(wanted)
             }
             results = run_jobs(host, [*references.values(), *binaries.values()])
-            failures: list[HarnessError] = [one for one in results.values() if one is not None]
+            failures: list[HarnessError] = []
+            for one, job in binaries.items():
+                if (refusal := results[job.job]) is not None:
+                    self._refused[one] = refusal
+            failures += [
+                failed for job in references.values() if (failed := results[job.job]) is not None
+            ]
             for spec, reference in references.items():
                 if results[reference.job] is None:
                     self._keep_reference(spec, reference)
@@ -191,7 +203,7 @@ class ContextStore:
                 whole[one] = (job, binaries[0])
             else:
                 reason = f"it made {len(binaries)} context binaries instead of one"
-                failures.append(CompileError(job.complaint, chain=[reason]))
+                self._refused[one] = CompileError(job.complaint, chain=[reason])
         if not whole:
             return failures
         paths = [path for _, path in whole.values()]
@@ -199,6 +211,8 @@ class ContextStore:
         for (one, (job, path)), found in zip(whole.items(), metadata, strict=True):
             try:
                 self._keep_binary(one, job, path, found)
+            except CompileError as error:
+                self._refused[one] = error
             except HarnessError as error:
                 failures.append(error)
         return failures
@@ -216,7 +230,9 @@ class ContextStore:
         folder = job.folder / "kept"
         folder.mkdir()
         path.rename(folder / _BINARY)
-        data = {"metadata": metadata, "inputs": inputs, "outputs": outputs}
+        data: dict[str, Any] = {"metadata": metadata, "inputs": inputs, "outputs": outputs}
+        if wanted[0].prepare == "spill-fill":
+            data["max_size"] = epcontext_max_size(job.folder / "context.onnx", job.complaint)
         seal(folder, self._binary_facts(wanted), data)
         publish(folder, self._binary_folder(wanted))
 
@@ -230,30 +246,16 @@ class ContextStore:
 
     def _binary_facts(self, wanted: Wanted) -> dict[str, Any]:
         spec, compiler, arch = wanted
-        options = compile_options(arch)
+        options = compile_options(arch, spec)
         return self._model_facts(spec) | {"compiler": compiler, "arch": arch, "options": options}
 
     def _model_folder(self, spec: ModelSpec) -> Path:
-        return self._root / "models" / f"{spec}-{_short_key(self._model_facts(spec))}"
+        return self._root / "models" / f"{spec.model}-{_short_key(self._model_facts(spec))}"
 
     def _binary_folder(self, wanted: Wanted) -> Path:
         spec, compiler, arch = wanted
         key = _short_key(self._binary_facts(wanted))
         return self._root / "binaries" / f"{spec}-v{arch}-by-{compiler}-{key}"
-
-
-def compile_options(htp_arch: int) -> dict[str, str]:
-    """The options of ORT's QNN execution provider for an HTP architecture (pure; ORT docs).
-
-    Half precision for float models needs a SoC model as well; it is that of the first SoC known
-    to have this architecture.
-    """
-    soc = next((soc for soc in SOCS.values() if soc.htp_arch == htp_arch), None)
-    return {
-        "htp_arch": str(htp_arch),
-        "soc_model": str(soc.soc_model if soc else _SOME_SOC_MODEL),
-        "enable_htp_fp16_precision": "1",
-    }
 
 
 def _context(wanted: Wanted, reference: SealedFolder, made: SealedFolder) -> Context:
@@ -272,41 +274,12 @@ def _context(wanted: Wanted, reference: SealedFolder, made: SealedFolder) -> Con
         tolerance=spec.tolerance,
         metadata=made.data["metadata"],
         memory_bytes=memory_bytes(made.data["metadata"]),
+        max_size=made.data.get("max_size"),
     )
 
 
 def _sizes(reference: SealedFolder, kind: str) -> dict[str, int]:
     return {name: reference.files[file].size for name, file in reference.data[kind].items()}
-
-
-def _reference_job(spec: ModelSpec, model: Path) -> ReferenceJob:
-    inputs = []
-    for at, (name, array) in enumerate(spec.inputs().items()):
-        path = model.with_name(f"input.{at}.raw")
-        array.tofile(path)
-        inputs.append(InputFile(name, path, array.dtype.str, array.shape))
-    outputs = {
-        name: model.with_name(f"expected.{at}.raw") for at, name in enumerate(spec.outputs())
-    }
-    return ReferenceJob(
-        job=f"reference of {spec}",
-        complaint=f"ORT {ORT_HOST_VERSION} does not compute {spec} on the CPU",
-        model=model,
-        inputs=tuple(inputs),
-        outputs=outputs,
-    )
-
-
-def _compile_job(wanted: Wanted, model: Path, folder: Path) -> CompileJob:
-    spec, compiler, arch = wanted
-    folder.mkdir()
-    return CompileJob(
-        job=f"{spec} for v{arch}",
-        complaint=f"QNN {compiler} does not compile {spec} for HTP v{arch}",
-        model=model,
-        folder=folder,
-        options=compile_options(arch),
-    )
 
 
 def _short_key(facts: Mapping[str, Any]) -> str:

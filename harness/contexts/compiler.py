@@ -20,7 +20,7 @@ from typing import IO, Any, ClassVar, Final
 from harness.adb.deadline import Deadline
 from harness.adb.guard import spawn_guarded
 from harness.errors import Cause, HarnessError, InfraError
-from harness.runtimes.catalog import CompilerHost
+from harness.runtimes.compiler_host import CompilerHost
 
 WORKER: Final = Path(__file__).with_name("worker.py")
 START_TIMEOUT_S: Final = 60.0

@@ -1,18 +1,18 @@
 """The models that contexts are made of: built in code, the same to the byte everywhere.
 
-MB are 10^6 bytes throughout. Weights and inputs come from the raw output of PCG64, which numpy
-keeps the same in all versions, so that a model's key stands for its bytes and its inputs.
+MB are 10^6 bytes throughout. The graphs are in model_graphs.py; a model's key stands for its bytes
+and its inputs.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from harness.contexts.model_graphs import GRAPHS, INPUTS
 from harness.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,16 +24,25 @@ _OPSET = 17
 _MAX_MEGABYTES = 1024
 _MAX_VARIANTS = 10_000
 
-_TINY_WIDTH = 16
-_ROW_BYTES = 4000
-_ROWS_TAKEN = 16
-_PLANE = (1000, 1000)
-_SCALE = 0.02
 _OUTPUTS = ("y",)
 _NAME = re.compile(
-    r"(?P<kind>[a-z]+(?:-[a-z]+)*?)(?:-(?P<size>\d{1,6})mb)?(?:-variant(?P<variant>\d{1,6}))?",
+    r"(?P<kind>[a-z]+(?:-[a-z]+)*?)(?:-(?P<size>\d{1,6})mb)?(?:-variant(?P<variant>\d{1,6}))?"
+    r"(?:-by-(?P<prepare>memhandle|spill-fill))?",
     re.ASCII,
 )
+
+Prepare = Literal["raw", "memhandle", "spill-fill"]
+PREPARATIONS: Final[Mapping[Prepare, Mapping[str, str]]] = MappingProxyType(
+    {
+        "raw": {},
+        # The graph's inputs and outputs get memType MEMHANDLE, as qnn-context-binary-generator
+        # gives them for `--input_output_tensor_mem_type memhandle`.
+        "memhandle": {"enable_htp_shared_memory_allocator": "1"},
+        # The EPContext model says what the largest spill-fill buffer of its context is.
+        "spill-fill": {"enable_htp_spill_fill_buffer": "1"},
+    }
+)
+"""How a context can be prepared: options of ORT's QNN execution provider for the compiler."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,7 @@ KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
         "tiny": _Kind("one MatMul, float32 in and out", (0, 0), 1, 0.01),
         "weights-heavy": _Kind("a table of 8-bit weights", (1, _MAX_MEGABYTES), 1, 0.0),
         "io-heavy": _Kind("Relu on 8-bit data: big I/O, small file", (2, _MAX_MEGABYTES), 2, 0.0),
+        "spill-heavy": _Kind("skips over convolutions: outgrows the VTCM", (1, 64), 1, 0.0),
     }
 )
 
@@ -65,18 +75,25 @@ class ModelSpec:
       Nothing but the table is large, and whatever is not used of it stays in the binary.
     - `io-heavy`: quantised Relu with half of `megabytes` MB (even) going in and half coming out.
       Exact, and 50 times faster on the simulator than the same bytes in float32.
+    - `spill-heavy`: maps of `megabytes` MB that are kept for skip connections over convolutions, so
+      that they outgrow the VTCM and part of them is spilled to memory and filled back.
+
+    `prepare` is one of `PREPARATIONS`: how the compiler is told to make the context.
 
     Variants differ in content, so each gives a binary of its own. Raises ConfigError for a kind,
-    size or variant that does not exist.
+    size, variant or preparation that does not exist.
     """
 
     kind: str
     megabytes: int = 0
     variant: int = 0
+    prepare: Prepare = "raw"
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ConfigError(f"unknown model {self.kind!r}", choices=KINDS)
+        if self.prepare not in PREPARATIONS:
+            raise ConfigError(f"unknown preparation {self.prepare!r}", choices=PREPARATIONS)
         kind = KINDS[self.kind]
         least, most = kind.megabytes
         if not least <= self.megabytes <= most or self.megabytes % kind.step:
@@ -88,6 +105,12 @@ class ModelSpec:
             raise ConfigError(f"variant {self.variant} is not between 0 and {_MAX_VARIANTS - 1}")
 
     def __str__(self) -> str:
+        prepared = f"-by-{self.prepare}" if self.prepare != "raw" else ""
+        return f"{self.model}{prepared}"
+
+    @property
+    def model(self) -> str:
+        """The model's name, whatever way its context is prepared."""
         size = f"-{self.megabytes}mb" if self.megabytes else ""
         variant = f"-variant{self.variant}" if self.variant else ""
         return f"{self.kind}{size}{variant}"
@@ -98,7 +121,8 @@ class ModelSpec:
         found = _NAME.fullmatch(text)
         if found is None:
             raise ConfigError(f"unknown model {text[:80]!r}", choices=KINDS)
-        return cls(found["kind"], int(found["size"] or 0), int(found["variant"] or 0))
+        size, variant = int(found["size"] or 0), int(found["variant"] or 0)
+        return cls(found["kind"], size, variant, found["prepare"] or "raw")  # type: ignore[arg-type]
 
     @property
     def tolerance(self) -> float:
@@ -109,7 +133,7 @@ class ModelSpec:
         """The model."""
         from onnx import helper
 
-        graph = _GRAPHS[self.kind](self)
+        graph = GRAPHS[self.kind](self)
         return helper.make_model(
             graph,
             producer_name="qnn-harness",
@@ -124,111 +148,8 @@ class ModelSpec:
 
     def inputs(self) -> dict[str, np.ndarray[Any, Any]]:
         """Input arrays by name, in the order of the model's inputs; always the same."""
-        return _INPUTS[self.kind](self)
+        return INPUTS[self.kind](self)
 
     def outputs(self) -> tuple[str, ...]:
         """The names of the outputs, in the order of the model."""
         return _OUTPUTS
-
-
-def random_bytes(seed: str, count: int) -> np.ndarray[Any, Any]:
-    """`count` random bytes (uint8), the same for the same seed with every version of numpy."""
-    import numpy as np
-
-    number = int.from_bytes(hashlib.sha256(seed.encode()).digest(), "little")
-    raw = np.random.PCG64(number).random_raw((count + 7) // 8)
-    return raw.astype("<u8").view("u1")[:count]
-
-
-def _random_floats(seed: str, *shape: int) -> np.ndarray[Any, Any]:
-    """Multiples of 1/128 in [-1, 1), which half precision holds exactly."""
-    import numpy as np
-
-    count = int(np.prod(shape))
-    return (random_bytes(seed, count).astype("<f4") / 128 - 1).reshape(shape)
-
-
-def _tiny(spec: ModelSpec) -> onnx.GraphProto:
-    from onnx import TensorProto, helper, numpy_helper
-
-    shape = [1, _TINY_WIDTH]
-    weights = _random_floats(f"{spec} weights", _TINY_WIDTH, _TINY_WIDTH)
-    return helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        str(spec),
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
-        [numpy_helper.from_array(weights, "w")],
-    )
-
-
-def _tiny_inputs(spec: ModelSpec) -> dict[str, np.ndarray[Any, Any]]:
-    return {"x": _random_floats(f"{spec} x", 1, _TINY_WIDTH)}
-
-
-def _weights_heavy(spec: ModelSpec) -> onnx.GraphProto:
-    from onnx import TensorProto, helper, numpy_helper
-
-    rows = _table_rows(spec)
-    table = random_bytes(f"{spec} table", rows * _ROW_BYTES).reshape(rows, _ROW_BYTES)
-    return helper.make_graph(
-        [
-            helper.make_node("DequantizeLinear", ["table", "scale", "zero"], ["real_table"]),
-            helper.make_node("Gather", ["real_table", "rows"], ["taken"], axis=0),
-            helper.make_node("QuantizeLinear", ["taken", "scale", "zero"], ["y"]),
-        ],
-        str(spec),
-        [helper.make_tensor_value_info("rows", TensorProto.INT32, [_ROWS_TAKEN])],
-        [helper.make_tensor_value_info("y", TensorProto.UINT8, [_ROWS_TAKEN, _ROW_BYTES])],
-        [*_quantization(zero=128), numpy_helper.from_array(table, "table")],
-    )
-
-
-def _weights_heavy_inputs(spec: ModelSpec) -> dict[str, np.ndarray[Any, Any]]:
-    picked = random_bytes(f"{spec} rows", 4 * _ROWS_TAKEN).view("<u4") % _table_rows(spec)
-    return {"rows": picked.astype("<i4")}
-
-
-def _table_rows(spec: ModelSpec) -> int:
-    return spec.megabytes * 1_000_000 // _ROW_BYTES
-
-
-def _io_heavy(spec: ModelSpec) -> onnx.GraphProto:
-    from onnx import TensorProto, helper
-
-    shape = [1, spec.megabytes // 2, *_PLANE]
-    return helper.make_graph(
-        [
-            helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["real_x"]),
-            helper.make_node("Relu", ["real_x"], ["real_y"]),
-            helper.make_node("QuantizeLinear", ["real_y", "scale", "zero"], ["y"]),
-        ],
-        str(spec),
-        [helper.make_tensor_value_info("x", TensorProto.UINT8, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.UINT8, shape)],
-        _quantization(zero=64 + spec.variant % 128),
-    )
-
-
-def _io_heavy_inputs(spec: ModelSpec) -> dict[str, np.ndarray[Any, Any]]:
-    shape = (1, spec.megabytes // 2, *_PLANE)
-    return {"x": random_bytes(f"{spec} x", spec.megabytes * 500_000).reshape(shape)}
-
-
-def _quantization(zero: int) -> list[onnx.TensorProto]:
-    """Scale and zero point; the same ones before and after make 8-bit data pass unchanged."""
-    import numpy as np
-    from onnx import numpy_helper
-
-    return [
-        numpy_helper.from_array(np.array(_SCALE, "<f4"), "scale"),
-        numpy_helper.from_array(np.array(zero, "u1"), "zero"),
-    ]
-
-
-_GRAPHS: Final[Mapping[str, Callable[[ModelSpec], Any]]] = MappingProxyType(
-    {"tiny": _tiny, "weights-heavy": _weights_heavy, "io-heavy": _io_heavy}
-)
-_INPUTS: Final[Mapping[str, Callable[[ModelSpec], dict[str, Any]]]] = MappingProxyType(
-    {"tiny": _tiny_inputs, "weights-heavy": _weights_heavy_inputs, "io-heavy": _io_heavy_inputs}
-)

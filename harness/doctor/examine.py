@@ -67,7 +67,7 @@ def examine(order: Order, *, notify: Say, warn: Say, tell: Callable[[Check], Non
     except ConfigError as error:
         lab = error
     else:
-        with_names = list(order.names) or [one.name for one in lab.devices if one.enabled]
+        with_names = list(order.names) or [one.name for one in lab.in_use()]
         devices = lab.select(with_names) if with_names else []
     needs = lab_needs(devices)
     _look_at_host(order, needs, notify, tell)

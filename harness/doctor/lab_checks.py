@@ -42,7 +42,7 @@ def file_check(path: Path, lab: Lab | ConfigError) -> Check:
     if isinstance(lab, ConfigError):
         advice = "docs/schema/devices.schema.json explains every field"
         return _lab_check(LAB_FILE, "fail", str(lab), advice)
-    enabled = sum(device.enabled for device in lab.devices)
+    enabled = len(lab.in_use())
     return _lab_check(LAB_FILE, "ok", f"{path}: {len(lab.devices)} devices, {enabled} enabled")
 
 

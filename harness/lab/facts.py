@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import cast
 
+from harness.lab.coprocessors import SCRIPT as COPROCESSORS_SCRIPT
+from harness.lab.coprocessors import Coprocessors, parse_coprocessors
 from harness.lab.sections import first_line, free_storage, integer, sections_of
 from harness.qnn.platforms import Target, target_of
 
@@ -17,7 +19,7 @@ _PROPERTY = re.compile(r"^\[([^\]]{1,128})\]: \[(.*)\]$")
 
 # One POSIX script for toybox, busybox and coreutils alike. `$1` is the folder whose file system
 # the harness will write to; it need not exist yet, so its nearest existing parent is asked.
-SCRIPT = r"""
+_SCRIPT = r"""
 d=$1
 while [ ! -d "$d" ] && [ "$d" != / ] && [ -n "$d" ]; do d=${d%/*}; done
 [ -n "$d" ] || d=/
@@ -33,9 +35,12 @@ echo "${m}soc"; cat /sys/devices/soc0/machine 2>/dev/null
 echo "${m}soc-id"; cat /sys/devices/soc0/soc_id 2>/dev/null
 echo "${m}gpu"; cat /sys/class/kgsl/kgsl-3d0/gpu_model 2>/dev/null
 echo "${m}soc-serial"; cat /sys/devices/soc0/serial_number 2>/dev/null
+echo "${m}glibc"; getconf GNU_LIBC_VERSION 2>/dev/null
 echo "${m}machine-id"; cat /etc/machine-id 2>/dev/null
+@COPROCESSORS@
 echo "${m}end"
 """
+SCRIPT = _SCRIPT.replace("@COPROCESSORS@", COPROCESSORS_SCRIPT.strip())
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,9 @@ class DeviceFacts:
     kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
     the file system the harness works on; `ram_bytes` is MemTotal. `serial_number` is ro.serialno;
     `identity` tells a device from its twins and outlives a reboot: that, else its SoC's number,
-    else its machine-id. `abis` is ro.product.cpu.abilist and `android_api` the API level, both of
-    Android only; `target_reason` says what the target was told by, or why there is none.
+    else its machine-id. `glibc` as in 2.35; `abis` is ro.product.cpu.abilist and `android_api` the
+    API level, both of Android only; `target_reason` says what the target was told by, or why there
+    is none. `coprocessors` is what it shows of DSP and GPU.
     """
 
     target: Target | None
@@ -64,6 +70,8 @@ class DeviceFacts:
     abis: tuple[str, ...] = ()
     android_api: int | None = None
     target_reason: str = ""
+    glibc: str | None = None
+    coprocessors: Coprocessors | None = None
 
 
 def parse_facts(text: str) -> DeviceFacts:
@@ -91,7 +99,14 @@ def parse_facts(text: str) -> DeviceFacts:
         abis=abis,
         android_api=integer(properties.get("ro.build.version.sdk")) if android else None,
         target_reason=reason,
+        glibc=_glibc(first_line(sections, "glibc")),
+        coprocessors=parse_coprocessors(sections),
     )
+
+
+def _glibc(text: str | None) -> str | None:
+    found = re.fullmatch(r"glibc (\d{1,4}\.\d{1,4})(?:\.\d{1,4})?", text or "", re.ASCII)
+    return found[1] if found else None
 
 
 def _properties(lines: list[str]) -> dict[str, str]:

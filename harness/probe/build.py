@@ -50,7 +50,13 @@ class _Target:
 
 
 _TARGETS: Final[Mapping[str, _Target]] = {
-    "linux-x64": _Target("x86_64", "CC_LINUX_X64", ("x86_64-linux-gnu-gcc",), "x86-64-linux-gnu"),
+    "linux-x64": _Target(
+        "x86_64",
+        "CC_LINUX_X64",
+        ("x86_64-linux-gnu-gcc",),
+        package="x86-64-linux-gnu",
+        zig="x86_64-linux-gnu.2.28",
+    ),
     "linux-arm64": _Target(
         "aarch64",
         "CC_LINUX_ARM64",
@@ -134,7 +140,7 @@ class ProbeBuilder:
         if native:
             raise ConfigError("no C compiler found; install gcc or clang, or set CC")
         android = ", or ANDROID_NDK_HOME to an NDK" if target.startswith("android") else ""
-        install = f" (apt install gcc-{known.package})" if known.package else ""
+        install = f" (apt install gcc-{known.package}, or zig)" if known.package else ""
         raise ConfigError(
             f"no C compiler found for {target}; set {variable} to a cross compiler{install}"
             f"{android}, or put a prebuilt probe into the folder that {FOLDER_VARIABLE} names"

@@ -9,6 +9,8 @@ from typing import Final, Literal, get_args
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from harness.errors import ConfigError
+from harness.probe.memory_verbs import MEMORY_VERBS, OPTIONAL_MEMORY_FIELDS, Kind
+from harness.probe.ort_verbs import OPTIONAL_ORT_FIELDS, ORT_VERBS
 
 LogLevel = Literal["off", "error", "warn", "info", "verbose", "debug"]
 MemoryDetail = Literal["off", "rss", "pss"]
@@ -27,18 +29,22 @@ _REAL: Final = re.compile(r"[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NUMBERED_KEY: Final = re.compile(r"([a-z]+\.)(0|[1-9][0-9]{0,2})")
 
-_Kind = Literal["text", "number", "real"]
-
 # The same rules as in native/plan.c, so that a bad plan is refused before it travels; a test
 # gives the probe every verb. A key that ends in a dot is followed by a number: `input.0`.
-_VERBS: Final[Mapping[str, Mapping[str, _Kind]]] = {
+_VERBS: Final[Mapping[str, Mapping[str, Kind]]] = {
     "backend-load": {"lib": "text"},
     "system-load": {"lib": "text"},
     "log-create": {},
     "backend-create": {},
     "device-create": {"soc": "number", "arch": "number"},
     "context-inspect": {"context": "number", "file": "text", "max_bytes": "number"},
-    "context-load": {"context": "number", "file": "text", "max_bytes": "number"},
+    "context-load": {
+        "context": "number",
+        "file": "text",
+        "max_bytes": "number",
+        "group": "number",
+        "max_spill_fill": "number",
+    },
     "execute": {
         "context": "number",
         "graph": "number",
@@ -59,10 +65,14 @@ _VERBS: Final[Mapping[str, Mapping[str, _Kind]]] = {
     "hang": {},
     "spew": {"bytes": "number", "to": "text"},
     "exit": {"code": "number"},
+    **MEMORY_VERBS,
+    **ORT_VERBS,
 }
 _OPTIONAL: Final = frozenset(
     {"soc", "arch", "max_bytes", "input.", "expect.", "save.", "tolerance", "repeat", "to"}
+    | OPTIONAL_ORT_FIELDS
     | {("context-inspect", "context")}
+    | OPTIONAL_MEMORY_FIELDS
 )
 
 
@@ -263,7 +273,7 @@ def _rule_name(key: str) -> str:
     return match[1] if match and int(match[2]) < MAX_TENSORS else key
 
 
-def _check_value(verb: str, key: str, kind: _Kind | None, value: str) -> None:
+def _check_value(verb: str, key: str, kind: Kind | None, value: str) -> None:
     if kind is None or key.endswith("."):
         raise ConfigError(f"{verb} has no field {key!r}", field=key, choices=_VERBS[verb])
     try:

@@ -63,8 +63,9 @@ class StepResult:
     is where the process crashed, hung or was ended. `code` is the library's (0: success); None
     with an `error` means that the probe itself refused: `file`, `size`, `dlopen`, `symbol`,
     `plan`, `memory`, `metadata`, `unsupported`, or that the result is wrong: `mismatch` (outputs
-    differ from what was expected), `guard` (the library wrote outside of a buffer). Durations
-    (microseconds) cover the library's calls only.
+    differ from what was expected), `guard` (the library wrote outside of a buffer), `no-device` or
+    `placement` (ORT offers no device of the execution provider, or gave nodes to another one).
+    Durations (microseconds) cover the library's calls only.
     """
 
     step: int

@@ -14,13 +14,13 @@ def placements(
     devices: Iterable[DeviceConfig],
     requirements: Mapping[str, object],
     backends: Sequence[str],
-    runtimes: Sequence[str],
-    compilers: Sequence[str],
+    runtimes: Mapping[str, Mapping[str, Sequence[str]]],
 ) -> tuple[list[Placement], list[str]]:
     """All placements that satisfy a test's requirements, and why devices were left out.
 
+    `runtimes` has for each device the runtimes it gets, and the compilers of each one's contexts.
     A test that requires a backend runs on that one only, and not at all if other backends were
-    asked for. Without compilers every runtime gets contexts made by its own version.
+    asked for.
     """
     required = requirements.get("backend")
     chosen = [backend for backend in backends if required in (None, backend)]
@@ -34,8 +34,8 @@ def placements(
         found += [
             Placement(device.name, backend, runtime, compiler)
             for backend in chosen
-            for runtime in runtimes
-            for compiler in (compilers or [runtime])
+            for runtime, compilers in runtimes.get(device.name, {}).items()
+            for compiler in compilers
         ]
     return found, reasons
 

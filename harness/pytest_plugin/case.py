@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +13,7 @@ import pytest
 
 from harness.errors import Cause, HarnessError
 from harness.pytest_plugin.axes import axis_value
+from harness.results.libraries import PreflightRecord, RuntimeRecord
 from harness.results.record import (
     CaseRecord,
     DeviceRecord,
@@ -23,7 +25,7 @@ from harness.results.record import (
 )
 
 if TYPE_CHECKING:
-    from harness.bench import Bench
+    from harness.bench import Bench, Notes
     from harness.workbench import Placement
 
 _WITH_EVIDENCE: Final[tuple[Outcome, ...]] = ("failed", "crashed", "hung")
@@ -106,11 +108,14 @@ class Case:
             suite=self.item.path.stem.removeprefix("test_"),
             axes=self._axes(),
             device=DeviceRecord.model_validate(self.identity),
+            runtime=_runtime(notes),
+            preflight=_preflight(notes),
             outcome=self._outcome,
             cause=self._cause,
             expected=Expected(known_issue=self.known_issue) if self.known_issue else None,
             error=self._error,
             measurements=_json_object(self._measurements()),
+            checks=tuple(notes.checks) if notes else (),
             started=self._started,
             duration_s=round(time.monotonic() - self._begun - self._aside_s, 6),
             attempt=self.attempt,
@@ -125,7 +130,7 @@ class Case:
         placement = self.placement
         axes: dict[str, object] = {
             "backend": placement.backend,
-            "qnn": placement.qnn,
+            "qnn": placement.qnn_version,
             "ort": None,
             "compiler": placement.compiler,
         }
@@ -159,6 +164,15 @@ class Case:
             # pytest appends how it compared; the first line is what the test says.
             text = text.partition("\n")[0]
         self._error = ErrorRecord.of(api=None, code=None, message=text)
+
+
+def _runtime(notes: Notes | None) -> RuntimeRecord | None:
+    return RuntimeRecord.model_validate(notes.runtime) if notes and notes.runtime else None
+
+
+def _preflight(notes: Notes | None) -> tuple[PreflightRecord, ...]:
+    found = notes.preflight if notes else ()
+    return tuple(PreflightRecord.model_validate(asdict(one)) for one in found)
 
 
 def _reason(report: pytest.TestReport) -> str:

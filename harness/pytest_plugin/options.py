@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -13,6 +14,11 @@ def split_list(values: Sequence[str] | None) -> list[str]:
     """Flattens a repeatable, comma-separated option: ["a,b", "c"] -> [a, b, c]."""
     parts = (part.strip() for value in values or () for part in value.split(","))
     return [part for part in parts if part]
+
+
+def _specs(values: Sequence[str] | None) -> list[str]:
+    """Versions and ranges as given: what their commas mean is for who resolves them."""
+    return [value for value in values or () if value.strip(" ,")]
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -31,7 +37,15 @@ def add_options(parser: pytest.Parser) -> None:
         "--qnn",
         action="append",
         metavar="VERSION",
-        help="QNN runtime versions, `latest` or `all` (default: latest)",
+        help="QNN runtimes: versions (2.51.0, 2.48), ranges (>=2.48,<2.51), `latest`, `all`, any "
+        "of them of one source of the lab (sdk:latest), or the path of an SDK, folder, AAR or "
+        "Maven repository (default: latest)",
+    )
+    group.addoption(
+        "--ort",
+        action="append",
+        metavar="VERSION",
+        help="ONNX Runtime versions for tests that use it: as for --qnn",
     )
     group.addoption(
         "--compiler",
@@ -49,6 +63,13 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--reports", metavar="DIR", help="where results go (default: reports in the rootdir)"
+    )
+    group.addoption(
+        "--preflight",
+        choices=("strict", "warn", "off"),
+        default="warn",
+        help="what to do about libraries that do not fit together, the device or the contexts: "
+        "run nothing with them, run and record it, do not look (default: warn)",
     )
     group.addoption(
         "--retries",
@@ -84,6 +105,7 @@ class Options:
     lab: Path
     devices: list[str]
     qnn: list[str]
+    ort: list[str]
     compilers: list[str]
     backends: list[str]
     known_issues: Path | None
@@ -92,6 +114,7 @@ class Options:
     lease_timeout_s: float
     resume: Path | None
     plan: bool
+    preflight: Literal["strict", "warn", "off"]
 
 
 def _refuse_a_lost_rootdir(config: pytest.Config) -> None:
@@ -103,7 +126,7 @@ def _refuse_a_lost_rootdir(config: pytest.Config) -> None:
     words, here = list(config.invocation_params.args), config.invocation_params.dir
     if config.inipath is not None or config.getoption("rootdir", None):
         return
-    for option in ("--lab", "--reports", "--known-issues"):
+    for option in ("--lab", "--reports", "--known-issues", "--qnn", "--ort"):
         if option in words[:-1]:
             given = here / str(words[words.index(option) + 1])
             if given.exists() and not given.resolve().is_relative_to(here.resolve()):
@@ -131,8 +154,9 @@ def read_options(config: pytest.Config) -> Options:
     return Options(
         lab=path("--lab", "devices.yaml"),
         devices=split_list(config.getoption("--device")),
-        qnn=split_list(config.getoption("--qnn")) or ["latest"],
-        compilers=split_list(config.getoption("--compiler")),
+        qnn=_specs(config.getoption("--qnn")) or ["latest"],
+        ort=_specs(config.getoption("--ort")),
+        compilers=_specs(config.getoption("--compiler")),
         backends=split_list(config.getoption("--backend")) or ["htp"],
         known_issues=issues if given_issues or issues.exists() else None,
         reports=reports,
@@ -140,4 +164,5 @@ def read_options(config: pytest.Config) -> Options:
         lease_timeout_s=max(0.0, config.getoption("--lease-timeout")),
         resume=resume,
         plan=bool(config.getoption("--plan")),
+        preflight=config.getoption("--preflight"),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,12 +27,25 @@ def show_plan(
         for file in files:
             reporter.write_line(f"    {_size(file.size):>10}  {file.name}  [{file.origin}]")
             distinct[need.placement.device, file] = None
+        for line in _planned(item, run, need):
+            reporter.write_line(f"    {line}")
     pushed = sum(file.size for _, file in distinct)
     reporter.write_line("")
     reporter.write_line(
         f"{len(cases)} cases; {len(distinct)} different files, {_size(pushed)} if no device has "
         "any of them yet; nothing was run"
     )
+
+
+def _planned(item: pytest.Item, run: Run, need: Need) -> Iterable[str]:
+    """What the test itself plans to do with its contexts, as its `planned` marker tells."""
+    marker = item.get_closest_marker("planned")
+    if marker is None:
+        return ()
+    compiled = run.workbench.compiled(need)
+    parameters: Mapping[str, object] = item.callspec.params  # type: ignore[attr-defined]
+    function: Callable[..., Iterable[str]] = marker.kwargs["says"]
+    return function([compiled[model] for model in need.models], parameters)
 
 
 def _size(size: int) -> str:

@@ -38,6 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "timed: waits until its device is cool and idle (`gate` in devices.yaml)"
     )
+    config.addinivalue_line(
+        "markers", "planned(says): a function of contexts and parameters; what --plan says besides"
+    )
     from harness.pytest_plugin.parallel import (
         Controller,
         is_controller,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from harness.lab.events import LabEvent
     from harness.lab.inventory import DeviceConfig, Lab
     from harness.pytest_plugin.parallel import Moves
+    from harness.pytest_plugin.versions import DeviceRuntimes
     from harness.results.known_issues import KnownIssue
     from harness.results.record import CaseRecord
     from harness.results.rundir import RunFolder
+    from harness.runtimes.catalog import Catalog
     from harness.workbench import Need, Placement, Workbench
 
 BACKENDS = ("htp", "gpu", "cpu")
@@ -88,6 +91,8 @@ class Run:
                 tell=self._note_event,
                 leases=Leases(lease_root(), purpose=purpose),
                 lease_wait_s=self.options.lease_timeout_s,
+                catalog=self.catalog,
+                preflight=self.options.preflight,
             )
         return self._workbench
 
@@ -109,17 +114,25 @@ class Run:
                 raise ConfigError(
                     f"unknown backend {backend!r}", field="--backend", choices=BACKENDS
                 )
-        runtimes = self._versions("--qnn", options.qnn)
-        compilers = self._versions("--compiler", options.compilers)
-        return placements(self.devices, requirements, options.backends, runtimes, compilers)
+        found, reasons = placements(
+            self.devices, requirements, options.backends, self.runtimes.compilers
+        )
+        return found, [*reasons, *self.runtimes.reasons]
 
-    def _versions(self, option: str, specs: Sequence[str]) -> list[str]:
-        from harness.runtimes.catalog import resolve_versions
+    @cached_property
+    def catalog(self) -> Catalog:
+        """Where libraries come from. Raises ConfigError for a source that cannot be."""
+        from harness.cache import cache_root
+        from harness.runtimes.catalog import Catalog
 
-        found: dict[str, None] = {}
-        for spec in specs:
-            found.update(dict.fromkeys(resolve_versions(spec, field=option)))
-        return list(found)
+        return Catalog.of(self.lab, os.environ, cache_root(), notify=self._notify, warn=self._warn)
+
+    @cached_property
+    def runtimes(self) -> DeviceRuntimes:
+        """The runtimes and compilers of each device. Raises ConfigError for an unknown one."""
+        from harness.pytest_plugin.versions import device_runtimes
+
+        return device_runtimes(self.catalog, self.devices, self.options.qnn, self.options.compilers)
 
     @property
     def is_worker(self) -> bool:
@@ -276,14 +289,17 @@ class Run:
     def remarks(self, records: Sequence[CaseRecord]) -> list[str]:
         """What else the user should know at the end of a run."""
         from harness.results.known_issues import expired
-        from harness.results.summary import event_lines
+        from harness.results.summary import event_lines, preflight_lines
 
         found = []
         missing = len(self._needs) - len({record.case for record in records} - set(self.earlier))
         if self._needs and missing > 0:
             found.append(f"{missing} of {len(self._needs)} cases were not run")
+        found += preflight_lines(records)
         if self.folder is not None:
             found += event_lines(self.folder.events())
+            if self._needs:
+                found += [f"left out: {why}" for why in self.runtimes.reasons]
         today = datetime.now(UTC).date()
         found += [
             f"known issue {issue.id} expired on {issue.until}: look at it again"

@@ -49,6 +49,11 @@ class QnnVersion:
         """Whether `short` is this version or the beginning of it (2.28.2 of 2.28.2.241116)."""
         return self.parts[: len(short.parts)] == short.parts
 
+    def is_newer_than(self, other: QnnVersion) -> bool:
+        """Whether it is the newer one, compared as far as both are given."""
+        shared = min(len(self.parts), len(other.parts))
+        return self.parts[:shared] > other.parts[:shared]
+
     def __lt__(self, other: QnnVersion) -> bool:
         return self.parts < other.parts
 

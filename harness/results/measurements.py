@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from harness.probe.events import StepResult, Transcript
+from harness.results.ort_figures import ort_figures
 
 _ESTIMATE = re.compile(r"context size estimate\s+(\d{1,15})")
 
@@ -16,6 +17,7 @@ def measure(transcript: Transcript) -> dict[str, object]:
     `loaded`, `executed` and `freed` count successful steps; `load_us` and `execute_us` are one
     duration per step in the order they ran; `rss_bytes` and `pss_bytes` give the process at the
     start, at its highest and at the end; `outputs` sums up the comparison with the reference.
+    What ONNX Runtime did is in the figures of `ort_figures`.
     """
     steps = transcript.steps
     loads = _succeeded(steps, "context-load")
@@ -33,7 +35,9 @@ def measure(transcript: Transcript) -> dict[str, object]:
         memory = _memory(steps, name)
         if memory:
             figures[f"{name}_bytes"] = memory
-    outputs = [output for step in executions for output in _outputs(step)]
+    figures |= ort_figures(steps)
+    compared = [*executions, *_succeeded(steps, "ort-run")]
+    outputs = [output for step in compared for output in _outputs(step)]
     if outputs:
         figures["outputs"] = {
             "compared": len(outputs),

@@ -27,17 +27,16 @@ from harness.errors import Cause
 from harness.lab.events import EventKind, LabEvent
 from harness.lab.health import State
 from harness.qnn.codes import describe
+from harness.results.chain import ChainLink
+from harness.results.checks import Check
+from harness.results.libraries import PreflightRecord, RuntimeRecord
+from harness.results.parts import Part, Text, clean_text
 from harness.results.signature import signature
 
 Outcome = Literal["passed", "failed", "crashed", "hung", "unsupported", "error", "skipped"]
 NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
 MAX_MESSAGE_CHARS: Final = 16_000
 _MAX_DEPTH = 20
-
-
-def clean_text(text: object) -> object:
-    """Text that UTF-8 can hold: halves of surrogate pairs become question marks."""
-    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
 
 
 def as_json(value: object, depth: int = 0) -> JsonValue:
@@ -73,26 +72,27 @@ def _relative(path: str) -> str:
     return path
 
 
-Text = Annotated[str, BeforeValidator(clean_text)]
 JsonObject = Annotated[dict[str, JsonValue], BeforeValidator(as_json)]
 LogPath = Annotated[Text, AfterValidator(_relative)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        serialize_by_alias=True,
-        json_schema_serialization_defaults_required=True,
-    )
+class OrtCode(Part):
+    """What ONNX Runtime itself answered: an OrtErrorCode, which tells no more than the kind."""
+
+    code: StrictInt
+    name: Text
 
 
-class ErrorRecord(_Part):
+class ErrorRecord(Part):
     """What went wrong, where: the first failed step.
 
     `code` is the number the API returned, null if the failure has none (a crash, a wrong output);
     `hex` is how logs print it. `step` counts the plan's steps from 0, `context` is the number of
-    the context concerned. `message` is the library's own explanation.
+    the context concerned. `message` is the library's own explanation. `chain` is all that went
+    wrong on the way, in order, and `first_cause` where that began.
+
+    Of a call of ONNX Runtime `code` is QNN's number in what was said, if there is one, `ort` what
+    ORT returned, and `message` the whole chain of causes, the first one first.
     """
 
     api: Text | None = None
@@ -103,7 +103,10 @@ class ErrorRecord(_Part):
     message: Text = ""
     step: StrictInt | None = None
     context: StrictInt | None = None
+    ort: OrtCode | None = None
     signature: Text
+    chain: tuple[ChainLink, ...] = ()
+    first_cause: ChainLink | None = None
 
     @classmethod
     def of(
@@ -115,6 +118,8 @@ class ErrorRecord(_Part):
         symbol: str | None = None,
         step: int | None = None,
         context: int | None = None,
+        ort: OrtCode | None = None,
+        chain: tuple[ChainLink, ...] = (),
     ) -> ErrorRecord:
         """Fills in what follows from the code; `symbol` is the library's, if it named one.
 
@@ -131,7 +136,10 @@ class ErrorRecord(_Part):
             message=text,
             step=step,
             context=context,
+            ort=ort,
             signature=signature(api, code, text),
+            chain=chain,
+            first_cause=chain[0] if chain else None,
         )
 
     @model_validator(mode="after")
@@ -154,18 +162,18 @@ class DeviceRecord(BaseModel):
     simulated: StrictBool
 
 
-class Expected(_Part):
+class Expected(Part):
     """Why this outcome was expected: the id of a known issue."""
 
     known_issue: Text
 
 
-class CaseRecord(_Part):
+class CaseRecord(Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
-    `measurements` are free, but JSON; units are in the names. `logs` are paths inside the run's
-    folder.
+    `measurements` are free, but JSON; units are in the names. `checks` are what the case expected
+    of the target, each with a verdict of its own. `logs` are paths inside the run's folder.
     """
 
     model_config = ConfigDict(
@@ -183,11 +191,14 @@ class CaseRecord(_Part):
     suite: Text
     axes: JsonObject
     device: DeviceRecord | None
+    runtime: RuntimeRecord | None = None
+    preflight: tuple[PreflightRecord, ...] = ()
     outcome: Outcome
     cause: Cause | None = None
     expected: Expected | None = None
     error: ErrorRecord | None = None
-    measurements: JsonObject = {}
+    measurements: JsonObject = Field(default={})
+    checks: tuple[Check, ...] = ()
     started: AwareDatetime
     duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     attempt: Annotated[StrictInt, Field(ge=1)] = 1
@@ -214,7 +225,7 @@ class CaseRecord(_Part):
         return self.is_bad and self.expected is None
 
 
-class DeviceEvent(_Part):
+class DeviceEvent(Part):
     """What happened to a device between cases: a check, a step to bring it back, quarantine.
 
     `state` is how it was afterwards, `findings` short words for what was wrong with it, `vitals`

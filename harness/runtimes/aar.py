@@ -81,10 +81,12 @@ class AarSource:
         cache_root: Path,
         *,
         version: str | None = None,
+        target: str = AAR_TARGET,
         notify: Say,
         warn: Say,
     ) -> None:
         self.name = name
+        self._target = target
         self.origin = str(path)
         self._path = path
         self._version = version
@@ -93,7 +95,7 @@ class AarSource:
 
     def versions(self, target: str) -> list[str]:
         """See `Source`."""
-        return [self._said()[1].version] if target == AAR_TARGET else []
+        return [self._said()[1].version] if target == self._target else []
 
     def is_cached(self, version: str, target: str) -> bool:
         """See `Source`: it is on this computer."""
@@ -102,9 +104,9 @@ class AarSource:
     def runtime(self, version: str, target: str) -> Runtime:
         """See `Source`."""
         folder, said = self._said()
-        if (version, target) != (said.version, AAR_TARGET):
-            raise ConfigError(f"{self._path} has QNN {said.version} for {AAR_TARGET} only")
-        return aar_runtime([folder], source=self.name, said=said)
+        if (version, target) != (said.version, self._target):
+            raise ConfigError(f"{self._path} has QNN {said.version} for {self._target} only")
+        return aar_runtime([folder], source=self.name, said=said, target=target)
 
     def damage(self, version: str, target: str) -> list[str]:
         """See `Source`: of the file, and of what was unpacked of it."""
@@ -129,7 +131,9 @@ class AarSource:
         return folder, said
 
 
-def aar_runtime(folders: Sequence[SealedFolder], *, source: str, said: SaidVersion) -> Runtime:
+def aar_runtime(
+    folders: Sequence[SealedFolder], *, source: str, said: SaidVersion, target: str
+) -> Runtime:
     """A runtime of the libraries of one or more unpacked AARs; of two equal names the first."""
     files: dict[str, RuntimeFile] = {}
     for folder in folders:
@@ -139,7 +143,7 @@ def aar_runtime(folders: Sequence[SealedFolder], *, source: str, said: SaidVersi
     return Runtime(
         qnn_version=said.version,
         build_id=said.build_id,
-        target=AAR_TARGET,
+        target=target,
         key=content_key((file.name, file.sha256, file.mode) for file in made),
         root=folders[0].path,
         files=made,

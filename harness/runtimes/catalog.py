@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import platform
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Self
 
-from harness.errors import ConfigError, InfraError
-from harness.runtimes.file_sets import LIBRARY_FOLDER
+from harness.errors import ConfigError
+from harness.lab.inventory import Lab
+from harness.qnn.versions import QNN_WHEELS, QnnVersion
+from harness.runtimes.compiler_host import (
+    ORT_HOST_VERSION,
+    CompilerHost,
+    ort_folder,
+    require_compiling_host,
+)
 from harness.runtimes.notices import Say, on_stderr, on_terminal
+from harness.runtimes.ort_wheels import BESIDE_ORT, OrtWheels
+from harness.runtimes.places import described_sources, source_at
 from harness.runtimes.pypi import PYPI, QNN_PLATFORMS, QNN_PROJECT, PyPiSource, all_versions
 from harness.runtimes.runtime import Runtime, RuntimeFile, content_key
-from harness.runtimes.sealed import SealedFolder
 from harness.runtimes.source import Source
 from harness.runtimes.unpacked import UnpackedWheels
-from harness.runtimes.version_specs import choose, names, split_specs
-from harness.runtimes.wheels import WheelCache, WheelRequest
+from harness.runtimes.version_specs import choose, is_path, names, split_specs
+from harness.runtimes.wheels import WheelCache
 
 __all__ = [
     "QNN_PROJECT",
@@ -31,43 +37,6 @@ __all__ = [
     "content_key",
     "resolve_versions",
 ]
-
-ORT_PROJECT: Final = "onnxruntime"
-ORT_HOST_VERSION: Final = "1.26.0"
-"""The ORT that compiles contexts: works with the QNN wheels 2.3.0 to 2.7.0 (tested for each).
-
-Not every pair that pip accepts does: 1.31.1 does not register the plug-in of 2.3.0.
-"""
-
-_ORT_PLATFORM = "manylinux_2_28_x86_64"
-
-
-@dataclass(frozen=True)
-class CompilerHost:
-    """What compiles contexts on this computer: one ORT, and the QNN that does the work.
-
-    `ort_root` and `qnn_root` are folders for PYTHONPATH.
-    """
-
-    qnn_version: str
-    ort_version: str
-    ort_root: Path
-    qnn_root: Path
-
-    @property
-    def backend(self) -> Path:
-        """The HTP library that holds the compiler."""
-        return self.qnn_root / LIBRARY_FOLDER / "libQnnHtp.so"
-
-    @property
-    def system_library(self) -> Path:
-        """The library that reads the metadata of contexts."""
-        return self.qnn_root / LIBRARY_FOLDER / "libQnnSystem.so"
-
-    @property
-    def plugin(self) -> Path:
-        """The library that ORT registers as execution provider."""
-        return self.qnn_root / LIBRARY_FOLDER / "libonnxruntime_providers_qnn.so"
 
 
 @dataclass(frozen=True)
@@ -98,13 +67,35 @@ class Catalog:
     ) -> None:
         self.notify = notify
         self.warn = warn
+        self._cache_root = cache_root
         wheels = WheelCache(cache_root / "wheels", notify=notify, warn=warn)
         self._unpacked = UnpackedWheels(cache_root / "unpacked", wheels, notify=notify, warn=warn)
         self._pypi = PyPiSource(wheels, self._unpacked)
+        self._ort = OrtWheels(wheels, self._unpacked)
         self._sources: dict[str, Source] = {}
         for source in (*sources, self._pypi):
             self.add(source)
         self._hosts: dict[str, CompilerHost] = {}
+        self._at: dict[Path, Source] = {}
+
+    @classmethod
+    def of(
+        cls,
+        lab: Lab,
+        environment: Mapping[str, str],
+        cache_root: Path,
+        *,
+        notify: Say = on_terminal,
+        warn: Say = on_stderr,
+    ) -> Self:
+        """The catalog of a lab: its `runtimes`, the environment's SDK, and PyPI.
+
+        Raises ConfigError for a source that cannot be.
+        """
+        sources = described_sources(
+            lab.runtimes, lab.folder, environment, cache_root, notify=notify, warn=warn
+        )
+        return cls(cache_root, sources=sources, notify=notify, warn=warn)
 
     def add(self, source: Source) -> None:
         """Takes a further source, behind those there are. Raises ConfigError for a name taken."""
@@ -129,11 +120,15 @@ class Catalog:
 
         A comma list of versions (2.51.0), short forms that fit only one (2.48 for 2.48.40), ranges
         (>=2.48,<2.51), `latest` and `all`, each of any source or, with its name and a colon in
-        front (sdk:latest), of that one. Raises ConfigError naming `field` and the choices.
+        front (sdk:latest), of that one; or the path of a source, which means all that it has.
+        Raises ConfigError naming `field` and the choices.
         """
-        known = self._known(target)
         found: dict[str, None] = {}
         for part in split_specs(spec):
+            if is_path(part):
+                found.update(dict.fromkeys(self._at_path(part, target, field)))
+                continue
+            known = self._known(target)
             source, colon, rest = part.partition(":")
             if colon and source in self._sources:
                 own = {source: self._sources[source].versions(target)}
@@ -144,11 +139,10 @@ class Catalog:
                 found.update(dict.fromkeys(choose(part, known, field=field)))
         return list(found)
 
-    def entries(self, target: str) -> list[Entry]:
-        """Every runtime there is for a target, source by source. Raises as `Source`."""
+    def entries_of(self, source: Source, target: str) -> list[Entry]:
+        """Every runtime that a source has for a target. Raises as `Source`."""
         return [
             Entry(name, source.name, version, target, source.is_cached(version, target))
-            for source in self._sources.values()
             for name, version in names({source.name: source.versions(target)}, PYPI).items()
         ]
 
@@ -166,6 +160,22 @@ class Catalog:
         source, version = self._find(name, target)
         return source.runtime(version, target)
 
+    def with_ort(self, name: str, ort: str, target: str) -> Runtime:
+        """A runtime and a version of ORT as one; see `OrtWheels.join`.
+
+        ORT's plug-in of the same QNN comes with it, if the runtime is one of PyPI's.
+        """
+        source, version = self._find(name, target)
+        runtime = source.runtime(version, target)
+        beside = []
+        if source is self._pypi:
+            beside = [
+                RuntimeFile(file.path, path, file.size, file.sha256)
+                for path, file in self._pypi.folder(version, target).files.items()
+                if file.path.name in BESIDE_ORT
+            ]
+        return self._ort.join(runtime, ort, beside)
+
     def damage(self, name: str, target: str) -> list[str]:
         """What of a runtime is not as it was kept, every byte read. Raises ConfigError."""
         source, version = self._find(name, target)
@@ -178,18 +188,52 @@ class Catalog:
         computer is not one that compiles (x86-64 Linux).
         """
         if version not in self._hosts:
-            if sys.platform != "linux" or platform.machine() != "x86_64":
-                raise InfraError(
-                    "contexts are compiled on x86-64 Linux only, and this computer is "
-                    f"{sys.platform} {platform.machine()}"
-                )
+            require_compiling_host()
             self._hosts[version] = CompilerHost(
                 qnn_version=version,
                 ort_version=ORT_HOST_VERSION,
-                ort_root=self._ort_folder().path,
+                ort_root=ort_folder(self._unpacked).path,
                 qnn_root=self._pypi.folder(version, "linux-x64").path,
             )
         return self._hosts[version]
+
+    def compiler_for(self, name: str, target: str) -> str:
+        """The QNN version whose contexts a runtime gets unless others are asked for.
+
+        Its own where PyPI has it, else the newest that is not newer: a newer one's contexts would
+        be refused. Raises ConfigError if there is none, or the runtime is unknown.
+        """
+        _, version = self._find(name, target)
+        if version in QNN_WHEELS:
+            return version
+        runtime = QnnVersion.parse(version.split("_")[0])
+        fitting = [
+            one for one in all_versions() if not QnnVersion.parse(one).is_newer_than(runtime)
+        ]
+        if not fitting:
+            raise ConfigError(
+                f"no compiler is as old as QNN {version}, so that {name} has no contexts of its "
+                "own; name one whose contexts it shall be given",
+                field="--compiler",
+                choices=all_versions(),
+            )
+        return fitting[-1]
+
+    def _at_path(self, text: str, target: str, field: str | None) -> list[str]:
+        path = Path(text).expanduser().absolute()
+        try:
+            if path not in self._at:
+                self._at[path] = source_at(
+                    path, self._sources, self._cache_root, notify=self.notify, warn=self.warn
+                )
+                self.add(self._at[path])
+            source = self._at[path]
+            versions = source.versions(target)
+        except ConfigError as error:
+            raise ConfigError(error.problem, field=field, choices=error.choices) from error
+        if not versions:
+            raise ConfigError(f"{path} has no QNN libraries for {target}", field=field)
+        return list(names({source.name: versions}, PYPI))
 
     def _known(self, target: str) -> dict[str, str]:
         listed = {name: source.versions(target) for name, source in self._sources.items()}
@@ -214,12 +258,6 @@ class Catalog:
                     return source, name
         known = self._known(target)
         raise ConfigError(f"unknown QNN version {name[:80]!r}", choices=choose("all", known))
-
-    def _ort_folder(self) -> SealedFolder:
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        abi = f"cp{version.replace('.', '')}{sys.abiflags}"
-        request = WheelRequest(ORT_PROJECT, ORT_HOST_VERSION, _ORT_PLATFORM, version, abi)
-        return self._unpacked.folder(request, lambda name: name.startswith("onnxruntime/"))
 
 
 def resolve_versions(spec: str, *, field: str | None = None) -> list[str]:

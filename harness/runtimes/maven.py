@@ -18,7 +18,6 @@ from harness.runtimes.runtime import Runtime
 from harness.runtimes.said_versions import SaidVersion
 from harness.runtimes.source import version_key
 
-MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
 _MAX_POMS: Final = 20
 _MAX_POM_BYTES: Final = 1 << 20
 
@@ -46,10 +45,12 @@ class MavenSource:
         place: str | Path,
         cache_root: Path,
         *,
+        target: str = AAR_TARGET,
         notify: Say,
         warn: Say,
     ) -> None:
         """`place` is a folder or an http(s) URL."""
+        self._target = target
         self.name = name
         self.origin = f"{coordinates} in {place}"
         self._coordinates = coordinates
@@ -64,7 +65,7 @@ class MavenSource:
 
     def versions(self, target: str) -> list[str]:
         """See `Source`."""
-        return list(self._all()) if target == AAR_TARGET else []
+        return list(self._all()) if target == self._target else []
 
     def is_cached(self, version: str, target: str) -> bool:
         """See `Source`."""
@@ -78,7 +79,8 @@ class MavenSource:
             folders.append(self._store.folder(path, self._sha256(path)))
         saids = [said for folder in reversed(folders) if (said := said_by(folder)) is not None]
         build_id = saids[0].build_id if saids else None
-        return aar_runtime(folders, source=self.name, said=SaidVersion(version, build_id))
+        said = SaidVersion(version, build_id)
+        return aar_runtime(folders, source=self.name, said=said, target=self._target)
 
     def damage(self, version: str, target: str) -> list[str]:
         """See `Source`."""

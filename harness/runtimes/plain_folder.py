@@ -88,7 +88,8 @@ class FolderSource:
 
     def _untold(self, what: str, field: str) -> ConfigError:
         return ConfigError(
-            f"the libraries in {self._path} do not tell their {what}; name it",
+            f"the libraries in {self._path} do not tell their {what}: list it in `runtimes` of "
+            f"devices.yaml with a `{field}`",
             field=f"runtimes.{self.name}.{field}",
         )
 

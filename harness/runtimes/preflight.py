@@ -213,7 +213,7 @@ def _contexts(subject: Subject) -> Iterator[Finding]:
     arch = _arch_of(subject.device)
     for context in subject.contexts:
         compiler = _version(context.compiler)
-        if runtime and compiler and _is_newer(compiler, runtime):
+        if runtime and compiler and compiler.is_newer_than(runtime):
             yield finding(
                 "context-newer",
                 (context.name,),
@@ -283,11 +283,6 @@ def _arch_of(device: DeviceFacts) -> int | None:
         return device.htp_arch
     soc = SOCS.get((device.soc or "").upper())
     return soc.htp_arch if soc else None
-
-
-def _is_newer(left: QnnVersion, right: QnnVersion) -> bool:
-    shared = min(len(left.parts), len(right.parts))
-    return left.parts[:shared] > right.parts[:shared]
 
 
 def _version(text: str | None) -> QnnVersion | None:

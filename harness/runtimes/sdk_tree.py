@@ -118,6 +118,11 @@ def sdk_of_environment(environment: Mapping[str, str]) -> Path | None:
     return None
 
 
+def holds_sdk(path: Path) -> bool:
+    """Whether a folder looks like a QAIRT tree, or has some right inside it."""
+    return is_sdk(path) or any(is_sdk(path / name) for name in _folders(path)[:_MAX_SDKS])
+
+
 def is_sdk(path: Path) -> bool:
     """Whether a folder looks like a QAIRT tree."""
     names = _folders(path / "lib")

@@ -15,7 +15,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,7 +191,7 @@ def locked(lock: Path, what: str, *, timeout_s: float, notify: Say) -> Iterator[
         holder.release()
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:
     """Writes a JSON file so that readers see the old or the new one, never half. Raises OSError."""
     beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:

@@ -67,6 +67,7 @@ void backend_load(const struct step *step, struct outcome *outcome) {
     }
     json_text(data, "provider", chosen->name);
     qnn.api = &chosen->api;
+    qnn.core_version = chosen->core;
     qnn.backend_version = chosen->backend;
     const char *build = NULL;
     if (qnn.api->backend_build_id != NULL && qnn.api->backend_build_id(&build) == 0)

@@ -1,7 +1,9 @@
 /* Contexts: loaded from a binary, freed. */
-#include "probe.h"
+#include "run.h"
 
 #include <stdlib.h>
+
+#include "sharing.h"
 
 void context_load(const struct step *step, struct outcome *outcome) {
     struct context *context = &qnn.contexts[step_number(step, "context", 0)];
@@ -18,6 +20,8 @@ void context_load(const struct step *step, struct outcome *outcome) {
         fail(outcome, "symbol", "the interface has no contextCreateFromBinary");
         return;
     }
+    struct context_config config;
+    if (!context_configure(step, &config, outcome)) return;
     struct buffer binary;
     uint64_t started = now_us();
     uint64_t limit = step_number(step, "max_bytes", FILE_BYTES_DEFAULT_MAX);
@@ -27,8 +31,8 @@ void context_load(const struct step *step, struct outcome *outcome) {
 
     abi_handle handle = NULL;
     started = now_us();
-    abi_error code = qnn.api->context_create_from_binary(qnn.backend, qnn.device, NULL, binary.data,
-                                                         binary.size, &handle, NULL);
+    abi_error code = qnn.api->context_create_from_binary(
+        qnn.backend, qnn.device, config.list, binary.data, binary.size, &handle, NULL);
     outcome->duration_us = now_us() - started;
     answer(outcome, code);
     uint64_t damage = buffer_damage(&binary);
@@ -52,6 +56,7 @@ void context_free(const struct step *step, struct outcome *outcome) {
         fail(outcome, "symbol", "the interface has no contextFree");
         return;
     }
+    bound_forget(step_number(step, "context", 0));
     uint64_t started = now_us();
     abi_error code = qnn.api->context_free(context->handle, NULL);
     outcome->duration_us = now_us() - started;

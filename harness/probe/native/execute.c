@@ -1,19 +1,10 @@
 /* Execution: inputs from files, outputs compared and saved, no byte written outside of them. */
-#include "probe.h"
+#include "run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct run {
-    const struct step *step;
-    const struct graph_metadata *graph;
-    abi_handle handle;
-    struct abi_tensor *inputs, *outputs;
-    struct buffer *input_buffers, *output_buffers, *expected;
-    struct comparison *comparisons;
-    double tolerance;
-    struct outcome *outcome;
-};
+#include "abi_memory.h"
 
 /* The graph a step names; NULL and a failed outcome if there is none. */
 static const struct graph_metadata *find_graph(struct context *context, uint64_t number,
@@ -56,17 +47,54 @@ static bool retrieve(struct context *context, uint64_t number, const struct grap
     return code == 0;
 }
 
+/* Tells the library of a buffer that the DSP is to use as it is. */
+static bool register_buffer(struct run *run, struct abi_tensor *tensor, struct io_buffer *buffer) {
+    struct abi_memory_descriptor descriptor = {.rank = tensor->rank,
+                                               .dimensions = tensor->dimensions,
+                                               .data_type = tensor->data_type,
+                                               .buffer_type = buffer->shared.buffer_type};
+    if (buffer->shared.buffer_type == ABI_BUFFER_ION) {
+        descriptor.as.ion.fd = buffer->shared.fd;
+    } else {
+        descriptor.as.dma_buf.fd = buffer->shared.fd;
+        descriptor.as.dma_buf.data = buffer->shared.data;
+    }
+    abi_memory_register *call = (abi_memory_register *)qnn.api->memory_register;
+    if (call == NULL) {
+        fail(run->outcome, "symbol", "the interface has no memRegister");
+        return false;
+    }
+    event_call("QnnMem_register");
+    uint64_t started = now_us();
+    abi_error code = call(run->context, &descriptor, 1, &buffer->handle);
+    run->outcome->duration_us += now_us() - started;
+    answer(run->outcome, code);
+    if (code != 0) {
+        buffer->handle = NULL;
+        return false;
+    }
+    tensor->memory_type = ABI_MEMORY_HANDLE;
+    tensor->memory.size = 0;
+    tensor->memory.data = buffer->handle;
+    return true;
+}
+
 /* A buffer of exactly the tensor's size: the library takes too small a one and writes past it. */
-static bool bind(struct abi_tensor *tensor, struct buffer *buffer, struct outcome *outcome) {
+static bool bind(struct run *run, struct abi_tensor *tensor, struct io_buffer *buffer) {
     uint64_t bytes = tensor_bytes(tensor);
     if (bytes == 0) {
-        fail(outcome, "unsupported", "tensor %s: data type 0x%04x, rank %u", tensor->name,
+        fail(run->outcome, "unsupported", "tensor %s: data type 0x%04x, rank %u", tensor->name,
              tensor->data_type, tensor->rank);
         return false;
     }
-    if (!buffer_make(buffer, bytes, outcome)) return false;
+    if (run->registered) {
+        if (!shared_make(&buffer->shared, bytes, run->outcome)) return false;
+        buffer->plain = (struct buffer){.data = buffer->shared.data, .size = bytes};
+        return register_buffer(run, tensor, buffer);
+    }
+    if (!buffer_make(&buffer->plain, bytes, run->outcome)) return false;
     tensor->memory_type = ABI_MEMORY_RAW;
-    tensor->memory.data = buffer->data;
+    tensor->memory.data = buffer->plain.data;
     tensor->memory.size = (uint32_t)bytes;
     return true;
 }
@@ -86,7 +114,7 @@ static bool fields_fit(const struct step *step, const struct graph_metadata *gra
     return true;
 }
 
-static bool prepare(struct run *run) {
+bool run_prepare(struct run *run) {
     const struct graph_metadata *graph = run->graph;
     for (uint32_t i = 0; i < graph->input_count; i++) {
         const char *file = step_numbered(run->step, "input.", i);
@@ -95,16 +123,17 @@ static bool prepare(struct run *run) {
             fail(run->outcome, "plan", "no input.%u: tensor %s", i, graph->inputs[i].name);
             return false;
         }
-        if (!bind(&run->inputs[i], &run->input_buffers[i], run->outcome) ||
-            !file_read(file, &run->input_buffers[i], run->outcome))
+        if (!bind(run, &run->inputs[i], &run->input_buffers[i]) ||
+            !file_read(file, &run->input_buffers[i].plain, run->outcome))
             return false;
     }
     for (uint32_t i = 0; i < graph->output_count; i++) {
         const char *file = step_numbered(run->step, "expect.", i);
         run->outputs[i] = graph->outputs[i];
-        if (!bind(&run->outputs[i], &run->output_buffers[i], run->outcome)) return false;
+        if (!bind(run, &run->outputs[i], &run->output_buffers[i])) return false;
+        buffer_fill(&run->output_buffers[i].plain); /* its pages are there from now on */
         if (file == NULL) continue;
-        if (!buffer_make(&run->expected[i], run->output_buffers[i].size, run->outcome) ||
+        if (!buffer_make(&run->expected[i], run->output_buffers[i].plain.size, run->outcome) ||
             !file_read(file, &run->expected[i], run->outcome))
             return false;
     }
@@ -115,7 +144,9 @@ static bool check_guards(struct run *run, uint64_t repeat) {
     for (uint32_t i = 0; i < run->graph->input_count + run->graph->output_count; i++) {
         bool input = i < run->graph->input_count;
         uint32_t at = input ? i : i - run->graph->input_count;
-        uint64_t damage = buffer_damage(input ? &run->input_buffers[at] : &run->output_buffers[at]);
+        const struct io_buffer *buffer = input ? &run->input_buffers[at] : &run->output_buffers[at];
+        uint64_t damage =
+            run->registered ? shared_damage(&buffer->shared) : buffer_damage(&buffer->plain);
         if (damage == 0) continue;
         fail(run->outcome, "guard", "run %llu wrote %llu bytes outside of %s %u",
              (unsigned long long)repeat, (unsigned long long)damage, input ? "input" : "output",
@@ -129,7 +160,7 @@ static bool check_outputs(struct run *run, uint64_t repeat) {
     bool fine = true;
     for (uint32_t i = 0; i < run->graph->output_count; i++) {
         if (run->expected[i].data == NULL) continue;
-        const struct buffer *got = &run->output_buffers[i];
+        const struct buffer *got = &run->output_buffers[i].plain;
         struct comparison *comparison = &run->comparisons[i];
         tensor_compare(run->outputs[i].data_type, got->data, run->expected[i].data, got->size,
                        run->tolerance, comparison);
@@ -169,17 +200,18 @@ static void report_outputs(const struct run *run) {
 }
 
 /* Executes `repeats` times, or until something is wrong. */
-static void execute_all(struct run *run, uint64_t repeats) {
+void run_all(struct run *run, uint64_t repeats) {
     static uint64_t elapsed[REPEATS_LISTED];
     uint64_t runs = 0, total = 0, least = UINT64_MAX, most = 0;
     bool fine = true;
     event_call("QnnGraph_execute");
     while (fine && runs < repeats) {
         for (uint32_t i = 0; i < run->graph->output_count; i++)
-            buffer_fill(&run->output_buffers[i]);
+            buffer_fill(&run->output_buffers[i].plain);
         uint64_t started = now_us();
         abi_error code = qnn.api->graph_execute(run->handle, run->inputs, run->graph->input_count,
-                                                run->outputs, run->graph->output_count, NULL, NULL);
+                                                run->outputs, run->graph->output_count,
+                                                run->profile, NULL);
         uint64_t took = now_us() - started;
         total += took;
         least = took < least ? took : least;
@@ -204,48 +236,61 @@ static void execute_all(struct run *run, uint64_t repeats) {
 static void save_outputs(const struct run *run) {
     for (uint32_t i = 0; i < run->graph->output_count; i++) {
         const char *file = step_numbered(run->step, "save.", i);
-        const struct buffer *output = &run->output_buffers[i];
+        const struct buffer *output = &run->output_buffers[i].plain;
         if (file != NULL && !file_write(file, output->data, output->size, run->outcome)) return;
     }
 }
 
-void execute(const struct step *step, struct outcome *outcome) {
+bool run_open(struct run *run, const struct step *step, struct outcome *outcome) {
     struct context *context = &qnn.contexts[step_number(step, "context", 0)];
-    uint64_t number = step_number(step, "graph", 0), repeats = step_number(step, "repeat", 1);
+    uint64_t number = step_number(step, "graph", 0);
+    run->step = step;
+    run->outcome = outcome;
+    run->tolerance = step_real(step, "tolerance", 0);
+    const struct graph_metadata *graph = find_graph(context, number, outcome);
+    if (graph == NULL || !fields_fit(step, graph, outcome)) return false;
+    json_text(&outcome->data, "graph", graph->name);
+    if (!retrieve(context, number, graph, outcome)) return false;
+    run->graph = graph;
+    run->context = context->handle;
+    run->handle = context->graphs[number];
+    return true;
+}
+
+static void give_back(struct run *run, struct io_buffer *buffer) {
+    abi_memory_deregister *call = (abi_memory_deregister *)qnn.api->memory_deregister;
+    if (buffer->handle != NULL && call != NULL) {
+        bool failed = run->outcome->error != NULL || run->outcome->code != 0;
+        if (!failed) event_call("QnnMem_deRegister");
+        abi_error code = call(&buffer->handle, 1);
+        if (!failed) answer(run->outcome, code); /* the first failure is the one that counts */
+    }
+    shared_free(&buffer->shared);
+    buffer_free(&buffer->plain);
+    *buffer = (struct io_buffer){.shared.fd = -1};
+}
+
+void run_close(struct run *run) {
+    for (uint32_t i = 0; run->graph != NULL && i < run->graph->input_count; i++)
+        give_back(run, &run->input_buffers[i]);
+    for (uint32_t i = 0; run->graph != NULL && i < run->graph->output_count; i++) {
+        give_back(run, &run->output_buffers[i]);
+        buffer_free(&run->expected[i]);
+    }
+}
+
+void execute(const struct step *step, struct outcome *outcome) {
+    uint64_t repeats = step_number(step, "repeat", 1);
     if (repeats == 0 || repeats > REPEATS_MAX) {
         fail(outcome, "plan", "repeat must be 1 to %d", REPEATS_MAX);
         return;
     }
-    const struct graph_metadata *graph = find_graph(context, number, outcome);
-    if (graph == NULL || !fields_fit(step, graph, outcome)) return;
-    json_text(&outcome->data, "graph", graph->name);
-    if (!retrieve(context, number, graph, outcome)) return;
-
-    /* Static: one execution at a time, and 512 tensors are too many for a stack. */
-    static struct abi_tensor inputs[TENSORS_MAX], outputs[TENSORS_MAX];
-    static struct buffer input_buffers[TENSORS_MAX], output_buffers[TENSORS_MAX];
-    static struct buffer expected[TENSORS_MAX];
-    static struct comparison comparisons[TENSORS_MAX];
-    struct run run = {.step = step,
-                      .graph = graph,
-                      .handle = context->graphs[number],
-                      .inputs = inputs,
-                      .outputs = outputs,
-                      .input_buffers = input_buffers,
-                      .output_buffers = output_buffers,
-                      .expected = expected,
-                      .comparisons = comparisons,
-                      .tolerance = step_real(step, "tolerance", 0),
-                      .outcome = outcome};
-    memset(comparisons, 0, sizeof comparisons);
-    if (prepare(&run)) {
-        execute_all(&run, repeats);
+    static struct run run; /* 512 tensors are too many for a stack */
+    memset(&run, 0, sizeof run);
+    if (run_open(&run, step, outcome) && run_prepare(&run)) {
+        run_all(&run, repeats);
         /* Wrong outputs are worth a look: only what the library never wrote is not saved. */
         if (outcome->code == 0) save_outputs(&run);
     }
-    for (uint32_t i = 0; i < TENSORS_MAX; i++) {
-        buffer_free(&input_buffers[i]);
-        buffer_free(&output_buffers[i]);
-        buffer_free(&expected[i]);
-    }
+    run_close(&run);
 }

@@ -51,9 +51,23 @@ enum verb {
     VERB_CONTEXT_LOAD,
     VERB_EXECUTE,
     VERB_CONTEXT_FREE,
+    VERB_CONTEXT_LOAD_LIST,
+    VERB_IO_BIND,
+    VERB_IO_RUN,
+    VERB_IO_RELEASE,
+    VERB_MEMORY_SAMPLE,
     VERB_DEVICE_FREE,
     VERB_BACKEND_FREE,
     VERB_LOG_FREE,
+    VERB_ORT_LOAD,
+    VERB_ORT_ENV,
+    VERB_ORT_REGISTER_EP,
+    VERB_ORT_SESSION,
+    VERB_ORT_PLACEMENT,
+    VERB_ORT_RUN,
+    VERB_ORT_SESSION_FREE,
+    VERB_ORT_UNREGISTER_EP,
+    VERB_ORT_ENV_FREE,
     VERB_CLEANUP,
     VERB_NOOP,
     VERB_SLEEP,
@@ -154,7 +168,7 @@ bool file_load(const char *path, uint64_t max_bytes, struct buffer *buffer,
                struct outcome *outcome);
 bool file_write(const char *path, const uint8_t *data, uint64_t size, struct outcome *outcome);
 
-/* --- backend.c, inspect.c, context.c, execute.c, faults.c: the verbs --- */
+/* --- backend.c, inspect.c, context.c, execute.c, ort_*.c, faults.c: the verbs --- */
 
 struct graph_metadata {
     char *name;
@@ -179,7 +193,7 @@ struct context {
 struct qnn {
     const struct abi_backend_api *api;
     const struct abi_system_api *system;
-    struct abi_version backend_version;
+    struct abi_version core_version, backend_version;
     uint32_t log_level;
     abi_handle log, backend, device;
     struct context contexts[CONTEXTS_MAX];
@@ -191,6 +205,9 @@ typedef void verb_function(const struct step *step, struct outcome *outcome);
 verb_function backend_load, system_load, log_create, backend_create, device_create;
 verb_function context_inspect, context_load, execute;
 verb_function context_free, device_free, backend_free, log_free;
+verb_function context_load_list, io_bind, io_run, io_release, memory_sample;
+verb_function ort_load, ort_env, ort_register_ep, ort_session, ort_placement, ort_run;
+verb_function ort_session_free, ort_unregister_ep, ort_env_free;
 verb_function fault_noop, fault_sleep, fault_crash, fault_hang, fault_spew, fault_exit;
 /* What is known of a file, inspecting it if nothing is; NULL and a failed outcome if it cannot. */
 const struct binary_metadata *metadata_of(const char *file, struct outcome *outcome);

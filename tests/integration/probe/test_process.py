@@ -28,10 +28,25 @@ VERBS = (
     "context-inspect file=/none context=1 max_bytes=5",
     "context-load context=1 file=/none max_bytes=5",
     "execute context=1 graph=0 input.0=/none expect.0=/none save.0=/none tolerance=0.5 repeat=2",
+    "context-load context=2 file=/none group=1 max_spill_fill=5",
+    "context-load-list first=3 file.0=/none share=1",
+    "io-bind context=1 graph=0 memory=raw input.0=/none expect.0=/none",
+    "io-run context=1 tolerance=0.5 repeat=2 profile=basic",
+    "io-release context=1",
+    "memory-sample label=now",
     "context-free context=1",
     "device-free",
     "backend-free",
     "log-free",
+    "ort-load lib=/none",
+    "ort-env severity=0",
+    "ort-register-ep name=x lib=/none",
+    "ort-session context=1 file=/none ep=x device=0 threads=1 session.0=a=b provider.0=c=d",
+    "ort-placement context=1 whole=x",
+    "ort-run context=1 input.0=/none expect.0=/none save.0=/none tolerance=0.5 repeat=2",
+    "ort-session-free context=1",
+    "ort-unregister-ep name=x",
+    "ort-env-free",
     "noop",
     "sleep ms=1",
     "spew bytes=10 to=stderr",
@@ -66,8 +81,20 @@ def test_every_verb_is_known_on_both_sides(probe: Path) -> None:
     steps = {step.verb: step for step in transcript.steps}
     assert steps["backend-load"].error == "dlopen"
     assert "/none" in (steps["backend-load"].message or "")
-    for verb in ("log-create", "device-create", "context-load", "execute", "context-inspect"):
+    for verb in (
+        "log-create",
+        "device-create",
+        "context-load",
+        "execute",
+        "context-inspect",
+        "io-run",
+    ):
         assert steps[verb].error == "plan", verb
+    assert steps["ort-load"].error == "dlopen"
+    for verb in ("ort-env", "ort-register-ep", "ort-session", "ort-placement", "ort-run"):
+        assert steps[verb].error == "plan", verb
+    for verb in ("ort-session-free", "ort-unregister-ep", "ort-env-free"):
+        assert steps[verb].skipped == "there is nothing to free"
     for verb in ("context-free", "device-free", "backend-free", "log-free"):
         assert steps[verb].skipped == "there is nothing to free"
     assert steps["exit"].unfinished

@@ -55,3 +55,10 @@ def test_a_cached_runtime_needs_no_network(
     again = Catalog(runtime.root.parents[1], notify=told.append, warn=told.append)
     assert again.runtime("2.51.0", "linux-x64") == runtime
     assert told == []
+
+
+def test_orts_library_of_a_linux_board(catalog: Catalog) -> None:
+    runtime = catalog.with_ort("2.47.0", "1.26.0", "linux-arm64")
+    names = {file.path.name for file in runtime.files}
+    assert {"libonnxruntime.so.1.26.0", "libonnxruntime_providers_qnn.so"} <= names
+    assert runtime.library("libonnxruntime.so.1.26.0").read_bytes()[18] == 0xB7  # EM_AARCH64

@@ -199,6 +199,8 @@ class Index:
         self.half_sent = threading.Event()
         self.closing = threading.Event()
         self.left = failures
+        self.begins: list[int] = []
+        self.size = len(content)
         index = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -212,12 +214,22 @@ class Index:
                     if stall:
                         index.closing.wait(60)
                 else:
-                    self.answer(content, "application/zip")
+                    wanted = self.headers.get("Range")
+                    begin = int(wanted.removeprefix("bytes=").partition("-")[0]) if wanted else 0
+                    index.begins.append(begin)
+                    self.answer(content[begin:], "application/zip", begin=begin)
 
-            def answer(self, body: bytes, kind: str, send: int | None = None) -> None:
-                self.send_response(200)
+            def answer(
+                self, body: bytes, kind: str, *, send: int | None = None, begin: int = 0
+            ) -> None:
+                self.send_response(206 if begin else 200)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
+                self.send_header("Accept-Ranges", "bytes")
+                self.send_header("ETag", '"one"')
+                if begin:
+                    last, size = len(content) - 1, len(content)
+                    self.send_header("Content-Range", f"bytes {begin}-{last}/{size}")
                 self.end_headers()
                 self.wfile.write(body[:send])
                 self.wfile.flush()
@@ -262,6 +274,16 @@ def test_a_download_that_breaks_off_leaves_nothing(indexes, root: Path) -> None:
     assert index.half_sent.is_set()
     assert kept(root) == set()
     assert Told(root).cache.fetch(REQUEST).size > 0
+
+
+def test_a_download_that_breaks_off_is_taken_up_again(  # type: ignore[no-untyped-def]
+    indexes, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = indexes(failures=1)
+    monkeypatch.delenv("PIP_RESUME_RETRIES")
+    assert Told(root).cache.fetch(REQUEST).size == index.size
+    assert index.begins == [index.size // 2]
+    assert kept(root) == {NAME, f"{NAME}.json"}
 
 
 def test_a_process_killed_while_it_fetches_leaves_nothing_in_the_way(  # type: ignore[no-untyped-def]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.contexts.compile import compile_options
+from harness.contexts.compile_jobs import compile_options
 from harness.contexts.compiler import CompileError
 from harness.contexts.metadata import check_arch, memory_bytes, tensor_order
 from harness.errors import ConfigError

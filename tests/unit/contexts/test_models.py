@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contexts.models import KINDS, ModelSpec, random_bytes
+from harness.contexts.model_graphs import random_bytes
+from harness.contexts.models import KINDS, PREPARATIONS, ModelSpec
 from harness.errors import ConfigError
 
 SPECS = [
@@ -21,8 +22,18 @@ SPECS = [
     ModelSpec("weights-heavy", 4),
     ModelSpec("io-heavy", 56),
     ModelSpec("io-heavy", 2, 1),
+    ModelSpec("spill-heavy", 2, 1),
+    ModelSpec("io-heavy", 2, 1, "memhandle"),
 ]
-NAMES = ["tiny", "tiny-variant3", "weights-heavy-4mb", "io-heavy-56mb", "io-heavy-2mb-variant1"]
+NAMES = [
+    "tiny",
+    "tiny-variant3",
+    "weights-heavy-4mb",
+    "io-heavy-56mb",
+    "io-heavy-2mb-variant1",
+    "spill-heavy-2mb-variant1",
+    "io-heavy-2mb-variant1-by-memhandle",
+]
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
@@ -106,7 +117,12 @@ def test_names(spec: ModelSpec, name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "megabytes", "variant", "told"),
     [
-        ("huge", 0, 0, r"unknown model 'huge' \(valid: tiny, weights-heavy, io-heavy\)"),
+        (
+            "huge",
+            0,
+            0,
+            r"unknown model 'huge' \(valid: tiny, weights-heavy, io-heavy, spill-heavy\)",
+        ),
         ("tiny", 4, 0, "tiny cannot have 4 MB"),
         ("weights-heavy", 0, 0, r"weights-heavy cannot have 0 MB \(valid: 1 to 1024\)"),
         ("io-heavy", 55, 0, r"io-heavy cannot have 55 MB \(valid: 2 to 1024, even\)"),
@@ -131,3 +147,14 @@ def test_any_name_is_a_model_or_a_config_error(name: str) -> None:
 
 def test_every_kind_says_what_it_is_for() -> None:
     assert all(kind.purpose for kind in KINDS.values())
+
+
+def test_how_a_context_is_prepared_changes_nothing_in_its_model() -> None:
+    raw = ModelSpec("io-heavy", 2)
+    for prepare in PREPARATIONS:
+        prepared = ModelSpec("io-heavy", 2, prepare=prepare)
+        assert prepared.serialized() == raw.serialized()
+        assert ModelSpec.parse(str(prepared)) == prepared
+        np.testing.assert_array_equal(prepared.inputs()["x"], raw.inputs()["x"])
+    with pytest.raises(ConfigError, match=r"unknown preparation 'somehow' \(valid: raw, memhandle"):
+        ModelSpec("tiny", prepare="somehow")  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.probe import plan
+from harness.probe import memory_steps, plan
 from harness.probe.plan import Plan, Settings, Step, parse
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1)
@@ -33,6 +33,35 @@ STEPS = st.one_of(
     TEXTS.map(plan.backend_load),
     TEXTS.map(plan.system_load),
     st.builds(plan.context_load, st.integers(0, plan.MAX_CONTEXTS - 1), TEXTS),
+    st.builds(
+        memory_steps.context_load_shared,
+        st.integers(0, 99),
+        TEXTS,
+        max_spill_fill_bytes=st.integers(0, 2**62),
+        group=st.none() | st.integers(0, 99),
+    ),
+    st.builds(
+        memory_steps.context_load_list,
+        st.integers(0, 99),
+        st.lists(TEXTS, min_size=1, max_size=memory_steps.MAX_LIST),
+        share=st.booleans(),
+    ),
+    st.builds(
+        memory_steps.io_bind,
+        st.integers(0, 99),
+        st.sampled_from(memory_steps.TENSOR_MEMORIES),
+        inputs=st.lists(TEXTS, max_size=3),
+        expected=st.lists(TEXTS, max_size=3),
+    ),
+    st.builds(
+        memory_steps.io_run,
+        st.integers(0, 99),
+        repeat=st.integers(1, 10**6),
+        tolerance=st.floats(0, 1e30),
+        profile=st.sampled_from([None, "basic", "detailed"]),
+    ),
+    st.integers(0, 99).map(memory_steps.io_release),
+    TEXTS.map(memory_steps.memory_sample),
     st.builds(plan.context_inspect, TEXTS, max_bytes=st.integers(0, 2**62)),
     st.builds(lambda soc, arch: plan.device_create(soc=soc, arch=arch), *[st.integers(0, 999)] * 2),
 )
@@ -151,3 +180,11 @@ def test_what_the_probe_could_not_hold_is_refused() -> None:
         Plan((plan.backend_load("/x" * 9000),)).text()
     with pytest.raises(ConfigError, match="longer than"):
         Plan((plan.backend_load("x" * 16000),) * 600).text()
+
+
+def test_steps_for_memory_that_do_not_exist() -> None:
+    with pytest.raises(ConfigError, match=r"no memory 'ion' .*raw, memhandle"):
+        memory_steps.io_bind(0, "ion", inputs=())  # type: ignore[arg-type]
+    for count in (0, memory_steps.MAX_LIST + 1):
+        with pytest.raises(ConfigError, match=f"{count} contexts"):
+            memory_steps.context_load_list(0, ["/x"] * count)

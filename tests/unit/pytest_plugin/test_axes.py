@@ -23,7 +23,9 @@ def test_lists(values: list[str] | None, expected: list[str]) -> None:
 
 
 def test_without_compilers_each_runtime_gets_its_own() -> None:
-    found, reasons = placements([V73], {}, ["htp"], ["2.47.0", "2.51.0"], [])
+    found, reasons = placements(
+        [V73], {}, ["htp"], {"a": {"2.47.0": ["2.47.0"], "2.51.0": ["2.51.0"]}}
+    )
     assert [(place.qnn, place.compiler) for place in found] == [
         ("2.47.0", "2.47.0"),
         ("2.51.0", "2.51.0"),
@@ -32,14 +34,18 @@ def test_without_compilers_each_runtime_gets_its_own() -> None:
 
 
 def test_the_whole_matrix_in_a_stable_order() -> None:
-    found, _ = placements([V73, V75], {}, ["htp", "gpu"], ["2", "3"], ["1", "2"])
+    found, _ = placements(
+        [V73, V75], {}, ["htp", "gpu"], {name: {"2": ["1", "2"], "3": ["1", "2"]} for name in "ab"}
+    )
     assert len(found) == len(set(found)) == 16
     assert found[0] == Placement("a", "htp", "2", "1")
     assert [str(place) for place in found[:2]] == ["a-htp-2-by-1", "a-htp-2"]
 
 
 def test_what_does_not_fit_says_why() -> None:
-    found, reasons = placements([V73, V75], {"htp_arch": 75}, ["htp"], ["1"], [])
+    found, reasons = placements(
+        [V73, V75], {"htp_arch": 75}, ["htp"], {"a": {"1": ["1"]}, "b": {"1": ["1"]}}
+    )
     assert [place.device for place in found] == ["b"]
     assert len(reasons) == 1
     assert "a" in reasons[0]
@@ -47,7 +53,7 @@ def test_what_does_not_fit_says_why() -> None:
 
 
 def test_a_required_backend_that_was_not_asked_for() -> None:
-    found, reasons = placements([V73], {"backend": "gpu"}, ["htp"], ["1"], [])
+    found, reasons = placements([V73], {"backend": "gpu"}, ["htp"], {"a": {"1": ["1"]}})
     assert not found
     assert "gpu" in reasons[0]
 

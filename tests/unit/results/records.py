@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from harness.results.checks import Check
 from harness.results.record import NO_CAUSE, CaseRecord, ErrorRecord
 
 LOAD = "QnnContext_createFromBinary"
@@ -34,6 +35,15 @@ def error(**changed: Any) -> ErrorRecord:
         "context": 56,
     }
     return ErrorRecord.of(**(given | changed))
+
+
+checks = st.builds(
+    Check,
+    name=st.text(max_size=20),
+    verdict=st.sampled_from(["held", "broken", "unseen"]),
+    reason=st.text(max_size=40),
+    figures=st.dictionaries(st.text(max_size=9), st.integers(-(2**53), 2**53), max_size=2),
+)
 
 
 def record(**changed: Any) -> CaseRecord:
@@ -93,6 +103,7 @@ def records(draw: st.DrawFn) -> CaseRecord:
         suite=draw(st.sampled_from(["context_count", "backends", "ü & <>"])),
         axes=draw(json_objects),
         measurements=draw(json_objects),
+        checks=draw(st.lists(checks, max_size=2).map(tuple)),
         outcome=outcome,
         cause=draw(st.sampled_from(["target", "infra", "config", "harness"])) if bad else None,
         expected=draw(st.sampled_from([None, {"known_issue": "some-issue"}])) if bad else None,

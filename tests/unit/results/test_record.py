@@ -24,8 +24,14 @@ CONTRACT = """
  "expected": {"known_issue": "x"},
  "error": {"api": "QnnContext_createFromBinary", "code": 1002, "hex": "0x3ea",
            "symbol": "QNN_COMMON_ERROR_MEM_ALLOC", "component": "common", "message": "m",
-           "step": 57, "context": 56, "signature": "s"},
+           "step": 57, "context": 56, "ort": null, "signature": "s",
+           "chain": [{"code": null, "hex": null, "symbol": null, "component": null,
+                      "message": "no PD", "source": "log"}],
+           "first_cause": {"code": null, "hex": null, "symbol": null, "component": null,
+                           "message": "no PD", "source": "log"}},
  "measurements": {"loaded": 56, "load_us": [1, 2], "rss_bytes": {"peak": 3}},
+ "checks": [{"name": "io_given_back", "verdict": "broken", "reason": "r",
+             "figures": {"x_bytes": 1}}],
  "started": "2026-11-21T06:00:00Z", "duration_s": 0.41, "attempt": 1,
  "logs": ["logs/x/probe.jsonl"]}
 """
@@ -34,13 +40,14 @@ CONTRACT = """
 def test_the_line_of_the_contract_is_read_and_written_as_it_is() -> None:
     line = json.loads(CONTRACT)
     parsed = CaseRecord.model_validate_json(CONTRACT)
-    assert parsed.model_dump(mode="json") == line
-    assert json.loads(parsed.model_dump_json()) == line
+    more = {"runtime": None, "preflight": []}
+    assert parsed.model_dump(mode="json") == line | more
+    assert json.loads(parsed.model_dump_json()) == line | more
 
 
 def test_every_key_is_there_even_if_null() -> None:
     line = json.loads(record().model_dump_json())
-    assert set(line) == set(json.loads(CONTRACT))
+    assert set(line) == {*json.loads(CONTRACT), "runtime", "preflight"}
     assert (line["cause"], line["expected"], line["error"]) == (None, None, None)
 
 

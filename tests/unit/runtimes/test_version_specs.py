@@ -111,11 +111,28 @@ def test_the_source_of_a_runtime(catalog: Catalog) -> None:
 
 
 def test_entries(catalog: Catalog) -> None:
-    assert [entry.name for entry in catalog.entries("android-arm64")] == [
-        "sdk:2.31.0.250130",
-        "maven:2.34.0",
-        "maven:2.49.0",
-    ]
+    entries = catalog.entries_of(MAVEN, "android-arm64")
+    assert [entry.name for entry in entries] == ["maven:2.34.0", "maven:2.49.0"]
+    assert catalog.entries_of(MAVEN, "linux-x64") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "compiler"),
+    [
+        ("2.51.0", "linux-x64", "2.51.0"),
+        ("maven:2.49.0", "android-arm64", "2.48.40"),
+        ("sdk:2.51.0", "linux-x64", "2.51.0"),
+    ],
+)
+def test_the_compiler_of_a_runtime_is_never_newer(
+    catalog: Catalog, name: str, target: str, compiler: str
+) -> None:
+    assert catalog.compiler_for(name, target) == compiler
+
+
+def test_a_runtime_older_than_every_compiler(catalog: Catalog) -> None:
+    with pytest.raises(ConfigError, match=r"--compiler: no compiler is as old as QNN 2\.31"):
+        catalog.compiler_for("sdk:2.31.0.250130", "android-arm64")
 
 
 def test_two_sources_of_one_name(catalog: Catalog) -> None:

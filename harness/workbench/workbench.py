@@ -1,4 +1,4 @@
-"""Everything a run needs made ready before its first case: libraries, probe, contexts, devices.
+"""The shared preparation of a run.
 
 Host work (fetch, build, compile) and device work (connect, deploy) are done once per run and
 shared by its cases. What cannot be made ready is remembered per placement, so that one version
@@ -7,8 +7,8 @@ that cannot be fetched spoils its own cases and no other.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.adb.evidence import take_baseline
@@ -16,6 +16,7 @@ from harness.adb.evidence_report import Baseline
 from harness.cache import quarantine_root, simulated_root
 from harness.contexts.compile import Context, ContextStore
 from harness.contexts.models import ModelSpec
+from harness.contexts.onnx_files import OnnxFiles
 from harness.contexts.session_plan import DeployedContext
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.attach import AttachedDevice, OpenLab
@@ -27,45 +28,19 @@ from harness.lab.lease import Leases
 from harness.lab.quarantine import Quarantine
 from harness.probe.build import ProbeBuilder
 from harness.probe.check import probe_problem
-from harness.runtimes.catalog import Catalog, Runtime
+from harness.runtimes.catalog import Catalog
 from harness.runtimes.deploy import DeployedRuntime, Deployer, DeployFile, runtime_set
 from harness.runtimes.device_store import FileSet
+from harness.runtimes.findings import Finding
 from harness.runtimes.notices import on_stderr
+from harness.runtimes.preflight import ContextFacts
+from harness.runtimes.runtime import Runtime
 from harness.runtimes.use_marks import own_mark
+from harness.workbench.libraries import Libraries, PreflightMode, preflight_device
+from harness.workbench.placement import Need, Placement, PushedFile, by_placement
 
 _PROBE_NAME = "qnn-probe"
 _BASELINE_S = 10.0
-
-
-@dataclass(frozen=True, order=True)
-class Placement:
-    """Where and with what a case runs: one device, backend, runtime and compiler."""
-
-    device: str
-    backend: str
-    qnn: str
-    compiler: str
-
-    def __str__(self) -> str:
-        text = f"{self.device}-{self.backend}-{self.qnn}"
-        return text if self.compiler == self.qnn else f"{text}-by-{self.compiler}"
-
-
-@dataclass(frozen=True)
-class Need:
-    """What one case will want: a placement and the models it takes contexts of."""
-
-    placement: Placement
-    models: tuple[ModelSpec, ...]
-
-
-@dataclass(frozen=True)
-class PushedFile:
-    """One file that a case needs on the device (for `--plan`); `size` in bytes."""
-
-    origin: str
-    name: str
-    size: int
 
 
 class Workbench:
@@ -81,8 +56,14 @@ class Workbench:
         tell: Tell = lambda event: None,
         leases: Leases | None = None,
         lease_wait_s: float = 0.0,
+        catalog: Catalog | None = None,
+        preflight: PreflightMode = "warn",
     ) -> None:
-        """`tell` is told what happens to devices besides cases; leases are as in `OpenLab`."""
+        """`tell` is told what happens to devices besides cases; leases are as in `OpenLab`.
+
+        `catalog` is by default that of the lab. With `preflight` at strict, what is an error there
+        keeps a placement from being made ready.
+        """
         self.lab = OpenLab(
             lab,
             key_folder=cache / "keys",
@@ -91,9 +72,13 @@ class Workbench:
             lease_wait_s=lease_wait_s,
             notify=warn,
         )
-        self.catalog = Catalog(cache, notify=notify, warn=warn)
+        self.catalog = catalog or Catalog.of(lab, os.environ, cache, notify=notify, warn=warn)
+        self._libraries = Libraries(self.catalog, cache)
+        self._preflight: PreflightMode = preflight
+        self._findings: dict[Placement, tuple[Finding, ...]] = {}
         self._probes = ProbeBuilder(cache / "probe")
         self._contexts = ContextStore(cache, self.catalog, self._probes, notify=notify)
+        self._onnx = OnnxFiles(cache)
         self._notify = notify
         self._care = DeviceCare(
             self.lab,
@@ -105,7 +90,7 @@ class Workbench:
         self._badges = Badges()
         # one for all: after a fault the same device is marked anew, not twice
         self._mark = own_mark()
-        self._built: dict[str, Path] = {}
+        self._built: dict[tuple[str, int | None], Path] = {}
         self._ready: dict[Placement, tuple[DeployedRuntime, str]] = {}
         self._failed: dict[Placement, HarnessError] = {}
         self._probe_paths: dict[str, str] = {}
@@ -129,14 +114,38 @@ class Workbench:
         tried again.
         """
         self._compile_all(needs)
-        for placement, models in _by_placement(needs).items():
+        for placement, models in by_placement(needs).items():
             if placement in self._failed:
                 continue
             try:
+                self._look_ahead(placement, models)
                 self._deploy_together(placement, models)
             except HarnessError as error:
                 self._failed[placement] = error
         return dict(self._failed)
+
+    def findings(self, placement: Placement) -> tuple[Finding, ...]:
+        """What preflight had to say about a placement when it was made ready."""
+        return self._findings.get(placement, ())
+
+    def runtime_identity(self, placement: Placement) -> dict[str, object]:
+        """What the libraries of a placement are: the `runtime` of a record. Raises HarnessError."""
+        return self._libraries.identity(placement, self._target(placement.device))
+
+    def _look_ahead(self, placement: Placement, models: Sequence[ModelSpec]) -> None:
+        if self._preflight == "off":
+            return
+        contexts = [
+            ContextFacts(str(model), context.compiler, context.htp_arch)
+            for model, context in self._compiled(placement, models).items()
+        ]
+        device = preflight_device(self.device(placement.device))
+        found = self._libraries.findings(placement, device, contexts)
+        self._findings[placement] = found
+        errors = [one for one in found if one.severity == "error"]
+        if errors and self._preflight == "strict":
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+            raise ConfigError(f"preflight for {placement}: {errors[0]}{more}", field="--preflight")
 
     def require(self, placement: Placement) -> None:
         """Raises the error that kept this placement from being made ready, if there was one."""
@@ -187,6 +196,10 @@ class Workbench:
             files += [PushedFile(str(model), path.name, path.stat().st_size) for path in paths]
         return files
 
+    def compiled(self, need: Need) -> dict[ModelSpec, Context]:
+        """The contexts that a case takes, on this host; compiles what is missing."""
+        return self._compiled(need.placement, need.models)
+
     def deploy_runtime(self, placement: Placement) -> tuple[DeployedRuntime, str]:
         """Puts runtime and probe on the device; returns the runtime and the probe's path there."""
         if placement not in self._ready:
@@ -201,6 +214,19 @@ class Workbench:
                     raise InfraError(f"the probe does not run on {placement.device}: {why}")
             self._ready[placement] = deployed, probe_path
         return self._ready[placement]
+
+    def deploy_ort(self, placement: Placement, version: str) -> DeployedRuntime:
+        """Puts the runtime together with a version of ORT on the device."""
+        target = self._target(placement.device)
+        runtime = self.catalog.with_ort(placement.qnn, version, target)
+        return self._deployer(placement.device).deploy_runtime(runtime)
+
+    def deploy_models(self, placement: Placement, models: Iterable[ModelSpec]) -> list[str]:
+        """Puts the ONNX files of these models on the device; their paths there, in order."""
+        deployer = self._deployer(placement.device)
+        files = [DeployFile(self._onnx.path(model), "model.onnx") for model in models]
+        sets = [deployer.file_set(file.path.stem, [file]) for file in files]
+        return [f"{folder}/model.onnx" for folder in deployer.deploy_sets(sets)]
 
     def deploy_contexts(
         self, placement: Placement, models: Iterable[ModelSpec]
@@ -227,7 +253,7 @@ class Workbench:
     def _deploy_together(self, placement: Placement, models: Sequence[ModelSpec]) -> None:
         """Puts everything that a placement needs on its device in one go."""
         sets = [runtime_set(self._runtime(placement)), self._probe_set(placement)]
-        sets += self._context_sets(placement.device, self._compiled(placement, models))
+        sets += self._context_sets(placement.device, self._made(placement, models))
         self._deployer(placement.device).deploy_sets(sets)
         self.deploy_runtime(placement)
 
@@ -275,40 +301,54 @@ class Workbench:
 
     def _compile_all(self, needs: Sequence[Need]) -> None:
         """Compiles all contexts of a compiler in one go: starting it costs more than using it."""
-        for placement, models in _by_placement(needs).items():
+        for placement, models in by_placement(needs).items():
             try:
                 self._runtime(placement)
                 self._probe(placement)
-                self._compiled(placement, models)
+                self._made(placement, models)
             except HarnessError as error:
                 self._failed[placement] = error
+
+    def _made(self, placement: Placement, models: Sequence[ModelSpec]) -> dict[ModelSpec, Context]:
+        """Like `_compiled`, without those that the compiler refuses: only their cases suffer."""
+        arch = self.htp_arch(placement.device) if models else 0
+        wanted = [(model, placement.compiler, arch) for model in dict.fromkeys(models)]
+        made = self._contexts.without_refused(wanted)
+        return self._compiled(placement, [model for model, _, _ in made])
 
     def _compiled(
         self, placement: Placement, models: Sequence[ModelSpec]
     ) -> dict[ModelSpec, Context]:
         if not models:
             return {}
-        arch = self._htp_arch(placement.device)
+        arch = self.htp_arch(placement.device)
         wanted = [(model, placement.compiler, arch) for model in dict.fromkeys(models)]
         found = self._contexts.get_many(wanted)
         return {model: context for (model, _, _), context in zip(wanted, found, strict=True)}
 
     def _runtime(self, placement: Placement) -> Runtime:
-        return self.catalog.runtime(placement.qnn, self._target(placement.device))
+        name = placement.device
+        arch = self._known_arch(name) if placement.backend == "htp" else None
+        return self._libraries.runtime(placement, self._target(name), arch)
 
     def _probe(self, placement: Placement) -> Path:
         target = self._target(placement.device)
-        if target not in self._built:
-            self._built[target] = self._probes.build(target)
-        return self._built[target]
+        api = self.device(placement.device).facts.android_api if "android" in target else None
+        if (target, api) not in self._built:
+            self._built[target, api] = self._probes.build(target, android_api=api)
+        return self._built[target, api]
 
     def _target(self, name: str) -> str:
         (config,) = self.lab.lab.select([name])
         return config.target or self.device(name).target
 
-    def _htp_arch(self, name: str) -> int:
+    def _known_arch(self, name: str) -> int | None:
         (config,) = self.lab.lab.select([name])
-        arch = config.htp_arch or self.device(name).htp_arch
+        return config.htp_arch or self.device(name).htp_arch
+
+    def htp_arch(self, name: str) -> int:
+        """The HTP architecture of a device (73 for v73). Raises ConfigError if nobody knows it."""
+        arch = self._known_arch(name)
         if arch is None:
             raise ConfigError(
                 f"the HTP architecture of device {name} is not known; set htp_arch or soc",
@@ -333,10 +373,3 @@ class Workbench:
 
 def _names(kind: str, paths: Sequence[Path]) -> list[str]:
     return [f"{kind}.{index}.raw" for index in range(len(paths))]
-
-
-def _by_placement(needs: Iterable[Need]) -> dict[Placement, tuple[ModelSpec, ...]]:
-    merged: dict[Placement, dict[ModelSpec, None]] = {}
-    for need in needs:
-        merged.setdefault(need.placement, {}).update(dict.fromkeys(need.models))
-    return {placement: tuple(models) for placement, models in merged.items()}

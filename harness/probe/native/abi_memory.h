@@ -1,0 +1,92 @@
+/* The part of the QNN ABI for memory: registered buffers, contexts that share, profiles.
+ *
+ * As in abi.h only the layout matters. The function types are those of entries that abi.h keeps as
+ * plain pointers. */
+#ifndef PROBE_ABI_MEMORY_H
+#define PROBE_ABI_MEMORY_H
+
+#include "abi.h"
+
+enum { ABI_MEMORY_HANDLE = 1 };             /* a tensor's memory type; its union holds the handle */
+enum { ABI_BUFFER_ION = 1, ABI_BUFFER_DMA_BUF = 3 };
+
+struct abi_memory_descriptor {
+    uint32_t rank;
+    uint32_t *dimensions;
+    const char *shape_config;
+    uint32_t data_type, buffer_type;
+    union {
+        struct {
+            int32_t fd;
+        } ion;
+        struct {
+            int32_t fd;
+            void *data;
+        } dma_buf;
+    } as;
+};
+_Static_assert(offsetof(struct abi_memory_descriptor, as) == 32, "memory descriptor: union");
+_Static_assert(sizeof(struct abi_memory_descriptor) == 48, "memory descriptor: stride");
+
+typedef abi_error abi_memory_register(abi_handle context,
+                                      const struct abi_memory_descriptor *descriptors,
+                                      uint32_t count, abi_handle *handles);
+typedef abi_error abi_memory_deregister(const abi_handle *handles, uint32_t count);
+
+/* A context's configuration is like a device's: option 0 (custom) and the backend's own words. */
+enum { ABI_HTP_REGISTER_MULTI_CONTEXTS = 2, ABI_HTP_SHARE_RESOURCES = 5 };
+
+struct abi_htp_group_option {
+    uint32_t option;
+    abi_handle first; /* of the group; NULL begins a group */
+    uint64_t max_spill_fill_bytes;
+};
+_Static_assert(sizeof(struct abi_htp_group_option) == 24, "group option");
+
+struct abi_htp_flag_option {
+    uint32_t option;
+    uint64_t on; /* a bool in a union that is aligned to eight bytes */
+};
+
+enum { ABI_NOTIFY_GRAPH = 0, ABI_NOTIFY_CONTEXT = 1 };
+
+typedef void abi_context_notify(abi_handle context, abi_handle graph, const char *graph_name,
+                                uint32_t what, void *parameter, abi_error status);
+
+struct abi_context_params {
+    uint32_t version; /* 1 */
+    const void **config;
+    const void *binary;
+    uint64_t size;
+    abi_handle profile;
+    abi_context_notify *notify;
+    void *parameter;
+};
+_Static_assert(sizeof(struct abi_context_params) == 56, "context parameters");
+
+typedef abi_error abi_context_create_list(abi_handle backend, abi_handle device,
+                                          const struct abi_context_params **contexts,
+                                          const void **config, abi_handle signal);
+
+/* Where the entries behind abi_backend_api's are. Core API 2.26 is the first that ORT takes to
+ * have the list; an older table may end before it. */
+enum { ABI_ENTRY_CREATE_LIST = 56, ABI_CORE_MINOR_WITH_LIST = 26 };
+
+enum { ABI_PROFILE_BASIC = 1, ABI_PROFILE_DETAILED = 2 };
+enum { ABI_PROFILE_CREATE = 0, ABI_PROFILE_EVENTS = 2, ABI_PROFILE_SUB_EVENTS, ABI_PROFILE_DATA };
+enum { ABI_PROFILE_FREE = 6 };
+
+struct abi_profile_event {
+    uint32_t type, unit;
+    uint64_t value;
+    const char *name;
+};
+_Static_assert(sizeof(struct abi_profile_event) == 24, "profile event");
+
+typedef abi_error abi_profile_create(abi_handle backend, uint32_t level, abi_handle *profile);
+typedef abi_error abi_profile_events(abi_handle profile, const uint64_t **events, uint32_t *count);
+typedef abi_error abi_profile_sub_events(uint64_t event, const uint64_t **events, uint32_t *count);
+typedef abi_error abi_profile_data(uint64_t event, struct abi_profile_event *data);
+typedef abi_error abi_profile_free(abi_handle profile);
+
+#endif

@@ -1,0 +1,106 @@
+/* Buffers that stay with a graph over several executions: plain ones, or registered with QnnMem. */
+#include "run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct run *bound[CONTEXTS_MAX];
+
+void io_bind(const struct step *step, struct outcome *outcome) {
+    uint64_t number = step_number(step, "context", 0);
+    const char *memory = step_text(step, "memory");
+    bool registered = strcmp(memory, "memhandle") == 0;
+    if (!registered && strcmp(memory, "raw") != 0) {
+        fail(outcome, "plan", "memory must be raw or memhandle");
+        return;
+    }
+    if (bound[number] != NULL) {
+        fail(outcome, "plan", "this context has buffers already");
+        return;
+    }
+    struct run *run = calloc(1, sizeof *run);
+    if (run == NULL) {
+        fail(outcome, "memory", "out of memory");
+        return;
+    }
+    run->registered = registered;
+    json_text(&outcome->data, "memory", memory);
+    if (registered) json_text(&outcome->data, "allocator", shared_allocator());
+    if (run_open(run, step, outcome) && run_prepare(run)) {
+        outcome->called = true; /* nothing was to be asked if the graph was retrieved before */
+        bound[number] = run;
+        return;
+    }
+    run_close(run);
+    free(run);
+}
+
+void io_run(const struct step *step, struct outcome *outcome) {
+    struct run *run = bound[step_number(step, "context", 0)];
+    uint64_t repeats = step_number(step, "repeat", 1);
+    const char *level = step_text(step, "profile");
+    if (run == NULL) {
+        fail(outcome, "plan", "this context has no buffers");
+        return;
+    }
+    if (repeats == 0 || repeats > REPEATS_MAX) {
+        fail(outcome, "plan", "repeat must be 1 to %d", REPEATS_MAX);
+        return;
+    }
+    run->step = step;
+    run->outcome = outcome;
+    run->tolerance = step_real(step, "tolerance", 0);
+    run->profile = level != NULL ? profile_open(level, outcome) : NULL;
+    memset(run->comparisons, 0, sizeof run->comparisons);
+    json_text(&outcome->data, "graph", run->graph->name);
+    run_all(run, repeats);
+    json_open(&outcome->data, "digests", '[');
+    for (uint32_t i = 0; i < run->graph->output_count; i++) {
+        const struct buffer *output = &run->output_buffers[i].plain;
+        uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a: equal outputs are told by it */
+        for (uint64_t at = 0; at < output->size; at++)
+            hash = (hash ^ output->data[at]) * UINT64_C(0x100000001b3);
+        json_u64(&outcome->data, NULL, hash >> 1); /* JSON's readers take 63 bits */
+    }
+    json_close(&outcome->data, ']');
+    if (run->profile != NULL) profile_close(run->profile, outcome);
+    run->profile = NULL;
+}
+
+static void release(uint64_t number, struct outcome *outcome) {
+    struct run *run = bound[number];
+    run->outcome = outcome;
+    run_close(run);
+    free(run);
+    bound[number] = NULL;
+}
+
+void io_release(const struct step *step, struct outcome *outcome) {
+    uint64_t number = step_number(step, "context", 0);
+    if (bound[number] == NULL) {
+        outcome->skipped = "there is nothing to release";
+        return;
+    }
+    outcome->called = true; /* plain buffers are given back without a call that could fail */
+    release(number, outcome);
+}
+
+void bound_forget(uint64_t context) {
+    struct outcome ignored = {0};
+    char text[64];
+    json_reset(&ignored.data, text, sizeof text);
+    if (bound[context] != NULL) release(context, &ignored);
+}
+
+/* What memory_sample leaves out: buffers that are the probe's own. */
+bool bound_owns(uint64_t device, uint64_t inode) {
+    for (uint32_t at = 0; at < CONTEXTS_MAX; at++) {
+        const struct run *run = bound[at];
+        if (run == NULL || !run->registered) continue;
+        for (uint32_t i = 0; i < run->graph->input_count; i++)
+            if (shared_is_ours(device, inode, &run->input_buffers[i].shared)) return true;
+        for (uint32_t i = 0; i < run->graph->output_count; i++)
+            if (shared_is_ours(device, inode, &run->output_buffers[i].shared)) return true;
+    }
+    return false;
+}

@@ -1,0 +1,85 @@
+/* Where the nodes of a session went: how many each execution provider got. */
+#include "ort.h"
+
+#include <string.h>
+
+enum { EPS_LISTED = 16, OPERATORS_LISTED = 64 };
+
+struct placed { /* what one EP got of a graph */
+    const char *ep;
+    uint64_t subgraphs, nodes;
+    const char *operators[OPERATORS_LISTED];
+};
+
+static bool count_nodes(ort_handle subgraph, struct placed *eps, size_t *count,
+                        struct outcome *outcome) {
+    const char *name = NULL;
+    ort_handle const *nodes = NULL;
+    size_t node_count = 0, at = 0;
+    if (!ort_fine(ort.api->subgraph_ep(subgraph, &name), outcome) ||
+        !ort_fine(ort.api->subgraph_nodes(subgraph, &nodes, &node_count), outcome))
+        return false;
+    while (at < *count && strcmp(eps[at].ep, name) != 0) at++;
+    if (at == EPS_LISTED) {
+        fail(outcome, "unsupported", "more than %d EPs in one graph", EPS_LISTED);
+        return false;
+    }
+    if (at == *count) eps[(*count)++] = (struct placed){.ep = name};
+    eps[at].subgraphs++;
+    for (size_t i = 0; i < node_count; i++) {
+        const char *operator = NULL;
+        if (!ort_fine(ort.api->node_operator(nodes[i], &operator), outcome)) return false;
+        if (eps[at].nodes < OPERATORS_LISTED) eps[at].operators[eps[at].nodes] = operator;
+        eps[at].nodes++;
+    }
+    return true;
+}
+
+static void report_placed(struct json *data, const struct placed *eps, size_t count) {
+    json_open(data, "placement", '[');
+    for (size_t i = 0; i < count; i++) {
+        json_open(data, NULL, '{');
+        json_text(data, "ep", eps[i].ep);
+        json_u64(data, "nodes", eps[i].nodes);
+        json_u64(data, "subgraphs", eps[i].subgraphs);
+        json_open(data, "operators", '[');
+        for (uint64_t n = 0; n < eps[i].nodes && n < OPERATORS_LISTED; n++)
+            json_text(data, NULL, eps[i].operators[n]);
+        json_close(data, ']');
+        json_close(data, '}');
+    }
+    json_close(data, ']');
+}
+
+/* Which EP got which nodes; with `whole`, nodes that went to another one are a failure. */
+void ort_placement(const struct step *step, struct outcome *outcome) {
+    const char *whole = step_text(step, "whole");
+    const struct ort_session *session = ort_session_of(step, outcome);
+    if (session == NULL) return;
+    if (ort.api_version < ORT_API_NEWEST) {
+        outcome->skipped = "this ORT does not tell where nodes went (API 24)";
+        return;
+    }
+    static struct placed eps[EPS_LISTED];
+    ort_handle const *subgraphs = NULL;
+    size_t subgraph_count = 0, count = 0;
+    if (!ort_fine(ort.api->assignment(session->handle, &subgraphs, &subgraph_count), outcome))
+        return;
+    for (size_t i = 0; i < subgraph_count; i++)
+        if (!count_nodes(subgraphs[i], eps, &count, outcome)) return;
+    report_placed(&outcome->data, eps, count);
+    uint64_t nodes = 0, elsewhere = 0;
+    const char *other = NULL, *operator = NULL;
+    for (size_t i = 0; i < count; i++) {
+        nodes += eps[i].nodes;
+        if (whole == NULL || strcmp(eps[i].ep, whole) == 0) continue;
+        elsewhere += eps[i].nodes;
+        other = eps[i].ep;
+        operator = eps[i].operators[0];
+    }
+    if (whole != NULL && (elsewhere > 0 || nodes == 0))
+        fail(outcome, "placement", "%llu of %llu nodes are not on %s%s%s%s%s",
+             (unsigned long long)elsewhere, (unsigned long long)nodes, whole,
+             other != NULL ? " but on " : "", other != NULL ? other : "",
+             operator != NULL ? ", the first is " : "", operator != NULL ? operator : "");
+}

@@ -1,0 +1,133 @@
+/* Buffers that a DSP can map: from FastRPC's rpcmem, a DMA-BUF heap, or else a memfd. */
+#include "run.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "abi_memory.h"
+
+/* linux/dma-heap.h, which not every C library brings along. */
+struct heap_request {
+    uint64_t bytes;
+    uint32_t fd, fd_flags;
+    uint64_t heap_flags;
+};
+#define HEAP_ALLOCATE _IOWR('H', 0, struct heap_request)
+
+/* Qualcomm's rpcmem.h: the system heap, cached. The size of rpcmem_alloc is an int. */
+enum { RPCMEM_HEAP = 25, RPCMEM_FLAGS = 1, RPCMEM_MAX = INT32_MAX, GUARD_BYTE = 0xa5 };
+
+enum allocator { UNKNOWN, RPCMEM, DMA_HEAP, MEMFD };
+
+static struct {
+    enum allocator which;
+    int heap;
+    void *(*alloc)(int heap, uint32_t flags, int size);
+    void (*free)(void *data);
+    int (*to_fd)(void *data);
+} from = {.heap = -1};
+
+static bool find_rpcmem(void) {
+    void *library = dlopen("libcdsprpc.so", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) return false;
+    *(void **)&from.alloc = dlsym(library, "rpcmem_alloc");
+    *(void **)&from.free = dlsym(library, "rpcmem_free");
+    *(void **)&from.to_fd = dlsym(library, "rpcmem_to_fd");
+    void (*start)(void);
+    *(void **)&start = dlsym(library, "rpcmem_init"); /* older libraries need it */
+    if (from.alloc == NULL || from.free == NULL || from.to_fd == NULL) return false;
+    if (start != NULL) start();
+    return true;
+}
+
+static bool find_heap(void) {
+    static const char *const heaps[] = {"/dev/dma_heap/qcom,system", "/dev/dma_heap/system"};
+    for (size_t i = 0; from.heap < 0 && i < sizeof heaps / sizeof *heaps; i++)
+        from.heap = open(heaps[i], O_RDONLY | O_CLOEXEC);
+    return from.heap >= 0;
+}
+
+const char *shared_allocator(void) {
+    static const char *const names[] = {"", "rpcmem", "dma-heap", "memfd"};
+    if (from.which == UNKNOWN) from.which = find_rpcmem() ? RPCMEM : find_heap() ? DMA_HEAP : MEMFD;
+    return names[from.which];
+}
+
+static bool heap_make(struct shared_buffer *buffer) {
+    struct heap_request request = {.bytes = buffer->area_size, .fd_flags = O_RDWR | O_CLOEXEC};
+    if (ioctl(from.heap, HEAP_ALLOCATE, &request) < 0) return false;
+    buffer->fd = (int)request.fd;
+    return true;
+}
+
+static bool memfd_make(struct shared_buffer *buffer) {
+    buffer->fd = (int)syscall(SYS_memfd_create, "qnn-probe", 1u /* MFD_CLOEXEC */);
+    return buffer->fd >= 0 && ftruncate(buffer->fd, (off_t)buffer->area_size) == 0;
+}
+
+static bool map(struct shared_buffer *buffer) {
+    void *data = mmap(NULL, buffer->area_size, PROT_READ | PROT_WRITE, MAP_SHARED, buffer->fd, 0);
+    buffer->data = data != MAP_FAILED ? data : NULL;
+    return data != MAP_FAILED;
+}
+
+static bool rpcmem_make(struct shared_buffer *buffer) {
+    errno = ENOMEM; /* it does not say why it gives nothing */
+    if (buffer->area_size > RPCMEM_MAX) return false;
+    buffer->data = from.alloc(RPCMEM_HEAP, RPCMEM_FLAGS, (int)buffer->area_size);
+    if (buffer->data == NULL) return false;
+    buffer->fd = from.to_fd(buffer->data);
+    return buffer->fd > 0;
+}
+
+bool shared_make(struct shared_buffer *buffer, uint64_t size, struct outcome *outcome) {
+    const char *name = shared_allocator();
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    *buffer = (struct shared_buffer){.size = size, .fd = -1};
+    buffer->area_size = (size / page + 2) * page;
+    buffer->buffer_type = from.which == RPCMEM ? ABI_BUFFER_ION : ABI_BUFFER_DMA_BUF;
+    bool made = from.which == RPCMEM     ? rpcmem_make(buffer)
+                : from.which == DMA_HEAP ? heap_make(buffer) && map(buffer)
+                                         : memfd_make(buffer) && map(buffer);
+    if (!made) {
+        int why = errno;
+        shared_free(buffer);
+        fail(outcome, "memory", "cannot allocate %llu bytes from %s: %s", (unsigned long long)size,
+             name, strerror(why));
+        return false;
+    }
+    memset(buffer->data, 0, size); /* every page is there before anything is measured */
+    memset(buffer->data + size, GUARD_BYTE, buffer->area_size - size);
+    return true;
+}
+
+uint64_t shared_damage(const struct shared_buffer *buffer) {
+    uint64_t damage = 0;
+    for (uint64_t at = buffer->size; buffer->data != NULL && at < buffer->area_size; at++)
+        damage += buffer->data[at] != GUARD_BYTE;
+    return damage;
+}
+
+void shared_free(struct shared_buffer *buffer) {
+    if (from.which == RPCMEM) {
+        if (buffer->data != NULL) from.free(buffer->data);
+    } else {
+        if (buffer->data != NULL) munmap(buffer->data, buffer->area_size);
+        if (buffer->area_size > 0 && buffer->fd >= 0) close(buffer->fd);
+    }
+    *buffer = (struct shared_buffer){.fd = -1};
+}
+
+bool shared_is_ours(uint64_t device, uint64_t inode, const struct shared_buffer *buffer) {
+    struct stat status;
+    return buffer->data != NULL && fstat(buffer->fd, &status) == 0 &&
+           (uint64_t)status.st_dev == device && (uint64_t)status.st_ino == inode;
+}

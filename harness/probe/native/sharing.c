@@ -1,0 +1,129 @@
+/* Contexts that share their spill-fill buffer: as a registered group, or loaded as one list. */
+#include "sharing.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { LIST_MAX = 48 };
+
+bool context_configure(const struct step *step, struct context_config *config,
+                       struct outcome *outcome) {
+    *config = (struct context_config){0};
+    if (step_text(step, "max_spill_fill") == NULL) return true;
+    uint64_t own = step_number(step, "context", 0), head = step_number(step, "group", own);
+    if (head >= CONTEXTS_MAX || (head != own && qnn.contexts[head].handle == NULL)) {
+        fail(outcome, "plan", "the group's first context is not loaded");
+        return false;
+    }
+    config->group = (struct abi_htp_group_option){
+        .option = ABI_HTP_REGISTER_MULTI_CONTEXTS,
+        .first = head == own ? NULL : qnn.contexts[head].handle,
+        .max_spill_fill_bytes = step_number(step, "max_spill_fill", 0)};
+    config->entry.custom = &config->group;
+    config->entries[0] = &config->entry;
+    config->list = config->entries;
+    json_u64(&outcome->data, "group", head);
+    return true;
+}
+
+/* What the library tells from threads of its own. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t told;
+    uint32_t pending;
+    abi_error failed;
+    abi_handle handles[LIST_MAX];
+    bool known[LIST_MAX];
+} list = {.lock = PTHREAD_MUTEX_INITIALIZER, .told = PTHREAD_COND_INITIALIZER};
+
+static void notified(abi_handle context, abi_handle graph, const char *graph_name, uint32_t what,
+                     void *parameter, abi_error status) {
+    (void)graph, (void)graph_name;
+    size_t at = (size_t)parameter - 1;
+    pthread_mutex_lock(&list.lock);
+    if (status != 0 && list.failed == 0) list.failed = status;
+    if (what == ABI_NOTIFY_CONTEXT && at < LIST_MAX && !list.known[at]) {
+        list.known[at] = true;
+        list.handles[at] = status == 0 ? context : NULL;
+        if (list.pending > 0) list.pending--;
+        pthread_cond_signal(&list.told);
+    }
+    pthread_mutex_unlock(&list.lock);
+}
+
+static abi_context_create_list *list_function(void) {
+    const void *const *table = (const void *const *)qnn.api;
+    abi_context_create_list *function = NULL;
+    if (qnn.core_version.minor >= ABI_CORE_MINOR_WITH_LIST)
+        memcpy(&function, &table[ABI_ENTRY_CREATE_LIST], sizeof function);
+    return function;
+}
+
+static void create(const struct step *step, struct buffer *binaries, uint32_t count,
+                   abi_context_create_list *function, struct outcome *outcome) {
+    struct abi_context_params each[LIST_MAX];
+    const struct abi_context_params *all[LIST_MAX + 1] = {NULL};
+    struct abi_htp_flag_option share = {.option = ABI_HTP_SHARE_RESOURCES, .on = 1};
+    struct abi_device_config entry = {.custom = &share};
+    const void *config[] = {&entry, NULL};
+    uint64_t first = step_number(step, "first", 0);
+    for (uint32_t i = 0; i < count; i++) {
+        each[i] = (struct abi_context_params){.version = 1,
+                                              .binary = binaries[i].data,
+                                              .size = binaries[i].size,
+                                              .notify = notified,
+                                              .parameter = (void *)(size_t)(i + 1)};
+        all[i] = &each[i];
+    }
+    list.pending = count;
+    list.failed = 0;
+    memset(list.known, 0, sizeof list.known);
+    memset(list.handles, 0, sizeof list.handles);
+    uint64_t started = now_us();
+    abi_error code =
+        function(qnn.backend, qnn.device, all, step_number(step, "share", 1) ? config : NULL, NULL);
+    pthread_mutex_lock(&list.lock);
+    while (code == 0 && list.pending > 0) pthread_cond_wait(&list.told, &list.lock);
+    if (code == 0) code = list.failed;
+    pthread_mutex_unlock(&list.lock);
+    outcome->duration_us = now_us() - started;
+    for (uint32_t i = 0; i < count; i++) {
+        if (list.handles[i] == NULL) continue;
+        qnn.contexts[first + i].handle = list.handles[i];
+        qnn.contexts[first + i].file = step_numbered(step, "file.", i);
+    }
+    answer(outcome, code);
+}
+
+void context_load_list(const struct step *step, struct outcome *outcome) {
+    static struct buffer binaries[LIST_MAX];
+    uint64_t first = step_number(step, "first", 0);
+    uint32_t count = 0;
+    while (count <= LIST_MAX && step_numbered(step, "file.", count) != NULL) count++;
+    if (qnn.backend == NULL) {
+        fail(outcome, "plan", "there is no backend");
+        return;
+    }
+    if (count == 0 || count > LIST_MAX || first >= CONTEXTS_MAX - LIST_MAX) {
+        fail(outcome, "plan", "a list of 1 to %d files, file.0 first", LIST_MAX);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (qnn.contexts[first + i].handle == NULL) continue;
+        fail(outcome, "plan", "this context is loaded already");
+        return;
+    }
+    abi_context_create_list *function = list_function();
+    if (function == NULL) {
+        fail(outcome, "symbol", "the interface has no contextCreateFromBinaryListAsync");
+        return;
+    }
+    memset(binaries, 0, sizeof binaries);
+    bool read = true;
+    for (uint32_t i = 0; read && i < count; i++)
+        read = file_load(step_numbered(step, "file.", i), FILE_BYTES_DEFAULT_MAX, &binaries[i],
+                         outcome);
+    if (read) create(step, binaries, count, function, outcome);
+    json_u64(&outcome->data, "contexts", count);
+    for (uint32_t i = 0; i < count; i++) buffer_free(&binaries[i]);
+}

@@ -1,0 +1,253 @@
+"""Whether a pairing of memory types behaved as documented: one check for each behaviour (pure)."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.contexts.mem_pairing import DOCUMENTED, Pairing
+from harness.probe.transcript import StepResult, Transcript
+from harness.results.checks import Check, held, unseen
+from harness.results.memory_figures import MemorySamples, memory_samples
+
+_COPY: Final = re.compile(r"\bcop(y|ies|ied)\b", re.I)
+_COUNT_UNIT: Final = 4
+LATENCY: Final = "steady_latency_same"
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """How far a figure may be from what is expected of it.
+
+    Memory: a part of the I/O's size; what has less than that part counts as nothing. Latency: a
+    part of the reference's median, or so many times the spread of both, whichever is more.
+    """
+
+    memory_part: float = 0.25
+    latency_part: float = 0.25
+    latency_spreads: float = 4.0
+    latency_floor_us: float = 200.0
+
+
+@dataclass(frozen=True)
+class PairingFigures:
+    """What one process with a pairing showed; `copies` is None where its profile shows none.
+
+    `first_us` is the first inference, `steady_us` are those behind ten of them.
+    """
+
+    io_bytes: int
+    other_bytes: int
+    samples: MemorySamples
+    first_us: int | None
+    steady_us: tuple[int, ...]
+    copies: int | None
+    digests: tuple[int, ...]
+
+    @property
+    def steady_median_us(self) -> float | None:
+        """The median of the steady inferences."""
+        return statistics.median(self.steady_us) if self.steady_us else None
+
+    @property
+    def steady_spread_us(self) -> float:
+        """The median distance from the median."""
+        middle = self.steady_median_us
+        return statistics.median(abs(one - middle) for one in self.steady_us) if middle else 0.0
+
+    def record(self) -> dict[str, object]:
+        """The figures as they stand in a record's measurements."""
+        return self.samples.record() | {
+            "io_bytes": self.io_bytes,
+            "first_inference_us": self.first_us,
+            "steady_us": list(self.steady_us),
+            "steady_median_us": self.steady_median_us,
+            "steady_spread_us": self.steady_spread_us,
+            "copies_shown": self.copies,
+        }
+
+
+def pairing_figures(
+    transcript: Transcript, metadata: Mapping[str, Any], memory_bytes: int
+) -> PairingFigures:
+    """Takes the figures out of a process that ran `pairing_plan`.
+
+    `memory_bytes` is all that the metadata says a device needs for the context.
+    """
+    io_bytes = sum(
+        int(tensor.get("bytes", 0))
+        for graph in metadata.get("graphs", [])
+        for kind in ("inputs", "outputs")
+        for tensor in graph.get(kind, [])
+    )
+    runs = [step for step in transcript.steps if step.verb == "io-run" and step.ok]
+    timed = [_numbers(step.data.get("run_us")) for step in runs]
+    digests = _numbers(runs[-1].data.get("digests")) if runs else []
+    return PairingFigures(
+        io_bytes=io_bytes,
+        other_bytes=max(0, memory_bytes - io_bytes),
+        samples=memory_samples(transcript),
+        first_us=timed[0][0] if timed and timed[0] else None,
+        steady_us=tuple(timed[2]) if len(timed) > 2 else (),
+        copies=_copies(runs),
+        digests=tuple(digests),
+    )
+
+
+def judge_pairing(
+    pairing: Pairing,
+    figures: PairingFigures,
+    reference: PairingFigures | None,
+    tolerances: Tolerances,
+) -> list[Check]:
+    """The checks of a process that came to a good end.
+
+    `reference` is raw memory prepared and executed on the same device; None for that pairing.
+    """
+    documented = DOCUMENTED[pairing]
+    return [
+        _grown("io_allocated_at_load", figures, "before", "loaded", documented.at_load, tolerances),
+        _grown(
+            "io_allocated_at_first_inference",
+            figures,
+            "bound",
+            "first",
+            documented.at_first_inference,
+            tolerances,
+        ),
+        _settled("io_settled_by_tenth", figures, "first", "tenth", tolerances),
+        _settled("io_given_back", figures, "before", "freed", tolerances),
+        _copied(documented.copied, figures, reference),
+        _same_latency(figures, reference, tolerances),
+        _same_outputs(figures, reference),
+    ]
+
+
+def _grown(
+    name: str,
+    figures: PairingFigures,
+    start: str,
+    end: str,
+    expected: bool,
+    tolerances: Tolerances,
+) -> Check:
+    """Whether shared buffers grew by the I/O's size, or by nothing, as expected.
+
+    With I/O at load, what the context needs besides (weights, spill-fill) may come, too.
+    """
+    growth = figures.samples.growth(start, end)
+    if (blind := _blind(name, figures, growth, start, end)) is not None or growth is None:
+        return blind or unseen(name, "there is no sample")
+    slack = tolerances.memory_part * figures.io_bytes
+    beside = figures.other_bytes if start == "before" else 0
+    if expected:
+        fits = figures.io_bytes - slack <= growth <= figures.io_bytes + beside + slack
+        wanted = f"the I/O's {figures.io_bytes} bytes"
+    else:
+        fits, wanted = growth <= beside + slack, "nothing"
+    return held(
+        name,
+        fits,
+        f"expected {wanted}, shared buffers grew by {growth} bytes from {start} to {end}",
+        growth_bytes=growth,
+        expected_bytes=figures.io_bytes if expected else 0,
+        tolerance_bytes=round(slack),
+    )
+
+
+def _settled(
+    name: str, figures: PairingFigures, start: str, end: str, tolerances: Tolerances
+) -> Check:
+    growth = figures.samples.growth(start, end)
+    if (blind := _blind(name, figures, growth, start, end)) is not None or growth is None:
+        return blind or unseen(name, "there is no sample")
+    slack = tolerances.memory_part * figures.io_bytes
+    reason = f"expected no growth from {start} to {end}, shared buffers grew by {growth} bytes"
+    return held(name, growth <= slack, reason, growth_bytes=growth, tolerance_bytes=round(slack))
+
+
+def _blind(
+    name: str, figures: PairingFigures, growth: int | None, start: str, end: str
+) -> Check | None:
+    samples = figures.samples
+    if growth is None:
+        return unseen(name, f"there is no sample {start} or {end}")
+    if samples.visible:
+        return None
+    rss = samples.rss_bytes.get(end, 0) - samples.rss_bytes.get(start, 0)
+    why = f"the backend shares no buffers with a DSP here; RSS changed by {rss} bytes"
+    return unseen(name, why, rss_growth_bytes=rss)
+
+
+def _copied(expected: bool, figures: PairingFigures, reference: PairingFigures | None) -> Check:
+    name = "copies_per_inference"
+    shows = figures.copies is not None or (reference is not None and reference.copies is not None)
+    if not shows:
+        return unseen(name, "no event of the profile tells of copies")
+    copies = figures.copies or 0
+    wanted = "copies" if expected else "no copies"
+    reason = f"expected {wanted}, the profile shows {copies} per inference"
+    return held(name, (copies > 0) == expected, reason, copies=copies)
+
+
+def _same_latency(
+    figures: PairingFigures, reference: PairingFigures | None, tolerances: Tolerances
+) -> Check:
+    name = LATENCY
+    median, spread = figures.steady_median_us, figures.steady_spread_us
+    if median is None:
+        return unseen(name, "there are no steady inferences")
+    if reference is None:
+        reason = f"it is the reference: median {median:g} us, spread {spread:g} us"
+        return held(name, True, reason, median_us=median, spread_us=spread)
+    other = reference.steady_median_us
+    if other is None:
+        return unseen(name, "raw memory gave no steady inferences to compare with")
+    allowed = max(
+        tolerances.latency_part * other,
+        tolerances.latency_spreads * max(spread, reference.steady_spread_us),
+        tolerances.latency_floor_us,
+    )
+    return held(
+        name,
+        abs(median - other) <= allowed,
+        f"median {median:g} us, with raw memory {other:g} us; {allowed:.0f} us apart is allowed",
+        median_us=median,
+        spread_us=spread,
+        reference_median_us=other,
+        reference_spread_us=reference.steady_spread_us,
+        tolerance_us=allowed,
+    )
+
+
+def _same_outputs(figures: PairingFigures, reference: PairingFigures | None) -> Check:
+    name = "outputs_equal"
+    if reference is None:
+        return held(name, True, "they are what ONNX Runtime computes on the CPU")
+    same = bool(figures.digests) and figures.digests == reference.digests
+    return held(name, same, f"outputs {'equal' if same else 'differ from'} those of raw memory")
+
+
+def _copies(runs: Sequence[StepResult]) -> int | None:
+    """How many copies the last profile tells of; None if no event of it is about copies."""
+    events = [event for step in runs for event in step.data.get("profile_events") or ()]
+    found = [
+        event
+        for event in events
+        if isinstance(event, dict) and _COPY.search(str(event.get("name", "")))
+    ]
+    if not found:
+        return None
+    values = [(event.get("unit"), event.get("value")) for event in found]
+    return sum(
+        (value if unit == _COUNT_UNIT else 1)
+        for unit, value in values
+        if type(value) is int and value > 0
+    )
+
+
+def _numbers(value: object) -> list[int]:
+    return [one for one in value if type(one) is int] if isinstance(value, list) else []

@@ -1,0 +1,88 @@
+"""Which libraries a placement puts on its device, and what preflight says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from harness.lab.attach import AttachedDevice
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.device_sets import narrowed
+from harness.runtimes.findings import Finding
+from harness.runtimes.known_facts import KnownFacts, build_id_of
+from harness.runtimes.preflight import Backend, ContextFacts, Subject, preflight
+from harness.runtimes.preflight_linking import DeviceFacts
+from harness.runtimes.runtime import Runtime
+from harness.workbench.placement import Placement
+
+PreflightMode = Literal["strict", "warn", "off"]
+"""strict: an error of preflight keeps a case from running; warn: it is recorded; off: no look."""
+
+PREFLIGHT_MODES: Final[tuple[PreflightMode, ...]] = get_args(PreflightMode)
+
+_ENGINE: Final = "qnn"
+_BACKENDS: Final[dict[str, Backend]] = {"htp": "htp", "gpu": "gpu", "cpu": "cpu"}
+
+
+class Libraries:
+    """The runtimes of a run's placements, cut down to what their processes need."""
+
+    def __init__(self, catalog: Catalog, cache_root: Path) -> None:
+        self._catalog = catalog
+        self._known = KnownFacts(cache_root)
+        self._narrowed: dict[tuple[str, str, str, int | None], Runtime] = {}
+
+    def runtime(self, placement: Placement, target: str, htp_arch: int | None) -> Runtime:
+        """What is pushed: of stubs and skels the one pair for `htp_arch` (73), all if it is None.
+
+        Raises as `Catalog.runtime`.
+        """
+        key = (placement.qnn, target, placement.backend, htp_arch)
+        if key not in self._narrowed:
+            whole = self._catalog.runtime(placement.qnn, target)
+            facts = self._known.of(whole)
+            needed = {one.file_name: one.elf.needed for one in facts if one.elf is not None}
+            self._narrowed[key] = narrowed(
+                whole, placement.backend, _ENGINE, htp_arch, needed=needed
+            )
+        return self._narrowed[key]
+
+    def findings(
+        self, placement: Placement, device: DeviceFacts, contexts: Sequence[ContextFacts]
+    ) -> tuple[Finding, ...]:
+        """What preflight finds; looks at every stub and skel there is, since one may be misnamed.
+
+        Raises as `Catalog.runtime`.
+        """
+        whole = self._catalog.runtime(placement.qnn, device.target)
+        of_use = {file.name for file in self.runtime(placement, device.target, None).files}
+        subject = Subject(
+            files=[one for one in self._known.of(whole) if one.name in of_use],
+            device=device,
+            backend=_BACKENDS[placement.backend],
+            contexts=contexts,
+            qnn_version=whole.qnn_version,
+        )
+        return tuple(preflight(subject))
+
+    def identity(self, placement: Placement, target: str) -> dict[str, object]:
+        """Version, build and source of a placement's runtime. Raises as `Catalog.runtime`."""
+        whole = self._catalog.runtime(placement.qnn, target)
+        return {
+            "qnn": whole.qnn_version,
+            "build_id": whole.build_id or build_id_of(self._known.of(whole)),
+            "source": whole.source,
+            "ort": whole.ort_version,
+        }
+
+
+def preflight_device(device: AttachedDevice) -> DeviceFacts:
+    """What preflight wants to know of an attached device."""
+    return DeviceFacts(
+        target=device.target,
+        soc=device.soc,
+        htp_arch=device.htp_arch,
+        glibc=device.facts.glibc,
+        android_api=device.facts.android_api,
+    )

@@ -1,0 +1,60 @@
+"""What else the stand-in does on demand, and that it is the real library otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from harness.contexts.schedule import schedule
+from harness.contexts.session_plan import DeployedContext, session_plan
+from harness.probe.plan import Settings
+from harness.results.verdict import Verdict, judge
+from tests.integration.memory.conftest import Target
+
+Deployed = Callable[[str], DeployedContext]
+QUICK = Settings(memory="off", deadline_ms=3000)
+
+
+def verdict_of(target: Target, deployed: Deployed, told: str, contexts: int = 4) -> Verdict:
+    steps = schedule(contexts, "resident")
+    return judge(
+        target.run(session_plan(target.libraries, [deployed("tiny")], steps, QUICK), told=told)
+    )
+
+
+def test_told_nothing_it_is_the_real_library(stand_in: Target, deployed: Deployed) -> None:
+    assert verdict_of(stand_in, deployed, "").outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "context"),
+    [("execute_code=6999", 6999, 0), ("execute_code=1007,execute_after=2", 1007, 2)],
+)
+def test_codes_at_execute(
+    stand_in: Target, deployed: Deployed, told: str, code: int, context: int
+) -> None:
+    verdict = verdict_of(stand_in, deployed, told)
+    assert (verdict.outcome, verdict.cause) == ("failed", "target")
+    assert verdict.error is not None
+    assert (verdict.error.api, verdict.error.code) == ("QnnGraph_execute", code)
+    assert verdict.error.context == context
+
+
+@pytest.mark.parametrize("how", ["crash", "hang"])
+@pytest.mark.parametrize(
+    ("call", "api"),
+    [
+        ("load", "QnnContext_createFromBinary"),
+        ("retrieve", "QnnGraph_retrieve"),
+        ("execute", "QnnGraph_execute"),
+        ("free", "QnnContext_free"),
+    ],
+)
+def test_a_crash_or_hang_is_where_it_was(
+    stand_in: Target, deployed: Deployed, how: str, call: str, api: str
+) -> None:
+    verdict = verdict_of(stand_in, deployed, f"{how}={call},call_after=1", contexts=3)
+    assert verdict.outcome == {"crash": "crashed", "hang": "hung"}[how]
+    assert verdict.error is not None
+    assert (verdict.error.api, verdict.error.context) == (api, 1)

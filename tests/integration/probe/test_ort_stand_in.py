@@ -1,0 +1,308 @@
+"""ORT in the probe where it goes wrong: refusals, crashes, hangs, wrong outputs, odd answers."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.probe.build import SOURCE_FOLDER
+from harness.probe.ort_plan import (
+    Provider,
+    ort_end,
+    ort_env,
+    ort_load,
+    ort_placement,
+    ort_register_ep,
+    ort_run,
+    ort_session,
+    ort_session_free,
+)
+from harness.probe.plan import Settings, Step
+from harness.probe.run import ProbeRun
+from harness.probe.transcript import StepResult
+from harness.results.verdict import judge
+from tests.integration.probe.conftest import Runner
+
+EP = "StandIn"
+ON_EP = Provider(EP)
+
+
+@dataclass(frozen=True)
+class Stand:
+    """The stand-in library, and files for its sessions."""
+
+    library: Path
+    folder: Path
+
+    def model(self, behaviour: str) -> str:
+        path = self.folder / f"{behaviour}.onnx"
+        path.write_text(f"stand-in {behaviour}\n")
+        return str(path)
+
+    def floats(self, name: str, *values: float) -> str:
+        path = self.folder / name
+        np.array(values, "<f4").tofile(path)
+        return str(path)
+
+
+@pytest.fixture(scope="session")
+def ort_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("stand-in-ort") / "libonnxruntime.so"
+    source = Path(__file__).parent / "stand_in_ort.c"
+    command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-D_GNU_SOURCE", "-shared"]
+    command += ["-fPIC", f"-I{SOURCE_FOLDER}", str(source), "-o", str(library)]
+    subprocess.run(command, check=True, timeout=60)
+    return library
+
+
+@pytest.fixture
+def stand(ort_library: Path, tmp_path: Path) -> Stand:
+    return Stand(ort_library, tmp_path)
+
+
+OnStand = Callable[..., ProbeRun]
+
+
+@pytest.fixture
+def on_stand(run: Runner, stand: Stand) -> OnStand:
+    """Runs steps between those that open the stand-in and those that let it go."""
+
+    def run_steps(*steps: Step, registered: str = EP, **how: object) -> ProbeRun:
+        opened = (ort_load(str(stand.library)), ort_env(), ort_register_ep("/p.so", registered))
+        frees = (Step("cleanup"), ort_session_free(0), *ort_end(registered))
+        return run(*opened, *steps, *frees, **how)
+
+    return run_steps
+
+
+def only(done: ProbeRun, verb: str) -> StepResult:
+    (found,) = (step for step in done.transcript.steps if step.verb == verb)
+    return found
+
+
+def test_a_session_runs_and_is_released(on_stand: OnStand, stand: Stand) -> None:
+    data, kept = stand.floats("in", 1, 2, 3, 4), stand.folder / "kept"
+    done = on_stand(
+        ort_session(0, stand.model("copy"), ON_EP),
+        ort_placement(0, whole=EP),
+        ort_run(0, inputs=[data], expected=[data], saved=[str(kept)], repeat=3),
+    )
+    assert done.exit_code == 0, done.transcript.first_failure
+    assert kept.read_bytes() == Path(data).read_bytes()
+    assert only(done, "ort-load").data == {"version": "9.9.9-stand-in", "api_version": 24}
+    assert only(done, "ort-register-ep").data["devices"] == [
+        {"ep": EP, "vendor": None, "hardware": "other"}
+    ]
+    assert only(done, "ort-placement").data["placement"] == [
+        {"ep": EP, "nodes": 1, "subgraphs": 1, "operators": ["Copy"]}
+    ]
+    assert only(done, "ort-run").data["runs"] == 3
+    assert judge(done).outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "api"), [("crash-create", "CreateSession"), ("crash-run", "Run")]
+)
+def test_a_crash_names_its_step_and_call(
+    on_stand: OnStand, stand: Stand, behaviour: str, api: str
+) -> None:
+    data = stand.floats("in", 1, 2, 3, 4)
+    done = on_stand(ort_session(0, stand.model(behaviour), ON_EP), ort_run(0, inputs=[data]))
+    assert done.signal == signal.SIGABRT
+    last = done.transcript.last_begun
+    assert last is not None
+    assert (last.api, last.unfinished) == (api, True)
+    verdict = judge(done)
+    assert (verdict.outcome, verdict.error and verdict.error.api) == ("crashed", api)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "api"), [("hang-create", "CreateSession"), ("hang-run", "Run")]
+)
+def test_a_hang_names_its_step_and_call(
+    on_stand: OnStand, stand: Stand, behaviour: str, api: str
+) -> None:
+    data = stand.floats("in", 1, 2, 3, 4)
+    steps = (ort_session(0, stand.model(behaviour), ON_EP), ort_run(0, inputs=[data]))
+    verdict = judge(on_stand(*steps, settings=Settings(deadline_ms=700)))
+    assert (verdict.outcome, verdict.error and verdict.error.api) == ("hung", api)
+
+
+def test_a_long_refusal_is_told_whole(on_stand: OnStand, stand: Stand) -> None:
+    done = on_stand(ort_session(0, stand.model("refuse-long"), ON_EP))
+    failed = only(done, "ort-session")
+    assert (failed.code, failed.symbol, failed.api) == (11, "ORT_EP_FAIL", "CreateSession")
+    error = judge(done).error
+    assert error is not None
+    assert (error.code, error.ort and error.ort.code) == (6999, 11)
+    assert only(done, "ort-session-free").skipped == "there is nothing to free"
+
+
+def test_an_odd_refusal_is_still_one(on_stand: OnStand, stand: Stand) -> None:
+    failed = only(on_stand(ort_session(0, stand.model("refuse-odd"), ON_EP)), "ort-session")
+    assert (failed.code, failed.symbol) == (0xFFFF, None)
+
+
+def test_a_refused_run_tells_qnns_code(on_stand: OnStand, stand: Stand) -> None:
+    data = stand.floats("in", 1, 2, 3, 4)
+    done = on_stand(
+        ort_session(0, stand.model("refuse-run"), ON_EP), ort_run(0, inputs=[data], repeat=5)
+    )
+    error = judge(done).error
+    assert error is not None
+    assert (error.api, error.code, error.symbol) == ("Run", 6999, "QNN_GRAPH_MAX_ERROR")
+    assert only(done, "ort-run").data["runs"] == 1
+    assert only(done, "ort-session-free").ok
+
+
+def test_causes_are_kept_and_chatter_is_not(on_stand: OnStand, stand: Stand) -> None:
+    logs = only(on_stand(ort_session(0, stand.model("logs"), ON_EP)), "ort-session").logs
+    assert [(line.level, line.text) for line in logs] == [
+        ("error", "  <E> the cause, err 0x3ea [qnn.cc:1 Log]"),
+        ("error", ""),
+        ("error", "<X> of no known level"),
+    ]
+
+
+def test_half_of_the_nodes_elsewhere_is_a_failure(on_stand: OnStand, stand: Stand) -> None:
+    made = ort_session(0, stand.model("half"), ON_EP)
+    assert on_stand(made, ort_placement(0)).exit_code == 0
+    failed = only(on_stand(made, ort_placement(0, whole=EP)), "ort-placement")
+    assert failed.error == "placement"
+    assert failed.message == (
+        "1 of 2 nodes are not on StandIn but on CPUExecutionProvider, the first is Det"
+    )
+    assert [part["ep"] for part in failed.data["placement"]] == [EP, "CPUExecutionProvider"]
+
+
+def test_a_graph_without_nodes_is_on_no_provider(on_stand: OnStand, stand: Stand) -> None:
+    made = ort_session(0, stand.model("empty"), ON_EP)
+    failed = only(on_stand(made, ort_placement(0, whole=EP)), "ort-placement")
+    assert (failed.error, failed.message) == ("placement", "0 of 0 nodes are not on StandIn")
+
+
+def test_placement_that_was_not_recorded(on_stand: OnStand, stand: Stand) -> None:
+    made = ort_session(0, stand.model("unrecorded"), ON_EP)
+    failed = only(on_stand(made, ort_placement(0)), "ort-placement")
+    assert (failed.code, failed.message) == (1, "it was not recorded")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "error"),
+    [("wrong", "mismatch"), ("overrun", "guard"), ("dynamic", "unsupported")],
+)
+def test_what_a_run_is_checked_for(
+    on_stand: OnStand, stand: Stand, behaviour: str, error: str
+) -> None:
+    data = stand.floats("in", 1, 2, 3, 4)
+    done = on_stand(
+        ort_session(0, stand.model(behaviour), ON_EP),
+        ort_run(0, inputs=[data], expected=[data], tolerance=0.5),
+    )
+    assert only(done, "ort-run").error == error
+
+
+@pytest.mark.parametrize("behaviour", ["strings", "deep", "sequence"])
+def test_tensors_that_cannot_be_bound(on_stand: OnStand, stand: Stand, behaviour: str) -> None:
+    data = stand.floats("in", 1, 2, 3, 4)
+    done = on_stand(ort_session(0, stand.model(behaviour), ON_EP), ort_run(0, inputs=[data]))
+    assert only(done, "ort-session").ok
+    assert only(done, "ort-run").error == "unsupported"
+
+
+def test_too_many_tensors(on_stand: OnStand, stand: Stand) -> None:
+    done = on_stand(ort_session(0, stand.model("many"), ON_EP))
+    assert only(done, "ort-session").error == "unsupported"
+    assert only(done, "ort-session-free").ok
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        (ort_run(0), "no such session"),
+        (ort_placement(0), "no such session"),
+        (ort_env(), "environment already"),
+        (Step("ort-session", {"context": "0", "file": "/x", "session.0": "none"}), "key=value"),
+        (Step("ort-env", {"severity": "5"}), "already"),
+    ],
+)
+def test_plans_that_make_no_sense(on_stand: OnStand, step: Step, says: str) -> None:
+    failure = on_stand(step).transcript.first_failure
+    assert failure is not None
+    assert failure.error == "plan"
+    assert says in (failure.message or "")
+
+
+def test_files_that_do_not_fit_the_model(on_stand: OnStand, stand: Stand) -> None:
+    made, data = ort_session(0, stand.model("copy"), ON_EP), stand.floats("in", 1, 2, 3, 4)
+    short = stand.floats("short", 1, 2)
+    for files, error in (([], "plan"), ([data, data], "plan"), ([short], "size")):
+        assert only(on_stand(made, ort_run(0, inputs=files)), "ort-run").error == error
+
+
+@pytest.mark.parametrize(
+    ("provider", "code", "says"),
+    [
+        (Provider(EP, builtin=True), None, ""),
+        (Provider("QNN", builtin=True), 2, "not built in"),
+        (Provider(EP, device=1), None, "there are 1 devices of StandIn, number 1 was asked for"),
+        (Provider("Other"), None, "there are 0 devices of Other"),
+    ],
+)
+def test_providers(
+    on_stand: OnStand, stand: Stand, provider: Provider, code: int | None, says: str
+) -> None:
+    step = only(on_stand(ort_session(0, stand.model("copy"), provider)), "ort-session")
+    assert step.ok == (not says)
+    assert step.code == (code if says else 0)
+    assert says in (step.message or "")
+
+
+def test_a_refused_option(on_stand: OnStand, stand: Stand) -> None:
+    made = ort_session(0, stand.model("copy"), ON_EP, options={"wrong": "this one"})
+    step = only(on_stand(made), "ort-session")
+    assert (step.api, step.code, step.message) == ("AddSessionConfigEntry", 2, "this one")
+    made = ort_session(0, stand.model("copy"), ON_EP, threads=2)
+    step = only(on_stand(made), "ort-session")
+    assert (step.api, step.code) == ("SetIntraOpNumThreads", 2)
+
+
+def test_a_plug_in_that_is_refused_or_offers_nothing(on_stand: OnStand) -> None:
+    refused = only(on_stand(registered="refused"), "ort-register-ep")
+    assert (refused.code, refused.message) == (1, "no such library")
+    nothing = only(on_stand(registered="Other"), "ort-register-ep")
+    assert nothing.error == "no-device"
+
+
+@pytest.mark.parametrize("newest", [17, 20, 22, 23])
+def test_an_older_ort_is_used_as_far_as_it_goes(run: Runner, stand: Stand, newest: int) -> None:
+    done = run(
+        ort_load(str(stand.library)),
+        ort_env(),
+        ort_session(0, stand.model("copy"), Provider(EP, builtin=True)),
+        ort_placement(0, whole=EP),
+        Step("cleanup"),
+        ort_session_free(0),
+        *ort_end(None),
+        env={"STAND_IN_API": str(newest)},
+    )
+    assert done.exit_code == 0
+    assert only(done, "ort-load").data["api_version"] == newest
+    assert "does not tell" in (only(done, "ort-placement").skipped or "")
+
+
+def test_an_ort_too_old_for_plug_ins(on_stand: OnStand) -> None:
+    step = only(on_stand(env={"STAND_IN_API": "21"}), "ort-register-ep")
+    assert step.error == "unsupported"
+    assert "takes no plug-in libraries" in (step.message or "")
+
+
+def test_an_ort_too_old_for_us(on_stand: OnStand) -> None:
+    step = only(on_stand(env={"STAND_IN_API": "16"}), "ort-load")
+    assert (step.error, step.message) == ("symbol", "it has none of the API versions 17 to 24")

@@ -1,0 +1,32 @@
+"""Builds the stand-ins for libQnnHtp and libcdsprpc, which exist for the tests only."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from harness.probe.build import SOURCE_FOLDER
+
+_FOLDER = Path(__file__).parent
+_FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-D_GNU_SOURCE", "-shared", "-fPIC")
+
+
+def build_htp(folder: Path) -> Path:
+    """libQnnHtp.so: the real library with behaviours added; see htp_stand_in.c for which."""
+    library = folder / "libQnnHtp.so"
+    shared = [SOURCE_FOLDER / "tensors.c", SOURCE_FOLDER / "json.c"]
+    sources = [_FOLDER / "htp_stand_in.c", *shared]
+    _compile(["-fvisibility=hidden", f"-I{SOURCE_FOLDER}", *map(str, sources)], library)
+    return library
+
+
+def build_rpcmem(folder: Path) -> Path:
+    """libcdsprpc.so: rpcmem over memfds."""
+    library = folder / "libcdsprpc.so"
+    _compile([str(_FOLDER / "rpcmem_stand_in.c")], library)
+    return library
+
+
+def _compile(arguments: list[str], library: Path) -> None:
+    command = ["cc", *_FLAGS, *arguments, "-o", str(library), "-ldl", "-pthread"]
+    subprocess.run(command, check=True, timeout=60)

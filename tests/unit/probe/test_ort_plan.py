@@ -1,0 +1,108 @@
+"""Steps for ORT: the fields they become, and what is refused before it travels."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import ConfigError
+from harness.probe.ort_plan import (
+    CPU_EP,
+    MAX_OPTIONS,
+    QNN_EP,
+    Provider,
+    dump_options,
+    ort_end,
+    ort_env,
+    ort_load,
+    ort_placement,
+    ort_register_ep,
+    ort_run,
+    ort_session,
+    ort_session_free,
+)
+from harness.probe.plan import Plan, parse
+
+NO_FALLBACK = "session.disable_cpu_ep_fallback=1"
+RECORDED = "session.record_ep_graph_assignment_info=1"
+KEYS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0="), min_size=1)
+VALUES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"))
+
+
+def test_a_session_on_qnn_refuses_the_cpu() -> None:
+    step = ort_session(3, "/m.onnx", Provider(options={"backend_path": "/libQnnHtp.so"}))
+    assert step.fields == {
+        "context": "3",
+        "file": "/m.onnx",
+        "threads": "1",
+        "ep": QNN_EP,
+        "device": "0",
+        "provider.0": "backend_path=/libQnnHtp.so",
+        "session.0": NO_FALLBACK,
+        "session.1": RECORDED,
+    }
+
+
+def test_fallback_must_be_asked_for() -> None:
+    step = ort_session(0, "/m", Provider(), fallback=True, record_placement=False)
+    assert not any(key.startswith("session.") for key in step.fields)
+
+
+def test_what_the_case_says_counts_more() -> None:
+    own = {"session.disable_cpu_ep_fallback": "0"}
+    fields = ort_session(0, "/m", Provider(), options=own).fields
+    assert fields["session.0"] == "session.disable_cpu_ep_fallback=0"
+
+
+def test_a_session_without_provider_is_the_cpus() -> None:
+    fields = ort_session(0, "/m").fields
+    assert "ep" not in fields
+    assert NO_FALLBACK not in fields.values()
+
+
+def test_a_provider_built_in_is_called_by_its_short_name() -> None:
+    assert ort_session(0, "/m", Provider("QNN", builtin=True)).fields["ep"] == "builtin:QNN"
+
+
+def test_options_of_a_dump() -> None:
+    assert dump_options("/x/c.onnx", embed=False) == {
+        "ep.context_enable": "1",
+        "ep.context_file_path": "/x/c.onnx",
+        "ep.context_embed_mode": "0",
+    }
+    assert dump_options("/x/c.onnx", embed=True)["ep.context_embed_mode"] == "1"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"": "x"}, {"a=b": "x"}, {f"key{at}": "" for at in range(MAX_OPTIONS + 1)}],
+)
+def test_options_that_no_plan_can_hold(options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        ort_session(0, "/m", Provider(options=options))
+
+
+def test_as_many_options_as_possible_fit_a_step() -> None:
+    most = {f"key{at}": "v" for at in range(MAX_OPTIONS)}
+    few = {f"key{at}": "v" for at in range(MAX_OPTIONS - 2)}
+    assert len(ort_session(0, "/m", Provider(options=most), options=few).fields) <= 64
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=5), st.dictionaries(KEYS, VALUES, max_size=5))
+def test_steps_survive_their_text(provider: dict[str, str], session: dict[str, str]) -> None:
+    plan = Plan(
+        (
+            ort_load("/ort.so"),
+            ort_env(),
+            ort_env(causes=False),
+            ort_register_ep("/plugin.so"),
+            ort_session(0, "/m.onnx", Provider(options=provider), options=session),
+            ort_placement(0, whole=CPU_EP),
+            ort_run(0, inputs=["/in"], expected=[None, "/out"], saved=["/kept"], tolerance=0.5),
+            ort_session_free(0),
+            *ort_end(),
+            *ort_end(None),
+        )
+    )
+    assert parse(plan.text()) == plan

@@ -90,10 +90,12 @@ def verdict_check(device: str, title: str, verdict: Verdict, done: str, logs: Pa
 
 
 def error_text(error: ErrorRecord) -> str:
-    """API, code, symbol, and the first line that was logged, which names the cause (pure)."""
+    """API, code, symbol, and where it began: the first line that names a cause (pure)."""
     code = "" if error.code is None else f" {error.code}"
     symbol = f" {error.symbol}" if error.symbol else ""
     first = next((line.strip() for line in error.message.splitlines() if line.strip()), "")
+    if error.first_cause is not None and error.first_cause.message:
+        first = error.first_cause.message
     return f"{error.api or 'the probe'}{code}{symbol}" + (f": {first}" if first else "")
 
 
@@ -119,8 +121,9 @@ _HINTS_BY_CODE: Final = {
 
 def hint(error: ErrorRecord) -> str:
     """Where to look, by what was said, else by the code (pure)."""
+    said = "\n".join([error.message, *(link.message for link in error.chain)])
     for text, advice in _HINTS:
-        if text in error.message:
+        if text in said:
             return advice
     return _HINTS_BY_CODE.get(error.code or 0, "see docs/results.md for what the code means")
 

@@ -163,7 +163,7 @@ def probe_check(device: AttachedDevice, rules: VisitRules, tell: Tell) -> bool:
 
 
 def sdk_in_use(workbench: Workbench, target: str, rules: VisitRules) -> Path | None:
-    """The QAIRT tree that the chosen runtime comes from, else the one that the environment names."""
+    """The QAIRT tree that the chosen runtime comes from, else the one of the environment."""
     with contextlib.suppress(HarnessError):
         name = workbench.catalog.resolve(rules.qnn, target)[-1]
         # those of PyPI have no source in front; they would be fetched, and have no SDK

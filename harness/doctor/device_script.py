@@ -33,7 +33,7 @@ w() { a=-; [ -r "$1" ] && a=r; [ -w "$1" ] && a=${a}w; echo "$a $1"; }
 echo "${m}nodes"
 for f in "$r"/dev/adsprpc-smd* "$r"/dev/fastrpc-*; do [ -e "$f" ] && w "$f"; done
 echo "${m}owners"; ls -l "$r"/dev/ 2>/dev/null | grep -E 'adsprpc|fastrpc' | head -n 20
-echo "${m}selinux"; getenforce 2>/dev/null || cat "$r/sys/fs/selinux/enforce" 2>/dev/null
+echo "${m}selinux"; getenforce 2>/dev/null || cat "$r/sys/fs/selinux/enforce" 2>/dev/null; echo
 echo "${m}rpc"; for d in LIBRARIES; do [ -e "$r$d/RPC" ] && w "$r$d/RPC"; done
 echo "${m}shells"
 for d in FOLDERS; do for f in SIGNED UNSIGNED; do [ -e "$r$d/$f" ] && w "$r$d/$f"; done; done

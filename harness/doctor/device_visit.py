@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from harness.lab.lease import DeviceHeld, Leases, lease_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import ProbeFitness
 from harness.qnn.platforms import PLATFORMS
-from harness.runtimes.sdk_tree import sdk_of_environment
+from harness.runtimes.sdk_tree import is_sdk, sdk_of_environment
 from harness.workbench import Workbench
 
 _ASK_S: Final = 20.0
@@ -99,7 +100,8 @@ def visit(
     if not probe_check(device, rules, tell):
         say("smoke", "unknown", "not tried, the probe does not run")
         return
-    validate(device, patient.htp_arch, rules, tell)
+    sdk = sdk_in_use(workbench, device.target, rules)
+    validate(device, sdk, patient.htp_arch, tell)
     if not rules.smoke:
         say("smoke", "not-applicable", "left out (--no-smoke)")
     elif quarantined:
@@ -160,9 +162,18 @@ def probe_check(device: AttachedDevice, rules: VisitRules, tell: Tell) -> bool:
     return True
 
 
-def validate(device: AttachedDevice, htp_arch: int | None, rules: VisitRules, tell: Tell) -> None:
+def sdk_in_use(workbench: Workbench, target: str, rules: VisitRules) -> Path | None:
+    """The QAIRT tree that the chosen runtime comes from, else the one of the environment."""
+    with contextlib.suppress(HarnessError):
+        name = workbench.catalog.resolve(rules.qnn, target)[-1]
+        # those of PyPI have no source in front; they would be fetched, and have no SDK
+        if ":" in name and is_sdk(root := workbench.catalog.runtime(name, target).root):
+            return root
+    return sdk_of_environment(rules.environment)
+
+
+def validate(device: AttachedDevice, sdk: Path | None, htp_arch: int | None, tell: Tell) -> None:
     """Runs the SDK's own validator where there is one."""
-    sdk = sdk_of_environment(rules.environment)
     files = validator.validator_files(sdk, device.target, htp_arch)
     if isinstance(files, str):
         tell(Check("device", device.name, validator.PROGRAM, "not-applicable", files))

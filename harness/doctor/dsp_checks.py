@@ -15,9 +15,8 @@ _ONE_HTP_NODE: Final = "HTP needs /dev/adsprpc-smd or /dev/fastrpc-cdsp"
 
 def dsp_nodes(patient: Patient) -> Check:
     """Whether the shell user may open what leads to the DSP."""
-    if not patient.platform.has_dsp:
-        found = "the HTP is a simulator inside libQnnHtp.so here"
-        return patient.check("DSP nodes", "not-applicable", found)
+    if patient.no_dsp is not None:
+        return patient.check("DSP nodes", "not-applicable", patient.no_dsp)
     nodes = {
         name: how for name, how in patient.answers.nodes.items() if name.startswith(_DSP_NODES)
     }
@@ -40,8 +39,8 @@ def dsp_nodes(patient: Patient) -> Check:
 def dsp_processor(patient: Patient) -> Check:
     """Whether the processor that runs HTP code is up."""
     states = {n: s for n, s in patient.answers.vitals.remoteprocs.items() if "cdsp" in n}
-    if not patient.platform.has_dsp:
-        return patient.check("DSP processor", "not-applicable", "there is none")
+    if patient.no_dsp is not None:
+        return patient.check("DSP processor", "not-applicable", patient.no_dsp)
     if not states:
         return patient.check("DSP processor", "unknown", "the kernel does not show it to us")
     shown = listed([f"{name}: {state}" for name, state in states.items()])
@@ -53,8 +52,8 @@ def dsp_processor(patient: Patient) -> Check:
 
 def rpc_library(patient: Patient) -> Check:
     """Where the library is that stubs reach the DSP with."""
-    if not patient.platform.has_dsp:
-        return patient.check(RPC_LIBRARY, "not-applicable", "the simulator needs none")
+    if patient.no_dsp is not None:
+        return patient.check(RPC_LIBRARY, "not-applicable", patient.no_dsp)
     found = patient.answers.rpc_libraries
     readable = [path for path, how in found.items() if "r" in how]
     if readable:
@@ -75,8 +74,8 @@ def process_domain(patient: Patient) -> Check:
     it is there and can be read is as much as can be told without a process on the DSP.
     """
     name, answers = "unsigned PD", patient.answers
-    if not patient.platform.has_dsp:
-        return patient.check(name, "not-applicable", "there is no DSP")
+    if patient.no_dsp is not None:
+        return patient.check(name, "not-applicable", patient.no_dsp)
     unsigned = {p: h for p, h in answers.shells.items() if p.endswith(UNSIGNED_SHELL)}
     readable = [path for path, how in unsigned.items() if "r" in how]
     if readable:
@@ -92,8 +91,8 @@ def process_domain(patient: Patient) -> Check:
 
 def firmware_skels(patient: Patient) -> Check:
     """Skels of the device's image, which a wrong search order would take instead of ours."""
-    if not patient.platform.has_dsp:
-        return patient.check("firmware's skels", "not-applicable", "there is no DSP")
+    if patient.no_dsp is not None:
+        return patient.check("firmware's skels", "not-applicable", patient.no_dsp)
     skels = list(patient.answers.skels)
     if not skels:
         return patient.check("firmware's skels", "ok", "none: only deployed ones can be loaded")
@@ -103,9 +102,8 @@ def firmware_skels(patient: Patient) -> Check:
 
 def opencl(patient: Patient) -> Check:
     """The driver that the GPU backend opens."""
-    if not patient.platform.has_dsp:
-        found = "the GPU backend does not run on x86-64"
-        return patient.check("OpenCL driver", "not-applicable", found)
+    if patient.no_dsp is not None:
+        return patient.check("OpenCL driver", "not-applicable", patient.no_dsp)
     readable = [path for path, how in patient.answers.opencl.items() if "r" in how]
     drivers = [path for path in readable if ".so" in PurePosixPath(path).name]
     if drivers:

@@ -120,11 +120,8 @@ def _look_at_lab(
     kept_out = set()
     opened = OpenLab(lab, key_folder=order.cache / "keys", storage_root=simulated_root(order.cache))
     with opened:
-        try:
-            for check in attached_checks(opened, devices):
-                tell(check)
-        except InfraError as error:
-            tell(Check("lab", "lab", "adb server", "fail", str(error)))
+        for check in attached_checks(lab, devices):
+            tell(check)
         for device in devices:
             key = opened.key(device.name)
             try:
@@ -173,17 +170,15 @@ class Visits:
                     self._start(name, notify)
                 for name in [name for name, end in until.items() if name not in over]:
                     if time.monotonic() >= until[name]:
-                        found[name].append(self._given_up(name))
+                        found[name].append(self._given_up(name, asked=bool(found[name])))
                         over.add(name)
                 with contextlib.suppress(queue.Empty):
                     name, check = self._found.get(timeout=_LOOK_S)
-                    if name in over:
-                        continue
-                    if check is None:
-                        over.add(name)
-                    else:
+                    if name not in over and check is not None:
                         found[name].append(check)
                         notify(f"{name}: {check.name}")
+                    elif check is None:
+                        over.add(name)
                 while shown < len(names) and names[shown] in over:
                     for check in found[names[shown]]:
                         tell(check)
@@ -218,10 +213,11 @@ class Visits:
         finally:
             self._found.put((name, None))
 
-    def _given_up(self, name: str) -> Check:
+    def _given_up(self, name: str, *, asked: bool) -> Check:
         text = f"it did not come to an end within {self._order.timeout_s:g} s and was given up"
         advice = f"reboot it; `qnn-harness devices heal {name}` does so"
-        return Check("device", name, REACHABLE, "fail", text, advice)
+        title = "deadline" if asked else REACHABLE
+        return Check("device", name, title, "fail", text, advice)
 
     def _close(self) -> None:
         """Ends what visits that were given up, or interrupted, have started."""

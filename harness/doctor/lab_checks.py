@@ -9,7 +9,6 @@ from typing import Final
 from harness.adb.server import AdbServer, SeenDevice
 from harness.doctor.host_checks import LabNeeds
 from harness.errors import ConfigError, InfraError
-from harness.lab.attach import OpenLab
 from harness.lab.checks import LAB_FILE, Check, Status
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.lease import Held
@@ -60,23 +59,28 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
             yield _lab_check(f"adb host {name}", "fail", f"none answers at {where}", advice)
 
 
-def attached_checks(opened: OpenLab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
+def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
     """What the adb servers see of each real device, and whom else the user's own one sees."""
-    lists: dict[str | None, list[SeenDevice] | str] = {}
-    for device in devices:
-        if device.simulated or device.host in lists:
-            continue
-        try:
-            lists[device.host] = opened.seen(device.host)
-        except InfraError as error:
-            lists[device.host] = str(error)
+    hosts = {device.host for device in devices if not device.simulated}
+    lists = {host: _seen(lab, host) for host in {None, *hosts}}
     for device in devices:
         if not device.simulated:
             yield state_check(device, lists[device.host])
-    own = opened.seen() if None not in lists else lists[None]
-    known = {device.serial for device in opened.lab.devices}
+    known = {device.serial for device in lab.devices if device.host is None}
+    own = lists[None]
     if isinstance(own, list):
         yield from (stranger_check(seen) for seen in own if seen.serial not in known)
+
+
+def _seen(lab: Lab, host: str | None) -> list[SeenDevice] | str:
+    """What an adb server reports, or why it does not; none is started for this."""
+    server = AdbServer() if host is None else AdbServer(lab.host(host).host, lab.host(host).port)
+    if not server.is_running():
+        return f"no {server} answers"
+    try:
+        return server.devices()
+    except InfraError as error:
+        return str(error)
 
 
 def state_check(device: DeviceConfig, seen: list[SeenDevice] | str) -> Check:

@@ -34,6 +34,13 @@ class Patient:
         return PLATFORMS[self.target]
 
     @property
+    def no_dsp(self) -> str | None:
+        """Why it has no DSP to look for; None if it should have one."""
+        if not self.platform.has_dsp:
+            return "the HTP is a simulator inside libQnnHtp.so"
+        return "a simulated board has no DSP and no GPU" if self.config.simulated else None
+
+    @property
     def htp_arch(self) -> int | None:
         """As configured, else that of its SoC."""
         known = SOCS.get(self.config.soc or self.facts.soc or "")

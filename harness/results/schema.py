@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter
 
+from harness.lab.checks import DoctorReport
 from harness.lab.inventory import Lab
 from harness.results.known_issues import KnownIssues
 from harness.results.record import Line
@@ -28,6 +29,7 @@ def schemas() -> dict[str, str]:
     made = {
         # As it is written: every key is there.
         "results.schema.json": _schema(Line, "A line of results.jsonl", "serialization"),
+        "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints", "serialization"),
         "devices.schema.json": _schema(Lab, "devices.yaml", "validation"),
         "known_issues.schema.json": _schema(KnownIssues, "known_issues.yaml", "validation"),
     }

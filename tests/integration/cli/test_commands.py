@@ -17,6 +17,7 @@ from harness.cache import cache_root, simulated_root
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import load_lab
 from harness.lab.lease import Leases, lease_root
+from harness.lab.quarantine import Quarantine
 from harness.runtimes.deploy import Deployer, DeployFile
 
 QNN_HARNESS = [sys.executable, "-m", "harness.cli.main"]
@@ -162,3 +163,46 @@ def test_healing_goes_on_past_a_device_that_is_held(simulated_lab: Path) -> None
     held, healed = json.loads(done.stdout)["devices"]
     assert "held by" in held["problem"]
     assert (healed["name"], healed["state"]) == ("sim-other", "good")
+
+
+def key_of(lab_file: Path) -> str:
+    with opened(lab_file) as lab:
+        return lab.key("sim-test")
+
+
+def test_a_device_that_answers_and_is_bad_is_a_negative_answer(
+    simulated_lab: Path, tmp_path: Path
+) -> None:
+    assert run("devices", "--lab", simulated_lab).returncode == 0
+    workdir = tmp_path / "simulated/sim-test/data/local/tmp/qnn-harness"
+    subprocess.run(["rm", "-rf", workdir], check=True)
+    workdir.parent.mkdir(parents=True, exist_ok=True)
+    workdir.write_text("a file where its work folder should be")
+    done = run("devices", "--lab", simulated_lab)
+    assert done.returncode == 1
+    assert "sim-test: its work folder cannot be written" in done.stdout
+
+
+def test_why_a_device_is_in_quarantine_is_told(simulated_lab: Path, tmp_path: Path) -> None:
+    entry = Quarantine(tmp_path / "quarantine").put(key_of(simulated_lab), "it rebooted all day")
+    done = run("devices", "--lab", simulated_lab)
+    assert done.returncode == 1
+    assert (
+        f"sim-test: in quarantine since {entry.since}: it rebooted all day. When it is mended: "
+        "qnn-harness devices heal sim-test"
+    ) in done.stdout
+    # which ends it, once our probe has run there
+    assert run("devices", "heal", "sim-test", "--lab", simulated_lab).returncode == 0
+    assert list((tmp_path / "simulated").rglob("sets/probe-*/qnn-probe"))
+    assert run("devices", "--lab", simulated_lab).returncode == 0
+
+
+def test_a_quarantine_that_cannot_be_read_says_what_to_do(
+    simulated_lab: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "quarantine").write_text("a file where the folder should be")
+    done = run("devices", "--lab", simulated_lab)
+    assert done.returncode == 3
+    assert "sim-test" in done.stdout
+    assert "Not a directory; remove what is there, or set QNN_HARNESS_QUARANTINE" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InfraError
-from harness.lab.attach import OpenLab
+from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.care import DeviceCare
 from harness.lab.events import LabEvent
 from harness.lab.inventory import load_lab
@@ -204,3 +204,35 @@ devices:
     assert key["a"] == key["b"]
     assert key["e"] == key["f"]
     assert len(set(key.values())) == 6
+
+
+def test_a_quarantine_does_not_end_before_the_probe_has_run(ward: Ward) -> None:
+    asked: list[str] = []
+
+    def fails(device: AttachedDevice) -> str | None:
+        asked.append(device.name)
+        return "it ends with a segmentation fault"
+
+    care = DeviceCare(
+        ward.lab,
+        ward.quarantine,
+        probe_problem=lambda device: None,
+        thorough=fails,
+        tell=ward.events.append,
+    )
+    care.require(NAME)
+    assert asked == []  # a device that was well is not kept waiting
+    ward.quarantine.put(ward.lab.key(NAME), "its probe crashed")
+    with pytest.raises(InfraError, match="segmentation fault"):
+        DeviceCare(
+            ward.lab,
+            ward.quarantine,
+            probe_problem=lambda device: None,
+            thorough=fails,
+            tell=ward.events.append,
+        ).require(NAME)
+    assert care.heal(NAME).state == "bad"
+    assert asked == [NAME, NAME]
+    entry = ward.quarantine.find(ward.lab.key(NAME))
+    assert entry is not None
+    assert entry.why == "its probe crashed"

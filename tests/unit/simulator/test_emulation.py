@@ -72,7 +72,8 @@ def test_tools_are_found_where_variables_say(tmp_path: Path) -> None:
 def test_the_probe_is_built_by_the_same_compilers() -> None:
     target = build._TARGETS["linux-arm64"]
     assert target.variable == CROSS_COMPILER_VARIABLE
-    assert tuple(command[0] for command in target.cross_compilers) == CROSS_COMPILERS
+    assert target.zig
+    assert (*target.cross_compilers, "zig") == CROSS_COMPILERS
 
 
 def test_a_compiler_that_refuses(tmp_path: Path) -> None:

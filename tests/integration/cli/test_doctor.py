@@ -1,0 +1,243 @@
+"""`qnn-harness doctor` as a user types it: on a simulated device, and where the lab is broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from harness.cache import quarantine_root
+from harness.lab.attach import OpenLab
+from harness.lab.inventory import load_lab
+from harness.lab.lease import Leases, lease_root
+from harness.lab.quarantine import Quarantine
+from tests.integration.device_runs import ROOT
+
+QNN_HARNESS = [sys.executable, "-m", "harness.cli.main"]
+NAME = "sim-test"
+
+
+def run(
+    *arguments: object, **settings: str
+) -> tuple[subprocess.CompletedProcess[str], dict[tuple[str, str], dict[str, Any]]]:
+    """The process, and the checks of its --json by subject and name."""
+    command = [*QNN_HARNESS, "doctor", *map(str, arguments), "--json"]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | settings,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    said = json.loads(done.stdout) if done.stdout else {"checks": []}
+    if done.stdout:
+        schema = json.loads((ROOT / "docs/schema/doctor.schema.json").read_text())
+        jsonschema.validate(said, schema)
+    return done, {(check["subject"], check["name"]): check for check in said["checks"]}
+
+
+def key_of(lab_file: Path, name: str = NAME) -> str:
+    lab = OpenLab(load_lab(lab_file), key_folder=Path("/none"), storage_root=storage())
+    return lab.key(name)
+
+
+def storage() -> Path:
+    return Path(os.environ["QNN_HARNESS_SIMULATED"])
+
+
+def test_a_healthy_simulated_device(simulated_lab: Path) -> None:
+    done, checks = run("--lab", simulated_lab)
+    assert done.returncode == 0, done.stdout
+    assert done.stderr == ""
+    assert checks[NAME, "reachable"]["status"] == "ok"
+    assert checks[NAME, "smoke htp"]["status"] == "ok"
+    assert "outputs as expected" in checks[NAME, "smoke htp"]["found"]
+    gpu = checks[NAME, "smoke gpu"]
+    assert gpu["status"] == "not-applicable"
+    assert "QnnBackend_create 4000 QNN_BACKEND_ERROR_CANNOT_INITIALIZE" in gpu["found"]
+    assert "has no libQnnCpu.so" in checks[NAME, "smoke cpu"]["found"]
+    assert checks[NAME, "probe"]["status"] == "ok"
+    assert checks["lab", "devices.yaml"]["status"] == "ok"
+
+
+def test_an_older_runtime_has_a_cpu_backend(simulated_lab: Path) -> None:
+    done, checks = run(NAME, "--lab", simulated_lab, "--qnn", "2.47.0")
+    assert done.returncode == 0, done.stdout
+    cpu = checks[NAME, "smoke cpu"]
+    assert (cpu["status"], "QNN 2.47.0" in cpu["found"]) == ("ok", True), cpu
+
+
+def test_as_a_table(simulated_lab: Path) -> None:
+    command = [*QNN_HARNESS, "doctor", NAME, "--no-smoke", "--lab", str(simulated_lab)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line[:1] not in (" ", "")][:3] == [
+        "host",
+        "lab",
+        f"device {NAME}",
+    ]
+    assert "left out (--no-smoke)" in done.stdout
+    assert not any(line.endswith(" ") or "\x1b" in line for line in lines)
+
+
+def test_wrong_input_is_2(simulated_lab: Path, tmp_path: Path) -> None:
+    done, checks = run("nobody", "--lab", simulated_lab)
+    assert (done.returncode, checks) == (2, {})
+    assert "nobody" in done.stderr
+    done, checks = run("--lab", tmp_path / "missing.yaml")
+    assert done.returncode == 2
+    assert checks["lab", "devices.yaml"]["status"] == "fail"
+    assert checks["host", "Python"]["status"] == "ok"
+    done, checks = run("--lab", simulated_lab, "--qnn", "9.9.9")
+    assert done.returncode == 1
+    assert "9.9.9" in checks[NAME, "runtime"]["found"]
+
+
+def test_a_lab_where_nothing_can_be_asked_is_3(simulated_lab: Path) -> None:
+    simulated_lab.write_text("schema: 1\ndevices:\n  - {name: gone, serial: '127.0.0.1:9'}\n")
+    done, checks = run("--lab", simulated_lab)
+    assert done.returncode == 3
+    assert checks["gone", "reachable"]["status"] == "fail"
+
+
+def test_a_device_that_another_process_holds_is_left_alone(simulated_lab: Path) -> None:
+    leases = Leases(lease_root(), purpose="a test")
+    leases.take(key_of(simulated_lab), NAME)
+    try:
+        done, checks = run("--lab", simulated_lab)
+    finally:
+        leases.close()
+    assert done.returncode == 0, done.stdout
+    assert "(a test)" in checks[NAME, "lease"]["found"]
+    assert checks[NAME, "checked"]["status"] == "unknown"
+
+
+def test_a_device_in_quarantine_stays_there(simulated_lab: Path) -> None:
+    quarantine, key = Quarantine(quarantine_root(Path("/none"))), key_of(simulated_lab)
+    quarantine.put(key, "it rebooted all day")
+    done, checks = run("--lab", simulated_lab)
+    assert done.returncode == 1
+    assert "it rebooted all day" in checks[NAME, "quarantine"]["found"]
+    assert f"heal {NAME}" in checks[NAME, "quarantine"]["advice"]
+    assert checks[NAME, "probe"]["status"] == "ok"
+    assert checks[NAME, "smoke"]["status"] == "unknown"
+    assert quarantine.find(key) is not None
+
+
+@pytest.fixture
+def mute_device() -> Iterator[str]:
+    """The address of a device that accepts connections and says nothing."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_a_device_that_hangs_does_not_stop_the_others(
+    simulated_lab: Path, mute_device: str
+) -> None:
+    host, port = mute_device.split(":")
+    more = f"  - {{name: mute, serial: far, host: slow}}\nhosts:\n  - {{name: slow, host: {host}"
+    simulated_lab.write_text(simulated_lab.read_text() + more + f", port: {port}}}\n")
+    began = time.monotonic()
+    done, checks = run("--lab", simulated_lab, "--no-smoke", "--timeout", "30")
+    assert time.monotonic() - began < 60
+    assert done.returncode == 1, done.stdout
+    assert checks[NAME, "probe"]["status"] == "ok"
+    assert checks["mute", "reachable"]["status"] == "fail"
+    assert checks["lab", "adb host slow"]["status"] == "fail"
+
+
+def test_a_deadline_of_a_second(simulated_lab: Path) -> None:
+    """What was found by then is kept, and the device is said to be given up."""
+    done, checks = run("--lab", simulated_lab, "--timeout", "1")
+    given_up = checks.get((NAME, "deadline")) or checks[NAME, "reachable"]
+    if given_up["status"] == "fail":  # this computer may be quick enough
+        assert "within 1 s and was given up" in given_up["found"]
+        assert done.returncode in (1, 3)
+
+
+def test_a_target_that_contradicts_the_device(
+    simulated_lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = simulated_lab.read_text()
+    real = subprocess.Popen(
+        [*QNN_HARNESS, "simulator", "--lab", str(simulated_lab)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert real.stdout is not None
+        serial = real.stdout.readline().split(" as ")[1].split(";")[0]
+        port = real.stdout.readline().strip().partition("=")[2]
+        lab = (
+            "schema: 1\nhosts:\n  - {name: here, host: 127.0.0.1, port: " + port + "}\n"
+            "devices:\n  - {name: wrong, host: here, target: android-arm64, "
+            f"serial: '{serial}', workdir: {storage()}/work}}\n"
+        )
+        simulated_lab.write_text(lab)
+        done, checks = run("--lab", simulated_lab, "--no-smoke")
+    finally:
+        real.send_signal(signal.SIGINT)
+        real.wait(timeout=20)
+        simulated_lab.write_text(text)
+    assert done.returncode == 1, done.stdout
+    found = checks["wrong", "target"]["found"]
+    assert "says that wrong is android-arm64" in found
+    assert "it is linux-x64 (machine x86_64" in found
+
+
+def test_the_validator_of_an_sdk_is_run(simulated_lab: Path, tmp_path: Path) -> None:
+    """A stand-in for the SDK's program, which says what the real one is known to say."""
+    program = tmp_path / "sdk/bin/x86_64-linux-clang/qnn-platform-validator"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        "#!/bin/sh\nfor last do :; done\nmkdir -p $last/output\n"
+        "echo 'Backend,Backend Hardware,Unit Test\nDSP,Supported,Failed' >$last/output/Result.csv\n"
+        "echo 'Unit Test on the backend GPU: Passed.'\n"
+    )
+    (tmp_path / "sdk/lib/x86_64-linux-clang").mkdir(parents=True)
+    sdk = str(tmp_path / "sdk")
+    done, checks = run("--lab", simulated_lab, "--no-smoke", QAIRT_SDK_ROOT=sdk)
+    assert done.returncode == 1, done.stdout
+    assert checks[NAME, "qnn-platform-validator GPU"]["status"] == "ok"
+    assert checks[NAME, "qnn-platform-validator DSP"]["status"] == "fail"
+    assert not list(storage().rglob("validator-*/output"))
+
+
+def test_ctrl_c_leaves_nothing_behind(simulated_lab: Path) -> None:
+    process = subprocess.Popen(
+        [*QNN_HARNESS, "doctor", "--lab", str(simulated_lab)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 30
+    leases = Leases(lease_root(), purpose="a test")
+    while leases.look(key_of(simulated_lab)) is None and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert out == ""
+    time.sleep(3)
+    assert leases.look(key_of(simulated_lab)) is None
+    left = subprocess.run(
+        ["ps", "-A", "-o", "pid=,sess="], capture_output=True, text=True, check=True
+    ).stdout
+    sessions = [line.split()[1] for line in left.splitlines()]
+    assert str(process.pid) not in sessions

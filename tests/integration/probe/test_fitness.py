@@ -1,0 +1,63 @@
+"""Whether a device runs our probe: found out by putting it there, on a simulated device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.lab.attach import AttachedDevice, OpenLab
+from harness.lab.inventory import load_lab
+from harness.probe.build import ProbeBuilder, read_sources, source_hash
+from harness.probe.fitness import ProbeFitness
+from harness.probe.prebuilt import FOLDER_VARIABLE
+
+
+@pytest.fixture
+def device(simulated_lab: Path, tmp_path: Path) -> Iterator[AttachedDevice]:
+    lab = OpenLab(
+        load_lab(simulated_lab), key_folder=tmp_path / "keys", storage_root=tmp_path / "simulated"
+    )
+    with lab:
+        yield lab.device("sim-test")
+
+
+class Given(ProbeBuilder):
+    """Gives a program that was made elsewhere, without looking at it."""
+
+    def build(
+        self, target: str = "linux-x64", *, android_api: int | None = None, sanitize: str = ""
+    ) -> Path:
+        return self.cache
+
+
+def test_the_real_one_runs(device: AttachedDevice, builder: ProbeBuilder) -> None:
+    assert ProbeFitness(builder).problem(device) is None
+
+
+def test_one_that_does_not_is_a_problem(device: AttachedDevice, tmp_path: Path) -> None:
+    (tmp_path / "probe").write_text("#!/bin/sh\necho no such library >&2; exit 1\n")
+    why = ProbeFitness(Given(tmp_path / "probe")).problem(device)
+    assert why is not None
+    assert "did not start" in why
+
+
+def test_one_of_other_sources_is_named(
+    device: AttachedDevice, plain_probe: Path, tmp_path: Path
+) -> None:
+    now = source_hash(read_sources())
+    (tmp_path / "probe").write_bytes(plain_probe.read_bytes().replace(now.encode(), b"0" * 64))
+    why = ProbeFitness(Given(tmp_path / "probe")).problem(device)
+    assert why == f"it says that it was built from {'0' * 64}, and not from {now}"
+
+
+def test_what_cannot_be_built_is_no_fault_of_the_device(
+    device: AttachedDevice, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    nothing = ProbeBuilder(tmp_path / "cache", {"PATH": "/none", FOLDER_VARIABLE: ""})
+    assert ProbeFitness(nothing, notify=told.append).problem(device) is None
+    assert "no C compiler found" in told[0]
+    assert os.environ.get(FOLDER_VARIABLE) is None

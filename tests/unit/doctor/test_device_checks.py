@@ -1,0 +1,238 @@
+"""What devices print becomes checks: on texts as real systems print them, and on a real shell."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.doctor.device_checks import device_checks
+from harness.doctor.device_script import DeviceAnswers, parse_answers, script_for
+from harness.doctor.device_visit import clock_skew, gentle
+from harness.doctor.patient import Patient
+from harness.lab.checks import Check
+from harness.lab.facts import DeviceFacts
+from harness.lab.health import HealthRules, RecoveryRules
+from harness.lab.inventory import DeviceConfig, Lab
+from harness.qnn.platforms import PLATFORMS
+from tests.unit.doctor.answers import BOARD, PHONE
+
+FACTS = DeviceFacts(
+    target="android-arm64",
+    machine="aarch64",
+    soc="SM8650",
+    soc_id=557,
+    adreno="750",
+    model="phone",
+    os_build="Android 14 (UKQ1)",
+    free_storage_bytes=1,
+    ram_bytes=1,
+    android_api=34,
+)
+
+
+def answers(text: str) -> DeviceAnswers:
+    found = parse_answers(text)
+    assert found is not None
+    return found
+
+
+def patient(text: str, target: str = "android-arm64", **changes: object) -> Patient:
+    config = {"name": "desk", "serial": "1a2b"} | changes.pop("config", {})  # type: ignore[operator]
+    facts = replace(FACTS, **changes.pop("facts", {}))  # type: ignore[arg-type]
+    made = Patient(
+        config=DeviceConfig.model_validate(config),
+        facts=facts,
+        target=target,
+        workdir="/data/local/tmp/qnn-harness",
+        answers=answers(text),
+        rules=HealthRules(),
+        skew_s=0.0,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def checked(who: Patient) -> dict[str, Check]:
+    return {check.name: check for check in device_checks(who)}
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "found", "advice"),
+    [
+        ("SoC", "ok", "SM8650 (soc_id 557), HTP v75", ""),
+        ("system", "ok", "android-arm64: Android 14 (UKQ1), API 34", ""),
+        ("DSP nodes", "ok", "adsprpc-smd (r), adsprpc-smd-secure (no access)", ""),
+        ("DSP processor", "ok", "32300000.remoteproc-cdsp: running", ""),
+        ("libcdsprpc.so", "ok", "/vendor/lib64/libcdsprpc.so", ""),
+        ("unsigned PD", "ok", "/vendor/dsp/cdsp/fastrpc_shell_unsigned_3", ""),
+        ("firmware's skels", "ok", "libQnnHtpV75Skel.so, /vendor", ""),
+        ("OpenCL driver", "ok", "/vendor/lib64/libOpenCL.so", ""),
+        ("SELinux", "ok", "Enforcing; what it refuses", ""),
+        ("work folder", "ok", "takes files and runs them", ""),
+        ("programs", "ok", "toybox 0.8.9-android", ""),
+        ("free storage", "ok", "189.5 GB", ""),
+        ("free memory", "ok", "6.4 GB", ""),
+        ("battery", "fail", "9 %, not charging", "charge it"),
+        ("temperature", "ok", "44 C (SKIN)", ""),
+        ("clock", "ok", "within a second", ""),
+    ],
+)
+def test_a_phone(name: str, status: str, found: str, advice: str) -> None:
+    check = checked(patient(PHONE))[name]
+    assert (check.status, check.advice) == (status, advice)
+    assert found in check.found
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "found", "advice"),
+    [
+        ("SoC", "warn", "QCS615 (soc_id 557), whose HTP is not known", "set `soc`, or `htp_arch`"),
+        ("system", "ok", "linux-arm64: Android 14 (UKQ1), glibc 2.35", ""),
+        ("DSP nodes", "fail", "no permission: fastrpc-cdsp (no access) [crw", "adb root"),
+        ("libcdsprpc.so", "fail", "not in /usr/lib, ", "github.com/qualcomm/fastrpc"),
+        ("unsigned PD", "warn", "only /usr/lib/dsp/cdsp/fastrpc_shell_3", "testsig"),
+        ("firmware's skels", "ok", "none", ""),
+        ("OpenCL driver", "warn", "/etc/OpenCL/vendors", "1006"),
+        ("SELinux", "not-applicable", "there is none", ""),
+        ("work folder", "fail", "Permission denied exit 126", "noexec"),
+        ("programs", "fail", "missing: tar", "busybox"),
+        ("battery", "not-applicable", "it shows none", ""),
+        ("clock", "warn", "1795264000 s behind", "set its clock"),
+    ],
+)
+def test_a_board(name: str, status: str, found: str, advice: str) -> None:
+    board = patient(BOARD, "linux-arm64", facts={"soc": "QCS615"}, skew_s=-1795264000.0)
+    check = checked(board)[name]
+    assert check.status == status
+    assert found in check.found
+    assert advice in check.advice
+    assert bool(check.advice) == (status in ("warn", "fail"))
+
+
+@pytest.mark.parametrize(
+    ("configured", "said", "status", "found"),
+    [
+        ("SM8550", "SM8650", "fail", "devices.yaml says SM8550, the device says SM8650"),
+        ("QCS8550", "SM8550", "warn", "devices.yaml says QCS8550, the device says SM8550"),
+        ("QCS8550", "KALAMA", "warn", "says KALAMA"),
+        ("SM8650", None, "ok", "SM8650 (soc_id 557), HTP v75"),
+        (None, "SM8250", "ok", "which has no HTP"),
+        (None, None, "warn", "not told (soc_id 557)"),
+    ],
+)
+def test_what_the_soc_is(configured: str | None, said: str | None, status: str, found: str) -> None:
+    check = checked(patient(PHONE, config={"soc": configured}, facts={"soc": said}))["SoC"]
+    assert check.status == status
+    assert found in check.found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "status"),
+    [
+        ("r /dev/adsprpc-smd\r\n", "- /dev/adsprpc-smd\r\n", "DSP nodes", "fail"),
+        ("r /dev/adsprpc-smd\r\n- /dev/adsprpc-smd-secure\r\n", "", "DSP nodes", "fail"),
+        ("r /vendor/lib64/libcdsprpc.so", "- /vendor/lib64/libcdsprpc.so", "libcdsprpc.so", "fail"),
+        ("r /vendor/dsp/cdsp/fast", "- /vendor/dsp/cdsp/fast", "unsigned PD", "unknown"),
+        ("state:running", "state:crashed", "DSP processor", "fail"),
+        ("remoteproc-cdsp", "remoteproc-adsp", "DSP processor", "unknown"),
+        ("Enforcing", "", "SELinux", "unknown"),
+        ("level: 9", "level: 90", "battery", "ok"),
+        ("status: 3", "status: 2", "battery", "warn"),
+        ("mValue=44.5", "mValue=95.0", "temperature", "warn"),
+        ("mValue=44.5", "mValue=105.0", "temperature", "fail"),
+        ("writable\r\nok", "writable\r\nRead-only file system", "work folder", "fail"),
+        ("185100932", "1000", "free storage", "warn"),
+        ("6291456", "1000", "free memory", "warn"),
+    ],
+)
+def test_one_thing_is_otherwise(old: str, new: str, name: str, status: str) -> None:
+    assert old in PHONE
+    check = checked(patient(PHONE.replace(old, new)))[name]
+    assert check.status == status
+    assert bool(check.advice) == (check.status in ("warn", "fail")) or status == "unknown"
+
+
+def test_a_simulator_has_no_dsp_to_ask_for() -> None:
+    config = {"serial": None, "simulated": True, "soc": "QCS8550"}
+    who = patient(BOARD, "linux-x64", config=config)
+    found = checked(who)
+    for name in ("DSP nodes", "DSP processor", "libcdsprpc.so", "unsigned PD", "OpenCL driver"):
+        assert found[name].status == "not-applicable"
+
+
+@pytest.mark.parametrize("cut", ["@qnn-harness:doctor-end", "@qnn-harness:end"])
+def test_an_answer_that_was_cut_is_none(cut: str) -> None:
+    assert parse_answers(PHONE.replace(cut, "@qnn-harness:other")) is None
+
+
+@given(st.lists(st.sampled_from((PHONE + BOARD).splitlines()), max_size=60), st.text(max_size=200))
+def test_any_answer_is_survived(lines: list[str], text: str) -> None:
+    whole = "\n".join([*lines, text, "@qnn-harness:end", "@qnn-harness:doctor-end"])
+    found = parse_answers(whole)
+    assert found is not None
+    for check in device_checks(replace(patient(PHONE), answers=found)):
+        assert check.found.isprintable()
+        assert len(check.found) <= 600
+        assert "reboot" not in check.found or "$(reboot)" in whole
+
+
+def run_script(target: str, workdir: Path, root: Path) -> DeviceAnswers:
+    script = script_for(PLATFORMS[target], str(workdir), root=str(root))
+    done = subprocess.run(["sh", "-c", script], capture_output=True, timeout=60, check=False)
+    return answers(done.stdout.decode())
+
+
+@pytest.mark.parametrize("target", PLATFORMS)
+def test_the_script_on_a_real_shell(target: str, tmp_path: Path) -> None:
+    root, platform = tmp_path / "the root's", PLATFORMS[target]
+    files = ["dev/fastrpc-cdsp", "dev/adsprpc-smd-secure", platform.opencl[0][1:]]
+    files += [f"{platform.library_folders[0][1:]}/libcdsprpc.so"]
+    for folder in platform.dsp_folders[:1]:
+        files += [f"{folder[1:]}/fastrpc_shell_unsigned_3", f"{folder[1:]}/libQnnHtpV75Skel.so"]
+    for name in files:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("")
+    (root / "sys/fs/selinux").mkdir(parents=True)
+    (root / "sys/fs/selinux/enforce").write_text("1")
+    found = run_script(target, tmp_path / "work folder's", root)
+    assert set(found.nodes) == {"fastrpc-cdsp", "adsprpc-smd-secure"}
+    assert all("r" in how for how in found.nodes.values())
+    assert list(found.rpc_libraries) == [f"{root}{platform.library_folders[0]}/libcdsprpc.so"]
+    assert len(found.shells) == len(found.skels) == min(1, len(platform.dsp_folders))
+    assert list(found.opencl) == [f"{root}{platform.opencl[0]}"]
+    assert (found.exec_exit, found.missing_programs) == (7, ())
+    assert found.selinux == "Enforcing" or found.selinux  # the host's own getenforce goes first
+    assert found.glibc is not None
+    assert found.clock_s is not None
+    assert not list((tmp_path / "work folder's").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("clock", "before", "after", "skew"),
+    [
+        (None, 1.0, 2.0, None),
+        (100, 100.2, 100.9, 0.0),
+        (99, 99.9, 100.1, 0.0),
+        (160, 100.5, 101.0, 59.0),
+        (40, 100.5, 101.0, -59.5),
+    ],
+)
+def test_how_far_a_clock_is_off(
+    clock: int | None, before: float, after: float, skew: float | None
+) -> None:
+    assert clock_skew(clock, before, after) == (None if skew is None else pytest.approx(skew))
+
+
+def test_a_doctor_never_reboots() -> None:
+    lab = Lab.model_validate(
+        {
+            "schema": 1,
+            "devices": [{"name": "a", "serial": "x", "recovery": {"reboot": True}}],
+            "recovery": {"reboot": True},
+        }
+    )
+    assert gentle(lab).recovery_of("a") == RecoveryRules(reboot=False, come_back_s=0)

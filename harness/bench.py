@@ -91,7 +91,7 @@ class Bench:
         self._runtime, self._probe = workbench.deploy_runtime(placement)
         self.notes.runtime = workbench.runtime_identity(placement)
         self.notes.preflight = workbench.findings(placement)
-        self._evidence = CaseEvidence(self.device.adb, workbench.baseline(placement.device))
+        self._evidence = CaseEvidence(self.device.adb, workbench.baselines.of(placement.device))
 
     def measure(self, **figures: object) -> None:
         """Adds figures to the record's `measurements`; units belong in the names."""
@@ -287,7 +287,7 @@ class Bench:
         folder = self._log_folder / _EVIDENCE
         collected = self._evidence.collect(folder, deadline=Deadline(_EVIDENCE_S))
         self.notes.logs += [f"{_EVIDENCE}/{name}" for name in collected.files]
-        self._workbench.keep_baseline(self.placement.device, collected.baseline)
+        self._workbench.baselines.keep(self.placement.device, collected.baseline)
 
     def _keep(self, plan: Plan, run: ProbeRun) -> None:
         """Writes down what the probe was told and answered, for whoever looks into the case."""

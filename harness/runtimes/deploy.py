@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.errors import ConfigError, InfraError, InternalError
+from harness.qnn.platforms import process_environment
 from harness.runtimes.catalog import Runtime, content_key
 from harness.runtimes.delivery import Delivery
 from harness.runtimes.device_store import FileSet, StoredFile, entry_name, names_used, valid_name
@@ -19,14 +19,6 @@ from harness.runtimes.sealed import sha256_of
 from harness.runtimes.store_client import StoreClient
 from harness.runtimes.use_marks import own_mark
 
-# Where the fastrpc libraries of Qualcomm's Linux and Android images look for DSP code besides the
-# folders that they are given (QAIRT docs, "Running a model on the HTP backend").
-_DSP_FOLDERS: Final = (
-    "/vendor/dsp/cdsp",
-    "/vendor/lib/rfsa/adsp",
-    "/system/lib/rfsa/adsp",
-    "/dsp",
-)
 _BASE_TIMEOUT_S = 60.0
 _SLOWEST_BYTES_PER_S = 1_500_000
 _KEY_LENGTH = 20
@@ -101,15 +93,11 @@ class Deployer:
         (root,) = self.deploy_sets([runtime_set(runtime)])
         folders = [f"{root}/{folder}" for folder in runtime.library_dirs]
         library_path = ":".join(folders)
-        dsp_folders = () if runtime.target == "linux-x64" else _DSP_FOLDERS
         return DeployedRuntime(
             runtime=runtime,
             root=root,
             library_path=library_path,
-            environment={
-                "LD_LIBRARY_PATH": library_path,
-                "ADSP_LIBRARY_PATH": ";".join((*folders, *dsp_folders)),
-            },
+            environment=process_environment(runtime.target, folders),
         )
 
     def deploy_files(self, name: str, files: Sequence[DeployFile]) -> str:

@@ -11,8 +11,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from harness.adb.evidence import take_baseline
-from harness.adb.evidence_report import Baseline
 from harness.cache import quarantine_root, simulated_root
 from harness.contexts.compile import Context, ContextStore
 from harness.contexts.models import ModelSpec
@@ -26,8 +24,9 @@ from harness.lab.identity import Badges
 from harness.lab.inventory import Lab
 from harness.lab.lease import Leases
 from harness.lab.quarantine import Quarantine
-from harness.probe.build import ProbeBuilder
+from harness.probe.build import PROBE_NAME, ProbeBuilder
 from harness.probe.check import probe_problem
+from harness.probe.fitness import ProbeFitness
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.deploy import DeployedRuntime, Deployer, DeployFile, runtime_set
 from harness.runtimes.device_store import FileSet
@@ -36,11 +35,10 @@ from harness.runtimes.notices import on_stderr
 from harness.runtimes.preflight import ContextFacts
 from harness.runtimes.runtime import Runtime
 from harness.runtimes.use_marks import own_mark
+from harness.workbench.baselines import Baselines
 from harness.workbench.libraries import Libraries, PreflightMode, preflight_device
 from harness.workbench.placement import Need, Placement, PushedFile, by_placement
-
-_PROBE_NAME = "qnn-probe"
-_BASELINE_S = 10.0
+from harness.workbench.pushed import context_files, deployed_context, pushed_files
 
 
 class Workbench:
@@ -84,6 +82,7 @@ class Workbench:
             self.lab,
             Quarantine(quarantine_root(cache)),
             probe_problem=self._probe_problem,
+            thorough=ProbeFitness(self._probes).problem,
             tell=tell,
         )
         self._deployers: dict[str, Deployer] = {}
@@ -94,7 +93,7 @@ class Workbench:
         self._ready: dict[Placement, tuple[DeployedRuntime, str]] = {}
         self._failed: dict[Placement, HarnessError] = {}
         self._probe_paths: dict[str, str] = {}
-        self._baselines: dict[str, Baseline | None] = {}
+        self.baselines = Baselines(self.device)
 
     def close(self) -> None:
         """Says on each device that it is not in use any more, and ends what we started.
@@ -177,7 +176,7 @@ class Workbench:
 
     def _forget(self, device: str) -> None:
         self._deployers.pop(device, None)
-        self._baselines.pop(device, None)
+        self.baselines.forget(device)
         self._ready = {place: made for place, made in self._ready.items() if place.device != device}
         self._failed = {place: why for place, why in self._failed.items() if place.device != device}
 
@@ -186,15 +185,11 @@ class Workbench:
 
         Raises HarnessError like `prepare` remembers it.
         """
-        runtime = self._runtime(need.placement)
-        probe = self._probe(need.placement)
-        origin = f"QNN {runtime.qnn_version}"
-        files = [PushedFile("probe", _PROBE_NAME, probe.stat().st_size)]
-        files += [PushedFile(origin, file.name, file.size) for file in runtime.files]
-        for model, context in self._compiled(need.placement, need.models).items():
-            paths = [context.path, *context.inputs, *context.expected]
-            files += [PushedFile(str(model), path.name, path.stat().st_size) for path in paths]
-        return files
+        return pushed_files(
+            self._runtime(need.placement),
+            self._probe(need.placement),
+            self._compiled(need.placement, need.models),
+        )
 
     def compiled(self, need: Need) -> dict[ModelSpec, Context]:
         """The contexts that a case takes, on this host; compiles what is missing."""
@@ -206,7 +201,7 @@ class Workbench:
             deployer = self._deployer(placement.device)
             deployed = deployer.deploy_runtime(self._runtime(placement))
             (folder,) = deployer.deploy_sets([self._probe_set(placement)])
-            probe_path = f"{folder}/{_PROBE_NAME}"
+            probe_path = f"{folder}/{PROBE_NAME}"
             if self._probe_paths.get(placement.device) != probe_path:
                 self._probe_paths[placement.device] = probe_path
                 why = self._probe_problem(self.device(placement.device))
@@ -229,16 +224,10 @@ class Workbench:
         compiled = self._compiled(placement, tuple(models))
         sets = self._context_sets(placement.device, compiled)
         folders = self._deployer(placement.device).deploy_sets(sets)
-        deployed = {}
-        for (model, context), folder in zip(compiled.items(), folders, strict=True):
-            inputs, expected = _names("input", context.inputs), _names("expected", context.expected)
-            deployed[model] = DeployedContext(
-                context=context,
-                binary=f"{folder}/context.bin",
-                inputs=tuple(f"{folder}/{name}" for name in inputs),
-                expected=tuple(f"{folder}/{name}" for name in expected),
-            )
-        return deployed
+        return {
+            model: deployed_context(context, folder)
+            for (model, context), folder in zip(compiled.items(), folders, strict=True)
+        }
 
     def check_of(self, name: str) -> str:
         """Shell text that exits where another device answers than the one made ready."""
@@ -252,19 +241,15 @@ class Workbench:
         self.deploy_runtime(placement)
 
     def _probe_set(self, placement: Placement) -> FileSet:
-        file = DeployFile(self._probe(placement), _PROBE_NAME, mode=0o755)
+        file = DeployFile(self._probe(placement), PROBE_NAME, mode=0o755)
         return self._deployer(placement.device).file_set("probe", [file])
 
     def _context_sets(self, device: str, compiled: Mapping[ModelSpec, Context]) -> list[FileSet]:
         deployer = self._deployer(device)
-        sets = []
-        for model, context in compiled.items():
-            paths = (*context.inputs, *context.expected)
-            names = _names("input", context.inputs) + _names("expected", context.expected)
-            files = [DeployFile(context.path, "context.bin")]
-            files += [DeployFile(path, name) for path, name in zip(paths, names, strict=True)]
-            sets.append(deployer.file_set(str(model), files))
-        return sets
+        return [
+            deployer.file_set(str(model), context_files(context))
+            for model, context in compiled.items()
+        ]
 
     def device(self, name: str) -> AttachedDevice:
         """The device, connected and well.
@@ -278,20 +263,6 @@ class Workbench:
         """Why our probe does not run on a device; None if it does, or is not there yet."""
         path = self._probe_paths.get(device.name)
         return None if path is None else probe_problem(device.adb, path)
-
-    def baseline(self, name: str) -> Baseline | None:
-        """What a device was like before its cases, asked once; None if it does not say."""
-        if name not in self._baselines:
-            try:
-                self._baselines[name] = take_baseline(self.device(name).adb, timeout_s=_BASELINE_S)
-            except InfraError:
-                self._baselines[name] = None
-        return self._baselines[name]
-
-    def keep_baseline(self, name: str, baseline: Baseline | None) -> None:
-        """Takes note of what a device has become, so that the next case is not told of it."""
-        if baseline is not None:
-            self._baselines[name] = baseline
 
     def _compile_all(self, needs: Sequence[Need]) -> None:
         """Compiles all contexts of a compiler in one go: starting it costs more than using it."""
@@ -363,7 +334,3 @@ class Workbench:
                 mark=self._mark,
             )
         return self._deployers[name]
-
-
-def _names(kind: str, paths: Sequence[Path]) -> list[str]:
-    return [f"{kind}.{index}.raw" for index in range(len(paths))]

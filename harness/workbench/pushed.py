@@ -1,0 +1,52 @@
+"""Which files a case has on its device, and what they are called there (pure but for sizes)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.contexts.compile import Context
+from harness.contexts.models import ModelSpec
+from harness.contexts.session_plan import DeployedContext
+from harness.probe.build import PROBE_NAME
+from harness.runtimes.deploy import DeployFile
+from harness.runtimes.runtime import Runtime
+from harness.workbench.placement import PushedFile
+
+_BINARY: Final = "context.bin"
+
+
+def context_files(context: Context) -> list[DeployFile]:
+    """A context's binary, inputs and expected outputs, for a folder of their own."""
+    paths = (*context.inputs, *context.expected)
+    names = _names("input", context.inputs) + _names("expected", context.expected)
+    more = [DeployFile(path, name) for path, name in zip(paths, names, strict=True)]
+    return [DeployFile(context.path, _BINARY), *more]
+
+
+def deployed_context(context: Context, folder: str) -> DeployedContext:
+    """The context whose files lie in `folder` on a device."""
+    return DeployedContext(
+        context=context,
+        binary=f"{folder}/{_BINARY}",
+        inputs=tuple(f"{folder}/{name}" for name in _names("input", context.inputs)),
+        expected=tuple(f"{folder}/{name}" for name in _names("expected", context.expected)),
+    )
+
+
+def pushed_files(
+    runtime: Runtime, probe: Path, contexts: Mapping[ModelSpec, Context]
+) -> list[PushedFile]:
+    """All that a case needs on its device, for people."""
+    files = [PushedFile("probe", PROBE_NAME, probe.stat().st_size)]
+    origin = f"QNN {runtime.qnn_version}"
+    files += [PushedFile(origin, file.name, file.size) for file in runtime.files]
+    for model, context in contexts.items():
+        paths = [context.path, *context.inputs, *context.expected]
+        files += [PushedFile(str(model), path.name, path.stat().st_size) for path in paths]
+    return files
+
+
+def _names(kind: str, paths: Sequence[Path]) -> list[str]:
+    return [f"{kind}.{index}.raw" for index in range(len(paths))]

@@ -252,6 +252,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
     run = session.config.stash[RUN]
+    if run.options.resume and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and run.earlier:
+        from harness.pytest_plugin.recorder import finish_complete
+
+        finish_complete(session, run)
+        return
     if run.folder is None or run.is_worker:
         run.close()
         return

@@ -55,6 +55,18 @@ def finish(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode)
             reporter.write_line(f"error: {error}", red=True)
 
 
+def finish_complete(session: pytest.Session, run: Run) -> None:
+    """Ends a `--resume` of a run that lacks nothing: as that run ended, and says so."""
+    from harness.results.summary import exit_code
+
+    run.close()
+    session.exitstatus = exit_code(run.earlier.values())
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.ensure_newline()
+        reporter.write_line(f"nothing is missing in {run.planned_folder}")
+
+
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     """Prints what the run came to."""
     from harness.results.grid import grid_lines, grids

@@ -92,7 +92,9 @@ def summary_lines(
     counts = totals(records)
     groups = failure_groups(records)
     shown = ", ".join(f"{count} {name}" for name, count in counts.items())
-    lines = [f"{sum(counts.values())} cases: {shown}" if counts else "no case was run"]
+    total = sum(counts.values())
+    cases = "1 case" if total == 1 else f"{total} cases"
+    lines = [f"{cases}: {shown}" if counts else "no case was run"]
     for group in groups[:_MAX_LINES]:
         lines.append(_group_line(group, width))
     if len(groups) > _MAX_LINES:
@@ -103,7 +105,8 @@ def summary_lines(
             lines.append(f"{record.case.rpartition('/')[2]}: {conclusion}")
     retried = sum(record.attempt > 1 for record in final_attempts(records))
     if retried:
-        lines.append(f"{retried} cases were tried more than once")
+        cases = "1 case was" if retried == 1 else f"{retried} cases were"
+        lines.append(f"{cases} tried more than once")
     return [*(_fit(line, width) for line in lines), f"report: {report}"]
 
 

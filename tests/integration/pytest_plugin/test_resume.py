@@ -57,6 +57,10 @@ def test_only_what_is_missing_or_was_the_labs_fault_runs(lab: DeviceRuns, tmp_pa
     assert len(json.loads((run / "run.json").read_text())["resumed"]) == 1
     assert "4 cases: 3 passed, 1 failed" in again.output
 
+    whole = lab.run("--resume", run.name, suites=suite)
+    assert whole.code == 1, whole.output
+    assert f"nothing is missing in {run}" in whole.output
+
 
 def test_no_such_run(lab: DeviceRuns) -> None:
     done = lab.run("--resume", "latest", "-k", "tiny and 66")

@@ -88,8 +88,8 @@ def test_failures_without_an_error_are_shown_too() -> None:
 def test_retries_are_mentioned_and_only_the_last_attempt_counts() -> None:
     made = [record(outcome="error", cause="infra"), record(attempt=2)]
     assert summary_lines(made, "r")[:2] == [
-        "1 cases: 1 passed",
-        "1 cases were tried more than once",
+        "1 case: 1 passed",
+        "1 case was tried more than once",
     ]
     assert exit_code(made) == 0
 

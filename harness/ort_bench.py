@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.contexts.compile_jobs import compile_options
+from harness.contexts.session_plan import DeployedModel
 from harness.probe.ort_plan import (
     QNN_EP,
     Provider,
@@ -22,16 +23,6 @@ from harness.probe.ort_plan import (
 from harness.probe.plan import Plan, Settings, Step
 from harness.runtimes.deploy import DeployedRuntime
 from harness.runtimes.ort_wheels import PLUGIN, ort_library_of
-
-
-@dataclass(frozen=True)
-class DeployedModel:
-    """A model on a device: its ONNX file, inputs and the outputs of ORT's CPU provider (paths)."""
-
-    file: str
-    inputs: tuple[str, ...]
-    expected: tuple[str, ...]
-    tolerance: float
 
 
 @dataclass(frozen=True)
@@ -105,7 +96,10 @@ def run_model(number: int, model: DeployedModel, *, repeat: int = 1) -> Step:
 
 
 def ort_on_device(runtime: DeployedRuntime, backend: str, htp_arch: int | None) -> OrtOnDevice:
-    """Where in a deployed runtime ORT's parts are. Raises ConfigError if it has no ORT."""
+    """Where in a deployed runtime ORT's parts are.
+
+    Raises ConfigError if it has no ORT, LibraryMissing if it has not that backend.
+    """
     names = {posixpath.basename(file.name) for file in runtime.runtime.files}
     return OrtOnDevice(
         runtime=runtime,

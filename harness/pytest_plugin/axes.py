@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from harness.contexts.models import ModelSpec
 from harness.lab.inventory import DeviceConfig
 from harness.lab.matching import misfits
 from harness.workbench import Placement
+
+DEFAULT_BACKEND: Final = "htp"
 
 
 def placements(
@@ -19,25 +22,43 @@ def placements(
     """All placements that satisfy a test's requirements, and why devices were left out.
 
     `runtimes` has for each device the runtimes it gets, and the compilers of each one's contexts.
-    A test that requires a backend runs on that one only, and not at all if other backends were
-    asked for.
+    `backends` are those asked for, none if it was not said.
     """
-    required = requirements.get("backend")
-    chosen = [backend for backend in backends if required in (None, backend)]
-    reasons = [] if chosen else [f"it needs backend {required}, asked for {', '.join(backends)}"]
+    named = named_backends(requirements)
+    chosen = chosen_backends(named, backends)
+    reasons: dict[str, None] = {}
+    if not chosen:
+        reasons[f"it needs backend {' or '.join(named)}, asked for {', '.join(backends)}"] = None
     found = []
     for device in devices:
-        why_not = misfits(device, requirements)
-        if why_not:
-            reasons.append(f"{device.name}: {'; '.join(why_not)}")
-            continue
-        found += [
-            Placement(device.name, backend, runtime, compiler)
-            for backend in chosen
-            for runtime, compilers in runtimes.get(device.name, {}).items()
-            for compiler in compilers
-        ]
-    return found, reasons
+        for backend in chosen or named[:1]:
+            why_not = misfits(device, {**requirements, "backend": backend})
+            if why_not:
+                reasons[f"{device.name}: {'; '.join(why_not)}"] = None
+            elif chosen:
+                found += [
+                    Placement(device.name, backend, runtime, compiler)
+                    for runtime, compilers in runtimes.get(device.name, {}).items()
+                    for compiler in compilers
+                ]
+    return found, list(reasons)
+
+
+def named_backends(requirements: Mapping[str, object]) -> tuple[str, ...]:
+    """The backends that a test's marker names, which may be one or several."""
+    required = requirements.get("backend") or ()
+    several = isinstance(required, tuple | list | set | frozenset)
+    return tuple(map(str, required if several else (required,)))  # type: ignore[call-overload]
+
+
+def chosen_backends(named: Sequence[str], asked: Sequence[str]) -> tuple[str, ...]:
+    """What a test runs on: the backends it names, of these only the ones asked for, if any were.
+
+    A test that names none runs on those asked for, else on HTP.
+    """
+    if not asked:
+        return tuple(named) or (DEFAULT_BACKEND,)
+    return tuple(backend for backend in asked if not named or backend in named)
 
 
 def axis_value(value: object) -> object:

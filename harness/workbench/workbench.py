@@ -14,10 +14,10 @@ from pathlib import Path
 from harness.adb.evidence import take_baseline
 from harness.adb.evidence_report import Baseline
 from harness.cache import quarantine_root, simulated_root
-from harness.contexts.compile import Context, ContextStore
+from harness.contexts.compile import Context, ContextStore, Reference
 from harness.contexts.models import ModelSpec
 from harness.contexts.onnx_files import OnnxFiles
-from harness.contexts.session_plan import DeployedContext
+from harness.contexts.session_plan import DeployedContext, DeployedModel
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.care import DeviceCare
@@ -221,12 +221,33 @@ class Workbench:
         runtime = self.catalog.with_ort(placement.qnn, version, target)
         return self._deployer(placement.device).deploy_runtime(runtime)
 
-    def deploy_models(self, placement: Placement, models: Iterable[ModelSpec]) -> list[str]:
-        """Puts the ONNX files of these models on the device; their paths there, in order."""
+    def deploy_models(
+        self, placement: Placement, models: Sequence[ModelSpec]
+    ) -> list[DeployedModel]:
+        """Puts the ONNX files of these models, their inputs and references on the device."""
         deployer = self._deployer(placement.device)
-        files = [DeployFile(self._onnx.path(model), "model.onnx") for model in models]
-        sets = [deployer.file_set(file.path.stem, [file]) for file in files]
-        return [f"{folder}/model.onnx" for folder in deployer.deploy_sets(sets)]
+        references = self._contexts.references(models, placement.compiler)
+        sets = []
+        for model, reference in zip(models, references, strict=True):
+            onnx = self._onnx.path(model)
+            files = [DeployFile(onnx, "model.onnx"), *_beside(reference)]
+            sets.append(deployer.file_set(onnx.stem, files))
+        return [
+            DeployedModel(
+                file=f"{folder}/model.onnx",
+                inputs=tuple(f"{folder}/{name}" for name in _names("input", one.inputs)),
+                expected=tuple(f"{folder}/{name}" for name in _names("expected", one.expected)),
+                tolerance=model.tolerance,
+            )
+            for model, one, folder in zip(
+                models, references, deployer.deploy_sets(sets), strict=True
+            )
+        ]
+
+    def reference(self, placement: Placement, model: ModelSpec) -> Reference:
+        """A model's inputs and expected outputs on this host. Raises HarnessError."""
+        (found,) = self._contexts.references([model], placement.compiler)
+        return found
 
     def htp_arch(self, device: str) -> int:
         """The HTP architecture of a device (73 for v73). Raises ConfigError if nobody knows it."""
@@ -269,10 +290,7 @@ class Workbench:
         deployer = self._deployer(device)
         sets = []
         for model, context in compiled.items():
-            paths = (*context.inputs, *context.expected)
-            names = _names("input", context.inputs) + _names("expected", context.expected)
-            files = [DeployFile(context.path, "context.bin")]
-            files += [DeployFile(path, name) for path, name in zip(paths, names, strict=True)]
+            files = [DeployFile(context.path, "context.bin"), *_beside(context)]
             sets.append(deployer.file_set(str(model), files))
         return sets
 
@@ -315,6 +333,8 @@ class Workbench:
 
     def _made(self, placement: Placement, models: Sequence[ModelSpec]) -> dict[ModelSpec, Context]:
         """Like `_compiled`, without those that the compiler refuses: only their cases suffer."""
+        if placement.backend != "htp" and self._known_arch(placement.device) is None:
+            return {}  # a device without an HTP has no use for contexts
         arch = self._htp_arch(placement.device) if models else 0
         wanted = [(model, placement.compiler, arch) for model in dict.fromkeys(models)]
         made = self._contexts.without_refused(wanted)
@@ -371,6 +391,13 @@ class Workbench:
                 mark=self._mark,
             )
         return self._deployers[name]
+
+
+def _beside(made: Context | Reference) -> list[DeployFile]:
+    """Inputs and expected outputs, as they are called on a device."""
+    paths = (*made.inputs, *made.expected)
+    names = _names("input", made.inputs) + _names("expected", made.expected)
+    return [DeployFile(path, name) for path, name in zip(paths, names, strict=True)]
 
 
 def _names(kind: str, paths: Sequence[Path]) -> list[str]:

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 ROOMS = (
     "cli",
     "pytest_plugin",
+    "bench_backends",
     "bench_memory",
     "bench",
     "ort_bench",

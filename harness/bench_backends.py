@@ -13,8 +13,8 @@ from harness.contexts.models import ModelSpec
 from harness.contexts.session_plan import session_start
 from harness.probe.ort_plan import QNN_EP, ort_placement, ort_run, ort_session
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load, execute
-from harness.results.accuracy import arithmetic, compare, judge_accuracy
-from harness.results.checks import Check, conclusion, held
+from harness.results.accuracy import Accuracy, arithmetic, compare, judge_accuracy
+from harness.results.checks import Check, held
 from harness.results.judge_backend import Journey, expected_refusal, journey, judge_journey
 
 RUNS: Final = 3
@@ -34,8 +34,15 @@ def measure_backend(bench: Bench, model: ModelSpec) -> None:
     with bench.scratch() as folder:
         saved = [f"{folder}/output.{at}" for at in range(len(model.outputs()))]
         steps = (
-            # ORT takes no QNN CPU backend unless fallback is allowed; the placement tells of any.
-            ort_session(0, deployed.file, ort.provider(_ALL_NODES), fallback=True),
+            # With fallback the session tells which nodes were not taken, and the step behind it
+            # fails for them. An ORT that cannot tell must not fall back; but it refuses QNN's CPU
+            # backend altogether unless it may.
+            ort_session(
+                0,
+                deployed.file,
+                ort.provider(_ALL_NODES),
+                fallback=ort.tells_placement or bench.placement.backend == "cpu",
+            ),
             ort_placement(0, whole=QNN_EP),
             ort_run(0, inputs=deployed.inputs, saved=saved, repeat=RUNS),
         )
@@ -75,11 +82,13 @@ def _open(bench: Bench, model: ModelSpec) -> None:
     start = [step for step in session_start(libraries) if step.verb != "system-load"]
     ends = (Step("cleanup"), Step("device-free"), Step("backend-free"))
     opened = bench.attempt(Plan((*start, *ends), Settings(memory="off")))
-    bench.measure(
-        init_us={step.verb: step.duration_us for step in opened.run.transcript.steps if step.ok}
-    )
+    made = opened.run.transcript.steps
+    bench.measure(init_us={step.verb: step.duration_us for step in made if step.ok})
     if opened.verdict.outcome != "passed":
         _settle(bench, model, Journey("init", opened.verdict))
+    without = [step.skipped for step in made if step.verb == "device-create" and step.skipped]
+    if without:
+        bench.measure(device=without[0])
 
 
 def _settle(bench: Bench, model: ModelSpec, found: Journey) -> bool:
@@ -91,7 +100,8 @@ def _settle(bench: Bench, model: ModelSpec, found: Journey) -> bool:
     checks, verdict = judge_journey(found, refusal)
     bench.measure(**found.record())
     bench.notes.checks += checks
-    bench.conclude(conclusion(checks))
+    if found.refused is not None and verdict.outcome == "passed":
+        bench.conclude(f"refused at {found.refused}, as it must be")
     if verdict.outcome != "passed":
         raise TargetFailure(verdict)
     bench.notes.verdict = None  # it was refused, and had to be
@@ -102,7 +112,7 @@ def _compare(bench: Bench, model: ModelSpec, saved: Sequence[str]) -> None:
     """Compares the outputs on the device with those of ORT on the CPU."""
     kind = arithmetic(bench.placement.backend, model.data_type)
     checks: list[Check] = []
-    figures = []
+    found: list[Accuracy] = []
     references = bench.reference(model).expected
     for name, remote, reference in zip(model.outputs(), saved, references, strict=True):
         expected = reference.read_bytes()
@@ -111,8 +121,14 @@ def _compare(bench: Bench, model: ModelSpec, saved: Sequence[str]) -> None:
             why = f"{len(got)} bytes, the reference has {len(expected)}"
             checks.append(held(f"size[{name}]", False, why))
             continue
-        found = compare(name, *(np.frombuffer(one, model.output_type) for one in (got, expected)))
-        figures.append(found.record())
-        checks += judge_accuracy(found, kind)
-    bench.measure(arithmetic=kind, accuracy=figures)
+        one, other = (np.frombuffer(raw, model.output_type) for raw in (got, expected))
+        found.append(compare(name, one, other))
+        checks += judge_accuracy(found[-1], kind)
+    bench.measure(arithmetic=kind, accuracy=[one.record() for one in found])
     check_all(bench, checks)
+    bench.conclude(
+        "; ".join(
+            f"{one.output}: cosine {one.cosine:.7f}, max abs {one.max_abs:.3g} ({kind})"
+            for one in found
+        )
+    )

@@ -39,6 +39,12 @@ class OrtOnDevice:
     backend: str
     htp_arch: int | None
 
+    @property
+    def tells_placement(self) -> bool:
+        """Whether this ORT tells where nodes went: from 1.24 on."""
+        parts = (self.runtime.runtime.ort_version or "").split(".")
+        return [int(part) if part.isdecimal() else 0 for part in parts[:2]] >= [1, 24]
+
     def provider(self, options: Mapping[str, str] | None = None) -> Provider:
         """The QNN provider on this device's backend; `options` are added to what that needs."""
         needed = {"backend_path": self.backend}

@@ -64,12 +64,14 @@ class Journey:
 
     `refused` is the phase in which it was turned down, None if it ran to the end; `verdict` is
     what the process came to. `operators` tells by operator how many nodes are on QNN, and how
-    many elsewhere.
+    many elsewhere; nothing where ORT does not tell. `composed` is false for a context binary, of
+    which the compiler took every node already.
     """
 
     refused: Phase | None
     verdict: Verdict
     operators: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    composed: bool = True
 
     def record(self) -> dict[str, object]:
         """What stands in a record's measurements."""
@@ -99,7 +101,8 @@ def journey(transcript: Transcript, verdict: Verdict) -> Journey:
         )
         lines = [verdict.error.message, *list(dict.fromkeys(said))[:_MOST_LINES]]
         verdict = replace(verdict, error=_reworded(verdict.error, "\n".join(lines)))
-    return Journey(refused, verdict, operators_of(transcript.steps))
+    composed = not any(step.verb.startswith("context-") for step in transcript.steps)
+    return Journey(refused, verdict, operators_of(transcript.steps), composed)
 
 
 def operators_of(steps: Sequence[StepResult]) -> dict[str, dict[str, int]]:
@@ -136,21 +139,24 @@ def judge_journey(found: Journey, refusal: Refusal | None) -> tuple[list[Check],
     reached = PHASES.index(found.refused) if found.refused else len(PHASES)
     if refusal is not None and refusal.must:
         return _judge_refusal(found, refusal, reached)
-    checks: list[Check] = []
-    for at, phase in enumerate(PHASES[:-1]):
-        if at == reached:
-            checks.append(_refused(phase, found.verdict))
-        elif at < reached:
-            checks.append(held(phase, True, _how(phase, found)))
-        else:
-            checks.append(unseen(phase, f"refused at {found.refused}"))
     verdict = found.verdict
     if refusal is not None and found.refused == "op_support" and verdict.error is not None:
         message = f"{_not_taken(found)}; {refusal.source}"
         verdict = Verdict("unsupported", None, _reworded(verdict.error, message))
-        checks[reached] = unseen("op_support", message)
-    elif verdict.outcome == "unsupported":
-        checks[reached] = unseen(PHASES[reached], _first_line(verdict))
+    checks: list[Check] = []
+    for at, phase in enumerate(PHASES[:-1]):
+        if phase == "op_support" and not found.composed:
+            continue
+        if at > reached:
+            checks.append(unseen(phase, f"refused at {found.refused}"))
+        elif at == reached and verdict.outcome == "unsupported":
+            checks.append(unseen(phase, _first_line(verdict)))
+        elif at == reached:
+            checks.append(_refused(phase, verdict))
+        elif phase == "op_support" and not found.operators:
+            checks.append(unseen(phase, "this ORT does not tell where nodes went"))
+        else:
+            checks.append(held(phase, True, _how(phase, found)))
     return checks, verdict
 
 
@@ -192,8 +198,7 @@ def _refused(phase: Phase, verdict: Verdict) -> Check:
 def _how(phase: Phase, found: Journey) -> str:
     if phase != "op_support":
         return "done"
-    nodes = sum(sum(one.values()) for one in found.operators.values())
-    return f"all {nodes} nodes are on QNN" if nodes else "nothing was left out"
+    return f"all {sum(sum(one.values()) for one in found.operators.values())} nodes are on QNN"
 
 
 def _not_taken(found: Journey) -> str:

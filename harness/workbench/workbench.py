@@ -40,6 +40,8 @@ from harness.workbench.libraries import Libraries, PreflightMode, preflight_devi
 from harness.workbench.placement import Need, Placement, PushedFile, by_placement
 
 _PROBE_NAME = "qnn-probe"
+# Context binaries are made for the HTP: elsewhere a case gets one if it asks, but none is expected.
+_WITH_CONTEXTS = ("htp",)
 _BASELINE_S = 10.0
 
 
@@ -137,7 +139,7 @@ class Workbench:
             return
         contexts = [
             ContextFacts(str(model), context.compiler, context.htp_arch)
-            for model, context in self._compiled(placement, models).items()
+            for model, context in self._made(placement, models).items()
         ]
         device = preflight_device(self.device(placement.device))
         found = self._libraries.findings(placement, device, contexts)
@@ -191,7 +193,8 @@ class Workbench:
         origin = f"QNN {runtime.qnn_version}"
         files = [PushedFile("probe", _PROBE_NAME, probe.stat().st_size)]
         files += [PushedFile(origin, file.name, file.size) for file in runtime.files]
-        for model, context in self._compiled(need.placement, need.models).items():
+        expected = _expected_contexts(need.placement, need.models)
+        for model, context in self._compiled(need.placement, expected).items():
             paths = [context.path, *context.inputs, *context.expected]
             files += [PushedFile(str(model), path.name, path.stat().st_size) for path in paths]
         return files
@@ -333,8 +336,7 @@ class Workbench:
 
     def _made(self, placement: Placement, models: Sequence[ModelSpec]) -> dict[ModelSpec, Context]:
         """Like `_compiled`, without those that the compiler refuses: only their cases suffer."""
-        if placement.backend != "htp" and self._known_arch(placement.device) is None:
-            return {}  # a device without an HTP has no use for contexts
+        models = _expected_contexts(placement, models)
         arch = self._htp_arch(placement.device) if models else 0
         wanted = [(model, placement.compiler, arch) for model in dict.fromkeys(models)]
         made = self._contexts.without_refused(wanted)
@@ -391,6 +393,11 @@ class Workbench:
                 mark=self._mark,
             )
         return self._deployers[name]
+
+
+def _expected_contexts(placement: Placement, models: Sequence[ModelSpec]) -> Sequence[ModelSpec]:
+    """The models whose contexts are made ready before a case asks for them."""
+    return models if placement.backend in _WITH_CONTEXTS else ()
 
 
 def _beside(made: Context | Reference) -> list[DeployFile]:

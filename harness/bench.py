@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import shlex
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +14,19 @@ from pathlib import Path
 from harness.adb.deadline import Deadline
 from harness.adb.evidence import CaseEvidence
 from harness.contexts.budget import Fit, Limit, SizePoint, Trial, conclude, largest_that_fits
+from harness.contexts.compile import Reference
 from harness.contexts.compiler import CompileError
 from harness.contexts.models import ModelSpec
 from harness.contexts.schedule import RESIDENCIES, Schedule, schedule
-from harness.contexts.session_plan import DeployedContext, Libraries, session_plan
+from harness.contexts.session_plan import (
+    DeployedContext,
+    DeployedModel,
+    Libraries,
+    session_plan,
+)
 from harness.errors import ConfigError, DeviceRefused, InfraError
 from harness.lab.attach import AttachedDevice
-from harness.ort_bench import DeployedModel, OrtOnDevice, ort_on_device
+from harness.ort_bench import OrtOnDevice, ort_on_device
 from harness.probe.plan import Plan, Settings
 from harness.probe.run import ProbeRun, run_plan
 from harness.results.checks import Check
@@ -29,12 +36,14 @@ from harness.results.record import ErrorRecord
 from harness.results.summary import CONCLUSION
 from harness.results.verdict import Verdict, judge
 from harness.runtimes.findings import Finding
+from harness.runtimes.runtime import LibraryMissing
 from harness.workbench import Placement, Workbench
 
 BACKEND_LIBRARIES = {"htp": "libQnnHtp.so", "gpu": "libQnnGpu.so", "cpu": "libQnnCpu.so"}
 _CASE_TIMEOUT_S = 300.0
 _EVIDENCE_S = 20.0
 _SCRATCH_S = 20.0
+_FETCH_S = 60.0
 _EVIDENCE = "evidence"
 _NO_MEMORY = Settings(memory="off")
 
@@ -45,6 +54,16 @@ class TargetFailure(AssertionError):
     def __init__(self, verdict: Verdict) -> None:
         self.verdict = verdict
         super().__init__(verdict.explanation())
+
+
+@contextlib.contextmanager
+def _has_backend() -> Iterator[None]:
+    """A runtime without a backend's library does not support that backend."""
+    try:
+        yield
+    except LibraryMissing as error:
+        missing = ErrorRecord.of(api=None, code=None, message=str(error))
+        raise TargetFailure(Verdict("unsupported", None, missing)) from error
 
 
 @dataclass(frozen=True)
@@ -129,7 +148,8 @@ class Bench:
     def ort(self) -> OrtOnDevice:
         """The ONNX Runtime of the placement, on the device.
 
-        Raises ConfigError unless the test is marked `device(engine="ort")`.
+        Raises ConfigError unless the test is marked `device(engine="ort")`, and TargetFailure as
+        `libraries`.
         """
         backend = self.placement.backend
         if self.placement.engine != "ort":
@@ -137,13 +157,24 @@ class Bench:
                 'a test that uses ONNX Runtime is marked `@pytest.mark.device(engine="ort")`'
             )
         arch = self._workbench.htp_arch(self.placement.device) if backend == "htp" else None
-        return ort_on_device(self._runtime, BACKEND_LIBRARIES[backend], arch)
+        with _has_backend():
+            return ort_on_device(self._runtime, BACKEND_LIBRARIES[backend], arch)
 
     def model(self, model: ModelSpec) -> DeployedModel:
         """A model's ONNX file on the device, with inputs and expected outputs."""
-        (file,) = self._workbench.deploy_models(self.placement, [model])
-        (context,) = self.contexts(model)
-        return DeployedModel(file, context.inputs, context.expected, model.tolerance)
+        (deployed,) = self._workbench.deploy_models(self.placement, [model])
+        return deployed
+
+    def reference(self, model: ModelSpec) -> Reference:
+        """A model's inputs and expected outputs on this host."""
+        return self._workbench.reference(self.placement, model)
+
+    def fetch(self, remote: str, *, max_bytes: int) -> bytes:
+        """What a plan wrote into a file on the device. Raises DeviceError, also if it is larger."""
+        with tempfile.TemporaryDirectory(prefix="qnn-harness-") as folder:
+            local = Path(folder) / "fetched"
+            self.device.adb.pull(remote, local, timeout_s=_FETCH_S, max_bytes=max_bytes)
+            return local.read_bytes()
 
     def run(self, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S) -> Observation:
         """Runs a plan in a probe process of its own and judges it.
@@ -200,10 +231,15 @@ class Bench:
         return session_plan(libraries, contexts, steps, settings)
 
     def libraries(self, backend: str) -> Libraries:
-        """Where the runtime's backend library of this name and libQnnSystem lie on the device."""
-        return Libraries(
-            backend=self._runtime.library(backend), system=self._runtime.library("libQnnSystem.so")
-        )
+        """Where the runtime's backend library of this name and libQnnSystem lie on the device.
+
+        Raises TargetFailure with the outcome `unsupported` if the runtime does not have them.
+        """
+        with _has_backend():
+            return Libraries(
+                backend=self._runtime.library(backend),
+                system=self._runtime.library("libQnnSystem.so"),
+            )
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[str]:

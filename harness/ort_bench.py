@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.contexts.compile_jobs import compile_options
+from harness.contexts.session_plan import DeployedModel
 from harness.probe.ort_plan import (
     QNN_EP,
     Provider,
@@ -25,16 +26,6 @@ from harness.runtimes.ort_wheels import PLUGIN, ort_library_of
 
 
 @dataclass(frozen=True)
-class DeployedModel:
-    """A model on a device: its ONNX file, inputs and the outputs of ORT's CPU provider (paths)."""
-
-    file: str
-    inputs: tuple[str, ...]
-    expected: tuple[str, ...]
-    tolerance: float
-
-
-@dataclass(frozen=True)
 class OrtOnDevice:
     """ORT, its QNN provider and a QNN backend on a device.
 
@@ -47,6 +38,12 @@ class OrtOnDevice:
     plugin: str | None
     backend: str
     htp_arch: int | None
+
+    @property
+    def tells_placement(self) -> bool:
+        """Whether this ORT tells where nodes went: from 1.24 on."""
+        parts = (self.runtime.runtime.ort_version or "").split(".")
+        return [int(part) if part.isdecimal() else 0 for part in parts[:2]] >= [1, 24]
 
     def provider(self, options: Mapping[str, str] | None = None) -> Provider:
         """The QNN provider on this device's backend; `options` are added to what that needs."""
@@ -110,7 +107,10 @@ def run_model(number: int, model: DeployedModel, *, repeat: int = 1) -> Step:
 
 
 def ort_on_device(runtime: DeployedRuntime, backend: str, htp_arch: int | None) -> OrtOnDevice:
-    """Where in a deployed runtime ORT's parts are. Raises ConfigError if it has no ORT."""
+    """Where in a deployed runtime ORT's parts are.
+
+    Raises ConfigError if it has no ORT, LibraryMissing if it has not that backend.
+    """
     names = {posixpath.basename(file.name) for file in runtime.runtime.files}
     return OrtOnDevice(
         runtime=runtime,

@@ -63,6 +63,14 @@ class Context:
     max_size: int | None = None
 
 
+@dataclass(frozen=True)
+class Reference:
+    """Raw files of a model's inputs and of ORT's outputs on the CPU, in the order of the model."""
+
+    inputs: tuple[Path, ...]
+    expected: tuple[Path, ...]
+
+
 class ContextStore:
     """Contexts below `<cache_root>/contexts`; made by the real compiler when they are missing.
 
@@ -113,10 +121,50 @@ class ContextStore:
             self.get_many(wanted)
         return [one for one in wanted if one not in self._refused]
 
+    def references(self, models: Sequence[ModelSpec], compiler: str) -> list[Reference]:
+        """The references of models, without their contexts; raises as `get_many`."""
+        found = {model: self._reference(model) for model in models}
+        if None in found.values():
+            what = "computing references"
+            with locked(self._lock(compiler), what, timeout_s=_LOCK_TIMEOUT_S, notify=self._notify):
+                missing = [model for model in found if self._reference(model) is None]
+                self._make_references(self._catalog.compiler_host(compiler), missing)
+        made = [self._reference(model) for model in models]
+        if None in made:
+            raise InfraError(f"references went away from {self._root} while it was used")
+        return [one for one in made if one is not None]
+
+    def _reference(self, spec: ModelSpec) -> Reference | None:
+        kept = self._open(self._model_folder(spec), self._model_facts(spec))
+        if kept is None:
+            return None
+        inputs, expected = kept.data["inputs"], kept.data["expected"]
+        return Reference(
+            inputs=tuple(kept.path / inputs[name] for name in spec.inputs()),
+            expected=tuple(kept.path / expected[name] for name in spec.outputs()),
+        )
+
+    def _make_references(self, host: CompilerHost, specs: Sequence[ModelSpec]) -> None:
+        with work_folder(self._root) as work:
+            jobs = {}
+            for at, spec in enumerate(specs):
+                path = work / f"model-{at}" / "model.onnx"
+                path.parent.mkdir()
+                path.write_bytes(spec.serialized())
+                jobs[spec] = reference_job(spec, path)
+            results = run_jobs(host, list(jobs.values()))
+            for spec, job in jobs.items():
+                if (failure := results[job.job]) is not None:
+                    raise failure
+                self._keep_reference(spec, job)
+
+    def _lock(self, compiler: str) -> Path:
+        return self._root / ".locks" / f"{compiler}.lock"
+
     def _get_all(self, compiler: str, wanted: Sequence[Wanted]) -> None:
         if not self._missing(wanted):
             return
-        lock = self._root / ".locks" / f"{compiler}.lock"
+        lock = self._lock(compiler)
         what = f"compiling contexts with QNN {compiler}"
         with locked(lock, what, timeout_s=_LOCK_TIMEOUT_S, notify=self._notify):
             # Another process may have made them while we waited.

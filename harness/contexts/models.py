@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from harness.contexts import mobilenet
 from harness.contexts.model_graphs import GRAPHS, INPUTS
 from harness.errors import ConfigError
 
@@ -25,12 +26,23 @@ _MAX_MEGABYTES = 1024
 _MAX_VARIANTS = 10_000
 
 _OUTPUTS = ("y",)
+_GRAPHS: Final = {
+    **GRAPHS,
+    "mobilenet-v2": mobilenet.build_float,
+    "mobilenet-v2-8bit": mobilenet.build_quantised,
+}
+_INPUTS: Final = {
+    **INPUTS,
+    "mobilenet-v2": mobilenet.make_inputs,
+    "mobilenet-v2-8bit": mobilenet.make_inputs,
+}
 _NAME = re.compile(
-    r"(?P<kind>[a-z]+(?:-[a-z]+)*?)(?:-(?P<size>\d{1,6})mb)?(?:-variant(?P<variant>\d{1,6}))?"
+    r"(?P<kind>[a-z]+(?:-[a-z0-9]+)*?)(?:-(?P<size>\d{1,6})mb)?(?:-variant(?P<variant>\d{1,6}))?"
     r"(?:-by-(?P<prepare>memhandle|spill-fill))?",
     re.ASCII,
 )
 
+DataType = Literal["float32", "uint8"]
 Prepare = Literal["raw", "memhandle", "spill-fill"]
 PREPARATIONS: Final[Mapping[Prepare, Mapping[str, str]]] = MappingProxyType(
     {
@@ -47,21 +59,29 @@ PREPARATIONS: Final[Mapping[Prepare, Mapping[str, str]]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class _Kind:
-    """What is known of a kind of model: its purpose, bounds of its size, how exact it runs."""
+    """What is known of a kind of model: its purpose, bounds of its size, how exact it runs.
+
+    `data_type` is that of its activations, `output_type` the numpy type of its outputs.
+    """
 
     purpose: str
     megabytes: tuple[int, int]
     step: int
     tolerance: float
+    data_type: DataType = "uint8"
+    output_type: str = "u1"
 
 
 KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
     {
         # 16 products of numbers below 1 in half precision (11 bits): 16 * 2**-11 at worst.
-        "tiny": _Kind("one MatMul, float32 in and out", (0, 0), 1, 0.01),
+        "tiny": _Kind("one MatMul, float32 in and out", (0, 0), 1, 0.01, "float32", "<f4"),
         "weights-heavy": _Kind("a table of 8-bit weights", (1, _MAX_MEGABYTES), 1, 0.0),
         "io-heavy": _Kind("Relu on 8-bit data: big I/O, small file", (2, _MAX_MEGABYTES), 2, 0.0),
         "spill-heavy": _Kind("skips over convolutions: outgrows the VTCM", (1, 64), 1, 0.0),
+        # 53 layers in half precision, or in 8 bits with float32 in and out: see results/accuracy.py
+        "mobilenet-v2": _Kind("a real network in float32", (0, 0), 1, 0.1, "float32", "<f4"),
+        "mobilenet-v2-8bit": _Kind("its 8-bit twin", (0, 0), 1, 1.0, "uint8", "<f4"),
     }
 )
 
@@ -77,6 +97,9 @@ class ModelSpec:
       Exact, and 50 times faster on the simulator than the same bytes in float32.
     - `spill-heavy`: maps of `megabytes` MB that are kept for skip connections over convolutions, so
       that they outgrow the VTCM and part of them is spilled to memory and filled back.
+
+    - `mobilenet-v2`: MobileNet-v2 for 224 x 224 pixels (mobilenet.py), in float32.
+    - `mobilenet-v2-8bit`: the same with 8-bit weights and activations (QDQ), float32 in and out.
 
     `prepare` is one of `PREPARATIONS`: how the compiler is told to make the context.
 
@@ -129,11 +152,21 @@ class ModelSpec:
         """By how much an output may differ from the reference, in units of its raw values."""
         return KINDS[self.kind].tolerance
 
+    @property
+    def data_type(self) -> DataType:
+        """What its activations are made of."""
+        return KINDS[self.kind].data_type
+
+    @property
+    def output_type(self) -> str:
+        """The numpy type of its outputs, as raw files hold them."""
+        return KINDS[self.kind].output_type
+
     def build(self) -> onnx.ModelProto:
         """The model."""
         from onnx import helper
 
-        graph = GRAPHS[self.kind](self)
+        graph = _GRAPHS[self.kind](self)
         return helper.make_model(
             graph,
             producer_name="qnn-harness",
@@ -148,7 +181,7 @@ class ModelSpec:
 
     def inputs(self) -> dict[str, np.ndarray[Any, Any]]:
         """Input arrays by name, in the order of the model's inputs; always the same."""
-        return INPUTS[self.kind](self)
+        return _INPUTS[self.kind](self)
 
     def outputs(self) -> tuple[str, ...]:
         """The names of the outputs, in the order of the model."""

@@ -38,6 +38,16 @@ class DeployedContext:
     expected: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class DeployedModel:
+    """A model on a device: its ONNX file, inputs and the outputs of ORT's CPU provider (paths)."""
+
+    file: str
+    inputs: tuple[str, ...]
+    expected: tuple[str, ...]
+    tolerance: float
+
+
 def session_plan(
     libraries: Libraries,
     contexts: Sequence[DeployedContext],

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
 from harness.contexts.models import ModelSpec
 from harness.lab.inventory import DeviceConfig
 from harness.lab.matching import misfits
 from harness.workbench import Placement
+
+DEFAULT_BACKEND: Final = "htp"
 
 
 def placements(
@@ -23,32 +26,57 @@ def placements(
     `runtimes` has for each device the runtimes it gets, and the compilers of each one's contexts.
     A test that requires engine ort runs with each of the `orts` of a device, or with the usual one
     where it has none. One that requires compilers all gets the contexts of all compilers of its
-    device with each runtime. A test that requires a backend runs on that one only, and not at all
-    if other backends were asked for.
+    device with each runtime. `backends` are those asked for, none if it was not said.
     """
-    required = requirements.get("backend")
-    engine = str(requirements.get("engine") or "qnn")
-    chosen = [backend for backend in backends if required in (None, backend)]
-    reasons = [] if chosen else [f"it needs backend {required}, asked for {', '.join(backends)}"]
+    named = named_backends(requirements)
+    chosen = chosen_backends(named, backends)
+    reasons: dict[str, None] = {}
+    if not chosen:
+        reasons[f"it needs backend {' or '.join(named)}, asked for {', '.join(backends)}"] = None
     found = []
     for device in devices:
-        why_not = misfits(device, requirements)
-        if why_not:
-            reasons.append(f"{device.name}: {'; '.join(why_not)}")
-            continue
-        with_ort: Sequence[str | None] = [None]
-        if engine == "ort":
-            with_ort = orts.get(device.name) or with_ort
-        own = runtimes.get(device.name, {})
-        every = dict.fromkeys(one for compilers in own.values() for one in compilers)
-        found += [
-            Placement(device.name, backend, runtime, compiler, engine, ort)
-            for backend in chosen
-            for runtime, compilers in own.items()
-            for compiler in (every if requirements.get("compilers") == "all" else compilers)
-            for ort in with_ort
-        ]
-    return found, reasons
+        versions = _versions(requirements, runtimes.get(device.name, {}), orts.get(device.name, ()))
+        for backend in chosen or named[:1]:
+            why_not = misfits(device, {**requirements, "backend": backend})
+            if why_not:
+                reasons[f"{device.name}: {'; '.join(why_not)}"] = None
+            elif chosen:
+                found += [Placement(device.name, backend, *version) for version in versions]
+    return found, list(reasons)
+
+
+def _versions(
+    requirements: Mapping[str, object],
+    runtimes: Mapping[str, Sequence[str]],
+    orts: Sequence[str],
+) -> list[tuple[str, str, str, str | None]]:
+    """Runtime, compiler, engine and ORT of each case that a test has on one device and backend."""
+    engine = str(requirements.get("engine") or "qnn")
+    with_ort: Sequence[str | None] = orts if engine == "ort" and orts else (None,)
+    every = list(dict.fromkeys(one for compilers in runtimes.values() for one in compilers))
+    return [
+        (runtime, compiler, engine, ort)
+        for runtime, compilers in runtimes.items()
+        for compiler in (every if requirements.get("compilers") == "all" else compilers)
+        for ort in with_ort
+    ]
+
+
+def named_backends(requirements: Mapping[str, object]) -> tuple[str, ...]:
+    """The backends that a test's marker names, which may be one or several."""
+    required = requirements.get("backend") or ()
+    several = isinstance(required, tuple | list | set | frozenset)
+    return tuple(map(str, required if several else (required,)))  # type: ignore[call-overload]
+
+
+def chosen_backends(named: Sequence[str], asked: Sequence[str]) -> tuple[str, ...]:
+    """What a test runs on: the backends it names, of these only the ones asked for, if any were.
+
+    A test that names none runs on those asked for, else on HTP.
+    """
+    if not asked:
+        return tuple(named) or (DEFAULT_BACKEND,)
+    return tuple(backend for backend in asked if not named or backend in named)
 
 
 def axis_value(value: object) -> object:

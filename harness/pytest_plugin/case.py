@@ -147,6 +147,7 @@ class Case:
 
     def _fail(self, report: pytest.TestReport, failure: BaseException | None) -> None:
         from harness.bench import TargetFailure
+        from harness.runtimes.runtime import NotOffered
 
         if isinstance(failure, TargetFailure):
             verdict = failure.verdict
@@ -156,7 +157,9 @@ class Case:
                 verdict.error,
             )
             return
-        if isinstance(failure, HarnessError):
+        if isinstance(failure, NotOffered):
+            self._outcome, self._cause = "unsupported", None
+        elif isinstance(failure, HarnessError):
             self._outcome, self._cause = "error", failure.cause
         elif failure is None or (isinstance(failure, AssertionError) and report.when == "call"):
             # Without an exception it is an xfail(strict) that passed.

@@ -54,7 +54,10 @@ def add_options(parser: pytest.Parser) -> None:
         help="QNN versions that compile the contexts (default: the runtime's own)",
     )
     group.addoption(
-        "--backend", action="append", metavar="NAME", help="htp, gpu, cpu (default: htp)"
+        "--backend",
+        action="append",
+        metavar="NAME",
+        help="htp, gpu, cpu (default: those that a test names, else htp)",
     )
     group.addoption(
         "--known-issues",
@@ -157,7 +160,7 @@ def read_options(config: pytest.Config) -> Options:
         qnn=_specs(config.getoption("--qnn")) or ["latest"],
         ort=_specs(config.getoption("--ort")),
         compilers=_specs(config.getoption("--compiler")),
-        backends=split_list(config.getoption("--backend")) or ["htp"],
+        backends=split_list(config.getoption("--backend")),
         known_issues=issues if given_issues or issues.exists() else None,
         reports=reports,
         retries=max(0, config.getoption("--retries")),

@@ -10,7 +10,7 @@ from typing import Final
 
 from harness.errors import ConfigError, InfraError
 from harness.runtimes.file_sets import LIBRARY_FOLDER
-from harness.runtimes.runtime import Runtime, RuntimeFile, content_key
+from harness.runtimes.runtime import NotOffered, Runtime, RuntimeFile, content_key
 from harness.runtimes.unpacked import UnpackedWheels
 from harness.runtimes.version_specs import choose, split_specs
 from harness.runtimes.wheels import WheelCache, WheelRequest
@@ -89,12 +89,12 @@ class OrtWheels:
         """A QNN runtime and this version of ORT (None: `ORT_DEVICE_VERSION`) as one runtime.
 
         `beside` are further files of the same QNN (see `BESIDE_ORT`). A runtime that brings its
-        own ORT stays as it is. Raises as `library`, and ConfigError if that one is another, or if
+        own ORT stays as it is. Raises as `library`, and NotOffered if that one is another, or if
         there is no plug-in: PyPI's ORT has no QNN provider built in.
         """
         if runtime.ort_version is not None:
             if version not in (None, runtime.ort_version):
-                raise ConfigError(
+                raise NotOffered(
                     f"{runtime.name} brings ORT {runtime.ort_version} of its own, and cannot be "
                     f"used with {version}",
                     field="ort",
@@ -102,7 +102,7 @@ class OrtWheels:
             return runtime
         found = (*runtime.files, *beside)
         if not any(PurePosixPath(file.name).name == PLUGIN for file in found):
-            raise ConfigError(
+            raise NotOffered(
                 f"{runtime.name} for {runtime.target} has no {PLUGIN}, which ORT from PyPI needs",
                 field="ort",
             )

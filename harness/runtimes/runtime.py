@@ -11,6 +11,14 @@ from harness.errors import ConfigError
 from harness.runtimes.library_facts import kind_of
 
 
+class NotOffered(ConfigError):
+    """Nobody offers these libraries together: a case that wants them is not supported."""
+
+
+class LibraryMissing(NotOffered):
+    """A runtime does not have a library: it cannot do what that one is for."""
+
+
 @dataclass(frozen=True)
 class RuntimeFile:
     """One library of a runtime: where it is on the host, its name inside the runtime (slashes).
@@ -62,11 +70,11 @@ class Runtime:
         return tuple(sorted({arch for kind, arch in kinds if kind == "skel" and arch}))
 
     def library(self, name: str) -> Path:
-        """The path on the host of a library such as libQnnSystem.so. Raises ConfigError."""
+        """The path on the host of a library such as libQnnSystem.so. Raises LibraryMissing."""
         for file in self.files:
             if file.path.name == name:
                 return file.path
-        raise ConfigError(f"QNN {self.qnn_version} for {self.target} has no {name}")
+        raise LibraryMissing(f"QNN {self.qnn_version} for {self.target} has no {name}")
 
 
 def content_key(files: Iterable[tuple[str, str, int]]) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.contexts.compile import Context
+from harness.contexts.compile import Context, Reference
 from harness.contexts.models import ModelSpec
-from harness.contexts.session_plan import DeployedContext
+from harness.contexts.session_plan import DeployedContext, DeployedModel
 from harness.probe.build import PROBE_NAME
 from harness.runtimes.deploy import DeployFile
 from harness.runtimes.runtime import Runtime
@@ -19,10 +19,24 @@ _BINARY: Final = "context.bin"
 
 def context_files(context: Context) -> list[DeployFile]:
     """A context's binary, inputs and expected outputs, for a folder of their own."""
-    paths = (*context.inputs, *context.expected)
-    names = _names("input", context.inputs) + _names("expected", context.expected)
-    more = [DeployFile(path, name) for path, name in zip(paths, names, strict=True)]
-    return [DeployFile(context.path, _BINARY), *more]
+    return [DeployFile(context.path, _BINARY), *beside(context)]
+
+
+def beside(made: Context | Reference) -> list[DeployFile]:
+    """Inputs and expected outputs, as they are called on a device."""
+    paths = (*made.inputs, *made.expected)
+    names = _names("input", made.inputs) + _names("expected", made.expected)
+    return [DeployFile(path, name) for path, name in zip(paths, names, strict=True)]
+
+
+def deployed_model(model: ModelSpec, reference: Reference, folder: str) -> DeployedModel:
+    """The model whose files lie in `folder` on a device."""
+    return DeployedModel(
+        file=f"{folder}/model.onnx",
+        inputs=tuple(f"{folder}/{name}" for name in _names("input", reference.inputs)),
+        expected=tuple(f"{folder}/{name}" for name in _names("expected", reference.expected)),
+        tolerance=model.tolerance,
+    )
 
 
 def deployed_context(context: Context, folder: str) -> DeployedContext:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.cache import quarantine_root, simulated_root
-from harness.contexts.compile import Context, ContextStore
+from harness.contexts.compile import Context, ContextStore, Reference
 from harness.contexts.models import ModelSpec
 from harness.contexts.onnx_files import OnnxFiles
-from harness.contexts.session_plan import DeployedContext
+from harness.contexts.session_plan import DeployedContext, DeployedModel
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.care import DeviceCare
@@ -38,7 +38,16 @@ from harness.runtimes.use_marks import own_mark
 from harness.workbench.baselines import Baselines
 from harness.workbench.libraries import Libraries, PreflightMode, preflight_device
 from harness.workbench.placement import Need, Placement, PushedFile, by_placement
-from harness.workbench.pushed import context_files, deployed_context, pushed_files
+from harness.workbench.pushed import (
+    beside,
+    context_files,
+    deployed_context,
+    deployed_model,
+    pushed_files,
+)
+
+# Context binaries are made for the HTP: elsewhere a case gets one if it asks, but none is expected.
+_WITH_CONTEXTS = ("htp",)
 
 
 class Workbench:
@@ -188,7 +197,7 @@ class Workbench:
         return pushed_files(
             self._runtime(need.placement),
             self._probe(need.placement),
-            self._compiled(need.placement, need.models),
+            self._compiled(need.placement, _expected_contexts(need.placement, need.models)),
         )
 
     def compiled(self, need: Need) -> dict[ModelSpec, Context]:
@@ -210,12 +219,28 @@ class Workbench:
             self._ready[placement] = deployed, probe_path
         return self._ready[placement]
 
-    def deploy_models(self, placement: Placement, models: Iterable[ModelSpec]) -> list[str]:
-        """Puts the ONNX files of these models on the device; their paths there, in order."""
+    def deploy_models(
+        self, placement: Placement, models: Sequence[ModelSpec]
+    ) -> list[DeployedModel]:
+        """Puts the ONNX files of these models, their inputs and references on the device."""
         deployer = self._deployer(placement.device)
-        files = [DeployFile(self._onnx.path(model), "model.onnx") for model in models]
-        sets = [deployer.file_set(file.path.stem, [file]) for file in files]
-        return [f"{folder}/model.onnx" for folder in deployer.deploy_sets(sets)]
+        references = self._contexts.references(models, placement.compiler)
+        sets = []
+        for model, reference in zip(models, references, strict=True):
+            onnx = self._onnx.path(model)
+            files = [DeployFile(onnx, "model.onnx"), *beside(reference)]
+            sets.append(deployer.file_set(onnx.stem, files))
+        return [
+            deployed_model(model, reference, folder)
+            for model, reference, folder in zip(
+                models, references, deployer.deploy_sets(sets), strict=True
+            )
+        ]
+
+    def reference(self, placement: Placement, model: ModelSpec) -> Reference:
+        """A model's inputs and expected outputs on this host. Raises HarnessError."""
+        (found,) = self._contexts.references([model], placement.compiler)
+        return found
 
     def deploy_contexts(
         self, placement: Placement, models: Iterable[ModelSpec]
@@ -276,6 +301,7 @@ class Workbench:
 
     def _made(self, placement: Placement, models: Sequence[ModelSpec]) -> dict[ModelSpec, Context]:
         """Like `_compiled`, without those that the compiler refuses: only their cases suffer."""
+        models = _expected_contexts(placement, models)
         arch = self.htp_arch(placement.device) if models else 0
         wanted = [(model, placement.compiler, arch) for model in dict.fromkeys(models)]
         made = self._contexts.without_refused(wanted)
@@ -334,3 +360,8 @@ class Workbench:
                 mark=self._mark,
             )
         return self._deployers[name]
+
+
+def _expected_contexts(placement: Placement, models: Sequence[ModelSpec]) -> Sequence[ModelSpec]:
+    """The models whose contexts are made ready before a case asks for them."""
+    return models if placement.backend in _WITH_CONTEXTS else ()

@@ -8,6 +8,8 @@
  *
  *   execute_code=N      graphExecute answers N ...
  *   execute_after=N     ... from the execution after the Nth on
+ *   composed=1          graphs that come from no binary are executed, too
+ *   outputs=zero        every output of these is nothing but zeros
  *   quick=1             a graph's executions with the same inputs repeat its first one's outputs
  *   memory=1            QnnMem, and I/O buffers (memfds) as documented for each memory type
  *   at_load=wrong       I/O is allocated at load where it must not be, and the other way round
@@ -346,6 +348,13 @@ static abi_error run_graph(abi_handle graph, const struct abi_tensor *inputs, ui
     executions++;
     if (number("execute_code") && executions > number("execute_after"))
         return number("execute_code");
+    if (held == NULL && number("composed")) {
+        abi_error code = real->graph_execute(graph, in, input_count, out, output_count, profile,
+                                             signal);
+        for (uint32_t i = 0; is("outputs", "zero") && i < output_count; i++)
+            memset(out[i].memory.data, 0, out[i].memory.size);
+        return code;
+    }
     if (held == NULL) return 6001;
     if (held->group_gone) {
         say("the group's buffer is gone");

@@ -16,6 +16,7 @@ ROOMS = (
     "cli",
     "pytest_plugin",
     "doctor",
+    "bench_backends",
     "bench_memory",
     "bench",
     "ort_bench",

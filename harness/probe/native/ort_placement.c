@@ -8,8 +8,18 @@ enum { EPS_LISTED = 16, OPERATORS_LISTED = 64 };
 struct placed { /* what one EP got of a graph */
     const char *ep;
     uint64_t subgraphs, nodes;
-    const char *operators[OPERATORS_LISTED];
+    const char *operators[OPERATORS_LISTED]; /* of the first nodes */
+    const char *kinds[OPERATORS_LISTED];     /* each operator once, with how many nodes it has */
+    uint64_t kind_nodes[OPERATORS_LISTED], kind_count;
 };
+
+static void count_operator(struct placed *placed, const char *operator) {
+    uint64_t at = 0;
+    while (at < placed->kind_count && strcmp(placed->kinds[at], operator) != 0) at++;
+    if (at == OPERATORS_LISTED) return; /* what is not listed is the rest of `nodes` */
+    if (at == placed->kind_count) placed->kinds[placed->kind_count++] = operator;
+    placed->kind_nodes[at]++;
+}
 
 static bool count_nodes(ort_handle subgraph, struct placed *eps, size_t *count,
                         struct outcome *outcome) {
@@ -31,6 +41,7 @@ static bool count_nodes(ort_handle subgraph, struct placed *eps, size_t *count,
         if (!ort_fine(ort.api->node_operator(nodes[i], &operator), outcome)) return false;
         if (eps[at].nodes < OPERATORS_LISTED) eps[at].operators[eps[at].nodes] = operator;
         eps[at].nodes++;
+        count_operator(&eps[at], operator);
     }
     return true;
 }
@@ -45,6 +56,14 @@ static void report_placed(struct json *data, const struct placed *eps, size_t co
         json_open(data, "operators", '[');
         for (uint64_t n = 0; n < eps[i].nodes && n < OPERATORS_LISTED; n++)
             json_text(data, NULL, eps[i].operators[n]);
+        json_close(data, ']');
+        json_open(data, "operator_nodes", '[');
+        for (uint64_t n = 0; n < eps[i].kind_count; n++) {
+            json_open(data, NULL, '{');
+            json_text(data, "operator", eps[i].kinds[n]);
+            json_u64(data, "nodes", eps[i].kind_nodes[n]);
+            json_close(data, '}');
+        }
         json_close(data, ']');
         json_close(data, '}');
     }

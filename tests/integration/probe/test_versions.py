@@ -28,6 +28,21 @@ ContextFor = Callable[[str, str], Context]
 Session = Callable[..., ProbeRun]
 
 
+def test_a_backend_without_devices_works_without_one(session: Session) -> None:
+    """That of the CPU answers 1000, as the API permits; asked for a SoC it is an error."""
+    done = session(OLDEST, backend="libQnnCpu.so")
+    assert done.exit_code == 0, done.stderr
+    (created,) = (step for step in done.transcript.steps if step.verb == "device-create")
+    assert created.skipped == "this backend has no devices (1000)"
+    (freed,) = (step for step in done.transcript.steps if step.verb == "device-free")
+    assert freed.skipped == "there is nothing to free"
+    asked = session(OLDEST, backend="libQnnCpu.so", device=plan.device_create(soc=43))
+    assert asked.exit_code == 1
+    failure = asked.transcript.first_failure
+    assert failure is not None
+    assert (failure.api, failure.code) == ("QnnDevice_create", 1000)
+
+
 @pytest.fixture
 def session(run: Runner, runtime_for: RuntimeFor) -> Session:
     """Runs steps behind those that open the backend of a version."""

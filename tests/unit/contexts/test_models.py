@@ -103,9 +103,10 @@ def test_sizes(spec: ModelSpec, inputs: int, outputs: int, model: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_variants_differ(kind: str) -> None:
     size = KINDS[kind].megabytes[0]
-    specs = [ModelSpec(kind, size, variant) for variant in range(70)]
-    assert len({hashlib.sha256(spec.serialized()).digest() for spec in specs}) == 70
-    assert len({str(spec) for spec in specs}) == 70
+    count = 3 if kind.startswith("mobilenet") else 70  # each takes a while to make
+    specs = [ModelSpec(kind, size, variant) for variant in range(count)]
+    assert len({hashlib.sha256(spec.serialized()).digest() for spec in specs}) == count
+    assert len({str(spec) for spec in specs}) == count
 
 
 @pytest.mark.parametrize(("spec", "name"), list(zip(SPECS, NAMES, strict=True)), ids=str)
@@ -121,7 +122,7 @@ def test_names(spec: ModelSpec, name: str) -> None:
             "huge",
             0,
             0,
-            r"unknown model 'huge' \(valid: tiny, weights-heavy, io-heavy, spill-heavy\)",
+            r"unknown model 'huge' \(valid: tiny, weights-heavy, .*, mobilenet-v2-8bit\)",
         ),
         ("tiny", 4, 0, "tiny cannot have 4 MB"),
         ("weights-heavy", 0, 0, r"weights-heavy cannot have 0 MB \(valid: 1 to 1024\)"),

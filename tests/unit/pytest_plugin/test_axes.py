@@ -6,7 +6,7 @@ import pytest
 
 from harness.contexts.models import ModelSpec
 from harness.lab.inventory import DeviceConfig
-from harness.pytest_plugin.axes import axis_value, models_of, placements
+from harness.pytest_plugin.axes import axis_value, chosen_backends, models_of, placements
 from harness.pytest_plugin.options import split_list
 from harness.workbench import Placement
 
@@ -56,6 +56,28 @@ def test_a_required_backend_that_was_not_asked_for() -> None:
     found, reasons = placements([V73], {"backend": "gpu"}, ["htp"], {"a": {"1": ["1"]}})
     assert not found
     assert "gpu" in reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("named", "asked", "chosen"),
+    [
+        ((), (), ("htp",)),
+        ((), ("gpu", "cpu"), ("gpu", "cpu")),
+        (("gpu",), (), ("gpu",)),
+        (("htp", "gpu", "cpu"), (), ("htp", "gpu", "cpu")),
+        (("htp", "gpu", "cpu"), ("cpu",), ("cpu",)),
+        (("htp", "gpu"), ("cpu",), ()),
+    ],
+)
+def test_backends(named: tuple[str, ...], asked: tuple[str, ...], chosen: tuple[str, ...]) -> None:
+    assert chosen_backends(named, asked) == chosen
+
+
+def test_a_device_without_htp_runs_what_the_test_names_besides() -> None:
+    board = DeviceConfig(name="a", serial="1", soc="QCS610")
+    found, reasons = placements([board], {"backend": ("htp", "gpu")}, [], {"a": {"1": ["1"]}})
+    assert [place.backend for place in found] == ["gpu"]
+    assert reasons == ["a: QCS610 has no HTP"]
 
 
 def test_axes_are_json() -> None:

@@ -1,0 +1,214 @@
+"""How far a model came on a backend, and what that comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.probe.transcript import LogLine, StepResult, Transcript
+from harness.results.judge_backend import (
+    PHASES,
+    REFUSALS,
+    Journey,
+    Phase,
+    expected_refusal,
+    journey,
+    judge_journey,
+    operators_of,
+)
+from harness.results.record import ErrorRecord
+from harness.results.verdict import Verdict
+
+ALL = {"Conv": {"qnn": 52, "elsewhere": 0}, "Add": {"qnn": 10, "elsewhere": 0}}
+PART = {"Conv": {"qnn": 0, "elsewhere": 52}, "Add": {"qnn": 10, "elsewhere": 0}}
+PASSED = Verdict("passed")
+MUST, MAY = (next(one for one in REFUSALS if one.must is must) for must in (True, False))
+
+
+def failed(outcome: str = "failed", code: int | None = 6999) -> Verdict:
+    error = ErrorRecord.of(api="CreateSession", code=code, message="no\nmore of it")
+    cause = None if outcome == "unsupported" else "target"
+    return Verdict(outcome, cause, error)  # type: ignore[arg-type]
+
+
+def placement(*parts: dict[str, Any], error: str | None = None) -> StepResult:
+    return StepResult(
+        4,
+        "ort-placement",
+        begun=True,
+        ended=True,
+        code=None if error else 0,
+        error=error,
+        data={"placement": list(parts)},
+    )
+
+
+def part(ep: str, **nodes: int) -> dict[str, Any]:
+    listed = [{"operator": name, "nodes": count} for name, count in nodes.items()]
+    return {"ep": ep, "nodes": sum(nodes.values()), "operator_nodes": listed}
+
+
+def shown(found: Journey, refusal: Any = None) -> tuple[dict[str, str], str]:
+    checks, verdict = judge_journey(found, refusal)
+    return {check.name: check.verdict for check in checks}, verdict.outcome
+
+
+def test_all_the_way() -> None:
+    checks, outcome = shown(Journey(None, PASSED, ALL))
+    assert checks == dict.fromkeys(PHASES[:-1], "held")
+    assert outcome == "passed"
+
+
+@pytest.mark.parametrize("refused", PHASES[:-1])
+@pytest.mark.parametrize("outcome", ["failed", "crashed", "hung"])
+def test_where_it_broke_and_only_there(refused: Phase, outcome: str) -> None:
+    checks, found = shown(Journey(refused, failed(outcome), ALL))
+    assert [name for name, verdict in checks.items() if verdict == "broken"] == [refused]
+    at = PHASES.index(refused)
+    assert all(checks[phase] == "held" for phase in PHASES[:at])
+    assert all(checks[phase] == "unseen" for phase in PHASES[at + 1 : -1])
+    assert found == outcome
+
+
+@pytest.mark.parametrize("refused", PHASES[:-1])
+def test_what_a_target_cannot_do_breaks_nothing(refused: Phase) -> None:
+    checks, outcome = shown(Journey(refused, failed("unsupported"), ALL))
+    assert "broken" not in checks.values()
+    assert checks[refused] == "unseen"
+    assert outcome == "unsupported"
+
+
+def test_an_ort_that_does_not_tell_proves_nothing() -> None:
+    checks, _ = shown(Journey(None, PASSED))
+    assert checks["op_support"] == "unseen"
+
+
+def test_a_context_binary_has_no_nodes_to_take() -> None:
+    checks, _ = shown(Journey(None, PASSED, composed=False))
+    assert set(checks) == {"init", "load", "execute"}
+
+
+@pytest.mark.parametrize("refused", ["op_support", "load"])
+def test_a_model_that_must_be_refused_and_is(refused: Phase) -> None:
+    checks, outcome = shown(Journey(refused, failed(), PART), MUST)
+    assert checks == {"init": "held", "refuses_uint8": "held"}
+    assert outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("refused", "verdict", "outcome"),
+    [
+        (None, PASSED, "failed"),
+        ("execute", failed(), "failed"),
+        ("load", failed("crashed"), "crashed"),
+        ("execute", failed("hung"), "hung"),
+    ],
+)
+def test_a_model_that_must_be_refused_and_is_not(
+    refused: Phase | None, verdict: Verdict, outcome: str
+) -> None:
+    found = Journey(refused, verdict, ALL)
+    checks, came_to = shown(found, MUST)
+    assert checks == {"init": "held", "refuses_uint8": "broken"}
+    assert came_to == outcome
+    if refused is None:
+        _, told = judge_journey(found, MUST)
+        assert told.error is not None
+        assert "onnxruntime#24004" in told.error.message
+
+
+@pytest.mark.parametrize(
+    ("outcome", "init"), [("unsupported", "unseen"), ("failed", "broken"), ("crashed", "broken")]
+)
+def test_a_backend_that_does_not_open_refuses_nothing(outcome: str, init: str) -> None:
+    checks, came_to = shown(Journey("init", failed(outcome)), MUST)
+    assert checks == {"init": init, "refuses_uint8": "unseen"}
+    assert came_to == outcome
+
+
+def test_a_model_that_need_not_be_taken() -> None:
+    checks, verdict = judge_journey(Journey("op_support", failed(code=None), PART), MAY)
+    assert verdict.outcome == "unsupported"
+    assert verdict.error is not None
+    assert verdict.error.message.startswith("52 of 62 nodes are not on QNN: 52 of 52 Conv; the QNN")
+    assert [check.verdict for check in checks] == ["held", "unseen", "unseen", "unseen"]
+
+
+def test_a_model_that_need_not_be_taken_may_fail_all_the_same() -> None:
+    assert shown(Journey("execute", failed(), ALL), MAY)[1] == "failed"
+    assert shown(Journey(None, PASSED, ALL), MAY)[1] == "passed"
+
+
+@pytest.mark.parametrize("backend", ["htp", "gpu", "cpu"])
+def test_float_models_are_refused_nowhere(backend: str) -> None:
+    assert expected_refusal(backend, "float32") is None
+    assert expected_refusal("gpu", "uint8") is MUST
+
+
+@pytest.mark.parametrize(
+    ("verb", "phase"),
+    [
+        ("backend-create", "init"),
+        ("ort-register-ep", "init"),
+        ("ort-session", "load"),
+        ("context-load", "load"),
+        ("ort-placement", "op_support"),
+        ("ort-run", "execute"),
+        ("execute", "execute"),
+    ],
+)
+def test_the_phase_of_a_step(verb: str, phase: str) -> None:
+    step = StepResult(3, verb, begun=True, ended=True, code=6999)
+    assert journey(Transcript(steps=[step]), failed()).refused == phase
+    hung = StepResult(3, verb, begun=True)
+    assert journey(Transcript(steps=[hung]), failed("hung")).refused == phase
+
+
+def test_a_process_that_said_nothing_was_not_opened() -> None:
+    assert journey(Transcript(), failed("crashed")).refused == "init"
+
+
+def test_why_nodes_were_not_taken_is_looked_up_where_it_was_said() -> None:
+    session = StepResult(2, "ort-session", begun=True, ended=True, code=0)
+    session.logs += [LogLine("error", "QNN SetupBackend failed", 1), LogLine("info", "x", 2)]
+    steps = [session, placement(part("CPUExecutionProvider", Conv=3), error="placement")]
+    found = journey(Transcript(steps=steps), failed(code=None))
+    assert found.refused == "op_support"
+    assert found.verdict.error is not None
+    assert found.verdict.error.message.splitlines()[-1] == "QNN SetupBackend failed"
+    assert found.record()["nodes_on_qnn"] == 0
+
+
+def test_operators_are_counted_by_where_they_went() -> None:
+    steps = [
+        placement(
+            part("QNNExecutionProvider", Conv=50, Add=1),
+            part("CPUExecutionProvider", Conv=2),
+        )
+    ]
+    assert operators_of(steps) == {
+        "Conv": {"qnn": 50, "elsewhere": 2},
+        "Add": {"qnn": 1, "elsewhere": 0},
+    }
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"placement": 3},
+        {"placement": [3]},
+        {"placement": [{"ep": "QNNExecutionProvider", "operator_nodes": "many"}]},
+        {"placement": [{"operator_nodes": [{"operator": 3, "nodes": 1}]}]},
+        {"placement": [{"operator_nodes": [{"operator": "Conv", "nodes": True}]}]},
+        {"placement": [{"operator_nodes": [{"operator": "Conv", "nodes": -1}]}]},
+    ],
+)
+def test_events_without_their_proper_form_count_nothing(data: dict[str, Any]) -> None:
+    assert operators_of([StepResult(1, "ort-placement", data=data)]) == {}
+
+
+def test_operators_are_bounded() -> None:
+    many = {f"Op{number}": 1 for number in range(500)}
+    assert len(operators_of([placement(part("QNNExecutionProvider", **many))])) <= 64

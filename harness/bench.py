@@ -185,7 +185,8 @@ class Bench:
             (time.monotonic() - started) * 1_000_000
         )
         self._keep(plan, run)
-        return Observation(run, judge(run), measure(run.transcript))
+        verdict = judge(run, self.device.facts.coprocessors)
+        return Observation(run, verdict, measure(run.transcript))
 
     def run_contexts(
         self, models: Sequence[ModelSpec], contexts: int, residency: str, *, window: int = 4

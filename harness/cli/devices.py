@@ -82,7 +82,8 @@ def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
 def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict[str, Any]:
     """One row: what devices.yaml says, completed by what the device says if it answers."""
     row: dict[str, Any] = dict.fromkeys(COLUMNS)
-    entry = quarantine.find(lab.key(config.name)) if config.enabled else None
+    why_off = lab.lab.why_off(config)
+    entry = quarantine.find(lab.key(config.name)) if why_off is None else None
     row |= {
         "name": config.name,
         "serial": config.serial,
@@ -91,7 +92,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
         "adreno": config.adreno,
         "target": config.target,
         "configured": True,
-        "enabled": config.enabled,
+        "enabled": why_off is None,
         "simulated": config.simulated,
         "problem": None,
         "lease": None,
@@ -101,6 +102,8 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     }
     if not config.enabled:
         return row | {"state": "disabled"}
+    if why_off is not None:
+        return row | {"state": "off", "findings": [why_off]}
     try:
         lab.hold(config.name)
     except DeviceHeld:

@@ -40,7 +40,7 @@ def clean(
     not answer or is in use; the others are cleaned all the same.
     """
     lab = load_lab(lab_file)
-    configs = lab.select(list(names)) if names else [one for one in lab.devices if one.enabled]
+    configs = lab.select(list(names)) if names else lab.in_use()
     rows: list[dict[str, object]] = []
     failed = False
     with open_lab(lab, "devices clean") as opened:

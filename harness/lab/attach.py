@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
@@ -14,13 +14,16 @@ from harness.adb.device import AdbDevice
 from harness.adb.key import harness_key
 from harness.adb.server import AdbServer, PrivateAdbServer, SeenDevice, is_loopback
 from harness.errors import ConfigError, DeviceError, InfraError
+from harness.lab.cross_checks import EMULATED_TARGET
 from harness.lab.facts import SCRIPT, DeviceFacts, Target, parse_facts
 from harness.lab.identity import require_same_device, require_serial
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.lease import Leases
-from harness.qnn.socs import SOCS
+from harness.qnn.socs import KERNEL_SOC_IDS, SOCS
+from harness.simulator.board import Board, soc_files
 from harness.simulator.device import SimulatedDevice
-from harness.simulator.properties import device_properties
+from harness.simulator.emulation import make_board
+from harness.simulator.properties import board_properties, device_properties
 
 _CONNECT_S = 20.0
 _RECONNECT_S = 3.0
@@ -64,6 +67,7 @@ class AttachedDevice:
 
     def identity(self) -> dict[str, object]:
         """The `device` object of a result record."""
+        shown = self.facts.coprocessors
         return {
             "name": self.name,
             "serial": self.adb.serial,
@@ -72,6 +76,7 @@ class AttachedDevice:
             "target": self.target,
             "simulated": self.config.simulated,
             "os_build": self.facts.os_build,
+            "coprocessors": None if shown is None else asdict(shown),
         }
 
 
@@ -259,11 +264,14 @@ class OpenLab:
         if started is not None and started.running:
             server.connect(started.address, deadline=Deadline(_CONNECT_S))
             return server, started.address, workdir
-        limit = config.storage_limit_mb
+        limit, board = config.storage_limit_mb, self._board(config)
         device = SimulatedDevice(
             config.name,
             storage=storage,
-            properties=device_properties(config.name, soc.name),
+            properties=(device_properties if board is None else board_properties)(
+                config.name, soc.name
+            ),
+            board=board,
             public_key=key.with_suffix(".pub"),
             storage_limit_bytes=None if limit is None else limit * 1_000_000,
         )
@@ -271,6 +279,14 @@ class OpenLab:
         device.start()
         server.connect(device.address, deadline=Deadline(_CONNECT_S))
         return server, device.address, workdir
+
+    def _board(self, config: DeviceConfig) -> Board | None:
+        """What a device runs on whose programs are not this computer's."""
+        if config.target != EMULATED_TARGET:
+            return None
+        number = KERNEL_SOC_IDS.get(config.soc or "") if config.shows_soc else None
+        files = {} if number is None else soc_files(config.soc or "", number)
+        return make_board(files, cache=self._key_folder.parent / "boards")
 
     def _server_of(self, host: str | None) -> AdbServer:
         if host is None:

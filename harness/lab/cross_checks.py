@@ -7,11 +7,14 @@ from typing import Final
 
 from harness.errors import ConfigError
 from harness.lab.fields import TARGETS
-from harness.qnn.socs import HTP_ARCHS, SOCS
+from harness.qnn.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS
 from harness.yaml_lines.document import Document
 from harness.yaml_lines.models import did_you_mean
 
-SIMULATED_TARGETS: Final = ("linux-x64",)
+SIMULATED_TARGETS: Final = ("linux-x64", "linux-arm64")
+EMULATED_TARGET: Final = "linux-arm64"
+"""The simulated target whose programs run under qemu."""
+
 _FORBIDDEN_IF_SIMULATED: Final = ("serial", "host", "workdir")
 
 
@@ -40,6 +43,11 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
                 yield document.mistake(
                     (*here, "storage_limit_mb"), "only a simulated device's storage can be limited"
                 )
+            if device.get("enabled") == "auto":
+                hint = "only a simulated device can be on by itself; use true or false"
+                yield document.mistake((*here, "enabled"), hint)
+            if device.get("shows_soc") is True:
+                yield document.mistake((*here, "shows_soc"), "only a simulated board is told so")
 
 
 def _mistakes_of_simulated(
@@ -57,6 +65,13 @@ def _mistakes_of_simulated(
     target = device.get("target")
     if target in TARGETS and target not in SIMULATED_TARGETS:
         yield document.mistake((*here, "target"), "cannot be simulated", SIMULATED_TARGETS)
+    if device.get("shows_soc") is True:
+        if device.get("target") != EMULATED_TARGET:
+            hint = f"needs target {EMULATED_TARGET}: other simulated devices show this computer's"
+            yield document.mistake((*here, "shows_soc"), hint)
+        elif isinstance(soc, str) and soc in choices and soc not in KERNEL_SOC_IDS:
+            hint = f"the number that kernels give to {soc} is not known"
+            yield document.mistake((*here, "shows_soc"), hint, list(KERNEL_SOC_IDS))
 
 
 def _mistakes_of_soc(

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.lab.coprocessors import SCRIPT as COPROCESSORS_SCRIPT
+from harness.lab.coprocessors import Coprocessors, parse_coprocessors
 from harness.lab.sections import first_line, free_storage, integer, sections_of
 
 Target = Literal["android-arm64", "linux-arm64", "linux-x64"]
@@ -14,7 +16,7 @@ _PROPERTY = re.compile(r"^\[([^\]]{1,128})\]: \[(.*)\]$")
 
 # One POSIX script for toybox, busybox and coreutils alike. `$1` is the folder whose file system
 # the harness will write to; it need not exist yet, so its nearest existing parent is asked.
-SCRIPT = r"""
+_SCRIPT = r"""
 d=$1
 while [ ! -d "$d" ] && [ "$d" != / ] && [ -n "$d" ]; do d=${d%/*}; done
 [ -n "$d" ] || d=/
@@ -32,8 +34,10 @@ echo "${m}gpu"; cat /sys/class/kgsl/kgsl-3d0/gpu_model 2>/dev/null
 echo "${m}soc-serial"; cat /sys/devices/soc0/serial_number 2>/dev/null
 echo "${m}glibc"; getconf GNU_LIBC_VERSION 2>/dev/null
 echo "${m}machine-id"; cat /etc/machine-id 2>/dev/null
+@COPROCESSORS@
 echo "${m}end"
 """
+SCRIPT = _SCRIPT.replace("@COPROCESSORS@", COPROCESSORS_SCRIPT.strip())
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class DeviceFacts:
     the file system the harness works on; `ram_bytes` is MemTotal. `serial_number` is ro.serialno;
     `identity` tells a device from its twins and outlives a reboot: that, else its SoC's number,
     else its machine-id. `glibc` as in 2.35, `android_api` as in 34 (ro.build.version.sdk).
+    `coprocessors` is what it shows of DSP and GPU.
     """
 
     target: Target | None
@@ -60,6 +65,7 @@ class DeviceFacts:
     identity: str | None = None
     glibc: str | None = None
     android_api: int | None = None
+    coprocessors: Coprocessors | None = None
 
 
 def parse_facts(text: str) -> DeviceFacts:
@@ -84,6 +90,7 @@ def parse_facts(text: str) -> DeviceFacts:
         identity=_identity(serial, sections),
         glibc=_glibc(first_line(sections, "glibc")),
         android_api=integer(properties.get("ro.build.version.sdk")),
+        coprocessors=parse_coprocessors(sections),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -82,6 +82,12 @@ def _adreno(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+def _enabled(value: object) -> object:
+    if not isinstance(value, bool) and value != "auto":
+        raise PydanticCustomError("enabled", "must be true, false or auto")
+    return value
+
+
 def _in_schema(pattern: re.Pattern[str]) -> Any:
     """For editors: the pattern as JSON Schema has it (ours are matched against the whole text)."""
     return Field(json_schema_extra={"pattern": f"^(?:{pattern.pattern})$"})
@@ -96,4 +102,9 @@ HtpArch = Annotated[
     StrictInt, AfterValidator(_htp_arch), Field(json_schema_extra={"enum": list(HTP_ARCHS)})
 ]
 Address = Annotated[Text, AfterValidator(_address), _in_schema(_ADDRESS)]
+Enabled = Annotated[
+    bool | Literal["auto"],
+    BeforeValidator(_enabled),
+    WithJsonSchema({"enum": [True, False, "auto"]}),
+]
 Adreno = Annotated[Word, BeforeValidator(_adreno), WithJsonSchema({"type": ["string", "integer"]})]

@@ -19,12 +19,13 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from harness.errors import ConfigError
-from harness.lab.cross_checks import SIMULATED_TARGETS, mistakes_between_fields
+from harness.lab.cross_checks import EMULATED_TARGET, SIMULATED_TARGETS, mistakes_between_fields
 from harness.lab.facts import Target
-from harness.lab.fields import Address, Adreno, HtpArch, Name, Serial, Word, Workdir
+from harness.lab.fields import Address, Adreno, Enabled, HtpArch, Name, Serial, Word, Workdir
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.lab.runtime_sources import RuntimeSource, mistakes_of_sources
 from harness.qnn.socs import SOCS
+from harness.simulator.emulation import find_tools, missing
 from harness.yaml_lines.document import Document, read_document
 from harness.yaml_lines.models import SchemaOne, check_document, did_you_mean
 
@@ -79,11 +80,14 @@ class DeviceConfig(_Strict):
     host: Name | None = None
     """The entry of `hosts` whose adb server it hangs on; by default this computer's."""
 
-    enabled: StrictBool = True
-    """Whether it is used."""
+    enabled: Enabled = True
+    """Whether it is used. `auto`, for simulated devices: where this computer can simulate it."""
 
     tags: tuple[Word, ...] = ()
     """Words of your own that tests can require."""
+
+    shows_soc: StrictBool = False
+    """Whether a simulated linux-arm64 board tells its SoC in /sys, as kernels of real ones do."""
 
     storage_limit_mb: Annotated[StrictInt, Field(ge=1)] | None = None
     """How much (10^6 bytes) a simulated device can store; by default as much as the host."""
@@ -146,14 +150,26 @@ class Lab(_Strict):
     """Where libraries come from besides the package index, asked in this order."""
 
     _file: Path | None = PrivateAttr(None)
+    _lacking: str | None = PrivateAttr(None)
+
+    def why_off(self, device: DeviceConfig) -> str | None:
+        """Why a device is not used; None if it is."""
+        if device.enabled == "auto" and device.target == EMULATED_TARGET and self._lacking:
+            return f"is off: {self._lacking}"
+        return None if device.enabled else "is disabled"
+
+    def in_use(self) -> list[DeviceConfig]:
+        """The devices that are on, which may be none."""
+        return [device for device in self.devices if self.why_off(device) is None]
 
     def select(self, names: Iterable[str] | None = None) -> list[DeviceConfig]:
         """The devices of these names, in the order asked for and each once; None: all enabled.
 
-        Raises ConfigError for a name that the lab does not have or that is disabled, and if no
-        device is enabled.
+        Raises ConfigError for a name that the lab does not have or that is off, saying why, and
+        if no device is enabled.
         """
-        enabled = {device.name: device for device in self.devices if device.enabled}
+        why_off = {device.name: self.why_off(device) for device in self.devices}
+        enabled = {device.name: device for device in self.devices if not why_off[device.name]}
         if names is None:
             if not enabled:
                 raise self._problem("no device is enabled")
@@ -161,8 +177,7 @@ class Lab(_Strict):
         chosen = {}
         for name in names:
             if name not in enabled:
-                known = any(device.name == name for device in self.devices)
-                why = "is disabled" if known else f"is not in the lab{did_you_mean(name, enabled)}"
+                why = why_off.get(name) or f"is not in the lab{did_you_mean(name, enabled)}"
                 raise self._problem(f"device {name!r} {why}", choices=list(enabled))
             chosen[name] = enabled[name]
         return list(chosen.values())
@@ -209,10 +224,13 @@ def _mistakes(document: Document) -> Iterator[ConfigError]:
 
 
 def load_lab(path: Path) -> Lab:
-    """Reads devices.yaml.
+    """Reads devices.yaml, and looks whether this computer can simulate what it leaves to that.
 
     Raises one ConfigError that names every mistake by file, line, field and valid choices.
     """
     lab = check_document(read_document(path), Lab, more=_mistakes)
     lab._file = path
+    lacking = missing(find_tools())
+    if lacking:
+        lab._lacking = "this computer lacks " + ", ".join(map(str, lacking))
     return lab

@@ -60,7 +60,8 @@ def twins(device: DeviceConfig, others: Iterable[DeviceConfig]) -> list[DeviceCo
 
 
 def _kind(device: DeviceConfig) -> tuple[object, ...]:
-    return device.soc, device.htp_arch, device.target, sorted(device.tags), device.simulated
+    simulated = device.simulated, device.shows_soc
+    return device.soc, device.htp_arch, device.target, sorted(device.tags), simulated
 
 
 def _several(value: object) -> tuple[object, ...]:

@@ -29,19 +29,36 @@ _KEPT_ERROR_CHARS: Final = 4000
 
 @dataclass(frozen=True)
 class _Target:
-    """A target's ELF machine, and who compiles for it on a host of another architecture."""
+    """A target's ELF machine, and who compiles for it on a host of another architecture.
+
+    `cross_compilers` are command lines; the first whose program is there is taken.
+    """
 
     elf_machine: int
     native_on: str | None
     variable: str
-    cross_compilers: tuple[str, ...] = ()
+    cross_compilers: tuple[tuple[str, ...], ...] = ()
+    hint: str = ""
 
 
 _TARGETS: Final[Mapping[str, _Target]] = {
-    "linux-x64": _Target(62, "x86_64", "CC_LINUX_X64", ("x86_64-linux-gnu-gcc",)),
-    "linux-arm64": _Target(183, "aarch64", "CC_LINUX_ARM64", ("aarch64-linux-gnu-gcc",)),
+    "linux-x64": _Target(
+        62,
+        "x86_64",
+        "CC_LINUX_X64",
+        (("x86_64-linux-gnu-gcc",), ("zig", "cc", "-target", "x86_64-linux-gnu.2.31")),
+        "install gcc-x86-64-linux-gnu or zig, or ",
+    ),
+    "linux-arm64": _Target(
+        183,
+        "aarch64",
+        "CC_LINUX_ARM64",
+        (("aarch64-linux-gnu-gcc",), ("zig", "cc", "-target", "aarch64-linux-gnu.2.31")),
+        "install gcc-aarch64-linux-gnu or zig, or ",
+    ),
     "android-arm64": _Target(183, None, "CC_ANDROID_ARM64"),
 }
+_NATIVE_COMPILERS: Final = (("cc",), ("gcc",), ("clang",))
 _NDK_VARIABLES: Final = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK")
 _NDK_CLANG: Final = "toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
 
@@ -93,15 +110,16 @@ class ProbeBuilder:
         variable = "CC" if native else known.variable
         if chosen := self.environment.get(variable, "").strip():
             return self._chosen(variable, chosen)
-        candidates = ("cc", "gcc", "clang") if native else known.cross_compilers
-        for name in (*candidates, *self._ndk_compilers(target)):
+        candidates = _NATIVE_COMPILERS if native else known.cross_compilers
+        for name, *arguments in (*candidates, *self._ndk_compilers(target)):
             if path := shutil.which(name, path=self.environment.get("PATH")):
-                return (path,)
+                return (path, *arguments)
         if native:
             raise ConfigError("no C compiler found; install gcc or clang, or set CC")
         android = ", or ANDROID_NDK_HOME" if target.startswith("android") else ""
         raise ConfigError(
-            f"no C compiler found for {target}; set {variable} to a cross compiler{android}"
+            f"no C compiler found for {target}; {known.hint}set {variable} to a cross "
+            f"compiler{android}"
         )
 
     def _chosen(self, variable: str, value: str) -> tuple[str, ...]:
@@ -114,14 +132,14 @@ class ProbeBuilder:
             raise ConfigError(f"no such C compiler: {command!r}", field=variable)
         return (path, *arguments)
 
-    def _ndk_compilers(self, target: str) -> Iterator[str]:
+    def _ndk_compilers(self, target: str) -> Iterator[tuple[str, ...]]:
         """Of an NDK's compilers, one per Android version, the oldest: it runs on most phones."""
         if not target.startswith("android"):
             return
         for variable in _NDK_VARIABLES:
             if root := self.environment.get(variable):
                 found = sorted(Path(root).glob(_NDK_CLANG), key=lambda path: (len(path.name), path))
-                yield from map(str, found[:1])
+                yield from ((str(path),) for path in found[:1])
 
 
 def check_probe(path: Path, target: str) -> Path:

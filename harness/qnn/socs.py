@@ -52,6 +52,23 @@ _TABLE: Final = (
     Soc("SM8250", None, 21),
 )
 
+# What kernels show in /sys/devices/soc0/soc_id: include/dt-bindings/arm/qcom,ids.h of Linux.
+KERNEL_SOC_IDS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "SM8350": 439,
+        "QCM6490": 497,
+        "QCS6490": 498,
+        "SM8450": 457,
+        "SM8475": 530,
+        "SM8550": 519,
+        "QCS8550": 603,
+        "QCS9100": 667,
+        "SC8380XP": 555,
+        "SM8650": 557,
+        "SM8750": 618,
+    }
+)
+
 SOCS: Final[Mapping[str, Soc]] = MappingProxyType({soc.name: soc for soc in _TABLE})
 HTP_ARCHS: Final[tuple[int, ...]] = tuple(
     sorted({soc.htp_arch for soc in _TABLE if soc.htp_arch is not None})

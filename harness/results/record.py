@@ -27,7 +27,9 @@ from harness.errors import Cause
 from harness.lab.events import EventKind, LabEvent
 from harness.lab.health import State
 from harness.qnn.codes import describe
+from harness.results.chain import ChainLink
 from harness.results.checks import Check
+from harness.results.parts import Part, Text, clean_text
 from harness.results.signature import signature
 from harness.runtimes.findings import Severity
 
@@ -35,11 +37,6 @@ Outcome = Literal["passed", "failed", "crashed", "hung", "unsupported", "error",
 NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
 MAX_MESSAGE_CHARS: Final = 16_000
 _MAX_DEPTH = 20
-
-
-def clean_text(text: object) -> object:
-    """Text that UTF-8 can hold: halves of surrogate pairs become question marks."""
-    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
 
 
 def as_json(value: object, depth: int = 0) -> JsonValue:
@@ -75,33 +72,24 @@ def _relative(path: str) -> str:
     return path
 
 
-Text = Annotated[str, BeforeValidator(clean_text)]
 JsonObject = Annotated[dict[str, JsonValue], BeforeValidator(as_json)]
 LogPath = Annotated[Text, AfterValidator(_relative)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        serialize_by_alias=True,
-        json_schema_serialization_defaults_required=True,
-    )
-
-
-class OrtCode(_Part):
+class OrtCode(Part):
     """What ONNX Runtime itself answered: an OrtErrorCode, which tells no more than the kind."""
 
     code: StrictInt
     name: Text
 
 
-class ErrorRecord(_Part):
+class ErrorRecord(Part):
     """What went wrong, where: the first failed step.
 
     `code` is the number the API returned, null if the failure has none (a crash, a wrong output);
     `hex` is how logs print it. `step` counts the plan's steps from 0, `context` is the number of
-    the context concerned. `message` is the library's own explanation.
+    the context concerned. `message` is the library's own explanation. `chain` is all that went
+    wrong on the way, in order, and `first_cause` where that began.
 
     Of a call of ONNX Runtime `code` is QNN's number in what was said, if there is one, `ort` what
     ORT returned, and `message` the whole chain of causes, the first one first.
@@ -117,6 +105,8 @@ class ErrorRecord(_Part):
     context: StrictInt | None = None
     ort: OrtCode | None = None
     signature: Text
+    chain: tuple[ChainLink, ...] = ()
+    first_cause: ChainLink | None = None
 
     @classmethod
     def of(
@@ -129,6 +119,7 @@ class ErrorRecord(_Part):
         step: int | None = None,
         context: int | None = None,
         ort: OrtCode | None = None,
+        chain: tuple[ChainLink, ...] = (),
     ) -> ErrorRecord:
         """Fills in what follows from the code; `symbol` is the library's, if it named one.
 
@@ -147,6 +138,8 @@ class ErrorRecord(_Part):
             context=context,
             ort=ort,
             signature=signature(api, code, text),
+            chain=chain,
+            first_cause=chain[0] if chain else None,
         )
 
     @model_validator(mode="after")
@@ -169,13 +162,13 @@ class DeviceRecord(BaseModel):
     simulated: StrictBool
 
 
-class Expected(_Part):
+class Expected(Part):
     """Why this outcome was expected: the id of a known issue."""
 
     known_issue: Text
 
 
-class PreflightRecord(_Part):
+class PreflightRecord(Part):
     """What preflight found wrong or doubtful before the case ran; see docs/preflight.md."""
 
     code: Text
@@ -186,7 +179,7 @@ class PreflightRecord(_Part):
     thread: Text | None = None
 
 
-class RuntimeRecord(_Part):
+class RuntimeRecord(Part):
     """The libraries a case ran with: `build_id` is what they say of themselves."""
 
     qnn: Text
@@ -195,7 +188,7 @@ class RuntimeRecord(_Part):
     ort: Text | None = None
 
 
-class CaseRecord(_Part):
+class CaseRecord(Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
@@ -224,7 +217,7 @@ class CaseRecord(_Part):
     cause: Cause | None = None
     expected: Expected | None = None
     error: ErrorRecord | None = None
-    measurements: JsonObject = {}
+    measurements: JsonObject = Field(default={})
     checks: tuple[Check, ...] = ()
     started: AwareDatetime
     duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -252,7 +245,7 @@ class CaseRecord(_Part):
         return self.is_bad and self.expected is None
 
 
-class DeviceEvent(_Part):
+class DeviceEvent(Part):
     """What happened to a device between cases: a check, a step to bring it back, quarantine.
 
     `state` is how it was afterwards, `findings` short words for what was wrong with it, `vitals`

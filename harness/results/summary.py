@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final, get_args
 
-from harness.results.record import CaseRecord, DeviceEvent, Outcome, PreflightRecord, final_attempts
+from harness.results.record import (
+    CaseRecord,
+    DeviceEvent,
+    ErrorRecord,
+    Outcome,
+    PreflightRecord,
+    final_attempts,
+)
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 CONCLUSION: Final = "conclusion"
@@ -137,13 +144,21 @@ def _group_line(group: FailureGroup, width: int) -> str:
     what = []
     if error is not None:
         code = "" if error.code is None else f" {error.code}"
-        what = [f"{error.api or ''}{code}".strip(), error.symbol or "", _first_line(error.message)]
+        what = [f"{error.api or ''}{code}".strip(), error.symbol or "", _why(error)]
     text = " ".join(part for part in what if part) or "no explanation"
     expected = "expected, " if group.expected else ""
     # Of a long node id the end says more: that is where the axes are.
     tail = f"  [first: {_fit(record.case, width // 3, keep_end=True)}]"
     head = f"{len(group.cases):>4} x {expected}{label}{where}: {text}"
     return _fit(head, width - len(tail)) + tail
+
+
+def _why(error: ErrorRecord) -> str:
+    """The message's first line, behind the first cause where that says more."""
+    line, began = _first_line(error.message), error.first_cause
+    if began is None or began.message in ("", line) or began.source == "call":
+        return line
+    return f"{_first_line(began.message)} -> {line}"
 
 
 def _first_line(message: str) -> str:

@@ -12,24 +12,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.errors import Cause
+from harness.lab.coprocessors import Coprocessors
 from harness.probe.events import StepResult, Transcript
 from harness.probe.run import ProbeRun
 from harness.qnn.codes import describe
+from harness.results.chain import error_lines, failure_chain
 from harness.results.ort_step import is_ort_failure, ort_error
 from harness.results.record import ErrorRecord, Outcome
+from harness.results.unsupported import is_unsupported
 
-_MAX_LOG_LINES: Final = 40
 _MAX_STDERR_CHARS: Final = 1000
 _EXIT_NOBODY_READS: Final = 125
 # A shell reports a process ended by signal n as exit code 128 + n.
 _SHELL_SIGNALS: Final = range(129, 129 + 64)
-
-# What ExecuTorch's parser says of a blob it has unwrapped already; nothing is wrong then.
-# Source: backends/qualcomm/runtime in pytorch/executorch.
-_BENIGN: Final = re.compile(r"expected magic number: 0x5678abcd but get: 0x2000000", re.I)
-
-# Some versions put the level before each line, which says nothing new.
-_LEVEL: Final = re.compile(r"^\s*<[EWIVD]>\s*")
 
 
 @dataclass(frozen=True)
@@ -57,52 +52,11 @@ class Verdict:
             what = f" returned {error.code}" if error.ort is None else f"{code}, QNN {error.code}"
             code = what + (f" ({named})" if named else "")
         api = f": {error.api}{code}" if error.api else code
-        return f"{self.outcome}{where}{api}\n{error.message}".rstrip()
+        began = error.first_cause
+        first = "" if began is None or began.message in error.message else began.message
+        cause = f"\nfirst cause: {first}" if first else ""
+        return f"{self.outcome}{where}{api}\n{error.message}{cause}".rstrip()
 
-
-@dataclass(frozen=True)
-class UnsupportedRule:
-    """An answer that means "this target cannot do that", as opposed to "this failed".
-
-    `api` and `text` are regular expressions: the first must match the whole name, the second be
-    found in the message. `source` says who saw it.
-    """
-
-    api: str
-    code: int
-    text: str
-    source: str
-
-
-UNSUPPORTED: Final = (
-    UnsupportedRule(
-        r"QnnMem_\w+", 1000, "", "libQnnHtp.so for x86-64: `QnnMem API is not supported`"
-    ),
-    UnsupportedRule(
-        r"QnnContext_(getProperty|setConfig)",
-        1000,
-        "",
-        "libQnnHtp.so for x86-64: custom context properties",
-    ),
-    UnsupportedRule(
-        r"QnnContext_createFromBinary",
-        5010,
-        r"HTP Config option: 2 not supported",
-        "libQnnHtp.so for x86-64: registering a group of contexts",
-    ),
-    UnsupportedRule(
-        r"QnnContext_createFromBinaryListAsync",
-        1000,
-        "",
-        "libQnnHtp.so for x86-64: `Backend does not support QnnContext_createFromBinaryListAsync`",
-    ),
-    UnsupportedRule(
-        r"QnnBackend_create|CreateSession",
-        4000,
-        r"TuningMode must be enabled on x86_64-linux-clang",
-        "libQnnGpu.so for x86-64, with or without an OpenCL driver",
-    ),
-)
 
 # What the probe refused or found itself. dlopen and symbol: a library that cannot be loaded, or
 # lacks what it should export, is a property of the runtime under test. mismatch, guard, size,
@@ -116,8 +70,8 @@ _OF_THE_TARGET: Final = (
 _AFTER_SUCCESS: Final = ("mismatch", "guard")
 
 
-def judge(run: ProbeRun) -> Verdict:
-    """What a probe process comes to.
+def judge(run: ProbeRun, coprocessors: Coprocessors | None = None) -> Verdict:
+    """What a probe process comes to, on a device that shows these `coprocessors` (None: not known).
 
     The worst that happened decides. A process that was ended or ended itself before its plan was
     done has crashed or hung, in the step begun last, even if a step had failed before: the failed
@@ -143,10 +97,10 @@ def judge(run: ProbeRun) -> Verdict:
             return _no_verdict("infra", _silence(run, "could not write its results"))
         how = f"ended with exit code {run.exit_code} before its plan was done"
         return _cut_short(run, "crashed", how)
-    return _of_finished(transcript)
+    return _of_finished(transcript, coprocessors)
 
 
-def _of_finished(transcript: Transcript) -> Verdict:
+def _of_finished(transcript: Transcript, coprocessors: Coprocessors | None) -> Verdict:
     step = transcript.first_failure
     if step is None:
         return Verdict("passed")
@@ -161,7 +115,7 @@ def _of_finished(transcript: Transcript) -> Verdict:
     if cause != "target":
         return _no_verdict(cause, step.message or f"{step.error}", step)
     error = step_error(step)
-    if any(_applies(rule, error) for rule in UNSUPPORTED):
+    if is_unsupported(error, coprocessors):
         return Verdict("unsupported", None, error)
     return Verdict("failed", "target", error)
 
@@ -173,7 +127,7 @@ def step_error(step: StepResult) -> ErrorRecord:
     cause; then the probe's own words; then the library's text for the code; then ours.
     """
     code = 0 if step.error in _AFTER_SUCCESS else step.code
-    logged = _error_lines(step)
+    logged = error_lines(step)
     if is_ort_failure(step):
         return ort_error(step, logged)
     said = step.message or ""
@@ -190,6 +144,7 @@ def step_error(step: StepResult) -> ErrorRecord:
         message=message,
         step=step.step,
         context=step.context,
+        chain=failure_chain(step),
     )
 
 
@@ -229,7 +184,7 @@ def _cut_short(run: ProbeRun, outcome: Outcome, how: str) -> Verdict:
     if inside and step is not None:
         if step.code is not None:
             lines.append(f"{step.api or step.verb} had returned {step.code}")
-        lines += _error_lines(step)
+        lines += error_lines(step)
     failed = transcript.first_failure
     if failed is not None and failed is not step:
         error = step_error(failed)
@@ -243,6 +198,7 @@ def _cut_short(run: ProbeRun, outcome: Outcome, how: str) -> Verdict:
         message="\n".join(lines),
         step=step.step if inside and step is not None else None,
         context=step.context if inside and step is not None else None,
+        chain=failure_chain(step) if inside and step is not None else (),
     )
     return Verdict(outcome, "target", error)
 
@@ -256,21 +212,6 @@ def _no_verdict(cause: Cause, message: str, step: StepResult | None = None) -> V
         context=step.context if step else None,
     )
     return Verdict("error", cause, error)
-
-
-def _applies(rule: UnsupportedRule, error: ErrorRecord) -> bool:
-    return (
-        error.code == rule.code
-        and re.fullmatch(rule.api, error.api or "") is not None
-        and re.search(rule.text, error.message) is not None
-    )
-
-
-def _error_lines(step: StepResult) -> list[str]:
-    """The library's error lines of a step: each once, the first 40, without benign ones."""
-    texts = (_LEVEL.sub("", line.text).strip() for line in step.logs if line.level == "error")
-    useful = dict.fromkeys(text for text in texts if text and not _BENIGN.search(text))
-    return list(useful)[:_MAX_LOG_LINES]
 
 
 def _silence(run: ProbeRun, what: str) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 
 from harness.simulator import logcat, programs
 from harness.simulator.auth import PublicKey
+from harness.simulator.board import Board
 from harness.simulator.connection import Connection, Identity
 from harness.simulator.properties import banner
 from harness.simulator.services import Services
@@ -30,7 +31,10 @@ _BACKLOG: Final = 128
 
 @dataclass(frozen=True)
 class DeviceSettings:
-    """What stays the same over all boots of a device. `reboot_s`: seconds it is away then."""
+    """What stays the same over all boots of a device.
+
+    `reboot_s`: seconds it is away then. `board`: what it is if its programs are not the host's.
+    """
 
     storage: Path
     properties: Mapping[str, str]
@@ -38,6 +42,7 @@ class DeviceSettings:
     features: frozenset[str]
     storage_limit_bytes: int | None
     reboot_s: float
+    board: Board | None = None
 
 
 class DeviceLog:
@@ -77,6 +82,7 @@ def run_boot(settings: DeviceSettings, *, port: int, lifeline: int, ready: int, 
         settings.properties,
         limit_bytes=settings.storage_limit_bytes,
         reason=reason,
+        board=settings.board,
     )
     os.chdir(settings.storage)
     return asyncio.run(_serve(settings, port, lifeline, ready, reason))
@@ -100,7 +106,7 @@ async def _serve(
 
     services = Services(
         storage=Storage(settings.storage, limit_bytes=settings.storage_limit_bytes),
-        environment=programs.environment(settings.storage),
+        environment=programs.environment(settings.storage, settings.board),
         features=settings.features,
         note=log.note,
         reboot=reboot,

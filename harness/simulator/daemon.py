@@ -17,6 +17,7 @@ from typing import Final
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.simulator.auth import parse_public_key
+from harness.simulator.board import Board
 from harness.simulator.boot import DeviceSettings
 from harness.simulator.properties import checked_properties
 from harness.simulator.services import SUPPORTED_FEATURES
@@ -97,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--storage-limit", type=int, metavar="BYTES", help="size of the flash; default: the host's")
     add("--reboot-seconds", type=float, default=0.5, metavar="S", help="default: %(default)s")
+    add("--board", metavar="JSON", help="qemu, shim and libraries of an arm64 board")
     add("--ignore-stdin", action="store_true", help="end only at SIGTERM or SIGINT")
     return parser
 
@@ -129,6 +131,7 @@ def _settings(options: argparse.Namespace) -> DeviceSettings:
         features=features,
         storage_limit_bytes=options.storage_limit,
         reboot_s=options.reboot_seconds,
+        board=None if options.board is None else Board.from_json(options.board),
     )
 
 

@@ -16,6 +16,7 @@ from typing import IO, Final, Self
 
 import harness
 from harness.errors import ConfigError, InfraError
+from harness.simulator.board import Board
 
 _START_S: Final = 25.0
 _STOP_S: Final = 8.0
@@ -29,7 +30,8 @@ class SimulatedDevice:
     `storage` is its storage folder, kept over restarts; one device at a time can use it.
     `public_key` is the only adbkey.pub that is let in. `features` are those that its adb daemon
     offers, by default all that it can do. `storage_limit_bytes` makes files that are pushed hit a
-    full flash; `reboot_s` is how long a reboot takes, in seconds.
+    full flash; `reboot_s` is how long a reboot takes, in seconds. `board` makes it one whose
+    programs are arm64 ones.
 
     The daemon ends by itself when this process ends, however that happens.
     """
@@ -44,6 +46,7 @@ class SimulatedDevice:
         features: Iterable[str] | None = None,
         storage_limit_bytes: int | None = None,
         reboot_s: float = 0.5,
+        board: Board | None = None,
     ) -> None:
         self.name = name
         self.storage = storage.resolve()
@@ -54,6 +57,8 @@ class SimulatedDevice:
             self._arguments += ["--features", ",".join(sorted(features))]
         if storage_limit_bytes is not None:
             self._arguments += ["--storage-limit", str(storage_limit_bytes)]
+        if board is not None:
+            self._arguments += ["--board", board.to_json()]
         self._process: subprocess.Popen[bytes] | None = None
         self._port: int | None = None
         self._errors: IO[bytes] | None = None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.simulator import logcat, storage
+from harness.simulator.board import Board, board_environment, install_board
 from harness.simulator.properties import checked_properties, getprop_text
 
 LOG_FILE: Final = "dev/log/main"
@@ -73,12 +74,17 @@ exec @PYTHON@ -I -S @FILE@ @FIRST@ "$@"
 
 
 def install(
-    root: Path, properties: Mapping[str, str], *, limit_bytes: int | None, reason: str
+    root: Path,
+    properties: Mapping[str, str],
+    *,
+    limit_bytes: int | None,
+    reason: str,
+    board: Board | None = None,
 ) -> None:
     """Makes the storage folder what it is right after a boot of this process.
 
     Files pushed before stay; log, temporary files and changed properties but persist.* do not.
-    Raises OSError.
+    Raises OSError, and ConfigError for a board that cannot be laid out.
     """
     table = dict(properties) | _kept_properties(root) | _boot_properties(reason)
     for folder in ("dev", "system"):
@@ -109,9 +115,11 @@ def install(
         program = root / "system/bin" / name
         program.write_text("#!/bin/sh" + text)
         program.chmod(0o755)
+    if board is not None:
+        install_board(board, root)
 
 
-def environment(root: Path) -> dict[str, str]:
+def environment(root: Path, board: Board | None = None) -> dict[str, str]:
     """The environment of the device's commands; of the host's only PATH is in it."""
     return {
         "PATH": f"{root}/system/bin:{os.environ.get('PATH', os.defpath)}",
@@ -120,6 +128,7 @@ def environment(root: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "ANDROID_DATA": f"{root}/data",
         "ANDROID_ROOT": f"{root}/system",
+        **(board_environment(root) if board is not None else {}),
     }
 
 

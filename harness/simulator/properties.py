@@ -74,6 +74,17 @@ def device_properties(
     return checked_properties(table)
 
 
+def board_properties(name: str, soc: str) -> dict[str, str]:
+    """The property table of a simulated Linux board: few, and none of Android's version.
+
+    A board's adbd has no properties of its own; these name the device for people and for us. It
+    does not tell its SoC here: what it shows of that is in /sys.
+    """
+    android = device_properties(name, soc, abi="arm64-v8a")
+    kept = ("ro.product.", "ro.serialno", "ro.boot.serialno", "ro.boot.hardware", "ro.adb.secure")
+    return {key: value for key, value in android.items() if key.startswith(kept)}
+
+
 def checked_properties(table: Mapping[str, str]) -> dict[str, str]:
     """The table sorted by name. Raises ValueError for what getprop's format cannot carry."""
     for name, value in table.items():

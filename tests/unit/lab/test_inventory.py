@@ -31,9 +31,12 @@ def mistakes_of(tmp_path: Path, text: str) -> list[str]:
 
 
 def test_the_shipped_lab() -> None:
-    (device,) = load_lab(ROOT / "devices.yaml").devices
+    device, board, twin = load_lab(ROOT / "devices.yaml").devices
     assert (device.name, device.simulated, device.soc) == ("sim-v73", True, "QCS8550")
     assert (device.htp_arch, device.adreno, device.target) == (73, "740", "linux-x64")
+    assert (board.name, board.htp_arch, board.target) == ("sim-arm64", 73, "linux-arm64")
+    assert (twin.name, twin.htp_arch, twin.shows_soc) == ("sim-arm64-sm8650", 75, True)
+    assert (device.enabled, board.enabled, twin.enabled) == (True, "auto", "auto")
 
 
 def test_the_shipped_example_is_valid_when_uncommented(tmp_path: Path) -> None:
@@ -42,9 +45,35 @@ def test_the_shipped_example_is_valid_when_uncommented(tmp_path: Path) -> None:
         line.removeprefix("#").removeprefix(" ") for line in example.splitlines(keepends=True)
     )
     lab = lab_of(tmp_path, before + marker + uncommented)
-    assert [device.name for device in lab.devices] == ["sim-v73", "phone", "board", "far-phone"]
-    assert [device.soc for device in lab.devices] == ["QCS8550", "SM8650", "QCS9100", "SM8750"]
+    names = ["sim-v73", "sim-arm64", "sim-arm64-sm8650", "phone", "board", "far-phone"]
+    assert [device.name for device in lab.devices] == names
+    assert [device.soc for device in lab.devices][3:] == ["SM8650", "QCS9100", "SM8750"]
     assert lab.host("lab-pc").port == 5037
+
+
+AUTO = SIMULATED + "    target: linux-arm64\n    enabled: auto\n"
+
+
+def test_what_is_left_to_the_computer_is_off_where_it_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setenv("QNN_HARNESS_ARM64_LIBRARIES", "/nonexistent")
+    lab = lab_of(tmp_path, AUTO + "  - name: other\n    serial: ABC\n")
+    assert [device.name for device in lab.select()] == ["other"]
+    assert [device.name for device in lab.in_use()] == ["other"]
+    with pytest.raises(ConfigError) as caught:
+        lab.select(["sim"])
+    assert "device 'sim' is off: this computer lacks qemu-aarch64 (apt install qemu-u" in str(
+        caught.value
+    )
+    assert "(valid: other)" in str(caught.value)
+
+
+def test_an_own_cpu_is_always_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    lab = lab_of(tmp_path, SIMULATED + "    enabled: auto\n")
+    assert [device.name for device in lab.select()] == ["sim"]
 
 
 def test_defaults_of_a_real_device(tmp_path: Path) -> None:
@@ -90,8 +119,15 @@ ONE_MISTAKE = [
         "4: devices[0].serial: must be text: ",
     ),
     ("schema: 1\ndevices:\n  - name: a\n    serial: a b\n", "4: devices[0].serial: must be 1 to"),
-    (REAL + "    enabled: maybe\n", "5: devices[0].enabled: must be true or false"),
-    (REAL + "    enabled: 1\n", "5: devices[0].enabled: must be true or false"),
+    (REAL + "    enabled: maybe\n", "5: devices[0].enabled: must be true, false or auto"),
+    (REAL + "    enabled: auto\n", "5: devices[0].enabled: only a simulated device can be on by"),
+    (REAL + "    shows_soc: true\n", "5: devices[0].shows_soc: only a simulated board is told"),
+    (SIMULATED + "    shows_soc: true\n", "6: devices[0].shows_soc: needs target linux-arm64"),
+    (
+        SIMULATED.replace("QCS8550", "SA8295") + "    target: linux-arm64\n    shows_soc: true\n",
+        "7: devices[0].shows_soc: the number that kernels give to SA8295 is not known (valid: ",
+    ),
+    (REAL + "    enabled: 1\n", "5: devices[0].enabled: must be true, false or auto"),
     (REAL + "    simulated: 'yes'\n", "5: devices[0].simulated: must be true or false"),
     (REAL + "    target: android\n", "5: devices[0].target: unknown value 'android', did you mean"),
     (REAL + "    htp_arch: 74\n", "5: devices[0].htp_arch: unknown HTP architecture (valid: 68, "),
@@ -116,7 +152,7 @@ ONE_MISTAKE = [
     (SIMULATED + "    serial: x\n", "6: devices[0].serial: a simulated device has none of its own"),
     (SIMULATED + "    workdir: /x\n", "6: devices[0].workdir: a simulated device has none"),
     (
-        SIMULATED + "    target: linux-arm64\n",
+        SIMULATED + "    target: android-arm64\n",
         "6: devices[0].target: cannot be simulated (valid: li",
     ),
     (SIMULATED + "    storage_limit_mb: 0\n", "6: devices[0].storage_limit_mb: "),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.qnn.socs import HTP_ARCHS, SOCS
+from harness.qnn.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS
 
 
 def test_known_figures() -> None:
@@ -14,6 +14,12 @@ def test_known_figures() -> None:
 
 def test_archs_are_those_of_the_table() -> None:
     assert HTP_ARCHS == (68, 69, 73, 75, 79, 81)
+
+
+def test_the_kernels_numbers_are_of_socs_that_are_known() -> None:
+    assert set(KERNEL_SOC_IDS) <= set(SOCS)
+    assert KERNEL_SOC_IDS["SM8650"] == 557
+    assert len(set(KERNEL_SOC_IDS.values())) == len(KERNEL_SOC_IDS)
 
 
 def test_names_are_the_keys() -> None:

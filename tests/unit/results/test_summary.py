@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.results.chain import ChainLink
 from harness.results.record import CaseRecord, final_attempts
 from harness.results.summary import exit_code, failure_groups, summary_lines, totals
 from tests.unit.results.records import error, record, records
@@ -43,6 +44,24 @@ def test_the_lines_say_what_happened() -> None:
         "   1 x UNSUPPORTED: QnnMem_register 1000 QNN_COMMON_ERROR_NOT_SUPPORTED no  [first: g]",
         "report: reports/x",
     ]
+
+
+def test_the_first_cause_stands_before_what_came_of_it() -> None:
+    chain = tuple(
+        ChainLink(message=text, code=code, source=source)
+        for text, code, source in (
+            ("libcdsprpc.so: cannot open", None, "log"),
+            ("Failed to load skel", 4000, "log"),
+            ("Invalid config", 14001, "call"),
+        )
+    )
+    shown = error(code=14001, message="Failed to load skel", symbol=None, chain=chain)
+    line = summary_lines([record(case="x", outcome="failed", error=shown)], "r")[1]
+    assert "libcdsprpc.so: cannot open -> Failed to load skel  [first: x]" in line
+    same = error(message="libcdsprpc.so: cannot open", chain=chain)
+    line = summary_lines([record(case="x", outcome="failed", error=same)], "r")[1]
+    assert line.count("libcdsprpc.so") == 1
+    assert "->" not in line
 
 
 def test_what_a_case_concluded_is_said() -> None:

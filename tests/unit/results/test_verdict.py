@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.lab.coprocessors import Coprocessors
 from harness.probe.events import parse_transcript
 from harness.probe.run import ProbeRun
 from harness.results.record import NO_CAUSE
 from harness.results.signature import signature
-from harness.results.verdict import UNSUPPORTED, Verdict, judge
+from harness.results.verdict import Verdict, judge
 
 LOAD = "QnnContext_createFromBinary"
 NO_PD = "Failed to find available PD for contextId 56 on deviceId 0"
@@ -281,8 +282,18 @@ def test_what_a_target_cannot_do_is_no_failure(
     assert verdict.error.code == code
 
 
-def test_every_rule_says_who_saw_it() -> None:
-    assert all(rule.source and rule.code for rule in UNSUPPORTED)
+def test_a_device_without_a_dsp_is_told_from_one_that_fails() -> None:
+    skel = log(" <W> cannot open libcdsprpc.so", "warn"), log("Failed to load skel, error: 4000")
+    events = (START, begin(api="QnnDevice_create"), *skel, end(code=14001), DONE)
+    without = judge(run(*events), Coprocessors())
+    assert (without.outcome, without.cause) == ("unsupported", None)
+    failing = judge(run(*events), Coprocessors(dsp=("/dev/adsprpc-smd",)))
+    assert (failing.outcome, failing.cause) == ("failed", "target")
+    for verdict in (without, failing):
+        assert verdict.error is not None
+        assert [link.code for link in verdict.error.chain] == [None, 4000, 14001]
+        assert verdict.error.first_cause == verdict.error.chain[0]
+        assert verdict.explanation().endswith("first cause: cannot open libcdsprpc.so")
 
 
 events = st.one_of(

@@ -1,0 +1,88 @@
+"""A simulated board: what is laid out, what it says of itself, and what cannot be one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ConfigError
+from harness.simulator.board import (
+    FOLDER,
+    Board,
+    board_environment,
+    install_board,
+    libc_version,
+    soc_files,
+)
+from harness.simulator.properties import board_properties
+
+LIBC = b"\x7fELF..GNU C Library (Debian GLIBC 2.36-8cross1) stable release version 2.36.\nCopy"
+LIBRARIES = ("libc.so.6", "ld-linux-aarch64.so.1", "libstdc++.so.6.0.30", "libasan.so.8", "libm.a")
+
+
+def board_of(folder: Path) -> Board:
+    libraries = folder / "libraries"
+    libraries.mkdir()
+    for name in LIBRARIES:
+        (libraries / name).write_bytes(LIBC)
+    return Board(Path("/opt/qemu"), Path("/opt/shim.so"), libraries, soc_files("SM8650", 557))
+
+
+def test_a_board_is_links_and_what_it_shows(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    install_board(board_of(tmp_path), storage)
+    folder = storage / FOLDER
+    there = sorted(path.name for path in (folder / "root/lib").iterdir())
+    assert there == ["ld-linux-aarch64.so.1", "libc.so.6", "libstdc++.so.6.0.30"]
+    assert (folder / "root/sys/devices/soc0/soc_id").read_text() == "557\n"
+    assert (folder / "root/sys/devices/system/soc/soc0/id").read_text() == "557\n"
+    assert str((folder / "libc").readlink()) == "glibc 2.36"
+    assert board_environment(storage) == {"LD_PRELOAD": f"{folder}/board.so"}
+
+
+def test_a_storage_that_cannot_be_preloaded_from(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has a space"):
+        install_board(board_of(tmp_path), tmp_path / "my storage")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\x7fELF GNU C Library, version unknown"])
+def test_a_library_that_does_not_tell_its_version(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "libc.so.6").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"libc\.so\.6"):
+        libc_version(tmp_path)
+
+
+def test_a_board_goes_through_the_command_line(tmp_path: Path) -> None:
+    board = board_of(tmp_path)
+    assert Board.from_json(board.to_json()) == board
+
+
+GOOD = {"qemu": "/q", "shim": "/s", "libraries": "/l", "files": {}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        json.dumps(GOOD | {"files": {"sys/x": "1"}}),
+        json.dumps(GOOD | {"files": {"/sys/../../x": "1"}}),
+        json.dumps(GOOD | {"files": {"/sys/x": 1}}),
+        json.dumps(GOOD | {"files": []}),
+        json.dumps(GOOD | {"qemu": 3}),
+    ],
+)
+def test_what_is_no_board(text: str) -> None:
+    with pytest.raises(ConfigError, match="not a board"):
+        Board.from_json(text)
+
+
+def test_a_board_says_little_and_nothing_of_android() -> None:
+    table = board_properties("sim", "SM8650")
+    assert table["ro.product.cpu.abi"] == "arm64-v8a"
+    assert table["ro.serialno"].startswith("SIM")
+    assert not [name for name in table if name.startswith(("ro.build", "ro.soc", "sys."))]

@@ -13,14 +13,11 @@ from pydantic import StrictInt
 
 from harness.probe.events import StepResult
 from harness.qnn.codes import describe
+from harness.results.benign import is_benign
 from harness.results.parts import Part, Text, clean_text
 
 MAX_LINKS: Final = 40
 _MAX_LINK_CHARS: Final = 500
-
-# What ExecuTorch's parser says of a blob it has unwrapped already; nothing is wrong then.
-# Source: backends/qualcomm/runtime in pytorch/executorch.
-_BENIGN: Final = re.compile(r"expected magic number: 0x5678abcd but get: 0x2000000", re.I)
 
 # Some versions put the level before each line, which says nothing new.
 _LEVEL: Final = re.compile(r"^\s*<[EWIVD]>\s*")
@@ -138,4 +135,4 @@ def _plain(text: str) -> str:
 
 
 def _tells(text: str) -> bool:
-    return bool(text) and not _BENIGN.search(text)
+    return bool(text) and not is_benign(text)

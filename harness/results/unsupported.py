@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -80,12 +81,16 @@ UNSUPPORTED: Final = (
 )
 
 
-def is_unsupported(error: ErrorRecord, coprocessors: Coprocessors | None) -> bool:
+def is_unsupported(
+    error: ErrorRecord,
+    coprocessors: Coprocessors | None,
+    rules: Sequence[UnsupportedRule] = UNSUPPORTED,
+) -> bool:
     """Whether a target said with this error that it cannot do what was asked.
 
     `coprocessors` is what the device shows of its DSP and GPU, None if that is not known.
     """
-    return any(_applies(rule, error, coprocessors) for rule in UNSUPPORTED)
+    return any(_applies(rule, error, coprocessors) for rule in rules)
 
 
 def _applies(rule: UnsupportedRule, error: ErrorRecord, coprocessors: Coprocessors | None) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.adb.deadline import Deadline
-from harness.adb.evidence import CaseEvidence
+from harness.adb.evidence import CaseEvidence, telling_lines
 from harness.contexts.budget import Fit, Limit, SizePoint, Trial, conclude, largest_that_fits
 from harness.contexts.compile import Reference
 from harness.contexts.compiler import CompileError
@@ -315,15 +315,17 @@ class Bench:
             self.notes.verdict = observation.verdict
             raise TargetFailure(observation.verdict)
 
-    def collect_evidence(self) -> None:
+    def collect_evidence(self) -> tuple[str, ...]:
         """Asks the device what it has to say about this case, once it has gone wrong.
 
-        Never raises because of the device: what could not be had is noted in evidence.json.
+        Gives the lines of its logs. Never raises because of the device: what could not be had is
+        noted in evidence.json.
         """
         folder = self._log_folder / _EVIDENCE
         collected = self._evidence.collect(folder, deadline=Deadline(_EVIDENCE_S))
         self.notes.logs += [f"{_EVIDENCE}/{name}" for name in collected.files]
         self._workbench.baselines.keep(self.placement.device, collected.baseline)
+        return telling_lines(folder, collected.files)
 
     def _keep(self, plan: Plan, run: ProbeRun) -> None:
         """Writes down what the probe was told and answered, for whoever looks into the case."""

@@ -9,6 +9,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine makes everything slow, and that is no fault of what is tested.
+settings.register_profile(
+    "harness",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("harness")
 
 ROOT = Path(__file__).parents[1]
 _NEEDS = "needs "

@@ -9,10 +9,12 @@ with a baseline, taken once for many cases.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -34,6 +36,8 @@ from harness.errors import DeviceError, DeviceTimeout, InfraError
 
 SUMMARY: Final = "evidence.json"
 _STATE_BYTES: Final = 64 << 10
+_TELLING: Final = ("dsp.", "avc.", "dmesg.", "logcat-")
+_MAX_TELLING_LINES: Final = 200
 _MAX_NOTES: Final = 200
 _MAX_NOTE_CHARS: Final = 500
 
@@ -191,6 +195,17 @@ class CaseEvidence:
         except OSError as error:
             self._note(f"not everything could be written: {error}")
             return tuple(written)
+
+
+def telling_lines(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """The lines of the logs that were written: of each that may tell a cause, the last ones."""
+    lines: list[str] = []
+    for name in names:
+        if name.startswith(_TELLING):
+            with contextlib.suppress(OSError):
+                text = (folder / name).read_text("utf-8", "replace")
+                lines += text.splitlines()[-_MAX_TELLING_LINES:]
+    return tuple(lines)
 
 
 def _leaving_time_to_end(deadline: Deadline) -> float:

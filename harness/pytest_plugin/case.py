@@ -13,6 +13,7 @@ import pytest
 
 from harness.errors import Cause, HarnessError
 from harness.pytest_plugin.axes import axis_value
+from harness.results.diagnose import diagnosed
 from harness.results.libraries import PreflightRecord, RuntimeRecord
 from harness.results.record import (
     CaseRecord,
@@ -72,7 +73,9 @@ class Case:
             self._fail(report, failure)
             if self._outcome in _WITH_EVIDENCE and self.bench is not None:
                 began = time.monotonic()
-                self.bench.collect_evidence()
+                seen = self.bench.collect_evidence()
+                if self._error is not None:
+                    self._error = diagnosed(self._outcome, self._error, seen)
                 self._aside_s += time.monotonic() - began
 
     def unchecked_failure(self) -> BaseException | None:

@@ -31,6 +31,9 @@ _RANGES: Final[tuple[tuple[int, int, str], ...]] = (
     (30000, 49999, "system"),
     (60000, 60999, "interface"),
 )
+RANGE_ENDS: Final = tuple(last for _, last, _ in _RANGES)
+"""Last numbers of the ranges, which libraries return although they have no meaning (6999)."""
+
 COMPONENTS: Final = (*(name for _, _, name in _RANGES), "dsp", "none", "unknown")
 
 # Errors of the DSP's runtime arrive as 0x80000400 + n. Names as seen with their causes in
@@ -92,6 +95,11 @@ def describe(raw: int, *, api: str | None = None) -> CodeInfo:
         symbol=_choose(meaningful or symbols, component, api),
         note=None if meaningful else _note(symbols, component),
     )
+
+
+def dsp_error(number: int) -> int:
+    """The code as which error `number` of the DSP's runtime arrives: 0x80000406 for 6."""
+    return _AEE_FIRST + number
 
 
 @cache

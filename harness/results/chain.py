@@ -13,14 +13,11 @@ from pydantic import StrictInt
 
 from harness.probe.events import StepResult
 from harness.qnn.codes import describe
+from harness.results.benign import is_benign
 from harness.results.parts import Part, Text, clean_text
 
 MAX_LINKS: Final = 40
 _MAX_LINK_CHARS: Final = 500
-
-# What ExecuTorch's parser says of a blob it has unwrapped already; nothing is wrong then.
-# Source: backends/qualcomm/runtime in pytorch/executorch.
-_BENIGN: Final = re.compile(r"expected magic number: 0x5678abcd but get: 0x2000000", re.I)
 
 # Some versions put the level before each line, which says nothing new.
 _LEVEL: Final = re.compile(r"^\s*<[EWIVD]>\s*")
@@ -61,10 +58,31 @@ def failure_chain(step: StepResult) -> tuple[ChainLink, ...]:
     The links are the library's error lines, each once, and the warnings right before one of them
     that tell of a failure, too. At most 40 links.
     """
-    links = [_of_line(text) for text in _failing_lines(step)][: MAX_LINKS - 1]
-    if step.code or step.error is not None:
-        links.append(_of_call(step))
-    return tuple(links)
+    if not step.code and step.error is None:
+        return _logged(step)
+    info = None if step.code is None else describe(step.code, api=step.api)
+    said = step.message or step.error or (info.note if info else None) or ""
+    return call_chain(step, code=step.code, symbol=step.symbol, message=said)
+
+
+def call_chain(
+    step: StepResult, *, code: int | None, symbol: str | None, message: str
+) -> tuple[ChainLink, ...]:
+    """The chain of a step whose call came to this code and said this."""
+    info = None if code is None else describe(code, api=step.api)
+    returned = ChainLink(
+        code=code,
+        hex=info.hex if info else None,
+        symbol=symbol or (info.symbol if info else None),
+        component=info.component if info else None,
+        message=str(clean_text(message))[:_MAX_LINK_CHARS],
+        source="call",
+    )
+    return (*_logged(step), returned)
+
+
+def _logged(step: StepResult) -> tuple[ChainLink, ...]:
+    return tuple(_of_line(text) for text in _failing_lines(step)[: MAX_LINKS - 1])
 
 
 def error_lines(step: StepResult) -> list[str]:
@@ -112,22 +130,9 @@ def _of_line(text: str) -> ChainLink:
     return ChainLink(message=text, source="log")
 
 
-def _of_call(step: StepResult) -> ChainLink:
-    info = None if step.code is None else describe(step.code, api=step.api)
-    said = step.message or step.error or (info.note if info else None) or ""
-    return ChainLink(
-        code=step.code,
-        hex=info.hex if info else None,
-        symbol=step.symbol or (info.symbol if info else None),
-        component=info.component if info else None,
-        message=str(clean_text(said))[:_MAX_LINK_CHARS],
-        source="call",
-    )
-
-
 def _plain(text: str) -> str:
     return str(clean_text(_LEVEL.sub("", text).strip()))
 
 
 def _tells(text: str) -> bool:
-    return bool(text) and not _BENIGN.search(text)
+    return bool(text) and not is_benign(text)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.probe.events import StepResult
 from harness.qnn.ort_errors import take_apart
-from harness.results.chain import failure_chain
+from harness.results.chain import call_chain
 from harness.results.record import ErrorRecord, OrtCode
 
 
@@ -28,5 +28,5 @@ def ort_error(step: StepResult, logged: Sequence[str]) -> ErrorRecord:
         step=step.step,
         context=step.context,
         ort=OrtCode(code=error.code, name=error.name),
-        chain=failure_chain(step),
+        chain=call_chain(step, code=error.qnn_code, symbol=error.qnn_symbol, message=message),
     )

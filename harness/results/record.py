@@ -29,6 +29,7 @@ from harness.lab.health import State
 from harness.qnn.codes import describe
 from harness.results.chain import ChainLink
 from harness.results.checks import Check
+from harness.results.diagnosis import Diagnosis
 from harness.results.libraries import PreflightRecord, RuntimeRecord
 from harness.results.parts import Part, Text, clean_text
 from harness.results.signature import signature
@@ -89,7 +90,8 @@ class ErrorRecord(Part):
     `code` is the number the API returned, null if the failure has none (a crash, a wrong output);
     `hex` is how logs print it. `step` counts the plan's steps from 0, `context` is the number of
     the context concerned. `message` is the library's own explanation. `chain` is all that went
-    wrong on the way, in order, and `first_cause` where that began.
+    wrong on the way, in order, and `first_cause` where that began. `diagnosis` is the known kind of
+    failure that this is one of, if it is.
 
     Of a call of ONNX Runtime `code` is QNN's number in what was said, if there is one, `ort` what
     ORT returned, and `message` the whole chain of causes, the first one first.
@@ -107,6 +109,7 @@ class ErrorRecord(Part):
     signature: Text
     chain: tuple[ChainLink, ...] = ()
     first_cause: ChainLink | None = None
+    diagnosis: Diagnosis | None = None
 
     @classmethod
     def of(

@@ -97,6 +97,9 @@ def summary_lines(
     lines = [f"{cases}: {shown}" if counts else "no case was run"]
     for group in groups[:_MAX_LINES]:
         lines.append(_group_line(group, width))
+        known = group.first.error.diagnosis if group.first.error else None
+        if known is not None and group.is_unexpected:
+            lines.append(f"       {known.text()}")
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
     for record in final_attempts(records):

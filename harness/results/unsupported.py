@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -51,7 +52,7 @@ UNSUPPORTED: Final = (
         "libQnnHtp.so for x86-64: `Backend does not support QnnContext_createFromBinaryListAsync`",
     ),
     UnsupportedRule(
-        r"QnnBackend_create",
+        r"QnnBackend_create|CreateSession",
         4000,
         r"TuningMode must be enabled on x86_64-linux-clang",
         "libQnnGpu.so for x86-64, with or without an OpenCL driver",
@@ -87,12 +88,16 @@ UNSUPPORTED: Final = (
 )
 
 
-def is_unsupported(error: ErrorRecord, coprocessors: Coprocessors | None) -> bool:
+def is_unsupported(
+    error: ErrorRecord,
+    coprocessors: Coprocessors | None,
+    rules: Sequence[UnsupportedRule] = UNSUPPORTED,
+) -> bool:
     """Whether a target said with this error that it cannot do what was asked.
 
     `coprocessors` is what the device shows of its DSP and GPU, None if that is not known.
     """
-    return any(_applies(rule, error, coprocessors) for rule in UNSUPPORTED)
+    return any(_applies(rule, error, coprocessors) for rule in rules)
 
 
 def _applies(rule: UnsupportedRule, error: ErrorRecord, coprocessors: Coprocessors | None) -> bool:

@@ -6,22 +6,23 @@ comes here: a verdict is given only about a process whose end was seen.
 
 from __future__ import annotations
 
-import re
 import signal as signals
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from harness.errors import Cause
 from harness.lab.coprocessors import Coprocessors
 from harness.probe.events import StepResult, Transcript
 from harness.probe.run import ProbeRun
-from harness.qnn.codes import describe
 from harness.results.chain import error_lines, failure_chain
-from harness.results.ort_step import is_ort_failure, ort_error
+from harness.results.diagnose import EARLIER, diagnosed
 from harness.results.record import ErrorRecord, Outcome
+from harness.results.step_error import BLAME, Blame, cause_of, step_error
 from harness.results.unsupported import is_unsupported
 
 _MAX_STDERR_CHARS: Final = 1000
+_MAX_STDERR_BYTES: Final = 64 << 10
 _EXIT_NOBODY_READS: Final = 125
 # A shell reports a process ended by signal n as exit code 128 + n.
 _SHELL_SIGNALS: Final = range(129, 129 + 64)
@@ -55,52 +56,95 @@ class Verdict:
         began = error.first_cause
         first = "" if began is None or began.message in error.message else began.message
         cause = f"\nfirst cause: {first}" if first else ""
-        return f"{self.outcome}{where}{api}\n{error.message}{cause}".rstrip()
+        known = f"\ndiagnosis: {error.diagnosis.text()}" if error.diagnosis else ""
+        return f"{self.outcome}{where}{api}\n{error.message}{cause}{known}".rstrip()
 
 
-# What the probe refused or found itself. dlopen and symbol: a library that cannot be loaded, or
-# lacks what it should export, is a property of the runtime under test. mismatch, guard, size,
-# metadata: the library answered with success, and what it gave is wrong; the files it was given
-# are the harness's own and were checked when they were made.
-# placement, no-device: ORT ran, and not on the execution provider that was asked for.
-_OF_THE_TARGET: Final = (
-    *("dlopen", "symbol", "mismatch", "guard", "size", "metadata"),
-    *("placement", "no-device"),
+@dataclass(frozen=True)
+class Ending:
+    """One way in which a probe process can end: how to see it, and what it comes to."""
+
+    name: str
+    holds: Callable[[ProbeRun], bool]
+    verdict: Callable[[ProbeRun], Verdict]
+
+
+ENDINGS: Final = (
+    Ending(
+        "plan-refused",
+        lambda run: run.transcript.plan_error is not None,
+        lambda run: _no_verdict(
+            "harness", f"the probe refused its plan: {run.transcript.plan_error}"
+        ),
+    ),
+    Ending(
+        "silent-until-deadline",
+        lambda run: _late(run) and run.transcript.start is None,
+        lambda run: _no_verdict("infra", _silence(run, "was not heard of before its deadline")),
+    ),
+    Ending(
+        "hung", lambda run: _late(run), lambda run: _cut_short(run, "hung", _took(run.duration_s))
+    ),
+    Ending(
+        "not-started",
+        lambda run: run.transcript.start is None,
+        lambda run: _no_verdict("infra", _silence(run, "did not start")),
+    ),
+    Ending(
+        "endless-output",
+        lambda run: run.truncated,
+        lambda run: _cut_short(run, "hung", "wrote without end and was ended"),
+    ),
+    Ending(
+        "signal",
+        lambda run: _signal_number(run) is not None,
+        lambda run: _cut_short(run, "crashed", f"was ended by {_signal_name(_signal_number(run))}"),
+    ),
+    Ending(
+        "nobody-read",
+        lambda run: not run.transcript.done and run.exit_code == _EXIT_NOBODY_READS,
+        lambda run: _no_verdict("infra", _silence(run, "could not write its results")),
+    ),
+    Ending(
+        "left-early",
+        lambda run: not run.transcript.done,
+        lambda run: _cut_short(
+            run, "crashed", f"ended with exit code {run.exit_code} before its plan was done"
+        ),
+    ),
 )
-_AFTER_SUCCESS: Final = ("mismatch", "guard")
+"""The worst that can happen first, and the first that holds decides; else the steps do."""
 
 
-def judge(run: ProbeRun, coprocessors: Coprocessors | None = None) -> Verdict:
+def judge(
+    run: ProbeRun,
+    coprocessors: Coprocessors | None = None,
+    *,
+    endings: Sequence[Ending] = ENDINGS,
+    blame: Sequence[Blame] = BLAME,
+) -> Verdict:
     """What a probe process comes to, on a device that shows these `coprocessors` (None: not known).
 
     The worst that happened decides. A process that was ended or ended itself before its plan was
     done has crashed or hung, in the step begun last, even if a step had failed before: the failed
     step then stands in the message. Otherwise the first failed step decides. A process of which
     nothing was heard never reached the target: that is an error of the lab.
+
+    What went wrong with the target gets the diagnosis that its texts and codes allow.
     """
-    transcript = run.transcript
-    if transcript.plan_error is not None:
-        return _no_verdict("harness", f"the probe refused its plan: {transcript.plan_error}")
-    ended_by = _signal_number(run)
-    if run.timed_out or transcript.deadline:
-        if transcript.start is None:
-            return _no_verdict("infra", _silence(run, "was not heard of before its deadline"))
-        return _cut_short(run, "hung", f"did not end within {run.duration_s:.1f} s")
-    if transcript.start is None:
-        return _no_verdict("infra", _silence(run, "did not start"))
-    if run.truncated:
-        return _cut_short(run, "hung", "wrote without end and was ended")
-    if ended_by is not None:
-        return _cut_short(run, "crashed", f"was ended by {_signal_name(ended_by)}")
-    if not transcript.done:
-        if run.exit_code == _EXIT_NOBODY_READS:
-            return _no_verdict("infra", _silence(run, "could not write its results"))
-        how = f"ended with exit code {run.exit_code} before its plan was done"
-        return _cut_short(run, "crashed", how)
-    return _of_finished(transcript, coprocessors)
+    ending = next((ending for ending in endings if ending.holds(run)), None)
+    if ending is not None:
+        verdict = ending.verdict(run)
+    else:
+        verdict = _of_finished(run.transcript, coprocessors, blame)
+    if verdict.error is None or verdict.outcome == "error":
+        return verdict
+    return replace(verdict, error=diagnosed(verdict.outcome, verdict.error, _stderr_lines(run)))
 
 
-def _of_finished(transcript: Transcript, coprocessors: Coprocessors | None) -> Verdict:
+def _of_finished(
+    transcript: Transcript, coprocessors: Coprocessors | None, blame: Sequence[Blame]
+) -> Verdict:
     step = transcript.first_failure
     if step is None:
         return Verdict("passed")
@@ -111,7 +155,7 @@ def _of_finished(transcript: Transcript, coprocessors: Coprocessors | None) -> V
             f"what the probe said about step {step.step} ({step.verb}) was damaged on its way "
             f"({transcript.malformed_count} events)",
         )
-    cause = _cause_of(step)
+    cause = cause_of(step, blame)
     if cause != "target":
         return _no_verdict(cause, step.message or f"{step.error}", step)
     error = step_error(step)
@@ -120,51 +164,17 @@ def _of_finished(transcript: Transcript, coprocessors: Coprocessors | None) -> V
     return Verdict("failed", "target", error)
 
 
-def step_error(step: StepResult) -> ErrorRecord:
-    """The error record of a failed step.
-
-    The message is what the library logged as errors during the step, since that names the real
-    cause; then the probe's own words; then the library's text for the code; then ours.
-    """
-    code = 0 if step.error in _AFTER_SUCCESS else step.code
-    logged = error_lines(step)
-    if is_ort_failure(step):
-        return ort_error(step, logged)
-    said = step.message or ""
-    if step.error is not None:
-        message = "\n".join([said or step.error, *logged])
-    elif logged:
-        message = "\n".join(logged)
-    else:
-        message = said or (describe(code).note or "" if code is not None else "")
-    return ErrorRecord.of(
-        api=step.api or ("dlopen" if step.error == "dlopen" else None),
-        code=code,
-        symbol=step.symbol,
-        message=message,
-        step=step.step,
-        context=step.context,
-        chain=failure_chain(step),
-    )
+def _late(run: ProbeRun) -> bool:
+    return run.timed_out or run.transcript.deadline
 
 
-def _cause_of(step: StepResult) -> Cause:
-    """Who is at fault for a step that ended badly."""
-    if step.error is None:
-        return "target"
-    message = step.message or ""
-    if step.error == "metadata" and "unknown version" in message:
-        return "harness"
-    if step.error in _OF_THE_TARGET:
-        return "target"
-    if step.error == "memory":
-        return "infra"
-    if step.error == "file":
-        # A file that is not there was not deployed; one that cannot be read or written is the
-        # device's storage.
-        ours = re.search(r"No such file|not a regular file|the limit is|path too long", message)
-        return "harness" if ours else "infra"
-    return "harness"
+def _took(seconds: float) -> str:
+    return f"did not end within {seconds:.1f} s"
+
+
+def _stderr_lines(run: ProbeRun) -> list[str]:
+    """What libraries printed besides their log; as little trusted as a device's logs."""
+    return run.stderr[-_MAX_STDERR_BYTES:].decode("utf-8", "replace").splitlines()
 
 
 def _cut_short(run: ProbeRun, outcome: Outcome, how: str) -> Verdict:
@@ -189,9 +199,7 @@ def _cut_short(run: ProbeRun, outcome: Outcome, how: str) -> Verdict:
     if failed is not None and failed is not step:
         error = step_error(failed)
         first = error.message.partition("\n")[0]
-        lines.append(
-            f"before that, step {failed.step} failed: {_named(failed)} {error.code}: {first}"
-        )
+        lines.append(f"{EARLIER}step {failed.step} failed: {_named(failed)} {error.code}: {first}")
     error = ErrorRecord.of(
         api=(step.api or step.verb) if inside and step is not None else None,
         code=step.code if inside and step is not None else None,
@@ -230,9 +238,9 @@ def _signal_number(run: ProbeRun) -> int | None:
     return code - 128
 
 
-def _signal_name(number: int) -> str:
+def _signal_name(number: int | None) -> str:
     try:
-        name = signals.Signals(number).name
+        name = signals.Signals(number or 0).name
     except ValueError:
         name = f"signal {number}"
     hint = " (often the low-memory killer)" if name == "SIGKILL" else ""

@@ -10,7 +10,8 @@ from harness.probe.events import LogLine, StepResult
 from harness.results.measurements import measure
 from harness.results.ort_figures import WARM_ROUNDS, growth_per_round, ort_figures
 from harness.results.record import CaseRecord, OrtCode
-from harness.results.verdict import judge, step_error
+from harness.results.step_error import step_error
+from harness.results.verdict import judge
 from tests.unit.results.records import record
 from tests.unit.results.test_verdict import DONE, START, begin, end, log, run
 

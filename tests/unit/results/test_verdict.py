@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,45 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.lab.coprocessors import Coprocessors
-from harness.probe.events import parse_transcript
-from harness.probe.run import ProbeRun
 from harness.results.record import NO_CAUSE
 from harness.results.signature import signature
 from harness.results.verdict import Verdict, judge
+from tests.unit.results.probe_runs import DONE, LOAD, START, begin, end, log, run
 
-LOAD = "QnnContext_createFromBinary"
 NO_PD = "Failed to find available PD for contextId 56 on deviceId 0"
-START = {"event": "start", "probe": 1, "source": "x", "pid": 1, "target": "linux-x64"}
-DONE = {"event": "done", "steps": 2, "failed": 1, "elapsed_us": 9}
-
-
-def begin(step: int = 3, api: str | None = LOAD, verb: str = "context-load") -> dict[str, Any]:
-    return {"event": "begin", "step": step, "verb": verb, "api": api, "context": 56}
-
-
-def end(step: int = 3, **more: Any) -> dict[str, Any]:
-    return {"event": "end", "step": step, "code": 0, "duration_us": 1} | more
-
-
-def log(text: str, level: str = "error", step: int = 3) -> dict[str, Any]:
-    return {"event": "log", "step": step, "level": level, "t_us": 1, "text": text}
-
-
-def run(*events: dict[str, Any], **how: Any) -> ProbeRun:
-    raw = b"".join(b"\x1e" + json.dumps(event).encode() + b"\n" for event in events)
-    given: dict[str, Any] = {
-        "transcript": parse_transcript(raw),
-        "exit_code": 0,
-        "signal": None,
-        "timed_out": False,
-        "truncated": False,
-        "raw_events": raw,
-        "stderr": b"",
-        "duration_s": 1.25,
-    }
-    return ProbeRun(**(given | how))
-
-
 FAIL = {"code": 1002, "symbol": "QNN_COMMON_ERROR_MEM_ALLOC", "message": "Memory allocation."}
 
 
@@ -72,7 +38,8 @@ def test_a_failed_step_names_everything() -> None:
     assert error.signature == signature(LOAD, 1002, error.message)
     assert verdict.explanation() == (
         "failed in step 3, context 56: QnnContext_createFromBinary returned 1002 "
-        f"(QNN_COMMON_ERROR_MEM_ALLOC, common)\n{NO_PD}\nFail to create, err 1002"
+        f"(QNN_COMMON_ERROR_MEM_ALLOC, common)\n{NO_PD}\nFail to create, err 1002\n"
+        f"diagnosis: {error.diagnosis.text() if error.diagnosis else None}"
     )
 
 
@@ -229,6 +196,8 @@ OWN = [
     ("file", "a.bin has 9 bytes, the limit is 4", "error", "harness", None),
     ("file", "cannot read a.bin: Input/output error", "error", "infra", None),
     ("file", "cannot write a.raw: No space left on device", "error", "infra", None),
+    ("placement", "3 of 3 nodes are not on X", "failed", "target", None),
+    ("no-device", "the plug-in offers no device", "failed", "target", None),
     ("memory", "cannot allocate 99 bytes: Cannot allocate memory", "error", "infra", None),
     ("unsupported", "tensor x: data type 0x0416, rank 4", "error", "harness", None),
     ("plan", "no such context", "error", "harness", None),
@@ -299,7 +268,7 @@ def test_a_device_without_a_dsp_is_told_from_one_that_fails() -> None:
         assert verdict.error is not None
         assert [link.code for link in verdict.error.chain] == [None, 4000, 14001]
         assert verdict.error.first_cause == verdict.error.chain[0]
-        assert verdict.explanation().endswith("first cause: cannot open libcdsprpc.so")
+        assert "\nfirst cause: cannot open libcdsprpc.so\n" in verdict.explanation()
 
 
 events = st.one_of(

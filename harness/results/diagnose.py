@@ -1,0 +1,53 @@
+"""Puts a diagnosis into an error record (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
+
+from harness.qnn.codes import RANGE_ENDS, describe
+from harness.results.diagnosis import MAX_EVIDENCE_LINES, MAX_LINES, Rule, Symptoms, decide
+from harness.results.diagnosis_rules import RULES
+from harness.results.record import ErrorRecord
+
+EARLIER: Final = "before that, "
+"""Begins the line of a message that tells of an earlier failure, which is no sign of this one."""
+
+
+def symptoms_of(outcome: str, error: ErrorRecord, evidence: Iterable[str] = ()) -> Symptoms:
+    """What a record says of its failure; of `evidence` the last lines count."""
+    codes = [error.code, *(link.code for link in error.chain)]
+    lines = [line for line in error.message.splitlines() if not line.startswith(EARLIER)]
+    said = dict.fromkeys([*(link.message for link in error.chain), *lines])
+    return Symptoms(
+        outcome=outcome,
+        api=error.api,
+        codes=tuple(dict.fromkeys(code for code in codes if code)),
+        said=tuple(islice(said, MAX_LINES)),
+        evidence=tuple(evidence)[-MAX_EVIDENCE_LINES:],
+    )
+
+
+def diagnosed(
+    outcome: str,
+    error: ErrorRecord,
+    evidence: Iterable[str] = (),
+    rules: Sequence[Rule] = RULES,
+) -> ErrorRecord:
+    """The record with the diagnosis that fits; unchanged where none does.
+
+    What is known already stays unless all that is known now says otherwise.
+    """
+    found = decide(symptoms_of(outcome, error, evidence), rules)
+    if found is None:
+        return error
+    if "{note}" in found.words:
+        ends = (describe(code) for code in _codes(error) if code in RANGE_ENDS)
+        note = next((info.note for info in ends if info.note), "")
+        found = found.model_copy(update={"words": found.words.replace("{note}", note)})
+    return error.model_copy(update={"diagnosis": found})
+
+
+def _codes(error: ErrorRecord) -> list[int]:
+    return [code for code in (error.code, *(link.code for link in error.chain)) if code]

@@ -1,0 +1,266 @@
+"""The kinds of failures that are known, as an ordered table: the first that fits decides (pure).
+
+In front stand the signs that say most: a line of a log that names the cause. A code alone comes
+last, since one code has many causes (1002 is a full protection domain, weights that cannot be
+mapped, and a damaged binary). Lines are as seen in the threads, or from the libraries themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.qnn.codes import RANGE_ENDS, dsp_error
+from harness.results.diagnosis import Diagnosis, Rule, Sign
+
+_EXECUTORCH: Final = "https://github.com/pytorch/executorch/issues"
+_ORT: Final = "https://github.com/microsoft/onnxruntime/issues"
+_AI_HUB: Final = "https://github.com/qualcomm/ai-hub-apps/issues"
+_APPBUILDER: Final = "https://github.com/qualcomm/qai-appbuilder/issues"
+_LOAD: Final = r"QnnContext_createFromBinary\w*"
+_LOAD_OR_SESSION: Final = rf"{_LOAD}|CreateSession\w*"
+
+
+def _rule(id_: str, words: str, fix: str | None, thread: str | None, *signs: Sign) -> Rule:
+    return Rule(Diagnosis(id=id_, words=words, fix=fix, thread=thread), signs)
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    _rule(
+        "dsp-restarted",
+        "the DSP restarted, and everything on it is gone",
+        "make contexts, graphs and memory handles anew; the device's logs may say why",
+        None,
+        Sign(codes=(1007,)),
+        Sign(text=r"SSR [Dd]etected"),
+        Sign(evidence=r"SSR [Dd]etected|remoteproc.*cdsp.*(?:crash|fatal error)"),
+    ),
+    _rule(
+        "pd-died",
+        "the process's domain on the DSP died before this call",
+        "go on in a new process, and look for what ended the domain",
+        f"{_APPBUILDER}/97",
+        Sign(text=r"qnn_open.*\b0x68\b"),
+        Sign(evidence=r"CONN Reset"),
+    ),
+    _rule(
+        "newer-context",
+        "the context binary was made by a newer QNN than the runtime",
+        "use a runtime at least as new as the compiler, or compile with an older one",
+        f"{_AI_HUB}/148",
+        Sign(text=r"Using newer context binary on old SDK"),
+    ),
+    _rule(
+        "mixed-libraries",
+        "libraries of two QNN builds are mixed: backend, stub and skel must be of one",
+        "take all of them from one SDK, and look which of them the device's own folders hide",
+        f"{_EXECUTORCH}/8762",
+        Sign(codes=(1008,)),
+        Sign(text=r"(?:Stub|Skel) lib id mismatch"),
+    ),
+    _rule(
+        "two-copies",
+        "two copies of the backend library are in one process",
+        "load it once, by one path",
+        None,
+        Sign(codes=(1009,)),
+    ),
+    _rule(
+        "other-htp-arch",
+        "the context binary was made for another HTP architecture",
+        "compile for this SoC",
+        f"{_EXECUTORCH}/11100",
+        Sign(text=r"Request feature arch with value \d+ unsupported"),
+    ),
+    _rule(
+        "not-mapped",
+        "a buffer could not be mapped for the DSP",
+        "split the model so that each piece of weights is smaller; after many rounds of loading "
+        "and freeing, a new process or a reboot",
+        f"{_EXECUTORCH}/6728",
+        Sign(text=r"fastrpc memory map .*failed with error|Failed to map weights buffer"),
+        Sign(text=r"failed to Map Buffer to SMMU"),
+        Sign(
+            codes=(1002,),
+            evidence=r"fastrpc memory map .*failed with error|remote_mmap64_internal failed",
+        ),
+    ),
+    _rule(
+        "pd-exhausted",
+        "the protection domain has no room left: its address space holds weights, I/O and "
+        "spill-fill of everything resident",
+        "fewer and larger partitions, shared spill-fill, or contexts freed in between; more "
+        "shards if a single one is too large",
+        f"{_EXECUTORCH}/14985",
+        Sign(text=r"Failed to find available PD"),
+        Sign(text=r"requires estimated allocation of \d+ KB, limit is \d+ KB"),
+    ),
+    _rule(
+        "no-further-pd",
+        "the device gives this process no further protection domain",
+        "fewer sessions in one process",
+        "https://github.com/pytorch/executorch/pull/4030",
+        Sign(text=r"createUnsignedPD.*not supported"),
+    ),
+    _rule(
+        "no-dma-handles",
+        "the process has no DMA handle left (a process has 256)",
+        "register fewer buffers, or larger ones",
+        "https://github.com/qualcomm/fastrpc",
+        Sign(codes=(dsp_error(0x2D),)),
+    ),
+    _rule(
+        "skel-refused-context",
+        "the DSP's side could not take the context in, mostly for want of memory",
+        "fewer contexts at a time, or smaller ones",
+        "https://github.com/alibaba/MNN/issues/4048",
+        Sign(text=r"Skel failed to process context binary"),
+    ),
+    _rule(
+        "fastrpc-denied",
+        "the process may not talk to the DSP",
+        "look at the permissions of the fastrpc device nodes and at SELinux",
+        "https://github.com/UbiquitousLearning/mllm/issues/272",
+        Sign(text=r"qnn_open.*\b0x(?:ffffffff|72)\b"),
+        Sign(codes=(1003, 4000, 14001), evidence=r"avc: +denied .*(?:adsprpc|fastrpc|cdsp)"),
+    ),
+    _rule(
+        "unknown-soc",
+        "the libraries do not know this SoC, or see none of Qualcomm's",
+        "a newer SDK; or a device with an HTP",
+        f"{_EXECUTORCH}/16465",
+        Sign(text=r"No Snapdragon SOC detected"),
+    ),
+    _rule(
+        "skel-not-found",
+        "the DSP's library (skel) could not be loaded",
+        "put the skel of this SoC and this SDK into a folder of ADSP_LIBRARY_PATH, whose folders "
+        "are divided by semicolons",
+        f"{_AI_HUB}/158",
+        Sign(codes=(dsp_error(0x6), dsp_error(0x200))),
+        Sign(text=r"Failed to load skel"),
+        Sign(text=r"Failed to create transport"),
+    ),
+    _rule(
+        "opencl-driver",
+        "the GPU backend finds no OpenCL driver that it can use",
+        "a GPU driver that the SDK supports, and its libOpenCL.so where the process may open it",
+        f"{_ORT}/25122",
+        Sign(codes=(1006,), api=r"Qnn(?:Backend|Device)_create|CreateSession\w*"),
+        Sign(text=r"Invalid OpenCL driver path|Adreno .*is not supported"),
+    ),
+    _rule(
+        "opencl-program",
+        "the OpenCL driver could not build a program of the GPU backend",
+        "another driver: it may lack half precision",
+        None,
+        Sign(text=r"OpenCL program build error"),
+    ),
+    _rule(
+        "vtcm-overflow",
+        "a single op needs more of the fast memory (VTCM) than there is",
+        "split the op, or make its tensors smaller",
+        f"{_EXECUTORCH}/1430",
+        Sign(text=r"[Rr]equires 0x[0-9a-f]+ bytes of TCM"),
+    ),
+    _rule(
+        "graph-prepare-failed",
+        "the library could not prepare an op that it had accepted",
+        "another SDK version; the line with `could not create op` names the op",
+        f"{_ORT}/21221",
+        Sign(text=r"could not create op|graph prepare failed"),
+    ),
+    _rule(
+        "op-unsupported",
+        "an op, or its data type or quantisation, is not supported here",
+        "another data type, another arch, or the op left to the CPU",
+        f"{_EXECUTORCH}/12747",
+        Sign(codes=(3110,)),
+    ),
+    _rule(
+        "cpu-fallback",
+        "ONNX Runtime ran nodes elsewhere than on the provider that was asked for",
+        "set session.disable_cpu_ep_fallback to 1, and look which nodes are refused",
+        f"{_ORT}/31353",
+        Sign(text=r"\d+ of \d+ nodes are not on "),
+    ),
+    _rule(
+        "damaged-binary",
+        "the context binary is damaged, cut short, or none",
+        "compare its hash with what the compiler wrote, and deploy it again",
+        f"{_EXECUTORCH}/6820",
+        Sign(codes=(30001, 30010)),
+        Sign(text=r"Flatbuffer validation failed|Invalid flatbuffer version"),
+        Sign(text=r"deserializ(?:er\.cc|ation failed)|Exception during Deserialize"),
+        Sign(codes=(5000,), api=_LOAD_OR_SESSION),
+        Sign(outcome="failed", api=r"QnnSystemContext_get(?:BinaryInfo|Meta[dD]ata)"),
+    ),
+    _rule(
+        "no-such-graph",
+        "the context holds no graph of this name",
+        "ask its metadata for the names; another name than the compiler's tells of damage",
+        None,
+        Sign(text=r"Failed to find graph .* in the context"),
+    ),
+    _rule(
+        "library-not-loaded",
+        "a library could not be opened",
+        "the message names the file: put it there, or one that fits the device; preflight says "
+        "which libraries do not fit together",
+        None,
+        Sign(api=r"dlopen"),
+    ),
+    _rule(
+        "wrong-outputs",
+        "the call succeeded and its outputs are wrong",
+        "compare with the CPU backend and with another version; damage can look like this, too",
+        None,
+        Sign(text=r"output \d+ has \d+ of \d+ elements beyond"),
+    ),
+    _rule(
+        "killed-for-memory",
+        "the system ended the process because memory ran out",
+        "fewer contexts at a time, or a device with more memory",
+        None,
+        Sign(
+            outcome="crashed",
+            text=r"was ended by SIGKILL",
+            evidence=r"lowmemorykiller|lmkd.*[Kk]ill|Out of memory: Kill",
+        ),
+    ),
+    _rule(
+        "no-memory",
+        "memory could not be had, and nothing else was said; at a load this mostly is a full "
+        "protection domain",
+        "load fewer contexts to see whether their number or their size decides",
+        f"{_EXECUTORCH}/4517",
+        Sign(codes=(1002,), api=_LOAD_OR_SESSION),
+    ),
+    _rule(
+        "invalid-config",
+        "the configuration was refused; often the DSP's library failed underneath",
+        "look at the first links of the chain and at the device's logs",
+        f"{_AI_HUB}/158",
+        Sign(codes=(14001,)),
+    ),
+    _rule(
+        "stale-handle",
+        "the graph's handle is not valid (any more)",
+        "with ONNX Runtime, load a context binary in place of preparing on the device",
+        f"{_ORT}/25422",
+        Sign(codes=(6001,)),
+    ),
+    _rule(
+        "tensor-mismatch",
+        "a tensor given to the graph is not the one it has: id, shape or buffer",
+        "take ids and shapes from the metadata of this very binary",
+        None,
+        Sign(codes=(6004,)),
+    ),
+    _rule(
+        "undefined-code",
+        "{note}: no meaning is assigned to the number",
+        "look at the logs of the step; runs over several versions tell which one changed it",
+        f"{_ORT}/24004",
+        Sign(codes=RANGE_ENDS),
+    ),
+)

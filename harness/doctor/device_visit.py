@@ -169,7 +169,8 @@ def sdk_in_use(workbench: Workbench, target: str, rules: VisitRules) -> Path | N
         # those of PyPI have no source in front; they would be fetched, and have no SDK
         if ":" in name and is_sdk(root := workbench.catalog.runtime(name, target).root):
             return root
-    return sdk_of_environment(rules.environment)
+    named = sdk_of_environment(rules.environment)
+    return None if named is None else named[1]
 
 
 def validate(device: AttachedDevice, sdk: Path | None, htp_arch: int | None, tell: Tell) -> None:

@@ -38,6 +38,8 @@ _URL = re.compile(r"https?://[!-~]{1,500}", re.ASCII)
 def _source_name(text: str) -> str:
     if text == PACKAGE_INDEX:
         raise PydanticCustomError("source", "is the name of the package index: take another")
+    if text in ("latest", "all") or text[0].isdigit():
+        raise PydanticCustomError("source", "is what a version looks like: take another")
     return text
 
 

@@ -27,6 +27,7 @@ from harness.results.record import (
 
 if TYPE_CHECKING:
     from harness.bench import Bench, Notes
+    from harness.runtimes.findings import Finding
     from harness.workbench import Placement
 
 _WITH_EVIDENCE: Final[tuple[Outcome, ...]] = ("failed", "crashed", "hung")
@@ -35,8 +36,8 @@ _WITH_EVIDENCE: Final[tuple[Outcome, ...]] = ("failed", "crashed", "hung")
 class Case:
     """Collects what happens to one item until its teardown is over.
 
-    `bench` is set by the fixture once the device is ready; `identity` says which device it was to
-    be even if it never was.
+    `bench` is set by the fixture once the device is ready, `preflight` before that; `identity`
+    says which device it was to be even if it never was.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Case:
         self.placement = placement
         self.identity = dict(identity)
         self.bench: Bench | None = None
+        self.preflight: tuple[Finding, ...] = ()
         self.log_prefix = ""
         self._run_id = run_id
         self.attempt = attempt
@@ -112,7 +114,7 @@ class Case:
             axes=self._axes(),
             device=DeviceRecord.model_validate(self.identity),
             runtime=_runtime(notes),
-            preflight=_preflight(notes),
+            preflight=_preflight(notes.preflight if notes else self.preflight),
             outcome=self._outcome,
             cause=self._cause,
             expected=Expected(known_issue=self.known_issue) if self.known_issue else None,
@@ -182,8 +184,7 @@ def _runtime(notes: Notes | None) -> RuntimeRecord | None:
     return RuntimeRecord.model_validate(notes.runtime) if notes and notes.runtime else None
 
 
-def _preflight(notes: Notes | None) -> tuple[PreflightRecord, ...]:
-    found = notes.preflight if notes else ()
+def _preflight(found: tuple[Finding, ...]) -> tuple[PreflightRecord, ...]:
     return tuple(PreflightRecord.model_validate(asdict(one)) for one in found)
 
 

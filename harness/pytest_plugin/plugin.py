@@ -172,7 +172,11 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     case = request.node.stash[CASE]
     assert run.folder is not None
     logs = run.folder.case_folder(request.node.nodeid)
-    made = Bench(run.ready(case.placement), case.placement, logs)
+    try:
+        workbench = run.ready(case.placement)
+    finally:
+        case.preflight = run.workbench.findings(case.placement)
+    made = Bench(workbench, case.placement, logs)
     case.bench = made
     case.log_prefix = logs.relative_to(run.folder.path).as_posix()
     case.identity = made.device.identity()

@@ -101,6 +101,10 @@ class AarSource:
         """See `Source`: it is on this computer."""
         return True
 
+    def is_kept(self, version: str, target: str) -> bool:
+        """See `Source`: it is on this computer."""
+        return True
+
     def runtime(self, version: str, target: str) -> Runtime:
         """See `Source`."""
         folder, said = self._said()
@@ -119,7 +123,11 @@ class AarSource:
         if not self._path.is_file():
             raise ConfigError(f"{self._path} is no file", field=f"{field}.path")
         sha256 = self._ledger.hashed({"aar": self._path})["aar"].sha256
-        folder = self._store.folder(self._path, sha256)
+        try:
+            folder = self._store.folder(self._path, sha256)
+        except InfraError as error:
+            # it is the user's own file that is no use
+            raise ConfigError(str(error), field=f"{field}.path") from error
         said = (
             given_version(self._version, f"{field}.version") if self._version else said_by(folder)
         )

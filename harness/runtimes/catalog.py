@@ -131,7 +131,9 @@ class Catalog:
             if is_path(part):
                 found.update(dict.fromkeys(self._at_path(part, target, field)))
                 continue
-            known = self._known(target)
+            if part in self._pypi.versions(target):
+                found[part] = None  # whatever is the matter with other sources
+                continue
             source, colon, rest = part.partition(":")
             if colon and source in self._sources:
                 own = {source: self._sources[source].versions(target)}
@@ -139,7 +141,7 @@ class Catalog:
                 own[source] = chosen
                 found.update(dict.fromkeys(names(own, PYPI)))
             else:
-                found.update(dict.fromkeys(choose(part, known, field=field)))
+                found.update(dict.fromkeys(self._choose(part, target, field)))
         return list(found)
 
     def entries_of(self, source: Source, target: str) -> list[Entry]:
@@ -153,6 +155,11 @@ class Catalog:
         """Whether a runtime can be had without fetching anything. Raises ConfigError."""
         source, version = self._find(name, target)
         return source.is_cached(version, target)
+
+    def is_kept(self, name: str, target: str) -> bool:
+        """Whether anything of a runtime is on this computer, be it damaged. Raises ConfigError."""
+        source, version = self._find(name, target)
+        return source.is_kept(version, target)
 
     def runtime(self, name: str, target: str) -> Runtime:
         """The runtime of an exact name, fetched and unpacked if need be, and checked.
@@ -239,6 +246,18 @@ class Catalog:
             raise ConfigError(f"{path} has no QNN libraries for {target}", field=field)
         return list(names({source.name: versions}, PYPI))
 
+    def _choose(self, part: str, target: str, field: str | None) -> list[str]:
+        known = self._known(target)
+        try:
+            return choose(part, known, field=field)
+        except ConfigError as error:
+            if part and Path(part).exists():
+                hint = f"; if the place is meant, write ./{part}"
+                raise ConfigError(
+                    error.problem + hint, field=field, choices=error.choices
+                ) from error
+            raise
+
     def _known(self, target: str) -> dict[str, str]:
         listed = {name: source.versions(target) for name, source in self._sources.items()}
         known = names(listed, PYPI)
@@ -256,6 +275,8 @@ class Catalog:
             source = self._sources[prefix]
             if version in source.versions(target):
                 return source, version
+        elif name in self._pypi.versions(target):
+            return self._pypi, name
         else:
             for source in self._sources.values():
                 if name in source.versions(target):

@@ -157,17 +157,24 @@ def select(
     engine: Engine,
     htp_arch: int | None,
     *,
+    target: str | None = None,
     online_prepare: bool = False,
     needed: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> tuple[File, ...]:
     """The files that a process needs on its device, in their order (pure).
 
-    `htp_arch` is the 73 of v73; None where it is not known, which takes every stub and skel.
-    `needed` tells for file names which other file names they want loaded (DT_NEEDED): those come
-    along where they are there, whatever they are.
+    `htp_arch` is the 73 of v73; None where it is not known, which takes every stub and skel. On
+    `target` linux-x64 the simulator does without these. `needed` tells for file names which other
+    file names they want loaded (DT_NEEDED): those come along where they are there, whatever they
+    are.
     """
     listed = list(files)
-    kinds = [kind for kind in DEVICE_FILES if kind.serves(backend, engine, online_prepare)]
+    kinds = [
+        kind
+        for kind in DEVICE_FILES
+        if kind.serves(backend, engine, online_prepare)
+        and not (kind.devices_only and target == "linux-x64")
+    ]
     chosen = {
         _file_name(file)
         for file in listed
@@ -222,6 +229,7 @@ def narrowed(
         known_backend,
         known_engine,
         htp_arch,
+        target=runtime.target,
         online_prepare=online_prepare,
         needed=needed,
     )

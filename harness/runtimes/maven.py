@@ -71,6 +71,10 @@ class MavenSource:
         """See `Source`."""
         return all(self._repository.is_cached(aar.file("aar")) for aar in self._aars(version))
 
+    def is_kept(self, version: str, target: str) -> bool:
+        """See `Source`."""
+        return self.is_cached(version, target)
+
     def runtime(self, version: str, target: str) -> Runtime:
         """See `Source`."""
         folders = []

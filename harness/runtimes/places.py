@@ -37,7 +37,8 @@ def described_sources(
     made = [_described(one, folder, cache_root, notify=notify, warn=warn) for one in described]
     sdk = sdk_of_environment(environment)
     if sdk is not None and SDK_NAME not in {source.name for source in made}:
-        made.append(SdkSource(SDK_NAME, sdk.expanduser().absolute(), cache_root))
+        variable, path = sdk
+        made.append(SdkSource(SDK_NAME, path.expanduser().absolute(), cache_root, field=variable))
     return made
 
 

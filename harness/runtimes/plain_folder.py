@@ -52,6 +52,10 @@ class FolderSource:
         """See `Source`: it is on this computer."""
         return True
 
+    def is_kept(self, version: str, target: str) -> bool:
+        """See `Source`: it is on this computer."""
+        return True
+
     def runtime(self, version: str, target: str) -> Runtime:
         """See `Source`."""
         said, own_target = self._look()

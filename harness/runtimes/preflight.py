@@ -97,17 +97,13 @@ def _sdk(subject: Subject) -> Iterator[Finding]:
         return
     for file in known:
         if file.build is not None and not file.build.agrees_with(reference.build):
-            # libQnnSystem.so only reads metadata, and another backend is not loaded.
-            apart = file.kind == "system" or file.kind.startswith("backend")
-            comes = "QNN refuses it with 1008 (Stub lib id mismatch), or fails later"
-            if apart:
-                comes = "builds are not tested together"
+            severity, comes = _of_another_build(file, _arch_of(subject.device))
             yield finding(
                 "sdk-mix",
                 (file.name, reference.name),
                 f"{file.name} is of {file.build}, {reference.name} of {reference.build}: {comes}",
                 _ONE_SDK,
-                severity="warning" if apart else "error",
+                severity=severity,
             )
     said, is_version = _version(subject.qnn_version), _version(reference.build.version)
     if said and is_version and not (said.matches(is_version) or is_version.matches(said)):
@@ -117,6 +113,15 @@ def _sdk(subject: Subject) -> Iterator[Finding]:
             f"the runtime is said to be QNN {said}, and {reference.name} is of {reference.build}",
             "Correct the version, or look where the file comes from",
         )
+
+
+def _of_another_build(file: LibraryFacts, arch: int | None) -> tuple[Severity, str]:
+    if file.kind in ("stub", "skel") and arch is not None and file.htp_arch != arch:
+        return "info", f"it is for another HTP than the device's v{arch}, and stays here"
+    # libQnnSystem.so only reads metadata, and another backend is not loaded.
+    if file.kind == "system" or file.kind.startswith("backend"):
+        return "warning", "builds are not tested together"
+    return "error", "QNN refuses it with 1008 (Stub lib id mismatch), or fails later"
 
 
 def _presence(subject: Subject) -> Iterator[Finding]:

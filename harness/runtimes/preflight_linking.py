@@ -38,6 +38,9 @@ _LINUX: Final = frozenset(
         "libatomic.so.1",
     )
 )
+RPC_LIBRARY: Final = "libcdsprpc.so"
+"""What stubs reach the DSP with: of the device's own image, never pushed."""
+
 SYSTEM_LIBRARIES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "linux-x64": _LINUX | {"ld-linux-x86-64.so.2"},
@@ -137,7 +140,7 @@ def _misfit(file: LibraryFacts, device: DeviceFacts) -> Finding | None:
             + (" (in the SDK: lib/hexagon-vXX/unsigned)" if skel else ""),
         )
     if elf.libc is not None and elf.libc != device.libc:
-        systems = {"bionic": "Android", "glibc": "Linux with glibc"}
+        systems = {"bionic": "Android", "glibc": "Linux"}
         return finding(
             "wrong-libc",
             (file.name,),

@@ -49,6 +49,10 @@ class PyPiSource:
         """See `Source`."""
         return self._wheels.is_cached(_request(version, target))
 
+    def is_kept(self, version: str, target: str) -> bool:
+        """See `Source`."""
+        return self._wheels.is_kept(_request(version, target))
+
     def runtime(self, version: str, target: str) -> Runtime:
         """See `Source`."""
         key = (version, target)

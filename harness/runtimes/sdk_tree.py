@@ -44,9 +44,17 @@ class SdkSource:
     """
 
     def __init__(
-        self, name: str, path: Path, cache_root: Path, *, toolchain: str | None = None
+        self,
+        name: str,
+        path: Path,
+        cache_root: Path,
+        *,
+        toolchain: str | None = None,
+        field: str | None = None,
     ) -> None:
+        """`field` is what errors call the path, by default that of `runtimes` in devices.yaml."""
         self.name = name
+        self._field = field or f"runtimes.{name}.path"
         self.origin = str(path)
         self._path = path
         self._toolchain = toolchain
@@ -58,6 +66,10 @@ class SdkSource:
         return [version for version in self._all() if self._folder(version, target)]
 
     def is_cached(self, version: str, target: str) -> bool:
+        """See `Source`: it is on this computer."""
+        return True
+
+    def is_kept(self, version: str, target: str) -> bool:
         """See `Source`: it is on this computer."""
         return True
 
@@ -81,22 +93,23 @@ class SdkSource:
     def _all(self) -> dict[str, tuple[Path, SaidVersion]]:
         if self._trees is None:
             found: dict[str, tuple[Path, SaidVersion]] = {}
-            for root in _trees(self._path, f"runtimes.{self.name}.path"):
-                said = _version_of(root, f"runtimes.{self.name}.path")
+            for root in _trees(self._path, self._field):
+                said = _version_of(root, self._field)
                 found.setdefault(said.version, (root, said))
             self._trees = {version: found[version] for version in sorted(found, key=version_key)}
         return self._trees
 
     def _folder(self, version: str, target: str) -> str | None:
         root, _ = self._all()[version]
-        return target_folder(_folders(root / "lib"), target, self._toolchain)
+        folder = target_folder(_folders(root / "lib"), target, self._toolchain)
+        return folder if folder and any((root / "lib" / folder).glob("libQnn*.so")) else None
 
     def _files(self, version: str, target: str) -> dict[str, Path]:
         root, _ = self._all()[version]
         folder = self._folder(version, target)
         if folder is None:
             raise ConfigError(f"{root} has no libraries for {target}")
-        field = f"runtimes.{self.name}.path"
+        field = self._field
         files = listed_files(root / "lib" / folder, "lib", field=field)
         for name in _folders(root / "lib"):
             if arch := _HEXAGON.fullmatch(name):
@@ -110,11 +123,11 @@ class SdkSource:
         return {name: path for name, path in files.items() if is_device_file(name)}
 
 
-def sdk_of_environment(environment: Mapping[str, str]) -> Path | None:
-    """The tree that QAIRT_SDK_ROOT names, else QNN_SDK_ROOT (pure)."""
+def sdk_of_environment(environment: Mapping[str, str]) -> tuple[str, Path] | None:
+    """The tree that QAIRT_SDK_ROOT names, else QNN_SDK_ROOT, and which of them does (pure)."""
     for variable in SDK_VARIABLES:
         if environment.get(variable):
-            return Path(environment[variable])
+            return variable, Path(environment[variable])
     return None
 
 

@@ -31,6 +31,9 @@ class Source(Protocol):
     def is_cached(self, version: str, target: str) -> bool:
         """Whether a runtime can be had without a network."""
 
+    def is_kept(self, version: str, target: str) -> bool:
+        """Whether anything of a runtime is on this computer, be it damaged."""
+
     def runtime(self, version: str, target: str) -> Runtime:
         """The runtime of an exact version of `versions`, checked."""
 

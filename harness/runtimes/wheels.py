@@ -94,6 +94,10 @@ class WheelCache:
         """Whether the wheel is in the cache; it is not hashed for this."""
         return self._path(request).is_file() and self._note(request) is not None
 
+    def is_kept(self, request: WheelRequest) -> bool:
+        """Whether anything of the wheel is in the cache, whole or damaged."""
+        return self._path(request).exists()
+
     def fetch(self, request: WheelRequest) -> CachedWheel:
         """The wheel, fetched by pip if it is not there or damaged.
 

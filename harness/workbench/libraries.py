@@ -13,7 +13,7 @@ from harness.runtimes.findings import Finding
 from harness.runtimes.known_facts import KnownFacts, build_id_of
 from harness.runtimes.ort_wheels import PLUGIN
 from harness.runtimes.preflight import Backend, ContextFacts, Subject, preflight
-from harness.runtimes.preflight_linking import DeviceFacts
+from harness.runtimes.preflight_linking import RPC_LIBRARY, SYSTEM_LIBRARIES, DeviceFacts
 from harness.runtimes.runtime import Runtime
 from harness.workbench.placement import Placement
 
@@ -103,4 +103,15 @@ def preflight_device(device: AttachedDevice) -> DeviceFacts:
         htp_arch=device.htp_arch,
         glibc=device.facts.glibc,
         android_api=device.facts.android_api,
+        libraries=_libraries_of(device),
     )
+
+
+def _libraries_of(device: AttachedDevice) -> frozenset[str] | None:
+    """What its system has, if it showed whether it has FastRPC's; None: what its target has."""
+    shown = device.facts.coprocessors
+    usual = SYSTEM_LIBRARIES[device.target]
+    if shown is None or RPC_LIBRARY not in usual:
+        return None
+    has_rpc = any(path.rpartition("/")[2].startswith(RPC_LIBRARY) for path in shown.dsp)
+    return usual if has_rpc else usual - {RPC_LIBRARY}

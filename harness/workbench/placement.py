@@ -38,7 +38,9 @@ class Placement:
         text = f"{self.device}-{self.backend}-{self.qnn}"
         if self.ort is not None:
             text += f"-ort-{self.ort}"
-        return text if self.compiler == self.qnn_version else f"{text}-by-{self.compiler}"
+        # 2.51.0 and 2.51.0.260929 are the same version
+        own = f"{self.qnn_version}.".startswith(f"{self.compiler}.")
+        return text if own else f"{text}-by-{self.compiler}"
 
 
 @dataclass(frozen=True)

@@ -152,8 +152,8 @@ class Workbench:
         self._findings[placement] = found
         errors = [one for one in found if one.severity == "error"]
         if errors and self._preflight == "strict":
-            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-            raise ConfigError(f"preflight for {placement}: {errors[0]}{more}", field="--preflight")
+            told = "; ".join(str(one) for one in errors)
+            raise ConfigError(f"{placement}: {told}", field="--preflight strict")
 
     def require(self, placement: Placement) -> None:
         """Raises the error that kept this placement from being made ready, if there was one."""
@@ -364,4 +364,5 @@ class Workbench:
 
 def _expected_contexts(placement: Placement, models: Sequence[ModelSpec]) -> Sequence[ModelSpec]:
     """The models whose contexts are made ready before a case asks for them."""
-    return models if placement.backend in _WITH_CONTEXTS else ()
+    with_contexts = placement.backend in _WITH_CONTEXTS and placement.engine == "qnn"
+    return models if with_contexts else ()

@@ -88,7 +88,7 @@ def test_show(runtimes: Commands) -> None:
 def test_show_names_what_is_missing(runtimes: Commands) -> None:
     next(runtimes.libs.glob("libc++-*")).unlink()
     shown = runtimes("show", runtimes.libs)
-    assert shown.returncode == 0, shown.stderr
+    assert shown.returncode == 1, shown.stderr
     assert "error needed-missing: libc++-" in shown.stdout
 
 
@@ -116,7 +116,8 @@ def test_verify_finds_one_flipped_byte(runtimes: Commands, runtime_for: RuntimeF
         (["fetch", "1.2.3"], "2.51.0"),
         (["show", "/no/such/place"], "VERSION: /no/such/place does not exist"),
         (["show", "mine:9.9"], "unknown QNN version '9.9'"),
-        (["verify", "9.9"], "no runtime 9.9 is on this computer"),
+        (["verify", "9.9", "--target", "linux-x64"], "unknown QNN version '9.9' (valid: mine"),
+        (["verify", "2.48.40"], "no runtime 2.48.40 is on this computer"),
         (["show", "latest", "--target", "android-arm64"], "no source of QNN libraries for target"),
     ],
 )

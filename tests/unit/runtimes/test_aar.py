@@ -80,7 +80,7 @@ def test_a_version_can_be_given(tmp_path: Path) -> None:
     ],
 )
 def test_hostile_ones(tmp_path: Path, content: bytes, told: str) -> None:
-    with pytest.raises(InfraError, match=told):
+    with pytest.raises(ConfigError, match=told):
         source(tmp_path, content).versions("android-arm64")
     left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert {name for name in left if name.endswith(".so")} == set()

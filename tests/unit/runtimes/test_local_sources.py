@@ -172,8 +172,12 @@ def test_no_tree(tmp_path: Path, there: bool) -> None:
 
 def test_the_environment_names_a_tree() -> None:
     assert sdk_of_environment({}) is None
-    assert sdk_of_environment({"QNN_SDK_ROOT": "/a", "QAIRT_SDK_ROOT": ""}) == Path("/a")
-    assert sdk_of_environment({"QNN_SDK_ROOT": "/a", "QAIRT_SDK_ROOT": "/b"}) == Path("/b")
+    assert sdk_of_environment({"QNN_SDK_ROOT": "/a", "QAIRT_SDK_ROOT": ""}) == (
+        "QNN_SDK_ROOT",
+        Path("/a"),
+    )
+    both = {"QNN_SDK_ROOT": "/a", "QAIRT_SDK_ROOT": "/b"}
+    assert sdk_of_environment(both) == ("QAIRT_SDK_ROOT", Path("/b"))
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ FAULTS: list[tuple[Subject, str, str, tuple[str, ...], str]] = [
     ),
     (
         replace(ON_PHONE, files=(*ON_PHONE.files[:1], *ON_PHONE.files[2:], SYSTEM)),
-        *("wrong-libc", "error", ("libQnnSystem.so",), "Linux with glibc"),
+        *("wrong-libc", "error", ("libQnnSystem.so",), "built for Linux (glibc)"),
     ),
     (
         replace(ON_BOARD, files=with_(library("libQnnSystem.so", glibc="GLIBC_2.38"))),

@@ -31,6 +31,9 @@ class FixedSource:
     def is_cached(self, version: str, target: str) -> bool:
         return True
 
+    def is_kept(self, version: str, target: str) -> bool:
+        return True
+
     def runtime(self, version: str, target: str) -> Runtime:
         self.asked.append((version, target))
         return Runtime(version, None, target, "", Path(), (), (), source=self.name)

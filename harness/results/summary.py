@@ -71,11 +71,13 @@ def totals(records: Iterable[CaseRecord]) -> dict[str, int]:
 def exit_code(records: Iterable[CaseRecord]) -> int:
     """How a run with these records ends.
 
-    1 if the target failed unexpectedly; else 2 if the user's input was at fault in some case, 3 if
+    1 if the target failed unexpectedly, or passed where a known issue is expected and the run is
+    strict about that; else 2 if the user's input was at fault in some case, 3 if
     the lab or the harness was; else 0. What failed in an earlier attempt only does not count.
     """
-    causes = {record.cause for record in final_attempts(records) if record.is_unexpected}
-    if "target" in causes:
+    final = final_attempts(records)
+    causes = {record.cause for record in final if record.is_unexpected}
+    if "target" in causes or any(record.breaks_strictness for record in final):
         return 1
     if "config" in causes:
         return 2

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final, get_args
 
+from harness.results.diagnosis import Diagnosis
 from harness.results.record import (
     CaseRecord,
     DeviceEvent,
@@ -99,7 +100,7 @@ def summary_lines(
         lines.append(_group_line(group, width))
         known = group.first.error.diagnosis if group.first.error else None
         if known is not None and group.is_unexpected:
-            lines.append(f"       {known.text()}")
+            lines.append(_diagnosis_line(known, width))
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
     for record in final_attempts(records):
@@ -156,6 +157,15 @@ def _group_line(group: FailureGroup, width: int) -> str:
     tail = f"  [first: {_fit(record.case, width // 3, keep_end=True)}]"
     head = f"{len(group.cases):>4} x {expected}{label}{where}: {text}"
     return _fit(head, width - len(tail)) + tail
+
+
+def _diagnosis_line(known: Diagnosis, width: int) -> str:
+    """What a failure is and what helps; of a long line the thread stays."""
+    tail = f"  [{known.thread}]" if known.thread else ""
+    if len(tail) > width // 2:
+        tail = ""
+    said = "; ".join(part for part in (f"{known.id}: {known.words}", known.fix) if part)
+    return _fit(f"       {said}", width - len(tail)) + tail
 
 
 def _why(error: ErrorRecord) -> str:

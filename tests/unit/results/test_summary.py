@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.results.chain import ChainLink
+from harness.results.diagnose import diagnosed
 from harness.results.record import CaseRecord, final_attempts
 from harness.results.summary import exit_code, failure_groups, summary_lines, totals
 from tests.unit.results.records import error, record, records
@@ -132,3 +133,18 @@ def test_any_records_give_bounded_printable_lines(made: list[CaseRecord], width:
         for item in final_attempts(made)
     )
     assert (exit_code(made) == 0) is not any(group.is_unexpected for group in groups)
+
+
+def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> None:
+    known = diagnosed("failed", error())
+    assert known.diagnosis is not None
+    failed = record(outcome="failed", error=known)
+    wide = summary_lines([failed], "r", width=400)[2]
+    assert wide.strip().startswith(f"pd-exhausted: {known.diagnosis.words}; ")
+    assert wide.endswith(f"[{known.diagnosis.thread}]")
+    cut = summary_lines([failed], "r", width=160)[2]
+    assert len(cut) == 160
+    assert cut.endswith(f"...  [{known.diagnosis.thread}]")
+    assert len(summary_lines([failed], "r", width=60)[2]) == 60
+    expected = record(outcome="failed", error=known, expected={"known_issue": "x"})
+    assert len(summary_lines([expected], "r")) == 3

@@ -20,6 +20,7 @@ from harness.results.record import (
     DeviceRecord,
     ErrorRecord,
     Expected,
+    Fixed,
     JsonObject,
     Outcome,
     as_json,
@@ -65,6 +66,7 @@ class Case:
         self._error: ErrorRecord | None = None
         self._reason: str | None = None
         self.known_issue: str | None = None
+        self.fixed: Fixed | None = None
 
     def saw(self, report: pytest.TestReport, failure: BaseException | None) -> None:
         """Takes note of one finished phase (setup, call or teardown)."""
@@ -118,6 +120,7 @@ class Case:
             outcome=self._outcome,
             cause=self._cause,
             expected=Expected(known_issue=self.known_issue) if self.known_issue else None,
+            fixed=self.fixed if self._outcome == "passed" else None,
             error=self._error,
             measurements=_json_object(self._measurements()),
             checks=tuple(notes.checks) if notes else (),

@@ -65,6 +65,11 @@ def add_options(parser: pytest.Parser) -> None:
         help="expected failures (default: suites/known_issues.yaml in the rootdir, if there)",
     )
     group.addoption(
+        "--strict-known",
+        action="store_true",
+        help="a case that passes where a known issue is expected fails the run",
+    )
+    group.addoption(
         "--reports", metavar="DIR", help="where results go (default: reports in the rootdir)"
     )
     group.addoption(
@@ -112,6 +117,7 @@ class Options:
     compilers: list[str]
     backends: list[str]
     known_issues: Path | None
+    strict_known: bool
     reports: Path
     retries: int
     lease_timeout_s: float
@@ -162,6 +168,7 @@ def read_options(config: pytest.Config) -> Options:
         compilers=_specs(config.getoption("--compiler")),
         backends=split_list(config.getoption("--backend")),
         known_issues=issues if given_issues or issues.exists() else None,
+        strict_known=bool(config.getoption("--strict-known")),
         reports=reports,
         retries=max(0, config.getoption("--retries")),
         lease_timeout_s=max(0.0, config.getoption("--lease-timeout")),

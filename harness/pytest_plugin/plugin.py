@@ -201,6 +201,12 @@ def pytest_runtest_makereport(
     case.saw(report, failure)
     if report.failed:
         _explain(item, case, report, failure)
+    elif report.when == "call" and report.passed:
+        case.fixed = item.config.stash[RUN].fixed(case.record())
+        if case.fixed is not None and case.fixed.fails:
+            report.outcome = "failed"
+            names = ", ".join(case.fixed.known_issues)
+            report.longrepr = f"fixed? it passed, and is a known issue: {names} (--strict-known)"
     return report
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from harness.pytest_plugin.parallel import Moves
     from harness.pytest_plugin.versions import DeviceRuntimes
     from harness.results.known_issues import KnownIssue
-    from harness.results.record import CaseRecord
+    from harness.results.record import CaseRecord, Fixed
     from harness.results.rundir import RunFolder
     from harness.runtimes.catalog import Catalog
     from harness.workbench import Need, Placement, Workbench
@@ -298,7 +298,7 @@ class Run:
 
     def remarks(self, records: Sequence[CaseRecord]) -> list[str]:
         """What else the user should know at the end of a run."""
-        from harness.results.known_issues import expired
+        from harness.results.known_review import review_lines
         from harness.results.summary import event_lines, preflight_lines
 
         found = []
@@ -310,12 +310,7 @@ class Run:
             found += event_lines(self.folder.events())
             if self._needs:
                 found += [f"left out: {why}" for why in self.runtimes.reasons]
-        today = datetime.now(UTC).date()
-        found += [
-            f"known issue {issue.id} expired on {issue.until}: look at it again"
-            for issue in expired(self.known_issues, today)
-        ]
-        return found
+        return found + review_lines(records, self.known_issues, datetime.now(UTC).date())
 
     def finish(self, exit_code: int, problem: str | None = None) -> None:
         """Closes the journal and writes the reports that are made from it."""
@@ -328,3 +323,14 @@ class Run:
         from harness.results.known_issues import match
 
         return match(record, self.known_issues)
+
+    def fixed(self, record: CaseRecord) -> Fixed | None:
+        """What a case that passed says of known issues that it was expected to show."""
+        from harness.results.known_issues import passed_anyway
+        from harness.results.record import Fixed
+
+        found = passed_anyway(record, self.known_issues)
+        if not found:
+            return None
+        names = tuple(issue.id for issue in found)
+        return Fixed(known_issues=names, fails=self.options.strict_known)

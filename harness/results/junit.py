@@ -70,6 +70,8 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
     headline, text = _headline(record), legal(_text(record))
     if record.expected is not None and record.is_bad:
         return Skipped(legal(f"{record.expected.known_issue}: {headline}"), "pytest.xfail")
+    if record.fixed is not None and record.fixed.fails:
+        return Failure(legal(f"fixed? {', '.join(record.fixed.known_issues)}"), "passed")
     if record.outcome == "passed":
         return None
     if record.outcome in ("unsupported", "skipped"):
@@ -102,12 +104,16 @@ def _properties(record: CaseRecord) -> Iterator[tuple[str, str]]:
         yield key, _plain(getattr(record, key))
     if record.expected is not None:
         yield "known_issue", record.expected.known_issue
+    if record.fixed is not None:
+        yield "fixed", ", ".join(record.fixed.known_issues)
     for key, value in (record.device.model_dump() if record.device else {}).items():
         yield from _flat(f"device.{key}", value)
     for key, value in record.axes.items():
         yield from _flat(f"axes.{key}", value)
     for key, value in (record.error.model_dump() if record.error else {}).items():
-        if value is not None:
+        if key == "diagnosis" and value is not None:
+            yield from _flat("error.diagnosis", value)
+        elif value is not None:
             yield f"error.{key}", _plain(value)
     for key, value in record.measurements.items():
         yield from _flat(f"measurements.{key}", value)

@@ -94,15 +94,31 @@ class IssueSignature(_Strict):
     message: Annotated[Text, AfterValidator(_pattern)]
 
 
+def _suites(alternatives: tuple[object, ...]) -> tuple[object, ...]:
+    for one in alternatives:
+        if isinstance(one, str) and (one.startswith("test_") or one.endswith(".py")):
+            name = one.removesuffix(".py").removeprefix("test_")
+            raise PydanticCustomError(
+                "suite",
+                "must be the name of its file without test_ and .py: {name}",
+                {"name": name},
+            )
+    return alternatives
+
+
 class Conditions(_Strict):
     """Where it is expected; everything that is given must hold.
+
+    `suite` is the name of the test's file without `test_` and `.py`, `test` that of the function
+    without its parameters, which are `axes`.
 
     A value is one or a list of which one must hold: a number, a text in which * stands for
     anything, or a comparison such as ">=60". `qnn`, `compiler` and `ort` are version ranges such
     as ">=2.47,<2.51".
     """
 
-    suite: AnyOf | None = None
+    suite: Annotated[AnyOf, AfterValidator(_suites)] | None = None
+    test: AnyOf | None = None
     device: AnyOf | None = None
     soc: AnyOf | None = None
     htp_arch: AnyOf | None = None
@@ -152,9 +168,28 @@ def match(
     for issue in issues:
         if day > issue.until or not _looks_like(record, issue.signature):
             continue
-        if _holds_under(record, issue.conditions):
+        if holds_under(record, issue.conditions):
             return issue
     return None
+
+
+def passed_anyway(
+    record: CaseRecord, issues: Iterable[KnownIssue], today: datetime.date | None = None
+) -> list[KnownIssue]:
+    """The known issues under whose conditions a case passed: they may be fixed.
+
+    Entries that are over, or say nothing of where they are expected, are not among them.
+    """
+    if record.outcome != "passed":
+        return []
+    day = today or record.started.astimezone(datetime.UTC).date()
+    return [
+        issue
+        for issue in issues
+        if day <= issue.until
+        and issue.conditions != Conditions()
+        and holds_under(record, issue.conditions)
+    ]
 
 
 def expired(issues: Iterable[KnownIssue], today: datetime.date) -> list[KnownIssue]:
@@ -173,15 +208,16 @@ def _looks_like(record: CaseRecord, signature: IssueSignature) -> bool:
     )
 
 
-def _holds_under(record: CaseRecord, conditions: Conditions) -> bool:
+def holds_under(record: CaseRecord, conditions: Conditions) -> bool:
+    """Whether a case ran where the conditions want it."""
     facts = _facts(record)
-    for name in ("suite", "device", "soc", "htp_arch", "target", "backend"):
+    for name in ("suite", "test", "device", "soc", "htp_arch", "target", "backend"):
         alternatives = getattr(conditions, name)
         if alternatives is not None and not _one_holds(facts.get(name), alternatives):
             return False
     for name in ("qnn", "compiler", "ort"):
         wanted = getattr(conditions, name)
-        if wanted is not None and not _version_within(record.axes.get(name), wanted):
+        if wanted is not None and not _version_within(_version(record, name), wanted):
             return False
     return all(
         name in record.axes and _one_holds(record.axes[name], alternatives)
@@ -195,6 +231,7 @@ def _facts(record: CaseRecord) -> Mapping[str, object]:
     soc = SOCS.get((device.soc if device else None) or "")
     return {
         "suite": record.suite,
+        "test": record.case.rpartition("::")[2].partition("[")[0],
         "backend": record.axes.get("backend"),
         "device": device.name if device else None,
         "soc": device.soc if device else None,
@@ -224,6 +261,11 @@ def _holds(value: object, alternative: object) -> bool:
             "<": value < bound,
         }[comparison[1]]
     return value == alternative and isinstance(value, bool) is isinstance(alternative, bool)
+
+
+def _version(record: CaseRecord, name: str) -> object:
+    """The version of an axis, or of the libraries that ran where no axis names it."""
+    return record.axes.get(name) or getattr(record.runtime, name, None)
 
 
 def _version_within(value: object, wanted: str) -> bool:

@@ -171,6 +171,16 @@ class Expected(Part):
     known_issue: Text
 
 
+class Fixed(Part):
+    """Known issues under whose conditions this case passed: fixed, or not always there.
+
+    `fails` tells that the run was to fail on that (`--strict-known`).
+    """
+
+    known_issues: Annotated[tuple[Text, ...], Field(min_length=1)]
+    fails: StrictBool
+
+
 class CaseRecord(Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
@@ -199,6 +209,7 @@ class CaseRecord(Part):
     outcome: Outcome
     cause: Cause | None = None
     expected: Expected | None = None
+    fixed: Fixed | None = None
     error: ErrorRecord | None = None
     measurements: JsonObject = Field(default={})
     checks: tuple[Check, ...] = ()
@@ -206,6 +217,12 @@ class CaseRecord(Part):
     duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     attempt: Annotated[StrictInt, Field(ge=1)] = 1
     logs: tuple[LogPath, ...] = ()
+
+    @model_validator(mode="after")
+    def _fixed_goes_with_passed(self) -> CaseRecord:
+        if self.fixed is not None and self.outcome != "passed":
+            raise ValueError(f"outcome {self.outcome} with fixed: only what passed may be fixed")
+        return self
 
     @model_validator(mode="after")
     def _cause_goes_with_outcome(self) -> CaseRecord:
@@ -221,6 +238,11 @@ class CaseRecord(Part):
     def is_bad(self) -> bool:
         """Whether something went wrong, expected or not."""
         return self.outcome not in NO_CAUSE
+
+    @property
+    def breaks_strictness(self) -> bool:
+        """Whether it passed where that was to fail the run (`--strict-known`)."""
+        return self.fixed is not None and self.fixed.fails
 
     @property
     def is_unexpected(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final, get_args
 
+from harness.results.diagnosis import Diagnosis
 from harness.results.libraries import PreflightRecord
 from harness.results.record import (
     CaseRecord,
@@ -71,11 +72,13 @@ def totals(records: Iterable[CaseRecord]) -> dict[str, int]:
 def exit_code(records: Iterable[CaseRecord]) -> int:
     """How a run with these records ends.
 
-    1 if the target failed unexpectedly; else 2 if the user's input was at fault in some case, 3 if
+    1 if the target failed unexpectedly, or passed where a known issue is expected and the run is
+    strict about that; else 2 if the user's input was at fault in some case, 3 if
     the lab or the harness was; else 0. What failed in an earlier attempt only does not count.
     """
-    causes = {record.cause for record in final_attempts(records) if record.is_unexpected}
-    if "target" in causes:
+    final = final_attempts(records)
+    causes = {record.cause for record in final if record.is_unexpected}
+    if "target" in causes or any(record.breaks_strictness for record in final):
         return 1
     if "config" in causes:
         return 2
@@ -99,7 +102,7 @@ def summary_lines(
         lines.append(_group_line(group, width))
         known = group.first.error.diagnosis if group.first.error else None
         if known is not None and group.is_unexpected:
-            lines.append(f"       {known.text()}")
+            lines.append(_diagnosis_line(known, width))
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
     for record in final_attempts(records):
@@ -160,6 +163,15 @@ def _group_line(group: FailureGroup, width: int) -> str:
     tail = f"  [first: {_fit(record.case, width // 3, keep_end=True)}]"
     head = f"{len(group.cases):>4} x {expected}{label}{where}: {text}"
     return _fit(head, width - len(tail)) + tail
+
+
+def _diagnosis_line(known: Diagnosis, width: int) -> str:
+    """What a failure is and what helps; of a long line the thread stays."""
+    tail = f"  [{known.thread}]" if known.thread else ""
+    if len(tail) > width // 2:
+        tail = ""
+    said = "; ".join(part for part in (f"{known.id}: {known.words}", known.fix) if part)
+    return _fit(f"       {said}", width - len(tail)) + tail
 
 
 def _why(error: ErrorRecord) -> str:

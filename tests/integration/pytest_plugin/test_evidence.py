@@ -31,6 +31,7 @@ def test_hangs(bench):
 @pytest.mark.device
 def test_says_no(bench):
     bench.device.adb.shell("log -t QnnDsp of this case", timeout_s=10)
+    bench.device.adb.shell("log -t adsprpc SSR Detected for domain 3", timeout_s=10)
     assert False, "it must not"
 '''
 
@@ -57,3 +58,9 @@ def test_what_the_device_says_is_kept_with_the_case(lab: DeviceRuns, tmp_path: P
     assert "of this case" not in logs["test_crashes"]["logcat.txt"].read_text()
     summary = json.loads(logs["test_says_no"]["evidence.json"].read_text())
     assert summary["lost"] is None
+    known = {
+        case["case"].rpartition("::")[2].partition("[")[0]: case["error"] for case in done.cases
+    }
+    assert known["test_says_no"]["diagnosis"]["id"] == "dsp-restarted"
+    assert known["test_crashes"]["diagnosis"] is None
+    assert "dsp-restarted: the DSP restarted" in done.output

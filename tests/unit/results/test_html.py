@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from harness.results.charts import outcome_bar, sparkline, thinned
 from harness.results.checks import held, unseen
+from harness.results.diagnose import diagnosed
 from harness.results.html import html_text
 from harness.results.journal import Contents, Damage
 from harness.results.record import CaseRecord
@@ -133,3 +134,22 @@ def test_any_records_can_be_shown(made: list[CaseRecord], info: dict[str, Any]) 
     found = page(made, info)
     assert found.tags.count("script") == 1
     assert found.tags.count("body") == 1
+
+
+def test_a_diagnosis_and_its_thread_are_shown() -> None:
+    known = diagnosed("failed", error())
+    assert known.diagnosis is not None
+    found = page([record(outcome="failed", error=known)])
+    assert any(known.diagnosis.words in text for text in found.texts)
+    assert ("href", known.diagnosis.thread) in found.attributes
+    evil = known.diagnosis.model_copy(update={"thread": "javascript:alert(1)", "words": EVIL})
+    page_of_evil = page(
+        [record(outcome="failed", error=known.model_copy(update={"diagnosis": evil}))]
+    )
+    assert page_of_evil.tags.count("script") == 1
+    assert ("href", "javascript:alert(1)") not in page_of_evil.attributes
+
+
+def test_what_may_be_fixed_is_shown() -> None:
+    found = page([record(fixed={"known_issues": ("some-issue",), "fails": False})])
+    assert any("conditions of some-issue" in text for text in found.texts)

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.results.known_issues import KnownIssue, expired, load_known_issues, match
+from harness.results.known_issues import (
+    KnownIssue,
+    expired,
+    load_known_issues,
+    match,
+    passed_anyway,
+)
 from tests.unit.results.records import DEVICE, error, record
 
 ROOT = Path(__file__).parents[3]
@@ -88,6 +94,13 @@ def test_the_day_is_that_of_the_record() -> None:
         ({}, True),
         ({"suite": "context_*"}, True),
         ({"suite": ["spill_fill", "context_count"]}, True),
+        ({"test": "test_contexts"}, True),
+        ({"test": ["test_limit", "test_context"]}, False),
+        ({"backend": "htp"}, True),
+        ({"backend": "gpu"}, False),
+        ({"device": "phone"}, False),
+        ({"target": "android-*"}, False),
+        ({"compiler": ">=2.51"}, True),
         ({"soc": "QCS8550", "target": "linux-x64", "device": "sim-*"}, True),
         ({"soc": "SM8650"}, False),
         ({"htp_arch": 73}, True),
@@ -116,6 +129,43 @@ def test_the_arch_is_that_of_the_soc_if_the_record_does_not_say() -> None:
     assert match(record(outcome="failed", device=bare), [issue({"htp_arch": 73})]) is not None
     unknown = record(outcome="failed", device=bare | {"soc": None})
     assert match(unknown, [issue({"htp_arch": 73})]) is None
+
+
+@pytest.mark.parametrize(("wanted", "holds"), [(">=1.24,<1.26", True), ("<1.24", False)])
+def test_the_version_of_ort_is_that_of_the_libraries_where_no_axis_names_it(
+    wanted: str, holds: bool
+) -> None:
+    runtime = {"qnn": "2.51.0", "source": "pypi", "ort": "1.25.0"}
+    made = record(outcome="failed", runtime=runtime)
+    assert (match(made, [issue({"ort": wanted})]) is not None) is holds
+    axis = record(outcome="failed", runtime=runtime, axes=FAILED.axes | {"ort": "1.23.0"})
+    assert (match(axis, [issue({"ort": wanted})]) is not None) is not holds
+
+
+PASSED = record()
+
+
+@pytest.mark.parametrize(
+    ("made", "conditions", "fixed"),
+    [
+        (PASSED, {"suite": "context_count"}, True),
+        (PASSED, {"suite": "context_count", "qnn": "<2.51"}, False),
+        (PASSED, {"axes": {"contexts": ">=60"}}, True),
+        # it does not say where
+        (PASSED, {}, False),
+        (FAILED, {"suite": "context_count"}, False),
+        (record(outcome="unsupported"), {"suite": "context_count"}, False),
+        (record(outcome="skipped"), {"suite": "context_count"}, False),
+        (record(outcome="error", cause="infra"), {"suite": "context_count"}, False),
+    ],
+)
+def test_what_passes_where_it_is_expected_to_fail_may_be_fixed(
+    made: Any, conditions: dict[str, Any], fixed: bool
+) -> None:
+    known = issue(conditions)
+    assert passed_anyway(made, [known]) == ([known] if fixed else [])
+    after = known.until + datetime.timedelta(days=1)
+    assert passed_anyway(made, [known], after) == []
 
 
 def test_a_crash_is_expected_only_as_a_crash() -> None:
@@ -155,6 +205,11 @@ def test_codes_match_only_themselves(known: int, seen: int) -> None:
         (
             HEAD + SIGNATURE + "    conditions: {sute: x}\n",
             "7: known_issues[0].conditions.sute: unknown key, did you mean 'suite'? (valid: suite",
+        ),
+        (
+            HEAD + SIGNATURE + "    conditions: {suite: [x, test_context_count.py]}\n",
+            "7: known_issues[0].conditions.suite: must be the name of its file without test_ and "
+            ".py: context_count",
         ),
         (
             HEAD + SIGNATURE + "    conditions: {qnn: 2.50}\n",

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.results.chain import ChainLink
+from harness.results.diagnose import diagnosed
 from harness.results.libraries import PreflightRecord
 from harness.results.record import CaseRecord, final_attempts
 from harness.results.summary import (
@@ -156,3 +157,18 @@ def test_preflight_is_one_line_per_code_with_what_came_of_it() -> None:
         "preflight warning soc-unknown: three  [then: 1 passed]",
     ]
     assert all(len(line) <= 70 for line in preflight_lines(made, width=70))
+
+
+def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> None:
+    known = diagnosed("failed", error())
+    assert known.diagnosis is not None
+    failed = record(outcome="failed", error=known)
+    wide = summary_lines([failed], "r", width=400)[2]
+    assert wide.strip().startswith(f"pd-exhausted: {known.diagnosis.words}; ")
+    assert wide.endswith(f"[{known.diagnosis.thread}]")
+    cut = summary_lines([failed], "r", width=160)[2]
+    assert len(cut) == 160
+    assert cut.endswith(f"...  [{known.diagnosis.thread}]")
+    assert len(summary_lines([failed], "r", width=60)[2]) == 60
+    expected = record(outcome="failed", error=known, expected={"known_issue": "x"})
+    assert len(summary_lines([expected], "r")) == 3

@@ -303,3 +303,36 @@ def test_every_process_gets_a_verdict_that_fits_a_record(
     if verdict.outcome == "passed":
         assert seen.transcript.done
         assert not any(step.failed for step in seen.transcript.steps)
+
+
+@pytest.mark.parametrize(
+    ("api", "code", "symbol", "component"),
+    [
+        (LOAD, 1002, "QNN_COMMON_ERROR_MEM_ALLOC", "common"),
+        ("QnnProperty_hasCapability", 2000, "QNN_PROPERTY_ERROR_UNKNOWN_KEY", "property"),
+        ("QnnBackend_validateOpConfig", 3110, None, "op_package"),
+        ("QnnBackend_create", 4000, None, "backend"),
+        (LOAD, 5005, "QNN_CONTEXT_ERROR_CREATE_FROM_BINARY", "context"),
+        ("QnnGraph_execute", 6004, None, "graph"),
+        ("QnnTensor_createGraphTensor", 7001, None, "tensor"),
+        ("QnnMem_register", 8001, None, "mem"),
+        ("QnnSignal_create", 9001, None, "signal"),
+        ("QnnError_getMessage", 10001, None, "error"),
+        ("QnnLog_create", 11000, None, "log"),
+        ("QnnProfile_create", 12001, None, "profile"),
+        ("QnnDevice_create", 14001, "QNN_DEVICE_ERROR_INVALID_CONFIG", "device"),
+        ("QnnSystemContext_getMetadata", 30010, None, "system"),
+    ],
+)
+def test_a_code_is_named_by_the_library_or_else_by_the_table(
+    api: str, code: int, symbol: str | None, component: str
+) -> None:
+    bare = judge(run(START, begin(api=api), end(code=code), DONE)).error
+    assert bare is not None
+    assert bare.symbol is not None
+    assert symbol in (None, bare.symbol)
+    assert bare.component == component
+    said = end(code=code, symbol="QNN_NEW_NAME", message="what the library says")
+    named = judge(run(START, begin(api=api), said, DONE)).error
+    assert named is not None
+    assert (named.symbol, named.message) == ("QNN_NEW_NAME", "what the library says")

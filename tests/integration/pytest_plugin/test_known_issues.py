@@ -1,0 +1,95 @@
+"""Known issues in whole runs: expected, fixed, strict, and failing otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.device_runs import DeviceRuns
+
+SUITE = """
+import pytest
+from harness.probe.plan import Plan, Step
+
+@pytest.mark.device
+@pytest.mark.parametrize("name", ["good", "bad"])
+def test_case(bench, name):
+    step = Step("noop") if name == "good" else Step("crash", {"signal": "11"})
+    bench.run(Plan((step,)), timeout_s=20).check()
+"""
+ISSUE = """schema: 1
+known_issues:
+  - id: {id}
+    link: https://example.com/1
+    signature: {{outcome: {outcome}, api: crash, code: null, message: SIGSEGV}}
+    conditions: {{suite: shaky, axes: {{name: {name}}}}}
+    until: {until}
+"""
+ENTRY = {"id": "shaky", "outcome": "crashed", "name": "'*'", "until": "2099-01-01"}
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "suite" / "test_shaky.py"
+    path.parent.mkdir()
+    path.write_text(SUITE)
+    return path
+
+
+def issues(folder: Path, **changed: str) -> str:
+    path = folder / "issues.yaml"
+    path.write_text(ISSUE.format_map(ENTRY | changed))
+    return f"--known-issues={path}"
+
+
+def test_what_passes_is_named_and_the_run_is_fine(
+    lab: DeviceRuns, tmp_path: Path, suite: Path
+) -> None:
+    done = lab.run(issues(tmp_path), suites=suite)
+    assert done.code == 0, done.output
+    assert done.case(name="bad")["expected"] == {"known_issue": "shaky"}
+    good = done.case(name="good")
+    assert (good["outcome"], good["fixed"]) == (
+        "passed",
+        {"known_issues": ["shaky"], "fails": False},
+    )
+    line = "known issue shaky: fixed? 1 case passed where it is expected, 1 failed as it says"
+    assert line in done.output
+    assert "1 passed, 1 xfailed" in done.output
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "xdist"])
+def test_strict_runs_fail(
+    lab: DeviceRuns, tmp_path: Path, suite: Path, workers: tuple[str, ...]
+) -> None:
+    done = lab.run(issues(tmp_path), "--strict-known", *workers, suites=suite)
+    assert done.code == 1, done.output
+    good = done.case(name="good")
+    assert (good["outcome"], good["fixed"]["fails"]) == ("passed", True)
+    assert "fixed? it passed, and is a known issue: shaky (--strict-known)" in done.output
+    assert "1 failed, 1 xfailed" in done.output
+    assert 'message="fixed? shaky"' in (done.folder / "latest/junit.xml").read_text()
+
+
+def test_another_failure_at_the_same_place_is_a_failure(
+    lab: DeviceRuns, tmp_path: Path, suite: Path
+) -> None:
+    done = lab.run(issues(tmp_path, outcome="hung", name="bad"), suites=suite)
+    assert done.code == 1, done.output
+    assert done.case(name="bad")["expected"] is None
+    assert "known issue shaky: 1 case met its conditions and failed otherwise" in done.output
+
+
+def test_an_entry_that_is_over_or_cannot_match_is_named(
+    lab: DeviceRuns, tmp_path: Path, suite: Path
+) -> None:
+    given = issues(tmp_path, until="2026-01-01")
+    path = tmp_path / "issues.yaml"
+    _, _, entry = ISSUE.partition("known_issues:\n")
+    other = entry.format_map(ENTRY | {"id": "misspelt"}).replace("{name:", "{nme:")
+    path.write_text(path.read_text() + other)
+    done = lab.run(given, "-k", "good", suites=suite)
+    assert done.code == 0
+    assert "known issue shaky expired on 2026-01-01: look at it again" in done.output
+    assert "misspelt can never match: no case of its suite has the axis nme" in done.output

@@ -1,0 +1,125 @@
+"""What a run says of the known issues themselves."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from harness.results.junit import junit_bytes
+from harness.results.known_issues import KnownIssue
+from harness.results.known_review import review_lines
+from harness.results.record import CaseRecord
+from harness.results.summary import exit_code
+from tests.unit.results.records import error, record
+
+TODAY = datetime.date(2026, 11, 21)
+AXES = record().axes
+
+
+def issue(conditions: dict[str, Any], *, until: str = "2027-01-31", id_: str = "x") -> KnownIssue:
+    return KnownIssue.model_validate(
+        {
+            "id": id_,
+            "link": "https://example.com/x",
+            "signature": {"api": error().api, "code": 1002, "message": "available PD"},
+            "conditions": conditions,
+            "until": until,
+        }
+    )
+
+
+def case(name: str, **changed: Any) -> CaseRecord:
+    return record(**({"case": f"suites/test_context_count.py::test_contexts[{name}]"} | changed))
+
+
+HERE = {"suite": "context_count"}
+FIXED = case("a", fixed={"known_issues": ("x",), "fails": False})
+FAILED = case("b", outcome="failed")
+OTHERWISE = case("c", outcome="failed", error=error(code=5005))
+A = "suites/test_context_count.py::test_contexts[a]"
+C = "suites/test_context_count.py::test_contexts[c]"
+
+
+@pytest.mark.parametrize(
+    ("records", "known", "lines"),
+    [
+        ([], [issue(HERE)], []),
+        ([FAILED], [issue(HERE)], []),
+        (
+            [FAILED],
+            [issue(HERE, until="2026-11-20")],
+            ["known issue x expired on 2026-11-20: look at it again"],
+        ),
+        (
+            [FIXED],
+            [issue(HERE)],
+            [f"known issue x: fixed? 1 case passed where it is expected  [first: {A}]"],
+        ),
+        (
+            [FIXED, FAILED],
+            [issue(HERE)],
+            [
+                "known issue x: fixed? 1 case passed where it is expected, 1 failed as it says: "
+                f"its conditions may be too wide  [first: {A}]"
+            ],
+        ),
+        (
+            [OTHERWISE, case("d", outcome="error", cause="infra")],
+            [issue(HERE)],
+            [f"known issue x: 1 case met its conditions and failed otherwise  [first: {C}]"],
+        ),
+        # somewhere it is as it says
+        ([OTHERWISE, FAILED], [issue(HERE)], []),
+        # another entry explains it
+        ([FAILED], [issue(HERE), issue(HERE | {"backend": "htp"}, id_="y")], []),
+        # nobody was there
+        ([OTHERWISE], [issue({"suite": "spill_fill"})], []),
+        ([OTHERWISE], [issue({"suite": "context_count", "qnn": "<2"})], []),
+        (
+            [OTHERWISE, FAILED],
+            [issue({"suite": "context_count", "axes": {"contxts": 66, "contexts": 66}})],
+            ["known issue x can never match: no case of its suite has the axis contxts"],
+        ),
+        (
+            [OTHERWISE],
+            [issue({"suite": "context_count", "qnn": "<2", "axes": {"contxts": 66}})],
+            ["known issue x can never match: no case of its suite has the axis contxts"],
+        ),
+        # the axis of another test of the suite
+        ([OTHERWISE], [issue({**HERE, "test": "test_limit", "axes": {"sizes": 1}})], []),
+        # only some cases of the suite have it
+        (
+            [OTHERWISE, case("d", axes=AXES | {"strategy": "none"})],
+            [issue({"suite": "context_count", "axes": {"strategy": "max"}})],
+            [],
+        ),
+    ],
+)
+def test_lines(records: list[CaseRecord], known: list[KnownIssue], lines: list[str]) -> None:
+    assert review_lines(records, known, TODAY) == lines
+
+
+def test_the_last_attempt_counts() -> None:
+    first = case("a", outcome="error", cause="infra")
+    second = FIXED.model_copy(update={"attempt": 2})
+    assert len(review_lines([first, second], [issue(HERE)], TODAY)) == 1
+
+
+def test_only_a_strict_run_fails_because_something_may_be_fixed() -> None:
+    strict = FIXED.model_copy(update={"fixed": FIXED.fixed.model_copy(update={"fails": True})})  # type: ignore[union-attr]
+    assert exit_code([FIXED]) == 0
+    assert exit_code([strict]) == 1
+    assert exit_code([strict, case("d", outcome="error", cause="infra")]) == 1
+    assert not strict.is_bad
+    assert "<failure" not in junit_bytes([FIXED], run="r").decode()
+    assert 'message="fixed? x"' in junit_bytes([strict], run="r").decode()
+
+
+def test_only_what_passed_may_be_fixed() -> None:
+    with pytest.raises(ValidationError, match="only what passed may be fixed"):
+        case("a", outcome="failed", fixed={"known_issues": ("x",), "fails": False})
+    with pytest.raises(ValidationError):
+        case("a", fixed={"known_issues": (), "fails": False})

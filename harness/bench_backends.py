@@ -17,7 +17,6 @@ from harness.results.accuracy import Accuracy, arithmetic, compare, judge_accura
 from harness.results.checks import Check, held
 from harness.results.judge_backend import Journey, expected_refusal, journey, judge_journey
 
-RUNS: Final = 3
 # By default the nodes at the ends of a quantised model go to ORT's CPU provider (ORT's docs).
 _ALL_NODES: Final = {"offload_graph_io_quantization": "0"}
 
@@ -44,7 +43,7 @@ def measure_backend(bench: Bench, model: ModelSpec) -> None:
                 fallback=ort.tells_placement or bench.placement.backend == "cpu",
             ),
             ort_placement(0, whole=QNN_EP),
-            ort_run(0, inputs=deployed.inputs, saved=saved, repeat=RUNS),
+            ort_run(0, inputs=deployed.inputs, saved=saved),
         )
         done = bench.run(ort.plan(steps, sessions=1, settings=Settings(memory="rss")))
         found = journey(done.run.transcript, done.verdict)
@@ -61,7 +60,7 @@ def measure_context(bench: Bench, model: ModelSpec) -> None:
         steps = (
             *session_start(libraries),
             context_load(0, context.binary),
-            execute(0, inputs=context.inputs, saved=saved, repeat=RUNS),
+            execute(0, inputs=context.inputs, saved=saved),
             Step("cleanup"),
             context_free(0),
             Step("device-free"),

@@ -73,7 +73,7 @@ CLOSENESS: Final[Mapping[Arithmetic, Closeness]] = MappingProxyType(
         ),
     }
 )
-"""About twice to ten times as far as was measured on MobileNet-v2 (QNN 2.47.0 to 2.51.0)."""
+"""More than twice as wide as what was measured on MobileNet-v2 (QNN 2.47.0 to 2.51.0)."""
 
 
 def arithmetic(backend: str, data_type: str) -> Arithmetic:

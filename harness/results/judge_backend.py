@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
@@ -24,6 +25,13 @@ _PHASE_OF: Final[Mapping[str, Phase]] = {
     "ort-run": "execute",
     "execute": "execute",
 }
+# An error of the lab or of ours tells nothing about the target either.
+_NO_VERDICT: Final = ("unsupported", "error")
+# What ORT says of nodes on the CPU, and what comes before it where the reason is another.
+_FALLBACK: Final = re.compile(r"fallback to CPU EP has been explicitly disabled")
+_NOT_SET_UP: Final = re.compile(
+    r"SetupBackend failed|GetCapability\(\).* failed|cannot open shared"
+)
 _MOST_OPERATORS: Final = 64
 _MOST_LINES: Final = 20
 
@@ -91,18 +99,26 @@ def journey(transcript: Transcript, verdict: Verdict) -> Journey:
     refused: Phase | None = None
     if verdict.outcome != "passed":
         refused = _PHASE_OF.get(failed.verb, "init") if failed else "init"
-    if refused == "op_support" and verdict.error is not None:
-        # Why a node was not taken was said while the session was made, if at all.
-        said = (
-            line.text.strip()
-            for step in transcript.steps
-            for line in step.logs
-            if step.verb == "ort-session" and line.level == "error"
-        )
-        lines = [verdict.error.message, *list(dict.fromkeys(said))[:_MOST_LINES]]
-        verdict = replace(verdict, error=_reworded(verdict.error, "\n".join(lines)))
+    operators = operators_of(transcript.steps)
+    said = _logged_errors(transcript.steps, "ort-session")
+    if refused == "op_support" and verdict.error is not None and said:
+        # Nodes that a backend does not take are no error to ORT: it was the backend itself.
+        if not any(one["qnn"] for one in operators.values()):
+            refused = "init"
+        message = "\n".join([*said[:_MOST_LINES], verdict.error.message])
+        verdict = replace(verdict, error=_reworded(verdict.error, message))
     composed = not any(step.verb.startswith("context-") for step in transcript.steps)
-    return Journey(refused, verdict, operators_of(transcript.steps), composed)
+    return Journey(refused, verdict, operators, composed)
+
+
+def _logged_errors(steps: Sequence[StepResult], verb: str) -> list[str]:
+    texts = (
+        line.text.strip()
+        for step in steps
+        for line in step.logs
+        if step.verb == verb and line.level == "error"
+    )
+    return list(dict.fromkeys(texts))
 
 
 def operators_of(steps: Sequence[StepResult]) -> dict[str, dict[str, int]]:
@@ -149,7 +165,7 @@ def judge_journey(found: Journey, refusal: Refusal | None) -> tuple[list[Check],
             continue
         if at > reached:
             checks.append(unseen(phase, f"refused at {found.refused}"))
-        elif at == reached and verdict.outcome == "unsupported":
+        elif at == reached and verdict.outcome in _NO_VERDICT:
             checks.append(unseen(phase, _first_line(verdict)))
         elif at == reached:
             checks.append(_refused(phase, verdict))
@@ -165,10 +181,12 @@ def _judge_refusal(found: Journey, refusal: Refusal, reached: int) -> tuple[list
     if found.refused == "init":
         why = _first_line(found.verdict)
         checks = [_refused("init", found.verdict), unseen(name, "refused at init, as any model")]
-        if found.verdict.outcome == "unsupported":
+        if found.verdict.outcome in _NO_VERDICT:
             checks[0] = unseen("init", why)
         return checks, found.verdict
     opened = held("init", True, _how("init", found))
+    if found.verdict.outcome == "error":
+        return [opened, unseen(name, _first_line(found.verdict))], found.verdict
     if found.verdict.outcome in ("crashed", "hung"):
         what = f"{found.verdict.outcome} instead, at {found.refused}"
         return [opened, held(name, False, what)], found.verdict
@@ -178,8 +196,23 @@ def _judge_refusal(found: Journey, refusal: Refusal, reached: int) -> tuple[list
         )
         checks = [opened, held(name, False, f"{what}; {refusal.source}")]
         return checks, _broken(checks, found.verdict)
+    if found.refused == "load" and not _says_what_it_refused(found.verdict):
+        why = "no session was made, for a reason that need not be the model"
+        return [opened, unseen(name, f"{why}: {_first_line(found.verdict)}")], found.verdict
     why = f"at {found.refused}: {_not_taken(found) or _first_line(found.verdict)}"
     return [opened, held(name, True, why)], Verdict("passed")
+
+
+def _says_what_it_refused(verdict: Verdict) -> bool:
+    """Whether a session was refused by QNN, or for nodes that would have gone to the CPU.
+
+    What else keeps a session from being made, such as versions that do not go together, would
+    refuse any model.
+    """
+    if verdict.error is None:
+        return False
+    left = _FALLBACK.search(verdict.error.message) and not _NOT_SET_UP.search(verdict.error.message)
+    return verdict.error.code is not None or bool(left)
 
 
 def _broken(checks: Sequence[Check], verdict: Verdict) -> Verdict:

@@ -50,14 +50,22 @@ def deployed_context(context: Context, folder: str) -> DeployedContext:
 
 
 def pushed_files(
-    runtime: Runtime, probe: Path, contexts: Mapping[ModelSpec, Context]
+    runtime: Runtime,
+    probe: Path,
+    contexts: Mapping[ModelSpec, Context],
+    models: Mapping[ModelSpec, tuple[Path, Reference]],
 ) -> list[PushedFile]:
-    """All that a case needs on its device, for people."""
+    """All that a case needs on its device, for people; `models` are for ONNX Runtime."""
     files = [PushedFile("probe", PROBE_NAME, probe.stat().st_size)]
     origin = f"QNN {runtime.qnn_version}"
+    if runtime.ort_version is not None:
+        origin += f", ORT {runtime.ort_version}"
     files += [PushedFile(origin, file.name, file.size) for file in runtime.files]
     for model, context in contexts.items():
         paths = [context.path, *context.inputs, *context.expected]
+        files += [PushedFile(str(model), path.name, path.stat().st_size) for path in paths]
+    for model, (onnx, reference) in models.items():
+        paths = [onnx, *reference.inputs, *reference.expected]
         files += [PushedFile(str(model), path.name, path.stat().st_size) for path in paths]
     return files
 

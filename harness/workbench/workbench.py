@@ -197,12 +197,21 @@ class Workbench:
         return pushed_files(
             self._runtime(need.placement),
             self._probe(need.placement),
-            self._compiled(need.placement, _expected_contexts(need.placement, need.models)),
+            self._made(need.placement, need.models),
+            self._onnx_of(need),
         )
+
+    def _onnx_of(self, need: Need) -> dict[ModelSpec, tuple[Path, Reference]]:
+        """The ONNX files that a case gives to ONNX Runtime, with what goes with them."""
+        if need.placement.engine != "ort":
+            return {}
+        references = self._contexts.references(need.models, need.placement.compiler)
+        files = [self._onnx.path(model) for model in need.models]
+        return dict(zip(need.models, zip(files, references, strict=True), strict=True))
 
     def compiled(self, need: Need) -> dict[ModelSpec, Context]:
         """The contexts that a case takes, on this host; compiles what is missing."""
-        return self._compiled(need.placement, need.models)
+        return self._made(need.placement, need.models)
 
     def deploy_runtime(self, placement: Placement) -> tuple[DeployedRuntime, str]:
         """Puts runtime and probe on the device; returns the runtime and the probe's path there."""

@@ -174,10 +174,47 @@ def test_why_nodes_were_not_taken_is_looked_up_where_it_was_said() -> None:
     session.logs += [LogLine("error", "QNN SetupBackend failed", 1), LogLine("info", "x", 2)]
     steps = [session, placement(part("CPUExecutionProvider", Conv=3), error="placement")]
     found = journey(Transcript(steps=steps), failed(code=None))
-    assert found.refused == "op_support"
+    assert found.refused == "init"
     assert found.verdict.error is not None
-    assert found.verdict.error.message.splitlines()[-1] == "QNN SetupBackend failed"
+    assert found.verdict.error.message.splitlines()[0] == "QNN SetupBackend failed"
     assert found.record()["nodes_on_qnn"] == 0
+
+
+def test_errors_beside_nodes_that_were_taken_do_not_mean_the_backend() -> None:
+    session = StepResult(2, "ort-session", begun=True, ended=True, code=0)
+    session.logs.append(LogLine("error", "an op was not validated", 1))
+    parts = part("CPUExecutionProvider", Conv=3), part("QNNExecutionProvider", Add=1)
+    found = journey(Transcript(steps=[session, placement(*parts, error="x")]), failed(code=None))
+    assert found.refused == "op_support"
+
+
+FALLBACK = "nodes are assigned to CPU, but fallback to CPU EP has been explicitly disabled"
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "check", "outcome"),
+    [
+        ("whatever", 6999, "held", "passed"),
+        (FALLBACK, None, "held", "passed"),
+        (f"QNN SetupBackend failed\n{FALLBACK}", None, "unseen", "failed"),
+        ("OrtEp has invalid ort_version_supported=0", None, "unseen", "failed"),
+    ],
+)
+def test_only_a_reason_in_the_model_is_a_refusal(
+    message: str, code: int | None, check: str, outcome: str
+) -> None:
+    error = ErrorRecord.of(api="CreateSession", code=code, message=message)
+    checks, came_to = shown(Journey("load", Verdict("failed", "target", error)), MUST)
+    assert (checks["refuses_uint8"], came_to) == (check, outcome)
+
+
+@pytest.mark.parametrize("refusal", [None, MUST])
+@pytest.mark.parametrize("refused", ["init", "op_support", "load"])
+def test_an_error_of_the_lab_is_no_verdict(refused: Phase, refusal: Any) -> None:
+    error = ErrorRecord.of(api=None, code=None, message="no space left")
+    checks, outcome = shown(Journey(refused, Verdict("error", "infra", error)), refusal)
+    assert "broken" not in checks.values()
+    assert outcome == "error"
 
 
 def test_operators_are_counted_by_where_they_went() -> None:

@@ -29,6 +29,8 @@ from harness.yaml_lines.document import Document, read_document
 from harness.yaml_lines.models import SchemaOne, check_document
 
 _COMPARISON = re.compile(r"(>=|<=|>|<)\s*(-?\d{1,15}(?:\.\d{1,15})?)", re.ASCII)
+# The version of another axis in place of a number: compiler ">qnn".
+_OTHER_AXIS = re.compile(r"((?:>=|<=|>|<|==|!=)\s*)(qnn|compiler|ort)", re.ASCII)
 _ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,79}", re.ASCII)
 _LINK = re.compile(r"https://[!-~]{4,300}", re.ASCII)
 _SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
@@ -44,6 +46,8 @@ def _pattern(text: str) -> str:
 
 
 def _range(text: str) -> str:
+    if _OTHER_AXIS.fullmatch(text.strip()):
+        return text
     try:
         VersionRange.parse(text)
     except ConfigError as error:
@@ -114,7 +118,7 @@ class Conditions(_Strict):
 
     A value is one or a list of which one must hold: a number, a text in which * stands for
     anything, or a comparison such as ">=60". `qnn`, `compiler` and `ort` are version ranges such
-    as ">=2.47,<2.51".
+    as ">=2.47,<2.51", or a comparison with one of the others, such as compiler ">qnn".
     """
 
     suite: Annotated[AnyOf, AfterValidator(_suites)] | None = None
@@ -217,7 +221,7 @@ def holds_under(record: CaseRecord, conditions: Conditions) -> bool:
             return False
     for name in ("qnn", "compiler", "ort"):
         wanted = getattr(conditions, name)
-        if wanted is not None and not _version_within(_version(record, name), wanted):
+        if wanted is not None and not _version_within(_version(record, name), wanted, record):
             return False
     return all(
         name in record.axes and _one_holds(record.axes[name], alternatives)
@@ -268,7 +272,10 @@ def _version(record: CaseRecord, name: str) -> object:
     return record.axes.get(name) or getattr(record.runtime, name, None)
 
 
-def _version_within(value: object, wanted: str) -> bool:
+def _version_within(value: object, wanted: str, record: CaseRecord) -> bool:
+    other = _OTHER_AXIS.fullmatch(wanted.strip())
+    if other is not None:
+        wanted = f"{other[1]}{_version(record, other[2])}"
     try:
         return QnnVersion.parse(str(value)) in VersionRange.parse(wanted)
     except ConfigError:

@@ -255,3 +255,28 @@ def test_a_file_without_entries_is_fine(tmp_path: Path) -> None:
     path = tmp_path / "known_issues.yaml"
     path.write_text("schema: 1\nknown_issues: []\n")
     assert load_known_issues(path) == ()
+
+
+@pytest.mark.parametrize(
+    ("condition", "compiler", "qnn", "holds"),
+    [
+        (">qnn", "2.51.0", "2.47.0", True),
+        (">qnn", "2.47.0", "2.47.0", False),
+        (">qnn", "2.47.0", "2.51.0", False),
+        (">qnn", "2.10.0", "2.9.0", True),
+        ("> qnn", "2.51.0", "2.51.0.260929", False),
+        ("==qnn", "2.51.0", "2.51.0.260929", True),
+        (">ort", "2.51.0", "2.47.0", False),  # the case has none
+    ],
+)
+def test_a_version_compared_with_another_axis(
+    condition: str, compiler: str, qnn: str, holds: bool
+) -> None:
+    axes = {"backend": "htp", "qnn": qnn, "ort": None, "compiler": compiler}
+    failed = record(outcome="failed", axes=axes)
+    assert (match(failed, [issue({"compiler": condition})]) is not None) is holds
+
+
+def test_an_axis_that_does_not_exist_is_no_version() -> None:
+    with pytest.raises(ValueError, match="is not a version"):
+        issue({"compiler": ">backend"})

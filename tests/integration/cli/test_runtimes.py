@@ -116,7 +116,7 @@ def test_verify_finds_one_flipped_byte(runtimes: Commands, runtime_for: RuntimeF
         (["fetch", "1.2.3"], "2.51.0"),
         (["show", "/no/such/place"], "VERSION: /no/such/place does not exist"),
         (["show", "mine:9.9"], "unknown QNN version '9.9'"),
-        (["verify", "9.9", "--target", "linux-x64"], "unknown QNN version '9.9' (valid: mine"),
+        (["verify", "9.9", "--target", "linux-x64"], "unknown QNN version '9.9' (valid: 2.47.0"),
         (["verify", "2.48.40"], "no runtime 2.48.40 is on this computer"),
         (["show", "latest", "--target", "android-arm64"], "no source of QNN libraries for target"),
     ],

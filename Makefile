@@ -9,7 +9,7 @@ ARGS ?=
 .PHONY: device test bench lint clean
 
 device: $(READY)
-	@$(VENV)/bin/pytest -m device $(ARGS); code=$$?; \
+	@$(VENV)/bin/pytest -m device -n auto $(ARGS); code=$$?; \
 	echo "Results: $(CURDIR)/reports/latest"; exit $$code
 
 test: $(READY)

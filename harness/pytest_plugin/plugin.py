@@ -67,13 +67,17 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
     return (yield)
 
 
-@pytest.hookimpl(optionalhook=True)
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """`-n auto`: as many workers as there are devices, if only device tests are asked for."""
+    """`-n auto`: as many workers as there are devices, if only device tests are asked for.
+
+    One device needs no worker: it is driven from here.
+    """
     if config.getoption("markexpr", "") != "device":
         return None
     run = Run(read_options(config), *terminal_notices(config))
-    return max(1, len(run.device_names))
+    devices = len(run.device_names)
+    return devices if devices > 1 else 0
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

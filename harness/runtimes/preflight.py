@@ -69,7 +69,7 @@ class Subject:
 def preflight(subject: Subject) -> list[Finding]:
     """Everything that is wrong or doubtful, the worst first; nothing for a clean set."""
     found = [
-        *linking_findings(subject.files, subject.device),
+        *linking_findings(_loaded(subject), subject.device),
         *_sdk(subject),
         *_presence(subject),
         *_device(subject),
@@ -77,6 +77,16 @@ def preflight(subject: Subject) -> list[Finding]:
         *_ort(subject),
     ]
     return sorted(found, key=lambda item: (SEVERITIES.index(item.severity), item.code, item.files))
+
+
+def _loaded(subject: Subject) -> list[LibraryFacts]:
+    """The files without stubs and skels for another HTP than the device's, which nobody opens."""
+    arch = _arch_of(subject.device)
+    return [
+        file
+        for file in subject.files
+        if file.kind not in ("stub", "skel") or arch is None or file.htp_arch == arch
+    ]
 
 
 def _sdk(subject: Subject) -> Iterator[Finding]:

@@ -52,6 +52,14 @@ def test_every_device_has_one_worker_and_the_run_one_journal(
     assert all((runs[0] / log).is_file() for case in done.cases for log in case["logs"])
 
 
+def test_one_device_needs_no_worker(lab: DeviceRuns, tmp_path: Path) -> None:
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(SUITE)
+    done = lab.run("-n", "auto", suites=suite)
+    assert done.code == 0, done.output
+    assert {case["measurements"]["worker"] for case in done.cases} == {"none"}
+
+
 SICK_SUITE = '''"""Cases on two twins, one of which is lost in the middle of them."""
 import os
 import signal

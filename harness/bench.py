@@ -45,6 +45,7 @@ _EVIDENCE_S = 20.0
 _SCRATCH_S = 20.0
 _FETCH_S = 60.0
 _EVIDENCE = "evidence"
+_SYSTEM = "libQnnSystem.so"
 _NO_MEMORY = Settings(memory="off")
 
 
@@ -233,12 +234,15 @@ class Bench:
     def libraries(self, backend: str) -> Libraries:
         """Where the runtime's backend library of this name and libQnnSystem lie on the device.
 
-        Raises TargetFailure with the outcome `unsupported` if the runtime does not have them.
+        Raises TargetFailure with the outcome `unsupported` if the runtime does not have them; ONNX
+        Runtime on the CPU backend does without libQnnSystem.
         """
+        names = {file.path.name for file in self._runtime.runtime.files}
+        without = self.placement.engine == "ort" and _SYSTEM not in names
         with _has_backend():
             return Libraries(
                 backend=self._runtime.library(backend),
-                system=self._runtime.library("libQnnSystem.so"),
+                system=None if without else self._runtime.library(_SYSTEM),
             )
 
     @contextlib.contextmanager

@@ -22,10 +22,10 @@ from harness.probe.plan import (
 
 @dataclass(frozen=True)
 class Libraries:
-    """Paths on the device of the two libraries that a session opens."""
+    """Paths on the device of the libraries that a session opens; `system` None: it opens none."""
 
     backend: str
-    system: str
+    system: str | None
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ def session_plan(
 def session_start(libraries: Libraries) -> Iterator[Step]:
     """The steps that come before the first context."""
     yield backend_load(libraries.backend)
-    yield system_load(libraries.system)
+    if libraries.system is not None:
+        yield system_load(libraries.system)
     yield Step("log-create")
     yield Step("backend-create")
     yield device_create()

@@ -100,7 +100,13 @@ def test_a_session_runs_and_is_released(on_stand: OnStand, stand: Stand) -> None
         {"ep": EP, "vendor": None, "hardware": "other"}
     ]
     assert only(done, "ort-placement").data["placement"] == [
-        {"ep": EP, "nodes": 1, "subgraphs": 1, "operators": ["Copy"]}
+        {
+            "ep": EP,
+            "nodes": 1,
+            "subgraphs": 1,
+            "operators": ["Copy"],
+            "operator_nodes": [{"operator": "Copy", "nodes": 1}],
+        }
     ]
     assert only(done, "ort-run").data["runs"] == 3
     assert judge(done).outcome == "passed"

@@ -65,7 +65,8 @@ class DeviceRuns:
             "QNN_HARNESS_QUARANTINE": str(self.folder / "quarantine"),
             "QNN_HARNESS_LEASES": str(self.folder / "leases"),
         }
-        self.environment.pop("PYTEST_ADDOPTS", None)
+        for name in [name for name in self.environment if name.startswith("PYTEST_")]:
+            del self.environment[name]  # what the tests themselves run under
 
     @property
     def reports(self) -> Path:

@@ -31,6 +31,7 @@ class Libraries:
     def __init__(self, catalog: Catalog, cache_root: Path) -> None:
         self._catalog = catalog
         self._known = KnownFacts(cache_root)
+        self._wholes: dict[tuple[object, ...], Runtime] = {}
         self._narrowed: dict[tuple[object, ...], Runtime] = {}
 
     def runtime(self, placement: Placement, target: str, htp_arch: int | None) -> Runtime:
@@ -54,9 +55,15 @@ class Libraries:
         return self._narrowed[key]
 
     def _whole(self, placement: Placement, target: str) -> Runtime:
-        if placement.engine == "ort":
-            return self._catalog.with_ort(placement.qnn, placement.ort, target)
-        return self._catalog.runtime(placement.qnn, target)
+        """All files of a runtime; asked of its source once, and not for every case."""
+        key = (placement.qnn, placement.engine, placement.ort, target)
+        if key not in self._wholes:
+            self._wholes[key] = (
+                self._catalog.with_ort(placement.qnn, placement.ort, target)
+                if placement.engine == "ort"
+                else self._catalog.runtime(placement.qnn, target)
+            )
+        return self._wholes[key]
 
     def findings(
         self, placement: Placement, device: DeviceFacts, contexts: Sequence[ContextFacts]

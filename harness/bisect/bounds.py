@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from harness.bisect.answers import Repeat
-from harness.bisect.noise import WORST
+from harness.bisect.noise import WORST, wanted
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ def axis_bound(
     """The bound of a search on one axis.
 
     Without noise: both ends, and halving the gaps between them. With `repeat` runs each: so many
-    times more. With "auto": what an ideal search needs if 40 % of all answers are wrong; a steady
-    test ends long before. `max_runs` lowers whatever comes out.
+    times more. With "auto": twice what an ideal search needs on average if 40 % of all answers are
+    wrong; a steady test ends long before. `max_runs` lowers whatever comes out.
     """
     if candidates < 1:
         raise ValueError(f"no candidates: {candidates}")
     if repeat == "auto":
-        runs = max(2, math.ceil(ideal_noisy_runs(2 * candidates, WORST, confidence)))
+        runs = max(2, math.ceil(2 * ideal_noisy_runs(2 * candidates, WORST, wanted(confidence))))
         return _capped(Bound(runs, runs), max_runs)
     ends, halves = min(candidates, 2), halvings(candidates - 1)
     return _capped(

@@ -31,7 +31,7 @@ FIX: Final = 1
 # Before any answer: a search is mostly begun because something broke. What the user said of a
 # version counts as much as nine to one, which two answers outweigh.
 _BEFORE: Final = (0.45, 0.25)
-_NO_CHANGE: Final = 0.15
+_NO_CHANGE: Final = 0.05
 _SAID_WRONGLY: Final = 0.1
 # Odds at which answers that fit no single change are no accident.
 _NO_ACCIDENT: Final = math.log(10_000)

@@ -5,13 +5,18 @@ and not known beforehand, say how badly:
 
 - `hides`: a bad version's run looks good (a race that is not always lost): 0 to 40 %;
 - `alarms`: a good version's run looks bad (a test that fails for other reasons now and then):
-  0 to 40 % too, but never more often than `hides`, and smaller rates are likelier.
+  0 to 40 % too, but never more often than `hides`.
 
 Runs are independent of each other given the version and the rates. The rates are estimated along
 with the answer: a table of pairs, each with a weight, of which runs that contradict each other
-pull down the steady ones. Half of the weight is at (0, 0), no flakiness at all: most tests are
-steady, and the prior says so, so that a steady test is repeated little. Among the flaky pairs,
-half of the weight has `alarms` at 0, the Heisenbug that good versions never show.
+pull down the steady ones. Before any run, (0, 0), no flakiness at all, has a weight of 30 %; each
+rate of hiding has the same share of the rest, a quarter of it without alarms, the Heisenbug that
+good versions never show, and three quarters over all rates of alarms up to it. With less for the
+flaky pairs, a steady test would be repeated less, and the wrong answers at high rates would be
+more than the confidence promises.
+
+The confidence is an average over that table, and at the worst rates the error is about twice the
+average: so a search goes on until the error is half of what is allowed (`wanted`).
 
 What the model does not hold: versions with rates of their own, runs that influence each other
 (a device that stays sick), rates above 40 %. At 50 % a run says nothing and no number helps.
@@ -31,7 +36,8 @@ from harness.bisect.answers import Tally
 Floats = NDArray[np.float64]
 
 WORST: Final = 0.40
-_STEADY: Final = 0.5
+_STEADY: Final = 0.30
+_NO_ALARMS: Final = 0.25
 _RATES: Final = tuple(step / 20 for step in range(1, 9))
 # A rate of 0 that is contradicted by a run: as good as impossible, and still a number.
 _NEVER: Final = 1e-30
@@ -39,15 +45,11 @@ _NEVER: Final = 1e-30
 
 def _table() -> tuple[Floats, Floats, Floats]:
     rows = [(0.0, 0.0, _STEADY)]
+    share = (1 - _STEADY) / len(_RATES)
     for hides in _RATES:
-        share = (1 - _STEADY) / len(_RATES)
-        rows.append((hides, 0.0, share / 2))
+        rows.append((hides, 0.0, share * _NO_ALARMS))
         lower = [rate for rate in _RATES if rate <= hides]
-        likely = [1 / rate for rate in lower]
-        rows += [
-            (hides, rate, share / 2 * weight / sum(likely))
-            for rate, weight in zip(lower, likely, strict=True)
-        ]
+        rows += [(hides, rate, share * (1 - _NO_ALARMS) / len(lower)) for rate in lower]
     columns = np.array(rows).T
     return columns[0], columns[1], columns[2]
 
@@ -59,6 +61,11 @@ _LOG = {
     "good_bad": np.log(np.maximum(ALARMS, _NEVER)),
     "good_good": np.log(1 - ALARMS),
 }
+
+
+def wanted(confidence: float) -> float:
+    """How likely an answer must be under the model to be given with this confidence."""
+    return 1 - (1 - confidence) / 2
 
 
 def log_likelihoods(tallies: Sequence[Tally]) -> tuple[Floats, Floats]:

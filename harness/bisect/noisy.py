@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.bisect.findings import Finding
 from harness.bisect.history import REGRESSION, Histories
 from harness.bisect.line import Ask, Line
+from harness.bisect.noise import wanted
 
 
 def decide(line: Line) -> Ask | Finding:
@@ -28,7 +29,7 @@ def decide(line: Line) -> Ask | Finding:
         return Ask(unseen[0], why)
     if not weighed.one_change:
         return _more_than_one_change(line, weighed)
-    if chance >= line.spec.confidence:
+    if chance >= wanted(line.spec.confidence):
         return _sure(line, weighed)
     if line.evidence.runs >= limit:
         return _range(line, weighed)

@@ -10,7 +10,8 @@ from harness.bisect.line import Ask, Cost, Line
 from harness.bisect.specs import AxisSpec
 
 
-def _free(_: Place) -> float:
+def free(_: Place) -> float:
+    """The cost of a run if all cost the same."""
     return 1.0
 
 
@@ -23,7 +24,7 @@ class Search:
     """
 
     def __init__(
-        self, spec: AxisSpec, *, cost: Cost = _free, evidence: Evidence | None = None
+        self, spec: AxisSpec, *, cost: Cost = free, evidence: Evidence | None = None
     ) -> None:
         """`cost` says how many seconds a run takes, with fetching, pushing and compiling."""
         self.spec = spec

@@ -87,8 +87,10 @@ class AxisSpec(_Spec):
 class GridSpec(_Spec):
     """A search on two axes, oldest candidates first.
 
-    It holds for grids on which going up on an axis changes always to the same side: which side,
-    on each axis, is found out. `checks` is how many runs are spent at most on places whose answer
+    It holds for grids on which going up on an axis always cures, or always breaks. Whether it cures
+    or breaks is found out; that it does the same on both axes is taken for granted unless the
+    oldest and the newest pair are alike, or `newer` says for each axis whether newer candidates
+    are the better ones or the worse. `checks` is how many runs are spent at most on places whose answer
     is already concluded, to see whether that holds. `every` asks every place instead, and
     concludes nothing. `untestable` are pairs known to be so beforehand.
     """
@@ -98,6 +100,7 @@ class GridSpec(_Spec):
     rows: Candidates
     columns: Candidates
     untestable: frozenset[tuple[Name, Name]] = frozenset()
+    newer: tuple[bool, bool] | None = None
     checks: Annotated[StrictInt, Field(ge=0, le=3)] = 2
     every: bool = False
 

@@ -54,10 +54,10 @@ def corners(board: Board) -> AskSpot | Ends | None:
     if board.spec.newer is not None:
         return Ends(None)
     others = (board.corner(True, False), board.corner(False, True))
-    for spot in others:
-        if spot is not None and spot not in board.verdicts:
-            return AskSpot(spot, "the ends are alike: do the axes go different ways?")
-    differ = [spot is not None and board.verdicts[spot] != low for spot in others]
+    for other in others:
+        if other is not None and other not in board.verdicts:
+            return AskSpot(other, "the ends are alike: do the axes go different ways?")
+    differ = [other is not None and board.verdicts[other] != low for other in others]
     if all(differ) and others[0] != others[1]:
         return Ends(None, crossed=True)
     if not any(differ):

@@ -90,8 +90,8 @@ class GridSpec(_Spec):
     It holds for grids on which going up on an axis always cures, or always breaks. Whether it cures
     or breaks is found out; that it does the same on both axes is taken for granted unless the
     oldest and the newest pair are alike, or `newer` says for each axis whether newer candidates
-    are the better ones or the worse. `checks` is how many runs are spent at most on places whose answer
-    is already concluded, to see whether that holds. `every` asks every place instead, and
+    are the better ones or the worse. `checks` is how many runs are spent at most on places whose
+    answer is already concluded, to see whether that holds. `every` asks every place instead, and
     concludes nothing. `untestable` are pairs known to be so beforehand.
     """
 

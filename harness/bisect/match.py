@@ -20,7 +20,7 @@ _MAX_CHARS: Final = 1000
 
 
 @dataclass(frozen=True)
-class Answered:
+class Judged:
     """An answer, and why it is that one."""
 
     answer: Answer
@@ -51,39 +51,40 @@ class Match:
                 continue
         return statistics.median(values) if values else None
 
-    def judge(self, record: CaseRecord, *, good: float | None = None) -> Answered:
+    def judge(self, record: CaseRecord, *, good: float | None = None) -> Judged:
         """The answer of a run.
 
         What the lab or the harness spoilt is `unknown`. What this target cannot do, was skipped or
         could not be set up as wanted (cause "config") is `untestable`. A failure that is another
         one than asked for is `untestable` too: it may hide the one asked for, or stand before it.
-        Failures that are known issues count like others.
+        Failures that are known issues count like others. With `needs_good`, `good` is what
+        `reference` gave, also for the runs of the good end themselves.
         """
         if record.outcome in ("unsupported", "skipped"):
-            return Answered("untestable", record.outcome)
+            return Judged("untestable", record.outcome)
         if record.outcome == "error" or record.cause in ("infra", "harness", "config"):
             if record.cause == "config":
-                return Answered("untestable", "it could not be set up")
-            return Answered("unknown", f"no verdict: {record.cause}")
+                return Judged("untestable", "it could not be set up")
+            return Judged("unknown", f"no verdict: {record.cause}")
         if self.comparison is not None:
             return self._measured(self.comparison, record, good)
         if record.outcome == "passed":
-            return Answered("good", "passed")
+            return Judged("good", "passed")
         if self.failure is None:
-            return Answered("bad", record.outcome)
+            return Judged("bad", record.outcome)
         if record.error is not None and self.failure(record.error):
-            return Answered("bad", f"{record.outcome}, {self.text}")
-        return Answered("untestable", f"{record.outcome}, but not with {self.text}")
+            return Judged("bad", f"{record.outcome}, {self.text}")
+        return Judged("untestable", f"{record.outcome}, but not with {self.text}")
 
-    def _measured(self, comparison: Comparison, record: CaseRecord, good: float | None) -> Answered:
+    def _measured(self, comparison: Comparison, record: CaseRecord, good: float | None) -> Judged:
         if record.outcome != "passed":
-            return Answered("untestable", f"{record.outcome}, so nothing was measured")
+            return Judged("untestable", f"{record.outcome}, so nothing was measured")
         try:
             value = comparison.value(record.measurements)
-            held = comparison.holds(record.measurements, value if good is None else good)
+            held = comparison.holds(record.measurements, good)
         except Unmeasured as error:
-            return Answered("untestable", str(error))
-        return Answered("bad" if held else "good", f"{value:g}: {comparison.text}")
+            return Judged("untestable", str(error))
+        return Judged("bad" if held else "good", f"{value:g}: {comparison.text}")
 
 
 ANY_FAILURE: Final = Match()

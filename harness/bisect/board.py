@@ -112,6 +112,10 @@ class Board:
         spots = [(int(i), int(j)) for i, j in np.argwhere(self.testable)]
         return min(spots, key=lambda s: abs(s[0] - row) + abs(s[1] - column), default=None)
 
+    def corners_testable(self) -> bool:
+        """Whether all four corners can be tested."""
+        return bool(self.testable[np.ix_([0, -1], [0, -1])].all())
+
     def ways(self) -> list[Turned]:
         """The ways to turn the grid under which the verdicts do not contradict each other."""
         turned = [Turned(*self.shape, way) for way in _WAYS]

@@ -65,9 +65,22 @@ def _cells(board: Board, turned: Turned | None, *, all_alike: bool) -> dict[Plac
         if verdict is None and known is not None and turned is not None:
             at = turned.spot(spot)
             verdict = "good" if known.good[at] else "bad" if known.bad[at] else None
+            if how == "untestable" and not _whatever_way(board, spot, verdict):
+                verdict = None
             how = "concluded" if verdict and how == "open" else how
         cells[board.place(spot)] = Cell(verdict, how)
     return cells
+
+
+def _whatever_way(board: Board, spot: Spot, verdict: Verdict | None) -> bool:
+    """Whether this can be concluded; if corners are not known, only if all ways that fit agree."""
+    if verdict is None or board.corners_testable():
+        return True
+    for way in board.ways():
+        known = board.known(way)
+        if not (known.good if verdict == "good" else known.bad)[way.spot(spot)]:
+            return False
+    return True
 
 
 def _beside_unknown(

@@ -10,7 +10,7 @@ from harness.bisect.bounds import Bound
 from harness.bisect.frontier import Spot, Turned
 from harness.bisect.grid_findings import GridFinding
 from harness.bisect.grid_outcome import finding
-from harness.bisect.grid_steps import AskSpot, check, corners, walk
+from harness.bisect.grid_steps import AskSpot, check, corners, doubt, walk
 from harness.bisect.line import Cost
 from harness.bisect.search import free
 from harness.bisect.specs import GridSpec
@@ -97,7 +97,8 @@ def _decide(board: Board, cost: Cost) -> AskSpot | GridFinding:
     pair = board.witnesses(ends.turned)
     if pair is not None:
         return _not_monotone(board, pair)
-    step = walk(board, ends.turned, cost) or check(board, ends.turned)
+    step = walk(board, ends.turned, cost) or doubt(board, ends.turned)
+    step = step or check(board, ends.turned)
     return step or finding(board, "frontier", ends.turned)
 
 

@@ -50,7 +50,8 @@ def corners(board: Board) -> AskSpot | Ends | None:
     low, high = board.verdicts[oldest], board.verdicts[newest]
     if low != high:
         grows = high == "good"
-        return Ends(Turned(*board.shape, (grows, grows if same_way else not grows)))
+        likely = (grows, grows if same_way else not grows)
+        return Ends(_first_that_fits(board, likely) or Turned(*board.shape, likely))
     if board.spec.newer is not None:
         return Ends(None)
     others = (board.corner(True, False), board.corner(False, True))
@@ -58,13 +59,47 @@ def corners(board: Board) -> AskSpot | Ends | None:
         if other is not None and other not in board.verdicts:
             return AskSpot(other, "the ends are alike: do the axes go different ways?")
     differ = [other is not None and board.verdicts[other] != low for other in others]
-    if all(differ) and others[0] != others[1]:
-        return Ends(None, crossed=True)
-    if not any(differ):
+    if len(set(board.verdicts.values())) == 1 or (not any(differ) and board.corners_testable()):
         return Ends(None)
-    # the corner of newest columns and oldest rows is good: good grows to older rows
-    good_at_columns = differ[0] == (opposite(low) == "good")
-    return Ends(Turned(*board.shape, (not good_at_columns, good_at_columns)))
+    if board.corners_testable():
+        if all(differ):
+            return Ends(None, crossed=True)
+        # the corner of newest columns and oldest rows is good: good grows to older rows
+        good_at_columns = differ[0] == (opposite(low) == "good")
+        return Ends(Turned(*board.shape, (not good_at_columns, good_at_columns)))
+    ways = board.ways()
+    return Ends(ways[0] if ways else None, crossed=not ways)
+
+
+def _first_that_fits(board: Board, likely: tuple[bool, bool]) -> Turned | None:
+    """Beside corners that cannot be tested, the first guess may turn out to be the wrong one."""
+    for way in (likely, (not likely[0], not likely[1])):
+        turned = Turned(*board.shape, way)
+        if not board.known(turned).conflict():
+            return turned
+    return None
+
+
+def doubt(board: Board, turned: Turned) -> AskSpot | None:
+    """If good could as well grow the other way, a place of which the ways say different things.
+
+    That happens only where corners cannot be tested, and what was run cannot be compared.
+    """
+    other = Turned(*board.shape, (not turned.newer[0], not turned.newer[1]))
+    if board.known(other).conflict():
+        return None
+    left = board.testable.copy()
+    for spot in board.verdicts:
+        left[spot] = False
+    spots = [(int(i), int(j)) for i, j in np.argwhere(left)]
+    if not spots:
+        return None
+    goods = [spot for spot, verdict in board.verdicts.items() if verdict == "good"]
+
+    def apart(spot: Spot) -> tuple[int, Spot]:
+        return min(abs(spot[0] - i) + abs(spot[1] - j) for i, j in goods), spot
+
+    return AskSpot(max(spots, key=apart), "find out to which side good grows")
 
 
 def walk(board: Board, turned: Turned, cost: Cost) -> AskSpot | None:
@@ -101,11 +136,29 @@ def check(board: Board, turned: Turned | None) -> AskSpot | None:
 
     The places follow from the frontier, not from what was asked, so that they stay the same.
     """
+    if turned is None and not board.corners_testable() and _places_left(board) > 0:
+        spot = _beyond_the_ends(board)
+        if spot is not None:
+            return AskSpot(spot, "all are alike, but the corners cannot be tested")
     if board.spec.checks and _places_left(board) > 0:
         for spot in _check_spots(board, turned):
             if spot not in board.verdicts:
                 return AskSpot(spot, "check what was concluded")
     return None
+
+
+def _beyond_the_ends(board: Board) -> Spot | None:
+    """Where all answers are alike: a place that does not lie between two of them."""
+    between = board.testable.copy()
+    for way in ((True, True), (False, False)):
+        known = board.known(Turned(*board.shape, way))
+        between &= board.turn(known.good | known.bad, Turned(*board.shape, way))
+    spots = [(int(i), int(j)) for i, j in np.argwhere(board.testable & ~between)]
+
+    def apart(spot: Spot) -> tuple[int, Spot]:
+        return min(abs(spot[0] - i) + abs(spot[1] - j) for i, j in board.verdicts), spot
+
+    return max(spots, key=apart, default=None)
 
 
 def _places_left(board: Board) -> int:

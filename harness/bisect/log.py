@@ -8,8 +8,8 @@ out. Places that were asked before stay known, whether or not they would be aske
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
@@ -30,11 +30,12 @@ class _Entry(BaseModel):
 
 
 class Begun(_Entry):
-    """The first line."""
+    """The first line. `task` is what a run is made of, which the search itself need not know."""
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["begun"] = "begun"
     spec: Spec
+    task: dict[str, JsonValue] = {}
 
 
 class Asked(_Entry):
@@ -82,6 +83,7 @@ class Log:
     spec: AxisSpec | GridSpec
     entries: tuple[Entry, ...]
     torn: bool = False
+    task: Mapping[str, JsonValue] = field(default_factory=dict)
 
     def evidence(self) -> Evidence:
         """Everything that was answered."""
@@ -141,7 +143,7 @@ def read_log(text: str, *, file: str | None = None) -> Log:
         if isinstance(entry, Asked | Answered) and entry.at not in places:
             shown = " with ".join(entry.at)[:200]
             raise ConfigError(f"{shown!r} is not a candidate", file=file, line=number, field="at")
-    return Log(spec, tuple(entries[1:]), torn)
+    return Log(spec, tuple(entries[1:]), torn, entries[0].task)
 
 
 def _places(spec: AxisSpec | GridSpec) -> frozenset[Place]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from harness.adb.guard import GuardedProcess, spawn_guarded
 from harness.bisect.answers import Place
-from harness.bisect.task import Axis, Task
+from harness.bisect.task import AXES, Axis, Task
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.matching import twins
@@ -48,7 +48,7 @@ def candidates_of(
     )
     found = list(dict.fromkeys(given)) if specs else known
     if all(name in known for name in found):
-        found.sort(key=known.index)
+        found = sorted(found, key=known.index)
     if not found:
         raise ConfigError(f"no version of {axis} is there for {target}", field=field)
     return tuple(found)
@@ -199,23 +199,19 @@ class FetchAhead:
 
 def held_versions(
     asked: Mapping[Axis, str], axes: Sequence[Axis], where: Where, catalog: Catalog
-) -> dict[Axis, str]:
+) -> list[dict[Axis, str]]:
     """What the other axes are held at: as asked for, else as the name of the case says.
 
-    Raises ConfigError for what means no version, or several.
+    One of them may be held at several versions in turn: then there is a search for each. Raises
+    ConfigError for what means no version, or for several on two axes.
     """
-    held: dict[Axis, str] = {}
-    named = where.named
-    for axis in ("qnn", "ort", "compiler"):
-        spec = asked.get(axis) or (getattr(named, axis) if named is not None else None)
+    held: list[dict[Axis, str]] = [{}]
+    for axis in AXES:
+        spec = asked.get(axis) or (getattr(where.named, axis) if where.named else None)
         if axis in axes or spec is None:
             continue
         found = versions_of(axis, spec, catalog, where.target, f"--{axis}")
-        if len(found) != 1:
-            raise ConfigError(
-                f"{spec} means {len(found)} versions; an axis that is not searched is held at one",
-                field=f"--{axis}",
-                choices=found,
-            )
-        held[axis] = found[0]
+        if len(found) > 1 and len(held) > 1:
+            raise ConfigError("only one axis can be held at several versions", field=f"--{axis}")
+        held = [{**one, axis: version} for one in held for version in found]
     return held

@@ -14,7 +14,7 @@ from harness.bisect.findings import Finding
 from harness.bisect.grid_findings import GridFinding
 from harness.bisect.grid_search import GridSearch
 from harness.bisect.line import Cost
-from harness.bisect.log import Answered, Concluded, Log, Resumed, asked
+from harness.bisect.log import Answered, Concluded, Log, Resumed, asked, concluded
 from harness.bisect.match import ANY_FAILURE, Judged, Match, parse_match
 from harness.bisect.search import Search, free
 from harness.bisect.state import BisectFolder
@@ -70,7 +70,7 @@ class Bisection:
         log = self.folder.read()
         search = log.search(cost=self.cost)
         match = parse_match(self.task.match) if self.task.match else ANY_FAILURE
-        if log.entries:
+        if log.entries and not concluded(log):
             self.folder.append(Resumed())
             search.resume()
             self._told = any(isinstance(entry, Answered) and entry.run for entry in log.entries)
@@ -78,7 +78,8 @@ class Bisection:
         while True:
             step = search.next()
             if isinstance(step, Finding | GridFinding):
-                self.folder.append(Concluded(text=str(step)))
+                if not concluded(self.folder.read()):
+                    self.folder.append(Concluded(text=str(step)))
                 return step
             if isinstance(step, Stopped):
                 return step

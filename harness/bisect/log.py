@@ -117,6 +117,11 @@ def asked(question: Question) -> Asked:
     return Asked(at=question.at, number=question.number, why=question.why)
 
 
+def concluded(log: Log) -> bool:
+    """Whether the log ends with what was found."""
+    return bool(log.entries) and isinstance(log.entries[-1], Concluded)
+
+
 def to_line(entry: Entry) -> str:
     """An entry as a line with its end."""
     return entry.model_dump_json() + "\n"

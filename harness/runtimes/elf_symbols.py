@@ -1,4 +1,4 @@
-"""What an ELF library offers by name: its exported dynamic symbols. Pure, bounded, trusting nothing.
+"""What an ELF library offers by name: its exported dynamic symbols. Pure and bounded.
 
 How many symbols there are stands nowhere; as a dynamic loader does, it is concluded from the hash
 table that finds them.

@@ -149,7 +149,8 @@ def cell(value: object) -> str:
     """A value as it fits into a cell of a table; what is not there is a dash."""
     if value is None:
         return "-"
-    return " ".join(str(value).split()).replace("|", "\\|")
+    # a signature's <n> would be taken for a tag
+    return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _code(error: Mapping[str, Any] | None) -> str | None:

@@ -28,7 +28,7 @@ def record(outcome: str, *, device: str = "sim", value: float = 1.0) -> CaseReco
     """The record of a case that ended so."""
     bad = outcome in ("failed", "crashed", "hung", "error")
     code = {"failed": 1002}.get(outcome)
-    said = f"bad at step <1> | {outcome}"
+    said = f"bad at step <script> | {outcome}"
     return CaseRecord.model_validate(
         {
             "run": "r",

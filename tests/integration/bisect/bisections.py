@@ -1,0 +1,91 @@
+"""Runs `qnn-harness bisect` as a user would, and every version beside it to know the truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.integration.device_runs import ROOT, DeviceRuns
+
+TIMEOUT_S = 1200
+RESIDENT = (
+    "suites/test_context_count.py::test_context_count[sim-v73-htp-2.51.0-io-heavy-56mb-resident-66]"
+)
+PLAIN = "suites/test_context_count.py::test_context_count[sim-v73-htp-2.51.0-tiny-sequential-1]"
+SESSION = "suites/test_ort_sessions.py::test_session[tiny]"
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a bisection ended; `result` is empty where it printed none."""
+
+    code: int
+    result: dict[str, Any]
+    errors: str
+
+    @property
+    def answers(self) -> dict[tuple[str, ...], str]:
+        return {tuple(run["at"]): run["answer"] for run in self.result["runs"]}
+
+
+def command(lab: DeviceRuns, *arguments: object) -> list[str]:
+    base = [sys.executable, "-m", "harness.cli.main", "bisect", "--lab", lab.file]
+    return [str(part) for part in (*base, "--reports", lab.reports, "--json", *arguments)]
+
+
+def bisect(lab: DeviceRuns, *arguments: object, **settings: str) -> Done:
+    done = subprocess.run(
+        command(lab, *arguments),
+        cwd=ROOT,
+        env=lab.environment | settings,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    result = json.loads(done.stdout) if done.stdout.strip() else {}
+    return Done(done.returncode, result, done.stderr)
+
+
+def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | None:
+    """Kills a bisection with SIGKILL; its exit code if it was over before."""
+    process = subprocess.Popen(
+        command(lab, *arguments),
+        cwd=ROOT,
+        env=lab.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(10)
+        return None
+
+
+def every_version(lab: DeviceRuns, chosen: str, *arguments: str) -> dict[tuple[str, str], str]:
+    """{(compiler, qnn) or (ort, qnn): good or bad} of a case with all versions, in one run."""
+    done = lab.run("-k", chosen, *arguments)
+    found = {}
+    for case in done.cases:
+        axes = case["axes"]
+        first = axes["ort"] if axes["ort"] is not None else axes["compiler"]
+        assert case["outcome"] in ("passed", "failed", "crashed", "hung"), case
+        found[str(first), str(axes["qnn"])] = "good" if case["outcome"] == "passed" else "bad"
+    assert found, done.output
+    return found
+
+
+def wait_for(path: Path, seconds: float) -> None:
+    """Until something matches the pattern below a folder."""
+    until = time.monotonic() + seconds
+    while not list(path.parent.glob(path.name)) and time.monotonic() < until:
+        time.sleep(0.05)

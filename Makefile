@@ -6,7 +6,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 ARGS ?=
 
-.PHONY: device test bench lint clean
+.PHONY: device test bench nightly lint clean
 
 device: $(READY)
 	@$(VENV)/bin/pytest -m device $(ARGS); code=$$?; \
@@ -14,11 +14,14 @@ device: $(READY)
 
 test: $(READY)
 	@mkdir -p reports/tests; \
-	$(VENV)/bin/pytest tests -m "not benchmark" -n 2 --dist loadfile --junitxml=reports/tests/junit.xml $(ARGS); code=$$?; \
+	$(VENV)/bin/pytest tests -m "not benchmark and not nightly" -n 2 --dist loadfile --junitxml=reports/tests/junit.xml $(ARGS); code=$$?; \
 	echo "Results: $(CURDIR)/reports/tests/junit.xml"; exit $$code
 
 bench: $(READY)
 	@$(VENV)/bin/pytest tests/benchmarks -s -m benchmark $(ARGS)
+
+nightly: $(READY)
+	@$(VENV)/bin/pytest tests/nightly -s -m nightly $(ARGS)
 
 lint: $(READY)
 	$(VENV)/bin/ruff format --check .

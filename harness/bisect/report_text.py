@@ -60,6 +60,9 @@ def summary(result: Mapping[str, Any]) -> list[str]:
         lines.append("older versions are bad and newer ones good: what was found is the fix")
     if answer and answer.get("axis_said"):
         lines.append(answer["axis_said"])
+    for axis, better in ((answer or {}).get("newer_is_better") or {}).items():
+        if answer["mattered"][axis]:
+            lines.append(f"newer {axis}: {'better' if better else 'worse'}")
     if answer and answer["confidence"] is not None:
         hint = "" if result["repeat"] == "auto" else "; --repeat auto raises it"
         lines.append(f"confidence: {100 * answer['confidence']:.1f} %{hint}")

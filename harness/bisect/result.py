@@ -193,6 +193,9 @@ def _answer(finding: Finding | GridFinding | None) -> dict[str, Any] | None:
         "edge_good": [list(at) for at in finding.edge_good],
         "edge_bad": [list(at) for at in finding.edge_bad],
         "unsure": [list(at) for at in sorted(finding.unsure)],
+        "newer_is_better": dict(zip(finding.axes, finding.newer, strict=True))
+        if finding.newer is not None
+        else None,
         "mattered": dict(zip(finding.axes, finding.mattered, strict=True)),
         "axis_said": finding.axis_said() if decided else None,
         "verdict": finding.verdict,

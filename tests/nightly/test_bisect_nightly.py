@@ -1,0 +1,97 @@
+"""What takes too long for every change: the whole grid, 50 deaths, a flaky backend."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.qnn.versions import QNN_WHEELS
+from harness.runtimes.ort_wheels import ORT_VERSIONS
+from tests.integration.bisect.bisections import (
+    PLAIN,
+    SESSION,
+    bisect,
+    every_version,
+    killed_after,
+)
+from tests.integration.device_runs import DeviceRuns
+from tests.stand_in.build import build_htp
+
+QNN = list(QNN_WHEELS)
+ORT = [version for version in ORT_VERSIONS if version < "1.32"]
+DEATHS = 50
+
+pytestmark = pytest.mark.nightly
+Show = Callable[..., None]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> DeviceRuns:
+    return DeviceRuns(tmp_path)
+
+
+def test_the_whole_grid_of_ort_and_qnn(lab: DeviceRuns, show_figures: Show) -> None:
+    done = bisect(
+        lab,
+        *("--case", SESSION, "--axis", "ort,qnn", "--device", "sim-v73"),
+        *("--ort", ",".join(ORT), "--qnn", ",".join(QNN)),
+    )
+    assert done.code == 0, done.errors
+    truth = every_version(lab, "test_session and tiny", "--ort", ",".join(ORT), "--qnn", "all")
+    told = {tuple(cell["at"]): cell["verdict"] for cell in done.result["cells"]}
+    assert told == truth
+    assert len(done.result["runs"]) <= len(ORT) + len(QNN) + 4
+    show_figures(
+        "ort x qnn",
+        runs=len(done.result["runs"]),
+        pairs=len(truth),
+        answer=done.result["answer"]["text"],
+    )
+
+
+def test_killed_at_random_moments(lab: DeviceRuns, show_figures: Show) -> None:
+    dice = random.Random(6)
+    arguments = ["--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0]]
+    deaths, bisections = 0, 0
+    while deaths < DEATHS:
+        bisections += 1
+        began = deaths
+        code = killed_after(lab, dice.uniform(3, 12), *arguments)
+        while code is None:
+            deaths += 1
+            # time for the log to be begun; from then on any moment will do
+            code = killed_after(lab, dice.uniform(1, 20), "--resume")
+        done = bisect(lab, "--resume")
+        assert done.result["answer"]["first_bad"] == QNN[1]
+        text = (lab.reports / done.result["bisect"] / "log.jsonl").read_text()
+        log = [json.loads(line) for line in text.splitlines()]
+        answered = [tuple(entry["at"]) for entry in log if entry["kind"] == "answered"]
+        assert len(answered) == len(set(answered)) <= 4
+        assert sum(entry["kind"] == "asked" for entry in log) <= len(answered) + deaths - began
+    show_figures("SIGKILL", deaths=deaths, bisections=bisections)
+
+
+@pytest.mark.parametrize("rate", ["0.10", "0.25", "0.35"])
+def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path, rate: str, show_figures: Show) -> None:
+    folder = tmp_path / "stand-in"
+    folder.mkdir()
+    build_htp(folder)
+    done = bisect(
+        lab,
+        *("--case", PLAIN, "--axis", "qnn", "--compiler", QNN[0], "--repeat", "auto"),
+        *("--pytest-arg=-p", "--pytest-arg=tests.stand_in.in_front"),
+        *("--pytest-arg=-p", "--pytest-arg=tests.stand_in.flaky"),
+        STAND_IN_FOLDER=str(folder),
+        FLAKY_FROM=QNN[3],
+        FLAKY_RATE=rate,
+        FLAKY_SEED="6",
+    )
+    answer = done.result["answer"]
+    show_figures(f"flaky {rate}", runs=len(done.result["runs"]), answer=answer["text"])
+    assert done.code == 0, answer
+    assert (answer["last_good"], answer["first_bad"]) == (QNN[2], QNN[3])
+    assert answer["confidence"] >= 0.99

@@ -87,7 +87,9 @@ class GridFinding:
             return f"no change: all are {self.verdict}"
         if self.kind in ("undecided", "not-monotone"):
             return f"{self.kind.replace('-', ' ')}: " + "; ".join(self.notes)
-        what = "bad" if self.newer == (False, False) else "good"
+        what = "first bad" if self.newer == (False, False) else "first good"
+        if self.newer is not None and self.newer[0] != self.newer[1]:
+            what = "good beside the bad ones"  # up on one axis, down on the other
         pairs = (" with ".join(at) for at in self.first)
-        start = "first" if self.kind == "frontier" else "as far as known, first"
-        return f"{start} {what}: {', '.join(pairs) or 'none'}; {self.axis_said()}"
+        start = "" if self.kind == "frontier" else "as far as known, "
+        return f"{start}{what}: {', '.join(pairs) or 'none'}; {self.axis_said()}"

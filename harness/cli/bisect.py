@@ -170,16 +170,16 @@ def replay(file: Path, no_run: bool, reports: Path, as_json: bool) -> int:
 def _finish(folders: list[BisectFolder], stop_at: float | None, *, as_json: bool) -> int:
     """Goes on with bisections until each is over; prints what they came to."""
     codes, results = [], []
-    for number, folder in enumerate(folders):
-        try:
+    try:
+        for folder in folders:
             code, result = _go_on(folder, stop_at, as_json=as_json)
-        finally:
-            for left in folders[number:]:
-                left.close()
-        codes.append(code)
-        results.append(result)
-        if code == INTERRUPTED:
-            break
+            codes.append(code)
+            results.append(result)
+            if code == INTERRUPTED:
+                break
+    finally:
+        for folder in folders:
+            folder.close()
     if as_json:
         click.echo(json.dumps(results[0] if len(folders) == 1 else results, indent=2))
     return max(codes)

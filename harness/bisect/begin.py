@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from harness.bisect.candidates import (
     Where,
     candidates_of,
     held_versions,
+    paths_of,
     versions_from,
     versions_of,
     where_to_run,
@@ -24,7 +26,7 @@ from harness.bisect.match import parse_match
 from harness.bisect.specs import AxisSpec, GridSpec
 from harness.bisect.state import BisectFolder, read_text
 from harness.bisect.task import AXES, Axis, Task
-from harness.errors import ConfigError
+from harness.errors import ConfigError, HarnessError
 from harness.lab.inventory import Lab
 from harness.pytest_plugin.case_names import split_node_id
 from harness.runtimes.catalog import Catalog
@@ -72,12 +74,17 @@ def begin(wish: Wish, lab: Lab, catalog: Catalog) -> list[Begun]:
     bad = _claim(wish.bad, "--bad", axes, candidates, where, catalog)
     if match is not None and match.needs_good and good is None:
         raise ConfigError("--match compares with the good end: name it", field="--good")
+    paths = {
+        axis: paths_of(axis, _specs(axis, wish, given), catalog, where.target, f"--{axis}")
+        for axis in AXES
+    }
     begun = []
     for held in held_versions(given, axes, where, catalog):
         task = Task(
             case=wish.case,
             axes=axes,
             held=held,
+            paths={axis: found for axis, found in paths.items() if found},
             devices=where.devices,
             target=where.target,
             backend=where.backend,
@@ -150,12 +157,26 @@ def _candidates(
 ) -> tuple[str, ...]:
     if len(wish.axes) > 1 and (wish.candidates or wish.candidates_file):
         raise ConfigError("with two axes give each its own: --qnn, --ort, --compiler")
-    specs, field = [given[axis]] if axis in given else [], f"--{axis}"
-    if wish.candidates:
-        specs, field = [wish.candidates], "--versions"
-    elif wish.candidates_file:
-        specs, field = versions_from(wish.candidates_file), "--from-file"
-    return candidates_of(axis, specs, catalog, where.target, field)
+    field = "--versions" if wish.candidates else f"--{axis}"
+    field = "--from-file" if wish.candidates_file else field
+    return candidates_of(axis, _specs(axis, wish, given), catalog, where.target, field)
+
+
+def _specs(axis: Axis, wish: Wish, given: Mapping[Axis, str]) -> list[str]:
+    """What the user says of the versions of an axis, searched or held."""
+    if axis in wish.axes and wish.candidates:
+        return [wish.candidates]
+    if axis in wish.axes and wish.candidates_file:
+        return versions_from(wish.candidates_file)
+    return [given[axis]] if axis in given else []
+
+
+def know_paths(task: Task, catalog: Catalog) -> None:
+    """Makes a catalog know what a task names by its path. What is no longer there stays unknown."""
+    for axis, paths in task.paths.items():
+        for path in paths.values():
+            with contextlib.suppress(HarnessError):
+                versions_of(axis, path, catalog, task.target, f"--{axis}")
 
 
 def _claim(

@@ -18,6 +18,7 @@ from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.matching import twins
 from harness.pytest_plugin.case_names import NamedPlacement, split_node_id
 from harness.runtimes.catalog import Catalog, resolve_versions
+from harness.runtimes.version_specs import is_path, split_specs
 
 _MAX_FILE_BYTES: Final = 1 << 20
 _RUN_S, _FETCH_S, _NEW_S = 6.0, 40.0, 2.0
@@ -32,6 +33,26 @@ def versions_of(axis: Axis, spec: str, catalog: Catalog, target: str, field: str
     if axis == "ort":
         return catalog.ort.resolve(spec, target, field=field)
     return catalog.resolve(spec, target, field=field)
+
+
+def paths_of(
+    axis: Axis, specs: Sequence[str], catalog: Catalog, target: str, field: str
+) -> dict[str, str]:
+    """{name: path} of the versions that are named by a path, which is how pytest must be told.
+
+    Raises ConfigError for a path that holds several versions: pytest could not be told which.
+    """
+    found = {}
+    for part in [part for spec in specs for part in split_specs(spec)]:
+        if axis == "compiler" or not is_path(part):
+            continue
+        path = str(Path(part).expanduser().absolute())
+        named = versions_of(axis, path, catalog, target, field)
+        if len(named) != 1:
+            problem = f"{part} holds {len(named)} versions; name it in `runtimes` of devices.yaml"
+            raise ConfigError(problem, field=field, choices=named)
+        found[named[0]] = path
+    return found
 
 
 def candidates_of(
@@ -208,6 +229,8 @@ def held_versions(
     held: list[dict[Axis, str]] = [{}]
     for axis in AXES:
         spec = asked.get(axis) or (getattr(where.named, axis) if where.named else None)
+        if axis == "qnn" and spec is None:
+            spec = "latest"  # which may be another one when the search is gone on with
         if axis in axes or spec is None:
             continue
         found = versions_of(axis, spec, catalog, where.target, f"--{axis}")

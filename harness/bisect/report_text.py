@@ -101,7 +101,9 @@ def command_at(result: Mapping[str, Any], at: list[str] | None) -> str:
     words += ["--only-case", result["case"], "--device", result["devices"][0]]
     words += ["--backend", result["backend"]] if result["backend"] != "htp" else []
     for axis, version in versions.items():
-        words += [f"--{axis}", version]
+        path = result["paths"].get(axis, {}).get(version)
+        # a path as a word of its own would be taken for one of tests
+        words += [f"--{axis}={path}"] if path else [f"--{axis}", version]
     return shlex.join(words)
 
 

@@ -52,6 +52,7 @@ def result_of(
         "axes": list(task.axes),
         "candidates": candidates_by_axis(log),
         "held": dict(task.held),
+        "paths": {axis: dict(paths) for axis, paths in task.paths.items()},
         "match": task.match,
         "repeat": log.spec.repeat,
         "devices": list(task.devices),

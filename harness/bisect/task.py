@@ -20,8 +20,9 @@ class Task(BaseModel):
 
     `case` is a node id whose versions do not count. `devices` are the one it runs on and those
     that may stand in for it. `held` has the axes that are not searched and whose version is not
-    simply the usual one. `folder` is where pytest is started, `pytest_arguments` goes to it as it
-    is. `good` is the place whose measurements `--match` compares with.
+    simply the usual one, `paths` the place of each version that is named by one. `folder` is where
+    pytest is started, `pytest_arguments` goes to it as it is. `good` is the place whose
+    measurements `--match` compares with.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -29,6 +30,7 @@ class Task(BaseModel):
     case: str
     axes: Annotated[tuple[Axis, ...], Field(min_length=1, max_length=2)]
     held: Mapping[Axis, str] = {}
+    paths: Mapping[Axis, Mapping[str, str]] = {}
     devices: Annotated[tuple[str, ...], Field(min_length=1)]
     target: str
     backend: str
@@ -47,10 +49,11 @@ class Task(BaseModel):
     def arguments(self, at: Place, reports: Path, devices: Sequence[str]) -> list[str]:
         """pytest's arguments for a run at a place, on the first of `devices` that can be used."""
         # Paths are given with "=": pytest takes a word of its own for the path of a test.
-        arguments = ["-m", "device", "-p", "no:cacheprovider", f"--only-case={self.case}"]
+        arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--only-case={self.case}"]
         arguments += [f"--lab={self.lab}", f"--reports={reports}", f"--backend={self.backend}"]
         arguments += [f"--device={','.join(devices)}"]
-        arguments += [f"--{axis}={version}" for axis, version in self.versions(at).items()]
+        for axis, version in self.versions(at).items():
+            arguments.append(f"--{axis}={self.paths.get(axis, {}).get(version, version)}")
         if self.known_issues is not None:
             arguments.append(f"--known-issues={self.known_issues}")
         return [*arguments, *self.pytest_arguments, split_node_id(self.case)[0]]

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeVar
 import click
 
 from harness.bisect.answers import Stopped
-from harness.bisect.begin import Wish, begin, replayed, task_of
+from harness.bisect.begin import Wish, begin, know_paths, replayed, task_of
 from harness.bisect.candidates import Costs, FetchAhead
 from harness.bisect.driver import Bisection
 from harness.bisect.findings import Finding
@@ -192,6 +192,7 @@ def _go_on(
     task = task_of(log)
     lab = load_lab(task.lab)
     catalog = Catalog.of(lab, os.environ, cache_root(), notify=_tell, warn=_warn)
+    know_paths(task, catalog)
     progress = Progress(log, folder.path) if not as_json else Progress(log, folder.path, None)
     ahead = FetchAhead(catalog, task)
     bisection = Bisection(

@@ -139,3 +139,21 @@ def test_where_it_runs(lab: Lab) -> None:
     named = where_to_run(lab, "a.py::t[b-htp-1-gpu-2.51.0-x]", [], None)
     assert (named.devices, named.backend) == (("b-htp-1", "a"), "gpu")
     assert where_to_run(lab, "a.py::t[c-gpu-2.51.0-x]", ["a"], "cpu").backend == "cpu"
+
+
+def test_a_version_that_is_a_path_is_told_to_pytest_as_that(
+    lab: Lab, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolved(spec: str, target: str, *, field: str | None = None) -> list[str]:
+        return {"/new/lib": ["lib:1.33.0"], "/repo": ["a", "b"]}.get(spec, [spec])
+
+    monkeypatch.setattr(catalog.ort, "resolve", resolved)
+    (tmp_path / "builds").write_text("1.31.1\n/new/lib\n")
+    more = {"axes": ("ort",), "candidates_file": tmp_path / "builds"}
+    (begun,) = begin(wish(**more), lab, catalog)
+    assert isinstance(begun.spec, AxisSpec)
+    assert begun.spec.candidates == ("1.31.1", "lib:1.33.0")
+    arguments = task_of(read_log(to_line(begun))).arguments(("lib:1.33.0",), tmp_path, ["a"])
+    assert {"--ort=/new/lib", "--qnn=2.51.0"} <= set(arguments)
+    with pytest.raises(ConfigError, match="holds 2 versions"):
+        begin(wish(axes=("ort",), candidates="/repo"), lab, catalog)

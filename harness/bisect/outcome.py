@@ -13,7 +13,8 @@ from harness.bisect.grid_findings import GridFinding
 from harness.bisect.log import Answered, Log
 from harness.bisect.report_page import page_of
 from harness.bisect.report_text import bug_report
-from harness.bisect.result import result_of, sides_of
+from harness.bisect.result import result_of
+from harness.bisect.sides import sides_of
 from harness.bisect.state import BisectFolder
 from harness.bisect.task import Axis, Task
 from harness.errors import HarnessError, InfraError

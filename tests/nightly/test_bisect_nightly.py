@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,12 +42,16 @@ def test_the_whole_grid_of_ort_and_qnn(lab: DeviceRuns, show_figures: Show) -> N
         *("--ort", ",".join(ORT), "--qnn", ",".join(QNN)),
     )
     assert done.code == 0, done.errors
+    bisect_s = sum(run["seconds"] for run in done.result["runs"])
+    began = time.monotonic()
     truth = every_version(lab, "test_session and tiny", "--ort", ",".join(ORT), "--qnn", "all")
     told = {tuple(cell["at"]): cell["verdict"] for cell in done.result["cells"]}
     assert told == truth
     assert len(done.result["runs"]) <= len(ORT) + len(QNN) + 4
     show_figures(
         "ort x qnn",
+        bisect_s=round(bisect_s, 1),
+        every_pair_in_one_run_s=round(time.monotonic() - began, 1),
         runs=len(done.result["runs"]),
         pairs=len(truth),
         answer=done.result["answer"]["text"],

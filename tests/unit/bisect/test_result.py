@@ -11,7 +11,8 @@ import pytest
 from harness.bisect.findings import Finding
 from harness.bisect.grid_findings import GridFinding
 from harness.bisect.outcome import write_outcome
-from harness.bisect.result import build_date, sides_of
+from harness.bisect.result import build_date
+from harness.bisect.sides import sides_of
 from harness.bisect.specs import AxisSpec, GridSpec
 from tests.unit.bisect.scripted_runs import CASE, ScriptedRuns, new_bisection
 

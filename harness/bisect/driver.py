@@ -103,6 +103,7 @@ class Bisection:
     ) -> None:
         judged = judge(end, match, self._good(match, question.at, end.record))
         self._refuse_a_case_that_never_runs(end, judged)
+        self._refuse_an_axis_without_effect(end)
         if judged.answer == "unknown":
             self._turn += 1  # the next try goes to the next device that can stand in
         detail: dict[str, object] = {"why": judged.why, "seconds": round(end.seconds, 3)}
@@ -144,6 +145,11 @@ class Bisection:
             self._without += 1
             if self._without >= _FIRST_RUNS:
                 raise ConfigError(f"no run got as far as its case: {judged.why}")
+
+    def _refuse_an_axis_without_effect(self, end: RunEnd) -> None:
+        if end.record is not None and "ort" in self.task.axes and not end.record.axes.get("ort"):
+            problem = 'the case does not use ONNX Runtime: its marker has no engine="ort"'
+            raise ConfigError(problem, field="--axis")
 
     def _reference_first(self, question: Question, match: Match) -> Question:
         """What is compared with the good end's measurements has to wait for them."""

@@ -24,7 +24,9 @@ CASE = "suites/test_a.py::test_b[sim-htp-2.51.0-tiny]"
 NO_RECORD = {"refused": 2, "usage": 4, "nothing": 5, "lab": 3, "late": None}
 
 
-def record(outcome: str, *, device: str = "sim", value: float = 1.0) -> CaseRecord:
+def record(
+    outcome: str, *, device: str = "sim", value: float = 1.0, ort: str | None = "1"
+) -> CaseRecord:
     """The record of a case that ended so."""
     bad = outcome in ("failed", "crashed", "hung", "error")
     code = {"failed": 1002}.get(outcome)
@@ -34,7 +36,7 @@ def record(outcome: str, *, device: str = "sim", value: float = 1.0) -> CaseReco
             "run": "r",
             "case": CASE,
             "suite": "a",
-            "axes": {},
+            "axes": {"ort": ort},
             "device": DeviceRecord(name=device, serial=None, soc=None, target=None, simulated=True),
             "runtime": {"qnn": "2.51.0", "build_id": "2.51.0.260929181845", "source": "pypi"},
             "outcome": outcome,
@@ -58,6 +60,7 @@ class ScriptedRuns:
     says: Callable[[Place, str], str]
     axes: tuple[Axis, ...] = ("qnn",)
     value: Callable[[Place], float] = lambda at: 1.0
+    ort: str | None = "1"
     dies: Callable[[str], None] = lambda moment: None
     made: list[Place] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
@@ -76,7 +79,8 @@ class ScriptedRuns:
             return read_run(reports, NO_RECORD[outcome], 1.0)
         folder = RunFolder.create(reports, command=[], lab={}, devices=[])
         self.dies("within")
-        folder.journal.append(record(outcome, device=device, value=self.value(at)))
+        told_of = record(outcome, device=device, value=self.value(at), ort=self.ort)
+        folder.journal.append(told_of)
         folder.finish(exit_code=0)
         self.dies("after")
         return read_run(reports, 0, 1.0)

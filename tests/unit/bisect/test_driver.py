@@ -138,6 +138,14 @@ def test_a_case_that_never_runs_is_the_users_mistake(tmp_path: Path) -> None:
         assert len(runs.made) <= 2
 
 
+def test_an_axis_that_the_case_does_not_have_is_refused(tmp_path: Path) -> None:
+    runs = ScriptedRuns(lambda at, _: "passed", ort=None)
+    asked = AxisSpec(axis="ort", candidates=("1", "2", "3"))
+    with pytest.raises(ConfigError, match="does not use ONNX Runtime"):
+        new_bisection(tmp_path, asked, runs).go_on()
+    assert len(runs.made) == 1
+
+
 def test_measurements_are_compared_with_those_of_the_good_end(tmp_path: Path) -> None:
     runs = ScriptedRuns(
         lambda at, _: "passed", value=lambda at: 10.0 if at[0] < VERSIONS[9] else 13.0

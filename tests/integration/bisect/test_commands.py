@@ -92,7 +92,9 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(lab: DeviceRuns) -> None:
 
 
 def test_a_comparison_says_what_to_bisect(lab: DeviceRuns) -> None:
-    chosen = ("-k", "test_session and tiny", "--ort", "1.31.1")
+    none = lab.folder / "known.yaml"
+    none.write_text("schema: 1\nknown_issues: []\n")
+    chosen = ("-k", "test_session and tiny", "--ort", "1.31.1", f"--known-issues={none}")
     before = lab.run(*chosen, "--qnn", QNN[1]).folder.joinpath("latest").resolve()
     after = lab.run(*chosen, "--qnn", QNN[0]).folder.joinpath("latest").resolve()
     base = [sys.executable, "-m", "harness.cli.main", "compare", "--lab", lab.file]

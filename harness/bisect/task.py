@@ -13,6 +13,7 @@ from harness.pytest_plugin.case_names import split_node_id
 
 Axis = Literal["qnn", "ort", "compiler"]
 AXES: Final[tuple[Axis, ...]] = ("qnn", "ort", "compiler")
+_LEASE_WAIT_S: Final = 600
 
 
 class Task(BaseModel):
@@ -54,6 +55,8 @@ class Task(BaseModel):
         arguments += [f"--device={','.join(devices)}"]
         for axis, version in self.versions(at).items():
             arguments.append(f"--{axis}={self.paths.get(axis, {}).get(version, version)}")
+        # other people's runs may come between; a search that waits is better than one that stops
+        arguments.append(f"--lease-timeout={_LEASE_WAIT_S}")
         if self.known_issues is not None:
             arguments.append(f"--known-issues={self.known_issues}")
         return [*arguments, *self.pytest_arguments, split_node_id(self.case)[0]]

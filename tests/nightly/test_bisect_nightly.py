@@ -16,11 +16,11 @@ from tests.integration.bisect.bisections import (
     PLAIN,
     SESSION,
     bisect,
+    bisect_flaky,
     every_version,
     killed_after,
 )
 from tests.integration.device_runs import DeviceRuns
-from tests.stand_in.build import build_htp
 
 QNN = list(QNN_WHEELS)
 ORT = [version for version in ORT_VERSIONS if version < "1.32"]
@@ -82,19 +82,7 @@ def test_killed_at_random_moments(lab: DeviceRuns, show_figures: Show) -> None:
 
 @pytest.mark.parametrize("rate", ["0.10", "0.25", "0.35"])
 def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path, rate: str, show_figures: Show) -> None:
-    folder = tmp_path / "stand-in"
-    folder.mkdir()
-    build_htp(folder)
-    done = bisect(
-        lab,
-        *("--case", PLAIN, "--axis", "qnn", "--compiler", QNN[0], "--repeat", "auto"),
-        *("--pytest-arg=-p", "--pytest-arg=tests.stand_in.in_front"),
-        *("--pytest-arg=-p", "--pytest-arg=tests.stand_in.flaky"),
-        STAND_IN_FOLDER=str(folder),
-        FLAKY_FROM=QNN[3],
-        FLAKY_RATE=rate,
-        FLAKY_SEED="6",
-    )
+    done = bisect_flaky(lab, tmp_path / "stand-in", QNN[3], rate)
     answer = done.result["answer"]
     show_figures(f"flaky {rate}", runs=len(done.result["runs"]), answer=answer["text"])
     assert done.code == 0, answer

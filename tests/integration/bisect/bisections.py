@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.stand_in.build import build_htp
 
 TIMEOUT_S = 1200
 RESIDENT = (
@@ -71,6 +71,23 @@ def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | N
         return None
 
 
+def bisect_flaky(lab: DeviceRuns, folder: Path, first_bad: str, rate: str, *more: str) -> Done:
+    """Bisects the runtime with a backend that fails from one version on, and not always."""
+    folder.mkdir()
+    build_htp(folder)
+    return bisect(
+        lab,
+        *("--case", PLAIN, "--axis", "qnn", "--compiler", "2.47.0", "--repeat", "auto"),
+        *("--pytest-arg=-p", "--pytest-arg=tests.stand_in.in_front"),
+        *("--pytest-arg=-p", "--pytest-arg=tests.stand_in.flaky"),
+        *more,
+        STAND_IN_FOLDER=str(folder),
+        FLAKY_FROM=first_bad,
+        FLAKY_RATE=rate,
+        FLAKY_SEED="6",
+    )
+
+
 def every_version(lab: DeviceRuns, chosen: str, *arguments: str) -> dict[tuple[str, str], str]:
     """{(compiler, qnn) or (ort, qnn): good or bad} of a case with all versions, in one run."""
     done = lab.run("-k", chosen, *arguments)
@@ -82,10 +99,3 @@ def every_version(lab: DeviceRuns, chosen: str, *arguments: str) -> dict[tuple[s
         found[str(first), str(axes["qnn"])] = "good" if case["outcome"] == "passed" else "bad"
     assert found, done.output
     return found
-
-
-def wait_for(path: Path, seconds: float) -> None:
-    """Until something matches the pattern below a folder."""
-    until = time.monotonic() + seconds
-    while not list(path.parent.glob(path.name)) and time.monotonic() < until:
-        time.sleep(0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.integration.bisect.bisections import (
     RESIDENT,
     SESSION,
     bisect,
+    bisect_flaky,
     every_version,
     killed_after,
 )
@@ -122,6 +124,16 @@ def test_wrong_input_is_named_before_much_is_run(
     done = bisect(lab, *arguments)
     assert done.code == 2, done.errors
     assert says in done.errors
+
+
+def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path) -> None:
+    # few runs for every change: 100 seeds and all rates are tested on the search alone
+    versions = ",".join((QNN[0], QNN[2], QNN[4]))
+    done = bisect_flaky(lab, tmp_path / "stand-in", QNN[2], "0.25", "--versions", versions)
+    assert done.code == 0, done.errors
+    assert (done.result["answer"]["first_bad"], done.result["repeat"]) == (QNN[2], "auto")
+    assert done.result["answer"]["confidence"] >= 0.99
+    assert done.result["after"]["error"]["code"] == 1100
 
 
 def test_a_lost_device_moves_the_search_to_its_twin(lab: DeviceRuns) -> None:

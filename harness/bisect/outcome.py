@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from harness.bisect.driver import record_of
 from harness.bisect.findings import Finding
 from harness.bisect.grid_findings import GridFinding
-from harness.bisect.log import Answered, Log
+from harness.bisect.log import Answered
 from harness.bisect.report_page import page_of
 from harness.bisect.report_text import bug_report
 from harness.bisect.result import result_of
@@ -23,6 +23,7 @@ from harness.results.whole_file import write_whole
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.difference import Difference, difference
 from harness.runtimes.known_facts import KnownFacts, build_id_of
+from harness.runtimes.library_facts import kind_of
 from harness.runtimes.runtime import RuntimeFile
 
 RESULT: Final = "result.json"
@@ -53,7 +54,8 @@ def write_outcome(
     builds: Mapping[str, Mapping[str, str | None]] = {}
     if catalog is not None:
         sides = sides_of(finding, answers)
-        differences, builds = _libraries(task, log, answers, sides, catalog, cache)
+        with_ort = any(one.runtime is not None and one.runtime.ort for one in records.values())
+        differences, builds = _libraries(task, with_ort, answers, sides, catalog, cache)
     result = result_of(
         folder.path.name, log, task, finding, records, differences=differences, builds=builds
     )
@@ -69,7 +71,7 @@ def write_outcome(
 
 def _libraries(
     task: Task,
-    log: Log,
+    with_ort: bool,
     answers: list[Answered],
     sides: tuple[int | None, int | None],
     catalog: Catalog,
@@ -86,8 +88,10 @@ def _libraries(
         if before[axis] == after[axis]:
             continue
         try:
-            files = _files_of(axis, task, catalog)
-            old, new = files(before[axis]), files(after[axis])
+            old, new = (
+                _files_of(axis, versions, task.target, with_ort, catalog)
+                for versions in (before, after)
+            )
         except HarnessError:
             continue  # the answer stands without it
         differences[axis] = difference(old, new)
@@ -99,11 +103,15 @@ def _libraries(
     return differences, builds
 
 
-def _files_of(axis: Axis, task: Task, catalog: Catalog) -> Callable[[str], tuple[RuntimeFile, ...]]:
-    def files(version: str) -> tuple[RuntimeFile, ...]:
-        if axis == "ort":
-            return (catalog.ort.fetch(version, task.target),)
-        target = _COMPILING_TARGET if axis == "compiler" else task.target
-        return tuple(catalog.runtime(version, target).files)
-
-    return files
+def _files_of(
+    axis: Axis, versions: Mapping[Axis, str], target: str, with_ort: bool, catalog: Catalog
+) -> tuple[RuntimeFile, ...]:
+    """The libraries that one version brings: with ORT in the game, QNN's plug-in for it as well."""
+    if axis == "ort":
+        return (catalog.ort.fetch(versions["ort"], target),)
+    if axis == "compiler":
+        return tuple(catalog.runtime(versions["compiler"], _COMPILING_TARGET).files)
+    if not with_ort:
+        return tuple(catalog.runtime(versions["qnn"], target).files)
+    whole = catalog.with_ort(versions["qnn"], versions.get("ort"), target)
+    return tuple(file for file in whole.files if kind_of(file.name)[0] != "ort")

@@ -83,6 +83,8 @@ def test_a_thin_grid_of_ort_and_qnn(lab: DeviceRuns) -> None:
     assert told == truth
     assert len(done.result["runs"]) <= len(ORT) + len(qnn) + 4
     assert done.result["answer"]["mattered"] == {"ort": True, "qnn": True}
+    (changed,) = done.result["libraries"].values()
+    assert any("onnxruntime" in one["name"].rpartition("/")[2] for one in changed["changed"])
 
 
 def test_killed_it_goes_on_and_repeats_nothing_but_what_was_under_way(lab: DeviceRuns) -> None:

@@ -1,5 +1,6 @@
 # The two commands of a fresh checkout: `make device` runs the hardware suites on the simulated
-# lab, `make test` the project's own tests, `make nightly` those that take long. Both set up .venv first; neither needs root or a phone.
+# lab, `make test` the project's own tests. Both set up .venv first; neither needs root or a phone.
+# `make nightly` runs those of the tests that take long.
 
 PYTHON ?= python3
 VENV := .venv

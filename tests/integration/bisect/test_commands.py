@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from harness.bisect.case_run import judge, run_case
+from harness.bisect.match import ANY_FAILURE
 from harness.bisect.specs import AxisSpec
 from harness.bisect.state import LOG
 from harness.cli.main import commands
@@ -89,6 +91,18 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(lab: DeviceRuns) -> None:
     stopped = bisect(lab, "--resume", "--max-minutes", "0")
     assert (stopped.code, stopped.result["finished"]) == (3, False)
     assert "the time is over" in stopped.errors
+
+
+def test_a_run_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    suite = tmp_path / "test_slow.py"
+    suite.write_text("import time\n\ndef test_slow():\n    time.sleep(600)\n")
+    began = time.monotonic()
+    end = run_case(["-p", "no:cacheprovider", str(suite)], tmp_path / "reports", tmp_path, 4)
+    assert time.monotonic() - began < 30
+    assert (end.exit_code, end.record, end.folder) == (None, None, None)
+    assert judge(end, ANY_FAILURE, None).answer == "unknown"
+    left = subprocess.run(["pgrep", "-f", str(suite)], capture_output=True, text=True, check=False)
+    assert not left.stdout
 
 
 def test_a_comparison_says_what_to_bisect(lab: DeviceRuns) -> None:

@@ -12,6 +12,7 @@ from harness.bisect.answers import Place
 from harness.bisect.log import Asked, Begun, Entry, Log, read_log, to_line
 from harness.errors import ConfigError, InfraError
 from harness.results.rundir import new_run_id
+from harness.results.whole_file import write_whole
 
 LOG: Final = "log.jsonl"
 RUNS: Final = "runs"
@@ -36,11 +37,11 @@ class BisectFolder:
         path = reports.resolve() / (new_run_id() + _SUFFIX)
         try:
             path.mkdir(parents=True)
+            write_whole(path / LOG, to_line(begun).encode())
         except OSError as error:
             raise ConfigError(f"cannot hold reports: {error.strerror}", file=reports) from error
         folder = cls(path)
         folder.hold()
-        folder.append(begun)
         return folder
 
     @classmethod

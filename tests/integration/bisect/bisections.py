@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +57,11 @@ def bisect(lab: DeviceRuns, *arguments: object, **settings: str) -> Done:
 
 
 def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | None:
-    """Kills a bisection with SIGKILL; its exit code if it was over before."""
+    """Kills a bisection with SIGKILL, a new one so long after its log was begun.
+
+    Its exit code if it was over before.
+    """
+    logs = len(list(lab.reports.glob("*-bisect/log.jsonl")))
     process = subprocess.Popen(
         command(lab, *arguments),
         cwd=ROOT,
@@ -63,12 +69,29 @@ def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | N
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    until = time.monotonic() + 60
+    while "--resume" not in arguments and len(list(lab.reports.glob("*-bisect/log.jsonl"))) == logs:
+        assert time.monotonic() < until
+        time.sleep(0.05)
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
         os.kill(process.pid, signal.SIGKILL)
         process.wait(10)
         return None
+
+
+def require_nothing_made_twice(lab: DeviceRuns, done: Done) -> int:
+    """Each place was answered once, and asked again only after a death; how many deaths it saw."""
+    text = (lab.reports / done.result["bisect"] / "log.jsonl").read_text()
+    log = [json.loads(line) for line in text.splitlines()]
+    answered = [tuple(entry["at"]) for entry in log if entry["kind"] == "answered"]
+    assert len(answered) == len(set(answered)) <= 4
+    kinds = [entry["kind"] for entry in log]
+    for before, after in itertools.pairwise(kinds):
+        assert (before, after) != ("asked", "asked")
+    assert kinds.count("asked") <= len(answered) + kinds.count("resumed")
+    return kinds.count("resumed")
 
 
 def bisect_flaky(lab: DeviceRuns, folder: Path, first_bad: str, rate: str, *more: str) -> Done:

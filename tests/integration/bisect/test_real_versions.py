@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.integration.bisect.bisections import (
     bisect_flaky,
     every_version,
     killed_after,
+    require_nothing_made_twice,
 )
 from tests.integration.device_runs import DeviceRuns
 
@@ -90,25 +90,14 @@ def test_a_thin_grid_of_ort_and_qnn(lab: DeviceRuns) -> None:
 def test_killed_it_goes_on_and_repeats_nothing_but_what_was_under_way(lab: DeviceRuns) -> None:
     dice = random.Random(6)
     arguments = ["--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0]]
-    deaths = 0
-    code = killed_after(lab, dice.uniform(6, 15), *arguments)
-    while code is None:
-        deaths += 1
-        assert deaths < 40
-        if deaths == 3:
-            break
-        code = killed_after(lab, dice.uniform(6, 20), "--resume")
+    code = killed_after(lab, dice.uniform(3, 10), *arguments)
+    for _ in range(2):
+        if code is None:
+            code = killed_after(lab, dice.uniform(4, 15), "--resume")
     done = bisect(lab, "--resume")
     assert done.code == 0, done.errors
     assert done.result["answer"]["first_bad"] == QNN[1]
-    log = [
-        json.loads(line)
-        for line in (lab.reports / done.result["bisect"] / "log.jsonl").read_text().splitlines()
-    ]
-    answered = [tuple(entry["at"]) for entry in log if entry["kind"] == "answered"]
-    assert len(answered) == len(set(answered)) <= 4
-    asked = [entry for entry in log if entry["kind"] == "asked"]
-    assert len(asked) <= len(answered) + deaths
+    require_nothing_made_twice(lab, done)
 
 
 @pytest.mark.parametrize(

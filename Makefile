@@ -1,12 +1,13 @@
 # The two commands of a fresh checkout: `make device` runs the hardware suites on the simulated
 # lab, `make test` the project's own tests. Both set up .venv first; neither needs root or a phone.
+# `make nightly` runs those of the tests that take long.
 
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 ARGS ?=
 
-.PHONY: device test bench lint clean
+.PHONY: device test bench nightly lint clean
 
 device: $(READY)
 	@$(VENV)/bin/pytest -m device -n auto $(ARGS); code=$$?; \
@@ -14,11 +15,14 @@ device: $(READY)
 
 test: $(READY)
 	@mkdir -p reports/tests; \
-	$(VENV)/bin/pytest tests -m "not benchmark" -n 2 --dist loadfile --junitxml=reports/tests/junit.xml $(ARGS); code=$$?; \
+	$(VENV)/bin/pytest tests -m "not benchmark and not nightly" -n 2 --dist loadfile --junitxml=reports/tests/junit.xml $(ARGS); code=$$?; \
 	echo "Results: $(CURDIR)/reports/tests/junit.xml"; exit $$code
 
 bench: $(READY)
 	@$(VENV)/bin/pytest tests/benchmarks -s -m benchmark $(ARGS)
+
+nightly: $(READY)
+	@$(VENV)/bin/pytest tests/nightly -s -m nightly $(ARGS)
 
 lint: $(READY)
 	$(VENV)/bin/ruff format --check .

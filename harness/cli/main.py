@@ -7,6 +7,8 @@ import sys
 import click
 
 from harness import __version__
+from harness.cli.bisect import bisect
+from harness.cli.compare import compare_command
 from harness.cli.devices import devices
 from harness.cli.doctor import doctor
 from harness.cli.report import report
@@ -24,6 +26,8 @@ def commands() -> None:
     """
 
 
+commands.add_command(bisect)
+commands.add_command(compare_command)
 commands.add_command(devices)
 commands.add_command(doctor)
 commands.add_command(report)

@@ -104,6 +104,12 @@ def add_options(parser: pytest.Parser) -> None:
         action="store_true",
         help="list the cases and the files each would push, and run nothing",
     )
+    group.addoption(
+        "--only-case",
+        metavar="NODEID",
+        help="run the one case of this name, whatever versions it names, with those asked for, on "
+        "the first of the devices asked for that fits",
+    )
 
 
 @dataclass(frozen=True)
@@ -124,6 +130,7 @@ class Options:
     resume: Path | None
     plan: bool
     preflight: Literal["strict", "warn", "off"]
+    only_case: str | None = None
 
 
 def _refuse_a_lost_rootdir(config: pytest.Config) -> None:
@@ -175,4 +182,5 @@ def read_options(config: pytest.Config) -> Options:
         resume=resume,
         plan=bool(config.getoption("--plan")),
         preflight=config.getoption("--preflight"),
+        only_case=config.getoption("--only-case"),
     )

@@ -111,6 +111,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             problem = f"{item.nodeid} is marked `device` and must take the fixture `bench`"
             _stop(config, ConfigError(problem))
     try:
+        if run.options.only_case is not None:
+            from harness.pytest_plugin.only_case import only_case
+
+            left = only_case(run.options.only_case, items, _placement, config.invocation_params.dir)
+            config.hook.pytest_deselected(items=[item for item in items if item not in left])
+            items[:] = left
         done = [item for item in items if _placement(item) and run.has_verdict(item.nodeid)]
     except HarnessError as error:
         _stop(config, error)

@@ -91,10 +91,12 @@ class ElfFacts:
 
 def read_elf(data: bytes) -> ElfFacts:
     """The facts of an ELF file, given as a whole. Raises ElfError."""
-    return _Reader(data).facts()
+    return ElfReader(data).facts()
 
 
-class _Reader:
+class ElfReader:
+    """The parts of an ELF file, each checked where it is read."""
+
     def __init__(self, data: bytes) -> None:
         self.data = data
         if data[:4] != b"\x7fELF":
@@ -112,13 +114,9 @@ class _Reader:
         self.strings = (0, 0)
 
     def facts(self) -> ElfFacts:
+        """All facts. Raises ElfError."""
         tags = list(self._tags())
-        single = dict(reversed(tags))
-        if _DT_STRTAB in single:
-            begin = self._offset_of(single[_DT_STRTAB])
-            size = single.get(_DT_STRSZ, 0)
-            self.within(begin, size)
-            self.strings = (begin, begin + size)
+        single = self.dynamic(tags)
         paths = single.get(_DT_RUNPATH, single.get(_DT_RPATH))
         return ElfFacts(
             bits=64 if self.wide else 32,
@@ -132,7 +130,18 @@ class _Reader:
             android_api=self._android_api(),
         )
 
+    def dynamic(self, tags: list[tuple[int, int]] | None = None) -> dict[int, int]:
+        """The first value of each dynamic tag; names can be read from then on. Raises ElfError."""
+        single = dict(reversed(list(self._tags()) if tags is None else tags))
+        if _DT_STRTAB in single:
+            begin = self.offset_of(single[_DT_STRTAB])
+            size = single.get(_DT_STRSZ, 0)
+            self.within(begin, size)
+            self.strings = (begin, begin + size)
+        return single
+
     def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
+        """Numbers at an offset, little-endian. Raises ElfError."""
         try:
             return struct.unpack_from("<" + layout, self.data, offset)
         except (struct.error, OverflowError) as error:
@@ -146,6 +155,7 @@ class _Reader:
             )
 
     def string(self, offset: int) -> str:
+        """A name in the table of names. Raises ElfError."""
         begin, end = self.strings[0] + offset, self.strings[1]
         text = self.data[begin : min(end, begin + MAX_STRING)] if begin < end else b""
         if b"\0" not in text:
@@ -170,7 +180,8 @@ class _Reader:
                 self.within(offset, size)
                 yield kind, offset, address, size
 
-    def _offset_of(self, address: int) -> int:
+    def offset_of(self, address: int) -> int:
+        """Where an address lies in the file. Raises ElfError."""
         for kind, offset, begin, size in self.segments:
             if kind == _PT_LOAD and begin <= address < begin + size:
                 return offset + address - begin
@@ -214,7 +225,7 @@ class _Reader:
         """The offsets of a list of records, each with the step to the next one at `link`."""
         if table not in tags:
             return
-        entry = self._offset_of(tags[table])
+        entry = self.offset_of(tags[table])
         for _ in range(min(tags.get(count, 0), MAX_VERSIONS)):
             yield entry
             step = self.unpack("I", entry + link)[0]

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 # From top to bottom; a room may import itself and what stands behind it.
 ROOMS = (
     "cli",
+    "bisect",
     "pytest_plugin",
     "doctor",
     "bench_backends",

@@ -1,0 +1,1 @@
+"""Finds the version that changed something, on one axis or two, flaky or not."""

@@ -1,0 +1,119 @@
+"""What a run can answer, and what all answers so far come to for each place (pure).
+
+A place is a tuple of candidates: one version on one axis, a pair on two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+Answer = Literal["good", "bad", "untestable", "unknown"]
+Verdict = Literal["good", "bad"]
+Repeat = int | Literal["auto"]
+Place = tuple[str, ...]
+
+ANSWERS: Final[tuple[Answer, ...]] = ("good", "bad", "untestable", "unknown")
+
+
+def opposite(verdict: Verdict) -> Verdict:
+    """The other verdict."""
+    return "bad" if verdict == "good" else "good"
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How often a place answered what.
+
+    One untestable answer is enough to leave a place alone: what cannot be installed now and then
+    cannot be trusted to tell anything.
+    """
+
+    good: int = 0
+    bad: int = 0
+    untestable: int = 0
+
+    @property
+    def told(self) -> int:
+        """How many of its runs told good or bad."""
+        return self.good + self.bad
+
+    def plus(self, answer: Answer) -> Tally:
+        """With one more answer; `unknown` is none."""
+        return self if answer == "unknown" else replace(self, **{answer: self._of(answer) + 1})
+
+    def _of(self, answer: Literal["good", "bad", "untestable"]) -> int:
+        return {"good": self.good, "bad": self.bad, "untestable": self.untestable}[answer]
+
+    def settled(self, repeat: int) -> Verdict | None:
+        """The verdict when every place is asked `repeat` times: one bad answer makes it bad."""
+        if self.bad:
+            return "bad"
+        return "good" if self.good >= repeat else None
+
+
+NOTHING: Final = Tally()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that was answered; the order counts for `troubles` only.
+
+    `runs` counts the answers; runs that the lab spoilt (`unknown`) are counted in `unknown`, and
+    those of them since the last answer or the last time somebody went on in `troubles`.
+    """
+
+    tallies: Mapping[Place, Tally] = field(default_factory=dict)
+    runs: int = 0
+    unknown: int = 0
+    troubles: int = 0
+
+    def plus(self, at: Place, answer: Answer) -> Evidence:
+        """With one more run."""
+        if answer == "unknown":
+            return replace(self, unknown=self.unknown + 1, troubles=self.troubles + 1)
+        tallies = {**self.tallies, at: self.of(at).plus(answer)}
+        return replace(self, tallies=tallies, runs=self.runs + 1, troubles=0)
+
+    def resumed(self) -> Evidence:
+        """After somebody saw to the lab: its troubles are counted anew."""
+        return replace(self, troubles=0)
+
+    def of(self, at: Place) -> Tally:
+        """What a place answered."""
+        return self.tallies.get(at, NOTHING)
+
+    def untestable(self) -> frozenset[Place]:
+        """The places that turned out to be untestable."""
+        return frozenset(at for at, tally in self.tallies.items() if tally.untestable)
+
+    def wasted(self) -> int:
+        """How many runs went into places that turned out to be untestable."""
+        lost = [tally for tally in self.tallies.values() if tally.untestable]
+        return sum(tally.told + tally.untestable for tally in lost)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to run next. `number` counts the runs that answer, from 1; `why` is for a person."""
+
+    at: Place
+    number: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The lab failed too often in a row. Nothing is lost: see to it, say so, and go on."""
+
+    troubles: int
+    question: Question
+
+
+def of_answers(answers: Iterable[tuple[Place, Answer]]) -> Evidence:
+    """The evidence of some answers in their order."""
+    evidence = Evidence()
+    for at, answer in answers:
+        evidence = evidence.plus(at, answer)
+    return evidence

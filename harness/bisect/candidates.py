@@ -1,0 +1,240 @@
+"""What can be searched: the versions of an axis, the device, and what a run will cost."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.adb.guard import GuardedProcess, spawn_guarded
+from harness.bisect.answers import Place
+from harness.bisect.task import AXES, Axis, Task
+from harness.errors import ConfigError, HarnessError, InfraError
+from harness.lab.inventory import DeviceConfig, Lab
+from harness.lab.matching import twins
+from harness.pytest_plugin.case_names import NamedPlacement, split_node_id
+from harness.runtimes.catalog import Catalog, resolve_versions
+from harness.runtimes.version_specs import is_path, split_specs
+
+_MAX_FILE_BYTES: Final = 1 << 20
+_RUN_S, _FETCH_S, _NEW_S = 6.0, 40.0, 2.0
+_ANYWHERE: Final = "linux-x64"
+"""Compilers run on this computer, whatever the target."""
+
+
+def versions_of(axis: Axis, spec: str, catalog: Catalog, target: str, field: str) -> list[str]:
+    """The names that a user's `spec` means on an axis. Raises ConfigError naming `field`."""
+    if axis == "compiler":
+        return resolve_versions(spec, field=field)
+    if axis == "ort":
+        return catalog.ort.resolve(spec, target, field=field)
+    return catalog.resolve(spec, target, field=field)
+
+
+def paths_of(
+    axis: Axis, specs: Sequence[str], catalog: Catalog, target: str, field: str
+) -> dict[str, str]:
+    """{name: path} of the versions that are named by a path, which is how pytest must be told.
+
+    Raises ConfigError for a path that holds several versions: pytest could not be told which.
+    """
+    found = {}
+    for part in [part for spec in specs for part in split_specs(spec)]:
+        if axis == "compiler" or not is_path(part):
+            continue
+        path = str(Path(part).expanduser().absolute())
+        named = versions_of(axis, path, catalog, target, field)
+        if len(named) != 1:
+            problem = f"{part} holds {len(named)} versions; name it in `runtimes` of devices.yaml"
+            raise ConfigError(problem, field=field, choices=named)
+        found[named[0]] = path
+    return found
+
+
+def candidates_of(
+    axis: Axis, specs: Sequence[str], catalog: Catalog, target: str, field: str
+) -> tuple[str, ...]:
+    """The candidates of an axis, oldest first: all there are without `specs`.
+
+    Versions that are listed come in the order of the catalog; where it does not know one's place
+    (a path), in the order given. Raises ConfigError.
+    """
+    given = [name for spec in specs for name in versions_of(axis, spec, catalog, target, field)]
+    known = (
+        versions_of(axis, "all", catalog, target, field) if _has_all(axis, target, catalog) else []
+    )
+    found = list(dict.fromkeys(given)) if specs else known
+    if all(name in known for name in found):
+        found = sorted(found, key=known.index)
+    if not found:
+        raise ConfigError(f"no version of {axis} is there for {target}", field=field)
+    return tuple(found)
+
+
+def _has_all(axis: Axis, target: str, catalog: Catalog) -> bool:
+    return axis != "ort" or bool(catalog.ort.versions(target))
+
+
+def versions_from(file: Path) -> list[str]:
+    """The versions that a file lists, one a line, oldest first; # begins a comment.
+
+    Raises ConfigError if it cannot be read.
+    """
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
+    if len(data) > _MAX_FILE_BYTES:
+        raise ConfigError("is too long for a list of versions", file=file)
+    lines = (
+        re.sub(r"(^|\s)#.*", "", line).strip()
+        for line in data.decode("utf-8", "replace").splitlines()
+    )
+    return [line for line in lines if line]
+
+
+@dataclass(frozen=True)
+class Where:
+    """The devices that may run the case, the one meant first; their target and the backend."""
+
+    devices: tuple[str, ...]
+    target: str
+    backend: str
+    named: NamedPlacement | None
+
+
+def where_to_run(lab: Lab, case: str, devices: Sequence[str], backend: str | None) -> Where:
+    """Where a case is to run: as asked for, else as its name says, else on the first device.
+
+    The twins of the device stand in for it if it is lost, unless devices were asked for. Raises
+    ConfigError for a device that cannot be, or one whose target is not known.
+    """
+    parameters = split_node_id(case)[1] or ""
+    named = NamedPlacement.beginning(parameters)
+    enabled = lab.select()
+    names = [device.name for device in enabled]
+    if devices:
+        chosen = lab.select(devices)
+    else:
+        first = next((one for one in enabled if named and one.name == named.device), enabled[0])
+        chosen = [first, *twins(first, enabled)]
+    target = chosen[0].target
+    if target is None:
+        raise ConfigError(
+            f"device {chosen[0].name!r} has no target in the lab, so that its versions are not "
+            "known beforehand; add it there",
+            field="--device",
+            choices=names,
+        )
+    _refuse_strangers(chosen)
+    usual = named.backend if named is not None else "htp"
+    return Where(tuple(one.name for one in chosen), target, backend or usual, named)
+
+
+def _refuse_strangers(chosen: Sequence[DeviceConfig]) -> None:
+    like = {one.name for one in twins(chosen[0], chosen)}
+    strangers = [one.name for one in chosen[1:] if one.name not in like]
+    if strangers:
+        raise ConfigError(
+            f"{', '.join(strangers)} cannot stand in for {chosen[0].name}: another verdict there "
+            "would say nothing about the versions",
+            field="--device",
+        )
+
+
+class Costs:
+    """What a run at a place costs in seconds, as far as it is known before the first one."""
+
+    def __init__(self, catalog: Catalog, task: Task) -> None:
+        self._catalog = catalog
+        self._task = task
+        self._known: dict[tuple[Axis, str], float] = {}
+
+    def __call__(self, at: Place) -> float:
+        """Fetching is dear; pushing and compiling something new costs a little."""
+        return _RUN_S + sum(self._of(*one) for one in self._task.versions(at).items())
+
+    def _of(self, axis: Axis, version: str) -> float:
+        if (axis, version) not in self._known:
+            here = is_here(self._catalog, axis, version, self._task.target)
+            self._known[axis, version] = _NEW_S if here else _FETCH_S
+        return self._known[axis, version]
+
+
+def is_here(catalog: Catalog, axis: Axis, version: str, target: str) -> bool:
+    """Whether a version needs no network. What cannot be told is taken to be here."""
+    try:
+        if axis == "ort":
+            return ":" in version or catalog.ort.is_cached(version, target)
+        return catalog.is_cached(version, _ANYWHERE if axis == "compiler" else target)
+    except HarnessError:
+        return True
+
+
+class FetchAhead:
+    """Fetches what is likely to be wanted next while a case runs, one version at a time.
+
+    It is a process of its own, which ends with us; what it did not finish is fetched by the run
+    that needs it.
+    """
+
+    def __init__(self, catalog: Catalog, task: Task) -> None:
+        self._catalog = catalog
+        self._task = task
+        self._process: GuardedProcess | None = None
+
+    def want(self, places: tuple[Place, ...]) -> None:
+        """Begins to fetch the first of these that is not here. Returns at once."""
+        if self._process is not None and self._process.running:
+            return
+        self.stop()
+        for at in places:
+            for axis, version in self._task.versions(at).items():
+                if not is_here(self._catalog, axis, version, self._task.target):
+                    self._fetch(axis, version)
+                    return
+
+    def _fetch(self, axis: Axis, version: str) -> None:
+        target = _ANYWHERE if axis == "compiler" else self._task.target
+        command = [sys.executable, "-m", "harness.cli.main", "runtimes", "fetch"]
+        command += ["--lab", str(self._task.lab), "--target", target]
+        if axis == "ort":
+            qnn = self._task.held.get("qnn", "latest")
+            command += ["--ort", version, qnn]
+        else:
+            command.append(version)
+        with contextlib.suppress(InfraError):
+            self._process = spawn_guarded(command, cwd=self._task.folder)
+
+    def stop(self) -> None:
+        """Ends what is under way; safe to call twice."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+
+def held_versions(
+    asked: Mapping[Axis, str], axes: Sequence[Axis], where: Where, catalog: Catalog
+) -> list[dict[Axis, str]]:
+    """What the other axes are held at: as asked for, else as the name of the case says.
+
+    One of them may be held at several versions in turn: then there is a search for each. Raises
+    ConfigError for what means no version, or for several on two axes.
+    """
+    held: list[dict[Axis, str]] = [{}]
+    for axis in AXES:
+        spec = asked.get(axis) or (getattr(where.named, axis) if where.named else None)
+        if axis == "qnn" and spec is None:
+            spec = "latest"  # which may be another one when the search is gone on with
+        if axis in axes or spec is None:
+            continue
+        found = versions_of(axis, spec, catalog, where.target, f"--{axis}")
+        if len(found) > 1 and len(held) > 1:
+            raise ConfigError("only one axis can be held at several versions", field=f"--{axis}")
+        held = [{**one, axis: version} for one in held for version in found]
+    return held

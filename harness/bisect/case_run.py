@@ -1,0 +1,113 @@
+"""Runs one case once: a pytest of its own, with a deadline, which cannot outlive us."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.adb.deadline import Deadline
+from harness.adb.guard import spawn_guarded
+from harness.bisect.match import Judged, Match
+from harness.errors import ConfigError, InfraError
+from harness.results.record import CaseRecord, final_attempts
+from harness.results.rundir import JOURNAL, LATEST, RunFolder
+
+OUTPUT: Final = "output.txt"
+_KEPT_BYTES = 64 * 1024
+_INPUT_IS_WRONG = 2
+_USAGE, _NOTHING_SELECTED = 4, 5
+_ERROR_LINE = re.compile(r"^(?:error|ERROR): (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run ended: its folder and record if it got so far.
+
+    `exit_code` is None for a run that did not end in time; `problem` is what pytest said where
+    there is no record.
+    """
+
+    exit_code: int | None
+    record: CaseRecord | None
+    folder: Path | None
+    problem: str
+    seconds: float
+
+
+def run_case(arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: float) -> RunEnd:
+    """Runs pytest with these arguments, which put its folder below `reports`.
+
+    It is ended, with all that it started, when the time is over or when we are ended. Raises
+    InfraError if it cannot be started.
+    """
+    began = time.monotonic()
+    try:
+        reports.mkdir(parents=True, exist_ok=True)
+        output = (reports / OUTPUT).open("wb")
+    except OSError as error:
+        raise InfraError(f"cannot write to {reports}: {error.strerror}") from error
+    command = [sys.executable, "-m", "pytest", *arguments]
+    with output, spawn_guarded(command, cwd=cwd, stdout=output, stderr=output) as process:
+        exit_code = process.wait(Deadline(timeout_s))
+    return read_run(reports, exit_code, time.monotonic() - began)
+
+
+def read_run(reports: Path, exit_code: int | None, seconds: float) -> RunEnd:
+    """What a run left below `reports`. Never raises for what it left unfinished."""
+    folder = reports / LATEST
+    record, found = None, None
+    if (folder / JOURNAL).is_file():
+        found = folder.resolve()
+        records = final_attempts(RunFolder(found).records())
+        record = records[-1] if records else None
+    problem = "" if record is not None else _problem(reports / OUTPUT, exit_code)
+    return RunEnd(exit_code, record, found, problem, seconds)
+
+
+def finished_run(reports: Path) -> RunEnd | None:
+    """A run that had ended when whoever waited for it died; None if it had not."""
+    folder = reports / LATEST
+    if not (folder / JOURNAL).is_file():
+        return None
+    info = RunFolder(folder.resolve()).info()
+    if not isinstance(info.get("exit_code"), int) or info.get("problem") is not None:
+        return None
+    end = read_run(reports, info["exit_code"], 0.0)
+    return end if end.record is not None else None
+
+
+def judge(end: RunEnd, match: Match, good: float | None) -> Judged:
+    """The answer of a run. Raises ConfigError for what is wrong with the case itself.
+
+    A run without a record whose versions could not be brought together is untestable; whatever
+    else leaves no record says nothing.
+    """
+    if end.record is not None:
+        return match.judge(end.record, good=good)
+    if end.exit_code in (_USAGE, _NOTHING_SELECTED) or "--only-case" in end.problem:
+        raise ConfigError(end.problem.replace("--only-case", "--case"))
+    if end.exit_code == _INPUT_IS_WRONG:
+        return Judged("untestable", end.problem)
+    if end.exit_code is None:
+        return Judged("unknown", "the run did not end in time")
+    return Judged("unknown", end.problem)
+
+
+def _problem(output: Path, exit_code: int | None) -> str:
+    """The last line of pytest's output that says what was wrong."""
+    try:
+        with output.open("rb") as stream:
+            stream.seek(max(0, output.stat().st_size - _KEPT_BYTES))
+            text = stream.read(_KEPT_BYTES).decode("utf-8", "replace")
+    except OSError:
+        text = ""
+    said = _ERROR_LINE.findall(text)
+    lines = [line for line in text.splitlines() if line.strip()]
+    last = said[-1] if said else (lines[-1] if lines else "it said nothing")
+    plain = "".join(char if char.isprintable() else "?" for char in last)
+    return f"{plain[:1000]} (exit code {exit_code})" if not said else plain[:4000]

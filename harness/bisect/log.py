@@ -1,0 +1,168 @@
+"""The log of a search: JSON lines, only ever appended to, and a search again from any of it (pure).
+
+The first line is the spec. A run is `asked` before it begins and `answered` when it ended, so a
+log of which the writer died shows what was under way; what was not answered is asked again.
+`resumed` says that somebody saw to the lab. People may edit it: correct an answer, take lines
+out. Places that were asked before stay known, whether or not they would be asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+
+from harness.bisect.answers import Answer, Evidence, Place, Question
+from harness.bisect.grid_search import GridSearch
+from harness.bisect.line import Cost
+from harness.bisect.search import Search, free
+from harness.bisect.specs import AxisSpec, GridSpec, Spec
+from harness.errors import ConfigError
+
+MAX_LINE_CHARS: Final = 1 << 20
+_At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
+
+
+class Begun(_Entry):
+    """The first line. `task` is what a run is made of, which the search itself need not know."""
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    kind: Literal["begun"] = "begun"
+    spec: Spec
+    task: dict[str, JsonValue] = {}
+
+
+class Asked(_Entry):
+    """A run begins; `why` is for a person."""
+
+    kind: Literal["asked"] = "asked"
+    at: _At
+    number: int
+    why: str = ""
+
+
+class Answered(_Entry):
+    """A run ended. `run` and `case` say where its record is, `detail` is free."""
+
+    kind: Literal["answered"] = "answered"
+    at: _At
+    answer: Answer
+    run: str | None = None
+    case: str | None = None
+    detail: dict[str, JsonValue] = {}
+
+
+class Resumed(_Entry):
+    """Somebody saw to the lab, or began again after the writer died."""
+
+    kind: Literal["resumed"] = "resumed"
+
+
+class Concluded(_Entry):
+    """What was found; a note only, which a replay finds again by itself."""
+
+    kind: Literal["concluded"] = "concluded"
+    text: str
+    detail: dict[str, JsonValue] = {}
+
+
+Entry = Begun | Asked | Answered | Resumed | Concluded
+_LINE: Final[TypeAdapter[Entry]] = TypeAdapter(Annotated[Entry, Field(discriminator="kind")])
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log that was read. `torn` if its last line was cut off by the death of its writer."""
+
+    spec: AxisSpec | GridSpec
+    entries: tuple[Entry, ...]
+    torn: bool = False
+    task: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    def evidence(self) -> Evidence:
+        """Everything that was answered."""
+        evidence = Evidence()
+        for entry in self.entries:
+            if isinstance(entry, Answered):
+                evidence = evidence.plus(entry.at, entry.answer)
+            elif isinstance(entry, Resumed):
+                evidence = evidence.resumed()
+        return evidence
+
+    def under_way(self) -> Place | None:
+        """What was asked last and not answered."""
+        last: Place | None = None
+        for entry in self.entries:
+            if isinstance(entry, Asked):
+                last = entry.at
+            elif isinstance(entry, Answered):
+                last = None
+        return last
+
+    def search(self, *, cost: Cost = free) -> Search | GridSearch:
+        """The search as it stood at the end of the log."""
+        if isinstance(self.spec, AxisSpec):
+            return Search(self.spec, cost=cost, evidence=self.evidence())
+        return GridSearch(self.spec, cost=cost, evidence=self.evidence())
+
+
+def asked(question: Question) -> Asked:
+    """The entry of a question."""
+    return Asked(at=question.at, number=question.number, why=question.why)
+
+
+def concluded(log: Log) -> bool:
+    """Whether the log ends with what was found."""
+    return bool(log.entries) and isinstance(log.entries[-1], Concluded)
+
+
+def to_line(entry: Entry) -> str:
+    """An entry as a line with its end."""
+    return entry.model_dump_json() + "\n"
+
+
+def read_log(text: str, *, file: str | None = None) -> Log:
+    """Reads a log. Raises ConfigError that names the line for what is no entry or no place of it.
+
+    A last line without its end is what a writer left that died: it is left out.
+    """
+    lines = text.split("\n")
+    torn = lines.pop() != ""
+    entries = [
+        _entry(line, number, file) for number, line in enumerate(lines, start=1) if line.strip()
+    ]
+    if not entries or not isinstance(entries[0], Begun):
+        raise ConfigError("does not begin with the spec of a search", file=file, line=1)
+    spec = entries[0].spec
+    places = _places(spec)
+    numbers = (number for number, line in enumerate(lines, start=1) if line.strip())
+    for number, entry in zip(numbers, entries, strict=True):
+        if isinstance(entry, Begun) and entry is not entries[0]:
+            raise ConfigError("a second search begins here", file=file, line=number)
+        if isinstance(entry, Asked | Answered) and entry.at not in places:
+            shown = " with ".join(entry.at)[:200]
+            raise ConfigError(f"{shown!r} is not a candidate", file=file, line=number, field="at")
+    return Log(spec, tuple(entries[1:]), torn, entries[0].task)
+
+
+def _places(spec: AxisSpec | GridSpec) -> frozenset[Place]:
+    places: Iterable[Place]
+    places = ((name,) for name in spec.candidates) if isinstance(spec, AxisSpec) else spec.places()
+    return frozenset(places)
+
+
+def _entry(line: str, number: int, file: str | None) -> Entry:
+    if len(line) > MAX_LINE_CHARS:
+        raise ConfigError("is too long", file=file, line=number)
+    try:
+        return _LINE.validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"][1:])
+        raise ConfigError(first["msg"], file=file, line=number, field=where or None) from error

@@ -1,0 +1,72 @@
+"""The search on one axis: ask it what to run, tell it what came of it (pure)."""
+
+from __future__ import annotations
+
+from harness.bisect import noisy, steady
+from harness.bisect.answers import Answer, Evidence, Place, Question, Stopped
+from harness.bisect.bounds import Bound
+from harness.bisect.findings import Finding
+from harness.bisect.line import Ask, Cost, Line
+from harness.bisect.specs import AxisSpec
+
+
+def free(_: Place) -> float:
+    """The cost of a run if all cost the same."""
+    return 1.0
+
+
+class Search:
+    """Finds where one axis changes.
+
+    What it asks follows from the spec, the answers and the costs alone, whatever the order of the
+    answers: so a search is resumed by telling it again what is known, and an answer that somebody
+    corrected needs no care.
+    """
+
+    def __init__(
+        self, spec: AxisSpec, *, cost: Cost = free, evidence: Evidence | None = None
+    ) -> None:
+        """`cost` says how many seconds a run takes, with fetching, pushing and compiling."""
+        self.spec = spec
+        self.evidence = evidence or Evidence()
+        self._cost = cost
+
+    @property
+    def bound(self) -> Bound:
+        """How many runs it may take; say it before the first."""
+        return self.spec.bound()
+
+    def next(self) -> Question | Stopped | Finding:
+        """What to run next; or what was found; or that the lab must be seen to first."""
+        step = self._step(self.evidence)
+        if isinstance(step, Finding):
+            return step
+        if self.evidence.troubles >= self.spec.patience:
+            return Stopped(self.evidence.troubles, step)
+        return step
+
+    def answer(self, question: Question, answer: Answer) -> None:
+        """What came of a run. `unknown` means that the lab failed: the same is asked again."""
+        self.evidence = self.evidence.plus(question.at, answer)
+
+    def resume(self) -> None:
+        """The lab was seen to: go on."""
+        self.evidence = self.evidence.resumed()
+
+    def ahead(self) -> tuple[Place, ...]:
+        """Where the next but one run will be, for each answer of the next: worth fetching now."""
+        first = self._step(self.evidence)
+        if isinstance(first, Finding):
+            return ()
+        answers: tuple[Answer, ...] = ("good", "bad", "untestable")
+        steps = [self._step(self.evidence.plus(first.at, answer)) for answer in answers]
+        places = [step.at for step in steps if isinstance(step, Question)]
+        return tuple(dict.fromkeys(at for at in places if at != first.at))
+
+    def _step(self, evidence: Evidence) -> Question | Finding:
+        line = Line.of(self.spec, evidence, self._cost)
+        repeat = self.spec.repeat
+        step = noisy.decide(line) if repeat == "auto" else steady.decide(line, repeat)
+        if isinstance(step, Ask):
+            return Question((line.names[step.index],), evidence.runs + 1, step.why)
+        return step

@@ -1,0 +1,96 @@
+"""How a bisection is shown: run by run on a terminal, and what it came to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from harness.bisect.answers import Question
+from harness.bisect.case_run import RunEnd
+from harness.bisect.log import Answered, Asked, Concluded, Log, Resumed
+from harness.bisect.match import Judged
+from harness.bisect.report_text import summary
+from harness.bisect.specs import AxisSpec
+
+_WHY_CHARS = 60
+_COLORS = {"good": "green", "bad": "red", "untestable": "yellow", "unknown": "yellow"}
+
+
+class Progress:
+    """Tells a terminal what goes on; a pipe is told nothing."""
+
+    def __init__(self, log: Log, folder: Path, stream: IO[str] | None = sys.stderr) -> None:
+        self._stream = stream if stream is not None and stream.isatty() else None
+        self._say(f"{_searched(log)}: {log.search().bound}")
+        self._say(str(folder))
+
+    def asked(self, question: Question) -> None:
+        """A run begins: its line is shown, to be completed."""
+        at = " with ".join(question.at)
+        self._say(f"{question.number:3}  {at:<18} ...  {question.why}", end="")
+
+    def answered(self, question: Question, judged: Judged, end: RunEnd) -> None:
+        """A run ended: the line is written anew."""
+        at = " with ".join(question.at)
+        answer = click.style(f"{judged.answer:<10}", fg=_COLORS[judged.answer])
+        why = judged.why if len(judged.why) <= _WHY_CHARS else judged.why[:_WHY_CHARS] + "..."
+        self._say(f"\r\x1b[2K{question.number:3}  {at:<18} {answer} {end.seconds:6.1f} s  {why}")
+
+    def _say(self, text: str, end: str = "\n") -> None:
+        if self._stream is not None:
+            self._stream.write(text + end)
+            self._stream.flush()
+
+
+def log_lines(log: Log) -> Iterator[str]:
+    """A log for a person, a line an entry."""
+    yield f"{_searched(log)}: {log.search().bound}"
+    for entry in log.entries:
+        if isinstance(entry, Answered):
+            run = f"  {entry.run}" if entry.run else ""
+            yield f"  {' with '.join(entry.at):<18} {entry.answer:<10} {_why(entry)}{run}"
+        elif isinstance(entry, Resumed):
+            yield "  resumed"
+        elif isinstance(entry, Concluded):
+            yield entry.text
+    under_way = log.under_way()
+    if under_way is not None:
+        last = [entry for entry in log.entries if isinstance(entry, Asked)][-1]
+        yield f"  {' with '.join(under_way):<18} under way, or cut off ({last.why})"
+
+
+def result_lines(result: Mapping[str, Any], folder: str) -> Iterator[str]:
+    """What a bisection came to."""
+    answer = result["answer"]
+    if answer is not None:
+        yield answer["text"]
+        yield from (f"  {line}" for line in summary(result))
+        if result["grid"]:
+            yield result["grid"]
+        yield f"report: {folder}/report.html, as a bug report: {folder}/report.md"
+    else:
+        yield f"not over yet, {len(result['runs'])} runs were made: {folder}"
+
+
+def _searched(log: Log) -> str:
+    spec = log.spec
+    if isinstance(spec, AxisSpec):
+        searched = spec.searched()
+        ends = f"{searched[0]} to {searched[-1]}"
+        text = f"bisecting {spec.axis} over {len(searched)} versions, {ends}"
+    else:
+        text = (
+            f"bisecting {spec.axes[0]} and {spec.axes[1]} over {len(spec.rows)} x "
+            f"{len(spec.columns)} pairs"
+        )
+    held = ", ".join(f"{axis} {version}" for axis, version in spec.held.items())
+    return f"{text} ({held} held)" if held else text
+
+
+def _why(entry: Answered) -> str:
+    why = " ".join(str(entry.detail.get("why") or "").split())
+    return why if len(why) <= _WHY_CHARS else why[:_WHY_CHARS] + "..."

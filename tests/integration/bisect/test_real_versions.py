@@ -1,0 +1,157 @@
+"""Bisections of the real libraries on the simulated lab, beside a run of every version."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from harness.qnn.versions import QNN_WHEELS
+from tests.integration.bisect.bisections import (
+    PLAIN,
+    RESIDENT,
+    SESSION,
+    bisect,
+    bisect_flaky,
+    every_version,
+    killed_after,
+    require_nothing_made_twice,
+)
+from tests.integration.device_runs import DeviceRuns
+
+QNN = list(QNN_WHEELS)
+ORT = ["1.24.1", "1.27.0", "1.28.0", "1.31.1"]
+
+
+def changes(truth: list[str]) -> list[int]:
+    return [i for i in range(1, len(truth)) if truth[i] != truth[i - 1]]
+
+
+def test_which_runtime_keeps_the_budget(lab: DeviceRuns) -> None:
+    truth = every_version(lab, "io-heavy and resident and 66", "--qnn", "all", "--compiler", QNN[0])
+    told = [truth[QNN[0], version] for version in QNN]
+    done = bisect(lab, "--case", RESIDENT, "--axis", "qnn", "--compiler", QNN[0])
+    assert done.code == 0, done.errors
+    (change,) = changes(told)
+    answer = done.result["answer"]
+    assert (answer["last_good"], answer["first_bad"]) == (QNN[change - 1], QNN[change])
+    assert len(done.result["runs"]) <= 4
+    after = done.result["after"]
+    assert (after["error"]["code"], after["error"]["symbol"]) == (
+        1002,
+        "QNN_COMMON_ERROR_MEM_ALLOC",
+    )
+    backend = next(
+        one
+        for one in done.result["libraries"]["qnn"]["changed"]
+        if one["name"].endswith("libQnnHtp.so")
+    )
+    assert backend["symbols_new"]["count"] > 0
+    assert done.result["versions"]["qnn"][QNN[change]]["date"] is not None
+    # what a pipe gets is the result and nothing else
+    assert not done.errors
+    # the newest run of pytest's own is still what it was
+    assert not (lab.reports / "latest").resolve().name.endswith("bisect")
+
+
+def test_which_compiler_an_old_runtime_refuses(lab: DeviceRuns) -> None:
+    truth = every_version(
+        lab, "tiny and sequential-1 and not 100", "--qnn", QNN[0], "--compiler", "all"
+    )
+    told = [truth[version, QNN[0]] for version in QNN]
+    done = bisect(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0])
+    assert done.code == 0, done.errors
+    (change,) = changes(told)
+    assert done.result["answer"]["first_bad"] == QNN[change]
+    assert done.result["after"]["error"]["code"] == 5000
+    assert len(done.result["runs"]) <= 4
+
+
+def test_a_thin_grid_of_ort_and_qnn(lab: DeviceRuns) -> None:
+    qnn = [QNN[0], QNN[1], QNN[-1]]
+    truth = every_version(
+        lab, "test_session and tiny", "--ort", ",".join(ORT), "--qnn", ",".join(qnn)
+    )
+    done = bisect(
+        lab,
+        *("--case", SESSION, "--axis", "ort,qnn", "--device", "sim-v73"),
+        *("--ort", ",".join(ORT), "--qnn", ",".join(qnn)),
+    )
+    assert done.code == 0, done.errors
+    told = {tuple(cell["at"]): cell["verdict"] for cell in done.result["cells"]}
+    assert told == truth
+    assert len(done.result["runs"]) <= len(ORT) + len(qnn) + 4
+    assert done.result["answer"]["mattered"] == {"ort": True, "qnn": True}
+    (changed,) = done.result["libraries"].values()
+    assert any("onnxruntime" in one["name"].rpartition("/")[2] for one in changed["changed"])
+
+
+def test_killed_it_goes_on_and_repeats_nothing_but_what_was_under_way(lab: DeviceRuns) -> None:
+    dice = random.Random(6)
+    arguments = ["--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0]]
+    code = killed_after(lab, dice.uniform(3, 10), *arguments)
+    for _ in range(2):
+        if code is None:
+            code = killed_after(lab, dice.uniform(4, 15), "--resume")
+    done = bisect(lab, "--resume")
+    assert done.code == 0, done.errors
+    assert done.result["answer"]["first_bad"] == QNN[1]
+    require_nothing_made_twice(lab, done)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--case", SESSION.replace("tiny", "huge"), "--axis", "qnn"], "has no case [huge]"),
+        (["--case", SESSION.partition("[")[0], "--axis", "qnn"], "has 2 cases; name one"),
+        (["--case", "suites/test_ort_sessions.py::test_none", "--axis", "qnn"], "test_none"),
+        (["--case", SESSION, "--axis", "qnn", "--good", "2.12"], "unknown QNN version"),
+    ],
+)
+def test_wrong_input_is_named_before_much_is_run(
+    lab: DeviceRuns, arguments: list[str], says: str
+) -> None:
+    done = bisect(lab, *arguments)
+    assert done.code == 2, done.errors
+    assert says in done.errors
+
+
+def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path) -> None:
+    # few runs for every change: 100 seeds and all rates are tested on the search alone
+    versions = ",".join((QNN[0], QNN[2], QNN[4]))
+    done = bisect_flaky(lab, tmp_path / "stand-in", QNN[2], "0.25", "--versions", versions)
+    assert done.code == 0, done.errors
+    assert (done.result["answer"]["first_bad"], done.result["repeat"]) == (QNN[2], "auto")
+    assert done.result["answer"]["confidence"] >= 0.99
+    assert done.result["after"]["error"]["code"] == 1100
+
+
+def test_a_lost_device_moves_the_search_to_its_twin(lab: DeviceRuns) -> None:
+    twin = lab.file.read_text().partition("devices:\n")[2]
+    lab.file.write_text(lab.file.read_text() + twin.replace("sim-v73", "sim-twin"))
+    # a file where the storage of the device should be: it can never be started
+    storage = lab.folder / "simulated" / "sim-v73"
+    storage.parent.mkdir(parents=True, exist_ok=True)
+    storage.write_text("")
+    done = bisect(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0])
+    assert done.code == 0, done.errors
+    assert done.result["answer"]["first_bad"] == QNN[1]
+    good = [run["device"] for run in done.result["runs"] if run["answer"] != "unknown"]
+    assert set(good) == {"sim-twin"}
+
+
+def test_a_suite_of_ones_own_anywhere(lab: DeviceRuns) -> None:
+    suite = lab.folder / "mine" / "test_mine.py"
+    suite.parent.mkdir()
+    suite.write_text(
+        "import pytest\nfrom harness.contexts.models import ModelSpec\n"
+        '@pytest.mark.device(backend="htp")\n'
+        '@pytest.mark.parametrize("contexts", [1, 2])\n'
+        "def test_mine(bench, contexts):\n"
+        '    bench.run_contexts([ModelSpec("tiny")], contexts, "resident").check()\n'
+    )
+    case = f"{suite}::test_mine[2]"
+    done = bisect(lab, "--case", case, "--axis", "qnn", "--versions", f"{QNN[0]},{QNN[-1]}")
+    assert done.code == 1, done.errors
+    assert done.result["answer"]["text"] == "no change: all are good"

@@ -1,0 +1,126 @@
+"""Runs whose outcome a table says: real run folders, with no device behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.bisect.answers import Place, Question
+from harness.bisect.case_run import RunEnd, read_run
+from harness.bisect.driver import Bisection
+from harness.bisect.log import Begun
+from harness.bisect.match import Judged
+from harness.bisect.specs import AxisSpec, GridSpec
+from harness.bisect.state import BisectFolder
+from harness.bisect.task import Axis, Task
+from harness.results.record import CaseRecord, DeviceRecord, ErrorRecord
+from harness.results.rundir import RunFolder
+
+CASE = "suites/test_a.py::test_b[sim-htp-2.51.0-tiny]"
+NO_RECORD = {"refused": 2, "usage": 4, "nothing": 5, "lab": 3, "late": None}
+
+
+def record(
+    outcome: str, *, device: str = "sim", value: float = 1.0, ort: str | None = "1"
+) -> CaseRecord:
+    """The record of a case that ended so."""
+    bad = outcome in ("failed", "crashed", "hung", "error")
+    code = {"failed": 1002}.get(outcome)
+    said = f"bad at step <script> | {outcome}"
+    return CaseRecord.model_validate(
+        {
+            "run": "r",
+            "case": CASE,
+            "suite": "a",
+            "axes": {"ort": ort},
+            "device": DeviceRecord(name=device, serial=None, soc=None, target=None, simulated=True),
+            "runtime": {"qnn": "2.51.0", "build_id": "2.51.0.260929181845", "source": "pypi"},
+            "outcome": outcome,
+            "cause": ("infra" if outcome == "error" else "target") if bad else None,
+            "error": ErrorRecord.of(api="call", code=code, message=said) if bad else None,
+            "measurements": {"took_us": value},
+            "started": datetime(2026, 11, 21, tzinfo=UTC),
+            "duration_s": 0.1,
+            "logs": ["logs/a/probe.plan"],
+        }
+    )
+
+
+@dataclass
+class ScriptedRuns:
+    """A runner: `says` gives the outcome of a case at a place, or a key of NO_RECORD.
+
+    `dies` is called at each moment at which the process could be killed.
+    """
+
+    says: Callable[[Place, str], str]
+    axes: tuple[Axis, ...] = ("qnn",)
+    value: Callable[[Place], float] = lambda at: 1.0
+    ort: str | None = "1"
+    dies: Callable[[str], None] = lambda moment: None
+    made: list[Place] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+
+    def __call__(self, arguments: list[str], reports: Path, cwd: Path, timeout_s: float) -> RunEnd:
+        told = dict(one.removeprefix("--").split("=", 1) for one in arguments if "=" in one)
+        at = tuple(told[axis] for axis in self.axes)
+        device = told["device"].split(",")[0]
+        self.dies("before")
+        self.made.append(at)
+        self.devices.append(device)
+        reports.mkdir(parents=True)
+        outcome = self.says(at, device)
+        if outcome in NO_RECORD:
+            (reports / "output.txt").write_text("error: it is so\n")
+            return read_run(reports, NO_RECORD[outcome], 1.0)
+        folder = RunFolder.create(reports, command=[], lab={}, devices=[])
+        self.dies("within")
+        told_of = record(outcome, device=device, value=self.value(at), ort=self.ort)
+        folder.journal.append(told_of)
+        folder.finish(exit_code=0)
+        self.dies("after")
+        return read_run(reports, 0, 1.0)
+
+
+class Silent:
+    """Watches and says nothing."""
+
+    def asked(self, question: Question) -> None: ...
+
+    def answered(self, question: Question, judged: Judged, end: RunEnd) -> None: ...
+
+
+def new_bisection(
+    folder: Path, spec: AxisSpec | GridSpec, runs: ScriptedRuns, **more: Any
+) -> Bisection:
+    """A bisection of its own; `more` are fields of the task."""
+    axes = (spec.axis,) if isinstance(spec, AxisSpec) else spec.axes
+    fields = {
+        "case": CASE,
+        "axes": axes,
+        "devices": ("sim",),
+        "target": "linux-x64",
+        "backend": "htp",
+        "lab": folder / "devices.yaml",
+        "folder": folder,
+    }
+    task = Task.model_validate(fields | more)
+    runs.axes = task.axes
+    state = BisectFolder.create(folder, Begun(spec=spec, task=task.model_dump(mode="json")))
+    return Bisection(state, task, Silent(), runner=runs)
+
+
+@contextmanager
+def reopened(bisection: Bisection, runs: ScriptedRuns) -> Iterator[Bisection]:
+    """The same bisection as another process finds it on the disk."""
+    bisection.folder.close()
+    state = BisectFolder.open(bisection.folder.path)
+    state.hold()
+    try:
+        yield Bisection(state, bisection.task, Silent(), runner=runs)
+    finally:
+        state.close()

@@ -1,0 +1,209 @@
+"""The driver on scripted runs: bounds, trouble, death at any moment, edited logs."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness.bisect.answers import Place, Stopped
+from harness.bisect.begin import replayed, task_of
+from harness.bisect.case_run import RunEnd, judge
+from harness.bisect.driver import records_of
+from harness.bisect.findings import Finding
+from harness.bisect.grid_findings import GridFinding
+from harness.bisect.log import Answered, Asked
+from harness.bisect.match import ANY_FAILURE
+from harness.bisect.specs import AxisSpec, GridSpec
+from harness.bisect.state import LOG, BisectFolder
+from harness.errors import ConfigError
+from tests.unit.bisect.scripted_runs import (
+    NO_RECORD,
+    ScriptedRuns,
+    new_bisection,
+    record,
+    reopened,
+)
+
+VERSIONS = tuple(f"2.{number}.0" for number in range(40, 56))
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def broke_at(version: str) -> ScriptedRuns:
+    return ScriptedRuns(lambda at, _: "failed" if at[0] >= version else "passed")
+
+
+def spec(**more: object) -> AxisSpec:
+    return AxisSpec.model_validate({"axis": "qnn", "candidates": VERSIONS} | more)
+
+
+def test_it_finds_the_change_within_the_bound(tmp_path: Path) -> None:
+    for number, version in enumerate(VERSIONS[1:]):
+        runs = broke_at(version)
+        bisection = new_bisection(tmp_path / str(number), spec(), runs)
+        found = bisection.go_on()
+        assert isinstance(found, Finding)
+        assert (found.last_good, found.first_bad) == (VERSIONS[number], version)
+        assert len(runs.made) <= 6
+        assert len(records_of(bisection.folder)) == len(runs.made)
+        assert bisection.go_on() == found
+        assert (bisection.folder.path / LOG).read_text().count('"concluded"') == 1
+
+
+def test_a_grid_is_driven_the_same_way(tmp_path: Path) -> None:
+    grid = GridSpec(axes=("ort", "qnn"), rows=("1", "2", "3"), columns=VERSIONS[:5])
+    runs = ScriptedRuns(
+        lambda at, _: "passed" if at[0] >= "2" and at[1] >= VERSIONS[3] else "failed"
+    )
+    found = new_bisection(tmp_path, grid, runs).go_on()
+    assert isinstance(found, GridFinding)
+    assert found.first == (("2", VERSIONS[3]),)
+    assert len(runs.made) <= 3 + 5 + 4
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    version = dice.choice(VERSIONS[1:])
+    left = [dice.randrange(1, 12)]
+
+    def dies(moment: str) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed(moment)
+
+    runs = broke_at(version)
+    runs.dies = dies
+    bisection = new_bisection(tmp_path, spec(), runs)
+    deaths: list[str] = []
+    found = None
+    while found is None:
+        try:
+            with reopened(bisection, runs) as again:
+                found = again.go_on()
+        except Killed as death:
+            deaths.append(str(death))
+            left[0] = dice.randrange(1, 12)
+            if dice.random() < 0.5:
+                log = bisection.folder.path / LOG
+                whole = log.read_bytes()
+                log.write_bytes(whole + b'{"schema":1,"kind":"answ')  # died within a line
+    assert isinstance(found, Finding)
+    assert found.first_bad == version
+    again_made = Counter(runs.made)
+    # a run that died before its end is made again, one that had ended is not
+    assert sum(count - 1 for count in again_made.values()) <= len(deaths) - deaths.count("after")
+
+
+def test_lab_trouble_is_asked_again_on_the_next_device_and_stops_in_the_end(tmp_path: Path) -> None:
+    runs = ScriptedRuns(lambda at, device: "lab" if device == "a" else "passed")
+    bisection = new_bisection(tmp_path, spec(), runs, devices=("a", "b"))
+    found = bisection.go_on()
+    assert isinstance(found, Finding)
+    assert found.kind == "no-change"
+    assert runs.devices == ["a", *["b"] * (len(runs.devices) - 1)]
+    dead = ScriptedRuns(lambda at, _: "error")
+    bisection = new_bisection(tmp_path, spec(), dead, devices=("a", "b"))
+    stopped = bisection.go_on()
+    assert isinstance(stopped, Stopped)
+    assert dead.devices == ["a", "b", "a"]
+    healed = broke_at(VERSIONS[4])
+    with reopened(bisection, healed) as again:
+        found = again.go_on()
+    assert isinstance(found, Finding)
+    assert found.first_bad == VERSIONS[4]
+
+
+def test_what_cannot_be_brought_together_is_untestable(tmp_path: Path) -> None:
+    holes = VERSIONS[5:8]
+    runs = ScriptedRuns(
+        lambda at, _: "refused" if at[0] in holes else "failed" if at[0] > holes[-1] else "passed"
+    )
+    found = new_bisection(tmp_path, spec(), runs).go_on()
+    assert isinstance(found, Finding)
+    assert (found.kind, found.before, found.after) == ("range", VERSIONS[4], VERSIONS[8])
+    assert found.between == holes
+
+
+def test_a_case_that_never_runs_is_the_users_mistake(tmp_path: Path) -> None:
+    for kind in ("refused", "usage", "nothing"):
+        runs = ScriptedRuns(lambda at, _, kind=kind: kind)
+        with pytest.raises(ConfigError, match="it is so"):
+            new_bisection(tmp_path, spec(), runs).go_on()
+        assert len(runs.made) <= 2
+
+
+def test_an_axis_that_the_case_does_not_have_is_refused(tmp_path: Path) -> None:
+    runs = ScriptedRuns(lambda at, _: "passed", ort=None)
+    asked = AxisSpec(axis="ort", candidates=("1", "2", "3"))
+    with pytest.raises(ConfigError, match="does not use ONNX Runtime"):
+        new_bisection(tmp_path, asked, runs).go_on()
+    assert len(runs.made) == 1
+
+
+def test_measurements_are_compared_with_those_of_the_good_end(tmp_path: Path) -> None:
+    runs = ScriptedRuns(
+        lambda at, _: "passed", value=lambda at: 10.0 if at[0] < VERSIONS[9] else 13.0
+    )
+    asked = spec(good=VERSIONS[0], match="measurement took_us > 1.2 * good")
+    found = new_bisection(
+        tmp_path, asked, runs, match="measurement took_us > 1.2 * good", good=(VERSIONS[0],)
+    ).go_on()
+    assert isinstance(found, Finding)
+    assert (found.first_bad, runs.made[0]) == (VERSIONS[9], (VERSIONS[0],))
+
+
+def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: Path) -> None:
+    runs = broke_at(VERSIONS[9])
+    bisection = new_bisection(tmp_path, spec(), runs)
+    bisection.go_on()
+    file = bisection.folder.path / LOG
+    lines = file.read_text().splitlines(keepends=True)
+    at: Place = (VERSIONS[9],)
+    edited = [
+        line.replace('"answer":"bad"', '"answer":"untestable"') if VERSIONS[9] in line else line
+        for line in lines[1:]
+    ]
+    (tmp_path / "edited.jsonl").write_text("".join([lines[0], *edited]))
+    copy = replayed(tmp_path / "edited.jsonl", tmp_path)
+    assert task_of(copy.read()) == bisection.task
+    again = broke_at(VERSIONS[9])
+    copy.close()
+    bisection.folder = copy
+    with reopened(bisection, again) as replay:
+        found = replay.go_on()
+    assert isinstance(found, Finding)
+    assert found.kind == "range"
+    assert at not in again.made
+    assert not {entry.at for entry in copy.read().entries if isinstance(entry, Asked)} & {
+        entry.at for entry in bisection.folder.read().entries if isinstance(entry, Answered)
+    } - set(again.made)
+
+
+def test_two_processes_do_not_go_on_with_the_same(tmp_path: Path) -> None:
+    bisection = new_bisection(tmp_path, spec(), broke_at(VERSIONS[3]))
+    other = BisectFolder.open(bisection.folder.path)
+    with pytest.raises(ConfigError, match="another process"):
+        other.hold()
+    assert BisectFolder.newest(tmp_path).path == bisection.folder.path
+    with pytest.raises(ConfigError, match="no bisection"):
+        BisectFolder.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"), [("refused", "untestable"), ("lab", "unknown"), ("late", "unknown")]
+)
+def test_runs_without_a_record(kind: str, answer: str) -> None:
+    end = RunEnd(NO_RECORD[kind], None, None, "why", 1.0)
+    assert judge(end, ANY_FAILURE, None).answer == answer
+
+
+def test_a_record_is_what_counts_whatever_the_exit_code() -> None:
+    for code in (0, 1, 2, 3, None):
+        end = RunEnd(code, record("failed"), None, "", 1.0)
+        assert judge(end, ANY_FAILURE, None).answer == "bad"

@@ -1,0 +1,195 @@
+"""Two axes: every monotone grid up to 5 x 6, holes, contradictions, noise."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.bisect.answers import Answer, Place, Question, Stopped
+from harness.bisect.grid_search import GridSearch
+from harness.bisect.specs import GridSpec
+from tests.unit.bisect.histories import drive_grid, grid
+
+Truth = dict[Place, Answer]
+
+
+def truths(spec: GridSpec, *, older: tuple[bool, bool] = (False, False)) -> Iterator[Truth]:
+    """Every grid on which good grows (towards older candidates where told)."""
+    columns = len(spec.columns)
+    for first_good in itertools.combinations_with_replacement(
+        range(columns, -1, -1), len(spec.rows)
+    ):
+        yield truth_of(spec, first_good, older)
+
+
+def truth_of(spec: GridSpec, first_good: tuple[int, ...], older: tuple[bool, bool]) -> Truth:
+    rows = spec.rows[::-1] if older[0] else spec.rows
+    columns = spec.columns[::-1] if older[1] else spec.columns
+    return {
+        (row, column): "good" if j >= start else "bad"
+        for row, start in zip(rows, first_good, strict=True)
+        for j, column in enumerate(columns)
+    }
+
+
+def minimal(spec: GridSpec, truth: Truth, verdict: Answer) -> set[Place]:
+    """By brute force: the places with this verdict of which no older neighbour has it."""
+    found = set()
+    for (i, row), (j, column) in itertools.product(enumerate(spec.rows), enumerate(spec.columns)):
+        before = [(spec.rows[i - 1], column)] if i else []
+        before += [(row, spec.columns[j - 1])] if j else []
+        if truth[row, column] == verdict and all(truth[at] != verdict for at in before):
+            found.add((row, column))
+    return found
+
+
+@pytest.mark.parametrize("rows", range(1, 6))
+@pytest.mark.parametrize("columns", range(1, 7))
+def test_every_monotone_grid(rows: int, columns: int) -> None:
+    spec = grid(rows, columns)
+    for grows, older in (("good", (False, False)), ("bad", (True, True))):
+        for truth in truths(spec, older=older):
+            found, asked = drive_grid(GridSearch(spec), truth.__getitem__)
+            assert len(asked) <= min(rows * columns, rows + columns + 4)
+            assert len(asked) == len(set(asked)) == found.runs
+            assert {at: cell.verdict for at, cell in found.cells.items()} == truth
+            if len(set(truth.values())) == 1:
+                assert (found.kind, found.verdict) == ("no-change", truth[asked[0]])
+                continue
+            assert found.kind == "frontier"
+            assert set(found.first) == minimal(spec, truth, grows)  # type: ignore[arg-type]
+            one_row = {truth[row, spec.columns[0]] for row in spec.rows}
+            differs = any(
+                len({truth[row, column] for row in spec.rows}) > 1 for column in spec.columns
+            )
+            assert found.mattered[0] == (differs or len(one_row) > 1)
+            assert found.mattered[1] == any(
+                len({truth[row, column] for column in spec.columns}) > 1 for row in spec.rows
+            )
+
+
+@pytest.mark.parametrize("newer", [(True, False), (False, True)])
+@pytest.mark.parametrize("shape", [(2, 2), (3, 4), (4, 3)])
+def test_axes_that_go_different_ways(shape: tuple[int, int], newer: tuple[bool, bool]) -> None:
+    older = (not newer[0], not newer[1])
+    told = grid(*shape, newer=newer)
+    for truth in truths(told, older=older):
+        found, asked = drive_grid(GridSearch(told), truth.__getitem__)
+        assert len(asked) <= sum(shape) + 4
+        assert {at: cell.verdict for at, cell in found.cells.items()} == truth
+        ends = {truth[told.rows[0], told.columns[0]], truth[told.rows[-1], told.columns[-1]]}
+        if len(ends) == 1:
+            found, asked = drive_grid(GridSearch(grid(*shape)), truth.__getitem__)
+            assert len(asked) <= sum(shape) + 4
+            assert {at: cell.verdict for at, cell in found.cells.items()} == truth
+
+
+def board_has_holed_corner(spec: GridSpec, holes: frozenset[Place]) -> bool:
+    corners = itertools.product((spec.rows[0], spec.rows[-1]), (spec.columns[0], spec.columns[-1]))
+    return any(corner in holes for corner in corners)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_holes_and_costs(data: st.DataObject) -> None:
+    rows, columns = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 6))
+    spec = grid(rows, columns, repeat=data.draw(st.integers(1, 2)))
+    starts = data.draw(st.lists(st.integers(0, columns), min_size=rows, max_size=rows))
+    older = data.draw(st.sampled_from([(False, False), (True, True)]))
+    truth = truth_of(spec, tuple(sorted(starts, reverse=True)), older)
+    places = sorted(truth)
+    holes = data.draw(st.frozensets(st.sampled_from(places), max_size=len(places)))
+    world = truth | dict.fromkeys(holes, "untestable")
+    costs = data.draw(st.dictionaries(st.sampled_from(places), st.floats(0, 1e3)))
+    search = GridSearch(spec, cost=lambda at: costs.get(at, 1.0))
+    found, asked = drive_grid(search, world.__getitem__)
+    met = sum(world[at] == "untestable" for at in asked)
+    assert len(asked) <= search.bound.limit(wasted=met)
+    left = {at: truth[at] for at in places if at not in holes}
+    if found.kind == "undecided":
+        assert not left
+        return
+    assert found.kind != "not-monotone" or board_has_holed_corner(spec, holes)
+    if found.kind == "frontier":
+        assert {at: found.cells[at].verdict for at in left} == left
+        for at in holes:
+            assert found.cells[at].verdict in (None, truth[at])
+
+
+def test_a_grid_that_is_not_monotone_is_told_by_the_checks_or_by_every_pair() -> None:
+    spec = grid(4, 5)
+    truth = truth_of(spec, (3, 3, 3, 3), (False, False))
+    truth["1.3", "2.10"] = "good"
+    found, asked = drive_grid(GridSearch(spec), truth.__getitem__)
+    assert (found.kind, found.edge_good, found.confidence) == ("not-monotone", (), None)
+    assert ("1.3", "2.10") in found.witnesses
+    assert len(asked) <= 13
+    every, all_asked = drive_grid(GridSearch(grid(4, 5, every=True)), truth.__getitem__)
+    assert (every.kind, len(all_asked)) == ("not-monotone", 20)
+    assert {at: cell.verdict for at, cell in every.cells.items()} == truth
+    crossed = {
+        at: "good" if at in {("1.0", "2.10"), ("1.1", "2.11")} else "bad"
+        for at in grid(2, 2).places()
+    }
+    assert drive_grid(GridSearch(grid(2, 2)), crossed.__getitem__)[0].kind == "not-monotone"  # type: ignore[arg-type]
+
+
+def test_alike_corners_with_an_odd_one_within() -> None:
+    truth: Truth = dict.fromkeys(grid(5, 5).places(), "good")
+    truth["1.2", "2.12"] = "bad"
+    found, asked = drive_grid(GridSearch(grid(5, 5)), truth.__getitem__)
+    assert (found.kind, found.witnesses, len(asked)) == ("not-monotone", (("1.2", "2.12"),), 6) or (
+        found.kind == "no-change" and "of 25 pairs were run" in found.notes[0]
+    )
+
+
+@pytest.mark.parametrize("start", [(6, 6, 6, 6), (0, 0, 0, 0), (6, 4, 4, 1), (2, 2, 2, 2)])
+def test_every_pair_agrees_with_the_search(start: tuple[int, ...]) -> None:
+    truth = truth_of(grid(4, 6), start, (False, False))
+    found, _ = drive_grid(GridSearch(grid(4, 6)), truth.__getitem__)
+    every, _ = drive_grid(GridSearch(grid(4, 6, every=True)), truth.__getitem__)
+    assert (found.kind, set(found.first), found.mattered) == (
+        every.kind,
+        set(every.first),
+        every.mattered,
+    )
+
+
+def test_noise_on_a_grid() -> None:
+    spec = grid(4, 5, repeat="auto")
+    truth = truth_of(spec, (5, 2, 2, 0), (False, False))
+    right = 0
+    for seed in range(20):
+        chance = random.Random(seed)
+
+        def shown(at: Place, chance: random.Random = chance) -> Answer:
+            hidden = truth[at] == "bad" and chance.random() < 0.25
+            return "good" if hidden else truth[at]
+
+        search = GridSearch(spec)
+        found, asked = drive_grid(search, shown)
+        assert len(asked) <= search.bound.runs
+        right += {at: cell.verdict for at, cell in found.cells.items()} == truth
+        assert found.kind != "frontier" or (found.confidence or 0) > 0.99
+    assert right >= 19
+
+
+def test_trouble_and_limits_and_ahead() -> None:
+    search = GridSearch(grid(3, 3, patience=1, max_runs=4))
+    first = search.next()
+    assert isinstance(first, Question)
+    search.answer(first, "unknown")
+    assert search.next() == Stopped(1, first)
+    search.resume()
+    assert all(len(at) == 2 for at in search.ahead())
+    truth = truth_of(search.spec, (3, 2, 1), (False, False))
+    found, asked = drive_grid(search, truth.__getitem__)
+    assert (found.kind, len(asked), found.unknown) == ("partial", 4, 1)
+    assert any(cell.how == "open" for cell in found.cells.values())
+    assert search.ahead() == ()
+    assert "as far as known" in str(found)

@@ -1,0 +1,123 @@
+"""The log: killed at any moment, edited, damaged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.bisect.answers import Question
+from harness.bisect.findings import Finding
+from harness.bisect.grid_findings import GridFinding
+from harness.bisect.grid_search import GridSearch
+from harness.bisect.log import Answered, Begun, Concluded, Entry, Resumed, asked, read_log, to_line
+from harness.bisect.search import Search
+from harness.bisect.specs import AxisSpec, GridSpec
+from harness.errors import ConfigError
+from tests.unit.bisect.histories import World, axis, changing, grid
+
+
+def written(spec: AxisSpec | GridSpec, world: World) -> tuple[str, list[Any]]:
+    """The log of a whole search, and what it asked at each of its lines."""
+    search = Search(spec) if isinstance(spec, AxisSpec) else GridSearch(spec)
+    entries: list[Entry] = [Begun(spec=spec)]
+    standing: list[Any] = [search.next()]
+    while isinstance(question := search.next(), Question):
+        entries.append(asked(question))
+        standing.append(question)
+        answer = world(question.at)
+        search.answer(question, answer)
+        entries.append(Answered(at=question.at, answer=answer, detail={"signature": "a|1|ü\n"}))
+        standing.append(search.next())
+    entries.append(Concluded(text=str(question)))
+    standing.append(question)
+    return "".join(map(to_line, entries)), standing
+
+
+@pytest.mark.parametrize(
+    ("spec", "world"),
+    [
+        (axis(12), changing(12, 7, holes=frozenset({6, 9}))),
+        (axis(6, repeat="auto", good="2.10"), changing(6, 2)),
+        (axis(6, repeat=3, bad="2.11"), changing(6, 4, "bad")),
+        (grid(4, 5), lambda at: "good" if at >= ("1.2", "2.12") and at[1] >= "2.12" else "bad"),
+        (grid(2, 2, held={"compiler": "2.47.0"}), lambda _: "untestable"),
+    ],
+)
+def test_killed_at_any_byte_it_goes_on_where_it_was(
+    spec: AxisSpec | GridSpec, world: World
+) -> None:
+    text, standing = written(spec, world)
+    first = text.index("\n") + 1
+    for end in range(first, len(text) + 1, 1 if len(text) < 3000 else 7):
+        log = read_log(text[:end])
+        assert log.spec == spec
+        assert log.search().next() == standing[text[:end].count("\n") - 1]
+        assert log.torn == (text[end - 1] != "\n")
+        under_way = log.under_way()
+        assert under_way is None or log.search().next().at == under_way  # type: ignore[union-attr]
+
+
+def test_an_edited_answer_is_as_if_it_had_been_given() -> None:
+    truth = changing(9, 6)
+    wrong, standing = written(axis(9), lambda at: "bad" if at == ("2.14",) else truth(at))
+    assert standing[-1].after == "2.14"
+    search = read_log(
+        wrong.replace('"at":["2.14"],"answer":"bad"', '"at":["2.14"],"answer":"good"')
+    ).search()
+    while isinstance(question := search.next(), Question):
+        search.answer(question, truth(question.at))  # type: ignore[arg-type]
+    assert isinstance(question, Finding)
+    assert (question.after, question.one_change) == ("2.16", True)
+
+
+@given(st.data())
+def test_lines_may_be_taken_out_and_answers_corrected(data: st.DataObject) -> None:
+    spec = data.draw(st.sampled_from([axis(9), axis(5, repeat="auto"), grid(3, 4)]))
+    answers = st.sampled_from(["good", "bad", "untestable", "unknown"])
+    places = [(n,) for n in spec.candidates] if isinstance(spec, AxisSpec) else [*spec.places()]
+    given_ = data.draw(st.lists(st.tuples(st.sampled_from(places), answers), max_size=12))
+    text = to_line(Begun(spec=spec)) + "".join(
+        to_line(Answered(at=at, answer=answer)) for at, answer in given_
+    )
+    search = read_log(text).search()
+    search.resume()
+    for _ in range(search.bound.runs + 40):
+        step = search.next()
+        if not isinstance(step, Question):
+            break
+        search.answer(step, data.draw(answers.filter(lambda a: a != "unknown")))  # type: ignore[arg-type]
+    assert isinstance(search.next(), Finding | GridFinding)
+
+
+def test_resuming_gives_the_lab_another_chance() -> None:
+    spec = axis(3, patience=1)
+    text = to_line(Begun(spec=spec)) + to_line(Answered(at=("2.10",), answer="unknown"))
+    assert not isinstance(read_log(text).search().next(), Question)
+    assert isinstance(read_log(text + to_line(Resumed())).search().next(), Question)
+
+
+BEGUN = to_line(Begun(spec=axis(2)))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "1: does not begin with the spec"),
+        (BEGUN[:-1], "1: does not begin with the spec"),
+        (to_line(Resumed()), "1: does not begin"),
+        (BEGUN + "\n" + BEGUN, "3: a second search"),
+        (BEGUN + "no json\n", "2: "),
+        (BEGUN + '{"kind":"answered","at":["2.10"],"answer":"fine"}\n', "2: answer: Input"),
+        (BEGUN + '{"kind":"answered","at":["2.99"],"answer":"good"}\n', "2: at: '2.99' is not"),
+        (BEGUN + '{"kind":"answered","at":["2.10","x"],"answer":"good"}\n', "is not a candidate"),
+        (BEGUN + '{"kind":"?"}\n', "2: "),
+        (BEGUN + "x" * 2_000_000 + "\n", "2: is too long"),
+        (BEGUN.replace('"2.11"', '"2.10"'), "1: .*listed twice"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_line(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        read_log(text, file="log")

@@ -1,0 +1,149 @@
+"""What counts as bad: records of every outcome against every form of --match."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.bisect.expression import Unmeasured, figure, parse_comparison
+from harness.bisect.match import ANY_FAILURE, parse_match
+from harness.errors import ConfigError
+from tests.unit.results.records import error, record
+
+FAILED = record(outcome="failed")
+OTHER = record(outcome="failed", error=error(code=1008, symbol=None, message="Stub lib mismatch"))
+CRASHED = record(outcome="crashed", error=error(code=None, symbol=None))
+
+
+@pytest.mark.parametrize(
+    ("match", "given_", "answer"),
+    [
+        (None, record(), "good"),
+        (None, FAILED, "bad"),
+        (None, record(outcome="failed", expected={"known_issue": "x"}), "bad"),
+        (None, CRASHED, "bad"),
+        (None, record(outcome="hung"), "bad"),
+        (None, record(outcome="unsupported"), "untestable"),
+        (None, record(outcome="skipped"), "untestable"),
+        (None, record(outcome="error", cause="infra"), "unknown"),
+        (None, record(outcome="error", cause="harness"), "unknown"),
+        (None, record(outcome="error", cause="config"), "untestable"),
+        ("code=1002", FAILED, "bad"),
+        ("code = 0x3EA, 7", FAILED, "bad"),
+        ("code=1002", OTHER, "untestable"),
+        ("code=1002", CRASHED, "untestable"),
+        ("code=1002", record(), "good"),
+        ("code=1002", record(outcome="error", cause="infra"), "unknown"),
+        ("symbol=QNN_COMMON_ERROR_MEM_ALLOC", FAILED, "bad"),
+        ("symbol=*_MEM_ALLOC", FAILED, "bad"),
+        ("symbol=MEM_ALLOC", FAILED, "untestable"),
+        ("symbol=*", CRASHED, "untestable"),
+        (f"signature={error().signature}", FAILED, "bad"),
+        ("signature=*|1002|Failed to find*", FAILED, "bad"),
+        ("signature=*[*]*", FAILED, "untestable"),
+        ("measurement loaded < 60", record(), "bad"),
+        ('measurement "loaded < 56"', record(), "good"),
+        ("measurement=load_us.max > 400", record(), "good"),
+        ("measurement nothing > 400", record(), "untestable"),
+        ("measurement loaded < 60", FAILED, "untestable"),
+        ("measurement loaded < good", record(), "untestable"),
+    ],
+)
+def test_answers(match: str | None, given_: Any, answer: str) -> None:
+    chosen = ANY_FAILURE if match is None else parse_match(match)
+    assert chosen.judge(given_).answer == answer
+
+
+def test_a_measurement_is_compared_with_the_good_end() -> None:
+    match = parse_match('measurement "load_us > 1.2 * good"')
+    assert match.needs_good
+    runs = [record(measurements={"load_us": [value]}) for value in (90, 100, 130)]
+    good = match.reference([*runs, FAILED, record(measurements={})])
+    assert good == 100
+    slow, fast = ({"load_us": [121, 121, 900]}, {"load_us": [119, 100, 130]})
+    assert match.judge(record(measurements=slow), good=good).answer == "bad"
+    assert match.judge(record(measurements=fast), good=good).answer == "good"
+    assert match.reference([]) is None
+    assert not parse_match("measurement loaded < 60").needs_good
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "none of its forms"),
+        ("code=", "none of its forms"),
+        ("code=12x", "is not a code"),
+        ("colour=red", "none of its forms"),
+        ("measurement", "missing at the end"),
+        ("measurement loaded", "the end is no comparison"),
+        ("measurement loaded < 3 < 4", "nothing may follow"),
+        ("measurement 3 < loaded", "names no measurement"),
+        ("measurement good > loaded", "goes to the right"),
+        ("measurement loaded > (3", "not closed"),
+        ("measurement loaded > __import__('os')", "cannot be read from"),
+        ("measurement loaded > 3; 4", "cannot be read from"),
+        ("measurement loaded > " + "(" * 40 + "1" + ")" * 40, "nested too deep"),
+        ("measurement " + "-" * 400, "at most 300 characters"),
+        ("code=" + "1," * 1000, "at most 1000 characters"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        parse_match(text)
+
+
+FIGURES = {"a": 6, "b": {"peak": 2.5}, "many": [3, 1, 8], "text": "x", "flag": True, "none": [],
+           "huge": 10**400}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("a > 5", True),
+        ("a + 1 * 2 == 8", True),
+        ("(a + 1) * 2 == 14", True),
+        ("a - 1 - 1 == 4", True),
+        ("a / 2 / 3 == 1", True),
+        ("-a < -b.peak", True),
+        ("b.peak >= 25e-1", True),
+        ("many == 3", True),
+        ("many.min + many.max + many.count == 12", True),
+        ("many.first != many.last", True),
+        ("many.mean <= 4", True),
+    ],
+)
+def test_arithmetic(text: str, holds: bool) -> None:
+    assert parse_comparison(text).holds(FIGURES) is holds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["c > 1", "b > 1", "text > 1", "flag > 0", "none > 1", "many.sum > 1", "a / 0 > 1",
+     "huge > 1", "a > 1 / (a - 6)", "b.peak.x > 1", "a * 9e99 * 9e99 * 9e99 * 9e99 > 1"],
+)  # fmt: skip
+def test_what_was_not_measured_has_no_answer(text: str) -> None:
+    with pytest.raises(Unmeasured):
+        parse_comparison(text).holds(FIGURES)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        parse_match(f"measurement {text}").judge(record(measurements=FIGURES | {"huge": 1}))
+    except ConfigError:
+        return
+
+
+@given(st.text(alphabet="ab.many+-*/()<>=! 0123456789e", max_size=40))
+def test_any_expression_is_read_or_refused(text: str) -> None:
+    try:
+        parse_comparison(text).holds(FIGURES)
+    except (ConfigError, Unmeasured):
+        return
+
+
+def test_a_figure_by_its_path() -> None:
+    assert figure({"x": {"y": [1, 2]}}, "x.y.last") == 2

@@ -1,0 +1,200 @@
+"""One axis, steady answers: against brute force, whatever cannot be tested, however it is asked."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.bisect.answers import Answer, Question, Stopped
+from harness.bisect.findings import Finding
+from harness.bisect.search import Search
+from tests.unit.bisect.histories import axis, changing, drive, names
+
+FIRST: tuple[Answer, ...] = ("good", "bad")
+
+
+@pytest.mark.parametrize("number", range(1, 10))
+def test_every_history_within_the_bound(number: int) -> None:
+    for k, first in itertools.product(range(number + 1), FIRST):
+        found, asked = drive(Search(axis(number)), changing(number, k, first))
+        assert len(asked) == found.runs <= math.ceil(math.log2(number)) + 2
+        assert len(asked) <= axis(number).bound().runs
+        if 0 < k < number:
+            order = names(number)
+            assert (found.kind, found.before, found.after) == ("change", order[k - 1], order[k])
+            assert found.direction == ("regression" if first == "good" else "fix")
+        else:
+            assert found.kind == ("no-change" if number > 1 else "undecided")
+
+
+@pytest.mark.parametrize("number", range(2, 9))
+def test_every_history_with_every_placement_of_untestable(number: int) -> None:
+    order = names(number)
+    for size, k, first in itertools.product(range(1, number + 1), range(number + 1), FIRST):
+        for holes in map(frozenset, itertools.combinations(range(number), size)):
+            search = Search(axis(number))
+            found, asked = drive(search, changing(number, k, first, holes))
+            left = [i for i in range(number) if i not in holes]
+            older = [i for i in left if i < k]
+            newer = [i for i in left if i >= k]
+            met = sum(order.index(at[0]) in holes for at in asked)
+            assert len(asked) == len(set(asked)) <= search.bound.limit(wasted=met)
+            if older and newer:
+                assert (found.before, found.after) == (order[older[-1]], order[newer[0]])
+                assert found.between == order[older[-1] + 1 : newer[0]]
+                assert found.kind == ("range" if found.between else "change")
+            elif len(left) > 1:
+                assert found.kind == "no-change"
+            else:
+                assert found.kind == "undecided"
+
+
+@given(st.data())
+def test_any_costs_priors_claims_and_repeats(data: st.DataObject) -> None:
+    number = data.draw(st.integers(2, 40))
+    order = names(number)
+    k = data.draw(st.integers(1, number - 1))
+    first = data.draw(st.sampled_from(FIRST))
+    holes = data.draw(st.frozensets(st.integers(0, number - 1), max_size=number // 2))
+    costs = data.draw(st.lists(st.floats(0, 1e4), min_size=number, max_size=number))
+    weights = data.draw(st.lists(st.floats(0.01, 100), min_size=number, max_size=number))
+    claimed = data.draw(st.sampled_from([None, "good", "bad"]))
+    repeat = data.draw(st.integers(1, 3))
+    claim = {} if claimed is None else {claimed: data.draw(st.sampled_from(order))}
+    spec = axis(number, prior=dict(zip(order, weights, strict=True)), repeat=repeat, **claim)
+    search = Search(spec, cost=lambda at: costs[order.index(at[0])])
+    found, asked = drive(search, changing(number, k, first, holes))
+    wasted = sum(order.index(at[0]) in holes for at in asked)
+    assert len(asked) <= search.bound.limit(wasted=wasted)
+    older = [i for i in range(k) if i not in holes]
+    newer = [i for i in range(k, number) if i not in holes]
+    if older and newer:
+        assert (found.before, found.after) == (order[older[-1]], order[newer[0]])
+        assert found.between == order[older[-1] + 1 : newer[0]]
+
+
+def test_one_claim_within_is_confirmed_first_and_then_the_longer_side() -> None:
+    found, asked = drive(Search(axis(9, good="2.12")), changing(9, 5))
+    assert [at[0] for at in asked[:2]] == ["2.12", "2.18"]
+    assert "2.10" not in {at[0] for at in asked}
+    assert (found.last_good, found.first_bad) == ("2.14", "2.15")
+    for n, k, claimed in itertools.product(range(2, 20), range(1, 20), range(20)):
+        if k < n and claimed < n:
+            claim = {"good" if claimed < k else "bad": names(n)[claimed]}
+            found, asked = drive(Search(axis(n, **claim)), changing(n, k))
+            assert found.after == names(n)[k]
+            assert len(asked) <= math.ceil(math.log2(n)) + 2
+
+
+def test_only_what_lies_between_two_claims_is_searched() -> None:
+    found, asked = drive(Search(axis(20, good="2.15", bad="2.12")), changing(20, 4, "bad"))
+    assert all("2.12" <= at[0] <= "2.15" for at in asked)
+    assert asked[0] == ("2.15",)
+    assert (found.direction, found.last_bad, found.first_good) == ("fix", "2.13", "2.14")
+    assert "fixed" in found.notes[0]
+
+
+def test_claims_that_do_not_hold_are_told() -> None:
+    found, asked = drive(Search(axis(5, good="2.10", bad="2.14")), changing(5, 2, "bad"))
+    assert found.direction == "fix"
+    assert "the other way round than said" in found.notes[1]
+    found, asked = drive(Search(axis(5, good="2.10", bad="2.14")), lambda _: "good")
+    assert (found.kind, found.verdict, len(asked)) == ("no-change", "good", 2)
+    assert "2.14 was said to be bad" in found.notes
+
+
+def test_alike_ends_are_looked_between_and_the_newest_change_is_found() -> None:
+    for n, start, end in itertools.combinations_with_replacement(range(1, 17), 3):
+        n, start, end = end + 1, n, start
+        if not start < end < n:
+            continue
+        search = Search(axis(n))
+        order = names(n)
+        world = {o: "bad" if start <= i < end else "good" for i, o in enumerate(order)}
+        found, asked = drive(search, lambda at, world=world: world[at[0]])  # type: ignore[misc]
+        assert len(asked) <= search.bound.limit(alike=True)
+        if found.kind == "no-change":
+            assert found.notes  # it says that not all were run
+            assert len(asked) <= search.bound.runs
+        else:
+            assert (found.after, found.one_change, found.confidence) == (order[end], False, None)
+            assert found.direction == "fix"
+
+
+def test_the_cheap_one_is_taken_where_the_bound_allows_it() -> None:
+    cached = {"2.10", "2.19", "2.15"}
+    search = Search(axis(10), cost=lambda at: 1 if at[0] in cached else 60)
+    _, asked = drive(search, changing(10, 5))
+    assert asked[2] == ("2.15",)
+    # 2.12 leaves seven gaps, which three runs decide as well as four: cheap enough to begin with
+    search = Search(axis(10), cost=lambda at: 1 if at[0] == "2.12" else 60)
+    assert drive(search, changing(10, 5))[1][2] == ("2.12",)
+
+
+def test_trouble_is_asked_again_and_stops_in_a_row() -> None:
+    search = Search(axis(4, patience=2))
+    first = search.next()
+    assert isinstance(first, Question)
+    search.answer(first, "unknown")
+    assert search.next() == first
+    search.answer(first, "unknown")
+    stopped = search.next()
+    assert stopped == Stopped(2, first)
+    search.resume()
+    assert search.next() == first
+    found, asked = drive(search, changing(4, 2))
+    assert (found.after, found.runs, found.unknown, len(asked)) == ("2.12", 4, 2, 4)
+
+
+def test_a_repeated_good_is_asked_again_and_one_bad_is_enough() -> None:
+    found, asked = drive(Search(axis(3, repeat=3)), changing(3, 1))
+    assert [asked.count((name,)) for name in names(3)] == [3, 1, 1]
+    assert (found.kind, found.after) == ("change", "2.11")
+
+
+def test_ahead_names_what_may_come_next() -> None:
+    search = Search(axis(9))
+    while isinstance(question := search.next(), Question):
+        ahead = search.ahead()
+        search.answer(question, changing(9, 4)(question.at))
+        after = search.next()
+        if isinstance(after, Question):
+            assert after.at in ahead
+    assert search.ahead() == ()
+
+
+def test_a_limit_gives_an_honest_range() -> None:
+    found, asked = drive(Search(axis(33, max_runs=4)), changing(33, 20))
+    assert len(asked) == 4
+    assert found.kind == "range"
+    assert found.before is not None
+    assert found.after is not None
+    assert "limit" in found.notes[0]
+    assert found.before < names(33)[20] <= found.after
+
+
+def test_known_untestable_is_never_asked() -> None:
+    spec = axis(6, untestable=frozenset({"2.10", "2.13"}))
+    found, asked = drive(Search(spec), changing(6, 3))
+    assert {at[0] for at in asked}.isdisjoint(spec.untestable)
+    assert (found.before, found.between, found.after) == ("2.12", ("2.13",), "2.14")
+    assert isinstance(found, Finding)
+    assert "could not be tested: 2.10" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"good": "9"}, "good: '9' is not one"),
+        ({"good": "2.10", "bad": "2.10"}, "cannot be good and bad"),
+        ({"prior": {"2.10": 0}}, "greater than 0"),
+        ({"confidence": 1.0}, "less than 1"),
+    ],
+)
+def test_a_spec_that_makes_no_sense_is_refused(given: dict[str, object], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        axis(3, **given)

@@ -1,0 +1,40 @@
+"""What a terminal is shown while a bisection runs, and that a pipe is shown nothing."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+from harness.bisect.specs import AxisSpec
+from harness.cli.bisect_view import Progress
+from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown_by(stream: io.StringIO, folder: Path) -> str:
+    runs = ScriptedRuns(lambda at, _: "failed" if at[0] == "3" else "passed")
+    spec = AxisSpec(axis="qnn", candidates=("1", "2", "3"), held={"compiler": "1"})
+    bisection = new_bisection(folder, spec, runs)
+    bisection.watcher = Progress(bisection.folder.read(), bisection.folder.path, stream)
+    bisection.go_on()
+    return stream.getvalue()
+
+
+def test_a_terminal_sees_each_run(tmp_path: Path) -> None:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown_by(Terminal(), tmp_path))
+    assert text.startswith("bisecting qnn over 3 versions, 1 to 3 (compiler 1 held): at most 3 ")
+    lines = [line.rpartition("\r\x1b[2K")[2] for line in text.strip().split("\n")[2:]]
+    assert [line.split()[:3] for line in lines] == [
+        ["1", "1", "good"],
+        ["2", "3", "bad"],
+        ["3", "2", "good"],
+    ]
+
+
+def test_a_pipe_sees_nothing(tmp_path: Path) -> None:
+    assert shown_by(io.StringIO(), tmp_path) == ""

@@ -1,0 +1,68 @@
+"""The placement in a case's name is told from the rest, whatever the two look like."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.pytest_plugin.case_names import (
+    NamedPlacement,
+    rest_meant,
+    split_node_id,
+    without_placement,
+)
+from harness.workbench import Placement
+
+versions = st.sampled_from(["2.47.0", "2.51.0", "2.31.0.250130", "2.28.2.241116_103376"])
+named = st.one_of(versions, versions.map(lambda version: f"sdk-a:{version}"))
+placements = st.builds(
+    Placement,
+    device=st.sampled_from(["sim-v73", "a", "desk-htp-1", "b.2_c", "x-by-2.4"]),
+    backend=st.sampled_from(["htp", "gpu", "cpu"]),
+    qnn=named,
+    compiler=versions,
+    ort=st.none() | st.sampled_from(["1.24.1", "my-aar:1.26.0"]),
+)
+rests = st.sampled_from(
+    ["", "66", "resident-66", "io-heavy-56mb-resident-66", "tiny", "a-htp-2.47.0", "ort-1", "by-3"]
+)
+
+
+@given(placements)
+def test_what_a_placement_says_is_read_again(placement: Placement) -> None:
+    read = NamedPlacement.parse(str(placement))
+    assert read is not None
+    assert (read.backend, read.qnn, read.ort) == (placement.backend, placement.qnn, placement.ort)
+    assert read.device == placement.device
+    assert (read.compiler or placement.qnn_version) == placement.compiler
+
+
+@given(placements, rests, st.sampled_from(["before", "behind"]))
+def test_the_rest_is_what_stands_beside_it(placement: Placement, rest: str, where: str) -> None:
+    parts = [str(placement), rest] if where == "before" else [rest, str(placement)]
+    parameters = "-".join(part for part in parts if part)
+    if str(placement) not in rest:
+        assert without_placement(parameters, str(placement)) == rest
+
+
+@given(placements, rests)
+def test_a_case_is_found_under_the_names_of_other_versions(placement: Placement, rest: str) -> None:
+    given_name = f"{placement}-{rest}" if rest else str(placement)
+    known = {"66", "resident-66", "io-heavy-56mb-resident-66", "tiny", "ort-1", "by-3", rest}
+    assert rest_meant(given_name, known) == rest
+    assert rest_meant(rest, known) == rest
+
+
+@pytest.mark.parametrize("name", ["nothing", "sim-v73-htp-2.51.0-huge", "sim-v73-npu-2.51.0-66"])
+def test_what_is_no_case_means_none(name: str) -> None:
+    assert rest_meant(name, {"66", "resident-66", "tiny"}) is None
+
+
+def test_node_ids_are_taken_apart() -> None:
+    assert split_node_id("a/test_b.py::test_c[x-[1]]") == ("a/test_b.py::test_c", "x-[1]")
+    assert split_node_id("a/test_b.py::test_c") == ("a/test_b.py::test_c", None)
+    assert NamedPlacement.beginning("sim-v73-htp-2.51.0-by-2.47.0-tiny-1") == NamedPlacement(
+        "sim-v73", "htp", "2.51.0", None, "2.47.0"
+    )
+    assert NamedPlacement.beginning("tiny-66") is None

@@ -1,0 +1,111 @@
+"""Exported symbols as nm tells them, nothing but ElfError for damage, and what two sides share."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.runtimes.difference import Content, change_of, difference, plain_name
+from harness.runtimes.elf import ElfError
+from harness.runtimes.elf_symbols import exported_symbols
+from harness.runtimes.runtime import RuntimeFile
+
+SOURCE = """
+int offered(void) { return 1; }
+int offered_too = 2;
+__attribute__((weak)) int weak(void) { return 3; }
+__attribute__((visibility("hidden"))) int hidden(void) { return 4; }
+static int own(void) { return 5; }
+int wanted(void);
+int user(void) { return wanted() + own() + hidden(); }
+"""
+NAMES = {"offered", "offered_too", "weak", "user"}
+
+
+@pytest.fixture(scope="module", params=["gnu", "sysv"])
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "a.c").write_text(SOURCE)
+    made = folder / "libmade.so"
+    command = ["cc", "-shared", "-fPIC", "-nostdlib", f"-Wl,--hash-style={request.param}"]
+    subprocess.run([*command, "-o", str(made), str(folder / "a.c")], check=True, timeout=60)
+    return made
+
+
+def test_exported_symbols(library: Path) -> None:
+    assert exported_symbols(library.read_bytes()) >= NAMES
+    assert not exported_symbols(library.read_bytes()) & {"hidden", "own", "wanted"}
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
+def test_they_are_what_nm_says(library: Path) -> None:
+    import ctypes.util
+
+    libraries = [library, *Path("/lib/x86_64-linux-gnu").glob("libm.so.6")]
+    assert ctypes.util.find_library("m")
+    for path in libraries:
+        told = subprocess.run(
+            ["nm", "-D", "--defined-only", "--without-symbol-versions", path],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        rows = [line.split() for line in told.splitlines()]
+        # nm names version definitions, too, as absolute symbols
+        expected = {row[-1] for row in rows if row[-2] != "A"}
+        found = exported_symbols(path.read_bytes())
+        assert found >= expected
+        assert not {name for name in found - expected if not name.startswith("GLIBC_")}
+
+
+def test_damage_is_an_elf_error_and_nothing_else(library: Path) -> None:
+    whole = library.read_bytes()
+    dice = random.Random(6)
+    for _ in range(2000):
+        data = bytearray(whole)
+        for _ in range(dice.randint(1, 8)):
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        cut = bytes(data[: dice.randint(0, len(data))]) if dice.random() < 0.3 else bytes(data)
+        with contextlib.suppress(ElfError):
+            assert len(exported_symbols(cut)) <= len(cut)
+
+
+def test_what_changed() -> None:
+    before = Content(frozenset({"a", "b"}), frozenset({"libc.so.6"}))
+    after = Content(frozenset({"b", "c"}), frozenset({"libc.so.6", "libm.so.6"}))
+    change = change_of("lib.so", 10, 12, before, after)
+    assert (change.symbols_gone, change.symbols_new) == (("a",), ("c",))
+    assert (change.needs_gone, change.needs_new) == ((), ("libm.so.6",))
+    assert change_of("lib.so", 1, 2, Content(problem="it is damaged"), after).problem
+
+
+def test_files_are_paired_by_their_plain_names(library: Path, tmp_path: Path) -> None:
+    assert plain_name("capi/libonnxruntime.so.1.24.1") == "capi/libonnxruntime.so"
+    assert plain_name("x.libs/libstdc++-0a1b2c3d.so.6") == "x.libs/libstdc++.so"
+    assert plain_name("libQnnHtpV73Stub.so") == "libQnnHtpV73Stub.so"
+    text = tmp_path / "no.so"
+    text.write_text("no library")
+    old = [
+        RuntimeFile(library, "liba.so.1", 10, "1" * 64),
+        RuntimeFile(library, "libsame.so", 10, "2" * 64),
+        RuntimeFile(library, "libgone.so", 10, "3" * 64),
+    ]
+    new = [
+        RuntimeFile(text, "liba.so.2", 12, "4" * 64),
+        RuntimeFile(library, "libsame.so", 10, "2" * 64),
+        RuntimeFile(library, "libnew.so", 11, "5" * 64),
+    ]
+    found = difference(old, new)
+    assert (found.gone, found.new, found.same) == (
+        {"libgone.so": 10},
+        {"libnew.so": 11},
+        ("libsame.so",),
+    )
+    (change,) = found.changed
+    assert (change.name, change.problem) == ("liba.so", "it is not an ELF file")

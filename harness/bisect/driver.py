@@ -91,10 +91,13 @@ class Bisection:
     def _run(self, question: Question, search: Search | GridSearch, match: Match) -> None:
         self.folder.append(asked(question))
         self.watcher.asked(question)
+        ahead = search.ahead()
         if self.ahead is not None:
-            self.ahead.want(search.ahead())
+            self.ahead.want(ahead)
+        if match.comparison is not None:
+            ahead = ()  # compiling and pushing beside it would spoil what is measured
         reports = self.folder.reports_of(self.folder.read())
-        arguments = self.task.arguments(question.at, reports, self._devices())
+        arguments = self.task.arguments(question.at, reports, self._devices(), ahead)
         end = self.runner(arguments, reports, self.task.folder, self.task.run_timeout_s)
         self._take(question, end, search, match)
 

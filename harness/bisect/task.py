@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -47,14 +48,28 @@ class Task(BaseModel):
         """Every version that is fixed in a run at a place."""
         return {**self.held, **dict(zip(self.axes, at, strict=True))}
 
-    def arguments(self, at: Place, reports: Path, devices: Sequence[str]) -> list[str]:
-        """pytest's arguments for a run at a place, on the first of `devices` that can be used."""
+    def _given(self, at: Place) -> dict[Axis, str]:
+        """The versions of a run as pytest must be told them."""
+        return {
+            axis: self.paths.get(axis, {}).get(version, version)
+            for axis, version in self.versions(at).items()
+        }
+
+    def arguments(
+        self, at: Place, reports: Path, devices: Sequence[str], ahead: Sequence[Place] = ()
+    ) -> list[str]:
+        """pytest's arguments for a run at a place, on the first of `devices` that can be used.
+
+        What runs `ahead` of it will need is made ready meanwhile.
+        """
         # Paths are given with "=": pytest takes a word of its own for the path of a test.
         arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--only-case={self.case}"]
         arguments += [f"--lab={self.lab}", f"--reports={reports}", f"--backend={self.backend}"]
         arguments += [f"--device={','.join(devices)}"]
-        for axis, version in self.versions(at).items():
-            arguments.append(f"--{axis}={self.paths.get(axis, {}).get(version, version)}")
+        arguments += [f"--{axis}={version}" for axis, version in self._given(at).items()]
+        for place in ahead:
+            named = (f"{axis}={version}" for axis, version in self._given(place).items())
+            arguments.append(f"--ahead={shlex.join(named)}")
         # other people's runs may come between; a search that waits is better than one that stops
         arguments.append(f"--lease-timeout={_LEASE_WAIT_S}")
         if self.known_issues is not None:

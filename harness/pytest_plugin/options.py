@@ -110,6 +110,13 @@ def add_options(parser: pytest.Parser) -> None:
         help="run the one case of this name, whatever versions it names, with those asked for, on "
         "the first of the devices asked for that fits",
     )
+    group.addoption(
+        "--ahead",
+        action="append",
+        metavar="VERSIONS",
+        help="while cases run, fetch, compile and push what a run with other versions will need: "
+        '"qnn=2.50.40 compiler=2.47.0" (repeatable; not beside tests marked `timed`)',
+    )
 
 
 @dataclass(frozen=True)
@@ -131,6 +138,7 @@ class Options:
     plan: bool
     preflight: Literal["strict", "warn", "off"]
     only_case: str | None = None
+    ahead: tuple[str, ...] = ()
 
 
 def _refuse_a_lost_rootdir(config: pytest.Config) -> None:
@@ -183,4 +191,5 @@ def read_options(config: pytest.Config) -> Options:
         plan=bool(config.getoption("--plan")),
         preflight=config.getoption("--preflight"),
         only_case=config.getoption("--only-case"),
+        ahead=tuple(config.getoption("--ahead") or ()),
     )

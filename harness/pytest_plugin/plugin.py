@@ -143,6 +143,8 @@ def pytest_runtestloop(session: pytest.Session) -> object:
             show_plan(session, run, _need)
             return True
         run.begin(needs)
+        if not any(item.get_closest_marker("timed") for item in session.items):
+            run.prepare_ahead()
     except HarnessError as error:
         run.problem = error
         _stop(session.config, error)

@@ -16,6 +16,7 @@ from harness.pytest_plugin.options import Options
 from harness.pytest_plugin.terminal import end_in_order_on_sigterm
 
 if TYPE_CHECKING:
+    from harness.adb.guard import GuardedProcess
     from harness.lab.events import LabEvent
     from harness.lab.inventory import DeviceConfig, Lab
     from harness.pytest_plugin.parallel import Moves
@@ -53,6 +54,7 @@ class Run:
         self._notify = notify
         self._warn = warn
         self._workbench: Workbench | None = None
+        self._ahead: GuardedProcess | None = None
 
     @cached_property
     def lab(self) -> Lab:
@@ -98,6 +100,8 @@ class Run:
 
     def close(self) -> None:
         """Ends everything the run started."""
+        if self._ahead is not None:
+            self._ahead.stop()
         if self._workbench is not None:
             self._workbench.close()
 
@@ -222,6 +226,13 @@ class Run:
         self._write_events()
         if needs and all(need.placement in failed for need in needs):
             raise next(iter(failed.values()))
+
+    def prepare_ahead(self) -> None:
+        """Begins to make ready what `--ahead` asks for. Raises HarnessError."""
+        if self.options.ahead and not self.is_worker:
+            from harness.pytest_plugin.ahead import begin_ahead
+
+            self._ahead = begin_ahead(self, self._needs)
 
     def ready(self, placement: Placement) -> Workbench:
         """The workbench, with all that cases of this placement need. Raises HarnessError."""

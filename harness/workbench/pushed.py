@@ -10,19 +10,26 @@ from harness.contexts.compile import Context, Reference
 from harness.contexts.models import ModelSpec
 from harness.contexts.session_plan import DeployedContext, DeployedModel
 from harness.probe.build import PROBE_NAME
-from harness.runtimes.deploy import DeployFile
+from harness.runtimes.deploy import Deployer, DeployFile
+from harness.runtimes.device_store import FileSet
 from harness.runtimes.runtime import Runtime
 from harness.workbench.placement import PushedFile
 
 _BINARY: Final = "context.bin"
+_MODEL: Final = "model.onnx"
 
 
-def context_files(context: Context) -> list[DeployFile]:
-    """A context's binary, inputs and expected outputs, for a folder of their own."""
-    return [DeployFile(context.path, _BINARY), *beside(context)]
+def context_set(deployer: Deployer, model: ModelSpec, context: Context) -> FileSet:
+    """A context's binary, inputs and expected outputs, to be put into a folder of their own."""
+    return deployer.file_set(str(model), [DeployFile(context.path, _BINARY), *_beside(context)])
 
 
-def beside(made: Context | Reference) -> list[DeployFile]:
+def model_set(deployer: Deployer, onnx: Path, reference: Reference) -> FileSet:
+    """An ONNX file, its inputs and expected outputs, to be put into a folder of their own."""
+    return deployer.file_set(onnx.stem, [DeployFile(onnx, _MODEL), *_beside(reference)])
+
+
+def _beside(made: Context | Reference) -> list[DeployFile]:
     """Inputs and expected outputs, as they are called on a device."""
     paths = (*made.inputs, *made.expected)
     names = _names("input", made.inputs) + _names("expected", made.expected)
@@ -32,7 +39,7 @@ def beside(made: Context | Reference) -> list[DeployFile]:
 def deployed_model(model: ModelSpec, reference: Reference, folder: str) -> DeployedModel:
     """The model whose files lie in `folder` on a device."""
     return DeployedModel(
-        file=f"{folder}/model.onnx",
+        file=f"{folder}/{_MODEL}",
         inputs=tuple(f"{folder}/{name}" for name in _names("input", reference.inputs)),
         expected=tuple(f"{folder}/{name}" for name in _names("expected", reference.expected)),
         tolerance=model.tolerance,

@@ -39,10 +39,10 @@ from harness.workbench.baselines import Baselines
 from harness.workbench.libraries import Libraries, PreflightMode, preflight_device
 from harness.workbench.placement import Need, Placement, PushedFile, by_placement
 from harness.workbench.pushed import (
-    beside,
-    context_files,
+    context_set,
     deployed_context,
     deployed_model,
+    model_set,
     pushed_files,
 )
 
@@ -234,11 +234,10 @@ class Workbench:
         """Puts the ONNX files of these models, their inputs and references on the device."""
         deployer = self._deployer(placement.device)
         references = self._contexts.references(models, placement.compiler)
-        sets = []
-        for model, reference in zip(models, references, strict=True):
-            onnx = self._onnx.path(model)
-            files = [DeployFile(onnx, "model.onnx"), *beside(reference)]
-            sets.append(deployer.file_set(onnx.stem, files))
+        sets = [
+            model_set(deployer, self._onnx.path(model), reference)
+            for model, reference in zip(models, references, strict=True)
+        ]
         return [
             deployed_model(model, reference, folder)
             for model, reference, folder in zip(
@@ -280,10 +279,7 @@ class Workbench:
 
     def _context_sets(self, device: str, compiled: Mapping[ModelSpec, Context]) -> list[FileSet]:
         deployer = self._deployer(device)
-        return [
-            deployer.file_set(str(model), context_files(context))
-            for model, context in compiled.items()
-        ]
+        return [context_set(deployer, model, context) for model, context in compiled.items()]
 
     def device(self, name: str) -> AttachedDevice:
         """The device, connected and well.

@@ -64,6 +64,7 @@ class ScriptedRuns:
     dies: Callable[[str], None] = lambda moment: None
     made: list[Place] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
+    ahead: list[list[str]] = field(default_factory=list)
 
     def __call__(self, arguments: list[str], reports: Path, cwd: Path, timeout_s: float) -> RunEnd:
         told = dict(one.removeprefix("--").split("=", 1) for one in arguments if "=" in one)
@@ -72,6 +73,7 @@ class ScriptedRuns:
         self.dies("before")
         self.made.append(at)
         self.devices.append(device)
+        self.ahead.append([one.partition("=")[2] for one in arguments if "--ahead=" in one])
         reports.mkdir(parents=True)
         outcome = self.says(at, device)
         if outcome in NO_RECORD:

@@ -1,0 +1,68 @@
+"""`--ahead`: what later runs may need is made ready while the cases of this one run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from harness.errors import ConfigError
+from harness.pytest_plugin.versions import device_runtimes
+from harness.workbench import Need
+from harness.workbench.ahead import Errand, Reach, start
+
+if TYPE_CHECKING:
+    from harness.adb.guard import GuardedProcess
+    from harness.pytest_plugin.run import Run
+
+AXES: Final = ("qnn", "ort", "compiler")
+
+
+def begin_ahead(run: Run, needs: Sequence[Need]) -> GuardedProcess | None:
+    """Begins with what `--ahead` asks for, on the device of the first of `needs`.
+
+    None if that is nothing, or there already. Raises ConfigError for what means no version.
+    """
+    if not needs:
+        return None
+    own = needs[0].placement
+    (config,) = run.lab.select([own.device])
+    found: dict[Need, None] = {}
+    for text in run.options.ahead:
+        asked = parse_versions(text)
+        options = run.options
+        runtimes = device_runtimes(
+            run.catalog,
+            [config],
+            asked.get("qnn", options.qnn),
+            asked.get("compiler", options.compilers),
+            asked.get("ort", options.ort),
+        )
+        orts = runtimes.orts[own.device] if own.engine == "ort" else ()
+        for qnn, compilers in runtimes.compilers[own.device].items():
+            other = replace(own, qnn=qnn, compiler=compilers[0], ort=orts[0] if orts else own.ort)
+            models = dict.fromkeys(
+                m for need in needs if need.placement == own for m in need.models
+            )
+            found[Need(other, tuple(models))] = None
+    wanted = tuple(need for need in found if need.placement != own)
+    if not wanted:
+        return None
+    reach = Reach.of(run.workbench.device(own.device))
+    return start(Errand(lab=run.options.lab, reach=reach, needs=wanted))
+
+
+def parse_versions(text: str) -> dict[str, list[str]]:
+    """{axis: [version]} of "qnn=2.50.40 compiler=2.47.0", quoted as in a shell (pure).
+
+    Raises ConfigError.
+    """
+    try:
+        parts = [part.partition("=") for part in shlex.split(text)]
+    except ValueError as error:
+        raise ConfigError(f"{text[:80]!r}: {error}", field="--ahead") from None
+    if not parts or any(axis not in AXES or not version for axis, _, version in parts):
+        problem = f'{text[:80]!r} is not of the form "qnn=2.50.40 compiler=2.47.0"'
+        raise ConfigError(problem, field="--ahead", choices=AXES)
+    return {axis: [version] for axis, _, version in parts}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from harness.bench import BACKEND_LIBRARIES, Bench, Observation, TargetFailure
 from harness.contexts.compile import Context
@@ -15,6 +15,7 @@ from harness.contexts.spill_fill import (
     sharing_session,
     spill_fill_bytes,
 )
+from harness.probe.memory_steps import TensorMemory
 from harness.results.checks import Check, broken, conclusion, failure_text, held
 from harness.results.judge_pairing import (
     LATENCY,
@@ -37,41 +38,62 @@ _ROUNDS = 5
 
 
 def measure_pairing(
-    bench: Bench, prepared: ModelSpec, raw: ModelSpec, pairing: Pairing, tolerances: Tolerances
+    bench: Bench,
+    models: Mapping[TensorMemory, ModelSpec],
+    pairing: Pairing,
+    tolerances: Tolerances,
 ) -> None:
     """Runs a context with the memory of a pairing and checks what is documented of it.
 
-    `raw` is the same model prepared for raw memory: what another pairing is compared with, in a
-    process of its own. If only the latency differs both are measured again. Raises TargetFailure
-    if the process fails or a check does not hold.
+    `models` has the same model by the memory that it is prepared for. What a pairing is compared
+    with runs in processes of its own; where this target does not give it, the check that needs it
+    is `unseen`. If only the latency does not hold, both are measured again. Raises TargetFailure if
+    the process fails or a check does not hold.
     """
-    (context,) = bench.contexts(prepared)
+    (context,) = bench.contexts(models[pairing.prepare])
     made = prepared_memory(context)
     if made != pairing.prepare:
         why = f"asked for {pairing.prepare}, the compiler prepared the context for {made}"
         check_all(bench, [held("prepared_as_asked", False, why)])
-    libraries = _libraries(bench)
-    observation = bench.run(pairing_plan(libraries, context, pairing.execute))
+    observation = bench.run(pairing_plan(_libraries(bench), context, pairing.execute))
     figures = _pairing(observation, context)
     bench.measure(**figures.record())
     observation.check()
-    if pairing == _REFERENCE:
-        check_all(bench, judge_pairing(pairing, figures, None, tolerances))
-        return
-    (other,) = bench.contexts(raw)
     for rounds in range(1, _ROUNDS + 1):
-        compared = bench.attempt(pairing_plan(libraries, other, _REFERENCE.execute))
-        compared.check()
-        reference = _pairing(compared, other)
-        checks = judge_pairing(pairing, figures, reference, tolerances)
-        bench.measure(**figures.record(), reference=reference.record(), rounds=rounds)
-        if rounds == _ROUNDS or [check.name for check in broken(checks)] != [LATENCY]:
+        twin = _compared(bench, models, pairing.twin)
+        base = twin
+        if _REFERENCE not in (pairing, pairing.twin):
+            base = _compared(bench, models, _REFERENCE)
+        checks = judge_pairing(pairing, figures, twin, base, tolerances)
+        compared = {} if twin is None else {str(pairing.twin): twin.record()}
+        bench.measure(**figures.record(), compared_with=compared, rounds=rounds)
+        doubtful = [check.name for check in broken(checks)] or [
+            check.name for check in checks if check.name == LATENCY and check.verdict == "unseen"
+        ]
+        if rounds == _ROUNDS or twin is None or doubtful != [LATENCY]:
             break
         # Nothing but the time differs: whoever is slower by nature is so in every round.
-        again = bench.attempt(pairing_plan(libraries, context, pairing.execute))
+        again = bench.attempt(pairing_plan(_libraries(bench), context, pairing.execute))
         again.check()
         figures = _pairing(again, context)
     check_all(bench, checks)
+
+
+def _compared(
+    bench: Bench, models: Mapping[TensorMemory, ModelSpec], pairing: Pairing
+) -> PairingFigures | None:
+    """What another pairing shows; None if this target or its compiler does not give it.
+
+    Raises TargetFailure if the lab kept it from being seen.
+    """
+    try:
+        (context,) = bench.contexts(models[pairing.prepare])
+    except TargetFailure:
+        return None  # what its own case fails with
+    observation = bench.attempt(pairing_plan(_libraries(bench), context, pairing.execute))
+    if observation.verdict.outcome == "error":
+        observation.check()
+    return _pairing(observation, context) if observation.verdict.outcome == "passed" else None
 
 
 def measure_sharing(

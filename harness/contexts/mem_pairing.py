@@ -39,6 +39,12 @@ class Pairing:
     def __str__(self) -> str:
         return f"{self.prepare}-{self.execute}"
 
+    @property
+    def twin(self) -> Pairing:
+        """What is prepared the other way and executed alike."""
+        (other,) = (memory for memory in TENSOR_MEMORIES if memory != self.prepare)
+        return Pairing(other, self.execute)
+
 
 @dataclass(frozen=True)
 class Documented:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from harness.contexts.mem_pairing import DOCUMENTED, Pairing
 from harness.probe.transcript import StepResult, Transcript
 from harness.results.checks import Check, held, unseen
+from harness.results.judge_latency import Latency, LatencyTolerance, same_latency
 from harness.results.memory_figures import MemorySamples, memory_samples
 
 _COPY: Final = re.compile(r"\bcop(y|ies|ied)\b", re.I)
@@ -22,14 +22,11 @@ LATENCY: Final = "steady_latency_same"
 class Tolerances:
     """How far a figure may be from what is expected of it.
 
-    Memory: a part of the I/O's size; what has less than that part counts as nothing. Latency: a
-    part of the reference's median, or so many times the spread of both, whichever is more.
+    Memory: a part of the I/O's size; what has less than that part counts as nothing.
     """
 
     memory_part: float = 0.25
-    latency_part: float = 0.25
-    latency_spreads: float = 4.0
-    latency_floor_us: float = 200.0
+    latency: LatencyTolerance = field(default_factory=LatencyTolerance)
 
 
 @dataclass(frozen=True)
@@ -48,15 +45,9 @@ class PairingFigures:
     digests: tuple[int, ...]
 
     @property
-    def steady_median_us(self) -> float | None:
-        """The median of the steady inferences."""
-        return statistics.median(self.steady_us) if self.steady_us else None
-
-    @property
-    def steady_spread_us(self) -> float:
-        """The median distance from the median."""
-        middle = self.steady_median_us
-        return statistics.median(abs(one - middle) for one in self.steady_us) if middle else 0.0
+    def steady(self) -> Latency:
+        """The latency of the steady inferences."""
+        return Latency(self.steady_us)
 
     def record(self) -> dict[str, object]:
         """The figures as they stand in a record's measurements."""
@@ -64,8 +55,8 @@ class PairingFigures:
             "io_bytes": self.io_bytes,
             "first_inference_us": self.first_us,
             "steady_us": list(self.steady_us),
-            "steady_median_us": self.steady_median_us,
-            "steady_spread_us": self.steady_spread_us,
+            "steady_median_us": self.steady.median_us,
+            "steady_spread_us": self.steady.spread_us,
             "copies_shown": self.copies,
         }
 
@@ -100,12 +91,15 @@ def pairing_figures(
 def judge_pairing(
     pairing: Pairing,
     figures: PairingFigures,
-    reference: PairingFigures | None,
+    twin: PairingFigures | None,
+    base: PairingFigures | None,
     tolerances: Tolerances,
 ) -> list[Check]:
     """The checks of a process that came to a good end.
 
-    `reference` is raw memory prepared and executed on the same device; None for that pairing.
+    `twin` is the pairing that is executed alike and prepared the other way: the documentation says
+    that it is as fast. `base` is raw memory prepared and executed, the twin where this is `base`
+    itself. None for one that this target does not give.
     """
     documented = DOCUMENTED[pairing]
     return [
@@ -120,9 +114,15 @@ def judge_pairing(
         ),
         _settled("io_settled_by_tenth", figures, "first", "tenth", tolerances),
         _settled("io_given_back", figures, "before", "freed", tolerances),
-        _copied(documented.copied, figures, reference),
-        _same_latency(figures, reference, tolerances),
-        _same_outputs(figures, reference),
+        _copied(documented.copied, figures, base),
+        same_latency(
+            LATENCY,
+            figures.steady,
+            None if twin is None else twin.steady,
+            str(pairing.twin),
+            tolerances.latency,
+        ),
+        _same_outputs(figures, base),
     ]
 
 
@@ -182,9 +182,9 @@ def _blind(
     return unseen(name, why, rss_growth_bytes=rss)
 
 
-def _copied(expected: bool, figures: PairingFigures, reference: PairingFigures | None) -> Check:
+def _copied(expected: bool, figures: PairingFigures, base: PairingFigures | None) -> Check:
     name = "copies_per_inference"
-    shows = figures.copies is not None or (reference is not None and reference.copies is not None)
+    shows = figures.copies is not None or (base is not None and base.copies is not None)
     if not shows:
         return unseen(name, "no event of the profile tells of copies")
     copies = figures.copies or 0
@@ -193,42 +193,14 @@ def _copied(expected: bool, figures: PairingFigures, reference: PairingFigures |
     return held(name, (copies > 0) == expected, reason, copies=copies)
 
 
-def _same_latency(
-    figures: PairingFigures, reference: PairingFigures | None, tolerances: Tolerances
-) -> Check:
-    name = LATENCY
-    median, spread = figures.steady_median_us, figures.steady_spread_us
-    if median is None:
-        return unseen(name, "there are no steady inferences")
-    if reference is None:
-        reason = f"it is the reference: median {median:g} us, spread {spread:g} us"
-        return held(name, True, reason, median_us=median, spread_us=spread)
-    other = reference.steady_median_us
-    if other is None:
-        return unseen(name, "raw memory gave no steady inferences to compare with")
-    allowed = max(
-        tolerances.latency_part * other,
-        tolerances.latency_spreads * max(spread, reference.steady_spread_us),
-        tolerances.latency_floor_us,
-    )
-    return held(
-        name,
-        abs(median - other) <= allowed,
-        f"median {median:g} us, with raw memory {other:g} us; {allowed:.0f} us apart is allowed",
-        median_us=median,
-        spread_us=spread,
-        reference_median_us=other,
-        reference_spread_us=reference.steady_spread_us,
-        tolerance_us=allowed,
-    )
-
-
-def _same_outputs(figures: PairingFigures, reference: PairingFigures | None) -> Check:
+def _same_outputs(figures: PairingFigures, base: PairingFigures | None) -> Check:
     name = "outputs_equal"
-    if reference is None:
-        return held(name, True, "they are what ONNX Runtime computes on the CPU")
-    same = bool(figures.digests) and figures.digests == reference.digests
-    return held(name, same, f"outputs {'equal' if same else 'differ from'} those of raw memory")
+    if base is None:
+        return unseen(name, "no other pairing gave outputs to compare with")
+    same = bool(figures.digests) and figures.digests == base.digests
+    return held(
+        name, same, f"outputs {'equal' if same else 'differ from'} those of another pairing"
+    )
 
 
 def _copies(runs: Sequence[StepResult]) -> int | None:

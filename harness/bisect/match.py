@@ -12,6 +12,7 @@ from typing import Final
 from harness.bisect.answers import Answer
 from harness.bisect.expression import Comparison, Unmeasured, parse_comparison
 from harness.errors import ConfigError
+from harness.qnn.codes import same_code
 from harness.results.record import CaseRecord, ErrorRecord
 
 _CODE = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.ASCII | re.IGNORECASE)
@@ -106,7 +107,7 @@ def parse_match(text: str) -> Match:
         raise ConfigError(f"--match: {text[:80]!r} is none of its forms", choices=_FORMS)
     if kind == "code":
         codes = {_code(part.strip()) for part in value.split(",")}
-        return Match(text, failure=lambda error: error.code in codes)
+        return Match(text, failure=lambda error: any(same_code(error.code, one) for one in codes))
     if kind == "symbol":
         return Match(text, failure=lambda error: _like(error.symbol, value))
     if kind == "signature":

@@ -97,6 +97,17 @@ def describe(raw: int, *, api: str | None = None) -> CodeInfo:
     )
 
 
+def same_code(raw: int | None, other: int | None) -> bool:
+    """Whether two numbers are one code: of QNN's the low 16 bits count, of the DSP's all."""
+    return _counting(raw) == _counting(other)
+
+
+def _counting(raw: int | None) -> int | None:
+    if raw is None or _AEE_FIRST <= raw & 0xFFFFFFFF <= _AEE_LAST:
+        return raw if raw is None else raw & 0xFFFFFFFF
+    return raw & 0xFFFF
+
+
 def dsp_error(number: int) -> int:
     """The code as which error `number` of the DSP's runtime arrives: 0x80000406 for 6."""
     return _AEE_FIRST + number

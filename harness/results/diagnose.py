@@ -43,7 +43,8 @@ def diagnosed(
     if found is None:
         return error
     if "{note}" in found.words:
-        ends = (describe(code) for code in _codes(error) if code in RANGE_ENDS)
+        named = (describe(code) for code in _codes(error))
+        ends = (info for info in named if info.code in RANGE_ENDS)
         note = next((info.note for info in ends if info.note), "")
         found = found.model_copy(update={"words": found.words.replace("{note}", note)})
     return error.model_copy(update={"diagnosis": found})

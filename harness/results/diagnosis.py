@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from harness.qnn.codes import same_code
 from harness.results.benign import is_benign
 from harness.results.parts import Part, Text
 
@@ -65,7 +66,7 @@ class Sign:
     def fits(self, symptoms: Symptoms) -> bool:
         """Whether a failure looks like this. A sign without any condition fits nothing."""
         conditions = (
-            not self.codes or not set(self.codes).isdisjoint(symptoms.codes),
+            not self.codes or any(same_code(a, b) for a in self.codes for b in symptoms.codes),
             not self.text or _found(self.text, symptoms.said),
             not self.evidence or _found(self.evidence, symptoms.evidence),
             not self.api or re.fullmatch(self.api, symptoms.api or "") is not None,

@@ -191,8 +191,16 @@ RULES: Final[tuple[Rule, ...]] = (
         Sign(codes=(30001, 30010)),
         Sign(text=r"Flatbuffer validation failed|Invalid flatbuffer version"),
         Sign(text=r"deserializ(?:er\.cc|ation failed)|Exception during Deserialize"),
-        Sign(codes=(5000,), api=_LOAD_OR_SESSION),
+        Sign(text=r"Metadata blob not found"),
         Sign(outcome="failed", api=r"QnnSystemContext_get(?:BinaryInfo|Meta[dD]ata)"),
+    ),
+    _rule(
+        "unreadable-context",
+        "the context binary could not be read, and nothing says why: it is damaged, or made by a "
+        "newer QNN",
+        "compare its hash with what the compiler wrote; compare its version with the runtime's",
+        f"{_AI_HUB}/148",
+        Sign(codes=(5000,), api=_LOAD_OR_SESSION),
     ),
     _rule(
         "no-such-graph",

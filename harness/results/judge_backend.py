@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, get_args
 from harness.probe.transcript import StepResult, Transcript
 from harness.results.checks import Check, held, unseen
 from harness.results.record import ErrorRecord
+from harness.results.refusal import is_of_any_request
 from harness.results.verdict import Verdict
 
 Phase = Literal["init", "op_support", "load", "execute", "accuracy"]
@@ -32,6 +33,8 @@ _FALLBACK: Final = re.compile(r"fallback to CPU EP has been explicitly disabled"
 _NOT_SET_UP: Final = re.compile(
     r"SetupBackend failed|GetCapability\(\).* failed|cannot open shared"
 )
+# One side of these is float32, whatever the model is made of.
+_CONVERTING: Final = ("QuantizeLinear", "DequantizeLinear")
 _MOST_OPERATORS: Final = 64
 _MOST_LINES: Final = 20
 
@@ -196,6 +199,10 @@ def _judge_refusal(found: Journey, refusal: Refusal, reached: int) -> tuple[list
         )
         checks = [opened, held(name, False, f"{what}; {refusal.source}")]
         return checks, _broken(checks, found.verdict)
+    taken = _computed(found)
+    if taken:
+        checks = [opened, held(name, False, f"it took {taken}; {refusal.source}")]
+        return checks, _broken(checks, found.verdict)
     if found.refused == "load" and not _says_what_it_refused(found.verdict):
         why = "no session was made, for a reason that need not be the model"
         return [opened, unseen(name, f"{why}: {_first_line(found.verdict)}")], found.verdict
@@ -211,8 +218,20 @@ def _says_what_it_refused(verdict: Verdict) -> bool:
     """
     if verdict.error is None:
         return False
+    if is_of_any_request(verdict.error):
+        return False
     left = _FALLBACK.search(verdict.error.message) and not _NOT_SET_UP.search(verdict.error.message)
     return verdict.error.code is not None or bool(left)
+
+
+def _computed(found: Journey) -> str:
+    """Which nodes a backend took that calculate with the data type: all but those that convert."""
+    taken = {
+        name: one["qnn"]
+        for name, one in found.operators.items()
+        if one["qnn"] and name not in _CONVERTING
+    }
+    return ", ".join(f"{count} {name}" for name, count in sorted(taken.items()))
 
 
 def _broken(checks: Sequence[Check], verdict: Verdict) -> Verdict:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from harness.contexts.spill_fill import SharingPlan
 from harness.probe.transcript import Transcript
 from harness.results.checks import Check, held, unseen
 from harness.results.memory_figures import MemorySamples, memory_samples
+from harness.results.record import ErrorRecord
+from harness.results.refusal import is_of_any_request
+
+# A size is refused when the context is made, or when it is used for the first time.
+_MAY_REFUSE: Final = ("context-load", "io-run")
 
 
 @dataclass(frozen=True)
@@ -64,14 +70,25 @@ def judge_sharing(
     ]
 
 
-def judge_undersized(sharing: SharingPlan, figures: SharingFigures) -> Check:
-    """Whether a buffer that is too small was refused where it is too small, and with a code."""
+def judge_undersized(
+    sharing: SharingPlan, figures: SharingFigures, error: ErrorRecord | None
+) -> Check:
+    """Whether a buffer that is too small was refused where it is too small, and with a code.
+
+    `error` is what the process failed with; one that would have met any context decides nothing.
+    """
     name = "undersized_refused"
     context, code = figures.failed_context, figures.failed_code
     told = f"contexts {list(sharing.undersized)} need more than {sharing.group_bytes} bytes"
     if figures.failed_verb is None:
         return held(name, False, f"{told}, and nothing was refused")
     refused = context in sharing.undersized and code not in (None, 0)
+    refused = refused and figures.failed_verb in _MAY_REFUSE
+    if error is not None and error.diagnosis is not None and is_of_any_request(error):
+        why = (
+            f"{figures.failed_verb} of context {context} failed otherwise: {error.diagnosis.words}"
+        )
+        return unseen(name, why, context=context, code=code)
     how = f"{figures.failed_verb} of context {context} gave {code}"
     return held(name, refused, f"{told}; {how}", context=context, code=code)
 

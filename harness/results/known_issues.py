@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from harness.errors import ConfigError
+from harness.qnn.codes import same_code
 from harness.qnn.socs import SOCS
 from harness.qnn.versions import QnnVersion, VersionRange
 from harness.results.patterns import UnsafePatternError, found_in, safe_pattern
@@ -88,8 +89,9 @@ class _Strict(BaseModel):
 class IssueSignature(_Strict):
     """What the failure must look like.
 
-    `api` and `code` must be equal; `code: null` is a failure without one. `message` is a regular
-    expression that must be found in a line of the error's message.
+    `api` and `code` must be equal (of QNN's codes the low 16 bits); `code: null` is a failure
+    without one. `message` is a regular expression that must be found in a line of the error's
+    message.
     """
 
     outcome: Literal["failed", "crashed", "hung"] = "failed"
@@ -207,7 +209,7 @@ def _looks_like(record: CaseRecord, signature: IssueSignature) -> bool:
         error is not None
         and record.outcome == signature.outcome
         and error.api == signature.api
-        and error.code == signature.code
+        and same_code(error.code, signature.code)
         and found_in(safe_pattern(signature.message), error.message)
     )
 

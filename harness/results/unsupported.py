@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from harness.lab.coprocessors import Coprocessors
+from harness.qnn.codes import same_code
 from harness.results.record import ErrorRecord
 
 
@@ -104,7 +105,7 @@ def _applies(rule: UnsupportedRule, error: ErrorRecord, coprocessors: Coprocesso
     if rule.lacks is not None and (coprocessors is None or getattr(coprocessors, rule.lacks)):
         return False
     return (
-        error.code == rule.code
+        same_code(error.code, rule.code)
         and re.fullmatch(rule.api, error.api or "") is not None
         and re.search(rule.text, error.message) is not None
     )

@@ -25,7 +25,13 @@ devices:
   - {name: sim-even, simulated: true, soc: QCS8550, target: linux-x64, tags: [even]}
   - {name: sim-odd, simulated: true, soc: QCS8550, target: linux-x64, tags: [odd]}
 """
-DAMAGE = {"damaged-binary", "no-such-graph", "wrong-outputs", "tensor-mismatch"}
+DAMAGE = {
+    "damaged-binary",
+    "unreadable-context",
+    "no-such-graph",
+    "wrong-outputs",
+    "tensor-mismatch",
+}
 
 
 @pytest.fixture(scope="module")

@@ -188,6 +188,11 @@ ROWS = (
         ("graph.cc:311::ERROR:Exception during Deserialize Graph with vector",),
     ),
     Row("damaged-binary", LOAD, 5000, ("Metadata blob not found in buffer",)),
+    Row("unreadable-context", LOAD, 5000),
+    Row("unreadable-context", LOAD, 5000, (OTHER,)),
+    # the low 16 bits are the code
+    Row("dsp-restarted", EXECUTE, 0x100003EF),
+    Row("undefined-code", EXECUTE, 0x20001B57),
     Row("damaged-binary", METADATA, None, error="metadata", said="16385 graphs"),
     # what an interrupted call was reading need not be the reason
     Row(None, METADATA, None, how=CRASHED),
@@ -254,8 +259,13 @@ PRECEDENCE = (
     ),
     (
         "newer-context",
-        "damaged-binary",
+        "unreadable-context",
         Row("newer-context", LOAD, 5000, ("Using newer context binary on old SDK",)),
+    ),
+    (
+        "damaged-binary",
+        "unreadable-context",
+        Row("damaged-binary", LOAD, 5000, ("Metadata blob not found in buffer",)),
     ),
     (
         "mixed-libraries",

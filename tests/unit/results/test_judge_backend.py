@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from harness.probe.transcript import LogLine, StepResult, Transcript
+from harness.results.diagnose import diagnosed
 from harness.results.judge_backend import (
     PHASES,
     REFUSALS,
@@ -21,12 +22,12 @@ from harness.results.record import ErrorRecord
 from harness.results.verdict import Verdict
 
 ALL = {"Conv": {"qnn": 52, "elsewhere": 0}, "Add": {"qnn": 10, "elsewhere": 0}}
-PART = {"Conv": {"qnn": 0, "elsewhere": 52}, "Add": {"qnn": 10, "elsewhere": 0}}
+PART = {"Conv": {"qnn": 0, "elsewhere": 52}, "QuantizeLinear": {"qnn": 10, "elsewhere": 0}}
 PASSED = Verdict("passed")
 MUST, MAY = (next(one for one in REFUSALS if one.must is must) for must in (True, False))
 
 
-def failed(outcome: str = "failed", code: int | None = 6999) -> Verdict:
+def failed(outcome: str = "failed", code: int | None = 3110) -> Verdict:
     error = ErrorRecord.of(api="CreateSession", code=code, message="no\nmore of it")
     cause = None if outcome == "unsupported" else "target"
     return Verdict(outcome, cause, error)  # type: ignore[arg-type]
@@ -194,7 +195,10 @@ FALLBACK = "nodes are assigned to CPU, but fallback to CPU EP has been explicitl
 @pytest.mark.parametrize(
     ("message", "code", "check", "outcome"),
     [
-        ("whatever", 6999, "held", "passed"),
+        ("whatever", 3110, "held", "passed"),
+        ("whatever", 6999, "unseen", "failed"),
+        ("whatever", 1007, "unseen", "failed"),
+        ("Failed to find available PD for contextId 3", 1002, "unseen", "failed"),
         (FALLBACK, None, "held", "passed"),
         (f"QNN SetupBackend failed\n{FALLBACK}", None, "unseen", "failed"),
         ("OrtEp has invalid ort_version_supported=0", None, "unseen", "failed"),
@@ -204,8 +208,20 @@ def test_only_a_reason_in_the_model_is_a_refusal(
     message: str, code: int | None, check: str, outcome: str
 ) -> None:
     error = ErrorRecord.of(api="CreateSession", code=code, message=message)
-    checks, came_to = shown(Journey("load", Verdict("failed", "target", error)), MUST)
+    verdict = Verdict("failed", "target", diagnosed("failed", error))
+    checks, came_to = shown(Journey("load", verdict), MUST)
     assert (checks["refuses_uint8"], came_to) == (check, outcome)
+
+
+@pytest.mark.parametrize(("conv", "check"), [(0, "held"), (1, "broken"), (51, "broken")])
+def test_a_backend_that_takes_a_part_refuses_nothing(conv: int, check: str) -> None:
+    operators = {
+        "Conv": {"qnn": conv, "elsewhere": 52 - conv},
+        "DequantizeLinear": {"qnn": 3, "elsewhere": 100},
+    }
+    checks, outcome = shown(Journey("op_support", failed(code=None), operators), MUST)
+    assert checks["refuses_uint8"] == check
+    assert outcome == ("passed" if check == "held" else "failed")
 
 
 @pytest.mark.parametrize("refusal", [None, MUST])

@@ -10,6 +10,7 @@ import pytest
 from harness.contexts.spill_fill import sharing_plan
 from harness.probe.transcript import StepResult, Transcript
 from harness.results.checks import Check, broken
+from harness.results.diagnose import diagnosed
 from harness.results.judge_sharing import (
     SharingFigures,
     judge_sharing,
@@ -17,6 +18,7 @@ from harness.results.judge_sharing import (
     sharing_figures,
 )
 from harness.results.memory_figures import MemorySamples
+from harness.results.record import ErrorRecord
 
 NEEDS = (4_000_000, 6_000_000, 3_000_000)
 SHARING = sharing_plan(NEEDS, "max")
@@ -88,6 +90,7 @@ def test_nothing_is_concluded_from_buffers_that_nobody_can_see() -> None:
         ("context-load", 1, 1002, "held"),
         ("io-run", 1, 6001, "held"),
         ("context-load", 0, 1002, "broken"),
+        ("io-bind", 1, 8003, "broken"),
         ("io-run", 1, None, "broken"),
         (None, None, None, "broken"),
     ],
@@ -96,8 +99,29 @@ def test_the_naive_order_must_be_refused_where_it_is_too_small(
     verb: str | None, context: int | None, code: int | None, verdict: str
 ) -> None:
     made = figures(0, failed_verb=verb, failed_context=context, failed_code=code)
-    check = judge_undersized(sharing_plan(NEEDS, "naive"), made)
+    check = judge_undersized(sharing_plan(NEEDS, "naive"), made, None)
     assert check.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "verdict"),
+    [
+        (1007, "", "unseen"),
+        (6999, "", "unseen"),
+        (1002, "Failed to find available PD for contextId 56", "unseen"),
+        (5005, "Flatbuffer validation failed", "unseen"),
+        (1002, "", "held"),
+        (5010, "the group's buffer is too small", "held"),
+        (5005, "Skel failed to process context binary.", "held"),
+    ],
+)
+def test_what_would_have_met_any_context_is_no_refusal_of_its_size(
+    code: int, message: str, verdict: str
+) -> None:
+    made = figures(0, failed_verb="context-load", failed_context=1, failed_code=code)
+    error = ErrorRecord.of(api="QnnContext_createFromBinary", code=code, message=message)
+    check = judge_undersized(sharing_plan(NEEDS, "naive"), made, diagnosed("failed", error))
+    assert check.verdict == verdict, check.reason
 
 
 def test_figures_out_of_a_transcript() -> None:

@@ -29,6 +29,7 @@ from harness.lab.attach import AttachedDevice
 from harness.ort_bench import OrtOnDevice, ort_on_device
 from harness.probe.plan import Plan, Settings
 from harness.probe.run import ProbeRun, run_plan
+from harness.qnn.backends import BACKEND_LIBRARIES
 from harness.results.checks import Check
 from harness.results.grid import GRID
 from harness.results.measurements import context_estimate, measure
@@ -39,7 +40,6 @@ from harness.runtimes.findings import Finding
 from harness.runtimes.runtime import LibraryMissing
 from harness.workbench import Placement, Workbench
 
-BACKEND_LIBRARIES = {"htp": "libQnnHtp.so", "gpu": "libQnnGpu.so", "cpu": "libQnnCpu.so"}
 _CASE_TIMEOUT_S = 300.0
 _EVIDENCE_S = 20.0
 _SCRATCH_S = 20.0

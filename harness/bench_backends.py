@@ -7,12 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from harness.bench import BACKEND_LIBRARIES, Bench, TargetFailure
+from harness.bench import Bench, TargetFailure
 from harness.bench_memory import check_all
 from harness.contexts.models import ModelSpec
 from harness.contexts.session_plan import session_start
 from harness.probe.ort_plan import QNN_EP, ort_placement, ort_run, ort_session
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load, execute
+from harness.qnn.backends import BACKEND_LIBRARIES
 from harness.results.accuracy import Accuracy, arithmetic, compare, judge_accuracy
 from harness.results.checks import Check, held
 from harness.results.judge_backend import Journey, expected_refusal, journey, judge_journey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harness.bench import BACKEND_LIBRARIES, Bench, Observation, TargetFailure
+from harness.bench import Bench, Observation, TargetFailure
 from harness.contexts.compile import Context
 from harness.contexts.mem_pairing import Pairing, pairing_plan, prepared_memory
 from harness.contexts.models import ModelSpec
@@ -16,6 +16,7 @@ from harness.contexts.spill_fill import (
     spill_fill_bytes,
 )
 from harness.probe.memory_steps import TensorMemory
+from harness.qnn.backends import BACKEND_LIBRARIES
 from harness.results.checks import Check, broken, conclusion, failure_text, held
 from harness.results.judge_pairing import (
     LATENCY,

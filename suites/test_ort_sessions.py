@@ -8,9 +8,11 @@ from __future__ import annotations
 import pytest
 
 from harness.bench import Bench
+from harness.bench_memory import check_all
 from harness.contexts.models import ModelSpec
 from harness.ort_bench import run_model
 from harness.probe.ort_plan import dump_options, ort_session_free
+from harness.results.judge_growth import judge_growth
 
 MODELS = [ModelSpec("tiny"), ModelSpec("weights-heavy", 4)]
 HEAVY = ModelSpec("io-heavy", 56)
@@ -75,13 +77,4 @@ def test_create_and_destroy(bench: Bench, model: ModelSpec) -> None:
     observation = bench.run(ort.plan(steps, sessions=1))
     observation.check()
     figures = observation.measurements
-    bench.measure(
-        tolerated_growth_bytes=TOLERATED_GROWTH_BYTES, tolerated_drift_bytes=TOLERATED_DRIFT_BYTES
-    )
-    if "growth_bytes_per_session" in figures:  # a device that does not tell its memory has none
-        growth, drift = (
-            int(str(figures["growth_bytes_per_session"])),
-            int(str(figures["drift_bytes"])),
-        )
-        assert growth <= TOLERATED_GROWTH_BYTES, f"each session leaves {growth} bytes behind"
-        assert drift <= TOLERATED_DRIFT_BYTES, f"{ROUNDS} sessions left {drift} bytes behind"
+    check_all(bench, judge_growth(figures, TOLERATED_GROWTH_BYTES, TOLERATED_DRIFT_BYTES))

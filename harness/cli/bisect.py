@@ -29,6 +29,7 @@ from harness.cli.lab_options import json_option, lab_option
 from harness.errors import ConfigError
 from harness.lab.inventory import load_lab
 from harness.pytest_plugin.terminal import end_in_order_on_sigterm
+from harness.qnn.backends import BACKENDS
 from harness.runtimes.catalog import Catalog
 
 FOUND: Final = 0
@@ -90,7 +91,7 @@ def _reports_option(command: Command) -> Command:
 @click.option("--ort", metavar="VERSION", help="As for --qnn.")
 @click.option("--compiler", metavar="VERSION", help="As for --qnn.")
 @click.option("--device", multiple=True, metavar="NAME", help="The device; more to fall back on.")
-@click.option("--backend", type=click.Choice(("htp", "gpu", "cpu")))
+@click.option("--backend", type=click.Choice(BACKENDS))
 @click.option("--known-issues", type=click.Path(path_type=Path))
 @click.option("--pytest-arg", multiple=True, metavar="ARG", help="Goes to pytest as it is.")
 @click.option(

@@ -7,12 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
+from harness.qnn.backends import Backend
+from harness.qnn.platforms import Target
 from harness.runtimes.catalog import Catalog, Entry
-from harness.runtimes.device_sets import Backend, narrowed
+from harness.runtimes.device_sets import narrowed
 from harness.runtimes.known_facts import KnownFacts, build_id_of
 from harness.runtimes.library_facts import LibraryFacts
 from harness.runtimes.preflight import Subject, preflight
-from harness.runtimes.preflight_linking import DeviceFacts, Target
+from harness.runtimes.preflight_linking import DeviceFacts
 from harness.runtimes.pypi import PYPI
 from harness.runtimes.runtime import Runtime, RuntimeFile
 

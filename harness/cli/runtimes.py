@@ -14,12 +14,12 @@ from harness.cache import cache_root
 from harness.cli.lab_options import json_option, lab_option
 from harness.cli.runtime_view import file_rows, ort_rows, runtime_row, show_lines
 from harness.errors import ConfigError, HarnessError, InfraError
-from harness.lab.fields import TARGETS
 from harness.lab.inventory import Lab, load_lab
+from harness.qnn.backends import BACKENDS
+from harness.qnn.platforms import TARGETS
 from harness.qnn.socs import HTP_ARCHS
 from harness.runtimes.catalog import Catalog, Entry
 from harness.runtimes.choice import choose_runtimes
-from harness.runtimes.device_sets import BACKENDS
 
 _NEGATIVE = 1
 

@@ -11,6 +11,7 @@ from typing import Final
 from harness.lab.sections import first_line, integer, sections_of
 from harness.lab.vitals import SCRIPT as VITALS_SCRIPT
 from harness.lab.vitals import Vitals, parse_vitals
+from harness.qnn.backends import RPC_LIBRARY
 from harness.qnn.platforms import Platform
 
 MAX_BYTES: Final = 1 << 20
@@ -19,7 +20,6 @@ _MAX_PATH: Final = 200
 NEEDED_PROGRAMS: Final = ("sha256sum", "tar", "ln", "df", "head", "id", "chmod")
 """What the scripts of the store on a device call besides what every shell has."""
 
-RPC_LIBRARY: Final = "libcdsprpc.so"
 SIGNED_SHELL: Final = "fastrpc_shell_3"
 UNSIGNED_SHELL: Final = "fastrpc_shell_unsigned_3"
 """What the DSP runs a process in that is not signed; seen in logs as opened for it

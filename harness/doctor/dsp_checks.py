@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Final
 
-from harness.doctor.device_script import RPC_LIBRARY, UNSIGNED_SHELL
+from harness.doctor.device_script import UNSIGNED_SHELL
 from harness.doctor.patient import Patient, listed
 from harness.lab.checks import Check
+from harness.qnn.backends import RPC_LIBRARY
 
 _DSP_NODES: Final = ("adsprpc-smd", "fastrpc-cdsp")
 _ONE_HTP_NODE: Final = "HTP needs /dev/adsprpc-smd or /dev/fastrpc-cdsp"

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from harness.bench import BACKEND_LIBRARIES, Bench
+from harness.bench import Bench
 from harness.contexts.models import ModelSpec
 from harness.contexts.session_plan import Libraries, session_start
 from harness.errors import ConfigError, HarnessError
 from harness.lab.checks import Check, Status
 from harness.probe.plan import Plan, Step
+from harness.qnn.backends import BACKEND_LIBRARIES
 from harness.qnn.versions import QnnVersion
 from harness.results.record import ErrorRecord
 from harness.results.verdict import Verdict

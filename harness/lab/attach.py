@@ -15,11 +15,11 @@ from harness.adb.key import harness_key
 from harness.adb.server import AdbServer, PrivateAdbServer, SeenDevice, is_loopback
 from harness.errors import ConfigError, DeviceError, InfraError
 from harness.lab.cross_checks import EMULATED_TARGET
-from harness.lab.facts import SCRIPT, DeviceFacts, Target, parse_facts
+from harness.lab.facts import SCRIPT, DeviceFacts, parse_facts
 from harness.lab.identity import require_same_device, require_serial
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.lease import Leases
-from harness.qnn.platforms import PLATFORMS
+from harness.qnn.platforms import PLATFORMS, Target
 from harness.qnn.socs import KERNEL_SOC_IDS, SOCS
 from harness.simulator.board import Board, soc_files
 from harness.simulator.device import SimulatedDevice

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from harness.errors import ConfigError
-from harness.lab.fields import TARGETS
+from harness.qnn.platforms import TARGETS
 from harness.qnn.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS
 from harness.yaml_lines.document import Document
 from harness.yaml_lines.models import did_you_mean

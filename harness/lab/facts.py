@@ -11,8 +11,6 @@ from harness.lab.coprocessors import Coprocessors, parse_coprocessors
 from harness.lab.sections import first_line, free_storage, integer, sections_of
 from harness.qnn.platforms import Target, target_of
 
-__all__ = ["SCRIPT", "DeviceFacts", "Target", "parse_facts"]
-
 _MAX_ABIS = 16
 _ABI = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _PROPERTY = re.compile(r"^\[([^\]]{1,128})\]: \[(.*)\]$")

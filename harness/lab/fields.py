@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -16,10 +16,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from harness.lab.facts import Target
 from harness.qnn.socs import HTP_ARCHS
-
-TARGETS: Final[tuple[Target, ...]] = get_args(Target)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)

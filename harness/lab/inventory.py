@@ -20,10 +20,10 @@ from pydantic_core import PydanticCustomError
 
 from harness.errors import ConfigError
 from harness.lab.cross_checks import EMULATED_TARGET, SIMULATED_TARGETS, mistakes_between_fields
-from harness.lab.facts import Target
 from harness.lab.fields import Address, Adreno, Enabled, HtpArch, Name, Serial, Word, Workdir
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.lab.runtime_sources import RuntimeSource, mistakes_of_sources
+from harness.qnn.platforms import Target
 from harness.qnn.socs import SOCS
 from harness.simulator.emulation import find_tools, missing
 from harness.yaml_lines.document import Document, read_document

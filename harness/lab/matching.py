@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from harness.errors import ConfigError
-from harness.lab.fields import TARGETS
 from harness.lab.inventory import DeviceConfig
+from harness.qnn.backends import BACKENDS
+from harness.qnn.platforms import TARGETS
 from harness.qnn.socs import HTP_ARCHS, SOCS
 from harness.yaml_lines.models import did_you_mean
 
-BACKENDS: Final = ("htp", "gpu", "cpu")
 ENGINES: Final = ("qnn", "ort")
 
 _CHOICES: Final[Mapping[str, tuple[object, ...]]] = {

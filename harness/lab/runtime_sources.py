@@ -12,8 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
 from harness.errors import ConfigError
-from harness.lab.facts import Target
 from harness.lab.fields import Name, Text, Word
+from harness.qnn.platforms import Target
 from harness.yaml_lines.document import Document
 
 SourceKind = Literal["qairt", "folder", "aar", "maven"]

@@ -52,6 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
     run = Run(read_options(config), *terminal_notices(config), works_for=run_of_worker(config))
     run.moves = moves_of_worker(config)
     config.stash[RUN] = run
+    if "device" in str(config.getoption("markexpr", "")):
+        from harness.pytest_plugin.offered import Collected
+
+        run.collected = Collected(run)
+        config.pluginmanager.register(run.collected, "qnn-harness-collected")
     if is_controller(config):
         config.pluginmanager.register(Controller(run), "qnn-harness-controller")
     if not run.is_worker:

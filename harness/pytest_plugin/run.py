@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from harness.adb.guard import GuardedProcess
     from harness.lab.events import LabEvent
     from harness.lab.inventory import DeviceConfig, Lab
+    from harness.pytest_plugin.offered import Collected
     from harness.pytest_plugin.parallel import Moves
     from harness.pytest_plugin.versions import DeviceRuntimes
     from harness.results.known_issues import KnownIssue
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from harness.results.rundir import RunFolder
     from harness.runtimes.catalog import Catalog
     from harness.workbench import Need, Placement, Workbench
-
-BACKENDS = ("htp", "gpu", "cpu")
 
 
 class Run:
@@ -47,6 +46,7 @@ class Run:
         self.folder: RunFolder | None = None
         self.unfit: dict[str, list[str]] = {}
         self.moves: Moves | None = None
+        self.collected: Collected | None = None
         self._works_for = works_for
         self._needs: Sequence[Need] = ()
         self._prepared: set[Placement] = set()
@@ -75,6 +75,11 @@ class Run:
 
         path = self.options.known_issues
         return load_known_issues(path) if path else ()
+
+    @property
+    def known_issues_file(self) -> Path | None:
+        """Where the expected failures stand, if anywhere."""
+        return self.options.known_issues
 
     @property
     def workbench(self) -> Workbench:
@@ -111,6 +116,7 @@ class Run:
         Raises ConfigError for an unknown device, version, backend or requirement.
         """
         from harness.pytest_plugin.axes import placements
+        from harness.qnn.backends import BACKENDS
 
         options = self.options
         for backend in options.backends:
@@ -321,7 +327,9 @@ class Run:
             found += event_lines(self.folder.events())
             if self._needs:
                 found += [f"left out: {why}" for why in self.runtimes.reasons]
-        return found + review_lines(records, self.known_issues, datetime.now(UTC).date())
+        offered = self.collected.offered() if self.collected else None
+        today = datetime.now(UTC).date()
+        return found + review_lines(records, self.known_issues, today, offered)
 
     def finish(self, exit_code: int, problem: str | None = None) -> None:
         """Closes the journal and writes the reports that are made from it."""

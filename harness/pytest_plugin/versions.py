@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.errors import ConfigError
-from harness.lab.fields import TARGETS
 from harness.lab.inventory import DeviceConfig
+from harness.qnn.platforms import TARGETS
 from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.choice import choose_runtimes
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 Target = Literal["android-arm64", "linux-arm64", "linux-x64"]
+TARGETS: Final[tuple[Target, ...]] = get_args(Target)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def _pattern(text: str) -> str:
 
 
 def _range(text: str) -> str:
-    if _OTHER_AXIS.fullmatch(text.strip()):
+    if is_relative(text):
         return text
     try:
         VersionRange.parse(text)
@@ -219,14 +219,14 @@ def holds_under(record: CaseRecord, conditions: Conditions) -> bool:
     facts = _facts(record)
     for name in ("suite", "test", "device", "soc", "htp_arch", "target", "backend"):
         alternatives = getattr(conditions, name)
-        if alternatives is not None and not _one_holds(facts.get(name), alternatives):
+        if alternatives is not None and not one_holds(facts.get(name), alternatives):
             return False
     for name in ("qnn", "compiler", "ort"):
         wanted = getattr(conditions, name)
         if wanted is not None and not _version_within(_version(record, name), wanted, record):
             return False
     return all(
-        name in record.axes and _one_holds(record.axes[name], alternatives)
+        name in record.axes and one_holds(record.axes[name], alternatives)
         for name, alternatives in conditions.axes.items()
     )
 
@@ -246,7 +246,13 @@ def _facts(record: CaseRecord) -> Mapping[str, object]:
     }
 
 
-def _one_holds(value: object, alternatives: Sequence[object]) -> bool:
+def is_relative(wanted: str) -> bool:
+    """Whether a range compares with the version of another axis, as in compiler ">qnn"."""
+    return _OTHER_AXIS.fullmatch(wanted.strip()) is not None
+
+
+def one_holds(value: object, alternatives: Sequence[object]) -> bool:
+    """Whether a value is one of the alternatives of a condition."""
     return any(_holds(value, alternative) for alternative in alternatives)
 
 

@@ -6,17 +6,21 @@ import datetime
 from collections.abc import Iterable, Sequence
 
 from harness.results.known_issues import KnownIssue, expired, holds_under, match
+from harness.results.known_reach import Offered, never_matches
 from harness.results.record import CaseRecord, final_attempts
 
 
 def review_lines(
-    records: Iterable[CaseRecord], issues: Sequence[KnownIssue], today: datetime.date
+    records: Iterable[CaseRecord],
+    issues: Sequence[KnownIssue],
+    today: datetime.date,
+    offered: Offered | None = None,
 ) -> list[str]:
     """A line for each entry that wants to be looked at.
 
     A run is mostly a part of the matrix: that none of its cases met an entry's conditions says
-    nothing. What does is a case that met them and passed or failed otherwise, and an axis that no
-    case of the entry's suite has.
+    nothing. What does is a case that met them and passed or failed otherwise, and conditions that
+    none of the cases `offered` can meet (None: nobody knows which there are).
     """
     cases = final_attempts(records)
     over = [
@@ -24,11 +28,14 @@ def review_lines(
         for issue in expired(issues, today)
     ]
     valid = [issue for issue in issues if issue.until >= today]
-    return over + [line for issue in valid for line in _of_one(issue, issues, cases)]
+    return over + [line for issue in valid for line in _of_one(issue, issues, cases, offered)]
 
 
 def _of_one(
-    issue: KnownIssue, issues: Sequence[KnownIssue], cases: Sequence[CaseRecord]
+    issue: KnownIssue,
+    issues: Sequence[KnownIssue],
+    cases: Sequence[CaseRecord],
+    offered: Offered | None,
 ) -> list[str]:
     passed = [
         case for case in cases if case.fixed is not None and issue.id in case.fixed.known_issues
@@ -54,27 +61,8 @@ def _of_one(
             f"known issue {issue.id}: {_count(otherwise)} met its conditions and failed otherwise"
             f"  [first: {otherwise[0].case}]"
         ]
-    return _axes_without_cases(issue, cases)
-
-
-def _axes_without_cases(issue: KnownIssue, cases: Sequence[CaseRecord]) -> list[str]:
-    conditions = issue.conditions
-    if conditions.suite is None:
-        return []
-    place = conditions.model_copy(
-        update={
-            name: None
-            for name in type(conditions).model_fields
-            if name not in ("suite", "test", "axes")
-        }
-        | {"axes": {}}
-    )
-    there = [case for case in cases if holds_under(case, place)]
-    missing = [name for name in conditions.axes if all(name not in case.axes for case in there)]
-    if not there or not missing:
-        return []
-    named = ", ".join(missing)
-    return [f"known issue {issue.id} can never match: no case of its suite has the axis {named}"]
+    why = None if offered is None else never_matches(issue, offered)
+    return [] if why is None else [f"known issue {issue.id} can never match: {why}"]
 
 
 def _count(cases: Sequence[CaseRecord]) -> str:

@@ -15,8 +15,9 @@ _ESTIMATE = re.compile(r"context size estimate\s+(\d{1,15})")
 def measure(transcript: Transcript) -> dict[str, object]:
     """The figures of one probe process; only what it really did appears.
 
-    `loaded`, `executed` and `freed` count successful steps (of a list, its contexts); `load_us` and
-    `execute_us` are one duration per step in the order they ran, without lists and kept buffers;
+    `loaded`, `executed` and `freed` count what succeeded (of a list, its contexts; of a step with
+    kept buffers, its executions); `load_us` and `execute_us` are one duration each in the order
+    they ran, without lists;
     `rss_bytes` and `pss_bytes` give the process at the start, at its highest and at the end;
     `outputs` sums up the comparison with the reference.
     What ONNX Runtime did is in the figures of `ort_figures`.
@@ -26,14 +27,15 @@ def measure(transcript: Transcript) -> dict[str, object]:
     listed = sum(_count(step.data.get("contexts")) for step in _succeeded(steps, _LIST))
     executions = _succeeded(steps, "execute")
     bound = _succeeded(steps, "io-run")
+    kept = [time for step in bound for time in _times(step.data.get("run_us"))]
     figures: dict[str, object] = {}
     if any(step.verb.startswith("context-") or step.verb == "execute" for step in steps):
         figures |= {
             "loaded": len(loads) + listed,
-            "executed": len(executions) + len(bound),
+            "executed": len(executions) + len(kept),
             "freed": len(_succeeded(steps, "context-free")),
             "load_us": [step.duration_us for step in loads],
-            "execute_us": [step.duration_us for step in executions],
+            "execute_us": [*(step.duration_us for step in executions), *kept],
         }
     for name in ("rss", "pss"):
         memory = _memory(steps, name)
@@ -83,6 +85,10 @@ def _outputs(step: StepResult) -> list[dict[str, object]]:
     if not isinstance(outputs, list):
         return []
     return [output for output in outputs if isinstance(output, dict) and "max_abs" in output]
+
+
+def _times(value: object) -> list[int]:
+    return [one for one in value if type(one) is int] if isinstance(value, list) else []
 
 
 def _count(value: object) -> int:

@@ -14,13 +14,12 @@ from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeVar, get_args
 
 from harness.errors import ConfigError
+from harness.qnn.backends import BACKENDS, Backend
 from harness.runtimes.runtime import Runtime, content_key
 
-Backend = Literal["htp", "gpu", "cpu"]
 Engine = Literal["qnn", "ort-builtin", "ort-plugin", "executorch", "qnn-net-run"]
 """What drives the backend: our probe, ORT with the EP built in or as plug-in, or a program."""
 
-BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
 
 _ALL_BACKENDS: Final = frozenset(BACKENDS)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from harness.errors import ConfigError
+from harness.qnn.backends import Backend
 from harness.qnn.socs import SOCS
 from harness.qnn.versions import QnnVersion
 from harness.runtimes.findings import SEVERITIES, Finding, Severity, finding
 from harness.runtimes.library_facts import LibraryFacts
 from harness.runtimes.preflight_linking import DeviceFacts, linking_findings
-
-Backend = Literal["htp", "gpu", "cpu"]
 
 PLUGIN_MIN_API: Final = 24
 """The ORT API that the plug-ins of onnxruntime-qnn 2.3.0 to 2.7.0 ask for at least.

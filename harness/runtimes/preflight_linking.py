@@ -10,17 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final
 
+from harness.qnn.backends import RPC_LIBRARY
+from harness.qnn.platforms import PLATFORMS, Target
 from harness.runtimes.elf import ElfFacts
 from harness.runtimes.findings import Finding, finding
 from harness.runtimes.library_facts import LibraryFacts
-
-Target = Literal["android-arm64", "linux-arm64", "linux-x64"]
-
-_MACHINES: Final[Mapping[str, str]] = MappingProxyType(
-    {"android-arm64": "aarch64", "linux-arm64": "aarch64", "linux-x64": "x86-64"}
-)
 
 # glibc's own libraries, and what every distribution with a C++ program on it has. libcdsprpc.so:
 # qualcomm/fastrpc, part of the images of Qualcomm's boards.
@@ -38,13 +34,11 @@ _LINUX: Final = frozenset(
         "libatomic.so.1",
     )
 )
-RPC_LIBRARY: Final = "libcdsprpc.so"
-"""What stubs reach the DSP with: of the device's own image, never pushed."""
 
 SYSTEM_LIBRARIES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "linux-x64": _LINUX | {"ld-linux-x86-64.so.2"},
-        "linux-arm64": _LINUX | {"ld-linux-aarch64.so.1", "libcdsprpc.so", "libadsprpc.so"},
+        "linux-arm64": _LINUX | {"ld-linux-aarch64.so.1", RPC_LIBRARY, "libadsprpc.so"},
         # The NDK's list of native APIs, and the libraries that vendors of Snapdragon phones
         # publish in /vendor/etc/public.libraries.txt. libc++_shared.so comes with an app.
         "android-arm64": frozenset(
@@ -102,7 +96,7 @@ class DeviceFacts:
     @property
     def libc(self) -> str:
         """The C library of the target."""
-        return "bionic" if self.target.startswith("android") else "glibc"
+        return PLATFORMS[self.target].libc
 
 
 def linking_findings(files: Sequence[LibraryFacts], device: DeviceFacts) -> Iterator[Finding]:
@@ -128,7 +122,7 @@ def _misfit(file: LibraryFacts, device: DeviceFacts) -> Finding | None:
             "Fetch or copy it again",
         )
     elf, skel = file.elf, file.kind == "skel"
-    machine = "hexagon" if skel else _MACHINES[device.target]
+    machine = "hexagon" if skel else PLATFORMS[device.target].machine
     bits = 32 if skel else 64
     if (elf.machine, elf.bits) != (machine, bits):
         return finding(

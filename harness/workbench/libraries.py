@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from harness.lab.attach import AttachedDevice
+from harness.qnn.backends import RPC_LIBRARY, backend_of
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.device_sets import narrowed
 from harness.runtimes.findings import Finding
 from harness.runtimes.known_facts import KnownFacts, build_id_of
 from harness.runtimes.ort_wheels import PLUGIN
-from harness.runtimes.preflight import Backend, ContextFacts, Subject, preflight
-from harness.runtimes.preflight_linking import RPC_LIBRARY, SYSTEM_LIBRARIES, DeviceFacts
+from harness.runtimes.preflight import ContextFacts, Subject, preflight
+from harness.runtimes.preflight_linking import SYSTEM_LIBRARIES, DeviceFacts
 from harness.runtimes.runtime import Runtime
 from harness.workbench.placement import Placement
 
@@ -21,8 +22,6 @@ PreflightMode = Literal["strict", "warn", "off"]
 """strict: an error of preflight keeps a case from running; warn: it is recorded; off: no look."""
 
 PREFLIGHT_MODES: Final[tuple[PreflightMode, ...]] = get_args(PreflightMode)
-
-_BACKENDS: Final[dict[str, Backend]] = {"htp": "htp", "gpu": "gpu", "cpu": "cpu"}
 
 
 class Libraries:
@@ -77,7 +76,7 @@ class Libraries:
         subject = Subject(
             files=[one for one in self._known.of(whole) if one.name in of_use],
             device=device,
-            backend=_BACKENDS[placement.backend],
+            backend=backend_of(placement.backend) or "htp",
             contexts=contexts,
             qnn_version=whole.qnn_version,
         )

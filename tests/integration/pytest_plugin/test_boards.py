@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.needs(tool) for tool in NEEDED]
 GPU_SUITE = '''"""Asks the GPU library for a session, without any context."""
 import pytest
 
-from harness.bench import BACKEND_LIBRARIES
+from harness.qnn.backends import BACKEND_LIBRARIES
 from harness.contexts.session_plan import Libraries, session_start
 from harness.probe.plan import Plan, Step
 

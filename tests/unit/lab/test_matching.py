@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.lab.inventory import DeviceConfig
-from harness.lab.matching import BACKENDS, misfits, twins
+from harness.lab.matching import misfits, twins
+from harness.qnn.backends import BACKENDS
 
 SIM = DeviceConfig(name="sim", simulated=True, soc="QCS8550", tags=("fast", "desk"))
 UNKNOWN = DeviceConfig(name="phone", serial="A")

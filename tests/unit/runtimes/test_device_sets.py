@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
+from harness.qnn.backends import BACKENDS, Backend
 from harness.runtimes.device_sets import (
-    BACKENDS,
     DEVICE_FILES,
     ENGINES,
-    Backend,
     Engine,
     missing,
     narrowed,

@@ -20,7 +20,7 @@ from harness import __version__
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.results.grid import grid_json, grids
 from harness.results.html import write_html
-from harness.results.journal import Damage, Journal, read_journal
+from harness.results.journal import Contents, Damage, Journal, read_journal
 from harness.results.junit import write_junit
 from harness.results.record import CaseRecord, DeviceEvent, as_json
 from harness.results.whole_file import write_whole
@@ -61,6 +61,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._journal: Journal | None = None
+        self._read: tuple[tuple[int, int, int], Contents] | None = None
 
     @classmethod
     def create(
@@ -149,15 +150,15 @@ class RunFolder:
 
     def records(self) -> list[CaseRecord]:
         """What the journal holds, in order, all attempts."""
-        return list(read_journal(self.path / JOURNAL).records)
+        return list(self._contents().records)
 
     def events(self) -> list[DeviceEvent]:
         """What happened to devices besides cases, in order."""
-        return list(read_journal(self.path / JOURNAL).events)
+        return list(self._contents().events)
 
     def damage(self) -> list[Damage]:
         """The lines of the journal that are no records."""
-        return list(read_journal(self.path / JOURNAL).damage)
+        return list(self._contents().damage)
 
     def info(self) -> dict[str, Any]:
         """What run.json says; empty if it cannot be read."""
@@ -173,7 +174,7 @@ class RunFolder:
 
         Raises InfraError if the disk fails.
         """
-        contents = read_journal(self.path / JOURNAL)
+        contents = self._contents()
         info = self.info()
         try:
             write_junit(contents.records, self.path / "junit.xml", run=self.run_id)
@@ -196,6 +197,21 @@ class RunFolder:
         }
         self._write_info(self.info() | ended | {"problem": problem})
         self.project()
+
+    def _contents(self) -> Contents:
+        """The journal as it stands now; read again only if it has changed, since it may be large.
+
+        Raises ConfigError if it cannot be read.
+        """
+        file = self.path / JOURNAL
+        try:
+            known = file.stat()
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
+        state = (known.st_ino, known.st_size, known.st_mtime_ns)
+        if self._read is None or self._read[0] != state:
+            self._read = state, read_journal(file)
+        return self._read[1]
 
     def _write_info(self, info: Mapping[str, object]) -> None:
         text = json.dumps(as_json(info), indent=2, ensure_ascii=False) + "\n"

@@ -131,6 +131,14 @@ RULES: Final[tuple[Rule, ...]] = (
         Sign(text=r"No Snapdragon SOC detected"),
     ),
     _rule(
+        "no-fastrpc",
+        "FastRPC's library could not be opened, without which no DSP is reached",
+        "look for libcdsprpc.so in the vendor's folder (/vendor/lib64) and put that on the library "
+        "path; on a Linux board install qualcomm/fastrpc",
+        f"{_EXECUTORCH}/5120",
+        Sign(text=r"libcdsprpc\.so.*(?:cannot open|not found|not accessible)"),
+    ),
+    _rule(
         "skel-not-found",
         "the DSP's library (skel) could not be loaded",
         "put the skel of this SoC and this SDK into a folder of ADSP_LIBRARY_PATH, whose folders "
@@ -215,7 +223,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "the message names the file: put it there, or one that fits the device; preflight says "
         "which libraries do not fit together",
         None,
-        Sign(api=r"dlopen"),
+        Sign(api=r"dlopen", outcome="failed"),
     ),
     _rule(
         "wrong-outputs",

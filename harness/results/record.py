@@ -145,6 +145,10 @@ class ErrorRecord(Part):
             first_cause=chain[0] if chain else None,
         )
 
+    def with_line(self, line: str) -> ErrorRecord:
+        """The same with one line more in its message, which its signature does not have."""
+        return self.model_copy(update={"message": _cut(f"{self.message}\n{line}".strip())})
+
     @model_validator(mode="after")
     def _hex_is_the_code(self) -> ErrorRecord:
         if self.hex is not None and (self.code is None or self.hex != hex(self.code)):

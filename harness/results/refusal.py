@@ -19,6 +19,7 @@ _OF_ANY_REQUEST: Final = frozenset(
         "killed-for-memory",
         "fastrpc-denied",
         "unknown-soc",
+        "no-fastrpc",
         "skel-not-found",
         "opencl-driver",
         "mixed-libraries",

@@ -59,14 +59,14 @@ UNSUPPORTED: Final = (
         "libQnnGpu.so for x86-64, with or without an OpenCL driver",
     ),
     UnsupportedRule(
-        _SETTING_UP,
+        rf"{_SETTING_UP}|CreateSession",
         4000,
         r"No Snapdragon SOC detected",
         "libQnnHtp.so for arm64 on a board that is none of Qualcomm's",
         lacks="dsp",
     ),
     UnsupportedRule(
-        _SETTING_UP,
+        rf"{_SETTING_UP}|CreateSession",
         14001,
         r"Failed to load skel",
         "libQnnHtp.so for arm64 on a board without libcdsprpc and fastrpc nodes",

@@ -127,19 +127,24 @@ def judge(
 
     The worst that happened decides. A process that was ended or ended itself before its plan was
     done has crashed or hung, in the step begun last, even if a step had failed before: the failed
-    step then stands in the message. Otherwise the first failed step decides. A process of which
+    step then stands in the message. Otherwise the first failed step decides, also where the process
+    crashed behind the end of its plan, which then stands in the message. A process of which
     nothing was heard never reached the target: that is an error of the lab.
 
     What went wrong with the target gets the diagnosis that its texts and codes allow.
     """
     ending = next((ending for ending in endings if ending.holds(run)), None)
-    if ending is not None:
+    if ending is not None and not _failed_before_its_end(run):
         verdict = ending.verdict(run)
     else:
         verdict = _of_finished(run.transcript, coprocessors, blame)
     if verdict.error is None or verdict.outcome == "error":
         return verdict
-    return replace(verdict, error=diagnosed(verdict.outcome, verdict.error, _stderr_lines(run)))
+    error = verdict.error
+    if ending is not None and _failed_before_its_end(run):
+        then = f"the process was ended by {_signal_name(_signal_number(run))} after its plan"
+        error = error.with_line(then)
+    return replace(verdict, error=diagnosed(verdict.outcome, error, _stderr_lines(run)))
 
 
 def _of_finished(
@@ -162,6 +167,16 @@ def _of_finished(
     if is_unsupported(error, coprocessors):
         return Verdict("unsupported", None, error)
     return Verdict("failed", "target", error)
+
+
+def _failed_before_its_end(run: ProbeRun) -> bool:
+    """Whether a process carried out its plan, a step failed, and it crashed only then.
+
+    The crash then belongs to tearing down what was never set up, and the step tells why.
+    """
+    transcript = run.transcript
+    over = transcript.done and transcript.first_failure is not None
+    return over and not _late(run) and not run.truncated and _signal_number(run) is not None
 
 
 def _late(run: ProbeRun) -> bool:

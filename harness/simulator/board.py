@@ -72,6 +72,25 @@ def soc_files(soc: str, soc_id: int) -> dict[str, str]:
     }
 
 
+def cpu_files(count: int) -> dict[str, str]:
+    """What the kernel of an arm64 board tells of its processors, by path.
+
+    Without it programs read that of this computer, and pytorch/cpuinfo, which ONNX Runtime has in
+    it since 1.28 on arm64, follows a null pointer where it names no Arm processor.
+    """
+    lines = (
+        "BogoMIPS\t: 38.40",
+        "Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid",
+        "CPU implementer\t: 0x41",
+        "CPU architecture: 8",
+        "CPU variant\t: 0x1",
+        "CPU part\t: 0xd05",
+        "CPU revision\t: 0",
+    )
+    processors = ("\n".join([f"processor\t: {n}", *lines]) + "\n\n" for n in range(count))
+    return {"/proc/cpuinfo": "".join(processors)}
+
+
 def install_board(board: Board, storage: Path) -> None:
     """Lays the board out below an empty `system` folder. Raises OSError or ConfigError."""
     if re.search(r"\s", str(storage)):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import ConfigError, InfraError
-from harness.simulator.board import LOADER, Board
+from harness.simulator.board import LOADER, Board, cpu_files
 
 SHIM_SOURCE: Final = Path(__file__).parent / "native" / "board.c"
 LIBRARIES_VARIABLE: Final = "QNN_HARNESS_ARM64_LIBRARIES"
@@ -98,15 +98,17 @@ def missing(tools: Tools) -> list[Missing]:
 
 
 def make_board(files: Mapping[str, str], *, cache: Path) -> Board:
-    """A board that shows `files`; builds what it needs into `cache` if that is new.
+    """A board that shows `files`, and Arm processors.
 
-    Raises ConfigError naming what is missing, or if the compiler refuses; InfraError if it hangs.
+    Builds what it needs into `cache` if that is new. Raises ConfigError naming what is missing, or
+    if the compiler refuses; InfraError if it hangs.
     """
     tools = find_tools()
     lacking = missing(tools)
     if lacking or tools.qemu is None or tools.libraries is None or tools.compiler is None:
         raise ConfigError("this host lacks " + ", ".join(map(str, lacking)))
-    return Board(tools.qemu, build_shim(tools.compiler, cache), tools.libraries, dict(files))
+    shown = cpu_files(os.cpu_count() or 1) | dict(files)
+    return Board(tools.qemu, build_shim(tools.compiler, cache), tools.libraries, shown)
 
 
 def build_shim(compiler: Sequence[str], cache: Path) -> Path:

@@ -95,7 +95,8 @@ def test_the_board_tells_the_truth_about_itself(board: AdbDevice) -> None:
         "cat /sys/devices/soc0/soc_id /sys/devices/system/soc/soc0/id; ls /sys/devices/soc0\n"
         "read -r soc < /sys/devices/soc0/machine; echo $soc\n"
         "[ -e /sys/devices/soc0/soc_id ] && [ -d /sys/devices/soc0 ] && echo there\n"
-        "grep -aH '' /sys/devices/soc0/*; head -n 1 /sys/devices/soc0/soc_id"
+        "grep -aH '' /sys/devices/soc0/*; head -n 1 /sys/devices/soc0/soc_id\n"
+        "grep -m 1 implementer /proc/cpuinfo; grep -c vendor_id /proc/cpuinfo"
     )
     assert output(board, asked) == [
         "aarch64",
@@ -110,6 +111,8 @@ def test_the_board_tells_the_truth_about_itself(board: AdbDevice) -> None:
         "/sys/devices/soc0/machine:SM8650",
         "/sys/devices/soc0/soc_id:557",
         "557",
+        "CPU implementer\t: 0x41",
+        "0",
     ]
 
 

@@ -198,6 +198,14 @@ ROWS = (
     Row(None, METADATA, None, how=CRASHED),
     Row(None, "QnnGraph_setConfig", 5000),
     Row("no-such-graph", "QnnGraph_retrieve", 6003, ("Failed to find graph g in the context",)),
+    Row(
+        "no-fastrpc",
+        DEVICE,
+        4000,
+        ("Failed in loading stub: libcdsprpc.so: cannot open shared object file",),
+    ),
+    # a library that crashes as it is loaded was found
+    Row(None, "dlopen", None, how=CRASHED),
     Row("library-not-loaded", "dlopen", None, error="dlopen", said="libQnnX.so: cannot open"),
     Row(
         "wrong-outputs",
@@ -297,6 +305,16 @@ PRECEDENCE = (
         "unknown-soc",
         "skel-not-found",
         Row("unknown-soc", DEVICE, 14001, ("No Snapdragon SOC detected", *SKEL)),
+    ),
+    (
+        "no-fastrpc",
+        "skel-not-found",
+        Row("no-fastrpc", DEVICE, 4000, ('library "libcdsprpc.so" not found', *SKEL)),
+    ),
+    (
+        "no-fastrpc",
+        "invalid-config",
+        Row("no-fastrpc", DEVICE, 14001, ("libcdsprpc.so: cannot open shared object file",)),
     ),
     ("skel-not-found", "invalid-config", Row("skel-not-found", DEVICE, 14001, SKEL)),
     (

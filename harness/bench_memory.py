@@ -17,7 +17,7 @@ from harness.contexts.spill_fill import (
 )
 from harness.probe.memory_steps import TensorMemory
 from harness.qnn.backends import BACKEND_LIBRARIES
-from harness.results.checks import Check, broken, conclusion, failure_text, held
+from harness.results.checks import Check, broken, conclusion, failure_text, held, unseen
 from harness.results.judge_pairing import (
     LATENCY,
     PairingFigures,
@@ -117,6 +117,8 @@ def measure_sharing(
     libraries = _libraries(bench)
     reference: SharingFigures | None = None
     checks: list[Check] = []
+    if strategy == "naive" and not sharing.undersized:
+        checks.append(unseen("undersized_refused", "no context needs more than the first"))
     for release in releases:
         observation = bench.run(sharing_session(libraries, contexts, sharing, release))
         figures = sharing_figures(observation.run.transcript)

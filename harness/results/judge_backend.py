@@ -33,8 +33,8 @@ _FALLBACK: Final = re.compile(r"fallback to CPU EP has been explicitly disabled"
 _NOT_SET_UP: Final = re.compile(
     r"SetupBackend failed|GetCapability\(\).* failed|cannot open shared"
 )
-# One side of these is float32, whatever the model is made of.
-_CONVERTING: Final = ("QuantizeLinear", "DequantizeLinear")
+# What computes with weights: others of a quantised model may stand between float32 on both sides.
+_WEIGHTED: Final = ("Conv", "Gemm", "MatMul")
 _MOST_OPERATORS: Final = 64
 _MOST_LINES: Final = 20
 
@@ -225,13 +225,16 @@ def _says_what_it_refused(verdict: Verdict) -> bool:
 
 
 def _computed(found: Journey) -> str:
-    """Which nodes a backend took that calculate with the data type: all but those that convert."""
-    taken = {
-        name: one["qnn"]
-        for name, one in found.operators.items()
-        if one["qnn"] and name not in _CONVERTING
-    }
-    return ", ".join(f"{count} {name}" for name, count in sorted(taken.items()))
+    """The nodes with weights that a backend took, if these are most of them.
+
+    A few that it can take are no acceptance: with them alone no session is made.
+    """
+    layers = {name: found.operators[name] for name in _WEIGHTED if name in found.operators}
+    total = sum(one["qnn"] + one["elsewhere"] for one in layers.values())
+    taken = {name: one["qnn"] for name, one in layers.items() if one["qnn"]}
+    if 2 * sum(taken.values()) <= total:
+        return ""
+    return ", ".join(f"{count} {name}" for name, count in taken.items()) + f" of {total}"
 
 
 def _broken(checks: Sequence[Check], verdict: Verdict) -> Verdict:

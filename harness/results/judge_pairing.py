@@ -102,18 +102,17 @@ def judge_pairing(
     itself. None for one that this target does not give.
     """
     documented = DOCUMENTED[pairing]
+    processes = (figures, twin, base)
+    # where any of them shows buffers of the backend's, those that the others lack are not there
+    visible = any(one is not None and one.samples.visible for one in processes)
+    growth = _Growth(figures, visible, tolerances.memory_part * figures.io_bytes)
     return [
-        _grown("io_allocated_at_load", figures, "before", "loaded", documented.at_load, tolerances),
-        _grown(
-            "io_allocated_at_first_inference",
-            figures,
-            "bound",
-            "first",
-            documented.at_first_inference,
-            tolerances,
+        growth.expected("io_allocated_at_load", "before", "loaded", documented.at_load),
+        growth.expected(
+            "io_allocated_at_first_inference", "bound", "first", documented.at_first_inference
         ),
-        _settled("io_settled_by_tenth", figures, "first", "tenth", tolerances),
-        _settled("io_given_back", figures, "before", "freed", tolerances),
+        growth.none("io_settled_by_tenth", "first", "tenth"),
+        growth.none("io_given_back", "before", "freed"),
         _copied(documented.copied, figures, base),
         same_latency(
             LATENCY,
@@ -126,60 +125,55 @@ def judge_pairing(
     ]
 
 
-def _grown(
-    name: str,
-    figures: PairingFigures,
-    start: str,
-    end: str,
-    expected: bool,
-    tolerances: Tolerances,
-) -> Check:
-    """Whether shared buffers grew by the I/O's size, or by nothing, as expected.
+@dataclass(frozen=True)
+class _Growth:
+    """What a process's shared buffers grew by; `slack` bytes count as nothing."""
 
-    With I/O at load, what the context needs besides (weights, spill-fill) may come, too.
-    """
-    growth = figures.samples.growth(start, end)
-    if (blind := _blind(name, figures, growth, start, end)) is not None or growth is None:
-        return blind or unseen(name, "there is no sample")
-    slack = tolerances.memory_part * figures.io_bytes
-    beside = figures.other_bytes if start == "before" else 0
-    if expected:
-        fits = figures.io_bytes - slack <= growth <= figures.io_bytes + beside + slack
-        wanted = f"the I/O's {figures.io_bytes} bytes"
-    else:
-        fits, wanted = growth <= beside + slack, "nothing"
-    return held(
-        name,
-        fits,
-        f"expected {wanted}, shared buffers grew by {growth} bytes from {start} to {end}",
-        growth_bytes=growth,
-        expected_bytes=figures.io_bytes if expected else 0,
-        tolerance_bytes=round(slack),
-    )
+    figures: PairingFigures
+    visible: bool
+    slack: float
 
+    def expected(self, name: str, start: str, end: str, expected: bool) -> Check:
+        """Whether they grew by the I/O's size, or by nothing, as expected.
 
-def _settled(
-    name: str, figures: PairingFigures, start: str, end: str, tolerances: Tolerances
-) -> Check:
-    growth = figures.samples.growth(start, end)
-    if (blind := _blind(name, figures, growth, start, end)) is not None or growth is None:
-        return blind or unseen(name, "there is no sample")
-    slack = tolerances.memory_part * figures.io_bytes
-    reason = f"expected no growth from {start} to {end}, shared buffers grew by {growth} bytes"
-    return held(name, growth <= slack, reason, growth_bytes=growth, tolerance_bytes=round(slack))
+        With I/O at load, what the context needs besides (weights, spill-fill) may come, too.
+        """
+        growth, io_bytes = self.figures.samples.growth(start, end), self.figures.io_bytes
+        if growth is None or not self.visible:
+            return self._blind(name, start, end)
+        beside = self.figures.other_bytes if start == "before" else 0
+        if expected:
+            fits = io_bytes - self.slack <= growth <= io_bytes + beside + self.slack
+            wanted = f"the I/O's {io_bytes} bytes"
+        else:
+            fits, wanted = growth <= beside + self.slack, "nothing"
+        return held(
+            name,
+            fits,
+            f"expected {wanted}, shared buffers grew by {growth} bytes from {start} to {end}",
+            growth_bytes=growth,
+            expected_bytes=io_bytes if expected else 0,
+            tolerance_bytes=round(self.slack),
+        )
 
+    def none(self, name: str, start: str, end: str) -> Check:
+        """Whether they did not grow, whatever is allocated when."""
+        growth = self.figures.samples.growth(start, end)
+        if growth is None or not self.visible:
+            return self._blind(name, start, end)
+        reason = f"expected no growth from {start} to {end}, shared buffers grew by {growth} bytes"
+        tolerance = round(self.slack)
+        return held(
+            name, growth <= self.slack, reason, growth_bytes=growth, tolerance_bytes=tolerance
+        )
 
-def _blind(
-    name: str, figures: PairingFigures, growth: int | None, start: str, end: str
-) -> Check | None:
-    samples = figures.samples
-    if growth is None:
-        return unseen(name, f"there is no sample {start} or {end}")
-    if samples.visible:
-        return None
-    rss = samples.rss_bytes.get(end, 0) - samples.rss_bytes.get(start, 0)
-    why = f"the backend shares no buffers with a DSP here; RSS changed by {rss} bytes"
-    return unseen(name, why, rss_growth_bytes=rss)
+    def _blind(self, name: str, start: str, end: str) -> Check:
+        samples = self.figures.samples
+        if samples.growth(start, end) is None:
+            return unseen(name, f"there is no sample {start} or {end}")
+        rss = samples.rss_bytes.get(end, 0) - samples.rss_bytes.get(start, 0)
+        why = f"the backend shares no buffers with a DSP here; RSS changed by {rss} bytes"
+        return unseen(name, why, rss_growth_bytes=rss)
 
 
 def _copied(expected: bool, figures: PairingFigures, base: PairingFigures | None) -> Check:

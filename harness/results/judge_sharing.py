@@ -107,6 +107,9 @@ def _saved(
     if not (reference.samples.visible or figures.samples.visible):
         return unseen(name, "the backend shares no buffers with a DSP here")
     slack = memory_part * sum(sharing.needs)
+    if own + slack < sum(sharing.needs) or not sum(sharing.needs):
+        why = f"without sharing {own} bytes were seen of the {sum(sharing.needs)} that they need"
+        return unseen(name, why, seen_bytes=own)
     saved, expected = own - shared, sharing.expected_saving_bytes
     return held(
         name,
@@ -135,6 +138,8 @@ def _same_outputs(figures: SharingFigures, reference: SharingFigures | None) -> 
     unsteady = [at for at, seen in figures.digests.items() if len(seen) > 1]
     if unsteady:
         return held(name, False, f"the outputs of contexts {unsteady} are not always the same")
+    if not figures.digests and (reference is None or not reference.digests):
+        return unseen(name, "nothing was executed to the end")
     if reference is None:
         return held(name, True, "they are what ONNX Runtime computes on the CPU, every time")
     wrong = [at for at, seen in reference.digests.items() if figures.digests.get(at) != seen]

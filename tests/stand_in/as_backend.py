@@ -34,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return Libraries(backend=str(stand_in), system=plain(bench, backend).system)
 
     def on_ort(bench: Bench, *arguments: str) -> OrtOnDevice:
+        link(bench)
         return replace(ort(bench, *arguments), backend=str(stand_in))
 
     patch = pytest.MonkeyPatch()

@@ -16,6 +16,8 @@
  *   at_first=wrong      the same at the first inference
  *   copies=wrong        the profile tells of copies where there must be none, or of none
  *   slow_us=N           executions take so much longer
+ *   slow_prepared_us=N  those of contexts that were prepared for memory handles do
+ *   leak_bytes=N        freeing a context leaves so much on the heap
  *   leak=1              what a context had is not given back when it is freed
  *   grow_execute=N      every execution takes N more bytes until the context is freed
  *   group=right         contexts of a registered group share one buffer of the size first named
@@ -235,7 +237,10 @@ static abi_error create_list(abi_handle backend, abi_handle device,
 }
 
 static abi_error release(abi_handle context, abi_handle profile) {
+    static void *volatile lost;
     misbehave("free");
+    if (number("leak_bytes") && (lost = malloc(number("leak_bytes"))) != NULL)
+        memset(lost, 1, number("leak_bytes"));
     struct held *held = find(context);
     if (held != NULL) {
         bool shared = false;
@@ -372,6 +377,8 @@ static abi_error run_graph(abi_handle graph, const struct abi_tensor *inputs, ui
         take(held->io.size > 0 ? &held->again : &held->io, held->io_bytes);
     }
     if (number("slow_us")) usleep((useconds_t)number("slow_us"));
+    if (number("slow_prepared_us") && held->prepared)
+        usleep((useconds_t)number("slow_prepared_us"));
     abi_error code = 0;
     if (held->seen != NULL && copy_all(held->seen, in, input_count, false, true) != UINT64_MAX) {
         copy_all(held->gave, out, output_count, true, false);

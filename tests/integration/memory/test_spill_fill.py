@@ -137,7 +137,7 @@ def test_the_naive_order_must_be_refused(
         stand_in, deployed, "naive", f"group={told},{RIGHT}", (0, 1, 2)
     )
     assert sharing.undersized == (1,)
-    check = judge_undersized(sharing, figures)
+    check = judge_undersized(sharing, figures, verdict.error)
     assert check.verdict == expected, check
     if told == "right":
         assert verdict.error is not None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from harness.contexts.mem_pairing import pairing_plan
 from harness.contexts.schedule import schedule
 from harness.contexts.session_plan import DeployedContext, session_plan
 from harness.probe.plan import Settings
@@ -28,17 +29,24 @@ def test_told_nothing_it_is_the_real_library(stand_in: Target, deployed: Deploye
 
 
 @pytest.mark.parametrize(
-    ("told", "code", "context"),
-    [("execute_code=6999", 6999, 0), ("execute_code=1007,execute_after=2", 1007, 2)],
+    ("told", "code", "context", "diagnosis"),
+    [
+        ("execute_code=6999", 6999, 0, "undefined-code"),
+        ("execute_code=1007,execute_after=2", 1007, 2, "dsp-restarted"),
+        # the low 16 bits of 0x100003ef
+        ("execute_code=268436463,execute_after=1", 1007, 1, "dsp-restarted"),
+    ],
 )
 def test_codes_at_execute(
-    stand_in: Target, deployed: Deployed, told: str, code: int, context: int
+    stand_in: Target, deployed: Deployed, told: str, code: int, context: int, diagnosis: str
 ) -> None:
     verdict = verdict_of(stand_in, deployed, told)
     assert (verdict.outcome, verdict.cause) == ("failed", "target")
     assert verdict.error is not None
     assert (verdict.error.api, verdict.error.code) == ("QnnGraph_execute", code)
     assert verdict.error.context == context
+    assert verdict.error.diagnosis is not None
+    assert verdict.error.diagnosis.id == diagnosis
 
 
 @pytest.mark.parametrize("how", ["crash", "hang"])
@@ -58,3 +66,18 @@ def test_a_crash_or_hang_is_where_it_was(
     assert verdict.outcome == {"crash": "crashed", "hang": "hung"}[how]
     assert verdict.error is not None
     assert (verdict.error.api, verdict.error.context) == (api, 1)
+
+
+@pytest.mark.parametrize("how", ["crash", "hang"])
+@pytest.mark.parametrize(
+    ("call", "api"), [("register", "QnnMem_register"), ("deregister", "QnnMem_deRegister")]
+)
+def test_a_crash_or_hang_with_registered_memory(
+    stand_in: Target, deployed: Deployed, how: str, call: str, api: str
+) -> None:
+    context = deployed("io-heavy-4mb")
+    plan = pairing_plan(stand_in.libraries, context, "memhandle", QUICK)
+    verdict = judge(stand_in.run(plan, told=f"memory=1,quick=1,{how}={call}"))
+    assert verdict.outcome == {"crash": "crashed", "hang": "hung"}[how]
+    assert verdict.error is not None
+    assert verdict.error.api == api

@@ -96,7 +96,7 @@ def test_the_board_tells_the_truth_about_itself(board: AdbDevice) -> None:
         "read -r soc < /sys/devices/soc0/machine; echo $soc\n"
         "[ -e /sys/devices/soc0/soc_id ] && [ -d /sys/devices/soc0 ] && echo there\n"
         "grep -aH '' /sys/devices/soc0/*; head -n 1 /sys/devices/soc0/soc_id\n"
-        "grep -m 1 implementer /proc/cpuinfo; grep -c vendor_id /proc/cpuinfo"
+        "grep -m 1 implementer /proc/cpuinfo; grep -c vendor_id /proc/cpuinfo || true"
     )
     assert output(board, asked) == [
         "aarch64",

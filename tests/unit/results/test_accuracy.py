@@ -42,6 +42,17 @@ def test_figures(
     assert found.relative == pytest.approx(relative)
 
 
+@pytest.mark.parametrize(
+    ("kind", "cosine", "relative"),
+    [("float32", 0.999_999, 0.0001), ("float16", 0.9999, 0.01), ("uint8", 0.998, 0.08)],
+)
+def test_how_close_is_close_enough(kind: Arithmetic, cosine: float, relative: float) -> None:
+    near = Accuracy("y", 10, cosine, 1.0, relative, 0)
+    assert [check.verdict for check in judge_accuracy(near, kind)] == ["held", "held"]
+    off = Accuracy("y", 10, cosine - 1e-7, 1.0, relative * 1.001, 0)
+    assert [check.verdict for check in judge_accuracy(off, kind)] == ["broken", "broken"]
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_is_never_close(bad: float) -> None:
     found = compare("y", np.array([1, bad], "f4"), np.array([1, 2], "f4"))

@@ -103,6 +103,7 @@ def test_a_model_that_must_be_refused_and_is(refused: Phase) -> None:
         (None, PASSED, "failed"),
         ("execute", failed(), "failed"),
         ("load", failed("crashed"), "crashed"),
+        ("load", failed("hung"), "hung"),
         ("execute", failed("hung"), "hung"),
     ],
 )
@@ -213,8 +214,10 @@ def test_only_a_reason_in_the_model_is_a_refusal(
     assert (checks["refuses_uint8"], came_to) == (check, outcome)
 
 
-@pytest.mark.parametrize(("conv", "check"), [(0, "held"), (1, "broken"), (51, "broken")])
-def test_a_backend_that_takes_a_part_refuses_nothing(conv: int, check: str) -> None:
+@pytest.mark.parametrize(
+    ("conv", "check"), [(0, "held"), (1, "held"), (26, "held"), (27, "broken"), (51, "broken")]
+)
+def test_a_backend_that_takes_most_of_a_model_does_not_refuse_it(conv: int, check: str) -> None:
     operators = {
         "Conv": {"qnn": conv, "elsewhere": 52 - conv},
         "DequantizeLinear": {"qnn": 3, "elsewhere": 100},

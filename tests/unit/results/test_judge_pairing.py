@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.contexts.mem_pairing import DOCUMENTED, PAIRINGS, Pairing
+from harness.contexts.mem_pairing import DOCUMENTED, PAIRINGS, STEADY_RUNS, Pairing
 from harness.errors import ConfigError
 from harness.probe.transcript import StepResult, Transcript
 from harness.results.checks import Check, broken, conclusion, failure_text
@@ -116,14 +116,45 @@ def test_weights_that_come_with_the_load_are_not_taken_for_io() -> None:
     assert check.verdict == "held"
 
 
+@pytest.mark.parametrize(
+    ("growth", "holds"), [(0, True), (IO // 4, True), (IO // 4 + 1, False), (IO // 2, False)]
+)
+def test_how_much_counts_as_nothing(growth: int, holds: bool) -> None:
+    # what a context needs besides comes at its load, and is no excuse later
+    own = samples(IO, growth)
+    (_, check, *_) = judged(RAW_RAW, samples=own, other_bytes=50_000_000)
+    assert (check.verdict == "held") == holds
+
+
+def test_the_documentation_s_table() -> None:
+    told = {str(pairing): dataclasses.astuple(DOCUMENTED[pairing]) for pairing in PAIRINGS}
+    assert told == {
+        "raw-raw": (True, False, True),
+        "raw-memhandle": (True, False, False),
+        "memhandle-raw": (False, True, True),
+        "memhandle-memhandle": (False, False, False),
+    }
+    assert STEADY_RUNS >= 30
+
+
+def test_outputs_that_nobody_saw_are_not_equal() -> None:
+    none = figures(RAW_RAW, digests=())
+    checks = judge_pairing(RAW_RAW, none, none, none, TOLERANCES)
+    assert [check.name for check in broken(checks)] == ["outputs_equal"]
+
+
 @pytest.mark.parametrize("pairing", PAIRINGS, ids=str)
 def test_nothing_is_concluded_from_buffers_that_nobody_can_see(pairing: Pairing) -> None:
     blind = samples(0, 0)
     nothing = dict.fromkeys(blind.rss_bytes, 0)
     blind = dataclasses.replace(blind, shared_bytes=nothing, allocator="memfd")
-    checks = judged(pairing, samples=blind)
+    own, other = figures(pairing, samples=blind), figures(pairing.twin, samples=blind)
+    checks = judge_pairing(pairing, own, other, other, TOLERANCES)
     assert [check.verdict for check in checks[:4]] == ["unseen"] * 4
     assert not broken(checks)
+    # if another pairing shows buffers there, this one has none
+    checks = judged(pairing, samples=blind)
+    assert {check.verdict for check in checks[:4]} <= {"held", "broken"}
 
 
 def test_a_missing_sample_is_unseen() -> None:

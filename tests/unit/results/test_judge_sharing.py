@@ -80,6 +80,8 @@ def test_nothing_is_concluded_from_buffers_that_nobody_can_see() -> None:
     made = figures(0, samples=blind)
     checks = judged(made, made)
     assert [check.verdict for check in checks] == ["unseen", "unseen", "held"]
+    # one of them is enough to compare with
+    assert judged(made)[0].verdict == "broken"
     missing = figures(0, samples=MemorySamples({}, {}, {}, "rpcmem"))
     assert [check.verdict for check in judged(missing)][:2] == ["unseen", "unseen"]
 
@@ -90,6 +92,7 @@ def test_nothing_is_concluded_from_buffers_that_nobody_can_see() -> None:
         ("context-load", 1, 1002, "held"),
         ("io-run", 1, 6001, "held"),
         ("context-load", 0, 1002, "broken"),
+        ("context-load", 1, 0, "broken"),
         ("io-bind", 1, 8003, "broken"),
         ("io-run", 1, None, "broken"),
         (None, None, None, "broken"),
@@ -122,6 +125,16 @@ def test_what_would_have_met_any_context_is_no_refusal_of_its_size(
     error = ErrorRecord.of(api="QnnContext_createFromBinary", code=code, message=message)
     check = judge_undersized(sharing_plan(NEEDS, "naive"), made, diagnosed("failed", error))
     assert check.verdict == verdict, check.reason
+
+
+def test_where_nothing_was_executed_no_outputs_are_equal() -> None:
+    none = figures(max(NEEDS), digests={})
+    assert judged(none, dataclasses.replace(REFERENCE, digests={}))[2].verdict == "unseen"
+
+
+def test_what_was_not_seen_without_sharing_cannot_be_saved() -> None:
+    checks = judged(figures(0), figures(1_000_000))
+    assert (checks[0].name, checks[0].verdict) == ("memory_saved", "unseen")
 
 
 def test_figures_out_of_a_transcript() -> None:

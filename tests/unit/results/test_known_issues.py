@@ -59,6 +59,7 @@ def test_the_shipped_entry_explains_the_failure_it_is_for() -> None:
         {"error": error(message="Invalid flatbuffer version")},
         {"outcome": "crashed"},
         {"outcome": "error", "cause": "infra"},
+        {"cause": "config"},
         {"suite": "spill_fill"},
         {"axes": FAILED.axes | {"contexts": 50}},
         {"axes": FAILED.axes | {"contexts": "66"}},

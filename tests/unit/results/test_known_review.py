@@ -79,6 +79,16 @@ C = "suites/test_context_count.py::test_contexts[c]"
         ([OTHERWISE, FAILED], [issue(HERE)], []),
         # another entry explains it
         ([FAILED], [issue(HERE), issue(HERE | {"backend": "htp"}, id_="y")], []),
+        (
+            [OTHERWISE],
+            [
+                issue(HERE),
+                issue(HERE, id_="y").model_copy(
+                    update={"signature": issue(HERE).signature.model_copy(update={"code": 5005})}
+                ),
+            ],
+            [],
+        ),
         # nobody was there
         ([OTHERWISE], [issue({"suite": "spill_fill"})], []),
         ([OTHERWISE], [issue({"suite": "context_count", "qnn": "<2"})], []),

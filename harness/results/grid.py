@@ -12,7 +12,8 @@ from typing import Final
 
 from harness.errors import ConfigError
 from harness.qnn.versions import QnnVersion
-from harness.results.record import CaseRecord, final_attempts
+from harness.results.record import CaseRecord, ErrorRecord, final_attempts
+from harness.results.signature import without_varying_parts
 
 GRID: Final = "grid"
 """The measurement that names the axes of rows and columns."""
@@ -74,15 +75,21 @@ def grid_lines(grid: Grid) -> Iterator[str]:
     yield _line(grid.row_axis, first, grid.columns, widths)
     for row in grid.rows:
         yield _line(row, first, [marks[row, column] for column in grid.columns], widths)
-    legend: dict[tuple[str, str], int] = {}
+    legend: dict[tuple[str, str], list[str]] = {}
     for cell, record in grid.cells.items():
         if record.error is not None and record.outcome != "passed":
-            said = record.error.message.strip().partition("\n")[0]
-            key = marks[cell], said
-            legend[key] = legend.get(key, 0) + 1
-    for (mark, said), count in legend.items():
-        text = f"  {count} x {mark}: {said}"
+            said = _said(record.error)
+            legend.setdefault((marks[cell], without_varying_parts(said)), []).append(said)
+    for (mark, _), texts in legend.items():
+        text = f"  {len(texts)} x {mark}: {texts[0]}"
         yield text if len(text) <= _MAX_LEGEND_CHARS else f"{text[: _MAX_LEGEND_CHARS - 3]}..."
+
+
+def _said(error: ErrorRecord) -> str:
+    """The line that says most: where it began, else the first one."""
+    began = error.first_cause
+    text = began.message if began is not None and began.message.strip() else error.message
+    return text.strip().partition("\n")[0]
 
 
 def grid_json(grid: Grid) -> dict[str, object]:

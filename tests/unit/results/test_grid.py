@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.results.chain import ChainLink
 from harness.results.grid import GRID, grid_json, grid_lines, grids
 from harness.results.record import CaseRecord
 from tests.unit.results.records import DEVICE, error, record, records
@@ -44,6 +45,19 @@ def test_a_grid() -> None:
         f"  1 x hung: {error().message.partition(chr(10))[0]}",
     ]
     assert grid_json(grid)["marks"] == [["ok", "ok"], ["5000", "hung"]]
+
+
+def test_one_cause_is_told_once_wherever_its_line_stands() -> None:
+    began = ChainLink(message="invalid ort_version_supported=0", source="log")
+    cases = []
+    for line, version in enumerate(("2.9.0", "2.10.0")):
+        said = error(code=None, message=f"ep_plugin.cc:{80 + line} SanityCheck\nmore")
+        cases.append(case("1.0", version, outcome="failed", error=said))
+        chain = said.model_copy(update={"chain": (began,), "first_cause": began})
+        cases.append(case("2.0", version, outcome="failed", error=chain))
+    *_, first, second = grid_lines(grids(cases)[0])
+    assert first == "  2 x failed: ep_plugin.cc:80 SanityCheck"
+    assert second == "  2 x failed: invalid ort_version_supported=0"
 
 
 def test_devices_have_grids_of_their_own() -> None:

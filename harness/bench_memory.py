@@ -116,13 +116,16 @@ def measure_sharing(
     bench.measure(plan=list(sharing.lines()), expected_saving_bytes=sharing.expected_saving_bytes)
     libraries = _libraries(bench)
     reference: SharingFigures | None = None
+    seen: dict[str, object] = {}
     checks: list[Check] = []
     if strategy == "naive" and not sharing.undersized:
         checks.append(unseen("undersized_refused", "no context needs more than the first"))
     for release in releases:
         observation = bench.run(sharing_session(libraries, contexts, sharing, release))
         figures = sharing_figures(observation.run.transcript)
-        bench.measure(**figures.record())
+        ordered = "-".join(map(str, release))
+        seen[ordered] = figures.record()
+        bench.measure(**figures.record(), by_order_of_release=seen)
         if sharing.undersized and observation.verdict.outcome in ("passed", "failed"):
             check = judge_undersized(sharing, figures, observation.verdict.error)
             check_all(bench, [check])
@@ -138,7 +141,6 @@ def measure_sharing(
             reference = sharing_figures(compared.run.transcript)
             bench.measure(reference=reference.record())
         found = judge_sharing(sharing, figures, reference, memory_part=memory_part)
-        ordered = "-".join(map(str, release))
         checks += [one.model_copy(update={"name": f"{one.name}[{ordered}]"}) for one in found]
     check_all(bench, checks)
 

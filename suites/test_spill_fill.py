@@ -37,7 +37,8 @@ def plan(contexts: Sequence[Context], parameters: Mapping[str, object]) -> list[
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_spill_fill(bench: Bench, strategy: Strategy, contexts: tuple[ModelSpec, ...]) -> None:
     """Sharing saves what it promises, changes no output, and any context may go first."""
-    orders = release_orders(len(contexts)) if strategy == "max" else [range(len(contexts))]
+    shares = strategy in ("max", "list-async")
+    orders = release_orders(len(contexts)) if shares else [range(len(contexts))]
     measure_sharing(bench, contexts, strategy, orders, memory_part=MEMORY_PART)
 
 

@@ -97,7 +97,9 @@ def summary_lines(
     shown = ", ".join(f"{count} {name}" for name, count in counts.items())
     total = sum(counts.values())
     cases = "1 case" if total == 1 else f"{total} cases"
-    lines = [f"{cases}: {shown}" if counts else "no case was run"]
+    strict = sum(record.breaks_strictness for record in final_attempts(records))
+    failing = f" ({strict} of them fail by --strict-known)" if strict else ""
+    lines = [f"{cases}: {shown}{failing}" if counts else "no case was run"]
     for group in groups[:_MAX_LINES]:
         lines.append(_group_line(group, width))
         known = group.first.error.diagnosis if group.first.error else None

@@ -14,13 +14,11 @@ from harness.runtimes.notices import Say
 from harness.runtimes.runtime import Runtime, RuntimeFile, content_key
 from harness.runtimes.said_versions import SaidVersion, given_version, library_version
 from harness.runtimes.sealed import (
-    SealBrokenError,
     SealedFolder,
     damage_of,
-    locked,
-    open_sealed,
     publish,
     seal,
+    sealed_once,
     sha256_of,
     work_folder,
 )
@@ -46,21 +44,15 @@ class AarStore:
         """
         folder = self._folder(sha256)
         facts = {"layout": _LAYOUT, "aar": sha256}
-        lock = self._root / ".locks" / f"{folder.name}.lock"
-        with locked(lock, f"unpacking {aar.name}", timeout_s=_TIMEOUT_S, notify=self._notify):
-            try:
-                found = open_sealed(folder, facts)
-            except SealBrokenError as damage:
-                self._warn(
-                    f"unpacked {folder.name} is not as it was ({damage}); unpacking it again"
-                )
-                found = None
-            if found is None:
-                _unpack(aar, sha256, folder, facts)
-                found = open_sealed(folder, facts)
-        if found is None:
-            raise InfraError(f"{folder} went away while it was being used")
-        return found
+        return sealed_once(
+            folder,
+            facts,
+            lambda: _unpack(aar, sha256, folder, facts),
+            what=aar.name,
+            timeout_s=_TIMEOUT_S,
+            notify=self._notify,
+            warn=self._warn,
+        )
 
     def damage(self, sha256: str) -> list[str]:
         """What of an AAR's files in the cache is not as it was unpacked, every byte read."""

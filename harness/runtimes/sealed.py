@@ -15,7 +15,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,6 +189,36 @@ def locked(lock: Path, what: str, *, timeout_s: float, notify: Say) -> Iterator[
         yield
     finally:
         holder.release()
+
+
+def sealed_once(
+    folder: Path,
+    facts: Mapping[str, Any],
+    make: Callable[[], None],
+    *,
+    what: str,
+    timeout_s: float,
+    notify: Say,
+    warn: Say,
+) -> SealedFolder:
+    """The sealed folder made from `facts`; `make` makes it where it is absent or was changed.
+
+    One process makes it while others wait; `what` says to people what is made. Raises InfraError
+    like `locked` and what `make` raises.
+    """
+    lock = folder.parent / ".locks" / f"{folder.name}.lock"
+    with locked(lock, f"unpacking {what}", timeout_s=timeout_s, notify=notify):
+        try:
+            found = open_sealed(folder, facts)
+        except SealBrokenError as damage:
+            warn(f"unpacked {folder.name} is not as it was ({damage}); unpacking it again")
+            found = None
+        if found is None:
+            make()
+            found = open_sealed(folder, facts)
+    if found is None:
+        raise InfraError(f"{folder} went away while it was being used")
+    return found
 
 
 def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:

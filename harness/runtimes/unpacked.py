@@ -12,13 +12,11 @@ from harness.runtimes.archive import names_of, parse_record, read_member, unpack
 from harness.runtimes.file_sets import BUILD_INFO
 from harness.runtimes.notices import Say
 from harness.runtimes.sealed import (
-    SealBrokenError,
     SealedFolder,
     damage_of,
-    locked,
-    open_sealed,
     publish,
     seal,
+    sealed_once,
     work_folder,
 )
 from harness.runtimes.wheels import CachedWheel, WheelCache, WheelRequest
@@ -47,21 +45,15 @@ class UnpackedWheels:
         folder = self._folder(request)
         names = sorted(name for name in names_of(wheel.path) if wanted(name))
         facts = {"layout": _LAYOUT, "wheel": wheel.sha256, "names": names}
-        lock = self._root / ".locks" / f"{folder.name}.lock"
-        with locked(lock, f"unpacking {request}", timeout_s=_TIMEOUT_S, notify=self._notify):
-            try:
-                found = open_sealed(folder, facts)
-            except SealBrokenError as damage:
-                self._warn(
-                    f"unpacked {folder.name} is not as it was ({damage}); unpacking it again"
-                )
-                found = None
-            if found is None:
-                _unpack(wheel, folder, facts)
-                found = open_sealed(folder, facts)
-        if found is None:
-            raise InfraError(f"{folder} went away while it was being used")
-        return found
+        return sealed_once(
+            folder,
+            facts,
+            lambda: _unpack(wheel, folder, facts),
+            what=str(request),
+            timeout_s=_TIMEOUT_S,
+            notify=self._notify,
+            warn=self._warn,
+        )
 
     def damage(self, request: WheelRequest) -> list[str]:
         """What of a wheel's files in the cache is not as it was unpacked, every byte read."""

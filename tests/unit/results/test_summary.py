@@ -22,6 +22,12 @@ from tests.unit.results.records import error, record, records
 EXPECTED = {"known_issue": "pd"}
 
 
+def test_what_strictness_fails_is_counted_in_the_first_line() -> None:
+    fixed = {"known_issues": ("x",), "fails": True}
+    lines = summary_lines([record(fixed=fixed), record(case="s/test_b.py::test_c[d]")], "r")
+    assert lines[0] == "2 cases: 2 passed (1 of them fail by --strict-known)"
+
+
 def test_the_lines_say_what_happened() -> None:
     made = [
         record(case="a"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,14 +18,13 @@ from harness.runtimes.maven_files import (
     metadata_versions,
 )
 from harness.runtimes.notices import Say
-from harness.runtimes.sealed import locked, sha256_of, write_json
+from harness.runtimes.sealed import locked, read_note, sha256_of, write_json
 
 TEXT_BOUNDS: Final = Bounds(max_bytes=4 << 20, timeout_s=60.0)
 AAR_BOUNDS: Final = Bounds(max_bytes=1 << 30, timeout_s=1800.0)
 """qnn-runtime 2.49.0 has 70 MB; half an hour is enough for that over 0.5 Mbit/s."""
 
 _CHECKSUM_BOUNDS: Final = Bounds(max_bytes=4096, timeout_s=30.0)
-_MAX_NOTE_BYTES: Final = 64 << 10
 
 
 class Repository(Protocol):
@@ -209,12 +207,7 @@ class HttpRepository:
         return self._root / f"{name}.qnn-harness.json"
 
     def _note(self, name: str) -> dict[str, Any] | None:
-        try:
-            with self._note_path(name).open("rb") as file:
-                note = json.loads(file.read(_MAX_NOTE_BYTES))
-            return note if len(bytes.fromhex(note["sha256"])) == 32 else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        return read_note(self._note_path(name))
 
 
 def _digest(path: Path, kind: str) -> str:

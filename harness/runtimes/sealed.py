@@ -30,6 +30,7 @@ MANIFEST: Final = "manifest.json"
 
 _FORMAT = 1
 _MAX_MANIFEST_BYTES = 16 << 20
+_MAX_NOTE_BYTES = 64 << 10
 _ABANDONED_S = 24 * 3600.0
 _UNFINISHED = ".unfinished-"
 
@@ -229,6 +230,19 @@ def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def read_note(path: Path) -> dict[str, Any] | None:
+    """What was written down of a file when it was fetched, its `sha256` at least.
+
+    None if there is no such note, or it makes no sense.
+    """
+    try:
+        with path.open("rb") as file:
+            note = json.loads(file.read(_MAX_NOTE_BYTES))
+        return note if len(bytes.fromhex(note["sha256"])) == 32 else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def _check(path: Path, name: str, entry: dict[str, Any]) -> bool:

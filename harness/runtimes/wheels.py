@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Mapping
@@ -15,12 +14,10 @@ from harness.errors import InfraError
 from harness.runtimes.known_wheels import KNOWN_SHA256
 from harness.runtimes.notices import Say, on_stderr, on_terminal
 from harness.runtimes.pip import pip_download
-from harness.runtimes.sealed import locked, sha256_of, write_json
+from harness.runtimes.sealed import locked, read_note, sha256_of, write_json
 
 FETCH_TIMEOUT_S: Final = 1800.0
 """Enough for 100 MB over a line of 0.5 Mbit/s."""
-
-_MAX_NOTE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -197,12 +194,7 @@ class WheelCache:
         return self._root / f"{request.file_name}.json"
 
     def _note(self, request: WheelRequest) -> dict[str, Any] | None:
-        try:
-            with self._note_path(request).open("rb") as file:
-                note = json.loads(file.read(_MAX_NOTE_BYTES))
-            return note if len(bytes.fromhex(note["sha256"])) == 32 else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        return read_note(self._note_path(request))
 
     def _write_note(self, request: WheelRequest, wheel: Path, sha256: str) -> None:
         note = {

@@ -1,4 +1,5 @@
 /* Buffers that stay with a graph over several executions: plain ones, or registered with QnnMem. */
+#include "rounds.h"
 #include "run.h"
 
 #include <stdlib.h>
@@ -43,10 +44,7 @@ void io_run(const struct step *step, struct outcome *outcome) {
         fail(outcome, "plan", "this context has no buffers");
         return;
     }
-    if (repeats == 0 || repeats > REPEATS_MAX) {
-        fail(outcome, "plan", "repeat must be 1 to %d", REPEATS_MAX);
-        return;
-    }
+    if (!rounds_allowed(repeats, outcome)) return;
     run->step = step;
     run->outcome = outcome;
     run->tolerance = step_real(step, "tolerance", 0);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "abi_memory.h"
+#include "rounds.h"
 
 /* The graph a step names; NULL and a failed outcome if there is none. */
 static const struct graph_metadata *find_graph(struct context *context, uint64_t number,
@@ -99,21 +100,6 @@ static bool bind(struct run *run, struct abi_tensor *tensor, struct io_buffer *b
     return true;
 }
 
-/* Refuses input.7 of a graph with three inputs: it would be left out without a word. */
-static bool fields_fit(const struct step *step, const struct graph_metadata *graph,
-                       struct outcome *outcome) {
-    for (uint32_t i = 0; i < step->field_count; i++) {
-        const char *key = step->fields[i].key, *dot = strchr(key, '.');
-        if (dot == NULL) continue;
-        bool input = strncmp(key, "input.", 6) == 0;
-        uint32_t count = input ? graph->input_count : graph->output_count;
-        if (strtoul(dot + 1, NULL, 10) < count) continue;
-        fail(outcome, "plan", "%s: the graph has %u %s", key, count, input ? "inputs" : "outputs");
-        return false;
-    }
-    return true;
-}
-
 bool run_prepare(struct run *run) {
     const struct graph_metadata *graph = run->graph;
     for (uint32_t i = 0; i < graph->input_count; i++) {
@@ -140,97 +126,52 @@ bool run_prepare(struct run *run) {
     return true;
 }
 
-static bool check_guards(struct run *run, uint64_t repeat) {
-    for (uint32_t i = 0; i < run->graph->input_count + run->graph->output_count; i++) {
-        bool input = i < run->graph->input_count;
-        uint32_t at = input ? i : i - run->graph->input_count;
-        const struct io_buffer *buffer = input ? &run->input_buffers[at] : &run->output_buffers[at];
+static bool check_guards(struct run *run, uint64_t round) {
+    uint32_t inputs = run->graph->input_count;
+    for (uint32_t at = 0; at < inputs + run->graph->output_count; at++) {
+        const struct io_buffer *buffer =
+            at < inputs ? &run->input_buffers[at] : &run->output_buffers[at - inputs];
         uint64_t damage =
             run->registered ? shared_damage(&buffer->shared) : buffer_damage(&buffer->plain);
-        if (damage == 0) continue;
-        fail(run->outcome, "guard", "run %llu wrote %llu bytes outside of %s %u",
-             (unsigned long long)repeat, (unsigned long long)damage, input ? "input" : "output",
-             at);
-        return false;
+        if (!guard_whole(damage, round, at, inputs, run->outcome)) return false;
     }
     return true;
 }
 
-static bool check_outputs(struct run *run, uint64_t repeat) {
-    bool fine = true;
-    for (uint32_t i = 0; i < run->graph->output_count; i++) {
-        if (run->expected[i].data == NULL) continue;
-        const struct buffer *got = &run->output_buffers[i].plain;
-        struct comparison *comparison = &run->comparisons[i];
-        tensor_compare(run->outputs[i].data_type, got->data, run->expected[i].data, got->size,
-                       run->tolerance, comparison);
-        if (comparison->beyond == 0) continue;
-        if (fine)
-            fail(run->outcome, "mismatch",
-                 "run %llu: output %u has %llu of %llu elements beyond %.9g, the first at %llu",
-                 (unsigned long long)repeat, i, (unsigned long long)comparison->beyond,
-                 (unsigned long long)comparison->elements, run->tolerance,
-                 (unsigned long long)comparison->first);
-        fine = false;
-    }
-    return fine;
-}
-
-static void report_outputs(const struct run *run) {
-    struct json *data = &run->outcome->data;
-    json_open(data, "outputs", '[');
-    for (uint32_t i = 0; i < run->graph->output_count; i++) {
-        const struct comparison *comparison = &run->comparisons[i];
-        if (comparison->elements == 0) continue; /* nothing to compare with, or not reached */
-        json_open(data, NULL, '{');
-        json_u64(data, "index", i);
-        json_text(data, "name", run->outputs[i].name);
-        json_u64(data, "elements", comparison->elements);
-        json_real(data, "max_abs", comparison->max_abs);
-        json_u64(data, "beyond", comparison->beyond);
-        json_u64(data, "nan", comparison->nan);
-        if (comparison->beyond > 0) {
-            json_u64(data, "first_index", comparison->first);
-            json_real(data, "first_value", comparison->first_value);
-            json_real(data, "first_expected", comparison->first_expected);
-        }
-        json_close(data, '}');
-    }
-    json_close(data, ']');
+static bool check_outputs(struct run *run, uint64_t round) {
+    bool right = true;
+    for (uint32_t i = 0; i < run->graph->output_count; i++)
+        right = output_right(i, run->outputs[i].data_type, &run->output_buffers[i].plain,
+                             &run->expected[i], run->tolerance, round, &run->comparisons[i],
+                             run->outcome) &&
+                right;
+    return right;
 }
 
 /* Executes `repeats` times, or until something is wrong. */
 void run_all(struct run *run, uint64_t repeats) {
-    static uint64_t elapsed[REPEATS_LISTED];
-    uint64_t runs = 0, total = 0, least = UINT64_MAX, most = 0;
+    static struct rounds rounds;
     bool fine = true;
+    rounds_begin(&rounds);
     event_call("QnnGraph_execute");
-    while (fine && runs < repeats) {
+    while (fine && rounds.made < repeats) {
         for (uint32_t i = 0; i < run->graph->output_count; i++)
             buffer_fill(&run->output_buffers[i].plain);
         uint64_t started = now_us();
         abi_error code = qnn.api->graph_execute(run->handle, run->inputs, run->graph->input_count,
                                                 run->outputs, run->graph->output_count,
                                                 run->profile, NULL);
-        uint64_t took = now_us() - started;
-        total += took;
-        least = took < least ? took : least;
-        most = took > most ? took : most;
-        if (runs < REPEATS_LISTED) elapsed[runs] = took;
-        runs++;
+        rounds_add(&rounds, now_us() - started);
         answer(run->outcome, code);
-        fine = code == 0;
-        if (fine) fine = check_guards(run, runs) && check_outputs(run, runs);
+        fine = code == 0 && check_guards(run, rounds.made) && check_outputs(run, rounds.made);
     }
-    run->outcome->duration_us = total;
+    rounds_report(&rounds, run->outcome);
+    if (run->outcome->code != 0) return;
     struct json *data = &run->outcome->data;
-    json_u64(data, "runs", runs);
-    json_u64(data, "run_min_us", least);
-    json_u64(data, "run_max_us", most);
-    json_open(data, "run_us", '[');
-    for (uint64_t i = 0; i < runs && i < REPEATS_LISTED; i++) json_u64(data, NULL, elapsed[i]);
+    json_open(data, "outputs", '[');
+    for (uint32_t i = 0; i < run->graph->output_count; i++)
+        report_comparison(i, run->outputs[i].name, &run->comparisons[i], data);
     json_close(data, ']');
-    if (run->outcome->code == 0) report_outputs(run);
 }
 
 static void save_outputs(const struct run *run) {
@@ -248,7 +189,9 @@ bool run_open(struct run *run, const struct step *step, struct outcome *outcome)
     run->outcome = outcome;
     run->tolerance = step_real(step, "tolerance", 0);
     const struct graph_metadata *graph = find_graph(context, number, outcome);
-    if (graph == NULL || !fields_fit(step, graph, outcome)) return false;
+    if (graph == NULL ||
+        !tensors_within(step, "graph", graph->input_count, graph->output_count, outcome))
+        return false;
     json_text(&outcome->data, "graph", graph->name);
     if (!retrieve(context, number, graph, outcome)) return false;
     run->graph = graph;
@@ -281,10 +224,7 @@ void run_close(struct run *run) {
 
 void execute(const struct step *step, struct outcome *outcome) {
     uint64_t repeats = step_number(step, "repeat", 1);
-    if (repeats == 0 || repeats > REPEATS_MAX) {
-        fail(outcome, "plan", "repeat must be 1 to %d", REPEATS_MAX);
-        return;
-    }
+    if (!rounds_allowed(repeats, outcome)) return;
     static struct run run; /* 512 tensors are too many for a stack */
     memset(&run, 0, sizeof run);
     if (run_open(&run, step, outcome) && run_prepare(&run)) {

@@ -1,8 +1,9 @@
 /* Inference through ORT: inputs from files, outputs compared and saved, no byte outside of them. */
 #include "ort.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "rounds.h"
 
 static struct { /* static: one inference at a time, and so many tensors are too many for a stack */
     struct buffer inputs[TENSORS_MAX], outputs[TENSORS_MAX], expected[TENSORS_MAX];
@@ -10,20 +11,6 @@ static struct { /* static: one inference at a time, and so many tensors are too 
     const char *input_names[TENSORS_MAX], *output_names[TENSORS_MAX];
     struct comparison comparisons[TENSORS_MAX];
 } io;
-
-static bool fields_fit(const struct step *step, const struct ort_session *session,
-                       struct outcome *outcome) {
-    for (uint32_t i = 0; i < step->field_count; i++) {
-        const char *key = step->fields[i].key, *dot = strchr(key, '.');
-        if (dot == NULL) continue;
-        bool input = strncmp(key, "input.", 6) == 0;
-        uint32_t count = input ? session->input_count : session->output_count;
-        if (strtoul(dot + 1, NULL, 10) < count) continue;
-        fail(outcome, "plan", "%s: the model has %u %s", key, count, input ? "inputs" : "outputs");
-        return false;
-    }
-    return true;
-}
 
 /* A value of ORT's over a buffer of ours, of exactly the tensor's size. */
 static bool bind(const struct ort_tensor *tensor, ort_handle memory, struct buffer *buffer,
@@ -65,94 +52,49 @@ static bool prepare(const struct step *step, const struct ort_session *session, 
     return true;
 }
 
-static bool check_guards(const struct ort_session *session, uint64_t repeat,
+static bool check_guards(const struct ort_session *session, uint64_t round,
                          struct outcome *outcome) {
-    for (uint32_t i = 0; i < session->input_count + session->output_count; i++) {
-        bool input = i < session->input_count;
-        uint32_t at = input ? i : i - session->input_count;
-        uint64_t damage = buffer_damage(input ? &io.inputs[at] : &io.outputs[at]);
-        if (damage == 0) continue;
-        fail(outcome, "guard", "run %llu wrote %llu bytes outside of %s %u",
-             (unsigned long long)repeat, (unsigned long long)damage, input ? "input" : "output",
-             at);
-        return false;
+    uint32_t inputs = session->input_count;
+    for (uint32_t at = 0; at < inputs + session->output_count; at++) {
+        const struct buffer *buffer = at < inputs ? &io.inputs[at] : &io.outputs[at - inputs];
+        if (!guard_whole(buffer_damage(buffer), round, at, inputs, outcome)) return false;
     }
     return true;
 }
 
-static bool check_outputs(const struct ort_session *session, double tolerance, uint64_t repeat,
+static bool check_outputs(const struct ort_session *session, double tolerance, uint64_t round,
                           struct outcome *outcome) {
-    bool fine = true;
-    for (uint32_t i = 0; i < session->output_count; i++) {
-        if (io.expected[i].data == NULL) continue;
-        struct comparison *comparison = &io.comparisons[i];
-        tensor_compare(session->outputs[i].tensor.data_type, io.outputs[i].data,
-                       io.expected[i].data, io.outputs[i].size, tolerance, comparison);
-        if (comparison->beyond == 0) continue;
-        if (fine)
-            fail(outcome, "mismatch",
-                 "run %llu: output %u has %llu of %llu elements beyond %.9g, the first at %llu",
-                 (unsigned long long)repeat, i, (unsigned long long)comparison->beyond,
-                 (unsigned long long)comparison->elements, tolerance,
-                 (unsigned long long)comparison->first);
-        fine = false;
-    }
-    return fine;
-}
-
-static void report_outputs(const struct ort_session *session, struct json *data) {
-    json_open(data, "outputs", '[');
-    for (uint32_t i = 0; i < session->output_count; i++) {
-        const struct comparison *comparison = &io.comparisons[i];
-        if (comparison->elements == 0) continue; /* nothing to compare with, or not reached */
-        json_open(data, NULL, '{');
-        json_u64(data, "index", i);
-        json_text(data, "name", session->outputs[i].name);
-        json_u64(data, "elements", comparison->elements);
-        json_real(data, "max_abs", comparison->max_abs);
-        json_u64(data, "beyond", comparison->beyond);
-        json_u64(data, "nan", comparison->nan);
-        if (comparison->beyond > 0) {
-            json_u64(data, "first_index", comparison->first);
-            json_real(data, "first_value", comparison->first_value);
-            json_real(data, "first_expected", comparison->first_expected);
-        }
-        json_close(data, '}');
-    }
-    json_close(data, ']');
+    bool right = true;
+    for (uint32_t i = 0; i < session->output_count; i++)
+        right = output_right(i, session->outputs[i].tensor.data_type, &io.outputs[i],
+                             &io.expected[i], tolerance, round, &io.comparisons[i], outcome) &&
+                right;
+    return right;
 }
 
 /* Runs `repeats` times, or until something is wrong. */
 static void run_all(const struct ort_session *session, double tolerance, uint64_t repeats,
                     struct outcome *outcome) {
-    static uint64_t elapsed[REPEATS_LISTED];
-    uint64_t runs = 0, total = 0, least = UINT64_MAX, most = 0;
+    static struct rounds rounds;
     bool fine = true;
+    rounds_begin(&rounds);
     event_call("Run");
-    while (fine && runs < repeats) {
+    while (fine && rounds.made < repeats) {
         for (uint32_t i = 0; i < session->output_count; i++) buffer_fill(&io.outputs[i]);
         uint64_t started = now_us();
         ort_status status = ort.api->run(session->handle, NULL, io.input_names, io.input_values,
                                          session->input_count, io.output_names,
                                          session->output_count, io.output_values);
-        uint64_t took = now_us() - started;
-        total += took;
-        least = took < least ? took : least;
-        most = took > most ? took : most;
-        if (runs < REPEATS_LISTED) elapsed[runs] = took;
-        runs++;
-        fine = ort_fine(status, outcome) && check_guards(session, runs, outcome) &&
-               check_outputs(session, tolerance, runs, outcome);
+        rounds_add(&rounds, now_us() - started);
+        fine = ort_fine(status, outcome) && check_guards(session, rounds.made, outcome) &&
+               check_outputs(session, tolerance, rounds.made, outcome);
     }
-    outcome->duration_us = total;
-    struct json *data = &outcome->data;
-    json_u64(data, "runs", runs);
-    json_u64(data, "run_min_us", least);
-    json_u64(data, "run_max_us", most);
-    json_open(data, "run_us", '[');
-    for (uint64_t i = 0; i < runs && i < REPEATS_LISTED; i++) json_u64(data, NULL, elapsed[i]);
-    json_close(data, ']');
-    if (outcome->code == 0) report_outputs(session, data);
+    rounds_report(&rounds, outcome);
+    if (outcome->code != 0) return;
+    json_open(&outcome->data, "outputs", '[');
+    for (uint32_t i = 0; i < session->output_count; i++)
+        report_comparison(i, session->outputs[i].name, &io.comparisons[i], &outcome->data);
+    json_close(&outcome->data, ']');
 }
 
 static void release_all(void) {
@@ -170,12 +112,9 @@ void ort_run(const struct step *step, struct outcome *outcome) {
     uint64_t repeats = step_number(step, "repeat", 1);
     const struct ort_session *session = ort_session_of(step, outcome);
     if (session == NULL) return;
-    if (repeats == 0 || repeats > REPEATS_MAX) {
-        fail(outcome, "plan", "repeat must be 1 to %d", REPEATS_MAX);
-        return;
-    }
+    if (!rounds_allowed(repeats, outcome)) return;
     ort_handle memory = NULL;
-    if (!fields_fit(step, session, outcome) ||
+    if (!tensors_within(step, "model", session->input_count, session->output_count, outcome) ||
         !ort_fine(ort.api->create_cpu_memory(1, 0, &memory), outcome)) /* arena, default */
         return;
     memset(io.comparisons, 0, sizeof io.comparisons);

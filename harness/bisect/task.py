@@ -48,6 +48,10 @@ class Task(BaseModel):
         """Every version that is fixed in a run at a place."""
         return {**self.held, **dict(zip(self.axes, at, strict=True))}
 
+    def only_held(self) -> tuple[Axis, ...]:
+        """The axes whose version is the same in all runs."""
+        return tuple(axis for axis in self.held if axis not in self.axes)
+
     def _given(self, at: Place) -> dict[Axis, str]:
         """The versions of a run as pytest must be told them."""
         return {

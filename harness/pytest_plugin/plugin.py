@@ -162,6 +162,7 @@ def _stop(config: pytest.Config, error: HarnessError) -> NoReturn:
     if reporter is not None:
         reporter.ensure_newline()
         reporter.write_line(f"error: {error}", red=True)
+    config.stash[RUN].note_problem(error)
     pytest.exit("nothing was run", returncode=error.exit_code)
 
 

@@ -19,7 +19,7 @@ from harness.runtimes.version_specs import is_path, split_specs
 
 _MAX_FILE_BYTES: Final = 1 << 20
 _RUN_S, _FETCH_S, _NEW_S = 6.0, 40.0, 2.0
-_ANYWHERE: Final = "linux-x64"
+ANYWHERE: Final = "linux-x64"
 """Compilers run on this computer, whatever the target."""
 
 
@@ -184,7 +184,7 @@ def is_here(catalog: Catalog, axis: Axis, version: str, target: str) -> bool:
     try:
         if axis == "ort":
             return ":" in version or catalog.ort.is_cached(version, target)
-        return catalog.is_cached(version, _ANYWHERE if axis == "compiler" else target)
+        return catalog.is_cached(version, ANYWHERE if axis == "compiler" else target)
     except HarnessError:
         return True
 

@@ -51,6 +51,13 @@ class Pricing(Protocol):
         """These have been run by now: look again at what is here."""
 
 
+class Ahead(Protocol):
+    """Who fetches what is likely to be wanted next."""
+
+    def want(self, places: tuple[Place, ...]) -> None:
+        """These may be next. Returns at once."""
+
+
 class Free:
     """All runs cost the same."""
 
@@ -73,6 +80,7 @@ class Bisection:
     folder: BisectFolder
     task: Task
     watcher: Watcher
+    ahead: Ahead | None = None
     cost: Pricing = field(default_factory=Free)
     runner: Runner = run_case
     stop_at: float | None = None
@@ -126,8 +134,11 @@ class Bisection:
     def _run(self, question: Question, search: Search | GridSearch, match: Match) -> None:
         self.folder.append(asked(question))
         self.watcher.asked(question)
-        # compiling and pushing beside it would spoil what is measured
-        ahead = () if match.comparison is not None else search.ahead()
+        ahead = search.ahead()
+        if self.ahead is not None:
+            self.ahead.want(ahead)
+        if match.comparison is not None:
+            ahead = ()  # compiling and pushing beside it would spoil what is measured
         reports = self.folder.reports_of(self.folder.read())
         arguments = self.task.arguments(question.at, reports, self._devices(), ahead)
         end = self.runner(arguments, reports, self.task.folder, self.task.run_timeout_s)

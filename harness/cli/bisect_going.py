@@ -17,6 +17,7 @@ from harness.bisect.answers import Stopped
 from harness.bisect.begin import know_paths, task_of
 from harness.bisect.candidates import Costs
 from harness.bisect.driver import Bisection
+from harness.bisect.fetching import FetchAhead
 from harness.bisect.findings import Finding
 from harness.bisect.grid_findings import GridFinding
 from harness.bisect.outcome import write_outcome
@@ -53,9 +54,9 @@ def go_on_with(
     HarnessError.
     """
     ends: list[_End] = []
-    again = f"qnn-harness bisect --resume {shlex.quote(shown(folders[0].path))}"
-    if len(folders) > 1:
-        again += f" (all {len(folders)} slices)"
+    every = f" with all {len(folders)} slices" if len(folders) > 1 else ""
+    command = f"qnn-harness bisect --resume {shlex.quote(shown(folders[0].path))}"
+    again = f"to go on{every}: {command}"
     try:
         for folder in folders:
             if ends and ends[-1].why is not None:
@@ -66,14 +67,14 @@ def go_on_with(
             results = [end.result for end in ends]
             click.echo(json.dumps(results[0] if len(results) == 1 else results, indent=2))
         if ends[-1].why is not None:
-            click.echo(f"{ends[-1].why}; to go on: {again}", err=True)
+            click.echo(f"{ends[-1].why}; {again}", err=True)
     except HarnessError as error:
         wrong = new and isinstance(error, ConfigError)
         if wrong and not any(folder.has_answers() for folder in folders):
             for folder in folders:
                 folder.discard()
         else:
-            click.echo(f"nothing is lost; to go on: {again}", err=True)
+            click.echo(f"nothing is lost; {again}", err=True)
         raise
     finally:
         for folder in folders:
@@ -86,17 +87,21 @@ def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _En
     task = task_of(log)
     bound = str(log.search().bound)
     step: Finding | GridFinding | Stopped | None = None
-    catalog: Catalog | None = None
+    ahead: FetchAhead | None = None
     try:
         lab = load_lab(task.lab)
         catalog = Catalog.of(lab, os.environ, cache_root(), notify=tell, warn=warn)
         know_paths(task, catalog)
         progress = Progress(log, folder.path)
-        costs = Costs(catalog, task)
-        step = Bisection(folder, task, progress, cost=costs, stop_at=stop_at).go_on()
+        costs, ahead = Costs(catalog, task), FetchAhead(catalog, task)
+        bisection = Bisection(folder, task, progress, ahead=ahead, cost=costs, stop_at=stop_at)
+        step = bisection.go_on()
     except KeyboardInterrupt:
         click.echo("", err=True)
         return _End(INTERRUPTED, _not_begun(folder), "stopped")
+    finally:
+        if ahead is not None:
+            ahead.stop()
     finding = step if isinstance(step, Finding | GridFinding) else None
     code = code_of(step)
     result = write_outcome(folder, task, finding, catalog, cache_root())

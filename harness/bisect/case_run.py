@@ -30,7 +30,8 @@ class RunEnd:
     """How a run ended: its folder and record if it got so far.
 
     `exit_code` is None for a run that did not end in time. Where there is no record, `problem` is
-    what pytest said last, and `stopped` what kept the run from its case, if it told.
+    what pytest said last. `stopped` is what kept the run from its case, or the case from a verdict,
+    if that was told.
     """
 
     exit_code: int | None
@@ -68,10 +69,8 @@ def read_run(reports: Path, exit_code: int | None, seconds: float) -> RunEnd:
         found = folder.resolve()
         records = final_attempts(RunFolder(found).records())
         record = records[-1] if records else None
-    if record is not None:
-        return RunEnd(exit_code, record, found, "", seconds)
-    problem = _problem(reports / OUTPUT, exit_code)
-    return RunEnd(exit_code, None, found, problem, seconds, read_problem(reports / PROBLEM))
+    problem = "" if record is not None else _problem(reports / OUTPUT, exit_code)
+    return RunEnd(exit_code, record, found, problem, seconds, read_problem(reports / PROBLEM))
 
 
 def finished_run(reports: Path) -> RunEnd | None:
@@ -91,12 +90,14 @@ def judge(end: RunEnd, match: Match, good: float | None, held: Collection[str] =
 
     A run without a record is untestable if it said that it was about its versions, unless that is
     about one of those `held` (axes), which are the same everywhere. Raises ConfigError for
-    whatever else is wrong with its input: that says nothing about any version. All else is
-    unknown, also a run that somebody interrupted.
+    whatever else is wrong with its input, also where a case found that out: it says nothing about
+    any version. All else is unknown, also a run that somebody interrupted.
     """
-    if end.record is not None:
-        return match.judge(end.record, good=good)
     stopped = end.stopped
+    if end.record is not None:
+        if end.record.cause == "config" and stopped is not None and stopped.about != "versions":
+            raise ConfigError(stopped.text)
+        return match.judge(end.record, good=good)
     if end.exit_code is None:
         return Judged("unknown", "the run did not end in time")
     if stopped is None:

@@ -217,6 +217,8 @@ def pytest_runtest_makereport(
         failure = case.unchecked_failure()
         report.outcome = "failed" if failure else "passed"
     case.saw(report, failure)
+    if isinstance(failure, ConfigError):
+        item.config.stash[RUN].note_problem(failure)
     if report.failed:
         _explain(item, case, report, failure)
     elif report.when == "call" and report.passed:

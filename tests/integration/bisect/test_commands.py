@@ -251,3 +251,21 @@ def test_what_comes_next_is_made_ready_while_a_case_runs(lab: DeviceRuns) -> Non
     assert QNN[-1] not in first["at_first"]
     assert QNN[-1] in second["at_first"]
     assert done.result["runs"][0]["record"]["duration_s"] < 60
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("def test_mine(bench)\n", "cannot be collected"),
+        ("import nothing_of_this_name\ndef test_mine(bench): pass\n", "nothing_of_this_name"),
+        ("import pytest\n@pytest.mark.device\ndef test_mine(bench): bench.ort()\n", 'engine="ort"'),
+        ("import pytest\n@pytest.mark.device(moon=1)\ndef test_mine(bench): pass\n", "moon"),
+    ],
+)
+def test_what_is_wrong_with_a_suite_is_no_answer(lab: DeviceRuns, body: str, says: str) -> None:
+    suite = lab.folder / "test_mine.py"
+    suite.write_text(body)
+    done = bisect(lab, "--case", f"{suite}::test_mine", "--axis", "qnn")
+    assert (done.code, done.result) == (2, {}), done.errors
+    assert says in done.errors.splitlines()[-1]
+    assert not list(lab.reports.glob("*-bisect"))

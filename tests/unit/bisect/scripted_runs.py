@@ -47,6 +47,7 @@ def record(
     value: float = 1.0,
     ort: str | None = "1",
     by: str | None = "2.47.0",
+    cause: str = "infra",
 ) -> CaseRecord:
     """The record of a case that ended so."""
     bad = outcome in ("failed", "crashed", "hung", "error")
@@ -66,7 +67,7 @@ def record(
                 "contexts_by": by,
             },
             "outcome": outcome,
-            "cause": ("infra" if outcome == "error" else "target") if bad else None,
+            "cause": (cause if outcome == "error" else "target") if bad else None,
             "error": ErrorRecord.of(api="call", code=code, message=said) if bad else None,
             "measurements": {"took_us": value},
             "started": datetime(2026, 11, 21, tzinfo=UTC),

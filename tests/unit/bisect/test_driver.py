@@ -334,6 +334,18 @@ def test_runs_without_a_record(kind: str, answer: str) -> None:
     assert judge(end, ANY_FAILURE, None).answer == answer
 
 
+def test_a_case_whose_own_input_is_wrong_says_nothing_about_versions() -> None:
+    said = record("error", cause="config")
+    about = {kind: Problem.of(error) for kind, error in PROBLEMS.items()}
+    with pytest.raises(ConfigError, match="it is so"):
+        judge(RunEnd(2, said, None, "", 1.0, about["wrong"]), ANY_FAILURE, None)
+    for stopped in (about["refused"], None):
+        judged = judge(RunEnd(2, said, None, "", 1.0, stopped), ANY_FAILURE, None)
+        assert judged.answer == "untestable"
+    passed = RunEnd(0, record("passed"), None, "", 1.0, about["wrong"])
+    assert judge(passed, ANY_FAILURE, None).answer == "good"
+
+
 def test_a_record_is_what_counts_whatever_the_exit_code() -> None:
     for code in (0, 1, 2, 3, None):
         end = RunEnd(code, record("failed"), None, "", 1.0)

@@ -108,10 +108,11 @@ class BisectFolder:
 
     def slices(self) -> list[Self]:
         """Itself and all that were begun with it, in their order."""
-        own = _parts(self.path)[0]
-        return [
-            type(self)(one.resolve()) for one in _all(self.path.parent) if _parts(one)[0] == own
-        ]
+        own, number = _parts(self.path)
+        if not number:
+            return [self]
+        alike = (one for one in _all(self.path.parent) if _parts(one)[0] == own)
+        return [type(self)(one.resolve()) for one in alike]
 
     def has_answers(self) -> bool:
         """Whether any run of it told something, if only that the lab failed."""

@@ -246,7 +246,7 @@ def _resumed(given: dict[str, Any], lab_named: bool) -> list[BisectFolder]:
     else:
         folders = BisectFolder.open(Path(named)).slices()
     lab = task_of(folders[0].read()).lab
-    if lab_named and lab != given["lab_file"].absolute():
+    if lab_named and lab.resolve() != given["lab_file"].resolve():
         raise ConfigError(f"what was asked before is about the lab in {lab}", field="--lab")
     for folder in folders:
         folder.hold()

@@ -60,6 +60,12 @@ def test_slices_stay_together_in_their_order(tmp_path: Path) -> None:
         assert paths(one.slices()) == paths(twelve)
 
 
+def test_one_that_was_moved_elsewhere_is_still_one(tmp_path: Path) -> None:
+    (folder,) = new(tmp_path / "reports")
+    moved = folder.path.rename(tmp_path / "mine")
+    assert paths(BisectFolder.open(moved).slices()) == [moved]
+
+
 def test_what_is_gone_on_with_is_the_newest_that_is_not_over(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no bisection"):
         BisectFolder.to_go_on_with(tmp_path)

@@ -139,6 +139,8 @@ class Bench:
 
         Raises TargetFailure if the compiler does not make one: it is software under test, too.
         """
+        taken = {"contexts_by": self.placement.compiler} if models else {}
+        self.notes.runtime = {**(self.notes.runtime or {}), **taken}
         try:
             deployed = self._workbench.deploy_contexts(self.placement, models)
         except CompileError as error:

@@ -56,6 +56,13 @@ class ConfigError(HarnessError):
         return f"{where}{field}{self.problem}{choices}"
 
 
+class VersionError(ConfigError):
+    """A version that cannot be had here, or versions that do not go together.
+
+    With other versions the same may be fine: whoever tries several goes on with the next.
+    """
+
+
 class InfraError(HarnessError):
     """The lab failed (adb, host, network, lease, power): never a verdict about the target."""
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import ValidationError
 
@@ -22,7 +22,7 @@ from harness.bisect.candidates import (
     where_to_run,
 )
 from harness.bisect.log import Answered, Begun, Log, read_log
-from harness.bisect.match import parse_match
+from harness.bisect.match import Match, parse_match
 from harness.bisect.specs import AxisSpec, GridSpec
 from harness.bisect.state import BisectFolder, read_text
 from harness.bisect.task import AXES, Axis, Task
@@ -30,6 +30,15 @@ from harness.errors import ConfigError, HarnessError
 from harness.lab.inventory import Lab
 from harness.pytest_plugin.case_names import split_node_id
 from harness.runtimes.catalog import Catalog
+
+_EACH_ITS_OWN: Final = "with two axes give each its own candidates: --qnn, --ort, --compiler"
+_OPTIONS: Final = {
+    "repeat": "--repeat",
+    "confidence": "--confidence",
+    "patience": "--patience",
+    "max_runs": "--max-runs",
+    "candidates": "--versions",
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,7 @@ class Wish:
     backend: str | None = None
     match: str | None = None
     repeat: int | Literal["auto"] = 1
-    confidence: float = 0.99
+    confidence: float | None = None
     patience: int = 3
     max_runs: int | None = None
     every: bool = False
@@ -66,7 +75,8 @@ def begin(wish: Wish, lab: Lab, catalog: Catalog) -> list[Begun]:
     """
     axes = _axes(wish.axes)
     root = _where_pytest_starts(wish.case)
-    match = parse_match(wish.match) if wish.match else None
+    match = None if wish.match is None else parse_match(wish.match)
+    _refuse_what_would_be_ignored(wish, len(axes), match)
     where = where_to_run(lab, wish.case, wish.devices, wish.backend)
     given = dict(wish.versions or {})
     candidates = [_candidates(axis, wish, given, where, catalog) for axis in axes]
@@ -140,6 +150,47 @@ def _axes(given: Sequence[str]) -> tuple[Axis, ...]:
     return tuple(order[one] for one in given)
 
 
+def _refuse_what_would_be_ignored(wish: Wish, axes: int, match: Match | None) -> None:
+    """Raises ConfigError for what means nothing beside the rest: nobody writes it for nothing."""
+    one, two = axes == 1, axes == 2
+    with_good = match is not None and match.needs_good
+    wrong: tuple[tuple[str, bool, str], ...] = (
+        ("--versions", two and wish.candidates is not None, _EACH_ITS_OWN),
+        ("--from-file", two and wish.candidates_file is not None, _EACH_ITS_OWN),
+        (
+            "--from-file",
+            wish.candidates is not None and wish.candidates_file is not None,
+            "--versions lists the candidates, too: give one of the two",
+        ),
+        ("--every", one and wish.every, "is for two axes"),
+        ("--newer", one and wish.newer is not None, "is for two axes; on one it is found out"),
+        (
+            "--newer",
+            wish.every and wish.newer is not None,
+            "nothing is concluded with --every, so that it tells nothing",
+        ),
+        (
+            "--good",
+            two and wish.good is not None and not with_good,
+            "on two axes it is what a measurement is compared with: --match measurement "
+            '"... * good"; the ends are the corners of the grid',
+        ),
+        ("--bad", two and wish.bad is not None, "on two axes the ends are the corners of the grid"),
+        (
+            "--confidence",
+            wish.confidence is not None and wish.repeat != "auto",
+            "is how sure --repeat auto has to be",
+        ),
+    )
+    for field, is_wrong, problem in wrong:
+        if is_wrong:
+            raise ConfigError(problem, field=field)
+    given = {f"--{axis}": spec for axis, spec in (wish.versions or {}).items()}
+    for field, spec in {**given, "--versions": wish.candidates}.items():
+        if spec is not None and not spec.strip(" ,"):
+            raise ConfigError("names no version", field=field)
+
+
 def _where_pytest_starts(case: str) -> Path:
     """The folder that the path of a case is seen from: this one, or one above it."""
     file = split_node_id(case)[0].partition("::")[0]
@@ -155,18 +206,21 @@ def _where_pytest_starts(case: str) -> Path:
 def _candidates(
     axis: Axis, wish: Wish, given: Mapping[Axis, str], where: Where, catalog: Catalog
 ) -> tuple[str, ...]:
-    if len(wish.axes) > 1 and (wish.candidates or wish.candidates_file):
-        raise ConfigError("with two axes give each its own: --qnn, --ort, --compiler")
-    field = "--versions" if wish.candidates else f"--{axis}"
-    field = "--from-file" if wish.candidates_file else field
+    field = "--versions" if wish.candidates is not None else f"--{axis}"
+    field = "--from-file" if wish.candidates_file is not None else field
+    both = axis in given and field != f"--{axis}"
+    if both:
+        raise ConfigError(
+            f"{field} lists the candidates, too: give one of the two", field=f"--{axis}"
+        )
     return candidates_of(axis, _specs(axis, wish, given), catalog, where.target, field)
 
 
 def _specs(axis: Axis, wish: Wish, given: Mapping[Axis, str]) -> list[str]:
     """What the user says of the versions of an axis, searched or held."""
-    if axis in wish.axes and wish.candidates:
+    if axis in wish.axes and wish.candidates is not None:
         return [wish.candidates]
-    if axis in wish.axes and wish.candidates_file:
+    if axis in wish.axes and wish.candidates_file is not None:
         return versions_from(wish.candidates_file)
     return [given[axis]] if axis in given else []
 
@@ -213,7 +267,7 @@ def _spec(
 ) -> AxisSpec | GridSpec:
     shared = {
         "repeat": wish.repeat,
-        "confidence": wish.confidence,
+        "confidence": 0.99 if wish.confidence is None else wish.confidence,
         "patience": wish.patience,
         "max_runs": wish.max_runs,
         "held": dict(held),
@@ -226,8 +280,6 @@ def _spec(
                 | {"axis": axes[0], "candidates": candidates[0]}
                 | {"good": good[0] if good else None, "bad": bad[0] if bad else None}
             )
-        if bad is not None:
-            raise ConfigError("on two axes the ends are the corners of the grid", field="--bad")
         rows, columns = candidates
         return GridSpec.model_validate(
             shared
@@ -236,4 +288,5 @@ def _spec(
         )
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise ConfigError(first["msg"].removeprefix("Value error, ")) from error
+        field = _OPTIONS.get(str(first["loc"][0])) if first["loc"] else None
+        raise ConfigError(first["msg"].removeprefix("Value error, "), field=field) from error

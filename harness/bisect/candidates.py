@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.adb.guard import GuardedProcess, spawn_guarded
 from harness.bisect.answers import Place
 from harness.bisect.task import AXES, Axis, Task
-from harness.errors import ConfigError, HarnessError, InfraError
+from harness.errors import ConfigError, HarnessError
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.matching import twins
 from harness.pytest_plugin.case_names import NamedPlacement, split_node_id
@@ -22,7 +19,7 @@ from harness.runtimes.version_specs import is_path, split_specs
 
 _MAX_FILE_BYTES: Final = 1 << 20
 _RUN_S, _FETCH_S, _NEW_S = 6.0, 40.0, 2.0
-_ANYWHERE: Final = "linux-x64"
+ANYWHERE: Final = "linux-x64"
 """Compilers run on this computer, whatever the target."""
 
 
@@ -82,7 +79,7 @@ def _has_all(axis: Axis, target: str, catalog: Catalog) -> bool:
 def versions_from(file: Path) -> list[str]:
     """The versions that a file lists, one a line, oldest first; # begins a comment.
 
-    Raises ConfigError if it cannot be read.
+    Raises ConfigError if it cannot be read, or lists none.
     """
     try:
         with file.open("rb") as stream:
@@ -95,7 +92,10 @@ def versions_from(file: Path) -> list[str]:
         re.sub(r"(^|\s)#.*", "", line).strip()
         for line in data.decode("utf-8", "replace").splitlines()
     )
-    return [line for line in lines if line]
+    listed = [line for line in lines if line]
+    if not listed:
+        raise ConfigError("lists no version", file=file)
+    return listed
 
 
 @dataclass(frozen=True)
@@ -148,22 +148,35 @@ def _refuse_strangers(chosen: Sequence[DeviceConfig]) -> None:
 
 
 class Costs:
-    """What a run at a place costs in seconds, as far as it is known before the first one."""
+    """What a run at a place costs in seconds, as far as it is known beforehand."""
 
     def __init__(self, catalog: Catalog, task: Task) -> None:
         self._catalog = catalog
         self._task = task
-        self._known: dict[tuple[Axis, str], float] = {}
+        self._here: dict[tuple[Axis, str], bool] = {}
+        self._used: set[tuple[Axis, str]] = set()
 
     def __call__(self, at: Place) -> float:
-        """Fetching is dear; pushing and compiling something new costs a little."""
+        """The run itself, and what its versions need first.
+
+        What has run in this search is on the device and compiled. What is only on this computer
+        costs a little, what must be fetched much.
+        """
         return _RUN_S + sum(self._of(*one) for one in self._task.versions(at).items())
 
+    def ran(self, places: Collection[Place]) -> None:
+        """These have run by now; others may have been fetched or thrown away meanwhile."""
+        self._here.clear()
+        for at in places:
+            self._used.update(self._task.versions(at).items())
+
     def _of(self, axis: Axis, version: str) -> float:
-        if (axis, version) not in self._known:
-            here = is_here(self._catalog, axis, version, self._task.target)
-            self._known[axis, version] = _NEW_S if here else _FETCH_S
-        return self._known[axis, version]
+        one = axis, version
+        if one in self._used:
+            return 0.0
+        if one not in self._here:
+            self._here[one] = is_here(self._catalog, axis, version, self._task.target)
+        return _NEW_S if self._here[one] else _FETCH_S
 
 
 def is_here(catalog: Catalog, axis: Axis, version: str, target: str) -> bool:
@@ -171,51 +184,9 @@ def is_here(catalog: Catalog, axis: Axis, version: str, target: str) -> bool:
     try:
         if axis == "ort":
             return ":" in version or catalog.ort.is_cached(version, target)
-        return catalog.is_cached(version, _ANYWHERE if axis == "compiler" else target)
+        return catalog.is_cached(version, ANYWHERE if axis == "compiler" else target)
     except HarnessError:
         return True
-
-
-class FetchAhead:
-    """Fetches what is likely to be wanted next while a case runs, one version at a time.
-
-    It is a process of its own, which ends with us; what it did not finish is fetched by the run
-    that needs it.
-    """
-
-    def __init__(self, catalog: Catalog, task: Task) -> None:
-        self._catalog = catalog
-        self._task = task
-        self._process: GuardedProcess | None = None
-
-    def want(self, places: tuple[Place, ...]) -> None:
-        """Begins to fetch the first of these that is not here. Returns at once."""
-        if self._process is not None and self._process.running:
-            return
-        self.stop()
-        for at in places:
-            for axis, version in self._task.versions(at).items():
-                if not is_here(self._catalog, axis, version, self._task.target):
-                    self._fetch(axis, version)
-                    return
-
-    def _fetch(self, axis: Axis, version: str) -> None:
-        target = _ANYWHERE if axis == "compiler" else self._task.target
-        command = [sys.executable, "-m", "harness.cli.main", "runtimes", "fetch"]
-        command += ["--lab", str(self._task.lab), "--target", target]
-        if axis == "ort":
-            qnn = self._task.held.get("qnn", "latest")
-            command += ["--ort", version, qnn]
-        else:
-            command.append(version)
-        with contextlib.suppress(InfraError):
-            self._process = spawn_guarded(command, cwd=self._task.folder)
-
-    def stop(self) -> None:
-        """Ends what is under way; safe to call twice."""
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
 
 
 def held_versions(

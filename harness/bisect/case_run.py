@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,12 +14,13 @@ from harness.adb.deadline import Deadline
 from harness.adb.guard import spawn_guarded
 from harness.bisect.match import Judged, Match
 from harness.errors import ConfigError, InfraError
+from harness.pytest_plugin.problem import Problem, read_problem
 from harness.results.record import CaseRecord, final_attempts
 from harness.results.rundir import JOURNAL, LATEST, RunFolder
 
 OUTPUT: Final = "output.txt"
+PROBLEM: Final = "problem.json"
 _KEPT_BYTES = 64 * 1024
-_INPUT_IS_WRONG = 2
 _USAGE, _NOTHING_SELECTED = 4, 5
 _ERROR_LINE = re.compile(r"^(?:error|ERROR): (.+)$", re.MULTILINE)
 
@@ -28,8 +29,9 @@ _ERROR_LINE = re.compile(r"^(?:error|ERROR): (.+)$", re.MULTILINE)
 class RunEnd:
     """How a run ended: its folder and record if it got so far.
 
-    `exit_code` is None for a run that did not end in time; `problem` is what pytest said where
-    there is no record.
+    `exit_code` is None for a run that did not end in time. Where there is no record, `problem` is
+    what pytest said last. `stopped` is what kept the run from its case, or the case from a verdict,
+    if that was told.
     """
 
     exit_code: int | None
@@ -37,6 +39,7 @@ class RunEnd:
     folder: Path | None
     problem: str
     seconds: float
+    stopped: Problem | None = None
 
 
 def run_case(arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: float) -> RunEnd:
@@ -51,7 +54,8 @@ def run_case(arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: floa
         output = (reports / OUTPUT).open("wb")
     except OSError as error:
         raise InfraError(f"cannot write to {reports}: {error.strerror}") from error
-    command = [sys.executable, "-m", "pytest", *arguments]
+    told = f"--problem-file={(reports / PROBLEM).absolute()}"
+    command = [sys.executable, "-m", "pytest", told, *arguments]
     with output, spawn_guarded(command, cwd=cwd, stdout=output, stderr=output) as process:
         exit_code = process.wait(Deadline(timeout_s))
     return read_run(reports, exit_code, time.monotonic() - began)
@@ -66,7 +70,7 @@ def read_run(reports: Path, exit_code: int | None, seconds: float) -> RunEnd:
         records = final_attempts(RunFolder(found).records())
         record = records[-1] if records else None
     problem = "" if record is not None else _problem(reports / OUTPUT, exit_code)
-    return RunEnd(exit_code, record, found, problem, seconds)
+    return RunEnd(exit_code, record, found, problem, seconds, read_problem(reports / PROBLEM))
 
 
 def finished_run(reports: Path) -> RunEnd | None:
@@ -81,21 +85,30 @@ def finished_run(reports: Path) -> RunEnd | None:
     return end if end.record is not None else None
 
 
-def judge(end: RunEnd, match: Match, good: float | None) -> Judged:
-    """The answer of a run. Raises ConfigError for what is wrong with the case itself.
+def judge(end: RunEnd, match: Match, good: float | None, held: Collection[str] = ()) -> Judged:
+    """The answer of a run.
 
-    A run without a record whose versions could not be brought together is untestable; whatever
-    else leaves no record says nothing.
+    A run without a record is untestable if it said that it was about its versions, unless that is
+    about one of those `held` (axes), which are the same everywhere. Raises ConfigError for
+    whatever else is wrong with its input, also where a case found that out: it says nothing about
+    any version. All else is unknown, also a run that somebody interrupted.
     """
+    stopped = end.stopped
     if end.record is not None:
+        if end.record.cause == "config" and stopped is not None and stopped.about != "versions":
+            raise ConfigError(stopped.text)
         return match.judge(end.record, good=good)
-    if end.exit_code in (_USAGE, _NOTHING_SELECTED) or "--only-case" in end.problem:
-        raise ConfigError(end.problem.replace("--only-case", "--case"))
-    if end.exit_code == _INPUT_IS_WRONG:
-        return Judged("untestable", end.problem)
     if end.exit_code is None:
         return Judged("unknown", "the run did not end in time")
-    return Judged("unknown", end.problem)
+    if stopped is None:
+        if end.exit_code in (_USAGE, _NOTHING_SELECTED):
+            raise ConfigError(end.problem)
+        return Judged("unknown", end.problem)
+    if stopped.about == "versions" and stopped.field not in [f"--{axis}" for axis in held]:
+        return Judged("untestable", stopped.text)
+    if stopped.about == "lab":
+        return Judged("unknown", stopped.text)
+    raise ConfigError(stopped.text.replace("--only-case", "--case"))
 
 
 def _problem(output: Path, exit_code: int | None) -> str:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from harness.bisect.answers import Place, Question, Stopped
 from harness.bisect.case_run import RunEnd, finished_run, judge, run_case
 from harness.bisect.findings import Finding
 from harness.bisect.grid_findings import GridFinding
 from harness.bisect.grid_search import GridSearch
-from harness.bisect.line import Cost
 from harness.bisect.log import Answered, Concluded, Log, Resumed, asked, concluded
 from harness.bisect.match import ANY_FAILURE, Judged, Match, parse_match
 from harness.bisect.search import Search, free
 from harness.bisect.state import BisectFolder
-from harness.bisect.task import Task
+from harness.bisect.task import Axis, Task
 from harness.errors import ConfigError
 from harness.results.record import CaseRecord, final_attempts
 from harness.results.rundir import JOURNAL, RunFolder
 
 Runner = Callable[[list[str], Path, Path, float], RunEnd]
-_FIRST_RUNS = 2
+WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0, 60.0)
+"""How long to wait before the same is asked again, after each failure of the lab in a row."""
 
 
 class Watcher(Protocol):
@@ -36,6 +37,19 @@ class Watcher(Protocol):
     def answered(self, question: Question, judged: Judged, end: RunEnd) -> None:
         """A run ended."""
 
+    def remark(self, text: str) -> None:
+        """Something that a person should know meanwhile."""
+
+
+class Pricing(Protocol):
+    """What a run costs, in seconds."""
+
+    def __call__(self, at: Place) -> float:
+        """That of a run at a place."""
+
+    def ran(self, places: Collection[Place]) -> None:
+        """These have been run by now: look again at what is here."""
+
 
 class Ahead(Protocol):
     """Who fetches what is likely to be wanted next."""
@@ -44,49 +58,78 @@ class Ahead(Protocol):
         """These may be next. Returns at once."""
 
 
+class Free:
+    """All runs cost the same."""
+
+    def __call__(self, at: Place) -> float:
+        """One second."""
+        return free(at)
+
+    def ran(self, places: Collection[Place]) -> None:
+        """Makes no difference."""
+
+
 @dataclass
 class Bisection:
     """A search, its state on disk, and what its runs are made of.
 
-    `stop_at` is a `time.monotonic()` after which no run begins.
+    `stop_at` is a `time.monotonic()` after which no run begins. After a failure of the lab the next
+    try waits, longer each time (`waits`, the last one for all further).
     """
 
     folder: BisectFolder
     task: Task
     watcher: Watcher
     ahead: Ahead | None = None
-    cost: Cost = free
+    cost: Pricing = field(default_factory=Free)
     runner: Runner = run_case
     stop_at: float | None = None
+    waits: Sequence[float] = WAITS_S
+    sleep: Callable[[float], None] = time.sleep
     _turn: int = field(default=0, init=False)
-    _told: bool = field(default=False, init=False)
-    _without: int = field(default=0, init=False)
+    _warned: set[Axis] = field(default_factory=set, init=False)
 
     def go_on(self) -> Finding | GridFinding | Stopped | None:
         """Runs until something is found, the lab stops it, or the time is over (None).
 
-        Raises ConfigError for what is wrong with the case, InfraError if nothing can be written.
+        Raises ConfigError for input that is wrong whatever the versions (nothing is written down as
+        an answer then), InfraError if nothing can be written.
         """
         log = self.folder.read()
+        self.cost.ran(log.evidence().tallies)
         search = log.search(cost=self.cost)
         match = parse_match(self.task.match) if self.task.match else ANY_FAILURE
         if log.entries and not concluded(log):
             self.folder.append(Resumed())
             search.resume()
-            self._told = any(isinstance(entry, Answered) and entry.run for entry in log.entries)
             self._take_up(log, search, match)
         while True:
             step = search.next()
             if isinstance(step, Finding | GridFinding):
                 if not concluded(self.folder.read()):
-                    self.folder.append(Concluded(text=str(step)))
+                    bound = str(search.bound)
+                    self.folder.append(Concluded(text=str(step), detail={"bound": bound}))
                 return step
             if isinstance(step, Stopped):
                 return step
-            if self.stop_at is not None and time.monotonic() >= self.stop_at:
+            self._wait(search.evidence.troubles)
+            if self._time_left() <= 0:
                 return None
             step = self._reference_first(step, match)
             self._run(step, search, match)
+
+    def _time_left(self) -> float:
+        return math.inf if self.stop_at is None else self.stop_at - time.monotonic()
+
+    def _wait(self, troubles: int) -> None:
+        """Gives the lab time to come back, each time more of it."""
+        if not troubles or not self.waits:
+            return
+        wanted = self.waits[min(troubles, len(self.waits)) - 1]
+        seconds = min(wanted, max(0.0, self._time_left()))
+        if seconds > 0:
+            self.watcher.remark(f"the lab failed; it is tried again in {seconds:.0f} s")
+            self.sleep(seconds)
 
     def _run(self, question: Question, search: Search | GridSearch, match: Match) -> None:
         self.folder.append(asked(question))
@@ -104,9 +147,10 @@ class Bisection:
     def _take(
         self, question: Question, end: RunEnd, search: Search | GridSearch, match: Match
     ) -> None:
-        judged = judge(end, match, self._good(match, question.at, end.record))
-        self._refuse_a_case_that_never_runs(end, judged)
-        self._refuse_an_axis_without_effect(end)
+        good = self._good(match, question.at, end.record)
+        judged = judge(end, match, good, self.task.only_held())
+        if end.record is not None:
+            self._refuse_an_axis_without_effect(end.record)
         if judged.answer == "unknown":
             self._turn += 1  # the next try goes to the next device that can stand in
         detail: dict[str, object] = {"why": judged.why, "seconds": round(end.seconds, 3)}
@@ -126,6 +170,7 @@ class Bisection:
         )
         self.folder.append(entry)
         search.answer(question, judged.answer)
+        self.cost.ran(search.evidence.tallies)
         self.watcher.answered(question, judged, end)
 
     def _take_up(self, log: Log, search: Search | GridSearch, match: Match) -> None:
@@ -142,17 +187,14 @@ class Bisection:
         turn = self._turn % len(devices)
         return [*devices[turn:], *devices[:turn]]
 
-    def _refuse_a_case_that_never_runs(self, end: RunEnd, judged: Judged) -> None:
-        self._told = self._told or end.record is not None
-        if not self._told and judged.answer == "untestable":
-            self._without += 1
-            if self._without >= _FIRST_RUNS:
-                raise ConfigError(f"no run got as far as its case: {judged.why}")
-
-    def _refuse_an_axis_without_effect(self, end: RunEnd) -> None:
-        if end.record is not None and "ort" in self.task.axes and not end.record.axes.get("ort"):
-            problem = 'the case does not use ONNX Runtime: its marker has no engine="ort"'
-            raise ConfigError(problem, field="--axis")
+    def _refuse_an_axis_without_effect(self, record: CaseRecord) -> None:
+        for axis in (*self.task.axes, *self.task.only_held()):
+            why = without_effect(axis, record)
+            if why is not None and axis in self.task.axes:
+                raise ConfigError(why, field="--axis")
+            if why is not None and axis not in self._warned:
+                self._warned.add(axis)
+                self.watcher.remark(f"--{axis} {self.task.held[axis]} has no effect: {why}")
 
     def _reference_first(self, question: Question, match: Match) -> Question:
         """What is compared with the good end's measurements has to wait for them."""
@@ -172,6 +214,19 @@ class Bisection:
         if record is not None and at == self.task.good:
             records.append(record)
         return match.reference(records)
+
+
+def without_effect(axis: Axis, record: CaseRecord) -> str | None:
+    """Why the version of an axis makes no difference to a case; None if it may make one.
+
+    What a case takes is known for certain once it passed.
+    """
+    if axis == "ort" and not record.axes.get("ort"):
+        return 'the case does not use ONNX Runtime: its marker has no engine="ort"'
+    taken = record.runtime.contexts_by if record.runtime is not None else None
+    if axis == "compiler" and taken is None and record.outcome == "passed":
+        return "the case takes no contexts of a compiler"
+    return None
 
 
 def records_of(folder: BisectFolder) -> list[tuple[Place, CaseRecord]]:

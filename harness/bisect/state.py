@@ -1,15 +1,31 @@
-"""A bisection on disk, reports/<id>-bisect/: its log, which is all of its state, and its runs."""
+"""A bisection on disk, reports/<id>-bisect/: its log, which is all of its state, and its runs.
+
+Searches that were asked for together, the slices of a third axis, lie side by side as
+<id>-1-bisect, <id>-2-bisect and so on.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import re
+import shutil
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Self
 
 from harness.bisect.answers import Place
-from harness.bisect.log import Asked, Begun, Entry, Log, read_log, to_line
+from harness.bisect.log import (
+    Answered,
+    Asked,
+    Begun,
+    Entry,
+    Log,
+    concluded,
+    read_log,
+    to_line,
+)
 from harness.errors import ConfigError, InfraError
 from harness.results.rundir import new_run_id
 from harness.results.whole_file import write_whole
@@ -17,6 +33,7 @@ from harness.results.whole_file import write_whole
 LOG: Final = "log.jsonl"
 RUNS: Final = "runs"
 _SUFFIX = "-bisect"
+_NAME = re.compile(r"(?P<id>\d{8}T\d{6}Z-[0-9a-f]+)(?:-(?P<slice>\d{1,4}))?" + _SUFFIX, re.ASCII)
 _MAX_BYTES = 256 << 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
 
@@ -30,19 +47,30 @@ class BisectFolder:
 
     @classmethod
     def create(cls, reports: Path, begun: Begun) -> Self:
-        """Makes a new one with the first line of its log, and holds it.
+        """Makes a new one with the first line of its log, and holds it; raises as `create_all`."""
+        (folder,) = cls.create_all(reports, [begun])
+        return folder
+
+    @classmethod
+    def create_all(cls, reports: Path, begun: Sequence[Begun]) -> list[Self]:
+        """Makes new ones that belong together, and holds them.
 
         Raises ConfigError if the folder for reports cannot be used, InfraError if the disk fails.
         """
-        path = reports.resolve() / (new_run_id() + _SUFFIX)
+        folders: list[Self] = []
         try:
-            path.mkdir(parents=True)
-            write_whole(path / LOG, to_line(begun).encode())
+            reports.mkdir(parents=True, exist_ok=True)
+            run_id = _new_id(reports.resolve(), len(begun))
+            for number, one in enumerate(begun, start=1):
+                path = reports.resolve() / _name(run_id, number, len(begun))
+                path.mkdir(exist_ok=True)
+                write_whole(path / LOG, to_line(one).encode())
+                folders.append(cls(path))
         except OSError as error:
             raise ConfigError(f"cannot hold reports: {error.strerror}", file=reports) from error
-        folder = cls(path)
-        folder.hold()
-        return folder
+        for folder in folders:
+            folder.hold()
+        return folders
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -54,10 +82,46 @@ class BisectFolder:
     @classmethod
     def newest(cls, reports: Path) -> Self:
         """The one that was begun last. Raises ConfigError if there is none."""
-        found = sorted(log.parent for log in reports.glob(f"*{_SUFFIX}/{LOG}"))
+        found = _all(reports)
         if not found:
             raise ConfigError("holds no bisection", file=reports)
         return cls(found[-1].resolve())
+
+    @classmethod
+    def to_go_on_with(cls, reports: Path) -> list[Self]:
+        """The newest that is not over, with those it was begun with; the newest if all are over.
+
+        Logs that cannot be read are passed over while there are others. Raises ConfigError if
+        there is none.
+        """
+        problem: ConfigError | None = None
+        for path in reversed(_all(reports)):
+            folder = cls(path.resolve())
+            try:
+                if not concluded(folder.read()):
+                    return folder.slices()
+            except ConfigError as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem
+        return cls.newest(reports).slices()
+
+    def slices(self) -> list[Self]:
+        """Itself and all that were begun with it, in their order."""
+        own, number = _parts(self.path)
+        if not number:
+            return [self]
+        alike = (one for one in _all(self.path.parent) if _parts(one)[0] == own)
+        return [type(self)(one.resolve()) for one in alike]
+
+    def has_answers(self) -> bool:
+        """Whether any run of it told something, if only that the lab failed."""
+        return any(isinstance(entry, Answered) for entry in self.read().entries)
+
+    def discard(self) -> None:
+        """Lets go of it and removes it with all its runs."""
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def hold(self) -> None:
         """Keeps other processes from going on with it; ends a torn last line by dropping it.
@@ -124,3 +188,34 @@ def read_text(path: Path) -> str:
     if len(data) > _MAX_BYTES:
         raise ConfigError("is too long for a log", file=path)
     return data.decode("utf-8", "replace")
+
+
+def _new_id(reports: Path, count: int) -> str:
+    """An id that sorts by the time it was made, also within a second; its folder is made.
+
+    The folder keeps others from taking the same id.
+    """
+    now = datetime.now(UTC)
+    while True:
+        run_id = new_run_id(now, f"{now.microsecond:05x}")
+        try:
+            (reports / _name(run_id, 1, count)).mkdir()
+        except FileExistsError:
+            now += timedelta(microseconds=1)
+            continue
+        return run_id
+
+
+def _name(run_id: str, number: int, count: int) -> str:
+    return f"{run_id}-{number}{_SUFFIX}" if count > 1 else run_id + _SUFFIX
+
+
+def _parts(path: Path) -> tuple[str, int]:
+    """The id of a bisection's folder, and which slice it is (pure)."""
+    found = _NAME.fullmatch(path.name)
+    return (found["id"], int(found["slice"] or 0)) if found else (path.name, 0)
+
+
+def _all(reports: Path) -> list[Path]:
+    """Every bisection in the order in which they were begun."""
+    return sorted((log.parent for log in reports.glob(f"*{_SUFFIX}/{LOG}")), key=_parts)

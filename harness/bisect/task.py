@@ -48,7 +48,11 @@ class Task(BaseModel):
         """Every version that is fixed in a run at a place."""
         return {**self.held, **dict(zip(self.axes, at, strict=True))}
 
-    def _given(self, at: Place) -> dict[Axis, str]:
+    def only_held(self) -> tuple[Axis, ...]:
+        """The axes whose version is the same in all runs."""
+        return tuple(axis for axis in self.held if axis not in self.axes)
+
+    def given(self, at: Place) -> dict[Axis, str]:
         """The versions of a run as pytest must be told them."""
         return {
             axis: self.paths.get(axis, {}).get(version, version)
@@ -66,9 +70,9 @@ class Task(BaseModel):
         arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--only-case={self.case}"]
         arguments += [f"--lab={self.lab}", f"--reports={reports}", f"--backend={self.backend}"]
         arguments += [f"--device={','.join(devices)}"]
-        arguments += [f"--{axis}={version}" for axis, version in self._given(at).items()]
+        arguments += [f"--{axis}={version}" for axis, version in self.given(at).items()]
         for place in ahead:
-            named = (f"{axis}={version}" for axis, version in self._given(place).items())
+            named = (f"{axis}={version}" for axis, version in self.given(place).items())
             arguments.append(f"--ahead={shlex.join(named)}")
         # other people's runs may come between; a search that waits is better than one that stops
         arguments.append(f"--lease-timeout={_LEASE_WAIT_S}")

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-import shlex
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from harness.bisect.answers import Stopped
-from harness.bisect.begin import Wish, begin, know_paths, replayed, task_of
-from harness.bisect.candidates import Costs, FetchAhead
-from harness.bisect.driver import Bisection
+from harness.bisect.begin import Wish, begin, replayed, task_of
 from harness.bisect.findings import Finding
 from harness.bisect.grid_findings import GridFinding
 from harness.bisect.log import read_log
-from harness.bisect.outcome import write_outcome
+from harness.bisect.result import result_of
 from harness.bisect.state import LOG, BisectFolder, read_text
 from harness.bisect.task import Axis
 from harness.cache import cache_root
-from harness.cli.bisect_view import Progress, log_lines, result_lines
+from harness.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with, tell, warn
+from harness.cli.bisect_view import log_lines
 from harness.cli.lab_options import json_option, lab_option
 from harness.errors import ConfigError
 from harness.lab.inventory import load_lab
@@ -32,12 +31,8 @@ from harness.pytest_plugin.terminal import end_in_order_on_sigterm
 from harness.qnn.backends import BACKENDS
 from harness.runtimes.catalog import Catalog
 
-FOUND: Final = 0
-NEGATIVE: Final = 1
-STOPPED: Final = 3
-INTERRUPTED: Final = 130
-_LATEST = "latest"
-_FOUND_KINDS = ("change", "frontier")
+_LATEST: Final = "latest"
+_WITH_RESUME: Final = ("resume", "reports", "max_minutes", "as_json", "lab_file")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -77,12 +72,20 @@ def _reports_option(command: Command) -> Command:
 )
 @click.option("--match", metavar="WHAT", help="What counts as bad (default: any failure).")
 @click.option("--repeat", type=_Repeat(), default="1", help="Runs of each, or auto if flaky.")
-@click.option("--confidence", type=float, default=0.99, show_default=True, help="For auto.")
+@click.option("--confidence", type=float, help="How sure auto has to be (default: 0.99).")
 @click.option("--every", is_flag=True, help="Two axes: run every pair, conclude nothing.")
 @click.option(
     "--newer",
     metavar="BETTER|WORSE,...",
     help="Two axes: whether newer is better or worse on each, where that is known.",
+)
+@click.option(
+    "--patience",
+    type=int,
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Failures of the lab in a row that stop it.",
 )
 @click.option("--max-runs", type=int, help="Not more runs than these.")
 @click.option("--max-minutes", type=float, help="Begin no run after so long; go on with --resume.")
@@ -99,7 +102,7 @@ def _reports_option(command: Command) -> Command:
     is_flag=False,
     flag_value=_LATEST,
     metavar="[DIR]",
-    help="Go on with the bisection in DIR, or with the last one.",
+    help="Go on with the bisection in DIR, or with the last that is not over; with all its slices.",
 )
 @lab_option
 @_reports_option
@@ -117,21 +120,17 @@ def bisect(context: click.Context, /, **given: Any) -> int:
     end_in_order_on_sigterm()
     stop_at = _stop_at(given["max_minutes"])
     if given["resume"] is not None:
-        named = given["resume"]
-        folder = (
-            BisectFolder.newest(given["reports"])
-            if named == _LATEST
-            else BisectFolder.open(Path(named))
-        )
-        folder.hold()
-        return _finish([folder], stop_at, as_json=given["as_json"])
+        _refuse_what_was_asked_before(context)
+        source = context.get_parameter_source("lab_file")
+        folders = _resumed(given, source == ParameterSource.COMMANDLINE)
+        return go_on_with(folders, stop_at, as_json=given["as_json"])
     if not given["case"] or not given["axis"]:
         raise click.UsageError("--case and --axis say what to bisect; or --resume")
     wish = _wish(given)
     lab = load_lab(wish.lab)
-    catalog = Catalog.of(lab, os.environ, cache_root(), notify=_tell, warn=_warn)
-    folders = [BisectFolder.create(wish.reports, one) for one in begin(wish, lab, catalog)]
-    return _finish(folders, stop_at, as_json=given["as_json"])
+    catalog = Catalog.of(lab, os.environ, cache_root(), notify=tell, warn=warn)
+    folders = BisectFolder.create_all(wish.reports, begin(wish, lab, catalog))
+    return go_on_with(folders, stop_at, as_json=given["as_json"], new=True)
 
 
 @bisect.command()
@@ -156,84 +155,24 @@ def log(folder: Path | None, reports: Path, as_json: bool) -> None:
 @json_option
 def replay(file: Path, no_run: bool, reports: Path, as_json: bool) -> int:
     """Begin again from a log, which may be edited: answers corrected, lines taken out."""
-    if no_run:
-        step = read_log(read_text(file), file=str(file)).search().next()
-        if isinstance(step, Finding | GridFinding):
-            click.echo(str(step))
-            return _code(step)
-        question = step.question if isinstance(step, Stopped) else step
-        click.echo(f"next to run: {' with '.join(question.at)} ({question.why})")
-        return NEGATIVE
-    end_in_order_on_sigterm()
-    return _finish([replayed(file, reports)], None, as_json=as_json)
-
-
-def _finish(folders: list[BisectFolder], stop_at: float | None, *, as_json: bool) -> int:
-    """Goes on with bisections until each is over; prints what they came to."""
-    codes, results = [], []
-    try:
-        for folder in folders:
-            code, result = _go_on(folder, stop_at, as_json=as_json)
-            codes.append(code)
-            results.append(result)
-            if code == INTERRUPTED:
-                break
-    finally:
-        for folder in folders:
-            folder.close()
-    if as_json:
-        click.echo(json.dumps(results[0] if len(folders) == 1 else results, indent=2))
-    return max(codes)
-
-
-def _go_on(
-    folder: BisectFolder, stop_at: float | None, *, as_json: bool
-) -> tuple[int, dict[str, Any]]:
-    log = folder.read()
-    task = task_of(log)
-    lab = load_lab(task.lab)
-    catalog = Catalog.of(lab, os.environ, cache_root(), notify=_tell, warn=_warn)
-    know_paths(task, catalog)
-    progress = Progress(log, folder.path) if not as_json else Progress(log, folder.path, None)
-    ahead = FetchAhead(catalog, task)
-    bisection = Bisection(
-        folder,
-        task,
-        progress,
-        ahead=ahead,
-        cost=Costs(catalog, task),
-        stop_at=stop_at,
-    )
-    again = f"qnn-harness bisect --resume {shlex.quote(_shown(folder.path))}"
-    try:
-        step = bisection.go_on()
-    except KeyboardInterrupt:
-        click.echo(f"\nstopped; to go on: {again}", err=True)
-        return INTERRUPTED, {"bisect": folder.path.name, "finished": False}
-    except ConfigError:
-        click.echo(f"what was asked: {_shown(folder.path / LOG)}", err=True)
-        raise
-    finally:
-        ahead.stop()
-    finding = step if isinstance(step, Finding | GridFinding) else None
-    result = write_outcome(folder, task, finding, catalog, cache_root())
-    code = _code(step)
-    result |= {"folder": str(folder.path), "exit_code": code}
-    if not as_json:
-        for line in result_lines(result, _shown(folder.path)):
-            click.echo(line)
-    if code == STOPPED:
-        why = "the time is over"
-        if isinstance(step, Stopped):
-            why = f"the lab failed {step.troubles} times in a row"
-        click.echo(f"{why}; to go on: {again}", err=True)
-    return code, result
-
-
-def _code(step: Finding | GridFinding | Stopped | None) -> int:
+    if not no_run:
+        end_in_order_on_sigterm()
+        return go_on_with([replayed(file, reports)], None, as_json=as_json)
+    log = read_log(read_text(file), file=str(file))
+    step = log.search().next()
+    finding, asked = None, None
     if isinstance(step, Finding | GridFinding):
-        return FOUND if step.kind in _FOUND_KINDS else NEGATIVE
-    return STOPPED
+        finding, code, said = step, code_of(step), str(step)
+    else:
+        question = step.question if isinstance(step, Stopped) else step
+        asked, code = {"at": list(question.at), "why": question.why}, NEGATIVE
+        said = f"next to run: {' with '.join(question.at)} ({question.why})"
+    if as_json:
+        result = result_of(file.absolute().parent.name, log, task_of(log), finding, {})
+        click.echo(json.dumps(result | {"next": asked, "exit_code": code}, indent=2))
+    else:
+        click.echo(said)
+    return code
 
 
 def _wish(given: dict[str, Any]) -> Wish:
@@ -251,12 +190,13 @@ def _wish(given: dict[str, Any]) -> Wish:
         bad=given["bad"],
         candidates=given["versions"],
         candidates_file=given["from_file"],
-        versions={axis: spec for axis, spec in named.items() if spec},
+        versions={axis: spec for axis, spec in named.items() if spec is not None},
         devices=[part for one in given["device"] for part in one.split(",")],
         backend=given["backend"],
         match=given["match"],
         repeat=given["repeat"],
         confidence=given["confidence"],
+        patience=given["patience"],
         max_runs=given["max_runs"],
         every=given["every"],
         newer=_newer(given["newer"]),
@@ -277,21 +217,37 @@ def _newer(text: str | None) -> tuple[bool, bool] | None:
 
 
 def _stop_at(minutes: float | None) -> float | None:
-    return None if minutes is None else time.monotonic() + 60 * minutes
+    if minutes is None:
+        return None
+    if not (math.isfinite(minutes) and minutes > 0):
+        raise ConfigError(f"{minutes} is no time: more than 0", field="--max-minutes")
+    return time.monotonic() + 60 * minutes
 
 
-def _shown(path: Path) -> str:
-    """A path as it is shortest from here."""
-    try:
-        return path.relative_to(Path.cwd()).as_posix()
-    except ValueError:
-        return str(path)
+def _refuse_what_was_asked_before(context: click.Context) -> None:
+    """`--resume` goes on with what was asked: raises ConfigError for an option that asks anew."""
+    given = [
+        parameter
+        for parameter in context.command.params
+        if context.get_parameter_source(str(parameter.name)) == ParameterSource.COMMANDLINE
+        and parameter.name not in _WITH_RESUME
+    ]
+    if given:
+        problem = "goes on with what was asked before, and takes nothing else"
+        choices = ("--reports", "--max-minutes", "--json", "--lab if it is the same")
+        raise ConfigError(f"--resume {problem}", field=given[0].opts[0], choices=choices)
 
 
-def _tell(text: str) -> None:
-    if sys.stderr.isatty():
-        click.echo(text, err=True)
-
-
-def _warn(text: str) -> None:
-    click.echo(f"warning: {text}", err=True)
+def _resumed(given: dict[str, Any], lab_named: bool) -> list[BisectFolder]:
+    """The bisections to go on with, held."""
+    named = given["resume"]
+    if named == _LATEST:
+        folders = BisectFolder.to_go_on_with(given["reports"])
+    else:
+        folders = BisectFolder.open(Path(named)).slices()
+    lab = task_of(folders[0].read()).lab
+    if lab_named and lab.resolve() != given["lab_file"].resolve():
+        raise ConfigError(f"what was asked before is about the lab in {lab}", field="--lab")
+    for folder in folders:
+        folder.hold()
+    return folders

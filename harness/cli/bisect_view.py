@@ -21,29 +21,40 @@ _COLORS = {"good": "green", "bad": "red", "untestable": "yellow", "unknown": "ye
 
 
 class Progress:
-    """Tells a terminal what goes on; a pipe is told nothing."""
+    """Tells what goes on: a terminal what runs and then its answer, a pipe a line for each answer.
 
-    def __init__(self, log: Log, folder: Path, stream: IO[str] | None = sys.stderr) -> None:
-        self._stream = stream if stream is not None and stream.isatty() else None
+    It goes to stderr, so that stdout holds the result and nothing else.
+    """
+
+    def __init__(self, log: Log, folder: Path, stream: IO[str] | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._terminal = self._stream.isatty()
+        self._anew = "\r\x1b[2K" if self._terminal else ""
         self._say(f"{_searched(log)}: {log.search().bound}")
         self._say(str(folder))
 
     def asked(self, question: Question) -> None:
-        """A run begins: its line is shown, to be completed."""
-        at = " with ".join(question.at)
-        self._say(f"{question.number:3}  {at:<18} ...  {question.why}", end="")
+        """A run begins: on a terminal its line is shown, to be completed."""
+        if self._terminal:
+            at = " with ".join(question.at)
+            self._say(f"{question.number:3}  {at:<18} ...  {question.why}", end="")
 
     def answered(self, question: Question, judged: Judged, end: RunEnd) -> None:
         """A run ended: the line is written anew."""
         at = " with ".join(question.at)
-        answer = click.style(f"{judged.answer:<10}", fg=_COLORS[judged.answer])
-        why = judged.why if len(judged.why) <= _WHY_CHARS else judged.why[:_WHY_CHARS] + "..."
-        self._say(f"\r\x1b[2K{question.number:3}  {at:<18} {answer} {end.seconds:6.1f} s  {why}")
+        answer = f"{judged.answer:<10}"
+        if self._terminal:
+            answer = click.style(answer, fg=_COLORS[judged.answer])
+        why = _short(judged.why)
+        self._say(f"{self._anew}{question.number:3}  {at:<18} {answer} {end.seconds:6.1f} s  {why}")
+
+    def remark(self, text: str) -> None:
+        """Something else that a person should know."""
+        self._say(f"{self._anew}     {text}")
 
     def _say(self, text: str, end: str = "\n") -> None:
-        if self._stream is not None:
-            self._stream.write(text + end)
-            self._stream.flush()
+        self._stream.write(text + end)
+        self._stream.flush()
 
 
 def log_lines(log: Log) -> Iterator[str]:
@@ -92,5 +103,9 @@ def _searched(log: Log) -> str:
 
 
 def _why(entry: Answered) -> str:
-    why = " ".join(str(entry.detail.get("why") or "").split())
-    return why if len(why) <= _WHY_CHARS else why[:_WHY_CHARS] + "..."
+    return _short(str(entry.detail.get("why") or ""))
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _WHY_CHARS else plain[:_WHY_CHARS] + "..."

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.contexts.compiler import CompileError
-from harness.errors import ConfigError, InfraError
+from harness.errors import InfraError, VersionError
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, context_inspect, system_load
 from harness.probe.run import run_plan_locally
@@ -75,7 +75,7 @@ def check_arch(metadata: Mapping[str, Any], what: str, asked: int) -> None:
     """
     made = metadata.get("dsp_arch")
     if made is not None and made != asked:
-        raise ConfigError(
+        raise VersionError(
             f"{what}: asked for HTP v{asked}, the compiler made one for v{made}",
             field="htp_arch",
             choices=HTP_ARCHS,

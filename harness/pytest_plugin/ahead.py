@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, HarnessError, InfraError
 from harness.pytest_plugin.versions import device_runtimes
 from harness.workbench import Need
 from harness.workbench.ahead import Errand, Reach, start
@@ -22,23 +22,27 @@ AXES: Final = ("qnn", "ort", "compiler")
 def begin_ahead(run: Run, needs: Sequence[Need]) -> GuardedProcess | None:
     """Begins with what `--ahead` asks for, on the device of the first of `needs`.
 
-    None if that is nothing, or there already. Raises ConfigError for what means no version.
+    None if that is nothing, or there already. What cannot be had is left to the run that needs it.
+    Raises ConfigError for what is not of the form of versions.
     """
     if not needs:
         return None
     own = needs[0].placement
     (config,) = run.lab.select([own.device])
     found: dict[Need, None] = {}
-    for text in run.options.ahead:
-        asked = parse_versions(text)
+    for asked in [parse_versions(text) for text in run.options.ahead]:
         options = run.options
-        runtimes = device_runtimes(
-            run.catalog,
-            [config],
-            asked.get("qnn", options.qnn),
-            asked.get("compiler", options.compilers),
-            asked.get("ort", options.ort),
-        )
+        try:
+            runtimes = device_runtimes(
+                run.catalog,
+                [config],
+                asked.get("qnn", options.qnn),
+                asked.get("compiler", options.compilers),
+                asked.get("ort", options.ort),
+            )
+        except HarnessError as error:
+            run.warn(f"--ahead: {error}")
+            continue
         orts = runtimes.orts[own.device] if own.engine == "ort" else ()
         for qnn, compilers in runtimes.compilers[own.device].items():
             other = replace(own, qnn=qnn, compiler=compilers[0], ort=orts[0] if orts else own.ort)
@@ -49,8 +53,12 @@ def begin_ahead(run: Run, needs: Sequence[Need]) -> GuardedProcess | None:
     wanted = tuple(need for need in found if need.placement != own)
     if not wanted:
         return None
-    reach = Reach.of(run.workbench.device(own.device))
-    return start(Errand(lab=run.options.lab, reach=reach, needs=wanted))
+    try:
+        reach = Reach.of(run.workbench.device(own.device))
+        return start(Errand(lab=run.options.lab, reach=reach, needs=wanted))
+    except InfraError as error:
+        run.warn(f"--ahead: {error}")
+        return None
 
 
 def parse_versions(text: str) -> dict[str, list[str]]:

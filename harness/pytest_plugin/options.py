@@ -111,6 +111,11 @@ def add_options(parser: pytest.Parser) -> None:
         "the first of the devices asked for that fits",
     )
     group.addoption(
+        "--problem-file",
+        metavar="FILE",
+        help="where to say, as JSON, what kept the run from its cases (for programs)",
+    )
+    group.addoption(
         "--ahead",
         action="append",
         metavar="VERSIONS",
@@ -139,6 +144,7 @@ class Options:
     preflight: Literal["strict", "warn", "off"]
     only_case: str | None = None
     ahead: tuple[str, ...] = ()
+    problem_file: Path | None = None
 
 
 def _refuse_a_lost_rootdir(config: pytest.Config) -> None:
@@ -171,6 +177,7 @@ def read_options(config: pytest.Config) -> Options:
     given_issues = config.getoption("--known-issues") is not None
     reports = path("--reports", "reports")
     resume = config.getoption("--resume")
+    problem_file = config.getoption("--problem-file")
     if resume is not None:
         # A bare name means a run among the reports; anything else is a path.
         named = (reports / resume) if "/" not in resume else None
@@ -192,4 +199,5 @@ def read_options(config: pytest.Config) -> Options:
         preflight=config.getoption("--preflight"),
         only_case=config.getoption("--only-case"),
         ahead=tuple(config.getoption("--ahead") or ()),
+        problem_file=config.invocation_params.dir / problem_file if problem_file else None,
     )

@@ -162,6 +162,7 @@ def _stop(config: pytest.Config, error: HarnessError) -> NoReturn:
     if reporter is not None:
         reporter.ensure_newline()
         reporter.write_line(f"error: {error}", red=True)
+    config.stash[RUN].note_problem(error)
     pytest.exit("nothing was run", returncode=error.exit_code)
 
 
@@ -216,6 +217,8 @@ def pytest_runtest_makereport(
         failure = case.unchecked_failure()
         report.outcome = "failed" if failure else "passed"
     case.saw(report, failure)
+    if isinstance(failure, ConfigError):
+        item.config.stash[RUN].note_problem(failure)
     if report.failed:
         _explain(item, case, report, failure)
     elif report.when == "call" and report.passed:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.errors import HarnessError
+from harness.errors import ConfigError, HarnessError
 from harness.pytest_plugin.report_marks import OURS, RECORDS
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _EXIT_AFTER_FAILURES = 1
 _EXIT_NOTHING_WRONG = (0, 1)
+_SAID_CHARS = 1000
 
 
 class Recorder:
@@ -22,6 +23,12 @@ class Recorder:
 
     def __init__(self, run: Run) -> None:
         self._run = run
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be collected keeps the run from all cases."""
+        if report.failed:
+            said = " ".join(report.longreprtext.split())[-_SAID_CHARS:]
+            self._run.note_problem(ConfigError(f"{report.nodeid} cannot be collected: {said}"))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Takes the lines for the journal that come with a report."""

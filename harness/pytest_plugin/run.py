@@ -52,7 +52,7 @@ class Run:
         self._prepared: set[Placement] = set()
         self._events: list[dict[str, object]] = []
         self._notify = notify
-        self._warn = warn
+        self.warn = warn
         self._workbench: Workbench | None = None
         self._ahead: GuardedProcess | None = None
 
@@ -81,6 +81,13 @@ class Run:
         """Where the expected failures stand, if anywhere."""
         return self.options.known_issues
 
+    def note_problem(self, error: HarnessError) -> None:
+        """Tells whoever started the run what keeps it from its cases, if that was asked for."""
+        if self.options.problem_file is not None:
+            from harness.pytest_plugin.problem import Problem, write_problem
+
+            write_problem(self.options.problem_file, Problem.of(error))
+
     @property
     def workbench(self) -> Workbench:
         """What cases are run with; made on first use, ended by `close`."""
@@ -94,7 +101,7 @@ class Run:
                 self.lab,
                 cache=cache_root(),
                 notify=self._notify,
-                warn=self._warn,
+                warn=self.warn,
                 tell=self._note_event,
                 leases=Leases(lease_root(), purpose=purpose),
                 lease_wait_s=self.options.lease_timeout_s,
@@ -139,7 +146,7 @@ class Run:
         from harness.cache import cache_root
         from harness.runtimes.catalog import Catalog
 
-        return Catalog.of(self.lab, os.environ, cache_root(), notify=self._notify, warn=self._warn)
+        return Catalog.of(self.lab, os.environ, cache_root(), notify=self._notify, warn=self.warn)
 
     @cached_property
     def runtimes(self) -> DeviceRuntimes:

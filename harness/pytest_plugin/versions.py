@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, VersionError
 from harness.lab.inventory import DeviceConfig
 from harness.qnn.platforms import TARGETS
 from harness.runtimes.catalog import Catalog, resolve_versions
@@ -64,5 +64,5 @@ def device_runtimes(
         found[device.name] = own
         orts[device.name] = list(with_ort)
     if reasons and not any(found.values()):
-        raise ConfigError("; ".join(reasons))
+        raise VersionError("; ".join(reasons))
     return DeviceRuntimes(found, orts, list(reasons))

@@ -18,9 +18,14 @@ class PreflightRecord(Part):
 
 
 class RuntimeRecord(Part):
-    """The libraries a case ran with: `build_id` is what they say of themselves."""
+    """The libraries a case ran with: `build_id` is what they say of themselves.
+
+    `contexts_by` is the QNN version of the compiler whose contexts the case took, null if it took
+    none.
+    """
 
     qnn: Text
     build_id: Text | None = None
     source: Text
     ort: Text | None = None
+    contexts_by: Text | None = None

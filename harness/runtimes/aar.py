@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from harness.errors import ConfigError, InfraError
+from harness.errors import ConfigError, InfraError, VersionError
 from harness.runtimes.archive import names_of, unpack
 from harness.runtimes.ledger import Ledger
 from harness.runtimes.local_tree import is_library, ort_version_of, telling_facts
@@ -101,7 +101,7 @@ class AarSource:
         """See `Source`."""
         folder, said = self._said()
         if (version, target) != (said.version, self._target):
-            raise ConfigError(f"{self._path} has QNN {said.version} for {self._target} only")
+            raise VersionError(f"{self._path} has QNN {said.version} for {self._target} only")
         return aar_runtime([folder], source=self.name, said=said, target=target)
 
     def damage(self, version: str, target: str) -> list[str]:

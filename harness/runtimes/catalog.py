@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, VersionError
 from harness.lab.inventory import Lab
 from harness.qnn.versions import QNN_WHEELS, QnnVersion
 from harness.runtimes.compiler_host import (
@@ -222,7 +222,7 @@ class Catalog:
             one for one in all_versions() if not QnnVersion.parse(one).is_newer_than(runtime)
         ]
         if not fitting:
-            raise ConfigError(
+            raise VersionError(
                 f"no compiler is as old as QNN {version}, so that {name} has no contexts of its "
                 "own; name one whose contexts it shall be given",
                 field="--compiler",
@@ -241,9 +241,9 @@ class Catalog:
             source = self._at[path]
             versions = source.versions(target)
         except ConfigError as error:
-            raise ConfigError(error.problem, field=field, choices=error.choices) from error
+            raise type(error)(error.problem, field=field, choices=error.choices) from error
         if not versions:
-            raise ConfigError(f"{path} has no QNN libraries for {target}", field=field)
+            raise VersionError(f"{path} has no QNN libraries for {target}", field=field)
         return list(names({source.name: versions}, PYPI))
 
     def _choose(self, part: str, target: str, field: str | None) -> list[str]:
@@ -253,7 +253,7 @@ class Catalog:
         except ConfigError as error:
             if part and Path(part).exists():
                 hint = f"; if the place is meant, write ./{part}"
-                raise ConfigError(
+                raise type(error)(
                     error.problem + hint, field=field, choices=error.choices
                 ) from error
             raise
@@ -282,7 +282,7 @@ class Catalog:
                 if name in source.versions(target):
                     return source, name
         known = self._known(target)
-        raise ConfigError(f"unknown QNN version {name[:80]!r}", choices=choose("all", known))
+        raise VersionError(f"unknown QNN version {name[:80]!r}", choices=choose("all", known))
 
 
 def resolve_versions(spec: str, *, field: str | None = None) -> list[str]:

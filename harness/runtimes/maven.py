@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.errors import ConfigError, InfraError
+from harness.errors import ConfigError, InfraError, VersionError
 from harness.runtimes.aar import AAR_TARGET, AarStore, aar_runtime, said_by
 from harness.runtimes.download import NotThere
 from harness.runtimes.ledger import Ledger
@@ -103,7 +103,7 @@ class MavenSource:
     def _aars(self, version: str) -> Sequence[Coordinates]:
         found = self._all()
         if version not in found:
-            raise ConfigError(f"{self.origin} has no QNN {version[:80]!r}", choices=found)
+            raise VersionError(f"{self.origin} has no QNN {version[:80]!r}", choices=found)
         return found[version].aars
 
     def _all(self) -> dict[str, _Artifacts]:

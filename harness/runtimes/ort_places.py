@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, VersionError
 from harness.runtimes.aar import JNI_FOLDER, AarStore
 from harness.runtimes.ledger import Ledger
 from harness.runtimes.library_facts import kind_of, read_library
@@ -57,9 +57,9 @@ class OrtPlaces:
                 try:
                     found[self._at(Path(part).expanduser().absolute(), target)] = None
                 except ConfigError as error:
-                    raise ConfigError(error.problem, field=field) from error
+                    raise type(error)(error.problem, field=field) from error
             elif not self.versions(target):
-                raise ConfigError(
+                raise VersionError(
                     f"PyPI has no ONNX Runtime for {target}; give the path of an AAR or a folder",
                     field=field,
                 )
@@ -90,7 +90,7 @@ class OrtPlaces:
             raise ConfigError(f"{path} does not say which version of ORT it is")
         own_target = library_target([facts])
         if own_target not in (None, target):
-            raise ConfigError(f"{path} has an ORT for {own_target}, not for {target}")
+            raise VersionError(f"{path} has an ORT for {own_target}, not for {target}")
         hashed = Ledger(self._cache_root, path).hashed(libraries)[name]
         found = f"{path.name.removesuffix('.aar').lower()}:{facts.ort_version}"
         if found in self._own and self._own[found][0] != path:

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
-from harness.errors import ConfigError, InfraError
+from harness.errors import ConfigError, InfraError, VersionError
 from harness.runtimes.file_sets import LIBRARY_FOLDER
 from harness.runtimes.runtime import NotOffered, Runtime, RuntimeFile, content_key
 from harness.runtimes.unpacked import UnpackedWheels
@@ -128,7 +128,7 @@ def ort_request(version: str, target: str) -> WheelRequest:
     if target not in ORT_PLATFORMS:
         raise ConfigError(f"PyPI has no ORT for target {target!r}", choices=ORT_PLATFORMS)
     if version not in ORT_VERSIONS:
-        raise ConfigError(f"unknown ORT version {version[:80]!r}", choices=ORT_VERSIONS)
+        raise VersionError(f"unknown ORT version {version[:80]!r}", choices=ORT_VERSIONS)
     return WheelRequest(ORT_PROJECT, version, ORT_PLATFORMS[target], *_ORT_PYTHON)
 
 
@@ -158,4 +158,4 @@ def ort_library_of(runtime: Runtime) -> str:
     for file in runtime.files:
         if PurePosixPath(file.name).name.startswith("libonnxruntime.so"):
             return PurePosixPath(file.name).name
-    raise ConfigError(f"{runtime.name} for {runtime.target} holds no ORT")
+    raise VersionError(f"{runtime.name} for {runtime.target} holds no ORT")

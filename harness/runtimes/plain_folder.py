@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, VersionError
 from harness.runtimes.device_sets import is_device_file
 from harness.runtimes.ledger import Ledger
 from harness.runtimes.local_tree import is_library, listed_files, local_runtime, telling_facts
@@ -60,7 +60,7 @@ class FolderSource:
         """See `Source`."""
         said, own_target = self._look()
         if (version, target) != (said.version, own_target):
-            raise ConfigError(f"{self._path} has QNN {said.version} for {own_target} only")
+            raise VersionError(f"{self._path} has QNN {said.version} for {own_target} only")
         return local_runtime(
             self._files(),
             self._ledger,

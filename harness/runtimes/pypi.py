@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from harness.errors import ConfigError, InfraError
+from harness.errors import ConfigError, InfraError, VersionError
 from harness.qnn.versions import QNN_WHEELS, QnnVersion
 from harness.runtimes.file_sets import LIBRARY_FOLDER, RUNTIME_FOLDER, use_of
 from harness.runtimes.runtime import Runtime, RuntimeFile, content_key
@@ -101,5 +101,5 @@ def _request(version: str, target: str) -> WheelRequest:
     if target not in QNN_PLATFORMS:
         raise ConfigError(f"PyPI has no QNN libraries for target {target!r}", choices=QNN_PLATFORMS)
     if version not in QNN_WHEELS:
-        raise ConfigError(f"unknown QNN version {version!r}", choices=all_versions())
+        raise VersionError(f"unknown QNN version {version!r}", choices=all_versions())
     return WheelRequest(QNN_PROJECT, QNN_WHEELS[version], QNN_PLATFORMS[target], *_QNN_PYTHON)

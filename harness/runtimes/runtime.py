@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import ConfigError
+from harness.errors import VersionError
 from harness.runtimes.library_facts import kind_of
 
 
-class NotOffered(ConfigError):
+class NotOffered(VersionError):
     """Nobody offers these libraries together: a case that wants them is not supported."""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, VersionError
 from harness.qnn.versions import QnnVersion
 from harness.runtimes.device_sets import is_device_file
 from harness.runtimes.ledger import Ledger
@@ -108,7 +108,7 @@ class SdkSource:
         root, _ = self._all()[version]
         folder = self._folder(version, target)
         if folder is None:
-            raise ConfigError(f"{root} has no libraries for {target}")
+            raise VersionError(f"{root} has no libraries for {target}")
         field = self._field
         files = listed_files(root / "lib" / folder, "lib", field=field)
         for name in _folders(root / "lib"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, VersionError
 from harness.qnn.versions import QnnVersion, VersionRange
 from harness.runtimes.source import version_key
 
@@ -49,12 +49,12 @@ def choose(
     if spec in known:
         return [spec]
     choices = [*ordered, *_WORDS]
-    unknown = ConfigError(f"unknown {what} version {spec[:80]!r}", field=field, choices=choices)
+    unknown = VersionError(f"unknown {what} version {spec[:80]!r}", field=field, choices=choices)
     if spec[:1] in ("<", ">", "!", "="):
         wanted = VersionRange.parse(spec)
         found = [name for name in ordered if _is_in(known[name], wanted)]
         if not found:
-            raise ConfigError(f"no {what} version is {spec[:80]}", field=field, choices=choices)
+            raise VersionError(f"no {what} version is {spec[:80]}", field=field, choices=choices)
         return found
     try:
         short = QnnVersion.parse(spec)

@@ -16,7 +16,7 @@ from harness.contexts.compile import Context, ContextStore, Reference
 from harness.contexts.models import ModelSpec
 from harness.contexts.onnx_files import OnnxFiles
 from harness.contexts.session_plan import DeployedContext, DeployedModel
-from harness.errors import ConfigError, HarnessError, InfraError
+from harness.errors import ConfigError, HarnessError, InfraError, VersionError
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.care import DeviceCare
 from harness.lab.events import Tell
@@ -153,7 +153,7 @@ class Workbench:
         errors = [one for one in found if one.severity == "error"]
         if errors and self._preflight == "strict":
             told = "; ".join(str(one) for one in errors)
-            raise ConfigError(f"{placement}: {told}", field="--preflight strict")
+            raise VersionError(f"{placement}: {told}", field="--preflight strict")
 
     def require(self, placement: Placement) -> None:
         """Raises the error that kept this placement from being made ready, if there was one."""

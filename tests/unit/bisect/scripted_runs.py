@@ -10,22 +10,44 @@ from pathlib import Path
 from typing import Any
 
 from harness.bisect.answers import Place, Question
-from harness.bisect.case_run import RunEnd, read_run
+from harness.bisect.case_run import PROBLEM, RunEnd, read_run
 from harness.bisect.driver import Bisection
 from harness.bisect.log import Begun
 from harness.bisect.match import Judged
 from harness.bisect.specs import AxisSpec, GridSpec
 from harness.bisect.state import BisectFolder
 from harness.bisect.task import Axis, Task
+from harness.errors import ConfigError, HarnessError, InfraError, VersionError
+from harness.pytest_plugin.problem import Problem, write_problem
 from harness.results.record import CaseRecord, DeviceRecord, ErrorRecord
 from harness.results.rundir import RunFolder
 
 CASE = "suites/test_a.py::test_b[sim-htp-2.51.0-tiny]"
-NO_RECORD = {"refused": 2, "usage": 4, "nothing": 5, "lab": 3, "late": None}
+NO_RECORD = {
+    "refused": 2,
+    "wrong": 2,
+    "interrupted": 2,
+    "usage": 4,
+    "nothing": 5,
+    "lab": 3,
+    "late": None,
+}
+"""Runs that end without a record, and pytest's exit code then."""
+PROBLEMS: dict[str, HarnessError] = {
+    "refused": VersionError("it is so", field="--qnn"),
+    "wrong": ConfigError("it is so", file="devices.yaml", line=2),
+    "lab": InfraError("it is so"),
+}
 
 
 def record(
-    outcome: str, *, device: str = "sim", value: float = 1.0, ort: str | None = "1"
+    outcome: str,
+    *,
+    device: str = "sim",
+    value: float = 1.0,
+    ort: str | None = "1",
+    by: str | None = "2.47.0",
+    cause: str = "infra",
 ) -> CaseRecord:
     """The record of a case that ended so."""
     bad = outcome in ("failed", "crashed", "hung", "error")
@@ -38,9 +60,14 @@ def record(
             "suite": "a",
             "axes": {"ort": ort},
             "device": DeviceRecord(name=device, serial=None, soc=None, target=None, simulated=True),
-            "runtime": {"qnn": "2.51.0", "build_id": "2.51.0.260929181845", "source": "pypi"},
+            "runtime": {
+                "qnn": "2.51.0",
+                "build_id": "2.51.0.260929181845",
+                "source": "pypi",
+                "contexts_by": by,
+            },
             "outcome": outcome,
-            "cause": ("infra" if outcome == "error" else "target") if bad else None,
+            "cause": (cause if outcome == "error" else "target") if bad else None,
             "error": ErrorRecord.of(api="call", code=code, message=said) if bad else None,
             "measurements": {"took_us": value},
             "started": datetime(2026, 11, 21, tzinfo=UTC),
@@ -61,10 +88,12 @@ class ScriptedRuns:
     axes: tuple[Axis, ...] = ("qnn",)
     value: Callable[[Place], float] = lambda at: 1.0
     ort: str | None = "1"
+    by: str | None = "2.47.0"
     dies: Callable[[str], None] = lambda moment: None
     made: list[Place] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
     ahead: list[list[str]] = field(default_factory=list)
+    waited: list[float] = field(default_factory=list)
 
     def __call__(self, arguments: list[str], reports: Path, cwd: Path, timeout_s: float) -> RunEnd:
         told = dict(one.removeprefix("--").split("=", 1) for one in arguments if "=" in one)
@@ -78,10 +107,12 @@ class ScriptedRuns:
         outcome = self.says(at, device)
         if outcome in NO_RECORD:
             (reports / "output.txt").write_text("error: it is so\n")
+            if outcome in PROBLEMS:
+                write_problem(reports / PROBLEM, Problem.of(PROBLEMS[outcome]))
             return read_run(reports, NO_RECORD[outcome], 1.0)
         folder = RunFolder.create(reports, command=[], lab={}, devices=[])
         self.dies("within")
-        told_of = record(outcome, device=device, value=self.value(at), ort=self.ort)
+        told_of = record(outcome, device=device, value=self.value(at), ort=self.ort, by=self.by)
         folder.journal.append(told_of)
         folder.finish(exit_code=0)
         self.dies("after")
@@ -89,11 +120,17 @@ class ScriptedRuns:
 
 
 class Silent:
-    """Watches and says nothing."""
+    """Watches and says nothing; keeps what was remarked."""
+
+    def __init__(self) -> None:
+        self.remarks: list[str] = []
 
     def asked(self, question: Question) -> None: ...
 
     def answered(self, question: Question, judged: Judged, end: RunEnd) -> None: ...
+
+    def remark(self, text: str) -> None:
+        self.remarks.append(text)
 
 
 def new_bisection(
@@ -113,7 +150,7 @@ def new_bisection(
     task = Task.model_validate(fields | more)
     runs.axes = task.axes
     state = BisectFolder.create(folder, Begun(spec=spec, task=task.model_dump(mode="json")))
-    return Bisection(state, task, Silent(), runner=runs)
+    return Bisection(state, task, Silent(), runner=runs, sleep=runs.waited.append)
 
 
 @contextmanager
@@ -123,6 +160,6 @@ def reopened(bisection: Bisection, runs: ScriptedRuns) -> Iterator[Bisection]:
     state = BisectFolder.open(bisection.folder.path)
     state.hold()
     try:
-        yield Bisection(state, bisection.task, Silent(), runner=runs)
+        yield Bisection(state, bisection.task, Silent(), runner=runs, sleep=runs.waited.append)
     finally:
         state.close()

@@ -95,6 +95,9 @@ def test_versions_from_a_file(lab: Lab, catalog: Catalog, tmp_path: Path) -> Non
     (begun,) = begin(wish(candidates_file=file), lab, catalog)
     assert isinstance(begun.spec, AxisSpec)
     assert begun.spec.candidates == ("2.47.0", "2.49.40", "2.51.0")
+    file.write_text("# none\n\n")
+    with pytest.raises(ConfigError, match="lists no version"):
+        begin(wish(candidates_file=file), lab, catalog)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,24 @@ def test_versions_from_a_file(lab: Lab, catalog: Catalog, tmp_path: Path) -> Non
         ({"devices": ("a", "c")}, "cannot stand in"),
         ({"devices": ("d",)}, "no target"),
         ({"devices": ("z",)}, "not in the lab"),
-        ({"repeat": 0}, "greater than or equal"),
+        ({"repeat": 0}, "--repeat: .*greater than or equal"),
+        ({"max_runs": 0}, "--max-runs: .*greater than or equal"),
+        ({"patience": 0}, "--patience: .*greater than or equal"),
+        ({"repeat": "auto", "confidence": 1.5}, "--confidence: .*less than 1"),
+        ({"repeat": "auto", "confidence": float("nan")}, "--confidence: "),
+        ({"confidence": 0.9}, "--confidence: .*--repeat auto"),
+        ({"candidates": ""}, "--versions: names no version"),
+        ({"candidates": " , "}, "--versions: names no version"),
+        ({"candidates": "2.47,,2.51"}, "--versions: unknown QNN version ''"),
+        ({"candidates": "2.47,2.51", "candidates_file": Path("x")}, "--from-file: .*one of the"),
+        ({"candidates": "2.47,2.51", "versions": {"qnn": "2.47,2.51"}}, "--qnn: .*one of the two"),
+        ({"versions": {"compiler": ""}}, "--compiler: names no version"),
+        ({"match": ""}, "--match"),
+        ({"every": True}, "--every: is for two axes"),
+        ({"newer": (True, True)}, "--newer: is for two axes"),
+        ({"axes": ("ort", "qnn"), "every": True, "newer": (True, True)}, "--newer: nothing is"),
+        ({"axes": ("ort", "qnn"), "good": "1.24.1,2.47.0"}, "--good: on two axes"),
+        ({"axes": ("ort", "qnn"), "good": "1.24.1,2.47.0", "match": "code=1"}, "--good: on two"),
         ({"versions": {"ort": "1.24.1,1.31.1", "compiler": "2.47,2.51"}}, "only one axis"),
         ({"candidates_file": Path("nowhere")}, "cannot be read"),
     ],

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +20,14 @@ from harness.bisect.log import Answered, Asked
 from harness.bisect.match import ANY_FAILURE
 from harness.bisect.specs import AxisSpec, GridSpec
 from harness.bisect.state import LOG, BisectFolder
+from harness.bisect.task import Axis
 from harness.errors import ConfigError
+from harness.pytest_plugin.problem import Problem
 from tests.unit.bisect.scripted_runs import (
     NO_RECORD,
+    PROBLEMS,
     ScriptedRuns,
+    Silent,
     new_bisection,
     record,
     reopened,
@@ -127,6 +133,7 @@ def test_lab_trouble_is_asked_again_on_the_next_device_and_stops_in_the_end(tmp_
     stopped = bisection.go_on()
     assert isinstance(stopped, Stopped)
     assert dead.devices == ["a", "b", "a"]
+    assert dead.waited == [15.0], "the first try goes on at once, on the next device"
     healed = broke_at(VERSIONS[4])
     with reopened(bisection, healed) as again:
         found = again.go_on()
@@ -145,20 +152,122 @@ def test_what_cannot_be_brought_together_is_untestable(tmp_path: Path) -> None:
     assert found.between == holes
 
 
-def test_a_case_that_never_runs_is_the_users_mistake(tmp_path: Path) -> None:
-    for kind in ("refused", "usage", "nothing"):
-        runs = ScriptedRuns(lambda at, _, kind=kind: kind)
-        with pytest.raises(ConfigError, match="it is so"):
-            new_bisection(tmp_path, spec(), runs).go_on()
-        assert len(runs.made) <= 2
+def test_a_lab_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
+    left = [5]
+
+    def away(at: Place, _: str) -> str:
+        left[0] -= 1
+        return "lab" if left[0] >= 0 else "failed" if at[0] >= VERSIONS[4] else "passed"
+
+    runs = ScriptedRuns(away)
+    bisection = new_bisection(tmp_path, spec(patience=6), runs)
+    found = bisection.go_on()
+    assert isinstance(found, Finding)
+    assert found.first_bad == VERSIONS[4]
+    assert runs.waited == [15.0, 60.0, 60.0, 60.0]
+    assert isinstance(bisection.watcher, Silent)
+    assert bisection.watcher.remarks[0] == "the lab failed; it is tried again in 15 s"
 
 
-def test_an_axis_that_the_case_does_not_have_is_refused(tmp_path: Path) -> None:
-    runs = ScriptedRuns(lambda at, _: "passed", ort=None)
-    asked = AxisSpec(axis="ort", candidates=("1", "2", "3"))
-    with pytest.raises(ConfigError, match="does not use ONNX Runtime"):
-        new_bisection(tmp_path, asked, runs).go_on()
+def test_no_wait_is_longer_than_the_time_that_is_left(tmp_path: Path) -> None:
+    runs = ScriptedRuns(lambda at, _: "lab")
+    bisection = new_bisection(tmp_path, spec(), runs)
+    bisection.stop_at = time.monotonic() + 2
+    bisection.waits = (100.0,)
+    bisection.sleep = lambda seconds: (runs.waited.append(seconds), time.sleep(seconds))[1]
+    assert bisection.go_on() is None
+    assert len(runs.made) == len(runs.waited) == 1
+    assert 0 < runs.waited[0] <= 2
+
+
+def test_ends_that_cannot_be_installed_move_inward(tmp_path: Path) -> None:
+    holes = (*VERSIONS[:3], *VERSIONS[-2:])
+    runs = ScriptedRuns(
+        lambda at, _: "refused" if at[0] in holes else "failed" if at[0] > "2.47.0" else "passed"
+    )
+    found = new_bisection(tmp_path / "a", spec(), runs).go_on()
+    assert isinstance(found, Finding)
+    assert (found.kind, found.last_good, found.first_bad) == ("change", VERSIONS[7], VERSIONS[8])
+    grid = GridSpec(axes=("ort", "qnn"), rows=("1", "2", "3"), columns=VERSIONS[:5])
+    runs = ScriptedRuns(
+        lambda at, _: (
+            "refused"
+            if at[0] == "1" or at[1] == VERSIONS[4]
+            else "passed"
+            if at[1] >= VERSIONS[2]
+            else "failed"
+        )
+    )
+    pairs = new_bisection(tmp_path / "b", grid, runs).go_on()
+    assert isinstance(pairs, GridFinding)
+    assert pairs.kind == "frontier"
+    assert pairs.first[0][1] == VERSIONS[2]
+
+
+def test_where_nothing_can_be_installed_that_is_the_answer(tmp_path: Path) -> None:
+    runs = ScriptedRuns(lambda at, _: "refused")
+    found = new_bisection(tmp_path, spec(), runs).go_on()
+    assert isinstance(found, Finding)
+    assert found.kind == "undecided"
+    assert sorted(runs.made) == [(version,) for version in VERSIONS]
+
+
+@pytest.mark.parametrize("kind", ["wrong", "usage", "nothing"])
+@pytest.mark.parametrize("after", [0, 2])
+def test_wrong_input_is_no_answer_and_can_be_mended(tmp_path: Path, kind: str, after: int) -> None:
+    mended = broke_at(VERSIONS[5])
+    runs = ScriptedRuns(
+        lambda at, device: kind if len(runs.made) > after else mended.says(at, device)
+    )
+    bisection = new_bisection(tmp_path, spec(), runs)
+    with pytest.raises(ConfigError, match="it is so"):
+        bisection.go_on()
+    assert len(bisection.folder.read().evidence().tallies) == after
+    with reopened(bisection, mended) as again:
+        found = again.go_on()
+    assert isinstance(found, Finding)
+    assert found.first_bad == VERSIONS[5]
+    assert not set(mended.made) & set(runs.made[:after])
+
+
+def test_a_version_that_is_held_and_cannot_be_had_is_wrong_input(tmp_path: Path) -> None:
+    runs = ScriptedRuns(lambda at, _: "refused")
+    asked = AxisSpec(axis="compiler", candidates=VERSIONS)
+    with pytest.raises(ConfigError, match="it is so"):
+        new_bisection(tmp_path, asked, runs, held={"qnn": "2.47.0"}).go_on()
     assert len(runs.made) == 1
+
+
+@pytest.mark.parametrize(
+    ("axis", "without", "says"),
+    [
+        ("ort", {"ort": None}, "does not use ONNX Runtime"),
+        ("compiler", {"by": None}, "takes no contexts"),
+    ],
+)
+def test_an_axis_that_the_case_does_not_have_is_refused(
+    tmp_path: Path, axis: Axis, without: dict[str, Any], says: str
+) -> None:
+    runs = ScriptedRuns(lambda at, _: "passed", **without)
+    asked = AxisSpec(axis=axis, candidates=("1", "2", "3"))
+    with pytest.raises(ConfigError, match=f"--axis: .*{says}"):
+        new_bisection(tmp_path / "one", asked, runs).go_on()
+    grid = GridSpec(axes=("qnn", axis), rows=("1", "2"), columns=("1", "2"))
+    with pytest.raises(ConfigError, match=says):
+        new_bisection(tmp_path / "two", grid, runs).go_on()
+    assert len(runs.made) == 2
+    held = new_bisection(tmp_path / "held", spec(), runs, held={axis: "2.47.0"})
+    held.go_on()
+    assert isinstance(held.watcher, Silent)
+    (remark,) = held.watcher.remarks
+    assert remark.startswith(f"--{axis} 2.47.0 has no effect: ")
+    assert says in remark
+
+
+def test_a_case_that_fails_early_may_still_take_contexts(tmp_path: Path) -> None:
+    runs = ScriptedRuns(lambda at, _: "failed", by=None)
+    found = new_bisection(tmp_path, AxisSpec(axis="compiler", candidates=("1", "2")), runs).go_on()
+    assert isinstance(found, Finding)
 
 
 def test_measurements_are_compared_with_those_of_the_good_end(tmp_path: Path) -> None:
@@ -211,11 +320,30 @@ def test_two_processes_do_not_go_on_with_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "answer"), [("refused", "untestable"), ("lab", "unknown"), ("late", "unknown")]
+    ("kind", "answer"),
+    [
+        ("refused", "untestable"),
+        ("lab", "unknown"),
+        ("late", "unknown"),
+        ("interrupted", "unknown"),
+    ],
 )
 def test_runs_without_a_record(kind: str, answer: str) -> None:
-    end = RunEnd(NO_RECORD[kind], None, None, "why", 1.0)
+    stopped = Problem.of(PROBLEMS[kind]) if kind in PROBLEMS else None
+    end = RunEnd(NO_RECORD[kind], None, None, "why", 1.0, stopped)
     assert judge(end, ANY_FAILURE, None).answer == answer
+
+
+def test_a_case_whose_own_input_is_wrong_says_nothing_about_versions() -> None:
+    said = record("error", cause="config")
+    about = {kind: Problem.of(error) for kind, error in PROBLEMS.items()}
+    with pytest.raises(ConfigError, match="it is so"):
+        judge(RunEnd(2, said, None, "", 1.0, about["wrong"]), ANY_FAILURE, None)
+    for stopped in (about["refused"], None):
+        judged = judge(RunEnd(2, said, None, "", 1.0, stopped), ANY_FAILURE, None)
+        assert judged.answer == "untestable"
+    passed = RunEnd(0, record("passed"), None, "", 1.0, about["wrong"])
+    assert judge(passed, ANY_FAILURE, None).answer == "good"
 
 
 def test_a_record_is_what_counts_whatever_the_exit_code() -> None:

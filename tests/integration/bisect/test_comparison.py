@@ -1,0 +1,99 @@
+"""From two runs to the versions to blame: `compare --bisect` on failures that replaced others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.qnn.versions import QNN_WHEELS
+from tests.integration.device_runs import ROOT, DeviceRuns
+
+QNN = list(QNN_WHEELS)
+
+# one failure up to 2.48, another one from 2.49 on
+SUITE = """import pytest
+
+@pytest.mark.device(backend="htp")
+def test_mine(bench):
+    newer = bench.placement.qnn >= "2.49"
+    raise AssertionError("the newer failure" if newer else "the older failure")
+"""
+BREAKS = """import pytest
+
+@pytest.mark.device(backend="htp")
+def test_mine(bench):
+    assert bench.placement.qnn < "2.49", "too new"
+"""
+KNOWN = """schema: 1
+known_issues:
+  - id: too-new
+    link: https://example.com/1
+    signature: {api: null, code: null, message: too new}
+    conditions: {qnn: ">=2.49"}
+    until: 2126-12-31
+"""
+PYTEST = ("pytest", "-p", "no:cacheprovider", "-q", "-m", "device", "--device", "sim-v73")
+
+
+@pytest.fixture
+def suite(lab: DeviceRuns) -> DeviceRuns:
+    """A lab beside a suite of somebody's own."""
+    (lab.folder / "pytest.ini").write_text("[pytest]\n")
+    (lab.folder / "test_mine.py").write_text(SUITE)
+    return lab
+
+
+def call(lab: DeviceRuns, *words: object) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", *map(str, words), "--lab", lab.file],
+        cwd=lab.folder,
+        env=lab.environment,
+        stdout=subprocess.PIPE,
+        stderr=None,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def run_of(lab: DeviceRuns, version: str, *arguments: str) -> Path:
+    call(lab, *PYTEST, "--qnn", version, "--reports", lab.reports, *arguments, "test_mine.py")
+    return (lab.reports / "latest").resolve()
+
+
+def compared(lab: DeviceRuns, *arguments: object) -> tuple[int, str]:
+    return call(lab, "harness.cli.main", "compare", *arguments)
+
+
+def test_a_failure_that_replaced_another_is_bisected(suite: DeviceRuns) -> None:
+    before, after = run_of(suite, QNN[0]), run_of(suite, QNN[-1])
+    code, output = compared(suite, before, after, "--bisect", "--json", "--max-minutes", "5")
+    told: dict[str, Any] = json.loads(output)
+    assert code == 1, output
+    (new,) = told["new"]
+    assert new["bisect"][new["bisect"].index("--match") + 1].endswith(" else good")
+    (bisection,) = told["bisections"]
+    assert bisection["exit_code"] == 0
+    answer = bisection["result"]["answer"]
+    assert (answer["last_good"], answer["first_bad"]) == (QNN[1], QNN[2])
+
+
+def test_what_fails_as_known_is_listed_and_bisected_on_demand(suite: DeviceRuns) -> None:
+    (suite.folder / "test_mine.py").write_text(BREAKS)
+    (suite.folder / "known.yaml").write_text(KNOWN)
+    known = "--known-issues=known.yaml"
+    before, after = run_of(suite, QNN[1], known), run_of(suite, QNN[2], known)
+    code, output = compared(suite, before, after, "--bisect")
+    assert code == 0, output
+    assert "   1 x fails as known: too-new  [first: test_mine.py::test_mine[" in output
+    assert f"--axis qnn --good {QNN[1]} --bad {QNN[2]}" in output
+    assert output.endswith("no new failures\n")
+    code, output = compared(suite, before, after, "--bisect", "--known-too")
+    assert code == 0, output
+    assert f"last good {QNN[1]}, first bad {QNN[2]}" in output

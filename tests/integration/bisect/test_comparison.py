@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.qnn.versions import QNN_WHEELS
-from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.device_runs import DeviceRuns
 
 QNN = list(QNN_WHEELS)
 

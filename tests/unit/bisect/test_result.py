@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from harness.bisect.answers import Place
+from harness.bisect.driver import Bisection
 from harness.bisect.findings import Finding
 from harness.bisect.grid_findings import GridFinding
 from harness.bisect.outcome import write_outcome
@@ -18,6 +20,7 @@ from harness.bisect.report_text import title
 from harness.bisect.result import build_date
 from harness.bisect.sides import sides_of
 from harness.bisect.specs import AxisSpec, GridSpec
+from harness.results.schema import schemas
 from tests.unit.bisect.scripted_runs import CASE, ScriptedRuns, new_bisection
 
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40")
@@ -38,6 +41,20 @@ def test_the_day_of_a_build(build: str | None, day: str | None) -> None:
     assert build_date(build) == day
 
 
+SCHEMA = Draft202012Validator(json.loads(schemas()["bisect.schema.json"]))
+
+
+def written(bisection: Bisection, finding: Finding | GridFinding | None) -> dict[str, Any]:
+    """The result, which is what its schema says, and nothing more."""
+    folder = bisection.folder.path
+    result = write_outcome(bisection.folder, bisection.task, finding, None, folder)
+    SCHEMA.validate(result)
+    for key in result:
+        assert not SCHEMA.is_valid({name: one for name, one in result.items() if name != key})
+    assert not SCHEMA.is_valid(result | {"more": 1})
+    return result
+
+
 class Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +71,7 @@ def test_one_axis(tmp_path: Path) -> None:
     )
     finding = bisection.go_on()
     assert isinstance(finding, Finding)
-    result = write_outcome(bisection.folder, bisection.task, finding, None, tmp_path)
+    result = written(bisection, finding)
     assert json.loads((bisection.folder.path / "result.json").read_text()) == result
     assert result["answer"]["last_good"] == "2.47.0"
     assert result["versions"]["qnn"]["2.48.40"]["date"] == "2026-09-29"
@@ -85,7 +102,7 @@ def test_a_grid(tmp_path: Path) -> None:
     bisection = new_bisection(tmp_path, grid, runs)
     finding = bisection.go_on()
     assert isinstance(finding, GridFinding)
-    result = write_outcome(bisection.folder, bisection.task, finding, None, tmp_path)
+    result = written(bisection, finding)
     assert result["answer"]["first"] == [["1", "2.49.40"]]
     assert result["answer"]["mattered"] == {"ort": False, "qnn": True}
     page = (bisection.folder.path / "report.html").read_text()
@@ -101,7 +118,7 @@ def grid_result(folder: Path, bad: Callable[[Place], bool], **more: Any) -> tupl
     bisection = new_bisection(folder, grid, runs)
     finding = bisection.go_on()
     assert isinstance(finding, GridFinding)
-    result = write_outcome(bisection.folder, bisection.task, finding, None, folder)
+    result = written(bisection, finding)
     pages = ((bisection.folder.path / name).read_text() for name in ("report.md", "report.html"))
     return result, *pages
 
@@ -164,7 +181,7 @@ def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
     bisection = new_bisection(
         tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), ScriptedRuns(lambda at, _: "passed")
     )
-    result = write_outcome(bisection.folder, bisection.task, None, None, tmp_path)
+    result = written(bisection, None)
     assert (result["finished"], result["answer"], result["before"]) == (False, None, None)
     assert sides_of(None, []) == (None, None)
     assert "not over" in (bisection.folder.path / "report.html").read_text()

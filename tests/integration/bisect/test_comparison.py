@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from harness.bisect.new_failures import compare
 from harness.qnn.versions import QNN_WHEELS
+from harness.results.schema import schemas
 from tests.integration.device_runs import DeviceRuns
+from tests.unit.bisect.scripted_runs import record
 
 QNN = list(QNN_WHEELS)
 
@@ -80,8 +84,13 @@ def test_a_failure_that_replaced_another_is_bisected(suite: DeviceRuns) -> None:
     assert new["bisect"][new["bisect"].index("--match") + 1].endswith(" else good")
     (bisection,) = told["bisections"]
     assert bisection["exit_code"] == 0
+    Draft202012Validator(json.loads(schemas()["bisect.schema.json"])).validate(bisection["result"])
     answer = bisection["result"]["answer"]
     assert (answer["last_good"], answer["first_bad"]) == (QNN[1], QNN[2])
+    # and it is found again where people look
+    name = bisection["result"]["bisect"]
+    for page in (after / "report.html", suite.reports / "bisections.html"):
+        assert f"{name}/report.html" in page.read_text()
 
 
 def test_what_fails_as_known_is_listed_and_bisected_on_demand(suite: DeviceRuns) -> None:
@@ -97,3 +106,25 @@ def test_what_fails_as_known_is_listed_and_bisected_on_demand(suite: DeviceRuns)
     code, output = compared(suite, before, after, "--bisect", "--known-too")
     assert code == 0, output
     assert f"last good {QNN[1]}, first bad {QNN[2]}" in output
+
+
+@pytest.mark.parametrize("old", ["2.47.0", "2.47.0-ort-1.27.0", "2.47.0-ort-1.27.0-by-2.47.0"])
+def test_what_a_comparison_says_to_run_can_be_run(suite: DeviceRuns, old: str) -> None:
+    new = old.replace("2.47.0", QNN[-1], 1).replace("1.27.0", "1.31.1").replace("2.47.0", QNN[1])
+    before, after = (
+        record(outcome, device="sim-v73").model_copy(
+            update={"case": f"test_mine.py::test_mine[sim-v73-htp-{versions}]"}
+        )
+        for versions, outcome in ((old, "passed"), (new, "failed"))
+    )
+    (failure,) = compare([before], [after]).new
+    command = failure.command(str(suite.file), str(suite.reports), 0)
+    assert command is not None
+    code, output = call(suite, "harness.cli.main", *command, "--json")
+    told = json.loads(output)
+    assert code == 3, output
+    for one in told if isinstance(told, list) else [told]:
+        assert one["axes"] == (["qnn", "ort"] if "ort" in old else ["qnn"])
+        assert one["candidates"]["qnn"] == QNN
+    if "-by-" in old:
+        assert [one["held"]["compiler"] for one in told] == [QNN[0], QNN[1]]

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from harness.bisect.match import ELSE_GOOD
+
 _SYMBOLS_SHOWN: Final = 8
 _TITLE_CHARS: Final = 120
 _MESSAGE_CHARS: Final = 4000
@@ -86,12 +88,27 @@ def summary(result: Mapping[str, Any]) -> list[str]:
         lines.append(f"held fixed: {held}")
     counts = result["match"] or "any failure"
     lines.append(f"counts as bad: {counts}")
+    lines += _failed_otherwise(result)
     devices = sorted({str(run["device"]) for run in result["runs"] if run["device"]})
     lines.append(f"device: {', '.join(devices)} ({result['target']}, {result['backend']})")
     if answer:
         spoilt = f", {answer['unknown']} more spoilt by the lab" if answer["unknown"] else ""
         lines.append(f"runs: {answer['runs']}{spoilt}; {result['bound']['text']}")
     return lines
+
+
+def _failed_otherwise(result: Mapping[str, Any]) -> list[str]:
+    """Says how failures that told nothing could be told to count as good."""
+    match = result["match"] or ""
+    if not match or match.startswith("measurement") or match.endswith(ELSE_GOOD):
+        return []
+    ways = ("failed", "crashed", "hung")
+    others = [run for run in result["runs"] if run["answer"] == "untestable"]
+    number = sum(run["outcome"] in ways for run in others)
+    hint = f'--match "...{ELSE_GOOD}" makes that good, where older versions fail so'
+    return (
+        [f"failed otherwise, which tells nothing: {number} of the runs; {hint}"] if number else []
+    )
 
 
 def commands(result: Mapping[str, Any]) -> list[str]:

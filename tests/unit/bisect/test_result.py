@@ -16,7 +16,7 @@ from harness.bisect.driver import Bisection
 from harness.bisect.findings import Finding
 from harness.bisect.grid_findings import GridFinding
 from harness.bisect.outcome import write_outcome
-from harness.bisect.report_text import title
+from harness.bisect.report_text import summary, title
 from harness.bisect.result import build_date
 from harness.bisect.sides import sides_of
 from harness.bisect.specs import AxisSpec, GridSpec
@@ -175,6 +175,19 @@ def test_a_title_names_the_versions_first_and_cuts_no_word() -> None:
     assert len(title(long)) <= 120
     assert title(long).endswith("2.50.40 ...")
     assert len(title(TITLED | {"answer": {"text": "x" * 500}})) <= 120
+
+
+def test_failures_that_told_nothing_are_pointed_out(tmp_path: Path) -> None:
+    said = []
+    for match in ("code=1002", "code=1002 else good"):
+        runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "crashed")
+        axis = AxisSpec(axis="qnn", candidates=VERSIONS, match=match)
+        bisection = new_bisection(tmp_path / match, axis, runs, match=match)
+        finding = bisection.go_on()
+        assert isinstance(finding, Finding)
+        said.append("\n".join(summary(written(bisection, finding))))
+    assert "failed otherwise, which tells nothing: 1 of the runs" in said[0]
+    assert "failed otherwise" not in said[1]
 
 
 def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from harness.bisect.match import ELSE_GOOD
 
 _SYMBOLS_SHOWN: Final = 8
 _TITLE_CHARS: Final = 120
+_SAID_CHARS: Final = 50
 _MESSAGE_CHARS: Final = 4000
 
 
@@ -35,12 +36,14 @@ def title(result: Mapping[str, Any]) -> str:
     answer = result["answer"]
     error = (bad_side(result) or {}).get("error") or {}
     said = f"{', '.join(result['axes'])}: {answer['text'] if answer else 'not over'}"
-    what = (error.get("api"), error.get("code"), error.get("symbol"))
+    known = (error.get("api"), error.get("code"), error.get("symbol"))
+    what = " ".join(str(part) for part in known if part)
+    what = what or _shortened(" ".join((error.get("message") or "").split()), _SAID_CHARS)
     name = result["case"].rpartition("::")[2]
     text = _shortened(" ".join(said.split()), _TITLE_CHARS)
     # a case's name is one long word: all of it, or the test's alone, or none
     names: tuple[list[str], ...] = ([name], [name.partition("[")[0]], [])
-    for words in ([" ".join(str(part) for part in what if part), *found] for found in names):
+    for words in ([what, *found] for found in names):
         whole = "; ".join([text, *(" ".join(word.split()) for word in words if word)])
         if len(whole) <= _TITLE_CHARS:
             return whole

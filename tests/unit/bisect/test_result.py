@@ -171,6 +171,9 @@ def test_a_title_names_the_versions_first_and_cuts_no_word() -> None:
     assert title(short) == start + "test_b[sim-htp-2.51.0-tiny]"
     unknown = TITLED | {"after": None, "answer": None}
     assert title(unknown).startswith("qnn: not over; test_context_count[")
+    error = {"api": None, "code": None, "symbol": None, "message": "it is\nnot so " + "x" * 60}
+    said = short | {"after": {"answer": "bad", "error": error}}
+    assert title(said).endswith("; it is not so ...; test_b[sim-htp-2.51.0-tiny]")
     long = TITLED | {"answer": {"text": " ".join(["2.50.40,"] * 30)}}
     assert len(title(long)) <= 120
     assert title(long).endswith("2.50.40 ...")

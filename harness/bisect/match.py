@@ -16,8 +16,16 @@ from harness.qnn.codes import same_code
 from harness.results.record import CaseRecord, ErrorRecord
 
 _CODE = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.ASCII | re.IGNORECASE)
-_FORMS: Final = ("code=1002", "symbol=QNN_*_MEM_ALLOC", "signature=...", "measurement NAME > 1")
+_FORMS: Final = (
+    "code=1002",
+    "symbol=QNN_*_MEM_ALLOC",
+    "signature=...",
+    "signature=... else good",
+    "measurement NAME > 1",
+)
 _MAX_CHARS: Final = 1000
+ELSE_GOOD: Final = " else good"
+"""Behind a form that names a failure: whatever else fails counts as good."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +38,15 @@ class Judged:
 
 @dataclass(frozen=True)
 class Match:
-    """What counts as bad. Without `failure` and `comparison`, any failure does."""
+    """What counts as bad. Without `failure` and `comparison`, any failure does.
+
+    `others` is what a failure that is not the one asked for comes to.
+    """
 
     text: str = "any failure"
     failure: Callable[[ErrorRecord], bool] | None = None
     comparison: Comparison | None = None
+    others: Answer = "untestable"
 
     @property
     def needs_good(self) -> bool:
@@ -58,8 +70,9 @@ class Match:
         What the lab or the harness spoilt is `unknown`. What this target cannot do, was skipped or
         could not be set up as wanted (cause "config") is `untestable`. A failure that is another
         one than asked for is `untestable` too: it may hide the one asked for, or stand before it.
-        Failures that are known issues count like others. With `needs_good`, `good` is what
-        `reference` gave, also for the runs of the good end themselves.
+        But where older versions are known to fail otherwise, `others` makes it `good`. Failures
+        that are known issues count like others. With `needs_good`, `good` is what `reference`
+        gave, also for the runs of the good end themselves.
         """
         if record.outcome in ("unsupported", "skipped"):
             return Judged("untestable", record.outcome)
@@ -75,7 +88,7 @@ class Match:
             return Judged("bad", record.outcome)
         if record.error is not None and self.failure(record.error):
             return Judged("bad", f"{record.outcome}, {self.text}")
-        return Judged("untestable", f"{record.outcome}, but not with {self.text}")
+        return Judged(self.others, f"{record.outcome}, but not with {self.text}")
 
     def _measured(self, comparison: Comparison, record: CaseRecord, good: float | None) -> Judged:
         if record.outcome != "passed":
@@ -94,7 +107,8 @@ ANY_FAILURE: Final = Match()
 def parse_match(text: str) -> Match:
     """Reads `code=1002` (or 0x3ea, or several with commas), `symbol=`, `signature=`, `measurement`.
 
-    Symbols and signatures are exact, but * stands for anything. Raises ConfigError.
+    Symbols and signatures are exact, but * stands for anything. With " else good" behind it any
+    other failure is good. Raises ConfigError.
     """
     if len(text) > _MAX_CHARS:
         raise ConfigError(f"--match: at most {_MAX_CHARS} characters")
@@ -103,15 +117,21 @@ def parse_match(text: str) -> Match:
         comparison = text.strip().removeprefix("measurement").strip().removeprefix("=").strip()
         quoted = len(comparison) > 1 and comparison[0] == comparison[-1] and comparison[0] in "\"'"
         return Match(text, comparison=parse_comparison(comparison[1:-1] if quoted else comparison))
+    others: Answer = "untestable"
+    if text.rstrip().endswith(ELSE_GOOD):
+        others = "good"
+        value = text.rstrip().removesuffix(ELSE_GOOD).partition("=")[2].strip()
     if not equals or not value:
         raise ConfigError(f"--match: {text[:80]!r} is none of its forms", choices=_FORMS)
     if kind == "code":
         codes = {_code(part.strip()) for part in value.split(",")}
-        return Match(text, failure=lambda error: any(same_code(error.code, one) for one in codes))
+        return Match(
+            text, lambda error: any(same_code(error.code, one) for one in codes), others=others
+        )
     if kind == "symbol":
-        return Match(text, failure=lambda error: _like(error.symbol, value))
+        return Match(text, lambda error: _like(error.symbol, value), others=others)
     if kind == "signature":
-        return Match(text, failure=lambda error: _like(error.signature, value))
+        return Match(text, lambda error: _like(error.signature, value), others=others)
     raise ConfigError(f"--match: {text[:80]!r} is none of its forms", choices=_FORMS)
 
 

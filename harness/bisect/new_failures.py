@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from harness.bisect.match import ELSE_GOOD
 from harness.bisect.task import AXES, Axis
 from harness.errors import ConfigError
 from harness.pytest_plugin.case_names import NamedPlacement, split_node_id
@@ -31,47 +32,70 @@ class NewFailure:
         """What tells its failure from others."""
         return self.after.error.signature if self.after.error else self.after.outcome
 
-    def command(self, lab: str, reports: str, minutes: float | None = None) -> list[str] | None:
-        """The bisection that finds out which version it was; None if no version changed.
+    @property
+    def known_issue(self) -> str | None:
+        """The known issue that expects it."""
+        return self.after.expected.known_issue if self.after.expected else None
 
-        A failure that replaced another is looked for by its signature.
+    @property
+    def hindrance(self) -> str | None:
+        """Why no bisection can tell more; None if one can."""
+        if not self.changed:
+            return "with the same versions as before: bisecting them tells nothing"
+        if self.after.device is None:
+            return "it is not known on which device it ran"
+        if _same_failure(self.before, self.after):
+            return "it failed alike before, where a known issue expected it"
+        if self.before.is_bad and self.after.error is None:
+            return "nothing tells its failure from the one before"
+        return None
+
+    def command(self, lab: str, reports: str, minutes: float | None = None) -> list[str] | None:
+        """The bisection that finds out which version it was; None if there is a `hindrance`.
+
+        A failure that replaced another is looked for by its signature, and the other one is good.
+        If all three axes changed, two are searched with the third held at its old version, and
+        once more at its new one.
         """
-        if not self.changed or len(self.changed) > 2 or self.after.device is None:
+        if self.hindrance is not None or self.after.device is None:
             return None
-        words = ["bisect", "--case", self.after.case, "--axis", ",".join(self.changed)]
-        if len(self.changed) == 1:
-            axis = self.changed[0]
-            words += [
-                "--good",
-                version_of(self.before, axis),
-                "--bad",
-                version_of(self.after, axis),
-            ]
-        else:
-            for axis in self.changed:
-                ends = version_of(self.before, axis), version_of(self.after, axis)
-                words += [f"--{axis}", _between(*ends)]
+        searched = self.changed if len(self.changed) < len(AXES) else ("qnn", "ort")
+        words = ["bisect", "--case", self.after.case, "--axis", ",".join(searched)]
+        for axis in self.changed:
+            old, new = version_of(self.before, axis), version_of(self.after, axis)
+            if axis not in searched:
+                words += [f"--{axis}", f"{old},{new}"]
+            elif len(searched) > 1:
+                words += [f"--{axis}", _between(old, new)]
+            else:
+                words += ["--good", old, "--bad", new]
         if self.before.is_bad and self.after.error is not None:
-            words += ["--match", f"signature={self.after.error.signature}"]
+            words += ["--match", f"signature={self.after.error.signature}{ELSE_GOOD}"]
         words += ["--device", self.after.device.name, "--lab", lab, "--reports", reports]
         return [*words, "--max-minutes", f"{minutes:g}"] if minutes is not None else words
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """New failures, what is well again, and cases that only one of the runs has."""
+    """New failures, what is well again, and cases that only one of the runs has.
+
+    `as_known` passed before and fail now, as a known issue expects: nothing to be alarmed by.
+    """
 
     new: tuple[NewFailure, ...]
+    as_known: tuple[NewFailure, ...]
     well_again: tuple[str, ...]
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
 
-    def by_signature(self) -> list[list[NewFailure]]:
-        """The new failures, those of one signature and one change together."""
-        groups: dict[tuple[object, ...], list[NewFailure]] = {}
-        for one in self.new:
-            groups.setdefault((one.signature, one.changed), []).append(one)
-        return list(groups.values())
+
+def alike(failures: Iterable[NewFailure]) -> list[list[NewFailure]]:
+    """Those of one signature, one known issue and one change together."""
+    groups: dict[tuple[object, ...], list[NewFailure]] = {}
+    for one in failures:
+        key = one.signature, one.known_issue, one.changed, one.hindrance
+        groups.setdefault(key, []).append(one)
+    return list(groups.values())
 
 
 def compare(before: Iterable[CaseRecord], after: Iterable[CaseRecord]) -> Comparison:
@@ -85,22 +109,25 @@ def compare(before: Iterable[CaseRecord], after: Iterable[CaseRecord]) -> Compar
     by_key: dict[tuple[object, ...], list[CaseRecord]] = {}
     for record in old:
         by_key.setdefault(_key(record), []).append(record)
-    failures, well, only_after, met = [], [], [], set()
+    failures, known, well, only_after, met = [], [], [], [], set()
     for record in new:
-        alike = by_key.get(_key(record), [])
-        earlier = by_name.get(record.case) or (alike[0] if len(alike) == 1 else None)
+        named_alike = by_key.get(_key(record), [])
+        earlier = by_name.get(record.case) or (named_alike[0] if len(named_alike) == 1 else None)
         if earlier is None:
             only_after.append(record.case)
             continue
         met.add(earlier.case)
         if not (_has_verdict(earlier) and _has_verdict(record)):
             continue
+        pair = NewFailure(earlier, record, _changed(earlier, record))
         if record.is_unexpected and not _failed_alike(earlier, record):
-            failures.append(NewFailure(earlier, record, _changed(earlier, record)))
+            failures.append(pair)
+        elif record.is_bad and earlier.outcome in _OK:
+            known.append(pair)
         elif earlier.is_bad and record.outcome in _OK:
             well.append(record.case)
-    only_before = [record.case for record in old if record.case not in met]
-    return Comparison(tuple(failures), tuple(well), tuple(only_before), tuple(only_after))
+    only_before = tuple(record.case for record in old if record.case not in met)
+    return Comparison(tuple(failures), tuple(known), tuple(well), only_before, tuple(only_after))
 
 
 def _between(one: str, other: str) -> str:
@@ -145,10 +172,13 @@ def _searched(before: CaseRecord, after: CaseRecord) -> tuple[Axis, ...]:
 
 
 def _failed_alike(before: CaseRecord, after: CaseRecord) -> bool:
-    if not before.is_bad or before.expected is not None:
-        return False
+    return before.expected is None and _same_failure(before, after)
+
+
+def _same_failure(before: CaseRecord, after: CaseRecord) -> bool:
     old, new = before.error, after.error
-    return (before.outcome, old and old.signature) == (after.outcome, new and new.signature)
+    same = (before.outcome, old and old.signature) == (after.outcome, new and new.signature)
+    return before.is_bad and same
 
 
 def _has_verdict(record: CaseRecord) -> bool:

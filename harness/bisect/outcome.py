@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from harness.bisect.begin import know_paths, task_of
 from harness.bisect.driver import record_of
 from harness.bisect.findings import Finding
 from harness.bisect.grid_findings import GridFinding
-from harness.bisect.log import Answered
+from harness.bisect.log import Answered, concluded
 from harness.bisect.report_page import page_of
 from harness.bisect.report_text import bug_report
 from harness.bisect.result import result_of
-from harness.bisect.sides import sides_of
+from harness.bisect.sides import edges_of
 from harness.bisect.state import BisectFolder
 from harness.bisect.task import Axis, Task
 from harness.errors import HarnessError, InfraError
+from harness.lab.inventory import load_lab
+from harness.results.bisections import write_index
 from harness.results.record import CaseRecord
 from harness.results.whole_file import write_whole
 from harness.runtimes.catalog import Catalog
@@ -53,9 +57,9 @@ def write_outcome(
     differences: Mapping[str, Difference] = {}
     builds: Mapping[str, Mapping[str, str | None]] = {}
     if catalog is not None:
-        sides = sides_of(finding, answers)
+        edges = edges_of(finding, answers)
         with_ort = any(one.runtime is not None and one.runtime.ort for one in records.values())
-        differences, builds = _libraries(task, with_ort, answers, sides, catalog, cache)
+        differences, builds = _libraries(task, with_ort, answers, edges, catalog, cache)
     result = result_of(
         folder.path.name, log, task, finding, records, differences=differences, builds=builds
     )
@@ -66,40 +70,64 @@ def write_outcome(
         write_whole(folder.path / REPORT_PAGE, page_of(result).encode("utf-8", "replace"))
     except OSError as error:
         raise InfraError(f"cannot write to {folder.path}: {error.strerror}") from error
+    with contextlib.suppress(OSError):
+        write_index(folder.path.parent)  # only a list of what stands in each folder
     return result
+
+
+def write_again(
+    folder: BisectFolder, environment: Mapping[str, str], cache: Path
+) -> dict[str, Any] | None:
+    """Makes and writes the result anew from the log; nothing is run.
+
+    What changed in the libraries is told as far as its lab can still be read. None for one that is
+    left as it is, since its log alone does not lead to its conclusion. Raises ConfigError for a
+    log that makes no sense, InfraError if nothing can be written.
+    """
+    log = folder.read()
+    task = task_of(log)
+    catalog = None
+    with contextlib.suppress(HarnessError):
+        catalog = Catalog.of(load_lab(task.lab), environment, cache)
+        know_paths(task, catalog)
+    step = log.search().next()
+    finding = step if isinstance(step, Finding | GridFinding) else None
+    if finding is None and concluded(log) and (folder.path / RESULT).is_file():
+        # what was asked depends on what runs cost then, and the conclusion on what was asked
+        return None
+    return write_outcome(folder, task, finding, catalog, cache)
 
 
 def _libraries(
     task: Task,
     with_ort: bool,
     answers: list[Answered],
-    sides: tuple[int | None, int | None],
+    edges: Sequence[tuple[int, int]],
     catalog: Catalog,
     cache: Path,
 ) -> tuple[dict[str, Difference], dict[str, dict[str, str | None]]]:
-    """What changed between the libraries of both sides, and their build ids."""
-    if sides[0] is None or sides[1] is None:
-        return {}, {}
-    before, after = (task.versions(answers[number].at) for number in sides if number is not None)
+    """What changed between the libraries at each edge, and their build ids."""
     differences: dict[str, Difference] = {}
     builds: dict[str, dict[str, str | None]] = {}
     facts = KnownFacts(cache)
-    for axis in task.axes:
-        if before[axis] == after[axis]:
-            continue
-        try:
-            old, new = (
-                _files_of(axis, versions, task.target, with_ort, catalog)
-                for versions in (before, after)
-            )
-        except HarnessError:
-            continue  # the answer stands without it
-        differences[axis] = difference(old, new)
-        if axis == "compiler":
-            builds[axis] = {
-                version: build_id_of(facts.of(catalog.runtime(version, _COMPILING_TARGET)))
-                for version in (before[axis], after[axis])
-            }
+    for edge in edges:
+        before, after = (task.versions(answers[number].at) for number in edge)
+        for axis in task.axes:
+            if before[axis] == after[axis] or axis in differences:
+                continue
+            try:
+                old, new = (
+                    _files_of(axis, versions, task.target, with_ort, catalog)
+                    for versions in (before, after)
+                )
+            except HarnessError:
+                continue  # the answer stands without it
+            differences[axis] = difference(old, new)
+            if axis == "compiler":
+                builds[axis] = {
+                    version: build_id_of(facts.of(catalog.runtime(version, _COMPILING_TARGET)))
+                    for version in (before[axis], after[axis])
+                }
     return differences, builds
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from harness.bisect.report_text import commands, summary, title
+from harness.bisect.report_text import commands, preflight_silence, summary, title
 
 _MAX_SHOWN: Final = 4000
 
@@ -26,6 +26,7 @@ def page_of(result: Mapping[str, Any]) -> str:
         rows=rows,
         columns=columns,
         cells=cells,
+        silence=preflight_silence,
         shown=_shown,
         link=_link,
     )

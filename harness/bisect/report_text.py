@@ -6,8 +6,11 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from harness.bisect.match import ELSE_GOOD
+
 _SYMBOLS_SHOWN: Final = 8
 _TITLE_CHARS: Final = 120
+_SAID_CHARS: Final = 50
 _MESSAGE_CHARS: Final = 4000
 
 
@@ -18,8 +21,8 @@ def bug_report(result: Mapping[str, Any]) -> str:
     lines += [f"**{answer['text']}**" if answer else "**The bisection is not over.**", ""]
     lines += [f"- {line}" for line in summary(result)]
     lines += ["", "## How to see it", "", "```", *commands(result), "```", ""]
-    lines += _sides(result)
-    lines += _preflight(result["preflight"])
+    for edge in result["edges"]:
+        lines += _sides(edge, several=len(result["edges"]) > 1)
     if result["grid"]:
         lines += ["## The grid", "", "```", result["grid"], "```", ""]
     for axis, found in result["libraries"].items():
@@ -29,24 +32,36 @@ def bug_report(result: Mapping[str, Any]) -> str:
 
 
 def title(result: Mapping[str, Any]) -> str:
-    """One line that names what fails and since when."""
-    side = bad_side(result)
-    error = (side or {}).get("error") or {}
-    what = " ".join(
-        str(part) for part in (error.get("api"), error.get("code"), error.get("symbol")) if part
-    )
+    """One line that names since when it fails, with what, and the case as far as that fits."""
     answer = result["answer"]
-    said = answer["text"] if answer else "not over"
+    error = (bad_side(result) or {}).get("error") or {}
+    said = f"{', '.join(result['axes'])}: {answer['text'] if answer else 'not over'}"
+    known = (error.get("api"), error.get("code"), error.get("symbol"))
+    what = " ".join(str(part) for part in known if part)
+    what = what or _shortened(" ".join((error.get("message") or "").split()), _SAID_CHARS)
     name = result["case"].rpartition("::")[2]
-    text = f"{name}: {what + '; ' if what else ''}{said}"
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _TITLE_CHARS else plain[: _TITLE_CHARS - 3] + "..."
+    text = _shortened(" ".join(said.split()), _TITLE_CHARS)
+    # a case's name is one long word: all of it, or the test's alone, or none
+    names: tuple[list[str], ...] = ([name], [name.partition("[")[0]], [])
+    for words in ([what, *found] for found in names):
+        whole = "; ".join([text, *(" ".join(word.split()) for word in words if word)])
+        if len(whole) <= _TITLE_CHARS:
+            return whole
+    return text
 
 
-def bad_side(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The side that is bad, if the result has two."""
+def _shortened(text: str, most: int) -> str:
+    """At most so many characters, with whole words only."""
+    if len(text) <= most:
+        return text
+    kept, space, _ = text[: most - 3].rpartition(" ")
+    return f"{kept.rstrip(',;') if space else text[: most - 4]} ..."
+
+
+def bad_side(sides: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The side that is bad, of a result or of one of its edges, if there are two."""
     for name in ("before", "after"):
-        side: Mapping[str, Any] | None = result[name]
+        side: Mapping[str, Any] | None = sides[name]
         if side is not None and side["answer"] == "bad":
             return side
     return None
@@ -58,8 +73,6 @@ def summary(result: Mapping[str, Any]) -> list[str]:
     lines = [f"case: `{result['case']}`"]
     if answer and answer.get("direction") == "fix":
         lines.append("older versions are bad and newer ones good: what was found is the fix")
-    if answer and answer.get("axis_said"):
-        lines.append(answer["axis_said"])
     for axis, better in ((answer or {}).get("newer_is_better") or {}).items():
         if answer["mattered"][axis]:
             lines.append(f"newer {axis}: {'better' if better else 'worse'}")
@@ -78,18 +91,35 @@ def summary(result: Mapping[str, Any]) -> list[str]:
         lines.append(f"held fixed: {held}")
     counts = result["match"] or "any failure"
     lines.append(f"counts as bad: {counts}")
+    lines += _failed_otherwise(result)
     devices = sorted({str(run["device"]) for run in result["runs"] if run["device"]})
     lines.append(f"device: {', '.join(devices)} ({result['target']}, {result['backend']})")
     if answer:
         spoilt = f", {answer['unknown']} more spoilt by the lab" if answer["unknown"] else ""
-        lines.append(f"runs: {answer['runs']}{spoilt}")
+        lines.append(f"runs: {answer['runs']}{spoilt}; {result['bound']['text']}")
     return lines
+
+
+def _failed_otherwise(result: Mapping[str, Any]) -> list[str]:
+    """Says how failures that told nothing could be told to count as good."""
+    match = result["match"] or ""
+    if not match or match.startswith("measurement") or match.endswith(ELSE_GOOD):
+        return []
+    ways = ("failed", "crashed", "hung")
+    others = [run for run in result["runs"] if run["answer"] == "untestable"]
+    number = sum(run["outcome"] in ways for run in others)
+    hint = f'--match "...{ELSE_GOOD}" makes that good, where older versions fail so'
+    return (
+        [f"failed otherwise, which tells nothing: {number} of the runs; {hint}"] if number else []
+    )
 
 
 def commands(result: Mapping[str, Any]) -> list[str]:
     """A command for each side that runs the case there."""
-    sides = [side for side in (result["before"], result["after"]) if side is not None]
-    return [command_at(result, side["at"]) for side in sides] or [command_at(result, None)]
+    shown = [edge[name] for edge in result["edges"] for name in ("before", "after")]
+    shown = shown or [side for side in (result["before"], result["after"]) if side is not None]
+    places = [list(at) for at in dict.fromkeys(tuple(side["at"]) for side in shown)]
+    return [command_at(result, at) for at in places] or [command_at(result, None)]
 
 
 def command_at(result: Mapping[str, Any], at: list[str] | None) -> str:
@@ -107,19 +137,18 @@ def command_at(result: Mapping[str, Any], at: list[str] | None) -> str:
     return shlex.join(words)
 
 
-def _sides(result: Mapping[str, Any]) -> list[str]:
-    before, after = result["before"], result["after"]
-    if before is None or after is None:
-        return []
-    lines = ["## Side by side", "", f"| | {_at(before)} | {_at(after)} |", "|---|---|---|"]
+def _sides(edge: Mapping[str, Any], *, several: bool) -> list[str]:
+    before, after = edge["before"], edge["after"]
+    named = f" on {' and '.join(edge['axes'])}" if several else ""
+    lines = [f"## Side by side{named}", "", f"| | {_at(before)} | {_at(after)} |", "|---|---|---|"]
     for name, values in _side_rows(before, after):
         lines.append(f"| {name} | {values[0]} | {values[1]} |")
     lines.append("")
-    bad = bad_side(result)
+    bad = bad_side(edge)
     if bad is not None and bad["error"]:
         lines += ["What it said:", "", "```", *_message(bad["error"]), "```", ""]
         lines += [f"Evidence: {', '.join(_folders(bad['evidence']))}", ""]
-    return lines
+    return [*lines, f"### What preflight says{named}", "", *_preflight(edge["preflight"]), ""]
 
 
 def _folders(paths: Iterable[str]) -> list[str]:
@@ -169,10 +198,20 @@ def _at(side: Mapping[str, Any]) -> str:
     return cell(" with ".join(side["at"]))
 
 
+def preflight_silence(found: Mapping[str, Any] | None) -> str | None:
+    """Why there is nothing to be shown of preflight; None if there is."""
+    if found is None:
+        return "Not known: one of the runs left no record."
+    if not (found["gone"] or found["new"] or found["both"]):
+        return "Nothing, of neither side."
+    return None
+
+
 def _preflight(found: Mapping[str, Any] | None) -> list[str]:
-    if found is None or not (found["gone"] or found["new"] or found["both"]):
-        return []
-    lines = ["## What preflight says", ""]
+    silence = preflight_silence(found)
+    if found is None or silence is not None:
+        return [str(silence)]
+    lines = []
     for name, title_ in (
         ("gone", "only of the older"),
         ("new", "only of the newer"),
@@ -182,7 +221,7 @@ def _preflight(found: Mapping[str, Any] | None) -> list[str]:
             f"- {title_}: {one['severity']} {one['code']}: {cell(one['explanation'])}"
             for one in found[name]
         ]
-    return [*lines, ""]
+    return lines
 
 
 def _libraries(found: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from harness.bisect.drawing import draw
 from harness.bisect.findings import Finding
 from harness.bisect.grid_findings import GridFinding
 from harness.bisect.log import Answered, Log
-from harness.bisect.sides import Recorded, side_as_json, sides_of
+from harness.bisect.sides import Recorded, edges_of, side_as_json, sides_of
 from harness.bisect.specs import GridSpec
 from harness.bisect.task import Task
 from harness.results.record import CaseRecord
@@ -35,12 +35,13 @@ def result_of(
     """Everything as JSON has it (pure).
 
     `finding` is None for a bisection that is not over. `differences` are those of the libraries on
-    the axes that differ between the two sides, `builds` the build ids of versions by axis, as far
+    the axes that differ at an edge, `builds` the build ids of versions by axis, as far
     as the records do not tell them.
     """
     answers = [entry for entry in log.entries if isinstance(entry, Answered)]
     before, after = sides_of(finding, answers)
     known = build_ids(task, answers, records, builds or {})
+    bound = log.spec.bound()
     return {
         "schema": SCHEMA,
         "kind": "bisect",
@@ -52,6 +53,7 @@ def result_of(
         "paths": {axis: dict(paths) for axis, paths in task.paths.items()},
         "match": task.match,
         "repeat": log.spec.repeat,
+        "bound": {"runs": bound.runs, "alike": bound.alike, "text": str(bound)},
         "devices": list(task.devices),
         "target": task.target,
         "backend": task.backend,
@@ -62,6 +64,7 @@ def result_of(
         "before": side_as_json(before, answers, records),
         "after": side_as_json(after, answers, records),
         "preflight": _preflight(_record_at(before, records), _record_at(after, records)),
+        "edges": [_edge(pair, answers, records, task) for pair in edges_of(finding, answers)],
         "libraries": {axis: difference_as_json(one) for axis, one in (differences or {}).items()},
         "grid": draw(log.spec, finding)
         if isinstance(log.spec, GridSpec) and isinstance(finding, GridFinding)
@@ -158,9 +161,31 @@ def _cells(finding: Finding | GridFinding | None) -> list[dict[str, Any]] | None
         return None
     edges = {*finding.edge_good, *finding.edge_bad}
     return [
-        {"at": list(at), "verdict": cell.verdict, "how": cell.how, "edge": at in edges}
+        {
+            "at": list(at),
+            "verdict": cell.verdict,
+            "how": cell.how,
+            "edge": at in edges,
+            "unsure": at in finding.unsure,
+            "contradicts": at in finding.witnesses,
+        }
         for at, cell in finding.cells.items()
     ]
+
+
+def _edge(
+    pair: tuple[int, int], answers: Sequence[Answered], records: Recorded, task: Task
+) -> dict[str, Any]:
+    """Two unlike runs next to each other, and the axes on which they differ."""
+    before, after = (answers[number].at for number in pair)
+    return {
+        "axes": [
+            axis for axis, old, new in zip(task.axes, before, after, strict=True) if old != new
+        ],
+        "before": side_as_json(pair[0], answers, records),
+        "after": side_as_json(pair[1], answers, records),
+        "preflight": _preflight(records.get(pair[0]), records.get(pair[1])),
+    }
 
 
 def _run(number: int, entry: Answered, record: CaseRecord | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from harness.bisect.answers import Answer, Place
@@ -32,8 +33,31 @@ def sides_of(
             answers, (finding.after,), wanted[1]
         )
     if isinstance(finding, GridFinding):
-        return _closest(finding, answers)
+        pairs = _unlike(finding, answers)
+        return pairs[0].older_first() if pairs else (None, None)
     return None, None
+
+
+def edges_of(
+    finding: Finding | GridFinding | None, answers: Sequence[Answered]
+) -> list[tuple[int, int]]:
+    """The pairs of runs that show what made a difference; `sides_of` first.
+
+    On a grid on which both axes matter there is one for each: the closest unlike answers that
+    differ on that axis alone, as far as there are any.
+    """
+    before, after = sides_of(finding, answers)
+    if before is None or after is None:
+        return []
+    edges = [(before, after)]
+    if isinstance(finding, GridFinding):
+        pairs = _unlike(finding, answers)
+        shown = pairs[0].on
+        for axis in range(2):
+            alone = [pair for pair in pairs if pair.on == {axis}]
+            if alone and axis not in shown and finding.mattered[axis] is not False:
+                edges.append(alone[0].older_first())
+    return edges
 
 
 def _last(answers: Sequence[Answered], at: Place, answer: Answer) -> int | None:
@@ -41,26 +65,37 @@ def _last(answers: Sequence[Answered], at: Place, answer: Answer) -> int | None:
     return found[-1] if found else None
 
 
-def _closest(finding: GridFinding, answers: Sequence[Answered]) -> tuple[int | None, int | None]:
+@dataclass(frozen=True)
+class _Unlike:
+    """A good run and a bad one; `on` are the axes, 0 or 1, on which they differ."""
+
+    good: int
+    bad: int
+    on: frozenset[int]
+    apart: int
+    good_is_older: bool
+
+    def order(self) -> tuple[int, int, int, int]:
+        # pairs that differ on one axis only say more than neighbours across a corner
+        return len(self.on), self.apart, -self.good, -self.bad
+
+    def older_first(self) -> tuple[int, int]:
+        return (self.good, self.bad) if self.good_is_older else (self.bad, self.good)
+
+
+def _unlike(finding: GridFinding, answers: Sequence[Answered]) -> list[_Unlike]:
+    """All pairs of a good and a bad answer, those that tell most first."""
     rows = list(dict.fromkeys(row for row, _ in finding.cells))
     columns = list(dict.fromkeys(column for _, column in finding.cells))
-
-    def spot(at: Place) -> tuple[int, int]:
-        return rows.index(at[0]), columns.index(at[1])
-
+    spots = [(rows.index(one.at[0]), columns.index(one.at[1])) for one in answers]
     pairs = []
     for i, one in enumerate(answers):
         for j, other in enumerate(answers):
-            if (one.answer, other.answer) != ("good", "bad"):
-                continue
-            (a, b), (c, d) = spot(one.at), spot(other.at)
-            # pairs that differ on one axis only say more than neighbours across a corner
-            pairs.append((a != c and b != d, abs(a - c) + abs(b - d), -i, -j, i, j))
-    if not pairs:
-        return None, None
-    *_, good, bad = min(pairs)
-    older_first = spot(answers[good].at) < spot(answers[bad].at)
-    return (good, bad) if older_first else (bad, good)
+            if (one.answer, other.answer) == ("good", "bad"):
+                steps = [abs(a - b) for a, b in zip(spots[i], spots[j], strict=True)]
+                on = frozenset(axis for axis, far in enumerate(steps) if far)
+                pairs.append(_Unlike(i, j, on, sum(steps), spots[i] < spots[j]))
+    return sorted(pairs, key=_Unlike.order)
 
 
 def side_as_json(

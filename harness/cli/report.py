@@ -1,20 +1,54 @@
-"""`qnn-harness report`: makes the readable reports of a run again from its journal."""
+"""`qnn-harness report`: makes the readable reports of a run or a bisection again."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
-from harness.results.rundir import RunFolder
+from harness.bisect.outcome import write_again
+from harness.bisect.state import LOG, BisectFolder
+from harness.cache import cache_root
+from harness.cli.bisect_view import log_lines, result_lines
+from harness.errors import InfraError
+from harness.results.bisections import bisections_in, write_index
+from harness.results.rundir import JOURNAL, RunFolder
 from harness.results.summary import summary_lines
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), default=Path("reports/latest"))
 def report(run: Path) -> None:
-    """Write junit.xml and report.html of RUN (default: reports/latest) and print its summary."""
+    """Write the reports of RUN (default: reports/latest) anew and print its summary.
+
+    RUN is the folder of a run, of a bisection, or a folder with bisections: then they are listed,
+    there and in its bisections.html.
+    """
+    if (run / LOG).is_file() and not (run / JOURNAL).is_file():
+        _bisection(run)
+        return
+    if not (run / JOURNAL).is_file() and bisections_in(run):
+        _bisections(run)
+        return
     folder = RunFolder.open(run)
     folder.project()
     for line in summary_lines(folder.records(), folder.path):
         click.echo(line)
+
+
+def _bisection(path: Path) -> None:
+    folder = BisectFolder.open(path)
+    result = write_again(folder, os.environ, cache_root())
+    lines = result_lines(result, str(path)) if result is not None else log_lines(folder.read())
+    for line in lines:
+        click.echo(line)
+
+
+def _bisections(reports: Path) -> None:
+    for one in bisections_in(reports):
+        click.echo(f"{one.name}  {one.axes}: {one.answer}  [{one.case}]")
+    try:
+        click.echo(f"bisections: {write_index(reports)}")
+    except OSError as error:
+        raise InfraError(f"cannot write to {reports}: {error.strerror}") from error

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from harness.results.bisections import Listed, bisections_in, of_cases
 from harness.results.charts import outcome_bar, sparkline
 from harness.results.grid import grids
 from harness.results.journal import Contents
@@ -34,8 +35,17 @@ class Figure:
     chart: Markup
 
 
-def html_text(contents: Contents, info: Mapping[str, Any], *, run: str) -> str:
-    """The whole page (pure but for loading the template)."""
+def html_text(
+    contents: Contents,
+    info: Mapping[str, Any],
+    *,
+    run: str,
+    bisections: Sequence[Listed] = (),
+) -> str:
+    """The whole page (pure but for loading the template).
+
+    `bisections` are those of the same folder of reports; those of this run's tests are listed.
+    """
     cases = final_attempts(contents.records)
     last = {id(record) for record in cases}
     return _template().render(
@@ -55,6 +65,7 @@ def html_text(contents: Contents, info: Mapping[str, Any], *, run: str) -> str:
         seconds=_seconds,
         link=_link,
         issues=_issue_links(info),
+        bisections=of_cases(bisections, (record.case for record in cases)),
         damage=contents.damage,
         events=contents.events,
         retries=[record for record in contents.records if id(record) not in last],
@@ -62,8 +73,9 @@ def html_text(contents: Contents, info: Mapping[str, Any], *, run: str) -> str:
 
 
 def write_html(contents: Contents, info: Mapping[str, Any], path: Path, *, run: str) -> None:
-    """Writes the page in one step. Raises OSError."""
-    write_whole(path, html_text(contents, info, run=run).encode("utf-8", "replace"))
+    """Writes the page, in a run's folder, in one step. Raises OSError."""
+    text = html_text(contents, info, run=run, bisections=bisections_in(path.parent.parent))
+    write_whole(path, text.encode("utf-8", "replace"))
 
 
 @cache

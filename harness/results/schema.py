@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from harness.lab.checks import DoctorReport
 from harness.lab.inventory import Lab
+from harness.results.bisection_result import BisectionResult
 from harness.results.known_issues import KnownIssues
 from harness.results.record import Line
 from harness.results.whole_file import write_whole
@@ -30,6 +31,9 @@ def schemas() -> dict[str, str]:
         # As it is written: every key is there.
         "results.schema.json": _schema(Line, "A line of results.jsonl", "serialization"),
         "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints", "serialization"),
+        "bisect.schema.json": _schema(
+            BisectionResult, "What bisect --json prints, and its result.json", "validation"
+        ),
         "devices.schema.json": _schema(Lab, "devices.yaml", "validation"),
         "known_issues.schema.json": _schema(KnownIssues, "known_issues.yaml", "validation"),
     }

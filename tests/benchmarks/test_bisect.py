@@ -1,46 +1,38 @@
-"""A bisection over all wheels beside a shell loop that tries every version."""
+"""Bisections over all wheels beside a shell loop that tries every version.
+
+Everything is cached before. The grid is the nightly tests' (tests/nightly/test_beside_loops.py).
+"""
 
 from __future__ import annotations
 
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from harness.qnn.versions import QNN_WHEELS
-from tests.integration.bisect.bisections import PLAIN, bisect
-from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.bisect.bisections import PLAIN, RESIDENT
+from tests.integration.bisect.loops import beside_a_loop
+from tests.integration.device_runs import DeviceRuns
 
-QNN = list(QNN_WHEELS)
+QNN = tuple(QNN_WHEELS)
 
 
 @pytest.mark.benchmark
-def test_beside_a_shell_loop(tmp_path: Path, show_figures: Callable[..., None]) -> None:
+def test_compilers_beside_a_loop(tmp_path: Path, show_figures: Callable[..., None]) -> None:
+    """Cheap runs: a context that an old runtime loads, or refuses."""
     lab = DeviceRuns(tmp_path)
-    chosen = "tiny and sequential-1 and not 100"
-    lab.run("-k", chosen, "--qnn", QNN[0], "--compiler", "all")  # everything is cached from here on
-    began = time.monotonic()
-    done = bisect(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0])
-    bisect_s = time.monotonic() - began
-    assert done.result["answer"]["first_bad"] == QNN[1]
-    began = time.monotonic()
-    base = lab.command("-k", chosen, "--qnn", QNN[0], ROOT / "suites")
-    for version in QNN:
-        subprocess.run(
-            [*base, "--compiler", version],
-            cwd=ROOT,
-            env=lab.environment,
-            stdout=subprocess.DEVNULL,
-            timeout=300,
-            check=False,
-        )
-    loop_s = time.monotonic() - began
-    show_figures(
-        "bisect beside a loop over all versions",
-        bisect_s=round(bisect_s, 1),
-        loop_s=round(loop_s, 1),
-        ratio=round(bisect_s / loop_s, 2),
-        runs=f"{len(done.result['runs'])} of {len(QNN)}",
+    told = beside_a_loop(
+        lab, PLAIN, "tiny and sequential-1 and not 100", {"compiler": QNN}, {"qnn": QNN[0]}
     )
+    show_figures("compiler, beside a loop over all versions", **told)
+
+
+@pytest.mark.benchmark
+def test_runtimes_beside_a_loop(tmp_path: Path, show_figures: Callable[..., None]) -> None:
+    """Dear runs: 66 resident contexts, which newer runtimes refuse."""
+    lab = DeviceRuns(tmp_path)
+    told = beside_a_loop(
+        lab, RESIDENT, "io-heavy and resident and 66", {"qnn": QNN}, {"compiler": QNN[0]}
+    )
+    show_figures("qnn, beside a loop over all versions", **told)

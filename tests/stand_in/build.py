@@ -1,4 +1,4 @@
-"""Builds the stand-ins for libQnnHtp and libcdsprpc, which exist for the tests only."""
+"""Builds the stand-ins for backends and libcdsprpc, which exist for the tests only."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ def build_htp(folder: Path) -> Path:
     shared = [SOURCE_FOLDER / "tensors.c", SOURCE_FOLDER / "json.c"]
     sources = [_FOLDER / "htp_stand_in.c", *shared]
     _compile(["-fvisibility=hidden", f"-I{SOURCE_FOLDER}", *map(str, sources)], library)
+    return library
+
+
+def build_backend(folder: Path) -> Path:
+    """A backend of its own, without any real one: it does what a context binary says."""
+    library = folder / "libstand_in.so"
+    source = _FOLDER.parent / "integration/probe/stand_in_backend.c"
+    _compile([f"-I{SOURCE_FOLDER}", str(source)], library)
     return library
 
 

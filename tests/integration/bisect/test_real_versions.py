@@ -87,8 +87,11 @@ def test_a_thin_grid_of_ort_and_qnn(lab: DeviceRuns) -> None:
     assert told == truth
     assert len(done.result["runs"]) <= len(ORT) + len(qnn) + 4
     assert done.result["answer"]["mattered"] == {"ort": True, "qnn": True}
-    (changed,) = done.result["libraries"].values()
-    assert any("onnxruntime" in one["name"].rpartition("/")[2] for one in changed["changed"])
+    # each axis has an edge of its own, with what changed in its libraries
+    assert sorted(edge["axes"] for edge in done.result["edges"]) == [["ort"], ["qnn"]]
+    changed = done.result["libraries"]["ort"]["changed"]
+    assert any("onnxruntime" in one["name"].rpartition("/")[2] for one in changed)
+    assert done.result["libraries"]["qnn"]["changed"]
 
 
 def test_killed_it_goes_on_and_repeats_nothing_but_what_was_under_way(lab: DeviceRuns) -> None:

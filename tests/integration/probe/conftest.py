@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,10 @@ import pytest
 
 from harness.cache import cache_root
 from harness.probe import plan
-from harness.probe.build import SOURCE_FOLDER, ProbeBuilder
+from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.run import ProbeRun, run_plan_locally
+from tests.stand_in.build import build_backend
 
 # What a sanitizer finds in the probe ends it with this code, which the probe itself never uses.
 SANITIZER_CODE = 66
@@ -118,12 +118,7 @@ class StandIn:
 
 @pytest.fixture(scope="session")
 def stand_in_library(tmp_path_factory: pytest.TempPathFactory, builder: ProbeBuilder) -> Path:
-    library = tmp_path_factory.mktemp("stand-in") / "libstand_in.so"
-    source = Path(__file__).parent / "stand_in_backend.c"
-    command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-D_GNU_SOURCE", "-shared"]
-    command += ["-fPIC", f"-I{SOURCE_FOLDER}", str(source), "-o", str(library), "-pthread"]
-    subprocess.run(command, check=True, timeout=60)
-    return library
+    return build_backend(tmp_path_factory.mktemp("stand-in"))
 
 
 @pytest.fixture

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from harness.bisect.new_failures import compare
-from harness.results.record import CaseRecord
-from tests.unit.bisect.scripted_runs import record
+from pathlib import Path
+
+from harness.bisect.findings import Finding
+from harness.bisect.new_failures import alike, compare
+from harness.bisect.specs import AxisSpec
+from harness.results.record import CaseRecord, Expected
+from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
+
+EXPECTED = Expected(known_issue="few-contexts")
 
 
 def case(placement: str, outcome: str = "passed", contexts: int = 66) -> CaseRecord:
@@ -56,7 +62,7 @@ def test_what_failed_before_is_not_new_unless_it_fails_otherwise() -> None:
     other = compare([case("sim-htp-2.50.40", "crashed")], [case("sim-htp-2.51.0", "failed")])
     command = other.new[0].command("lab.yaml", "reports")
     assert command is not None
-    assert "--match" in command
+    assert command[command.index("--match") + 1].endswith(" else good")
     well = compare([case("sim-htp-2.50.40", "failed")], [case("sim-htp-2.51.0")])
     assert len(well.well_again) == 1
 
@@ -72,3 +78,58 @@ def test_several_versions_are_paired_by_name_only() -> None:
 def test_the_lab_s_failures_are_not_new_ones() -> None:
     assert not compare([case("sim-htp-2.50.40")], [case("sim-htp-2.51.0", "error")]).new
     assert not compare([case("sim-htp-2.50.40", "error")], [case("sim-htp-2.51.0", "failed")]).new
+
+
+def test_a_failure_that_replaced_another_is_found(tmp_path: Path) -> None:
+    versions = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
+    found = compare(
+        [case(f"sim-htp-{versions[0]}", "crashed")], [case(f"sim-htp-{versions[-1]}", "failed")]
+    )
+    command = found.new[0].command("lab.yaml", "reports")
+    assert command is not None
+    told = dict(zip(command[1::2], command[2::2], strict=True))
+    axis = AxisSpec(axis="qnn", candidates=versions, good=told["--good"], bad=told["--bad"])
+    runs = ScriptedRuns(lambda at, _: "failed" if at[0] >= versions[3] else "crashed")
+    answer = new_bisection(tmp_path, axis, runs, match=told["--match"]).go_on()
+    assert isinstance(answer, Finding)
+    assert (answer.last_good, answer.first_bad) == (versions[2], versions[3])
+
+
+def test_what_failed_alike_as_known_before_is_no_version_s_fault() -> None:
+    known = case("sim-htp-2.50.40", "failed").model_copy(update={"expected": EXPECTED})
+    (new,) = compare([known], [case("sim-htp-2.51.0", "failed")]).new
+    assert new.command("lab.yaml", "reports") is None
+    assert new.hindrance == "it failed alike before, where a known issue expected it"
+
+
+def test_what_fails_as_known_is_listed_and_can_be_bisected() -> None:
+    known = [
+        case("sim-htp-2.51.0", "failed", contexts=n).model_copy(update={"expected": EXPECTED})
+        for n in (1, 2, 3)
+    ]
+    before = [case("sim-htp-2.50.40", contexts=1), case("sim-htp-2.50.40", contexts=2)]
+    found = compare([*before, case("sim-htp-2.50.40", "failed", contexts=3)], known)
+    assert not found.new
+    assert not found.well_again
+    ((first, second),) = alike(found.as_known)
+    assert (first.known_issue, second.known_issue) == ("few-contexts", "few-contexts")
+    command = first.command("lab.yaml", "reports")
+    assert command is not None
+    assert command[3:9] == ["--axis", "qnn", "--good", "2.50.40", "--bad", "2.51.0"]
+
+
+def test_of_three_axes_two_are_searched_with_the_third_at_both_ends() -> None:
+    found = compare(
+        [case("sim-htp-2.47.0-ort-1.27.0-by-2.47.0")],
+        [case("sim-htp-2.51.0-ort-1.31.1-by-2.48.40", "failed")],
+    )
+    (new,) = found.new
+    assert new.changed == ("qnn", "ort", "compiler")
+    assert new.hindrance is None
+    command = new.command("lab.yaml", "reports")
+    assert command is not None
+    told = dict(zip(command[1::2], command[2::2], strict=True))
+    assert told["--axis"] == "qnn,ort"
+    assert told["--qnn"] == ">=2.47.0,<=2.51.0"
+    assert told["--ort"] == ">=1.27.0,<=1.31.1"
+    assert told["--compiler"] == "2.47.0,2.48.40"

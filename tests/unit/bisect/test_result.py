@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from harness.bisect.answers import Place
+from harness.bisect.driver import Bisection
 from harness.bisect.findings import Finding
 from harness.bisect.grid_findings import GridFinding
 from harness.bisect.outcome import write_outcome
+from harness.bisect.report_text import summary, title
 from harness.bisect.result import build_date
 from harness.bisect.sides import sides_of
 from harness.bisect.specs import AxisSpec, GridSpec
+from harness.results.schema import schemas
 from tests.unit.bisect.scripted_runs import CASE, ScriptedRuns, new_bisection
 
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40")
@@ -34,6 +41,20 @@ def test_the_day_of_a_build(build: str | None, day: str | None) -> None:
     assert build_date(build) == day
 
 
+SCHEMA = Draft202012Validator(json.loads(schemas()["bisect.schema.json"]))
+
+
+def written(bisection: Bisection, finding: Finding | GridFinding | None) -> dict[str, Any]:
+    """The result, which is what its schema says, and nothing more."""
+    folder = bisection.folder.path
+    result = write_outcome(bisection.folder, bisection.task, finding, None, folder)
+    SCHEMA.validate(result)
+    for key in result:
+        assert not SCHEMA.is_valid({name: one for name, one in result.items() if name != key})
+    assert not SCHEMA.is_valid(result | {"more": 1})
+    return result
+
+
 class Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +71,7 @@ def test_one_axis(tmp_path: Path) -> None:
     )
     finding = bisection.go_on()
     assert isinstance(finding, Finding)
-    result = write_outcome(bisection.folder, bisection.task, finding, None, tmp_path)
+    result = written(bisection, finding)
     assert json.loads((bisection.folder.path / "result.json").read_text()) == result
     assert result["answer"]["last_good"] == "2.47.0"
     assert result["versions"]["qnn"]["2.48.40"]["date"] == "2026-09-29"
@@ -59,8 +80,13 @@ def test_one_axis(tmp_path: Path) -> None:
     assert [run["answer"] for run in result["runs"]] == ["good", "bad", "bad"]
     for run in result["runs"]:
         assert (bisection.folder.path / run["run"] / "results.jsonl").is_file()
+    assert result["bound"]["runs"] == 3
     text = (bisection.folder.path / "report.md").read_text()
-    assert "last good 2.47.0, first bad 2.48.40" in text
+    assert text.startswith(
+        "# qnn: last good 2.47.0, first bad 2.48.40; call 1002 QNN_COMMON_ERROR_MEM_ALLOC; test_b["
+    )
+    assert "runs: 3; at most 3 runs" in text
+    assert "### What preflight says\n\nNothing, of neither side.\n" in text
     assert f"--only-case '{CASE}' --device sim --compiler 2.47.0 --qnn 2.48.40" in text
     # a bar would end the cell, and what looks like a tag would vanish
     assert "bad at step &lt;script> \\| failed" in text
@@ -76,7 +102,7 @@ def test_a_grid(tmp_path: Path) -> None:
     bisection = new_bisection(tmp_path, grid, runs)
     finding = bisection.go_on()
     assert isinstance(finding, GridFinding)
-    result = write_outcome(bisection.folder, bisection.task, finding, None, tmp_path)
+    result = written(bisection, finding)
     assert result["answer"]["first"] == [["1", "2.49.40"]]
     assert result["answer"]["mattered"] == {"ort": False, "qnn": True}
     page = (bisection.folder.path / "report.html").read_text()
@@ -86,11 +112,92 @@ def test_a_grid(tmp_path: Path) -> None:
     assert "ort \\ qnn" in (bisection.folder.path / "report.md").read_text()
 
 
+def grid_result(folder: Path, bad: Callable[[Place], bool], **more: Any) -> tuple[Any, str, str]:
+    grid = GridSpec(axes=("ort", "qnn"), rows=("1", "2", "3"), columns=VERSIONS, **more)
+    runs = ScriptedRuns(lambda at, _: "failed" if bad(at) else "passed")
+    bisection = new_bisection(folder, grid, runs)
+    finding = bisection.go_on()
+    assert isinstance(finding, GridFinding)
+    result = written(bisection, finding)
+    pages = ((bisection.folder.path / name).read_text() for name in ("report.md", "report.html"))
+    return result, *pages
+
+
+def test_where_both_axes_matter_both_edges_are_shown(tmp_path: Path) -> None:
+    result, text, page = grid_result(tmp_path, lambda at: at[0] >= "2" and at[1] < "2.48")
+    assert result["answer"]["mattered"] == {"ort": True, "qnn": True}
+    edges = {tuple(edge["axes"]): edge for edge in result["edges"]}
+    assert set(edges) == {("ort",), ("qnn",)}
+    for axes, edge in edges.items():
+        place = 0 if axes == ("ort",) else 1
+        assert edge["before"]["at"][1 - place] == edge["after"]["at"][1 - place]
+        assert edge["before"]["at"][place] < edge["after"]["at"][place]
+        assert {edge["before"]["answer"], edge["after"]["answer"]} == {"good", "bad"}
+        for shown in (text, page):
+            assert f"Side by side on {axes[0]}" in shown
+    places = {tuple(edge[side]["at"]) for edge in result["edges"] for side in ("before", "after")}
+    assert text.count("--only-case") == len(places)
+    assert (result["before"], result["after"]) == (
+        result["edges"][0]["before"],
+        result["edges"][0]["after"],
+    )
+
+
+def test_a_contradiction_is_marked(tmp_path: Path) -> None:
+    odd = {("1", "2.47.0"), ("2", "2.48.40"), ("3", "2.49.40")}
+    result, _, page = grid_result(tmp_path, lambda at: at in odd, every=True)
+    witnesses = [one["at"] for one in result["cells"] if one["contradicts"]]
+    assert sorted(witnesses) == sorted(result["answer"]["witnesses"])
+    assert len(witnesses) == page.count(' contradicts"') == 2
+    assert page.count("!</td>") == 2
+
+
+TITLED: dict[str, Any] = {
+    "axes": ["qnn"],
+    "case": "suites/a.py::test_context_count[sim-v73-htp-2.51.0-io-heavy-56mb-resident-66]",
+    "answer": {"text": "last good 2.48.40, first bad 2.49.40"},
+    "before": None,
+    "after": {
+        "answer": "bad",
+        "error": {"api": "QnnContext_create", "code": 1002, "symbol": "MEM_ALLOC"},
+    },
+}
+
+
+def test_a_title_names_the_versions_first_and_cuts_no_word() -> None:
+    start = "qnn: last good 2.48.40, first bad 2.49.40; QnnContext_create 1002 MEM_ALLOC; "
+    assert title(TITLED) == start + "test_context_count"
+    short = TITLED | {"case": "a.py::test_b[sim-htp-2.51.0-tiny]"}
+    assert title(short) == start + "test_b[sim-htp-2.51.0-tiny]"
+    unknown = TITLED | {"after": None, "answer": None}
+    assert title(unknown).startswith("qnn: not over; test_context_count[")
+    error = {"api": None, "code": None, "symbol": None, "message": "it is\nnot so " + "x" * 60}
+    said = short | {"after": {"answer": "bad", "error": error}}
+    assert title(said).endswith("; it is not so ...; test_b[sim-htp-2.51.0-tiny]")
+    long = TITLED | {"answer": {"text": " ".join(["2.50.40,"] * 30)}}
+    assert len(title(long)) <= 120
+    assert title(long).endswith("2.50.40 ...")
+    assert len(title(TITLED | {"answer": {"text": "x" * 500}})) <= 120
+
+
+def test_failures_that_told_nothing_are_pointed_out(tmp_path: Path) -> None:
+    said = []
+    for match in ("code=1002", "code=1002 else good"):
+        runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "crashed")
+        axis = AxisSpec(axis="qnn", candidates=VERSIONS, match=match)
+        bisection = new_bisection(tmp_path / match, axis, runs, match=match)
+        finding = bisection.go_on()
+        assert isinstance(finding, Finding)
+        said.append("\n".join(summary(written(bisection, finding))))
+    assert "failed otherwise, which tells nothing: 1 of the runs" in said[0]
+    assert "failed otherwise" not in said[1]
+
+
 def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
     bisection = new_bisection(
         tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), ScriptedRuns(lambda at, _: "passed")
     )
-    result = write_outcome(bisection.folder, bisection.task, None, None, tmp_path)
+    result = written(bisection, None)
     assert (result["finished"], result["answer"], result["before"]) == (False, None, None)
     assert sides_of(None, []) == (None, None)
     assert "not over" in (bisection.folder.path / "report.html").read_text()

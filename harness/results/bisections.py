@@ -1,0 +1,106 @@
+"""The bisections kept in a folder of reports: bisections.html, and what report.html lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from harness.results.whole_file import write_whole
+
+INDEX: Final = "bisections.html"
+_RESULTS = "*-bisect/result.json"
+_MAX_BYTES = 64 << 20
+_MOST = 200
+_MAX_CHARS = 300
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A bisection as a list shows it; `link` is seen from the folder of reports."""
+
+    name: str
+    case: str
+    axes: str
+    answer: str
+    runs: int
+    link: str
+
+    @property
+    def test(self) -> str:
+        """Its test, whatever the parameters."""
+        return self.case.partition("[")[0]
+
+
+def bisections_in(reports: Path) -> list[Listed]:
+    """Those of a folder, the newest first, at most 200; what cannot be read is left out."""
+    try:
+        files = sorted(reports.glob(_RESULTS), reverse=True)[:_MOST]
+    except OSError:
+        return []
+    return [one for one in map(_read, files) if one is not None]
+
+
+def of_cases(found: Iterable[Listed], cases: Iterable[str]) -> list[Listed]:
+    """Those that bisected one of these cases, with whatever parameters (pure)."""
+    tests = {case.partition("[")[0] for case in cases}
+    return [one for one in found if one.test in tests]
+
+
+def index_text(found: Sequence[Listed]) -> str:
+    """The page that lists them (pure but for loading the template)."""
+    return _template().render(bisections=found)
+
+
+def write_index(reports: Path) -> Path:
+    """Writes bisections.html anew in one step. Raises OSError."""
+    path = reports / INDEX
+    write_whole(path, index_text(bisections_in(reports)).encode("utf-8", "replace"))
+    return path
+
+
+def _read(file: Path) -> Listed | None:
+    try:
+        with file.open("rb") as stream:
+            content = json.loads(stream.read(_MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return _listed(file.parent.name, content)
+
+
+def _listed(name: str, content: Any) -> Listed | None:
+    """What a result says, which anybody may have edited (pure)."""
+    if not isinstance(content, dict) or content.get("kind") != "bisect":
+        return None
+    answer, axes, runs = (content.get(key) for key in ("answer", "axes", "runs"))
+    return Listed(
+        name=name,
+        case=_short(content.get("case")),
+        axes=", ".join(map(_short, axes)) if isinstance(axes, list) else "",
+        answer=_short(answer.get("text") if isinstance(answer, dict) else "not over"),
+        runs=len(runs) if isinstance(runs, list) else 0,
+        link="./" + quote(f"{name}/report.html"),
+    )
+
+
+def _short(value: object) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 4]} ..."
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("harness.results", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("bisections.html.j2")

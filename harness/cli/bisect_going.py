@@ -85,7 +85,6 @@ def go_on_with(
 def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _End:
     log = folder.read()
     task = task_of(log)
-    bound = str(log.search().bound)
     step: Finding | GridFinding | Stopped | None = None
     ahead: FetchAhead | None = None
     try:
@@ -105,7 +104,7 @@ def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _En
     finding = step if isinstance(step, Finding | GridFinding) else None
     code = code_of(step)
     result = write_outcome(folder, task, finding, catalog, cache_root())
-    result |= {"bound": bound, "folder": str(folder.path), "exit_code": code}
+    result |= {"folder": str(folder.path), "exit_code": code}
     if not as_json:
         for line in result_lines(result, shown(folder.path)):
             click.echo(line)

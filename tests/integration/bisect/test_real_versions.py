@@ -54,7 +54,7 @@ def test_which_runtime_keeps_the_budget(lab: DeviceRuns) -> None:
     assert "at most 4 runs" in said[0]
     assert (Path(said[1]) / "log.jsonl").is_file()
     assert len(said) == 2 + len(done.result["runs"])
-    assert done.result["bound"] in said[0]
+    assert done.result["bound"]["text"] in said[0]
     # the newest run of pytest's own is still what it was
     assert not (lab.reports / "latest").resolve().name.endswith("bisect")
 

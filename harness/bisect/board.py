@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,11 +11,11 @@ import numpy as np
 
 from harness.bisect.answers import Evidence, Place, Verdict
 from harness.bisect.frontier import Bools, Known, Spot, Turned
-from harness.bisect.noise import chances_bad, wanted
+from harness.bisect.noise import chances_bad, errors_at_worst
 from harness.bisect.specs import GridSpec
 
 # A place that tells nothing after so many runs never will: its rate is near 50 %.
-_HOPELESS: Final = 120
+_HOPELESS: Final = 200
 _WAYS: Final = ((True, True), (False, False), (True, False), (False, True))
 
 
@@ -73,18 +72,27 @@ class Board:
 
     @cached_property
     def chances_settled(self) -> Mapping[Spot, float]:
-        """How likely a spot is bad, for those of which it is sure enough (repeat "auto" only).
+        """How likely a spot is bad, for those of which it is sure enough (repeat "auto" only)."""
+        told = self._tallied
+        chances = chances_bad([self.evidence.of(self.place(spot)) for spot in told])
+        return {
+            spot: chance
+            for spot, chance in zip(told, chances, strict=True)
+            if told[spot] <= self._allowed()
+        }
 
-        The wanted confidence is that of the whole answer, so each spot of a path across the grid
-        has its share of the error.
-        """
+    @cached_property
+    def _tallied(self) -> Mapping[Spot, float]:
+        """How likely each spot that told anything is not what it looks like, at the worst rates."""
         if self.spec.repeat != "auto":
             return {}
         told = [spot for spot in self._all() if self._told(spot)]
-        chances = chances_bad([self.evidence.of(self.place(spot)) for spot in told])
-        error = (1 - wanted(self.spec.confidence)) / sum(self.shape)
-        sure = zip(told, chances, strict=True)
-        return {spot: chance for spot, chance in sure if min(chance, 1 - chance) <= error}
+        errors = errors_at_worst([self.evidence.of(self.place(spot)) for spot in told])
+        return dict(zip(told, errors, strict=True))
+
+    def _allowed(self) -> float:
+        """The wanted confidence is that of the whole answer: each spot has a share of the error."""
+        return (1 - self.spec.confidence) / (sum(self.shape) + 4)
 
     @cached_property
     def begun(self) -> tuple[Spot, ...]:
@@ -99,8 +107,7 @@ class Board:
         """How likely all settled verdicts are right together (repeat "auto" only)."""
         if self.spec.repeat != "auto":
             return None
-        chances = self.chances_settled.values()
-        return math.prod(max(chance, 1 - chance) for chance in chances)
+        return max(0.0, 1 - sum(self._tallied[spot] for spot in self.chances_settled))
 
     def limit(self) -> int:
         """How many runs it may take, with what was spent on untestable places."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.bisect.answers import Evidence, Place, Verdict
 from harness.bisect.frontier import Bools, Known, Spot, Turned
 from harness.bisect.noise import chances_bad, errors_at_worst
 from harness.bisect.specs import GridSpec
+
+_Value = TypeVar("_Value", bound=np.generic)
 
 # A place that tells nothing after so many runs never will: its rate is near 50 %.
 _HOPELESS: Final = 200
@@ -119,14 +122,40 @@ class Board:
         spots = [(int(i), int(j)) for i, j in np.argwhere(self.testable)]
         return min(spots, key=lambda s: abs(s[0] - row) + abs(s[1] - column), default=None)
 
+    def ends(self) -> list[Spot]:
+        """The corners that are confirmed first: all, or the two that count with `newer` told."""
+        told = self.spec.newer
+        both = [(True, True), (False, False), (True, False), (False, True)]
+        if told is not None:
+            both = both[:2] if told[0] == told[1] else both[2:]
+        spots = [self.corner(top, left) for top, left in both]
+        return list(dict.fromkeys(spot for spot in spots if spot is not None))
+
     def corners_testable(self) -> bool:
         """Whether all four corners can be tested."""
         return bool(self.testable[np.ix_([0, -1], [0, -1])].all())
 
     def ways(self) -> list[Turned]:
-        """The ways to turn the grid under which the verdicts do not contradict each other."""
+        """The ways to turn the grid that fit the verdicts, those alike on both axes first.
+
+        Where `newer` was told, only these ways and their opposites are looked at.
+        """
+        told = self.spec.newer
         turned = [Turned(*self.shape, way) for way in _WAYS]
-        return [way for way in turned if not self.known(way).conflict()]
+        if told is not None:
+            alike = told[0] == told[1]
+            turned = [one for one in turned if one.same_way() == alike]
+        return [one for one in turned if not self.known(one).conflict()]
+
+    def agreed(self, ways: Sequence[Turned]) -> tuple[Bools, Bools]:
+        """Which spots are good and which are bad whichever of these ways is the true one."""
+        good = np.full(self.shape, bool(ways))
+        bad = good.copy()
+        for way in ways:
+            known = self.known(way)
+            good &= self.turn(known.good, way)
+            bad &= self.turn(known.bad, way)
+        return good, bad
 
     def known(self, turned: Turned) -> Known:
         """What the verdicts imply, turned."""
@@ -137,7 +166,7 @@ class Board:
         """What can be tested and is not known yet, turned."""
         return np.asarray(self.known(turned).open() & self.turn(self.testable, turned))
 
-    def turn(self, values: Bools, turned: Turned) -> Bools:
+    def turn(self, values: NDArray[_Value], turned: Turned) -> NDArray[_Value]:
         """An array of the grid, turned (twice gives it back)."""
         rows = slice(None) if turned.newer[0] else slice(None, None, -1)
         columns = slice(None) if turned.newer[1] else slice(None, None, -1)

@@ -1,0 +1,37 @@
+"""Every monotone grid up to 5 x 6, and many greater ones, whichever way the axes go."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.unit.bisect.histories import grid
+from tests.unit.bisect.test_grid_search import (
+    OLDER,
+    require_right_within_the_bound,
+    truth_of,
+    truths,
+)
+
+pytestmark = pytest.mark.nightly
+
+
+@pytest.mark.parametrize("older", OLDER)
+def test_every_grid_of_five_by_six(older: tuple[bool, bool]) -> None:
+    for rows, columns in ((5, 6), (6, 5), (2, 6), (5, 5)):
+        spec = grid(rows, columns)
+        runs = [require_right_within_the_bound(spec, truth) for truth in truths(spec, older=older)]
+        print(
+            f"{rows} x {columns}: {sum(runs) / len(runs):.1f} runs on average, {max(runs)} at most"
+        )
+
+
+@pytest.mark.parametrize("shape", [(13, 5), (5, 13), (20, 20), (30, 7)])
+@pytest.mark.parametrize("older", OLDER)
+def test_greater_grids(shape: tuple[int, int], older: tuple[bool, bool]) -> None:
+    chance = random.Random(f"{shape} {older}")
+    spec = grid(*shape)
+    for _ in range(60):
+        starts = tuple(sorted((chance.randint(0, shape[1]) for _ in range(shape[0])), reverse=True))
+        require_right_within_the_bound(spec, truth_of(spec, starts, older))

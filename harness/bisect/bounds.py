@@ -46,14 +46,14 @@ def axis_bound(
     """The bound of a search on one axis.
 
     Without noise: both ends, and halving the gaps between them. With `repeat` runs each: so many
-    times more. With "auto": twice what an ideal search needs on average if 40 % of all answers are
-    wrong; a steady test ends long before. `max_runs` lowers whatever comes out.
+    times more. With "auto": 2.5 times what an ideal search needs on average if 40 % of all answers
+    are wrong; a steady test ends long before. `max_runs` lowers whatever comes out.
     """
     if candidates < 1:
         raise ValueError(f"no candidates: {candidates}")
     if repeat == "auto":
         runs = max(
-            2, math.ceil(2 * ideal_noisy_runs(2 * candidates, WORST, 1 - (1 - confidence) / 2))
+            2, math.ceil(2.5 * ideal_noisy_runs(2 * candidates, WORST, 1 - (1 - confidence) / 2))
         )
         return _capped(Bound(runs, runs), max_runs)
     ends, halves = min(candidates, 2), halvings(candidates - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -14,11 +15,12 @@ from tests.unit.bisect.test_grid_search import (
     truths,
 )
 
+Show = Callable[..., None]
 pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize("older", OLDER)
-def test_every_grid_of_five_by_six(older: tuple[bool, bool]) -> None:
+def test_every_grid_of_five_by_six(older: tuple[bool, bool], show_figures: Show) -> None:
     for rows, columns in ((5, 6), (6, 5), (2, 6), (5, 5)):
         spec = grid(rows, columns)
         runs = [require_right_within_the_bound(spec, truth) for truth in truths(spec, older=older)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from harness.bisect.search import Search
 from tests.unit.bisect.histories import World, axis, changing, drive, names
 
 NUMBER = 8
+Show = Callable[..., None]
 
 
 def flaky(world: World, seed: str, hides: float, alarms: float) -> World:
@@ -33,7 +35,7 @@ def flaky(world: World, seed: str, hides: float, alarms: float) -> World:
     return shown
 
 
-def seeds(number: int, hides: float, alarms: float) -> tuple[int, int, float]:
+def seeds(show: Show, number: int, hides: float, alarms: float) -> tuple[int, int, float]:
     """Right answers, wrong ones and the mean number of runs; a range or "undecided" is neither."""
     right, wrong, runs = 0, 0, 0
     for seed in range(number):
@@ -50,17 +52,21 @@ def seeds(number: int, hides: float, alarms: float) -> tuple[int, int, float]:
         right += true and found.kind == "change"
         wrong += not true
     ideal = ideal_noisy_runs(NUMBER, max(hides, alarms), 0.99)
-    print(
-        f"hides {hides:.1%}, alarms {alarms:.1%}: {right} of {number} right, {wrong} wrong, "
-        f"{runs / number:.1f} runs on average; ideal if both are as the worse: {ideal:.1f}"
+    show(
+        f"hides {hides:.1%}, alarms {alarms:.1%}",
+        right=f"{right} of {number}",
+        wrong=wrong,
+        mean_runs=round(runs / number, 1),
+        ideal_if_both_are_as_the_worse=round(ideal, 1),
+        bound=axis(NUMBER, repeat="auto").bound().runs,
     )
     return right, wrong, runs / number
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
 @pytest.mark.parametrize("hides", [0.10, 0.25, 0.35])
-def test_a_hundred_seeds(hides: float, share: float) -> None:
-    right, wrong, runs = seeds(100, hides, hides * share)
+def test_a_hundred_seeds(hides: float, share: float, show_figures: Show) -> None:
+    right, wrong, runs = seeds(show_figures, 100, hides, hides * share)
     assert right >= 97
     assert wrong <= 1
     assert runs < 85  # of a bound of about 400: what it takes is printed above
@@ -69,8 +75,10 @@ def test_a_hundred_seeds(hides: float, share: float) -> None:
 @pytest.mark.parametrize(
     ("hides", "alarms"), [(0.10, 0.10), (0.25, 0.25), (0.35, 0.35), (0.10, 0.35), (0.0, 0.35)]
 )
-def test_good_versions_that_fail_as_often_or_more(hides: float, alarms: float) -> None:
-    right, wrong, _ = seeds(20, hides, alarms)
+def test_good_versions_that_fail_as_often_or_more(
+    hides: float, alarms: float, show_figures: Show
+) -> None:
+    right, wrong, _ = seeds(show_figures, 20, hides, alarms)
     assert (right, wrong) == (20, 0)
 
 

@@ -24,9 +24,8 @@ def test_every_grid_of_five_by_six(older: tuple[bool, bool], show_figures: Show)
     for rows, columns in ((5, 6), (6, 5), (2, 6), (5, 5)):
         spec = grid(rows, columns)
         runs = [require_right_within_the_bound(spec, truth) for truth in truths(spec, older=older)]
-        print(
-            f"{rows} x {columns}: {sum(runs) / len(runs):.1f} runs on average, {max(runs)} at most"
-        )
+        mean = round(sum(runs) / len(runs), 1)
+        show_figures(f"{rows} x {columns}", mean_runs=mean, most=max(runs), of=rows + columns + 4)
 
 
 @pytest.mark.parametrize("shape", [(13, 5), (5, 13), (20, 20), (30, 7)])

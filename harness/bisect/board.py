@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.bisect.answers import Evidence, Place, Verdict
 from harness.bisect.frontier import Bools, Known, Spot, Turned
-from harness.bisect.noise import chances_bad, wanted
+from harness.bisect.noise import chances_bad, errors_at_worst
 from harness.bisect.specs import GridSpec
 
+_Value = TypeVar("_Value", bound=np.generic)
+
 # A place that tells nothing after so many runs never will: its rate is near 50 %.
-_HOPELESS: Final = 120
+_HOPELESS: Final = 200
 _WAYS: Final = ((True, True), (False, False), (True, False), (False, True))
 
 
@@ -73,18 +75,27 @@ class Board:
 
     @cached_property
     def chances_settled(self) -> Mapping[Spot, float]:
-        """How likely a spot is bad, for those of which it is sure enough (repeat "auto" only).
+        """How likely a spot is bad, for those of which it is sure enough (repeat "auto" only)."""
+        told = self._tallied
+        chances = chances_bad([self.evidence.of(self.place(spot)) for spot in told])
+        return {
+            spot: chance
+            for spot, chance in zip(told, chances, strict=True)
+            if told[spot] <= self._allowed()
+        }
 
-        The wanted confidence is that of the whole answer, so each spot of a path across the grid
-        has its share of the error.
-        """
+    @cached_property
+    def _tallied(self) -> Mapping[Spot, float]:
+        """How likely each spot that told anything is not what it looks like, at the worst rates."""
         if self.spec.repeat != "auto":
             return {}
         told = [spot for spot in self._all() if self._told(spot)]
-        chances = chances_bad([self.evidence.of(self.place(spot)) for spot in told])
-        error = (1 - wanted(self.spec.confidence)) / sum(self.shape)
-        sure = zip(told, chances, strict=True)
-        return {spot: chance for spot, chance in sure if min(chance, 1 - chance) <= error}
+        errors = errors_at_worst([self.evidence.of(self.place(spot)) for spot in told])
+        return dict(zip(told, errors, strict=True))
+
+    def _allowed(self) -> float:
+        """The wanted confidence is that of the whole answer: each spot has a share of the error."""
+        return (1 - self.spec.confidence) / (sum(self.shape) + 4)
 
     @cached_property
     def begun(self) -> tuple[Spot, ...]:
@@ -99,8 +110,7 @@ class Board:
         """How likely all settled verdicts are right together (repeat "auto" only)."""
         if self.spec.repeat != "auto":
             return None
-        chances = self.chances_settled.values()
-        return math.prod(max(chance, 1 - chance) for chance in chances)
+        return max(0.0, 1 - sum(self._tallied[spot] for spot in self.chances_settled))
 
     def limit(self) -> int:
         """How many runs it may take, with what was spent on untestable places."""
@@ -112,14 +122,40 @@ class Board:
         spots = [(int(i), int(j)) for i, j in np.argwhere(self.testable)]
         return min(spots, key=lambda s: abs(s[0] - row) + abs(s[1] - column), default=None)
 
+    def ends(self) -> list[Spot]:
+        """The corners that are confirmed first: all, or the two that count with `newer` told."""
+        told = self.spec.newer
+        both = [(True, True), (False, False), (True, False), (False, True)]
+        if told is not None:
+            both = both[:2] if told[0] == told[1] else both[2:]
+        spots = [self.corner(top, left) for top, left in both]
+        return list(dict.fromkeys(spot for spot in spots if spot is not None))
+
     def corners_testable(self) -> bool:
         """Whether all four corners can be tested."""
         return bool(self.testable[np.ix_([0, -1], [0, -1])].all())
 
     def ways(self) -> list[Turned]:
-        """The ways to turn the grid under which the verdicts do not contradict each other."""
+        """The ways to turn the grid that fit the verdicts, those alike on both axes first.
+
+        Where `newer` was told, only these ways and their opposites are looked at.
+        """
+        told = self.spec.newer
         turned = [Turned(*self.shape, way) for way in _WAYS]
-        return [way for way in turned if not self.known(way).conflict()]
+        if told is not None:
+            alike = told[0] == told[1]
+            turned = [one for one in turned if one.same_way() == alike]
+        return [one for one in turned if not self.known(one).conflict()]
+
+    def agreed(self, ways: Sequence[Turned]) -> tuple[Bools, Bools]:
+        """Which spots are good and which are bad whichever of these ways is the true one."""
+        good = np.full(self.shape, bool(ways))
+        bad = good.copy()
+        for way in ways:
+            known = self.known(way)
+            good &= self.turn(known.good, way)
+            bad &= self.turn(known.bad, way)
+        return good, bad
 
     def known(self, turned: Turned) -> Known:
         """What the verdicts imply, turned."""
@@ -130,7 +166,7 @@ class Board:
         """What can be tested and is not known yet, turned."""
         return np.asarray(self.known(turned).open() & self.turn(self.testable, turned))
 
-    def turn(self, values: Bools, turned: Turned) -> Bools:
+    def turn(self, values: NDArray[_Value], turned: Turned) -> NDArray[_Value]:
         """An array of the grid, turned (twice gives it back)."""
         rows = slice(None) if turned.newer[0] else slice(None, None, -1)
         columns = slice(None) if turned.newer[1] else slice(None, None, -1)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from harness.bisect.answers import Repeat
-from harness.bisect.noise import WORST, wanted
+from harness.bisect.noise import WORST
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,15 @@ def axis_bound(
     """The bound of a search on one axis.
 
     Without noise: both ends, and halving the gaps between them. With `repeat` runs each: so many
-    times more. With "auto": twice what an ideal search needs on average if 40 % of all answers are
-    wrong; a steady test ends long before. `max_runs` lowers whatever comes out.
+    times more. With "auto": 2.5 times what an ideal search needs on average if 40 % of all answers
+    are wrong; a steady test ends long before. `max_runs` lowers whatever comes out.
     """
     if candidates < 1:
         raise ValueError(f"no candidates: {candidates}")
     if repeat == "auto":
-        runs = max(2, math.ceil(2 * ideal_noisy_runs(2 * candidates, WORST, wanted(confidence))))
+        runs = max(
+            2, math.ceil(2.5 * ideal_noisy_runs(2 * candidates, WORST, 1 - (1 - confidence) / 2))
+        )
         return _capped(Bound(runs, runs), max_runs)
     ends, halves = min(candidates, 2), halvings(candidates - 1)
     return _capped(
@@ -61,7 +63,7 @@ def axis_bound(
 
 
 # A run of a place decides it if 40 % of all answers are wrong, after about so many repetitions.
-_UNTIL_SURE = 120
+_UNTIL_SURE = 200
 
 
 def grid_bound(

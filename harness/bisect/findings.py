@@ -19,11 +19,12 @@ class Finding:
     - `change`: `before` and `after` are neighbours; before is the last of its kind.
     - `range`: the change lies between `before` and `after`; `between` are the candidates of which
       it is not known, since they cannot be tested, or since the runs did not suffice to be sure.
-    - `no-change`: all are `verdict`.
+    - `no-change`: all that could be tested are `verdict`; `between` are those that could not.
     - `undecided`: not enough could be learnt; `notes` say why.
 
-    `confidence` is the chance that this is true under the model of `noise`, None if the answers
-    do not fit one change (`one_change` False); the newest change is then the one given.
+    `confidence` holds at every rate of flakiness that `noise` allows for, and there is one only if
+    answers were repeated until sure: else each was believed, and None is said. It is None also if
+    the answers do not fit one change (`one_change` False); the newest change is then the one given.
     """
 
     kind: Kind
@@ -63,7 +64,10 @@ class Finding:
         if self.kind == "undecided":
             return "undecided: " + "; ".join(self.notes)
         if self.kind == "no-change":
-            return f"no change: all are {self.verdict}"
+            if not self.between:
+                return f"no change: all are {self.verdict}"
+            undecided = ", ".join(self.between)
+            return f"no change: all that could be tested are {self.verdict}; undecided: {undecided}"
         names = ("last good", "first bad")
         if self.direction == "fix":
             names = ("last bad", "first good")

@@ -6,6 +6,7 @@ good place, everything at or above it on both axes is good; with a bad one, ever
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -31,6 +32,10 @@ class Turned:
     rows: int
     columns: int
     newer: tuple[bool, bool]
+
+    def same_way(self) -> bool:
+        """Whether newer candidates do the same on both axes."""
+        return self.newer[0] == self.newer[1]
 
     def spot(self, spot: Spot) -> Spot:
         """A place of the grid as it stands after turning, or the other way round."""
@@ -68,10 +73,11 @@ class Known:
         """The places of which nothing is known."""
         return np.asarray(~(self.good | self.bad))
 
-    def chances_good(self) -> Floats:
+    def chances_good(self) -> tuple[Floats, float]:
         """How likely each place is good, over all frontiers that fit what is known.
 
-        A frontier is the first good column of each row, which never grows from row to row.
+        And the logarithm of how likely these frontiers are together. A frontier is the first good
+        column of each row, which never grows from row to row.
         """
         rows, columns = self.good.shape
         steps = np.arange(columns + 1)
@@ -81,15 +87,18 @@ class Known:
         lowest, highest = self._thresholds()
         fits = (steps >= lowest[:, None]) & (steps <= highest[:, None])
         start = np.where(steps == columns, 1.0, _PER_CORNER)
-        ahead = [_scaled(start * fits[0])]
+        ahead, log = [_scaled(start * fits[0])], math.log(float((start * fits[0]).max()))
         for row in range(1, rows):
-            ahead.append(_scaled((ahead[-1] @ step) * fits[row]))
+            reached = (ahead[-1] @ step) * fits[row]
+            log += math.log(float(reached.max()))
+            ahead.append(_scaled(reached))
         back = [np.ones(columns + 1)]
         for row in range(rows - 1, 0, -1):
             back.append(_scaled(step @ (back[-1] * fits[row])))
         weights = np.array(ahead) * np.array(back[::-1])
         sums = np.cumsum(weights, axis=1)
-        return np.asarray(sums[:, :columns] / sums[:, -1:])
+        chances = np.asarray(sums[:, :columns] / sums[:, -1:])
+        return chances, log + math.log(float(ahead[-1].sum()))
 
     def _thresholds(self) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
         """The lowest and the highest first good column that each row can have."""

@@ -28,17 +28,18 @@ class GridFinding:
     """The answer of a search on two axes.
 
     - `frontier`: every place that can be tested is known.
-    - `no-change`: all are `verdict`.
+    - `no-change`: all that can be tested are `verdict`, as far as was run.
     - `partial`: the runs did not suffice; what is not known is open.
     - `not-monotone`: `witnesses` are two answers that contradict the assumption that good grows to
-      one side of each axis; nothing was concluded then.
+      one side of each axis, whichever; nothing was concluded then.
     - `undecided`: nothing can be tested, or the limit came before the ends were known.
 
-    `newer` says for each axis whether good grows towards newer candidates. `edge_good` are the
+    `newer` says for each axis whether good grows towards newer candidates (where an axis made no
+    difference it goes with the other). `edge_good` are the
     good places next to the bad ones (the minimal good pairs if both grow), `edge_bad` the bad ones
     next to the good ones. `unsure` are those of both edges that an untestable or open place might
     still push further. `mattered` says for each axis whether it made a difference anywhere; None
-    if places that are not known could change that.
+    if places that are not known could change that. `assumed` is what was told and not found out.
     """
 
     kind: GridKind
@@ -56,6 +57,7 @@ class GridFinding:
     unknown: int = 0
     tallies: Mapping[Place, Tally] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    assumed: str | None = None
 
     @property
     def first(self) -> tuple[Place, ...]:
@@ -82,9 +84,21 @@ class GridFinding:
         text = f"{sure[0]} matters; " if sure else ""
         return f"{text}whether {' or '.join(open_ones)} matters is not known"
 
+    def run_said(self) -> str:
+        """How much of the grid was run: what is concluded from it could hide an exception."""
+        hows = [cell.how for cell in self.cells.values()]
+        run, concluded = hows.count("run"), hows.count("concluded")
+        text = f"{run} of {len(hows)} pairs were run"
+        return f"{text}, an exception among the others would not show" if concluded else text
+
+    def _limits(self) -> str:
+        return self.run_said() + (f"; assumed, as was told: {self.assumed}" if self.assumed else "")
+
     def __str__(self) -> str:
         if self.kind == "no-change":
-            return f"no change: all are {self.verdict}"
+            holes = any(cell.how == "untestable" for cell in self.cells.values())
+            which = "all that could be tested are" if holes else "all are"
+            return f"no change: {which} {self.verdict}; {self._limits()}"
         if self.kind in ("undecided", "not-monotone"):
             return f"{self.kind.replace('-', ' ')}: " + "; ".join(self.notes)
         what = "first bad" if self.newer == (False, False) else "first good"
@@ -92,4 +106,4 @@ class GridFinding:
             what = "good beside the bad ones"  # up on one axis, down on the other
         pairs = (" with ".join(at) for at in self.first)
         start = "" if self.kind == "frontier" else "as far as known, "
-        return f"{start}{what}: {', '.join(pairs) or 'none'}; {self.axis_said()}"
+        return f"{start}{what}: {', '.join(pairs) or 'none'}; {self.axis_said()}; {self._limits()}"

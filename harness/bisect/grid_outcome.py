@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,20 +15,22 @@ from harness.bisect.grid_findings import Cell, GridFinding, GridKind, How
 def finding(
     board: Board,
     kind: GridKind,
-    turned: Turned | None,
+    ways: Sequence[Turned] = (),
     *,
     notes: tuple[str, ...] = (),
     witnesses: tuple[Place, ...] = (),
 ) -> GridFinding:
-    """What is known of a board, as the answer of its search."""
+    """What is known of a board, as the answer of its search; only what all of `ways` agree on."""
     spec, evidence = board.spec, board.evidence
-    cells = _cells(board, turned, all_alike=kind == "no-change")
+    cells = _cells(board, ways, all_alike=kind == "no-change")
     edge_good: tuple[Spot, ...] = ()
     edge_bad: tuple[Spot, ...] = ()
+    turned = ways[0] if ways else None
     if turned is not None:
-        known = board.known(turned)
-        edge_good = tuple(sorted(turned.spot(spot) for spot in first_good(known.good)))
-        edge_bad = tuple(sorted(turned.spot(spot) for spot in last_bad(known.bad)))
+        good, bad = board.agreed(ways)
+        up, down = first_good(board.turn(good, turned)), last_bad(board.turn(bad, turned))
+        edge_good = tuple(sorted(turned.spot(spot) for spot in up))
+        edge_bad = tuple(sorted(turned.spot(spot) for spot in down))
     verdicts = set(board.verdicts.values())
     unsure = _beside_unknown(board, cells, (*edge_good, *edge_bad))
     return GridFinding(
@@ -47,11 +49,22 @@ def finding(
         unknown=evidence.unknown,
         tallies=dict(evidence.tallies),
         notes=notes,
+        assumed=_assumed(board) if ways or kind == "no-change" else None,
     )
 
 
-def _cells(board: Board, turned: Turned | None, *, all_alike: bool) -> dict[Place, Cell]:
-    known = None if turned is None else board.known(turned)
+def _assumed(board: Board) -> str | None:
+    newer = board.spec.newer
+    if newer is None or board.spec.every:
+        return None
+    row, column = board.spec.axes
+    if newer[0] == newer[1]:
+        return f"newer {row} and newer {column} are both better, or both worse"
+    return f"of newer {row} and newer {column}, one is better and the other worse"
+
+
+def _cells(board: Board, ways: Sequence[Turned], *, all_alike: bool) -> dict[Place, Cell]:
+    good, bad = board.agreed(ways)
     everywhere = next(iter(board.verdicts.values()), None) if all_alike else None
     cells = {}
     for row, column in np.ndindex(*board.shape):
@@ -62,25 +75,11 @@ def _cells(board: Board, turned: Turned | None, *, all_alike: bool) -> dict[Plac
             how = "untestable"
         elif verdict is None and everywhere is not None:
             verdict, how = everywhere, "concluded"
-        if verdict is None and known is not None and turned is not None:
-            at = turned.spot(spot)
-            verdict = "good" if known.good[at] else "bad" if known.bad[at] else None
-            if how == "untestable" and not _whatever_way(board, spot, verdict):
-                verdict = None
+        if verdict is None:
+            verdict = "good" if good[spot] else "bad" if bad[spot] else None
             how = "concluded" if verdict and how == "open" else how
         cells[board.place(spot)] = Cell(verdict, how)
     return cells
-
-
-def _whatever_way(board: Board, spot: Spot, verdict: Verdict | None) -> bool:
-    """Whether this can be concluded; if corners are not known, only if all ways that fit agree."""
-    if verdict is None or board.corners_testable():
-        return True
-    for way in board.ways():
-        known = board.known(way)
-        if not (known.good if verdict == "good" else known.bad)[way.spot(spot)]:
-            return False
-    return True
 
 
 def _beside_unknown(

@@ -7,10 +7,10 @@ import numpy as np
 from harness.bisect.answers import Answer, Evidence, Place, Question, Stopped
 from harness.bisect.board import Board
 from harness.bisect.bounds import Bound
-from harness.bisect.frontier import Spot, Turned
+from harness.bisect.frontier import Turned
 from harness.bisect.grid_findings import GridFinding
 from harness.bisect.grid_outcome import finding
-from harness.bisect.grid_steps import AskSpot, check, corners, doubt, walk
+from harness.bisect.grid_steps import AskSpot, check, corners, walk
 from harness.bisect.line import Cost
 from harness.bisect.search import free
 from harness.bisect.specs import GridSpec
@@ -65,11 +65,8 @@ class GridSearch:
     def snapshot(self) -> GridFinding:
         """What is known up to now, for a drawing while it runs."""
         board = Board(self.spec, self.evidence)
-        ends = None if self.spec.every else corners(board)
-        turned = getattr(ends, "turned", None)
-        if turned is not None and board.known(turned).conflict():
-            turned = None
-        return finding(board, "partial", turned)
+        ready = not self.spec.every and corners(board) is None
+        return finding(board, "partial", _ways(board) if ready else ())
 
     def _step(self, evidence: Evidence) -> Question | GridFinding:
         board = Board(self.spec, evidence)
@@ -82,24 +79,31 @@ class GridSearch:
 
 
 def _decide(board: Board, cost: Cost) -> AskSpot | GridFinding:
-    ends = corners(board)
-    if ends is None:
-        return finding(board, "undecided", None, notes=("no pair can be tested",))
-    if isinstance(ends, AskSpot):
-        return ends
-    if ends.crossed:
-        note = "corners opposite each other are alike, and neighbours differ"
-        spots = [board.corner(top, left) for top in (True, False) for left in (True, False)]
-        witnesses = tuple(board.place(spot) for spot in spots if spot is not None)
-        return finding(board, "not-monotone", None, notes=(note,), witnesses=witnesses)
-    if ends.turned is None:
-        return check(board, None) or _alike(board)
-    pair = board.witnesses(ends.turned)
-    if pair is not None:
-        return _not_monotone(board, pair)
-    step = walk(board, ends.turned, cost) or doubt(board, ends.turned)
-    step = step or check(board, ends.turned)
-    return step or finding(board, "frontier", ends.turned)
+    corner = corners(board)
+    if corner is not None:
+        return corner
+    if not board.verdicts:
+        return finding(board, "undecided", notes=("no pair can be tested",))
+    if _corners_alike(board):
+        return check(board, ()) or _alike(board)
+    ways = _ways(board)
+    if not ways:
+        return _not_monotone(board)
+    step = walk(board, ways, cost) or check(board, ways)
+    return step or finding(board, "frontier", ways)
+
+
+def _corners_alike(board: Board) -> bool:
+    """Whether nothing changes as far as the corners tell; `check` may find otherwise."""
+    if board.corners_testable():
+        spots = board.ends()
+        return len({board.verdicts[spot] for spot in spots if spot in board.verdicts}) == 1
+    return len(set(board.verdicts.values())) == 1
+
+
+def _ways(board: Board) -> list[Turned]:
+    """The ways that fit, unless nothing was found that differs."""
+    return board.ways() if len(set(board.verdicts.values())) > 1 else []
 
 
 def _every(board: Board) -> AskSpot | GridFinding:
@@ -112,15 +116,13 @@ def _every(board: Board) -> AskSpot | GridFinding:
     if left:
         return AskSpot(left[0], f"every pair is run, {len(left)} are left")
     if not board.verdicts:
-        return finding(board, "undecided", None, notes=("no pair can be tested",))
+        return finding(board, "undecided", notes=("no pair can be tested",))
     if len(set(board.verdicts.values())) == 1:
         return _alike(board)
     ways = board.ways()
     if ways:
-        return finding(board, "frontier", ways[0])
-    pairs = [board.witnesses(Turned(*board.shape, way)) for way in ((True, True), (False, False))]
-    found = next(pair for pair in pairs if pair is not None)
-    return _not_monotone(board, found)
+        return finding(board, "frontier", ways[:1])
+    return _not_monotone(board)
 
 
 def _alike(board: Board) -> GridFinding:
@@ -129,26 +131,43 @@ def _alike(board: Board) -> GridFinding:
     if len(set(values)) > 1:
         odd = min(set(values), key=values.count)
         places = tuple(board.place(s) for s, verdict in board.verdicts.items() if verdict == odd)
-        note = f"all corners are alike, but {' with '.join(places[0])} is {odd}"
-        return finding(board, "not-monotone", None, notes=(note,), witnesses=places)
-    notes = (f"{len(values)} of {int(board.testable.sum())} pairs were run",)
-    return finding(board, "no-change", None, notes=notes)
+        ends = "all corners" if board.spec.newer is None else "the ends, as was told of them,"
+        note = f"{ends} are alike, but {' with '.join(places[0])} is {odd}"
+        return finding(board, "not-monotone", notes=(note,), witnesses=places)
+    return finding(board, "no-change")
 
 
-def _not_monotone(board: Board, pair: tuple[Spot, Spot]) -> GridFinding:
-    good, bad = (board.place(spot) for spot in pair)
-    note = (
-        f"{' with '.join(good)} is good and {' with '.join(bad)} is bad: good does not grow to one "
-        "side of each axis. Nothing was concluded; run every pair to see the grid"
+def _not_monotone(board: Board) -> GridFinding:
+    """No way to turn the grid fits: two answers that contradict the likeliest one are named."""
+    high = board.corner(False, False)
+    grows = high is None or board.verdicts.get(high) != "bad"
+    newer = board.spec.newer or (True, True)
+    likely = Turned(*board.shape, newer if grows else (not newer[0], not newer[1]))
+    other = Turned(*board.shape, (not likely.newer[0], not likely.newer[1]))
+    pair = board.witnesses(likely) or board.witnesses(other)
+    places = tuple(board.place(spot) for spot in pair or ())
+    said = " and ".join(
+        f"{' with '.join(place)} is {verdict}"
+        for place, verdict in zip(places, ("good", "bad"), strict=bool(pair))
     )
-    return finding(board, "not-monotone", None, notes=(note,), witnesses=(good, bad))
+    fits = "neither does any other direction of the axes fit all answers"
+    if board.spec.newer is not None:
+        fits = "the axes do not go as was told"
+    note = f"{said}: {fits}. Nothing was concluded; run every pair to see the grid"
+    return finding(board, "not-monotone", notes=(note,), witnesses=places)
 
 
 def _out_of_runs(board: Board) -> GridFinding:
-    ends = None if board.spec.every else corners(board)
-    turned = getattr(ends, "turned", None)
-    notes = (f"the limit of {board.evidence.runs} runs was reached",)
-    if turned is None:
-        return finding(board, "undecided", None, notes=notes)
-    open_left = board.unknown(turned).any()
-    return finding(board, "partial" if open_left else "frontier", turned, notes=notes)
+    ready = not board.spec.every and corners(board) is None
+    ways = _ways(board) if ready else []
+    notes = [f"the limit of {board.evidence.runs} runs was reached"]
+    if not ways:
+        return finding(board, "undecided", notes=tuple(notes))
+    good, bad = board.agreed(ways)
+    if not (board.testable & ~(good | bad)).any():
+        return finding(board, "frontier", ways, notes=tuple(notes))
+    if len(ways) > 1:
+        notes.append(
+            "it is not known yet on which axes newer is better; to tell it lets more follow"
+        )
+    return finding(board, "partial", ways, notes=tuple(notes))

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from harness.bisect.answers import opposite
 from harness.bisect.board import Board
-from harness.bisect.frontier import Bools, Spot, Turned, after, first_good, last_bad, worst_case
+from harness.bisect.frontier import (
+    Bools,
+    Known,
+    Spot,
+    Turned,
+    after,
+    first_good,
+    last_bad,
+    worst_case,
+)
 from harness.bisect.line import Cost, seconds, testable
-from harness.bisect.noise import entropy
+from harness.bisect.noise import Floats, entropy
+
+# How much less likely it is that newer candidates cure on one axis and break on the other.
+_DIFFERENT = math.log(0.1)
 
 
 @dataclass(frozen=True)
@@ -22,126 +34,107 @@ class AskSpot:
     why: str
 
 
-@dataclass(frozen=True)
-class Ends:
-    """What the corners told: the way the grid is turned, None if all are alike.
+def corners(board: Board) -> AskSpot | None:
+    """The next corner to confirm: the oldest and the newest pair first, then the other two.
 
-    `crossed` if corners opposite each other are alike and differ from the others: then no way fits.
+    Two answers that differ do not tell yet which axis does it, nor whether newer candidates do the
+    same on both. Where that was told (`newer`), the two corners that then count are enough.
     """
-
-    turned: Turned | None
-    crossed: bool = False
-
-
-def corners(board: Board) -> AskSpot | Ends | None:
-    """Confirms the ends and tells from them which way good grows; None if nothing is testable.
-
-    The oldest and the newest pair come first. If they are alike, the axes go different ways or
-    nothing changes, and the other two corners tell.
-    """
-    same_way = board.spec.newer is None or board.spec.newer[0] == board.spec.newer[1]
-    oldest, newest = board.corner(True, same_way), board.corner(False, not same_way)
-    if oldest is None or newest is None:
-        return None
-    names = ("the oldest pair", "the newest pair") if same_way else ("an end", "the other end")
-    for spot, why in zip((oldest, newest), names, strict=True):
+    ends = board.ends()
+    differ = len({board.verdicts[spot] for spot in ends if spot in board.verdicts}) > 1
+    other = "which axis does it?" if differ else "the ends are alike: do the axes differ?"
+    for number, spot in enumerate(ends):
         if spot not in board.verdicts:
-            return AskSpot(spot, why)
-    low, high = board.verdicts[oldest], board.verdicts[newest]
-    if low != high:
-        grows = high == "good"
-        likely = (grows, grows if same_way else not grows)
-        return Ends(_first_that_fits(board, likely) or Turned(*board.shape, likely))
-    if board.spec.newer is not None:
-        return Ends(None)
-    others = (board.corner(True, False), board.corner(False, True))
-    for other in others:
-        if other is not None and other not in board.verdicts:
-            return AskSpot(other, "the ends are alike: do the axes go different ways?")
-    differ = [other is not None and board.verdicts[other] != low for other in others]
-    if len(set(board.verdicts.values())) == 1 or (not any(differ) and board.corners_testable()):
-        return Ends(None)
-    if board.corners_testable():
-        if all(differ):
-            return Ends(None, crossed=True)
-        # the corner of newest columns and oldest rows is good: good grows to older rows
-        good_at_columns = differ[0] == (opposite(low) == "good")
-        return Ends(Turned(*board.shape, (not good_at_columns, good_at_columns)))
-    ways = board.ways()
-    return Ends(ways[0] if ways else None, crossed=not ways)
-
-
-def _first_that_fits(board: Board, likely: tuple[bool, bool]) -> Turned | None:
-    """Beside corners that cannot be tested, the first guess may turn out to be the wrong one."""
-    for way in (likely, (not likely[0], not likely[1])):
-        turned = Turned(*board.shape, way)
-        if not board.known(turned).conflict():
-            return turned
+            return AskSpot(spot, f"one end of {_named(board)}" if number < 2 else other)
     return None
 
 
-def doubt(board: Board, turned: Turned) -> AskSpot | None:
-    """If good could as well grow the other way, a place of which the ways say different things.
-
-    That happens only where corners cannot be tested, and what was run cannot be compared.
-    """
-    other = Turned(*board.shape, (not turned.newer[0], not turned.newer[1]))
-    if board.known(other).conflict():
-        return None
-    left = board.testable.copy()
-    for spot in board.verdicts:
-        left[spot] = False
-    spots = [(int(i), int(j)) for i, j in np.argwhere(left)]
-    if not spots:
-        return None
-    goods = [spot for spot, verdict in board.verdicts.items() if verdict == "good"]
-
-    def apart(spot: Spot) -> tuple[int, Spot]:
-        return min(abs(spot[0] - i) + abs(spot[1] - j) for i, j in goods), spot
-
-    return AskSpot(max(spots, key=apart), "find out to which side good grows")
+def _named(board: Board) -> str:
+    return " and ".join(board.spec.axes)
 
 
-def walk(board: Board, turned: Turned, cost: Cost) -> AskSpot | None:
+def walk(board: Board, ways: Sequence[Turned], cost: Cost) -> AskSpot | None:
     """The run that tells most per second, among those after which the bound still holds.
 
-    That there always is one follows from `worst_case`: the staircase walk is among them.
+    While several ways to turn the grid fit, what is known is what all of them agree on, and the
+    bound must hold whichever of them is true. With one way that there always is such a run follows
+    from `worst_case`: the staircase walk is among them.
     """
-    unknown = board.unknown(turned)
+    good, bad = board.agreed(ways)
+    unknown = board.testable & ~(good | bad)
     if not unknown.any():
         return None
     for spot in board.begun:
-        if unknown[turned.spot(spot)]:
+        if unknown[spot]:
             return AskSpot(spot, "again: one answer is not enough")
-    left_over = _places_left(board)
-    chances = board.known(turned).chances_good()
-    holes = [turned.spot(spot) for spot in board.holes]
+    chances = _chances(board, ways)
+    told = entropy(chances)
 
     def worth(spot: Spot) -> tuple[float, float, Spot]:
-        near = min((abs(spot[0] - i) + abs(spot[1] - j) for i, j in holes), default=None)
-        likely = testable(near) / seconds(cost, board.place(turned.spot(spot)))
-        told = round(float(entropy(chances[spot])) * likely, 12)
-        return (-told, abs(float(chances[spot]) - 0.5), spot)
+        near = min((abs(spot[0] - i) + abs(spot[1] - j) for i, j in board.holes), default=None)
+        likely = testable(near) / seconds(cost, board.place(spot))
+        worthy = round(float(told[spot]) * likely, 12)
+        return (-worthy, abs(float(chances[spot]) - 0.5), ways[0].spot(spot))
 
     spots = sorted(((int(i), int(j)) for i, j in np.argwhere(unknown)), key=worth)
-    chosen = next((spot for spot in spots if _affordable(unknown, spot, left_over)), None)
-    if chosen is None:
-        # only after edited answers: what was paid for may no longer be of use
-        chosen = spots[0]
-    return AskSpot(turned.spot(chosen), f"{int(unknown.sum())} pairs are open")
+    left = _places_left(board)
+    if len(ways) > 1:
+        spots = sorted(spots, key=lambda spot: not _tells_directions(board, ways, spot))
+    for needed in (ways, ways[:1]):
+        states = [(way, board.known(way), board.unknown(way)) for way in needed]
+        chosen = next((spot for spot in spots if _worst(states, spot) < left), None)
+        if chosen is not None:
+            break
+    # none only after edited answers: what was paid for may no longer be of use
+    return AskSpot(chosen or spots[0], f"{int(unknown.sum())} pairs are open")
 
 
-def check(board: Board, turned: Turned | None) -> AskSpot | None:
+def _tells_directions(board: Board, ways: Sequence[Turned], spot: Spot) -> bool:
+    """Whether a spot lies on an end of each axis of which it is not known which way it goes."""
+    return all(
+        len({way.newer[axis] for way in ways}) == 1 or spot[axis] in (0, board.shape[axis] - 1)
+        for axis in (0, 1)
+    )
+
+
+def _chances(board: Board, ways: Sequence[Turned]) -> Floats:
+    """How likely each spot is good, over all frontiers in all ways that fit."""
+    weighed = [board.known(way).chances_good() for way in ways]
+    logs = [
+        log + (0 if way.same_way() else _DIFFERENT)
+        for (_, log), way in zip(weighed, ways, strict=True)
+    ]
+    shares = [math.exp(log - max(logs)) for log in logs]
+    total = np.zeros(board.shape)
+    for (chances, _), share, way in zip(weighed, shares, ways, strict=True):
+        total += share * board.turn(chances, way)
+    return total / sum(shares)
+
+
+def _worst(states: Sequence[tuple[Turned, Known, Bools]], spot: Spot) -> int:
+    """How many more runs may be needed after this one, whatever it answers and whichever way."""
+    most = 0
+    for way, known, unknown in states:
+        at = way.spot(spot)
+        if not known.bad[at]:
+            most = max(most, worst_case(after(unknown, at, "good")))
+        if not known.good[at]:
+            most = max(most, worst_case(after(unknown, at, "bad")))
+    return most
+
+
+def check(board: Board, ways: Sequence[Turned]) -> AskSpot | None:
     """A place of which the answer is concluded, as far as can be from all that was asked.
 
     The places follow from the frontier, not from what was asked, so that they stay the same.
+    Without ways all corners are alike.
     """
-    if turned is None and not board.corners_testable() and _places_left(board) > 0:
+    if not ways and not board.corners_testable() and _places_left(board) > 0:
         spot = _beyond_the_ends(board)
         if spot is not None:
             return AskSpot(spot, "all are alike, but the corners cannot be tested")
     if board.spec.checks and _places_left(board) > 0:
-        for spot in _check_spots(board, turned):
+        for spot in _check_spots(board, ways):
             if spot not in board.verdicts:
                 return AskSpot(spot, "check what was concluded")
     return None
@@ -166,21 +159,13 @@ def _places_left(board: Board) -> int:
     return min(rows * columns, rows + columns + 4) - len(board.verdicts)
 
 
-def _affordable(unknown: Bools, spot: Spot, left_over: int) -> bool:
-    left = (after(unknown, spot, "good"), after(unknown, spot, "bad"))
-    return 1 + max(map(worst_case, left)) <= left_over
-
-
-def _check_spots(board: Board, turned: Turned | None) -> Iterator[Spot]:
+def _check_spots(board: Board, ways: Sequence[Turned]) -> Iterator[Spot]:
     spots = [(int(i), int(j)) for i, j in np.argwhere(board.testable)]
-    corner_spots = [board.corner(top, left) for top in (True, False) for left in (True, False)]
-    if turned is None:
-        seen = {spot for spot in corner_spots if spot is not None}
-    else:
-        known = board.known(turned)
+    seen = set(board.ends())
+    for way in ways:
+        known = board.known(way)
         edge = (*first_good(known.good), *last_bad(known.bad))
-        seen = {turned.spot(spot) for spot in edge}
-        seen |= {spot for spot in (corner_spots[0], corner_spots[3]) if spot is not None}
+        seen |= {way.spot(spot) for spot in edge}
     for _ in range(board.spec.checks):
         apart = {
             spot: min(abs(spot[0] - i) + abs(spot[1] - j) for i, j in seen)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from harness.bisect.answers import Tally, Verdict
 from harness.bisect.noise import (
     ALARMS,
     HIDES,
-    WEIGHTS,
+    LOG_WEIGHTS,
     Floats,
     entropy,
     log_evidence_unconnected,
@@ -43,29 +44,45 @@ class Histories:
 
     With way REGRESSION, the first k candidates are good and the others bad (k = 0: all are bad,
     k = number: all are good); with FIX the other way round, and only with a change.
+
+    `chances` lean on what is expected beforehand, `against` does not: for each history and pair of
+    rates, how well it explains the answers, compared with everything together. Each of the four
+    kinds (all good, all bad, a regression, a fix) counts as if it were the only one possible, with
+    the change as likely at one place as at another, so what follows from it holds for each kind,
+    whatever was claimed or expected.
     """
 
     chances: Floats
     shows: Floats
     gains: Floats
     one_change: bool
+    against: Floats
 
     def best(self) -> tuple[int, int, float]:
         """The likeliest history and its chance."""
         way, k = np.unravel_index(int(np.argmax(self.chances)), self.chances.shape)
         return int(way), int(k), float(self.chances[way, k])
 
-    def most(self, confidence: float) -> list[tuple[int, int]]:
-        """The fewest histories, likeliest first, that hold the truth with this confidence."""
-        order = np.argsort(-self.chances, axis=None, kind="stable")
-        taken, total = [], 0.0
-        for flat in order:
-            way, k = np.unravel_index(int(flat), self.chances.shape)
-            taken.append((int(way), int(k)))
-            total += float(self.chances[way, k])
-            if total >= confidence:
+    def error(self, way: int, k: int) -> float:
+        """How likely it is wrong to answer this, at the rates where that is likeliest."""
+        others = self.against.copy()
+        others[way, k] = 0
+        return min(1.0, float(_by_kind(others).max()))
+
+    def most(self, confidence: float) -> tuple[list[tuple[int, int]], float]:
+        """The histories that cannot be excluded with this confidence, and how sure that is."""
+        order = np.argsort(self.against.max(axis=2), axis=None, kind="stable")
+        excluded = np.zeros_like(self.against)
+        left = [divmod(int(flat), excluded.shape[1]) for flat in order]
+        error = 0.0
+        while left:
+            excluded[left[0]] = self.against[left[0]]
+            worst = float(_by_kind(excluded).max())
+            if worst > 1 - confidence:
                 break
-        return taken
+            error = worst
+            left.pop(0)
+        return [history for history in left if self.chances[history] > 0], 1 - error
 
 
 def histories(
@@ -77,7 +94,7 @@ def histories(
     user claimed of each.
     """
     number = len(tallies)
-    prior = _prior(number, np.array(gaps, dtype=np.float64), said)
+    prior = _log_prior(tuple(gaps), tuple(said))
     if_good, if_bad = log_likelihoods(tallies)
     first_good, first_bad = _sums(if_good), _sums(if_bad)
     fits = np.stack(
@@ -86,8 +103,7 @@ def histories(
             first_bad + first_good[-1] - first_good,
         ]
     )
-    with np.errstate(divide="ignore"):
-        logs = fits + np.log(prior)[:, :, None] + np.log(WEIGHTS)
+    logs = fits + prior[:, :, None] + LOG_WEIGHTS
     total = log_sum(logs)
     joint = np.exp(logs - total)
     chances = joint.sum(axis=2)
@@ -99,23 +115,42 @@ def histories(
     answers = np.where(bad, bad_shows[:, :, None], good_shows[:, :, None])
     shows = (chances[:, :, None] * answers).sum(axis=(0, 1))
     left = (chances[:, :, None] * entropy(answers)).sum(axis=(0, 1))
-    one_change = log_evidence_unconnected(tallies) - total < _NO_ACCIDENT
-    return Histories(chances, shows, entropy(shows) - left, one_change)
+    one_change = log_evidence_unconnected(if_good, if_bad) - total < _NO_ACCIDENT
+    against = np.exp(fits + _reference(number)[:, :, None] - total)
+    return Histories(chances, shows, entropy(shows) - left, one_change, against)
+
+
+@lru_cache(maxsize=64)
+def _reference(number: int) -> Floats:
+    """The logarithm of each history's share of its kind; FIX without a change is none."""
+    share = np.zeros((2, number + 1))
+    share[:, 1:number] = -math.log(max(1, number - 1))
+    share[FIX, [0, number]] = -np.inf
+    return share
+
+
+def _by_kind(against: Floats) -> Floats:
+    """[kind, rates]: what histories of one kind explain together."""
+    inner = against[:, 1:-1].sum(axis=1)
+    return np.concatenate([inner, against[REGRESSION, [0, -1]]])
 
 
 def _sums(rows: Floats) -> Floats:
     return np.concatenate([np.zeros((1, rows.shape[1])), np.cumsum(rows, axis=0)])
 
 
+@lru_cache(maxsize=64)
 def _is_bad(number: int) -> np.ndarray[tuple[int, int, int], np.dtype[np.bool_]]:
     """[way, k, i]: whether candidate i is bad in that history."""
     later = np.arange(number)[None, :] >= np.arange(number + 1)[:, None]
     return np.stack([later, ~later])
 
 
-def _prior(number: int, gaps: Floats, said: Sequence[Verdict | None]) -> Floats:
+@lru_cache(maxsize=64)
+def _log_prior(gaps: tuple[float, ...], said: tuple[Verdict | None, ...]) -> Floats:
+    number = len(said)
     prior = np.zeros((2, number + 1))
-    share = gaps / gaps.sum() if number > 1 else gaps
+    share = np.array(gaps) / sum(gaps) if gaps else np.zeros(0)
     prior[REGRESSION, 1:number] = _BEFORE[REGRESSION] * share
     prior[FIX, 1:number] = _BEFORE[FIX] * share
     prior[REGRESSION, [0, number]] = _NO_CHANGE
@@ -124,4 +159,5 @@ def _prior(number: int, gaps: Floats, said: Sequence[Verdict | None]) -> Floats:
         if verdict is not None:
             contradicted = bad[:, :, i] != (verdict == "bad")
             prior[contradicted] *= _SAID_WRONGLY
-    return np.asarray(prior / prior.sum())
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(prior / prior.sum()))

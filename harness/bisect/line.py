@@ -98,12 +98,17 @@ class Line:
         notes = [*finding.notes]
         if finding.direction is not None:
             notes += self._surprises(finding)
-        holes = [
-            n for n in self.spec.searched() if n not in self.names and n not in finding.between
-        ]
-        if holes:
-            notes.append(f"could not be tested: {', '.join(holes)}")
+        holes = [name for name in self.spec.searched() if name not in self.names]
+        for name in holes:
+            said = _said(self.spec, name)
+            if said is not None:
+                notes.append(f"{name} was said to be {said}, and cannot be tested")
+        between = tuple(holes) if finding.kind == "no-change" else finding.between
+        left = [name for name in holes if name not in between]
+        if left:
+            notes.append(f"could not be tested: {', '.join(left)}")
         changed = {
+            "between": between,
             "runs": self.evidence.runs,
             "unknown": self.evidence.unknown,
             "tallies": dict(self.evidence.tallies),

@@ -1,22 +1,22 @@
 """The model of flaky tests: what a run's answer says about the version (pure).
 
 A version is good or bad; a run only shows it. Two rates, the same for all versions of one search
-and not known beforehand, say how badly:
+and not known beforehand, say how badly, each from 0 to 40 %:
 
-- `hides`: a bad version's run looks good (a race that is not always lost): 0 to 40 %;
-- `alarms`: a good version's run looks bad (a test that fails for other reasons now and then):
-  0 to 40 % too, but never more often than `hides`.
+- `hides`: a bad version's run looks good (a race that is not always lost);
+- `alarms`: a good version's run looks bad (a test that fails for other reasons now and then).
 
-Runs are independent of each other given the version and the rates. The rates are estimated along
-with the answer: a table of pairs, each with a weight, of which runs that contradict each other
-pull down the steady ones. Before any run, (0, 0), no flakiness at all, has a weight of 30 %; each
-rate of hiding has the same share of the rest, a quarter of it without alarms, the Heisenbug that
-good versions never show, and three quarters over all rates of alarms up to it. With less for the
-flaky pairs, a steady test would be repeated less, and the wrong answers at high rates would be
-more than the confidence promises.
+Runs are independent of each other given the version and the rates. There is a table of all pairs
+of rates, in steps of 5 %.
 
-The confidence is an average over that table, and at the worst rates the error is about twice the
-average: so a search goes on until the error is half of what is allowed (`wanted`).
+The table's weights say what is expected before any run: no flakiness at all with 30 %, then the
+Heisenbug that good versions never show. They steer what is run, and they do not enter into what is
+promised. An answer is given when it would be wrong with at most the allowed probability at every
+single pair of rates, the worst one included: let E be how likely the answers so far were, averaged
+over the whole table, and W the same for the histories that contradict the answer, at one pair of
+rates. Answering only when W <= allowed * E, whenever that comes, is wrong at these rates with at
+most the allowed probability: summed over all courses a search can take, that of being wrong is
+W's sum, and the sum of E is at most 1.
 
 What the model does not hold: versions with rates of their own, runs that influence each other
 (a device that stays sick), rates above 40 %. At 50 % a run says nothing and no number helps.
@@ -37,35 +37,32 @@ Floats = NDArray[np.float64]
 
 WORST: Final = 0.40
 _STEADY: Final = 0.30
-_NO_ALARMS: Final = 0.25
+# Of what is flaky at all: only bad versions, only good versions, both.
+_FLAKY: Final = (0.25, 0.10, 0.65)
 _RATES: Final = tuple(step / 20 for step in range(1, 9))
 # A rate of 0 that is contradicted by a run: as good as impossible, and still a number.
 _NEVER: Final = 1e-30
 
 
 def _table() -> tuple[Floats, Floats, Floats]:
+    number = len(_RATES)
+    only_bad, only_good, both = ((1 - _STEADY) * share for share in _FLAKY)
     rows = [(0.0, 0.0, _STEADY)]
-    share = (1 - _STEADY) / len(_RATES)
-    for hides in _RATES:
-        rows.append((hides, 0.0, share * _NO_ALARMS))
-        lower = [rate for rate in _RATES if rate <= hides]
-        rows += [(hides, rate, share * (1 - _NO_ALARMS) / len(lower)) for rate in lower]
+    rows += [(rate, 0.0, only_bad / number) for rate in _RATES]
+    rows += [(0.0, rate, only_good / number) for rate in _RATES]
+    rows += [(hides, alarms, both / number**2) for hides in _RATES for alarms in _RATES]
     columns = np.array(rows).T
     return columns[0], columns[1], columns[2]
 
 
 HIDES, ALARMS, WEIGHTS = _table()
+LOG_WEIGHTS: Final = np.log(WEIGHTS)
 _LOG = {
     "bad_bad": np.log(1 - HIDES),
     "bad_good": np.log(np.maximum(HIDES, _NEVER)),
     "good_bad": np.log(np.maximum(ALARMS, _NEVER)),
     "good_good": np.log(1 - ALARMS),
 }
-
-
-def wanted(confidence: float) -> float:
-    """How likely an answer must be under the model to be given with this confidence."""
-    return 1 - (1 - confidence) / 2
 
 
 def log_likelihoods(tallies: Sequence[Tally]) -> tuple[Floats, Floats]:
@@ -92,17 +89,32 @@ def chances_bad(tallies: Sequence[Tally]) -> list[float]:
         return []
     if_good, if_bad = log_likelihoods(tallies)
     each = np.logaddexp(if_good, if_bad)
-    rates = np.log(WEIGHTS) + each.sum(axis=0)
+    rates = LOG_WEIGHTS + each.sum(axis=0)
     rates = np.exp(rates - rates.max())
     rates /= rates.sum()
     return [float(chance) for chance in (np.exp(if_bad - each) * rates).sum(axis=1)]
 
 
-def log_evidence_unconnected(tallies: Sequence[Tally]) -> float:
-    """How well the answers fit if every place is good or bad for itself, in no order."""
+def errors_at_worst(tallies: Sequence[Tally]) -> list[float]:
+    """How likely each place is not what it looks like, at the rates where that is likeliest.
+
+    Nothing connects the places but the rates. See above for what this number promises.
+    """
+    if not tallies:
+        return []
     if_good, if_bad = log_likelihoods(tallies)
     each = np.logaddexp(if_good, if_bad) - math.log(2)
-    return log_sum(np.log(WEIGHTS) + each.sum(axis=0))
+    all_of_them = each.sum(axis=0)
+    total = log_sum(LOG_WEIGHTS + all_of_them)
+    others = all_of_them - each - total
+    good, bad = (np.exp((others + one).max(axis=1)) for one in (if_good, if_bad))
+    return [float(error) for error in np.minimum(1.0, np.minimum(good, bad))]
+
+
+def log_evidence_unconnected(if_good: Floats, if_bad: Floats) -> float:
+    """How well the answers fit if every place is good or bad for itself, in no order."""
+    each = np.logaddexp(if_good, if_bad) - math.log(2)
+    return log_sum(LOG_WEIGHTS + each.sum(axis=0))
 
 
 def entropy(chance: Floats) -> Floats:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from harness.bisect.findings import Finding
 from harness.bisect.history import REGRESSION, Histories
 from harness.bisect.line import Ask, Line
-from harness.bisect.noise import wanted
 
 
 def decide(line: Line) -> Ask | Finding:
@@ -21,7 +20,8 @@ def decide(line: Line) -> Ask | Finding:
         which = f"only {line.names[0]}" if number else "no candidate"
         return line.finding(Finding("undecided", notes=(f"{which} can be tested",)))
     weighed = line.histories()
-    chance = weighed.best()[2]
+    way, k, chance = weighed.best()
+    sure = 1 - weighed.error(way, k)
     unseen = [i for i in line.ends() if not line.tallies[i].told]
     if line.evidence.runs < limit and unseen:
         said = line.said[unseen[0]]
@@ -29,8 +29,8 @@ def decide(line: Line) -> Ask | Finding:
         return Ask(unseen[0], why)
     if not weighed.one_change:
         return _more_than_one_change(line, weighed)
-    if chance >= wanted(line.spec.confidence):
-        return _sure(line, weighed)
+    if sure >= line.spec.confidence:
+        return _sure(line, way, k, sure)
     if line.evidence.runs >= limit:
         return _range(line, weighed)
 
@@ -41,8 +41,7 @@ def decide(line: Line) -> Ask | Finding:
     return Ask(best, f"tells most; the likeliest answer stands at {chance:.1%}")
 
 
-def _sure(line: Line, weighed: Histories) -> Finding:
-    way, k, chance = weighed.best()
+def _sure(line: Line, way: int, k: int, sure: float) -> Finding:
     if way == REGRESSION and k in (0, len(line.names)):
         verdict = "good" if k else "bad"
         notes = [
@@ -54,17 +53,16 @@ def _sure(line: Line, weighed: Histories) -> Finding:
             Finding(
                 "no-change",
                 verdict="good" if k else "bad",
-                confidence=chance,
+                confidence=sure,
                 notes=tuple(notes),
             )
         )
-    return _change(line, way, k - 1, k, chance, ())
+    return _change(line, way, k - 1, k, sure, ())
 
 
 def _range(line: Line, weighed: Histories) -> Finding:
     """At the bound: the change lies in the range of the likeliest histories, if they have one."""
-    taken = weighed.most(line.spec.confidence)
-    chance = sum(float(weighed.chances[history]) for history in taken)
+    taken, sure = weighed.most(line.spec.confidence)
     ways = {way for way, _ in taken}
     ks = [k for _, k in taken]
     note = f"{line.evidence.runs} runs did not suffice to be surer"
@@ -76,11 +74,11 @@ def _range(line: Line, weighed: Histories) -> Finding:
             likeliest = f"a change with {line.names[k]}"
         text = f"{note}; the likeliest ({best:.0%}): {likeliest}"
         return line.finding(Finding("undecided", notes=(text,)))
-    return _change(line, ways.pop(), min(ks) - 1, max(ks), chance, (note,))
+    return _change(line, ways.pop(), min(ks) - 1, max(ks), sure, (note,))
 
 
 def _change(
-    line: Line, way: int, left: int, right: int, chance: float, notes: tuple[str, ...]
+    line: Line, way: int, left: int, right: int, sure: float, notes: tuple[str, ...]
 ) -> Finding:
     between = line.between(left, right)
     return line.finding(
@@ -90,7 +88,7 @@ def _change(
             before=line.names[left],
             after=line.names[right],
             between=between,
-            confidence=chance,
+            confidence=sure,
             notes=notes,
         )
     )

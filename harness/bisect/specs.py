@@ -87,10 +87,10 @@ class AxisSpec(_Spec):
 class GridSpec(_Spec):
     """A search on two axes, oldest candidates first.
 
-    It holds for grids on which going up on an axis always cures, or always breaks. Whether it cures
-    or breaks is found out; that it does the same on both axes is taken for granted unless the
-    oldest and the newest pair are alike, or `newer` says for each axis whether newer candidates
-    are the better ones or the worse. `checks` is how many runs are spent at most on places whose
+    It holds for grids on which going up on an axis always cures, or always breaks. Which it is, is
+    found out for each axis, unless `newer` says for each whether newer candidates are the better
+    ones or the worse: then whether they are alike on both axes is taken for granted, and the
+    answer says so. `checks` is how many runs are spent at most on places whose
     answer is already concluded, to see whether that holds. `every` asks every place instead, and
     concludes nothing. `untestable` are pairs known to be so beforehand.
     """

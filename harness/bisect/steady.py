@@ -1,4 +1,8 @@
-"""The next step on one axis when answers are believed (pure)."""
+"""The next step on one axis when answers are believed (pure).
+
+A finding has no confidence then: whoever believes each answer has the truth, and how flaky the
+test is, a search that asks each candidate once cannot know.
+"""
 
 from __future__ import annotations
 
@@ -114,12 +118,7 @@ def _change(line: Line, verdicts: list[Verdict | None], pairs: list[tuple[int, i
     between = line.between(left, right)
     way = REGRESSION if verdicts[left] == "good" else FIX
     notes = []
-    confidence = None
-    if len(pairs) == 1:
-        # every boundary within an undecided stretch counts as found
-        chances = line.histories().chances[way, left + 1 : right + 1]
-        confidence = float(chances.sum())
-    else:
+    if len(pairs) > 1:
         others = (f"{line.names[i]} and {line.names[j]}" for i, j in pairs[:-1])
         notes.append(f"more than one change: others between {_listed(others)}")
     if right - left > 1:
@@ -131,7 +130,6 @@ def _change(line: Line, verdicts: list[Verdict | None], pairs: list[tuple[int, i
             before=line.names[left],
             after=line.names[right],
             between=between,
-            confidence=confidence,
             one_change=len(pairs) == 1,
             notes=tuple(notes),
         )
@@ -146,11 +144,7 @@ def _no_change(line: Line, verdicts: list[Verdict | None]) -> Finding:
             notes.append(f"{name} was said to be {line.said[line.names.index(name)]}")
     if len(settled) < len(line.names):
         notes.append(f"{len(settled)} of {len(line.names)} candidates were run")
-    k = len(line.names) if settled[0] == "good" else 0
-    confidence = float(line.histories().chances[REGRESSION, k])
-    return line.finding(
-        Finding("no-change", verdict=settled[0], confidence=confidence, notes=tuple(notes))
-    )
+    return line.finding(Finding("no-change", verdict=settled[0], notes=tuple(notes)))
 
 
 def _listed(parts: Iterable[str]) -> str:

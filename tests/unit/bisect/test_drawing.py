@@ -23,7 +23,10 @@ def test_a_frontier_is_drawn() -> None:
     search = GridSearch(spec)
     found, _ = drive_grid(search, truth.__getitem__)  # type: ignore[arg-type]
     assert found.first == (("1.1", "2.11"),)
-    assert str(found) == "first good: 1.1 with 2.11; both ort and qnn matter"
+    assert str(found) == (
+        "first good: 1.1 with 2.11; both ort and qnn matter; "
+        "6 of 9 pairs were run, an exception among the others would not show"
+    )
     lines = draw(spec, found).splitlines()
     assert lines[0].split() == ["ort", "\\", "qnn", "2.10", "2.11", "2.12"]
     assert lines[2].split()[:3] == ["1.1", "(bad)", "good*"]

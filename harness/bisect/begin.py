@@ -38,6 +38,7 @@ _OPTIONS: Final = {
     "patience": "--patience",
     "max_runs": "--max-runs",
     "candidates": "--versions",
+    "prior": "--prior",
 }
 
 
@@ -60,6 +61,7 @@ class Wish:
     repeat: int | Literal["auto"] = 1
     confidence: float | None = None
     patience: int = 3
+    prior: Sequence[str] = ()
     max_runs: int | None = None
     every: bool = False
     newer: tuple[bool, bool] | None = None
@@ -82,6 +84,7 @@ def begin(wish: Wish, lab: Lab, catalog: Catalog) -> list[Begun]:
     candidates = [_candidates(axis, wish, given, where, catalog) for axis in axes]
     good = _claim(wish.good, "--good", axes, candidates, where, catalog)
     bad = _claim(wish.bad, "--bad", axes, candidates, where, catalog)
+    prior = _prior(wish, axes, candidates[0], where, catalog)
     if match is not None and match.needs_good and good is None:
         raise ConfigError("--match compares with the good end: name it", field="--good")
     paths = {
@@ -106,7 +109,7 @@ def begin(wish: Wish, lab: Lab, catalog: Catalog) -> list[Begun]:
             run_timeout_s=wish.run_timeout_s,
             pytest_arguments=wish.pytest_arguments,
         )
-        spec = _spec(wish, axes, candidates, good, bad, held)
+        spec = _spec(wish, axes, candidates, good, bad, held, prior)
         begun.append(Begun(spec=spec, task=task.model_dump(mode="json")))
     return begun
 
@@ -162,6 +165,7 @@ def _refuse_what_would_be_ignored(wish: Wish, axes: int, match: Match | None) ->
             wish.candidates is not None and wish.candidates_file is not None,
             "--versions lists the candidates, too: give one of the two",
         ),
+        ("--prior", two and bool(wish.prior), "is for one axis"),
         ("--every", one and wish.every, "is for two axes"),
         ("--newer", one and wish.newer is not None, "is for two axes; on one it is found out"),
         (
@@ -257,6 +261,25 @@ def _claim(
     return tuple(place)
 
 
+def _prior(
+    wish: Wish, axes: Sequence[Axis], candidates: Sequence[str], where: Where, catalog: Catalog
+) -> dict[str, float]:
+    """{candidate: weight} of texts such as 2.49.40=5."""
+    weights: dict[str, float] = {}
+    for text in wish.prior:
+        version, _, weight = text.rpartition("=")
+        try:
+            number = float(weight)
+        except ValueError:
+            number = -1.0
+        if not version or not 0 < number < float("inf"):
+            problem = f"{text[:80]!r} is not of the form VERSION=WEIGHT, with a weight above 0"
+            raise ConfigError(problem, field="--prior")
+        found = _claim(version, "--prior", axes, [tuple(candidates)], where, catalog)
+        weights |= dict.fromkeys(found or (), number)
+    return weights
+
+
 def _spec(
     wish: Wish,
     axes: Sequence[Axis],
@@ -264,6 +287,7 @@ def _spec(
     good: Place | None,
     bad: Place | None,
     held: Mapping[Axis, str],
+    prior: Mapping[str, float],
 ) -> AxisSpec | GridSpec:
     shared = {
         "repeat": wish.repeat,
@@ -279,6 +303,7 @@ def _spec(
                 shared
                 | {"axis": axes[0], "candidates": candidates[0]}
                 | {"good": good[0] if good else None, "bad": bad[0] if bad else None}
+                | {"prior": dict(prior)}
             )
         rows, columns = candidates
         return GridSpec.model_validate(

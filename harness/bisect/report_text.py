@@ -77,8 +77,9 @@ def summary(result: Mapping[str, Any]) -> list[str]:
         if answer["mattered"][axis]:
             lines.append(f"newer {axis}: {'better' if better else 'worse'}")
     if answer and answer["confidence"] is not None:
-        hint = "" if result["repeat"] == "auto" else "; --repeat auto raises it"
-        lines.append(f"confidence: {100 * answer['confidence']:.1f} %{hint}")
+        lines.append(f"confidence: {100 * answer['confidence']:.1f} %")
+    elif answer:
+        lines.append("each answer was believed; --repeat auto is for tests that are flaky")
     for note in answer["notes"] if answer else ():
         lines.append(note)
     for axis, found in result["versions"].items():

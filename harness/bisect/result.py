@@ -151,6 +151,7 @@ def _answer(finding: Finding | GridFinding | None) -> dict[str, Any] | None:
         else None,
         "mattered": dict(zip(finding.axes, finding.mattered, strict=True)),
         "axis_said": finding.axis_said() if decided else None,
+        "assumed": finding.assumed,
         "verdict": finding.verdict,
         "witnesses": [list(at) for at in finding.witnesses],
     }

@@ -87,6 +87,12 @@ def _reports_option(command: Command) -> Command:
     metavar="N",
     help="Failures of the lab in a row that stop it.",
 )
+@click.option(
+    "--prior",
+    multiple=True,
+    metavar="VERSION=WEIGHT",
+    help="One axis: how likely the change came with a version, beside 1 for each other.",
+)
 @click.option("--max-runs", type=int, help="Not more runs than these.")
 @click.option("--max-minutes", type=float, help="Begin no run after so long; go on with --resume.")
 @click.option("--run-timeout", type=click.IntRange(1), default=1800, show_default=True)
@@ -197,6 +203,7 @@ def _wish(given: dict[str, Any]) -> Wish:
         repeat=given["repeat"],
         confidence=given["confidence"],
         patience=given["patience"],
+        prior=given["prior"],
         max_runs=given["max_runs"],
         every=given["every"],
         newer=_newer(given["newer"]),

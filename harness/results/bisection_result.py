@@ -61,6 +61,7 @@ class GridAnswer(_Answer):
     newer_is_better: dict[Axis, bool] | None
     mattered: dict[Axis, bool | None]
     axis_said: str | None
+    assumed: str | None
     witnesses: list[At]
 
 

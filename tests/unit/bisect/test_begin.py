@@ -63,6 +63,12 @@ def test_all_there_are_are_candidates_and_the_name_says_what_is_held(
     assert arguments[-1] == "test_a.py::test_b"
 
 
+def test_what_is_suspected_is_part_of_the_search(lab: Lab, catalog: Catalog) -> None:
+    (begun,) = begin(wish(prior=["2.50=5", "2.48.40=0.5"]), lab, catalog)
+    assert isinstance(begun.spec, AxisSpec)
+    assert begun.spec.prior == {"2.50.40": 5.0, "2.48.40": 0.5}
+
+
 @pytest.mark.parametrize(
     ("more", "candidates"),
     [
@@ -124,6 +130,11 @@ def test_versions_from_a_file(lab: Lab, catalog: Catalog, tmp_path: Path) -> Non
         ({"patience": 0}, "--patience: .*greater than or equal"),
         ({"repeat": "auto", "confidence": 1.5}, "--confidence: .*less than 1"),
         ({"repeat": "auto", "confidence": float("nan")}, "--confidence: "),
+        ({"prior": ["2.50.40"]}, "--prior: '2.50.40' is not of the form"),
+        ({"prior": ["2.50.40=0"]}, "--prior: .*above 0"),
+        ({"prior": ["2.50.40=nan"]}, "--prior: .*above 0"),
+        ({"prior": ["1.2.3=2"]}, "--prior"),
+        ({"prior": ["2.50.40=2"], "axes": ("qnn", "ort")}, "--prior: is for one axis"),
         ({"confidence": 0.9}, "--confidence: .*--repeat auto"),
         ({"candidates": ""}, "--versions: names no version"),
         ({"candidates": " , "}, "--versions: names no version"),

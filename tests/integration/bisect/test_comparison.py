@@ -118,13 +118,18 @@ def test_what_a_comparison_says_to_run_can_be_run(suite: DeviceRuns, old: str) -
         for versions, outcome in ((old, "passed"), (new, "failed"))
     )
     (failure,) = compare([before], [after]).new
-    command = failure.command(str(suite.file), str(suite.reports), 0)
+    command = failure.command(str(suite.file), str(suite.reports), 1e-6)
     assert command is not None
     code, output = call(suite, "harness.cli.main", *command, "--json")
     told = json.loads(output)
     assert code == 3, output
-    for one in told if isinstance(told, list) else [told]:
-        assert one["axes"] == (["qnn", "ort"] if "ort" in old else ["qnn"])
-        assert one["candidates"]["qnn"] == QNN
+    begun = [
+        json.loads((suite.folder / one["folder"] / "log.jsonl").read_text().splitlines()[0])
+        for one in (told if isinstance(told, list) else [told])
+    ]
+    for one in begun:
+        axes = ["qnn", "ort"] if "ort" in old else ["qnn"]
+        assert one["task"]["axes"] == axes
+        assert one["spec"]["rows" if "ort" in old else "candidates"] == QNN
     if "-by-" in old:
-        assert [one["held"]["compiler"] for one in told] == [QNN[0], QNN[1]]
+        assert [one["task"]["held"]["compiler"] for one in begun] == [QNN[0], QNN[1]]

@@ -127,12 +127,13 @@ def test_wrong_input_is_named_before_much_is_run(
 
 
 def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path) -> None:
-    # few runs for every change: 100 seeds and all rates are tested on the search alone
-    versions = ",".join((QNN[0], QNN[2], QNN[4]))
-    done = bisect_flaky(lab, tmp_path / "stand-in", QNN[2], "0.25", "--versions", versions)
+    # few runs: 100 seeds, all rates and more candidates are tested every night
+    few = ("--versions", f"{QNN[0]},{QNN[2]}", "--confidence", "0.8")
+    done = bisect_flaky(lab, tmp_path / "stand-in", QNN[2], "0.25", *few)
     assert done.code == 0, done.errors
     assert (done.result["answer"]["first_bad"], done.result["repeat"]) == (QNN[2], "auto")
-    assert done.result["answer"]["confidence"] >= 0.99
+    assert done.result["answer"]["confidence"] >= 0.8
+    assert len(done.result["runs"]) > 2
     assert done.result["after"]["error"]["code"] == 1100
 
 

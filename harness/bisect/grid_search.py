@@ -4,63 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.bisect.answers import Answer, Evidence, Place, Question, Stopped
+from harness.bisect.answers import Evidence, Question
 from harness.bisect.board import Board
-from harness.bisect.bounds import Bound
 from harness.bisect.frontier import Turned
 from harness.bisect.grid_findings import GridFinding
 from harness.bisect.grid_outcome import finding
 from harness.bisect.grid_steps import AskSpot, check, corners, walk
 from harness.bisect.line import Cost
-from harness.bisect.search import free
+from harness.bisect.search import Asking
 from harness.bisect.specs import GridSpec
 
 
-class GridSearch:
+class GridSearch(Asking[GridSpec, GridFinding]):
     """Finds where a grid of two axes changes, in rows + columns + 4 runs or fewer.
 
     Corners first, then places on the frontier between good and bad, then a few checks of what was
-    only concluded. As with `Search`, what it asks follows from the spec, the answers and the
-    costs alone.
+    only concluded.
     """
-
-    def __init__(
-        self, spec: GridSpec, *, cost: Cost = free, evidence: Evidence | None = None
-    ) -> None:
-        """`cost` says how many seconds a run takes, with fetching, pushing and compiling."""
-        self.spec = spec
-        self.evidence = evidence or Evidence()
-        self._cost = cost
-
-    @property
-    def bound(self) -> Bound:
-        """How many runs it may take; say it before the first."""
-        return self.spec.bound()
-
-    def next(self) -> Question | Stopped | GridFinding:
-        """What to run next; or what was found; or that the lab must be seen to first."""
-        step = self._step(self.evidence)
-        if isinstance(step, Question) and self.evidence.troubles >= self.spec.patience:
-            return Stopped(self.evidence.troubles, step)
-        return step
-
-    def answer(self, question: Question, answer: Answer) -> None:
-        """What came of a run. `unknown` means that the lab failed: the same is asked again."""
-        self.evidence = self.evidence.plus(question.at, answer)
-
-    def resume(self) -> None:
-        """The lab was seen to: go on."""
-        self.evidence = self.evidence.resumed()
-
-    def ahead(self) -> tuple[Place, ...]:
-        """Where the next but one run will be, for each answer of the next: worth fetching now."""
-        first = self._step(self.evidence)
-        if isinstance(first, GridFinding):
-            return ()
-        answers: tuple[Answer, ...] = ("good", "bad", "untestable")
-        steps = [self._step(self.evidence.plus(first.at, answer)) for answer in answers]
-        places = [step.at for step in steps if isinstance(step, Question)]
-        return tuple(dict.fromkeys(at for at in places if at != first.at))
 
     def snapshot(self) -> GridFinding:
         """What is known up to now, for a drawing while it runs."""

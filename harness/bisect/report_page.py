@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Final
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-
 from harness.bisect.report_text import commands, preflight_silence, summary, title
+from harness.results.templates import template
 
 _MAX_SHOWN: Final = 4000
 
@@ -18,7 +16,7 @@ def page_of(result: Mapping[str, Any]) -> str:
     """The whole page (pure but for loading the template)."""
     cells = {tuple(one["at"]): one for one in result["cells"] or ()}
     rows, columns = [result["candidates"][axis] for axis in result["axes"]] if cells else ([], [])
-    return _template().render(
+    return template("harness.bisect", "report.html.j2").render(
         result=result,
         title=title(result),
         summary=summary(result),
@@ -30,18 +28,6 @@ def page_of(result: Mapping[str, Any]) -> str:
         shown=_shown,
         link=_link,
     )
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("harness.bisect", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2")
 
 
 def _shown(value: object) -> str:

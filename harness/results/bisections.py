@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-
+from harness.results.templates import template
 from harness.results.whole_file import write_whole
 
 INDEX: Final = "bisections.html"
@@ -55,7 +53,7 @@ def of_cases(found: Iterable[Listed], cases: Iterable[str]) -> list[Listed]:
 
 def index_text(found: Sequence[Listed]) -> str:
     """The page that lists them (pure but for loading the template)."""
-    return _template().render(bisections=found)
+    return template("harness.results", "bisections.html.j2").render(bisections=found)
 
 
 def write_index(reports: Path) -> Path:
@@ -92,15 +90,3 @@ def _listed(name: str, content: Any) -> Listed | None:
 def _short(value: object) -> str:
     text = " ".join(str(value).split())
     return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 4]} ..."
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("harness.results", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("bisections.html.j2")

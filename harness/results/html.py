@@ -6,12 +6,10 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from harness.results.bisections import Listed, bisections_in, of_cases
@@ -20,6 +18,7 @@ from harness.results.grid import grids
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord, final_attempts
 from harness.results.summary import failure_groups, totals
+from harness.results.templates import template
 from harness.results.whole_file import write_whole
 
 _MAX_SHOWN_CHARS: Final = 4000
@@ -48,7 +47,7 @@ def html_text(
     """
     cases = final_attempts(contents.records)
     last = {id(record) for record in cases}
-    return _template().render(
+    return template("harness.results", "report.html.j2").render(
         run=run,
         info=info,
         totals=totals(cases),
@@ -76,18 +75,6 @@ def write_html(contents: Contents, info: Mapping[str, Any], path: Path, *, run: 
     """Writes the page, in a run's folder, in one step. Raises OSError."""
     text = html_text(contents, info, run=run, bisections=bisections_in(path.parent.parent))
     write_whole(path, text.encode("utf-8", "replace"))
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("harness.results", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2")
 
 
 def _axes(cases: Sequence[CaseRecord]) -> list[str]:

@@ -24,7 +24,7 @@ from harness.bisect.candidates import (
 from harness.bisect.log import Answered, Begun, Log, read_log
 from harness.bisect.match import Match, parse_match
 from harness.bisect.specs import AxisSpec, GridSpec
-from harness.bisect.state import BisectFolder, read_text
+from harness.bisect.state import BisectFolder, log_text
 from harness.bisect.task import AXES, Axis, Task
 from harness.errors import ConfigError, HarnessError
 from harness.lab.inventory import Lab
@@ -129,7 +129,7 @@ def replayed(file: Path, reports: Path) -> BisectFolder:
 
     It is held. Raises ConfigError for what is no log.
     """
-    log = read_log(read_text(file), file=str(file))
+    log = read_log(log_text(file), file=str(file))
     task_of(log)
     folder = BisectFolder.create(reports, Begun(spec=log.spec, task=dict(log.task)))
     for entry in log.entries:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.bisect.answers import Place
+from harness.bisect.input_text import read_text
 from harness.bisect.task import AXES, Axis, Task
 from harness.errors import ConfigError, HarnessError
 from harness.lab.inventory import DeviceConfig, Lab
@@ -81,17 +82,8 @@ def versions_from(file: Path) -> list[str]:
 
     Raises ConfigError if it cannot be read, or lists none.
     """
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(_MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
-    if len(data) > _MAX_FILE_BYTES:
-        raise ConfigError("is too long for a list of versions", file=file)
-    lines = (
-        re.sub(r"(^|\s)#.*", "", line).strip()
-        for line in data.decode("utf-8", "replace").splitlines()
-    )
+    text = read_text(file, most_bytes=_MAX_FILE_BYTES, what="a list of versions")
+    lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
     listed = [line for line in lines if line]
     if not listed:
         raise ConfigError("lists no version", file=file)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from harness.bisect.answers import Place
+from harness.bisect.input_text import read_text
 from harness.bisect.log import (
     Answered,
     Asked,
@@ -164,7 +165,7 @@ class BisectFolder:
     def read(self) -> Log:
         """The log as it stands. Raises ConfigError for what is none."""
         path = self.path / LOG
-        return read_log(read_text(path), file=str(path))
+        return read_log(log_text(path), file=str(path))
 
     def reports_of(self, log: Log, number: int | None = None) -> Path:
         """Where the run of the log's last question, or of its `number`th, has its reports."""
@@ -178,16 +179,9 @@ def run_name(count: int, at: Place) -> str:
     return f"{count:03}-{_UNSAFE.sub('-', '-'.join(at))[:80]}"
 
 
-def read_text(path: Path) -> str:
+def log_text(path: Path) -> str:
     """A log's text. Raises ConfigError if it cannot be read."""
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error
-    if len(data) > _MAX_BYTES:
-        raise ConfigError("is too long for a log", file=path)
-    return data.decode("utf-8", "replace")
+    return read_text(path, most_bytes=_MAX_BYTES, what="a log")
 
 
 def _new_id(reports: Path, count: int) -> str:

@@ -19,7 +19,7 @@ from harness.bisect.findings import Finding
 from harness.bisect.grid_findings import GridFinding
 from harness.bisect.log import read_log
 from harness.bisect.result import result_of
-from harness.bisect.state import LOG, BisectFolder, read_text
+from harness.bisect.state import LOG, BisectFolder, log_text
 from harness.bisect.task import Axis
 from harness.cache import cache_root
 from harness.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with, tell, warn
@@ -147,7 +147,7 @@ def log(folder: Path | None, reports: Path, as_json: bool) -> None:
     """Show what a bisection asked and was answered; edit its log.jsonl for `replay`."""
     found = BisectFolder.open(folder) if folder else BisectFolder.newest(reports)
     if as_json:
-        click.echo(read_text(found.path / LOG), nl=False)
+        click.echo(log_text(found.path / LOG), nl=False)
         return
     click.echo(str(found.path / LOG))
     for line in log_lines(found.read()):
@@ -164,7 +164,7 @@ def replay(file: Path, no_run: bool, reports: Path, as_json: bool) -> int:
     if not no_run:
         end_in_order_on_sigterm()
         return go_on_with([replayed(file, reports)], None, as_json=as_json)
-    log = read_log(read_text(file), file=str(file))
+    log = read_log(log_text(file), file=str(file))
     step = log.search().next()
     finding, asked = None, None
     if isinstance(step, Finding | GridFinding):

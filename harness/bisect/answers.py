@@ -5,7 +5,7 @@ A place is a tuple of candidates: one version on one axis, a pair on two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -13,13 +13,6 @@ Answer = Literal["good", "bad", "untestable", "unknown"]
 Verdict = Literal["good", "bad"]
 Repeat = int | Literal["auto"]
 Place = tuple[str, ...]
-
-ANSWERS: Final[tuple[Answer, ...]] = ("good", "bad", "untestable", "unknown")
-
-
-def opposite(verdict: Verdict) -> Verdict:
-    """The other verdict."""
-    return "bad" if verdict == "good" else "good"
 
 
 @dataclass(frozen=True)
@@ -109,11 +102,3 @@ class Stopped:
 
     troubles: int
     question: Question
-
-
-def of_answers(answers: Iterable[tuple[Place, Answer]]) -> Evidence:
-    """The evidence of some answers in their order."""
-    evidence = Evidence()
-    for at, answer in answers:
-        evidence = evidence.plus(at, answer)
-    return evidence

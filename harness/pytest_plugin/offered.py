@@ -22,7 +22,7 @@ class Collected:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._tests: dict[tuple[str, str], dict[str, list[object]]] = {}
+        self._tests: dict[tuple[str, str], dict[str, dict[str, object]]] = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(

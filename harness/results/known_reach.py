@@ -17,18 +17,17 @@ from harness.results.known_issues import Conditions, KnownIssue, is_relative, on
 _ALWAYS: Final = ("backend", "qnn", "ort", "compiler")
 _MOST_SHOWN: Final = 8
 
-Values = Mapping[str, Sequence[object]]
-
 
 @dataclass
 class Offered:
     """What tests there are, whether or not they were chosen for this run.
 
-    `tests` has for each (suite, test) the values of its axes; `suites` names those that are there
-    although nothing was collected of them; `devices` and `socs` are those of the lab.
+    `tests` has for each (suite, test) the values of its axes, by their texts; `suites` names those
+    that are there although nothing was collected of them; `devices` and `socs` are those of the
+    lab.
     """
 
-    tests: dict[tuple[str, str], dict[str, list[object]]] = field(default_factory=dict)
+    tests: dict[tuple[str, str], dict[str, dict[str, object]]] = field(default_factory=dict)
     suites: frozenset[str] = frozenset()
     devices: frozenset[str] = frozenset()
     socs: frozenset[str] = frozenset()
@@ -37,9 +36,7 @@ class Offered:
         """Takes note of one case."""
         known = self.tests.setdefault((suite, test), {})
         for name, value in axes.items():
-            values = known.setdefault(name, [])
-            if value not in values:
-                values.append(value)
+            known.setdefault(name, {}).setdefault(repr(value), value)
 
 
 def never_matches(issue: KnownIssue, offered: Offered) -> str | None:
@@ -96,7 +93,7 @@ def _unmet_tests(conditions: Conditions, offered: Offered) -> Iterator[str]:
         yield f"no case of {whose} has the axis {', '.join(missing)}"
         return
     for name, wanted in conditions.axes.items():
-        values = [value for axes in here.values() for value in axes.get(name, ())]
+        values = [value for axes in here.values() for value in axes.get(name, {}).values()]
         if name not in _ALWAYS and not _any_holds(values, wanted):
             shown = _shown(dict.fromkeys(map(str, values)))
             yield f"in no case of {whose} {name} is {_shown(wanted)} (there are: {shown})"

@@ -97,7 +97,7 @@ ENDINGS: Final = (
     ),
     Ending(
         "signal",
-        lambda run: _signal_number(run) is not None,
+        lambda run: _signal_number(run) is not None and not _failed_before_its_end(run),
         lambda run: _cut_short(run, "crashed", f"was ended by {_signal_name(_signal_number(run))}"),
     ),
     Ending(
@@ -134,14 +134,14 @@ def judge(
     What went wrong with the target gets the diagnosis that its texts and codes allow.
     """
     ending = next((ending for ending in endings if ending.holds(run)), None)
-    if ending is not None and not _failed_before_its_end(run):
+    if ending is not None:
         verdict = ending.verdict(run)
     else:
         verdict = _of_finished(run.transcript, coprocessors, blame)
     if verdict.error is None or verdict.outcome == "error":
         return verdict
     error = verdict.error
-    if ending is not None and _failed_before_its_end(run):
+    if ending is None and _signal_number(run) is not None:
         then = f"the process was ended by {_signal_name(_signal_number(run))} after its plan"
         error = error.with_line(then)
     return replace(verdict, error=diagnosed(verdict.outcome, error, _stderr_lines(run)))
@@ -170,13 +170,12 @@ def _of_finished(
 
 
 def _failed_before_its_end(run: ProbeRun) -> bool:
-    """Whether a process carried out its plan, a step failed, and it crashed only then.
+    """Whether a process carried out its plan, and a step of it failed.
 
-    The crash then belongs to tearing down what was never set up, and the step tells why.
+    A crash that comes only then belongs to tearing down what was never set up, and the step tells
+    why.
     """
-    transcript = run.transcript
-    over = transcript.done and transcript.first_failure is not None
-    return over and not _late(run) and not run.truncated and _signal_number(run) is not None
+    return run.transcript.done and run.transcript.first_failure is not None
 
 
 def _late(run: ProbeRun) -> bool:

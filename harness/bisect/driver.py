@@ -208,9 +208,7 @@ class Bisection:
     def _good(self, match: Match, at: Place, record: CaseRecord | None) -> float | None:
         if not match.needs_good:
             return None
-        records = [
-            known for known_at, known in records_of(self.folder) if known_at == self.task.good
-        ]
+        records = [known for _, known in records_of(self.folder, at=self.task.good)]
         if record is not None and at == self.task.good:
             records.append(record)
         return match.reference(records)
@@ -229,11 +227,11 @@ def without_effect(axis: Axis, record: CaseRecord) -> str | None:
     return None
 
 
-def records_of(folder: BisectFolder) -> list[tuple[Place, CaseRecord]]:
-    """The record of every answered run that has one, in their order."""
+def records_of(folder: BisectFolder, *, at: Place | None = None) -> list[tuple[Place, CaseRecord]]:
+    """The record of every answered run that has one, in their order; only those `at` a place."""
     found = []
     for entry in folder.read().entries:
-        if isinstance(entry, Answered) and entry.run is not None:
+        if isinstance(entry, Answered) and at in (None, entry.at):
             record = record_of(folder.path, entry)
             if record is not None:
                 found.append((entry.at, record))

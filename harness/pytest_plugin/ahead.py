@@ -11,6 +11,7 @@ from harness.errors import ConfigError, HarnessError, InfraError
 from harness.pytest_plugin.versions import device_runtimes
 from harness.workbench import Need
 from harness.workbench.ahead import Errand, Reach, start
+from harness.workbench.placement import by_placement
 
 if TYPE_CHECKING:
     from harness.adb.guard import GuardedProcess
@@ -29,6 +30,7 @@ def begin_ahead(run: Run, needs: Sequence[Need]) -> GuardedProcess | None:
         return None
     own = needs[0].placement
     (config,) = run.lab.select([own.device])
+    models = by_placement(needs)[own]
     found: dict[Need, None] = {}
     for asked in [parse_versions(text) for text in run.options.ahead]:
         options = run.options
@@ -46,10 +48,7 @@ def begin_ahead(run: Run, needs: Sequence[Need]) -> GuardedProcess | None:
         orts = runtimes.orts[own.device] if own.engine == "ort" else ()
         for qnn, compilers in runtimes.compilers[own.device].items():
             other = replace(own, qnn=qnn, compiler=compilers[0], ort=orts[0] if orts else own.ort)
-            models = dict.fromkeys(
-                m for need in needs if need.placement == own for m in need.models
-            )
-            found[Need(other, tuple(models))] = None
+            found[Need(other, models)] = None
     wanted = tuple(need for need in found if need.placement != own)
     if not wanted:
         return None

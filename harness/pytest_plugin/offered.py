@@ -29,7 +29,7 @@ class Collected:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Comes before -k and -m choose."""
-        if not self._run.known_issues_file or any("::" in one for one in config.args):
+        if not self._run.options.known_issues or any("::" in one for one in config.args):
             return
         offered = Offered(tests=self._tests)
         for item in items:
@@ -53,7 +53,7 @@ class Collected:
         if not self._tests:
             return None
         devices = self._run.lab.devices
-        file = self._run.known_issues_file
+        file = self._run.options.known_issues
         beside = file.parent.glob("**/test_*.py") if file is not None else ()
         return Offered(
             tests=self._tests,

@@ -76,11 +76,6 @@ class Run:
         path = self.options.known_issues
         return load_known_issues(path) if path else ()
 
-    @property
-    def known_issues_file(self) -> Path | None:
-        """Where the expected failures stand, if anywhere."""
-        return self.options.known_issues
-
     def note_problem(self, error: HarnessError) -> None:
         """Tells whoever started the run what keeps it from its cases, if that was asked for."""
         if self.options.problem_file is not None:

@@ -1,13 +1,18 @@
 # The two commands of a fresh checkout: `make device` runs the hardware suites on the simulated
 # lab, `make test` the project's own tests. Both set up .venv first; neither needs root or a phone.
-# `make nightly` runs those of the tests that take long.
+# `make nightly` runs the tests that take too long for every change, wherever they are marked so;
+# `make atlas` writes docs/error-codes.md.
 
 PYTHON ?= python3
 VENV := .venv
+# quotes for another shell, functions for another script, and `a && b || c` where c is for both
+SHELLCHECK := $(VENV)/bin/shellcheck --exclude=SC2015,SC2016,SC2329
 READY := $(VENV)/.ready
 ARGS ?=
+# a file at a time, since its tests share what is slow to set up; in their order, slow ones first
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder --durations=30
 
-.PHONY: device test bench nightly lint clean
+.PHONY: device test bench nightly atlas lint clean
 
 device: $(READY)
 	@$(VENV)/bin/pytest -m device -n auto $(ARGS); code=$$?; \
@@ -15,19 +20,32 @@ device: $(READY)
 
 test: $(READY)
 	@mkdir -p reports/tests; \
-	$(VENV)/bin/pytest tests -m "not benchmark and not nightly" -n 2 --dist loadfile --junitxml=reports/tests/junit.xml $(ARGS); code=$$?; \
+	$(VENV)/bin/pytest tests -m "not benchmark and not nightly" $(SIDE_BY_SIDE) \
+	--junitxml=reports/tests/junit.xml $(ARGS); code=$$?; \
 	echo "Results: $(CURDIR)/reports/tests/junit.xml"; exit $$code
 
 bench: $(READY)
 	@$(VENV)/bin/pytest tests/benchmarks -s -m benchmark $(ARGS)
 
 nightly: $(READY)
-	@$(VENV)/bin/pytest tests/nightly -s -m nightly $(ARGS)
+	@mkdir -p reports/tests; code=0; \
+	$(VENV)/bin/pytest tests --ignore tests/nightly -m nightly $(SIDE_BY_SIDE) \
+	--junitxml=reports/tests/nightly.xml $(ARGS) || code=$$?; \
+	$(VENV)/bin/pytest tests/nightly -m nightly --durations=30 $(ARGS) || code=$$?; \
+	echo "Results: $(CURDIR)/reports/tests/nightly.xml"; exit $$code
+
+atlas: $(READY)
+	@$(VENV)/bin/pytest -m "device and atlas" --qnn all --device sim-v73 $(ARGS)
+	@$(VENV)/bin/python suites/error_codes_page.py reports/latest docs/error-codes.md
 
 lint: $(READY)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+	$(SHELLCHECK) .ci/run tests/integration/adb/*.sh
+	@# the store's scripts stand behind a prelude, and are checked as a device gets them
+	cd harness/store/device; for script in *.sh; do [ $$script = prelude.sh ] || \
+	cat prelude.sh $$script | $(CURDIR)/$(SHELLCHECK) --shell=dash - || exit 1; done
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import pytest
 
-from harness.bench import Bench
-from harness.bench_backends import measure_backend, measure_context
-from harness.contexts.models import ModelSpec
+from harness import Bench, Model, experiments
 
-MODELS = [ModelSpec("mobilenet-v2"), ModelSpec("mobilenet-v2-8bit")]
+MODELS = [Model("mobilenet-v2"), Model("mobilenet-v2-8bit")]
 
 
 @pytest.mark.device(backend=("htp", "gpu", "cpu"), engine="ort")
 @pytest.mark.parametrize("model", MODELS, ids=str)
-def test_backend(bench: Bench, model: ModelSpec) -> None:
+def test_backend(bench: Bench, model: Model) -> None:
     """Opened, every node taken, loaded, executed, close to ORT on the CPU; or where it ended."""
-    measure_backend(bench, model)
+    experiments.measure_backend(bench, model)
 
 
+@pytest.mark.takes_contexts("model")
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("model", MODELS, ids=str)
-def test_context(bench: Bench, model: ModelSpec) -> None:
+def test_context(bench: Bench, model: Model) -> None:
     """The same as a context binary, through QNN alone."""
-    measure_context(bench, model)
+    experiments.measure_context(bench, model)

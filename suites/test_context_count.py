@@ -8,30 +8,31 @@ from __future__ import annotations
 
 import pytest
 
-from harness.bench import Bench
-from harness.contexts.models import ModelSpec
-from harness.contexts.schedule import RESIDENCIES
+from harness import Bench, Model, experiments
 
-WORKLOADS = [ModelSpec("tiny"), ModelSpec("weights-heavy", 4), ModelSpec("io-heavy", 56)]
+WORKLOADS = [Model("tiny"), Model("weights-heavy", 4), Model("io-heavy", 56)]
 AROUND_THE_EDGE = [1, 8, 32, 50, 51, 66, 100]
-SIZES = tuple(ModelSpec("io-heavy", megabytes) for megabytes in (56, 36, 22))
+RESIDENCIES = ["resident", "sequential", "window"]
+SIZES = tuple(Model("io-heavy", megabytes) for megabytes in (56, 36, 22))
 MOST_CONTEXTS = 200
 
 
+@pytest.mark.takes_contexts("workload")
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("contexts", AROUND_THE_EDGE)
 @pytest.mark.parametrize("residency", RESIDENCIES)
 @pytest.mark.parametrize("workload", WORKLOADS, ids=str)
-def test_context_count(bench: Bench, workload: ModelSpec, residency: str, contexts: int) -> None:
+def test_context_count(bench: Bench, workload: Model, residency: str, contexts: int) -> None:
     """All contexts load, execute with the reference's outputs, and free."""
-    bench.run_contexts([workload], contexts, residency).check()
+    bench.run_contexts(workload, contexts, residency).check()
 
 
+@pytest.mark.takes_contexts("workloads")
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("workloads", [SIZES], ids=["io-heavy"])
-def test_limit(bench: Bench, workloads: tuple[ModelSpec, ...]) -> None:
+def test_limit(bench: Bench, workloads: tuple[Model, ...]) -> None:
     """Finds how many contexts of three sizes fit, and concludes what kind of limit that is."""
-    limit, points = bench.find_limit(workloads, cap=MOST_CONTEXTS)
+    limit, points = experiments.find_limit(bench, workloads, cap=MOST_CONTEXTS)
     bench.conclude(str(limit))
     bench.measure(
         limit_kind=limit.kind,

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import pytest
 
-from harness.bench import Bench
-from harness.bench_memory import measure_pairing
-from harness.contexts.mem_pairing import Pairing
-from harness.contexts.models import ModelSpec
-from harness.probe.memory_steps import TENSOR_MEMORIES, TensorMemory
-from harness.results.judge_latency import LatencyTolerance
-from harness.results.judge_pairing import Tolerances
+from harness import Bench, Model, experiments
 
-MODELS = (ModelSpec("io-heavy", 4), ModelSpec("io-heavy", 4, prepare="memhandle"))
-TOLERANCES = Tolerances(memory_part=0.25, latency=LatencyTolerance(part=0.25))
+MODELS = (Model("io-heavy", 4), Model("io-heavy", 4, prepare="memhandle"))
+MEMORIES = ["raw", "memhandle"]
+TOLERANCES = experiments.Tolerances(
+    memory_part=0.25, latency=experiments.LatencyTolerance(part=0.25)
+)
 
 
+@pytest.mark.takes_contexts("models")
 @pytest.mark.timed
 @pytest.mark.device
-@pytest.mark.parametrize("execute", TENSOR_MEMORIES)
-@pytest.mark.parametrize("prepare", TENSOR_MEMORIES)
+@pytest.mark.parametrize("execute", MEMORIES)
+@pytest.mark.parametrize("prepare", MEMORIES)
 @pytest.mark.parametrize("models", [MODELS], ids=["io-heavy"])
 def test_mem_type_pairing(
-    bench: Bench, models: tuple[ModelSpec, ...], prepare: TensorMemory, execute: TensorMemory
+    bench: Bench, models: tuple[Model, ...], prepare: str, execute: str
 ) -> None:
     """I/O is allocated and copied as documented; prepared otherwise it is as fast, and equal."""
-    by_memory: dict[TensorMemory, ModelSpec] = dict(zip(TENSOR_MEMORIES, models, strict=True))
-    measure_pairing(bench, by_memory, Pairing(prepare, execute), TOLERANCES)
+    by_memory = experiments.by_memory(bench, models)
+    if prepare not in by_memory:
+        pytest.skip(f"no context of {models} is prepared for {prepare}")
+    pairing = experiments.Pairing(prepare, execute)
+    experiments.measure_pairing(bench, by_memory, pairing, TOLERANCES)

@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import pytest
 
-from harness.bench import Bench
-from harness.contexts.models import ModelSpec
-from harness.ort_bench import run_model
+from harness import Bench, Model
 
-MODEL = [ModelSpec("tiny")]
+MODEL = [Model("tiny")]
 
 
+@pytest.mark.takes_contexts("model")
 @pytest.mark.device(backend="htp", compilers="all")
 @pytest.mark.parametrize("model", MODEL, ids=str)
-def test_compiler_and_runtime(bench: Bench, model: ModelSpec) -> None:
+def test_compiler_and_runtime(bench: Bench, model: Model) -> None:
     """A context of this compiler loads with this runtime, and gives the right outputs."""
     bench.grid("compiler", "qnn")
-    bench.run_contexts([model], 1, "resident").check()
+    bench.resident(model).check()
 
 
 @pytest.mark.device(backend="htp", engine="ort")
 @pytest.mark.parametrize("model", MODEL, ids=str)
-def test_ort_and_runtime(bench: Bench, model: ModelSpec) -> None:
+def test_ort_and_runtime(bench: Bench, model: Model) -> None:
     """A session of this ORT is made with this runtime, and gives the right outputs."""
     bench.grid("ort", "qnn")
     ort, deployed = bench.ort(), bench.model(model)
-    steps = (*ort.session(0, deployed.file), run_model(0, deployed))
+    steps = (*ort.session(0, deployed.file), ort.run(0, deployed))
     bench.run(ort.plan(steps, sessions=1)).check()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,16 +10,23 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from harness.files.notices import Notices, shown_by
+from tests.logged import Logged
+from tests.needed import ALWAYS_THERE, LEFT_OUT, installed_by_ci, need
+
 # A busy machine makes everything slow, and that is no fault of what is tested.
-settings.register_profile(
-    "harness",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+# By day examples are the same every time, so that a change is judged by what it changed; the night
+# looks for new ones (`--hypothesis-profile=nightly`).
+for profile, same in (("harness", True), ("nightly", False)):
+    settings.register_profile(
+        profile,
+        deadline=None,
+        derandomize=same,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
 settings.load_profile("harness")
 
 ROOT = Path(__file__).parents[1]
-_NEEDS = "needs "
 
 ONE_DEVICE = """schema: 1
 devices:
@@ -30,28 +36,51 @@ devices:
 """
 
 
+def pytest_configure() -> None:
+    """What tests start has its signals as a terminal gives them.
+
+    Under nohup and as a background job of a shell some are ignored, and children inherit that. This
+    process goes on to pass them over, but with a handler, which no child inherits.
+    """
+    told = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM)
+    for number in told:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, told)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    installed = installed_by_ci() | ALWAYS_THERE
+    wanted = {marker.args: item for item in items for marker in item.iter_markers("needs")}
+    for tools, item in wanted.items():
+        if not installed.intersection(tools):
+            raise pytest.UsageError(f"{item.nodeid} needs {' or '.join(tools)}: add it to .ci/run")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("needs"):
-        tool: str = marker.args[0]
-        if os.environ.get(tool) if tool.isupper() else shutil.which(tool):
-            continue
-        if os.environ.get("QNN_HARNESS_INSIST"):
-            kind = "not set" if tool.isupper() else "missing"
-            pytest.fail(f"{tool} is {kind} and every test is insisted on", pytrace=False)
-        pytest.skip(f"{_NEEDS}{tool}")
+        need(*marker.args)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     left_out: dict[str, Counter[str]] = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
-        _, here, tool = reason.partition(_NEEDS)
+        _, here, tool = reason.partition(LEFT_OUT)
         if here:
             left_out.setdefault(tool, Counter())[report.nodeid.partition("[")[0]] += 1
     for tool, tests in left_out.items():
         terminalreporter.write_line(f"left out for want of {tool}: {tests.total()} tests")
         for test, count in tests.items():
             terminalreporter.write_line(f"    {test}" + (f" ({count})" if count > 1 else ""))
+
+
+@pytest.fixture
+def logged() -> Iterator[Logged]:
+    """What the harness says to its user meanwhile; nobody else hears it."""
+    logged = Logged()
+    with shown_by(Notices(progress=logged.progress.append, warn=logged.warnings.append)):
+        yield logged
 
 
 @pytest.fixture

@@ -39,6 +39,12 @@ class Channel:
             self._queue.append(memoryview(buffer))
             self.queued_bytes += len(buffer)
 
+    def go_on(self, deadline: Deadline) -> None:
+        """Waits until another deadline from now on; what was queued is not sent any more."""
+        self._deadline = deadline
+        self._queue.clear()
+        self.queued_bytes = 0
+
     def flush_some(self) -> None:
         """Sends as much as the socket takes without waiting.
 

@@ -1,89 +1,76 @@
-"""adbutils' connection to an adb server, every wait of it bounded by one deadline."""
+"""One connection to an adb server, every wait of it bounded by one deadline."""
 
 from __future__ import annotations
 
 import socket
+from typing import Self
 
-from adbutils import AdbConnection
-from adbutils.errors import AdbConnectionError, AdbTimeout
-
+from harness.adb.address import ServerAddress
 from harness.adb.deadline import Deadline
-from harness.adb.faults import AdbFailError, ProtocolError
+from harness.adb.faults import AdbFailError, NoServerError, ProtocolError
 
 MAX_REQUEST_BYTES = 0xFFFF
 """A request to the adb server carries its length in four hex digits."""
 
 
-class BoundedConnection(AdbConnection):  # type: ignore[misc]  # adbutils carries no types
-    """An AdbConnection that never waits beyond `deadline` and never starts a server.
+class BoundedConnection:
+    """A connection that never waits beyond `deadline` and never starts a server.
 
-    adbutils starts `adb start-server` (on the user's own port, whatever port was asked for) when
-    nothing answers, and waits without a bound afterwards; both are taken out here. Use it as a
-    context manager: it closes the socket unless `detach` handed it out. Raises adbutils'
-    AdbConnectionError or AdbTimeout, AdbFailError, ProtocolError, OSError, EOFError.
+    Use it as a context manager: it closes the socket unless `detach` handed it out. Raises
+    NoServerError, TimeoutError, AdbFailError, ProtocolError, OSError, EOFError.
     """
 
-    def __init__(self, host: str, port: int, deadline: Deadline) -> None:
-        self._address = (host, port)
+    def __init__(self, address: ServerAddress, deadline: Deadline) -> None:
         self._deadline = deadline
         self._socket: socket.socket | None = None
-        super().__init__(host, port)
-
-    def _safe_connect(self) -> socket.socket:
-        host, port = self._address
         try:
-            self._socket = socket.create_connection(
-                self._address, timeout=self._deadline.remaining() or 1e-3
-            )
-        except TimeoutError as error:
-            raise AdbTimeout(
-                f"adb server at {host}:{port} does not answer within {self._deadline.seconds:g} s"
+            self._socket = address.connect(deadline.remaining() or 1e-3)
+        except (TimeoutError, BlockingIOError) as error:
+            # a Unix socket says EAGAIN at once where a TCP port lets one wait in line
+            raise TimeoutError(
+                f"adb server at {address} does not answer within {deadline.seconds:g} s"
             ) from error
         except OSError as error:
-            raise AdbConnectionError(
-                f"no adb server at {host}:{port}: {error.strerror or error}"
-            ) from error
-        # not left to those who take the socket over: every service sends small messages
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self._socket
+            why = error.strerror or error
+            raise NoServerError(f"no adb server at {address}: {why}") from error
 
-    @property
-    def conn(self) -> socket.socket:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ready(self) -> socket.socket:
         """The socket, its timeout set to what is left of the deadline."""
         if self._socket is None:
-            raise AdbConnectionError("connection is closed")
+            raise NoServerError("connection is closed")
         remaining = self._deadline.remaining()
         if remaining <= 0:
-            raise AdbTimeout(f"no answer within {self._deadline.seconds:g} s")
+            raise TimeoutError(f"no answer within {self._deadline.seconds:g} s")
         self._socket.settimeout(remaining)
         return self._socket
 
-    @property
-    def closed(self) -> bool:
-        """Whether there is no socket any more."""
-        return self._socket is None
-
     def close(self) -> None:
-        """Closes the socket at once (adbutils sleeps 10 ms first)."""
+        """Closes the socket; safe to call twice."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     def detach(self) -> socket.socket:
         """Hands the socket to the caller, who closes it from now on."""
-        taken, self._socket = self.conn, None
+        taken, self._socket = self._ready(), None
         return taken
 
-    def send_command(self, cmd: str | bytes) -> None:
+    def send_command(self, command: str | bytes) -> None:
         """Sends one request. Raises ProtocolError when it is longer than the protocol can say."""
-        request = cmd.encode("utf-8", "surrogateescape") if isinstance(cmd, str) else cmd
-        if len(request) > MAX_REQUEST_BYTES:
-            raise ProtocolError(f"a request of {len(request)} bytes does not fit")
-        self.conn.sendall(b"%04x%b" % (len(request), request))
+        text = command.encode("utf-8", "surrogateescape") if isinstance(command, str) else command
+        if len(text) > MAX_REQUEST_BYTES:
+            raise ProtocolError(f"a request of {len(text)} bytes does not fit")
+        self._ready().sendall(b"%04x%b" % (len(text), text))
 
     def check_okay(self) -> None:
         """Reads the status of the last request. Raises AdbFailError with the server's text."""
-        status = self.read_exact(4)
+        status = self._read(4)
         if status == b"OKAY":
             return
         if status == b"FAIL":
@@ -92,6 +79,13 @@ class BoundedConnection(AdbConnection):  # type: ignore[misc]  # adbutils carrie
 
     def read_string_block(self) -> str:
         """Reads one text with its length before it."""
-        length = int(self.read_exact(4), 16)
-        text: bytes = self.read_exact(length)
-        return text.decode("utf-8", "replace")
+        return self._read(int(self._read(4), 16)).decode("utf-8", "replace")
+
+    def _read(self, length: int) -> bytes:
+        data = b""
+        while len(data) < length:
+            piece = self._ready().recv(length - len(data))
+            if not piece:
+                raise EOFError(f"{len(data)} of {length} bytes came")
+            data += piece
+        return data

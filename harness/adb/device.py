@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from harness.adb.deadline import Deadline
-from harness.adb.listing import parse_properties
+from harness.adb.ending import END_GRACE_S, end_processes
 from harness.adb.server import AdbServer
-from harness.adb.shell import END_GRACE_S, Completed, call_mark, end_processes, run_script
-from harness.adb.sync import Progress, PushItem, RemoteEntry, RemoteStat, SyncStream
-from harness.errors import DeviceRefused, DeviceTimeout, InfraError
+from harness.adb.shell import Completed, call_mark, run_script
+from harness.adb.sync import Progress, PushItem, RemoteStat, SyncStream
+from harness.errors import DeviceRefused, InfraError
 
-__all__ = ["AdbDevice", "Completed", "PushItem", "RemoteEntry", "RemoteStat", "SyncStream"]
+__all__ = ["AdbDevice", "Completed", "PushItem", "RemoteStat", "SyncStream"]
 
 MAX_OUTPUT_BYTES = 64 << 20
 _SHORT_S = 15.0
-_TRY_S = 5.0
-_RETRY_S = 0.1
 _MAX_ABANDONED = 64
 
 # where a legacy shell's stdin can wait; TMPDIR first, since the daemon chose it
@@ -35,11 +32,11 @@ class AdbDevice:
     """A device by its serial on an adb server.
 
     Holds no connection: each call opens its own and closes it, and no call takes longer than its
-    `timeout_s` (a shell call up to 2 s more, to end what it had started). Use one object per
-    thread or share it; calls do not disturb one another. Every method raises DeviceLost,
-    DeviceTimeout or DeviceRefused, with serial, command and output so far. `features`, if given,
-    is taken for what its daemon can do instead of asking. Callbacks run in the calling thread;
-    while one runs, the deadline waits.
+    `timeout_s` (a shell call up to 4 s more, to end what it had started and to read its last
+    words). Use one object per thread or share it; calls do not disturb one another. Every method
+    raises DeviceLost, DeviceTimeout or DeviceRefused, with serial, command and output so far.
+    `features`, if given, is taken for what its daemon can do instead of asking. Callbacks run in
+    the calling thread; while one runs, the deadline waits.
     """
 
     def __init__(
@@ -47,7 +44,6 @@ class AdbDevice:
     ) -> None:
         self.serial = serial
         self.server = server
-        self._given_features = features
         self._features = features
         self._abandoned: deque[str] = deque(maxlen=_MAX_ABANDONED)
 
@@ -83,8 +79,12 @@ class AdbDevice:
         callback raises, the script's process group is ended with SIGKILL, and so is everything
         that it started elsewhere. A connection that ends without an exit status is DeviceLost.
 
-        `before_end` is called when the deadline has passed, while the processes are still there to
-        be looked at, with a deadline of its own (8 s more); an InfraError of it is ignored.
+        `before_end` is called when the deadline has passed, if the device says within 2 s that
+        processes are still there to be looked at, with a deadline of its own (8 s more); an
+        InfraError of it is ignored.
+
+        Past the deadline the error is a ScriptTimeout, which tells what the device said of the
+        processes, and the result if they had ended by themselves and only the link was late.
 
         What could not be ended then, because the link was gone, is ended before the next script.
 
@@ -130,7 +130,7 @@ class AdbDevice:
                     None,
                     shell_v2=shell_v2,
                     timeout_s=deadline.remaining(),
-                ):
+                ).ended:
                     with contextlib.suppress(ValueError):  # another thread was quicker
                         self._abandoned.remove(token)
         return not self._abandoned
@@ -150,7 +150,7 @@ class AdbDevice:
         left_s = deadline.remaining()
         return end_processes(
             self.server, self.serial, mark, None, shell_v2=shell_v2, timeout_s=left_s
-        )
+        ).ended
 
     def reboot(self, *, timeout_s: float) -> None:
         """Tells the device to reboot; it is still there when this returns, or gone already.
@@ -215,34 +215,3 @@ class AdbDevice:
         """A file's attributes, None if it is not there; see `SyncStream.stat`."""
         with self.sync(timeout_s=timeout_s) as stream:
             return stream.stat(remote, follow=follow)
-
-    def list(self, remote: str, *, timeout_s: float = _SHORT_S) -> list[RemoteEntry]:
-        """The names in a folder; see `SyncStream.list`."""
-        with self.sync(timeout_s=timeout_s) as stream:
-            return stream.list(remote)
-
-    def properties(self, *, timeout_s: float = _SHORT_S) -> dict[str, str]:
-        """What `getprop` prints, in one round trip; empty where there is no getprop."""
-        answer = self.shell("getprop 2>/dev/null", timeout_s=timeout_s, max_output_bytes=4 << 20)
-        return parse_properties(answer.stdout.decode("utf-8", "replace"))
-
-    def wait_ready(self, *, timeout_s: float) -> None:
-        """Waits until the adb server has the device and its shell answers.
-
-        For use after a reboot or a reconnection: its features are asked anew. Raises
-        DeviceTimeout saying what was missing.
-        """
-        deadline = Deadline(timeout_s)
-        missing = "no answer"
-        while not deadline.expired:
-            self._features = self._given_features
-            try:
-                step_s = deadline.at_most(_TRY_S).seconds
-                self.shell("true", timeout_s=step_s)
-                return
-            except InfraError as error:
-                missing = str(error)
-            time.sleep(min(_RETRY_S, deadline.remaining()))
-        raise DeviceTimeout(
-            f"not ready within {timeout_s:g} s: {missing}", serial=self.serial, command="wait ready"
-        )

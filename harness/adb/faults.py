@@ -6,27 +6,29 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from adbutils import AdbError
-from adbutils.errors import AdbConnectionError, AdbTimeout
-
 from harness.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 
-BROKEN = (OSError, EOFError, struct.error, AssertionError, AdbError, ValueError, OverflowError)
-"""What socket, parser and adbutils raise when the other side breaks off or talks nonsense."""
 
-
-class AdbFailError(AdbError):  # type: ignore[misc]  # adbutils carries no types
+class AdbFailError(Exception):
     """The adb server answered FAIL; the argument is its text."""
+
+
+class NoServerError(ConnectionError):
+    """Nobody listens where the adb server should; the argument names the address."""
 
 
 class ProtocolError(ValueError):
     """The other side sent bytes that the protocol does not allow."""
 
 
+BROKEN = (OSError, EOFError, struct.error, AssertionError, AdbFailError, ValueError, OverflowError)
+"""What sockets and parsers raise when the other side breaks off or talks nonsense."""
+
+
 def reason(error: BaseException) -> str:
     """A short text for `error`, never empty."""
     text = str(error) or type(error).__name__
-    return "no answer in time" if text in ("timed out", "adb read timeout") else text
+    return "no answer in time" if text == "timed out" else text
 
 
 def from_adb_fail(text: str, serial: str, command: str | None) -> DeviceError:
@@ -57,12 +59,12 @@ def device_faults(
         raise
     except AdbFailError as error:
         raise from_adb_fail(str(error), serial, command) from error
-    except (TimeoutError, AdbTimeout) as error:
+    except TimeoutError as error:
         raise DeviceTimeout(
             reason(error), serial=serial, command=command, output=received()
         ) from error
     except BROKEN as error:
-        unreachable = isinstance(error, AdbConnectionError)
+        unreachable = isinstance(error, NoServerError)
         raise DeviceLost(
             reason(error) if unreachable else f"the connection ended early: {reason(error)}",
             serial=serial,
@@ -84,9 +86,9 @@ def server_faults(
         yield
     except passed:
         raise
-    except (TimeoutError, AdbTimeout) as error:
+    except TimeoutError as error:
         raise InfraError(f"{what}: no answer in time: {reason(error)}") from error
-    except AdbConnectionError as error:
+    except NoServerError as error:
         # it names the server already
         raise InfraError(f"{reason(error)}; is it running? `{start}` starts it") from error
     except BROKEN as error:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,6 @@ from harness.adb.deadline import Deadline
 from harness.errors import InfraError
 
 _STOP_S = 3 * guardian.GRACE_S + 1.0
-_MAX_LINE_BYTES = 64 * 1024
 
 
 class GuardedProcess:
@@ -27,7 +25,6 @@ class GuardedProcess:
 
     def __init__(self, popen: subprocess.Popen[bytes], argv: Sequence[str]) -> None:
         self._popen = popen
-        self._unread = b""
         self.argv = tuple(argv)
         self.pid = popen.pid
 
@@ -58,28 +55,6 @@ class GuardedProcess:
             children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
             return int(children[0]) if children else None
         return None
-
-    def read_line(self, deadline: Deadline) -> bytes:
-        """The next line of the command's stdout, without its end.
-
-        Raises InfraError if the command closes its stdout first, is too slow, or writes a line of
-        more than 64 KiB.
-        """
-        if self._popen.stdout is None:
-            raise ValueError("started without a pipe for stdout")
-        descriptor = self._popen.stdout.fileno()
-        while b"\n" not in self._unread:
-            ready, _, _ = select.select([descriptor], [], [], deadline.remaining())
-            if not ready:
-                raise InfraError(f"{self.argv[0]} said nothing in {deadline.seconds:g} s")
-            data = os.read(descriptor, 4096)
-            if not data:
-                raise InfraError(f"{self.argv[0]} ended early")
-            self._unread += data
-            if len(self._unread) > _MAX_LINE_BYTES:
-                raise InfraError(f"{self.argv[0]} wrote an endless line")
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line
 
     def wait(self, deadline: Deadline) -> int | None:
         """Waits for the end; the exit code, or None if the deadline passed first."""
@@ -114,15 +89,18 @@ def spawn_guarded(
     stdout: int | IO[bytes] | None = subprocess.DEVNULL,
     stderr: int | IO[bytes] | None = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
+    remove: Path | None = None,
 ) -> GuardedProcess:
     """Starts `argv` in a session of its own, with no stdin, to be ended when we end.
 
     `env` is the whole environment of the command (None: ours); `stdout` and `stderr` as for
-    subprocess; `pass_fds` reach the command under the same numbers. Raises InfraError if nothing
-    can be started at all; a command that does not exist ends with exit code 127.
+    subprocess; `pass_fds` reach the command under the same numbers; `remove` is a folder of files
+    that goes with the command. Raises InfraError if nothing can be started at all; a command that
+    does not exist ends with exit code 127.
     """
     command = [os.fspath(part) for part in argv]
-    guarded = [sys.executable, "-I", "-S", guardian.__file__, *command]
+    options = [] if remove is None else [guardian.REMOVE, os.fspath(remove)]
+    guarded = [sys.executable, "-I", "-S", guardian.__file__, *options, *command]
     try:
         popen = subprocess.Popen(
             guarded,

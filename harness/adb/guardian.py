@@ -18,6 +18,9 @@ import sys
 import time
 from types import FrameType
 
+REMOVE = "--remove"
+"""Before the command: the folder of files named next goes when the command has ended."""
+
 GRACE_S = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 
@@ -81,6 +84,23 @@ class _Ward:
 
 def main(argv: list[str]) -> int:
     """Runs `argv`; returns its exit code (128 + signal number if a signal ended it)."""
+    if argv[0] != REMOVE:
+        return _guard(argv)
+    try:
+        return _guard(argv[2:])
+    finally:
+        remove_folder(argv[1])
+
+
+def remove_folder(folder: str) -> None:
+    """Removes a folder that holds nothing but files, as far as that can be done."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+
+
+def _guard(argv: list[str]) -> int:
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     asked_to_end: list[int] = []
@@ -88,7 +108,8 @@ def main(argv: list[str]) -> int:
     def note(number: int, _frame: FrameType | None) -> None:
         asked_to_end.append(number)
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # handled, not ignored: what is ignored would be ignored by the command, too
+    signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, note)
     signal.signal(signal.SIGHUP, note)
     signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
+import signal as signals
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.adb.channel import Channel
 from harness.adb.connection import MAX_REQUEST_BYTES
 from harness.adb.deadline import Deadline
+from harness.adb.ending import Found, end_processes, find_processes
 from harness.adb.faults import device_faults
 from harness.adb.server import AdbServer
 from harness.adb.shell_protocol import (
@@ -24,7 +26,6 @@ from harness.adb.shell_protocol import (
     Banner,
     LegacyReader,
     PacketReader,
-    end_script,
     exit_status,
     header,
     legacy_script,
@@ -38,8 +39,8 @@ from harness.errors import (
     InternalError,
 )
 
-END_GRACE_S = 2.0
-"""Seconds beyond its deadline that a call may take to end its processes on the device."""
+DRAIN_GRACE_S = 2.0
+"""Seconds beyond its deadline that a call may take to read what is still in its stream."""
 
 LOOK_GRACE_S = 8.0
 """Seconds beyond its deadline that a call may take to look at its processes before it ends them."""
@@ -71,6 +72,31 @@ class Completed:
     def ok(self) -> bool:
         """Whether it ended by itself with exit code 0."""
         return self.exit_code == 0
+
+
+class ScriptTimeout(DeviceTimeout):
+    """The deadline of a script passed, and what the device said about it then.
+
+    `found` is what was found of its processes before they were ended. `completed` is its result if
+    it had ended by itself all the same: then only the link was late. `late_bytes` is how much of
+    its output came after the deadline.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        serial: str,
+        command: str,
+        output: bytes,
+        found: Found,
+        completed: Completed | None,
+        late_bytes: int,
+    ) -> None:
+        super().__init__(problem, serial=serial, command=command, output=output)
+        self.found = found
+        self.completed = completed
+        self.late_bytes = late_bytes
 
 
 class _Output:
@@ -122,13 +148,22 @@ class _V2Call:
                 channel.queue(header(STDIN, len(chunk)), chunk)
                 if not left:
                     channel.queue(CLOSE_STDIN_PACKET)
-            received = channel.receive(room_below=_QUEUED_BYTES // 2 if left else 0)
-            for kind, data in self._reader.feed(received):
-                if kind == EXIT:
-                    yield STDERR, self._banner.rest()
-                    self.status = data[0]
-                    return
-                yield kind, self._banner.feed(data) if kind == STDERR else data
+            yield from self._take(channel.receive(room_below=_QUEUED_BYTES // 2 if left else 0))
+            if self.status is not None:
+                return
+
+    def rest(self, channel: Channel) -> Iterator[tuple[int, bytes]]:
+        """Gives what comes until the exit status is there, and feeds nothing any more."""
+        while self.status is None:
+            yield from self._take(channel.receive())
+
+    def _take(self, received: bytes) -> Iterator[tuple[int, bytes]]:
+        for kind, data in self._reader.feed(received):
+            if kind == EXIT:
+                yield STDERR, self._banner.rest()
+                self.status = data[0]
+                return
+            yield kind, self._banner.feed(data) if kind == STDERR else data
 
 
 class _LegacyCall:
@@ -149,6 +184,10 @@ class _LegacyCall:
         """Gives (stdout, data) until the status is there; stdin comes from a file."""
         if stdin:
             raise InternalError("a legacy shell takes its stdin from a file on the device")
+        return self.rest(channel)
+
+    def rest(self, channel: Channel) -> Iterator[tuple[int, bytes]]:
+        """Gives what comes until the status is there."""
         while self._reader.status is None:
             try:
                 received = channel.receive()
@@ -183,7 +222,8 @@ def run_script(
     `stdin` is for devices with shell_v2; without it, `stdin_file` names a file on the device.
     `abandoned` gets the token of a call whose processes may have been left running, for
     `end_processes` to find them by when the device can be reached again. `before_end` is called
-    when the deadline has passed, with one of its own, while the processes are still there.
+    when the deadline has passed and the device says that processes are still there, with a
+    deadline of its own. What is still in the stream then is read, and ScriptTimeout tells.
     """
     began = time.monotonic()
     token = call_mark(serial) + secrets.token_hex(6)
@@ -207,27 +247,62 @@ def run_script(
             raise
         except BaseException as error:
             # the deadline, Ctrl-C, or an error of the caller's in a sink
+            late = begun and isinstance(error, DeviceTimeout)
+            found, ending = Found(), Found()
             try:
-                if before_end is not None and begun and isinstance(error, DeviceTimeout):
-                    with contextlib.suppress(InfraError):
-                        before_end(Deadline(LOOK_GRACE_S))
+                if before_end is not None and late:
+                    found = find_processes(server, serial, token, shell_v2=shell_v2)
+                    if found.states:
+                        with contextlib.suppress(InfraError):
+                            before_end(Deadline(LOOK_GRACE_S))
             finally:
-                ended = end_processes(server, serial, token, call.group, shell_v2=shell_v2)
-                if not ended:
+                ending = end_processes(server, serial, token, call.group, shell_v2=shell_v2)
+                if not ending.ended:
                     abandoned(token)
             if not isinstance(error, DeviceTimeout):
                 raise
-            late = DeviceTimeout(
-                f"not done within {deadline.seconds:g} s; "
-                + ("its processes were ended" if ended else "its processes may still run"),
+            found = replace(found, ended=ending.ended) if found.states else ending
+            late_bytes = 0
+            if late and found.uptime_s is not None:
+                late_bytes = _drain(call, channel, serial, script, output)
+                if found.ended and not found.states and call.status is None:
+                    # it may only just have begun: the next script looks again
+                    abandoned(token)
+            completed = _completed(call, output, began)
+            ours = bool(found.states) and completed.signal == signals.SIGKILL
+            ended_itself = call.status is not None and not output.full and not ours
+            raise ScriptTimeout(
+                f"not done within {deadline.seconds:g} s; {_end_in_words(found, ended_itself)}",
                 serial=serial,
                 command=script,
                 output=output.so_far(),
-            )
-            late.ended = ended
-            raise late from error
-        if output.full and not end_processes(server, serial, token, call.group, shell_v2=shell_v2):
-            abandoned(token)
+                found=found,
+                completed=completed if ended_itself else None,
+                late_bytes=late_bytes,
+            ) from error
+        if output.full:
+            ending = end_processes(server, serial, token, call.group, shell_v2=shell_v2)
+            if not ending.ended:
+                abandoned(token)
+    return _completed(call, output, began)
+
+
+def _drain(
+    call: _V2Call | _LegacyCall, channel: Channel, serial: str, script: str, output: _Output
+) -> int:
+    """Reads what is still in the stream of a call that was ended; how many bytes that were."""
+    count = 0
+    channel.go_on(Deadline(DRAIN_GRACE_S))
+    with contextlib.suppress(InfraError):
+        for kind, data in _mapped(call.rest(channel), serial, script, output):
+            count += len(data)
+            output.take(kind, data)
+            if output.full:
+                break
+    return count
+
+
+def _completed(call: _V2Call | _LegacyCall, output: _Output, began: float) -> Completed:
     status = None if output.full else call.status
     code, signal = (None, None) if status is None else exit_status(status)
     return Completed(
@@ -238,6 +313,12 @@ def run_script(
         duration_s=time.monotonic() - began,
         truncated=output.full,
     )
+
+
+def _end_in_words(found: Found, ended_itself: bool) -> str:
+    if ended_itself:
+        return "it had ended by itself, and its end was heard of too late"
+    return "its processes were ended" if found.ended else "its processes may still run"
 
 
 def _service(script: str, token: str, shell_v2: bool, stdin_file: str | None) -> bytes:
@@ -260,36 +341,3 @@ def _mapped(
     """`parts`, its errors mapped; those of whoever consumes them are not."""
     with device_faults(serial, script, output.so_far):
         yield from parts
-
-
-def end_processes(
-    server: AdbServer,
-    serial: str,
-    token: str,
-    group: int | None,
-    *,
-    shell_v2: bool,
-    timeout_s: float = END_GRACE_S,
-) -> bool:
-    """Ends what a call left running, over a connection of its own; whether that is certain.
-
-    `group` is its process group, to be given only right after the call: numbers are used again.
-    """
-    deadline = Deadline(timeout_s)
-    script = end_script(token, group)
-    said = bytearray()
-    with contextlib.suppress(InfraError), device_faults(serial, "end the processes of a call"):
-        service = f"shell,v2,raw:{script}" if shell_v2 else f"shell:{script}"
-        channel = Channel(server.transport(serial, service, deadline), deadline)
-        reader = PacketReader()
-        with contextlib.closing(channel):
-            while b"ended" not in said and len(said) < _CHUNK_BYTES:
-                received = channel.receive()
-                if not shell_v2:
-                    said += received
-                    continue
-                for kind, data in reader.feed(received):
-                    if kind == EXIT:
-                        return b"ended" in said
-                    said += data
-    return b"ended" in said

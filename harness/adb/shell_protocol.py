@@ -97,27 +97,6 @@ def legacy_script(script: str, token: str, stdin_file: str | None) -> str:
     )
 
 
-def end_script(token: str, group: int | None) -> str:
-    """A script that ends the process group of a call and everything else that carries its token.
-
-    Prints `ended` when nothing is left. Runs in dash, mksh, bash and busybox (`kill -9 -N` is the
-    one way to name a group that all four take). The token is looked for in the environment of
-    processes and in the command line of the shell that set it, and each one's group goes with it,
-    unless that is also our own: a daemon that makes no groups must not be hit.
-    """
-    # the bracket keeps the pattern from matching the process that looks for it
-    pattern = f"{TOKEN_VARIABLE}=[{token[0]}]{token[1:]}"
-    kill_group = "" if group is None else f"kill -9 -{group} 2>/dev/null;"
-    return (
-        'g() { read -r s <"/proc/$1/stat" 2>/dev/null||s="x) x x 0";set -- ${s##*) };r=$3;};'
-        f"{kill_group}g $$;own=$r;i=0;while [ $i -lt 15 ];do i=$((i+1));"
-        f"f=$(grep -ls {shlex.quote(pattern)} /proc/[0-9]*/environ /proc/[0-9]*/cmdline"
-        ' 2>/dev/null);[ -n "$f" ]||{ echo ended;break;};'
-        'for p in $f;do p=${p#/proc/};p=${p%/*};g $p;[ "$r" -le 1 ]||[ "$r" = "$own" ]||'
-        "kill -9 -$r 2>/dev/null;kill -9 $p 2>/dev/null;done;sleep 0.1;done"
-    )
-
-
 def _find(mark: re.Pattern[bytes], data: bytes, token: bytes) -> re.Match[bytes] | None:
     return next((match for match in mark.finditer(data) if match[1] == token), None)
 

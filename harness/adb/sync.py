@@ -2,23 +2,261 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from harness.adb.channel import Channel
 from harness.adb.deadline import Deadline
+from harness.adb.faults import ProtocolError, device_faults, reason
 from harness.adb.server import AdbServer
-from harness.adb.sync_link import SyncLink, local_faults, valid_path
-from harness.adb.sync_protocol import Data, Done, RemoteEntry, RemoteStat
-from harness.adb.sync_push import Progress, Pusher, PushItem, same_size
+from harness.adb.sync_protocol import (
+    CHUNK_BYTES,
+    Data,
+    Dialect,
+    Done,
+    Fail,
+    Okay,
+    RemoteStat,
+    Reply,
+    ReplyReader,
+    data_header,
+    done,
+)
+from harness.errors import DeviceError, DeviceRefused, InfraError
 
-__all__ = ["Progress", "PushItem", "RemoteEntry", "RemoteStat", "SyncStream"]
+__all__ = ["Progress", "PushItem", "RemoteStat", "SyncStream"]
 
-_MAX_ENTRIES = 100_000
 _PSEUDO_FOLDERS = ("/proc/", "/sys/", "/dev/")  # sizes there say nothing about content
+_READ_BYTES = 4 * CHUNK_BYTES
+_MAX_UNANSWERED = 256
+
+Progress = Callable[[int], None]
+
+QUEUED_BYTES = 256 * 1024
+"""A sender goes on reading its files while less than this waits to be sent."""
+
+
+class SyncLink:
+    """The stream below the file operations; all of its waits share one deadline.
+
+    Every method that waits raises DeviceLost or DeviceTimeout; `command` names the operation in
+    errors.
+    """
+
+    def __init__(
+        self, server: AdbServer, serial: str, features: frozenset[str], deadline: Deadline
+    ) -> None:
+        self.serial = serial
+        self.dialect = Dialect.of(features)
+        self._reader = ReplyReader()
+        self._replies: deque[Reply] = deque()
+        self._channel = Channel(server.transport(serial, "sync:", deadline), deadline)
+
+    def close(self) -> None:
+        """Closes the stream, which makes the device drop a file it has half."""
+        self._channel.close()
+
+    def queue(self, *messages: bytes | memoryview) -> None:
+        """Queues messages, to be sent by the next call that waits."""
+        self._channel.queue(*messages)
+
+    @property
+    def queued_bytes(self) -> int:
+        """What is queued and not yet sent."""
+        return self._channel.queued_bytes
+
+    @property
+    def must_send(self) -> bool:
+        """Whether so much is queued that a sender should stop and `exchange`."""
+        return self._channel.queued_bytes >= QUEUED_BYTES
+
+    def exchange(self, command: str) -> None:
+        """Sends until there is room for more messages; takes in what has arrived."""
+        self._take(command, room_below=QUEUED_BYTES)
+
+    def reply(self, command: str) -> Reply:
+        """The next reply. Raises DeviceRefused with the device's words for a FAIL."""
+        while not self._replies:
+            self._take(command)
+        return self._checked(self._replies.popleft(), command)
+
+    def arrived(self, command: str) -> Reply | None:
+        """The next reply if it is there already; as `reply` otherwise."""
+        return self._checked(self._replies.popleft(), command) if self._replies else None
+
+    def nonsense(self, reply: Reply, command: str) -> DeviceError:
+        """The error for a reply that does not belong to what was asked."""
+        return self.error(f"an answer that was not asked for: {type(reply).__name__}", command)
+
+    def error(self, problem: str, command: str) -> DeviceError:
+        """A DeviceError of this device."""
+        return DeviceError(problem, serial=self.serial, command=command)
+
+    def refused(self, problem: str, command: str) -> DeviceRefused:
+        """A DeviceRefused of this device."""
+        return DeviceRefused(problem, serial=self.serial, command=command)
+
+    def _checked(self, reply: Reply, command: str) -> Reply:
+        if isinstance(reply, Fail):
+            raise self.refused(reply.text or "the device refused without a word", command)
+        return reply
+
+    def _take(self, command: str, *, room_below: int = 0) -> None:
+        with device_faults(self.serial, command):
+            received = self._channel.receive(room_below=room_below)
+            self._replies.extend(self._reader.feed(received))
+
+
+@contextlib.contextmanager
+def valid_path(command: str) -> Iterator[None]:
+    """Turns a path that cannot even be sent into InfraError."""
+    try:
+        yield
+    except ProtocolError as error:
+        raise InfraError(f"{command}: {error}") from error
+
+
+@contextlib.contextmanager
+def local_faults(path: Path) -> Iterator[None]:
+    """Turns the host's own refusal (no such file, disk full) into InfraError naming the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InfraError(f"{path} on this host: {error.strerror or reason(error)}") from error
+
+
+@dataclass(frozen=True)
+class PushItem:
+    """One file to send: content or a local path, where to, permission bits.
+
+    The modification time is the local file's, or now for content from memory. `checked`: whether
+    its size is asked back; not for one that may be gone again by then.
+    """
+
+    source: Path | bytes
+    remote: str
+    mode: int = 0o644
+    checked: bool = True
+
+
+@dataclass
+class _Sent:
+    command: str
+    size: int
+    checked: bool = True
+    taken: bool = False
+
+
+class Pusher:
+    """Sends files over an open stream; see `SyncStream.push`."""
+
+    def __init__(self, link: SyncLink, progress: Progress | None) -> None:
+        self._link = link
+        self._progress = progress
+        self._handed_over = 0
+        self._unanswered: deque[_Sent] = deque()
+
+    def run(self, items: Iterable[PushItem]) -> None:
+        """Sends all items and waits until the device has taken the last one."""
+        for item in items:
+            while len(self._unanswered) >= _MAX_UNANSWERED:
+                self._wait_for_answer()
+            self._send(item)
+        while self._unanswered:
+            self._wait_for_answer()
+        self._report()
+
+    def _send(self, item: PushItem) -> None:
+        command = f"push {item.remote}"
+        link = self._link
+        with valid_path(command):
+            begin = link.dialect.send(item.remote, item.mode)
+            check = link.dialect.stat(item.remote, follow=False) if item.checked else b""
+        sent = _Sent(command, 0, item.checked)
+        if isinstance(item.source, bytes):
+            link.queue(begin)
+            # until all of it is queued, an answer can only be a refusal, and it is for this file
+            self._unanswered.append(sent)
+            self._queue_content(sent, memoryview(item.source))
+            link.queue(done(int(time.time())), check)
+            return
+        source, status = _open_regular(item.source)
+        with source:
+            link.queue(begin)
+            self._unanswered.append(sent)
+            while sent.size < status.st_size:
+                with local_faults(item.source):
+                    block = source.read(min(_READ_BYTES, status.st_size - sent.size))
+                if not block:
+                    raise InfraError(f"{item.source} on this host became shorter meanwhile")
+                self._queue_content(sent, memoryview(block))
+        link.queue(done(int(status.st_mtime)), check)
+
+    def _queue_content(self, sent: _Sent, content: memoryview) -> None:
+        sent.size += len(content)
+        for start in range(0, len(content), CHUNK_BYTES):
+            chunk = content[start : start + CHUNK_BYTES]
+            self._link.queue(data_header(len(chunk)), chunk)
+            if self._link.must_send:
+                self._link.exchange(self._unanswered[0].command)
+                self._collect()
+                self._report()
+        self._handed_over += len(content)
+
+    def _collect(self) -> None:
+        while self._unanswered:
+            reply = self._link.arrived(self._unanswered[0].command)
+            if reply is None:
+                return
+            self._answered(reply)
+
+    def _wait_for_answer(self) -> None:
+        self._answered(self._link.reply(self._unanswered[0].command))
+        self._report()
+
+    def _answered(self, reply: object) -> None:
+        sent = self._unanswered[0]
+        if isinstance(reply, Okay) and not sent.taken:
+            sent.taken = True
+            if not sent.checked:
+                self._unanswered.popleft()
+        elif isinstance(reply, RemoteStat) and sent.taken:
+            if not same_size(reply.size, sent.size, self._link.dialect.stat_v2) or reply.error:
+                raise self._link.error(
+                    f"{sent.size} bytes were sent, {reply.size} arrived", sent.command
+                )
+            self._unanswered.popleft()
+        else:
+            raise self._link.nonsense(reply, sent.command)  # type: ignore[arg-type]
+
+    def _report(self) -> None:
+        if self._progress is not None:
+            self._progress(max(0, self._handed_over - self._link.queued_bytes))
+
+
+def same_size(told: int, true: int, exact: bool) -> bool:
+    """Whether a size that a device tells fits; the first protocol version tells 32 bits of it."""
+    return told == true if exact else told == true % (1 << 32)
+
+
+def _open_regular(path: Path) -> tuple[io.FileIO, os.stat_result]:
+    with local_faults(path):
+        # a FIFO in place of a file must not make us wait for its writer
+        source = io.FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        status = os.fstat(source.fileno())
+        if stat.S_ISREG(status.st_mode):
+            return source, status
+        source.close()
+    raise InfraError(f"{path} on this host: not a regular file")
 
 
 class SyncStream:
@@ -70,41 +308,6 @@ class SyncStream:
         if reply.error:
             raise self._link.refused(os.strerror(reply.error), command)
         return reply
-
-    def list(self, remote: str) -> list[RemoteEntry]:
-        """The names in a folder, sorted, without `.` and `..`.
-
-        Raises DeviceRefused if it is missing, no folder, or may not be read: adb itself answers
-        all of these with an empty list.
-        """
-        command = f"list {remote}"
-        found = self.stat(remote)
-        if found is None:
-            raise self._link.refused("No such file or directory", command)
-        # only a device that cannot follow links answers with a link; it may well be to a folder
-        if not (found.is_dir or stat.S_ISLNK(found.mode)):
-            raise self._link.refused("Not a directory", command)
-        entries = []
-        names = 0
-        with valid_path(command):
-            self._link.queue(self._link.dialect.list(remote))
-        with self._link.listing():
-            while not isinstance(reply := self._link.reply(command), Done):
-                if not isinstance(reply, RemoteEntry):
-                    raise self._link.nonsense(reply, command)
-                names += 1
-                if names > _MAX_ENTRIES:
-                    raise self._link.error(f"more than {_MAX_ENTRIES} names", command)
-                if reply.name in (".", ".."):
-                    continue
-                if not reply.name or "/" in reply.name or "\0" in reply.name:
-                    raise self._link.error(f"an impossible name: {reply.name!r}", command)
-                entries.append(reply)
-        if names == 0:
-            raise self._link.refused(
-                "not a folder that can be read: not even `.` is in it", command
-            )
-        return sorted(entries, key=lambda entry: entry.name)
 
     def pull(self, remote: str, local: Path, max_bytes: int) -> None:
         """Fetches one file, keeping its modification time and permission bits.

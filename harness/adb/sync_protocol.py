@@ -22,10 +22,7 @@ MAX_PATH_BYTES = 1024
 _WORD = struct.Struct("<4sI")
 _STAT_V1 = struct.Struct("<III")
 _STAT_V2 = struct.Struct("<IQQIIIIQqqq")
-_ENTRY_V1 = struct.Struct("<IIII")
-_ENTRY_V2 = struct.Struct("<IQQIIIIQqqqI")
 _MAX_TEXT_BYTES = 64 * 1024
-_MAX_NAME_BYTES = 4096
 _ENOENT, _ENOTDIR = 2, 20
 
 
@@ -59,35 +56,22 @@ class RemoteStat:
 
 
 @dataclass(frozen=True)
-class RemoteEntry:
-    """One name in a folder on a device; `stat` is that of the name itself, not of a link's end."""
-
-    name: str
-    stat: RemoteStat
-
-
-@dataclass(frozen=True)
 class Dialect:
     """Which versions of the messages a device understands."""
 
     stat_v2: bool
-    list_v2: bool
     send_v2: bool
 
     @classmethod
     def of(cls, features: frozenset[str]) -> Dialect:
         """The newest messages that a device with these features knows."""
-        return cls("stat_v2" in features, "ls_v2" in features, "sendrecv_v2" in features)
+        return cls("stat_v2" in features, "sendrecv_v2" in features)
 
     def stat(self, path: str, *, follow: bool) -> bytes:
         """A request for a file's attributes; v1 cannot follow links."""
         if self.stat_v2:
             return request(b"STA2" if follow else b"LST2", path)
         return request(b"STAT", path)
-
-    def list(self, path: str) -> bytes:
-        """A request for the names in a folder."""
-        return request(b"LIS2" if self.list_v2 else b"LIST", path)
 
     def receive(self, path: str) -> bytes:
         """A request for a file's content."""
@@ -121,9 +105,6 @@ def done(mtime_s: int) -> bytes:
     return _WORD.pack(b"DONE", max(0, min(mtime_s, 0xFFFFFFFF)))
 
 
-QUIT = _WORD.pack(b"QUIT", 0)
-
-
 @dataclass(frozen=True)
 class Okay:
     """A sent file was taken."""
@@ -145,10 +126,10 @@ class Data:
 
 @dataclass(frozen=True)
 class Done:
-    """The end of a file or of a list."""
+    """The end of a file."""
 
 
-Reply = Okay | Fail | Data | Done | RemoteStat | RemoteEntry
+Reply = Okay | Fail | Data | Done | RemoteStat
 
 
 class ReplyReader:
@@ -158,11 +139,9 @@ class ReplyReader:
     the protocol does not allow.
     """
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._list_v2 = dialect.list_v2
+    def __init__(self) -> None:
         self._held = b""
         self._data_left = 0
-        self.listing = False
 
     def feed(self, data: bytes) -> Iterator[Reply]:
         """The replies that `data` completes."""
@@ -199,11 +178,6 @@ class ReplyReader:
             return _stat_v2(held)
         if kind == b"STAT":
             return _stat_v1(held)
-        if kind in (b"DENT", b"DNT2"):
-            return _entry(held, kind == b"DNT2")
-        if kind == b"DONE" and self.listing:
-            size = 4 + (_ENTRY_V2 if self._list_v2 else _ENTRY_V1).size
-            return (Done(), size) if len(held) >= size else (None, 0)
         if kind not in (b"OKAY", b"FAIL", b"DATA", b"DONE"):
             raise ProtocolError(f"unknown sync reply {kind!r}")
         if len(held) < _WORD.size:
@@ -240,29 +214,3 @@ def _stat_v2(held: memoryview) -> tuple[Reply | None, int]:
         return None, 0
     error, _, _, mode, _, _, _, length, _, mtime, _ = _STAT_V2.unpack_from(held, 4)
     return RemoteStat(mode, length, mtime, error), size
-
-
-def _entry(held: memoryview, v2: bool) -> tuple[Reply | None, int]:
-    layout = _ENTRY_V2 if v2 else _ENTRY_V1
-    start = 4 + layout.size
-    if len(held) < start:
-        return None, 0
-    fields = layout.unpack_from(held, 4)
-    if v2:
-        error, mode, length, mtime, name_length = (
-            fields[0],
-            fields[3],
-            fields[7],
-            fields[9],
-            fields[11],
-        )
-    else:
-        mode, length, mtime, name_length = fields
-        error = 0
-    if name_length > _MAX_NAME_BYTES:
-        raise ProtocolError(f"file name of {name_length} bytes")
-    end = start + name_length
-    if len(held) < end:
-        return None, 0
-    name = bytes(held[start:end]).decode("utf-8", "surrogateescape")
-    return RemoteEntry(name, RemoteStat(mode, length, mtime, error)), end

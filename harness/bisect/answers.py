@@ -1,6 +1,6 @@
-"""What a run can answer, and what all answers so far come to for each place (pure).
+"""What a run can answer, and what all answers so far come to for each point (pure).
 
-A place is a tuple of candidates: one version on one axis, a pair on two.
+A point is a tuple of candidates: one version on one axis, a pair on two.
 """
 
 from __future__ import annotations
@@ -9,17 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+Axis = Literal["qnn", "ort", "compiler"]
+AXES: Final[tuple[Axis, ...]] = ("qnn", "ort", "compiler")
 Answer = Literal["good", "bad", "untestable", "unknown"]
 Verdict = Literal["good", "bad"]
 Repeat = int | Literal["auto"]
-Place = tuple[str, ...]
+Point = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Tally:
-    """How often a place answered what.
+    """How often a point answered what.
 
-    One untestable answer is enough to leave a place alone: what cannot be installed now and then
+    One untestable answer is enough to leave a point alone: what cannot be installed now and then
     cannot be trusted to tell anything.
     """
 
@@ -34,13 +36,10 @@ class Tally:
 
     def plus(self, answer: Answer) -> Tally:
         """With one more answer; `unknown` is none."""
-        return self if answer == "unknown" else replace(self, **{answer: self._of(answer) + 1})
-
-    def _of(self, answer: Literal["good", "bad", "untestable"]) -> int:
-        return {"good": self.good, "bad": self.bad, "untestable": self.untestable}[answer]
+        return self if answer == "unknown" else replace(self, **{answer: getattr(self, answer) + 1})
 
     def settled(self, repeat: int) -> Verdict | None:
-        """The verdict when every place is asked `repeat` times: one bad answer makes it bad."""
+        """The verdict when every point is asked `repeat` times: one bad answer makes it bad."""
         if self.bad:
             return "bad"
         return "good" if self.good >= repeat else None
@@ -57,12 +56,12 @@ class Evidence:
     those of them since the last answer or the last time somebody went on in `troubles`.
     """
 
-    tallies: Mapping[Place, Tally] = field(default_factory=dict)
+    tallies: Mapping[Point, Tally] = field(default_factory=dict)
     runs: int = 0
     unknown: int = 0
     troubles: int = 0
 
-    def plus(self, at: Place, answer: Answer) -> Evidence:
+    def plus(self, at: Point, answer: Answer) -> Evidence:
         """With one more run."""
         if answer == "unknown":
             return replace(self, unknown=self.unknown + 1, troubles=self.troubles + 1)
@@ -73,16 +72,16 @@ class Evidence:
         """After somebody saw to the lab: its troubles are counted anew."""
         return replace(self, troubles=0)
 
-    def of(self, at: Place) -> Tally:
-        """What a place answered."""
+    def of(self, at: Point) -> Tally:
+        """What a point answered."""
         return self.tallies.get(at, NOTHING)
 
-    def untestable(self) -> frozenset[Place]:
-        """The places that turned out to be untestable."""
+    def untestable(self) -> frozenset[Point]:
+        """The points that turned out to be untestable."""
         return frozenset(at for at, tally in self.tallies.items() if tally.untestable)
 
     def wasted(self) -> int:
-        """How many runs went into places that turned out to be untestable."""
+        """How many runs went into points that turned out to be untestable."""
         lost = [tally for tally in self.tallies.values() if tally.untestable]
         return sum(tally.told + tally.untestable for tally in lost)
 
@@ -91,7 +90,7 @@ class Evidence:
 class Question:
     """What to run next. `number` counts the runs that answer, from 1; `why` is for a person."""
 
-    at: Place
+    at: Point
     number: int
     why: str
 

@@ -1,28 +1,112 @@
-"""Runs one case once: a pytest of its own, with a deadline, which cannot outlive us."""
+"""What every run of a bisection is made of, and one run: a pytest of its own, with a deadline."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from harness.adb.deadline import Deadline
 from harness.adb.guard import spawn_guarded
+from harness.bisect.answers import Axis, Point
+from harness.bisect.log import Log
 from harness.bisect.match import Judged, Match
 from harness.errors import ConfigError, InfraError
+from harness.files.cache import PRIVATE
+from harness.pytest_plugin.case_names import split_node_id
 from harness.pytest_plugin.problem import Problem, read_problem
 from harness.results.record import CaseRecord, final_attempts
 from harness.results.rundir import JOURNAL, LATEST, RunFolder
+
+_LEASE_WAIT_S: Final = 600
+
+
+class Task(BaseModel):
+    """One case, to be run with versions that a search chooses.
+
+    `case` is a node id whose versions do not count. `devices` are the one it runs on and those
+    that may stand in for it. `held` has the axes that are not searched and whose version is not
+    simply the usual one, `paths` the path of each version that is named by one. `folder` is where
+    pytest is started, `pytest_arguments` goes to it as it is. `good` is the point whose
+    measurements `--match` compares with.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    case: str
+    axes: Annotated[tuple[Axis, ...], Field(min_length=1, max_length=2)]
+    held: Mapping[Axis, str] = {}
+    paths: Mapping[Axis, Mapping[str, str]] = {}
+    devices: Annotated[tuple[str, ...], Field(min_length=1)]
+    target: str
+    backend: str
+    lab: Path
+    folder: Path
+    known_issues: Path | None = None
+    match: str | None = None
+    good: Point | None = None
+    run_timeout_s: Annotated[StrictInt, Field(ge=1)] = 1800
+    pytest_arguments: tuple[str, ...] = ()
+
+    def versions(self, at: Point) -> dict[Axis, str]:
+        """Every version that is fixed in a run at a point."""
+        return {**self.held, **dict(zip(self.axes, at, strict=True))}
+
+    def only_held(self) -> tuple[Axis, ...]:
+        """The axes whose version is the same in all runs."""
+        return tuple(axis for axis in self.held if axis not in self.axes)
+
+    def given(self, at: Point) -> dict[Axis, str]:
+        """The versions of a run as pytest must be told them."""
+        return {
+            axis: self.paths.get(axis, {}).get(version, version)
+            for axis, version in self.versions(at).items()
+        }
+
+    def arguments(
+        self, at: Point, reports: Path, devices: Sequence[str], likely_next: Sequence[Point] = ()
+    ) -> list[str]:
+        """pytest's arguments for a run at a point, on the first of `devices` that can be used.
+
+        What the runs `likely_next` will need is made ready meanwhile.
+        """
+        # Paths are given with "=": pytest takes a word of its own for the path of a test.
+        arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--only-case={self.case}"]
+        arguments += [f"--lab={self.lab}", f"--reports={reports}", f"--backend={self.backend}"]
+        arguments += [f"--device={','.join(devices)}"]
+        arguments += [f"--{axis}={version}" for axis, version in self.given(at).items()]
+        for point in likely_next:
+            named = (f"{axis}={version}" for axis, version in self.given(point).items())
+            arguments.append(f"--ahead={shlex.join(named)}")
+        # other people's runs may come between; a search that waits is better than one that stops
+        arguments.append(f"--lease-timeout={_LEASE_WAIT_S}")
+        if self.known_issues is not None:
+            arguments.append(f"--known-issues={self.known_issues}")
+        return [*arguments, *self.pytest_arguments, split_node_id(self.case)[0]]
+
 
 OUTPUT: Final = "output.txt"
 PROBLEM: Final = "problem.json"
 _KEPT_BYTES = 64 * 1024
 _USAGE, _NOTHING_SELECTED = 4, 5
 _ERROR_LINE = re.compile(r"^(?:error|ERROR): (.+)$", re.MULTILINE)
+
+
+def task_of(log: Log) -> Task:
+    """What the runs of a bisection are made of. Raises ConfigError if its log does not say."""
+    try:
+        return Task.model_validate(dict(log.task))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"its log does not say what to run: {where}: {first['msg']}") from error
 
 
 @dataclass(frozen=True)
@@ -50,7 +134,7 @@ def run_case(arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: floa
     """
     began = time.monotonic()
     try:
-        reports.mkdir(parents=True, exist_ok=True)
+        reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         output = (reports / OUTPUT).open("wb")
     except OSError as error:
         raise InfraError(f"cannot write to {reports}: {error.strerror}") from error

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from harness.bisect.answers import Place, Question, Stopped
-from harness.bisect.case_run import RunEnd, finished_run, judge, run_case
-from harness.bisect.findings import Finding
-from harness.bisect.grid_findings import GridFinding
-from harness.bisect.grid_search import GridSearch
-from harness.bisect.log import Answered, Concluded, Log, Resumed, asked, concluded
-from harness.bisect.match import ANY_FAILURE, Judged, Match, parse_match
-from harness.bisect.search import Search, free
-from harness.bisect.state import BisectFolder
-from harness.bisect.task import Axis, Task
+from pydantic import JsonValue
+
+from harness.bisect.answers import Axis, Point, Question, Stopped
+from harness.bisect.case_run import RunEnd, finished_run, judge, run_case, task_of
+from harness.bisect.findings import AxisFinding, GridFinding
+from harness.bisect.folder import BisectFolder
+from harness.bisect.log import Answered, Concluded, Resumed, asked, concluded
+from harness.bisect.match import ANY_FAILURE, Judged, parse_match
+from harness.bisect.search import free
+from harness.bisect.versions import Supply
 from harness.errors import ConfigError
 from harness.results.record import CaseRecord, final_attempts
 from harness.results.rundir import JOURNAL, RunFolder
@@ -28,8 +27,8 @@ WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0, 60.0)
 """How long to wait before the same is asked again, after each failure of the lab in a row."""
 
 
-class Watcher(Protocol):
-    """Who is told what goes on; nothing depends on it."""
+class Watcher:
+    """Is told what goes on, and says nothing of it; nothing depends on it."""
 
     def asked(self, question: Question) -> None:
         """A run begins."""
@@ -41,146 +40,117 @@ class Watcher(Protocol):
         """Something that a person should know meanwhile."""
 
 
-class Pricing(Protocol):
-    """What a run costs, in seconds."""
-
-    def __call__(self, at: Place) -> float:
-        """That of a run at a place."""
-
-    def ran(self, places: Collection[Place]) -> None:
-        """These have been run by now: look again at what is here."""
-
-
-class Ahead(Protocol):
-    """Who fetches what is likely to be wanted next."""
-
-    def want(self, places: tuple[Place, ...]) -> None:
-        """These may be next. Returns at once."""
-
-
-class Free:
-    """All runs cost the same."""
-
-    def __call__(self, at: Place) -> float:
-        """One second."""
-        return free(at)
-
-    def ran(self, places: Collection[Place]) -> None:
-        """Makes no difference."""
-
-
-@dataclass
 class Bisection:
-    """A search, its state on disk, and what its runs are made of.
+    """Goes on with what the log of a folder says, which is held."""
 
-    `stop_at` is a `time.monotonic()` after which no run begins. After a failure of the lab the next
-    try waits, longer each time (`waits`, the last one for all further).
-    """
+    def __init__(
+        self,
+        folder: BisectFolder,
+        watcher: Watcher,
+        *,
+        supply: Supply | None = None,
+        run: Runner = run_case,
+        stop_at: float | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Without a `supply`, all runs cost the same, and nothing is fetched beside them.
 
-    folder: BisectFolder
-    task: Task
-    watcher: Watcher
-    ahead: Ahead | None = None
-    cost: Pricing = field(default_factory=Free)
-    runner: Runner = run_case
-    stop_at: float | None = None
-    waits: Sequence[float] = WAITS_S
-    sleep: Callable[[float], None] = time.sleep
-    _turn: int = field(default=0, init=False)
-    _warned: set[Axis] = field(default_factory=set, init=False)
+        `stop_at` is a `time.monotonic()` after which no run begins. Raises ConfigError for a log
+        that does not say what to run.
+        """
+        self.folder = folder
+        self.watcher = watcher
+        self._supply, self._run_case, self._stop_at, self._sleep = supply, run, stop_at, sleep
+        self._log = folder.read()
+        self.task = task_of(self._log)
+        self._match = parse_match(self.task.match) if self.task.match else ANY_FAILURE
+        self._search = self._log.search(cost=supply.cost if supply is not None else free)
+        self._turn = 0
+        self._warned: set[Axis] = set()
 
-    def go_on(self) -> Finding | GridFinding | Stopped | None:
+    def go_on(self) -> AxisFinding | GridFinding | Stopped | None:
         """Runs until something is found, the lab stops it, or the time is over (None).
 
         Raises ConfigError for input that is wrong whatever the versions (nothing is written down as
         an answer then), InfraError if nothing can be written.
         """
-        log = self.folder.read()
-        self.cost.ran(log.evidence().tallies)
-        search = log.search(cost=self.cost)
-        match = parse_match(self.task.match) if self.task.match else ANY_FAILURE
-        if log.entries and not concluded(log):
+        self._tell_supply()
+        if self._log.entries and not concluded(self._log):
             self.folder.append(Resumed())
-            search.resume()
-            self._take_up(log, search, match)
+            self._search.resume()
+            self._take_up()
         while True:
-            step = search.next()
-            if isinstance(step, Finding | GridFinding):
+            step = self._search.next()
+            if isinstance(step, AxisFinding | GridFinding):
                 if not concluded(self.folder.read()):
-                    bound = str(search.bound)
+                    bound = str(self._search.bound)
                     self.folder.append(Concluded(text=str(step), detail={"bound": bound}))
                 return step
             if isinstance(step, Stopped):
                 return step
-            self._wait(search.evidence.troubles)
+            self._wait(self._search.evidence.troubles)
             if self._time_left() <= 0:
                 return None
-            step = self._reference_first(step, match)
-            self._run(step, search, match)
+            self._run(self._reference_first(step))
+
+    def _tell_supply(self) -> None:
+        if self._supply is not None:
+            self._supply.ran(self._search.evidence.tallies)
 
     def _time_left(self) -> float:
-        return math.inf if self.stop_at is None else self.stop_at - time.monotonic()
+        return math.inf if self._stop_at is None else self._stop_at - time.monotonic()
 
     def _wait(self, troubles: int) -> None:
         """Gives the lab time to come back, each time more of it."""
-        if not troubles or not self.waits:
-            return
-        wanted = self.waits[min(troubles, len(self.waits)) - 1]
+        wanted = WAITS_S[min(troubles, len(WAITS_S)) - 1] if troubles else 0.0
         seconds = min(wanted, max(0.0, self._time_left()))
         if seconds > 0:
             self.watcher.remark(f"the lab failed; it is tried again in {seconds:.0f} s")
-            self.sleep(seconds)
+            self._sleep(seconds)
 
-    def _run(self, question: Question, search: Search | GridSearch, match: Match) -> None:
+    def _run(self, question: Question) -> None:
         self.folder.append(asked(question))
         self.watcher.asked(question)
-        ahead = search.ahead()
-        if self.ahead is not None:
-            self.ahead.want(ahead)
-        if match.comparison is not None:
-            ahead = ()  # compiling and pushing beside it would spoil what is measured
+        likely_next = self._search.likely_next()
+        if self._supply is not None:
+            self._supply.want(likely_next)
+        if self._match.comparison is not None:
+            likely_next = ()  # compiling and pushing beside it would spoil what is measured
         reports = self.folder.reports_of(self.folder.read())
-        arguments = self.task.arguments(question.at, reports, self._devices(), ahead)
-        end = self.runner(arguments, reports, self.task.folder, self.task.run_timeout_s)
-        self._take(question, end, search, match)
+        arguments = self.task.arguments(question.at, reports, self._devices(), likely_next)
+        end = self._run_case(arguments, reports, self.task.folder, self.task.run_timeout_s)
+        self._take(question, end)
 
-    def _take(
-        self, question: Question, end: RunEnd, search: Search | GridSearch, match: Match
-    ) -> None:
-        good = self._good(match, question.at, end.record)
-        judged = judge(end, match, good, self.task.only_held())
-        if end.record is not None:
-            self._refuse_an_axis_without_effect(end.record)
+    def _take(self, question: Question, end: RunEnd) -> None:
+        record = end.record
+        good = self._good(question.at, record)
+        judged = judge(end, self._match, good, self.task.only_held())
+        if record is not None:
+            self._refuse_an_axis_without_effect(record)
         if judged.answer == "unknown":
             self._turn += 1  # the next try goes to the next device that can stand in
-        detail: dict[str, object] = {"why": judged.why, "seconds": round(end.seconds, 3)}
-        if end.record is not None and end.record.device is not None:
-            detail["device"] = end.record.device.name
+        detail: dict[str, JsonValue] = {"why": judged.why, "seconds": round(end.seconds, 3)}
+        if record is not None and record.device is not None:
+            detail["device"] = record.device.name
         run = None
-        if end.folder is not None and end.record is not None:
+        if end.folder is not None and record is not None:
             run = end.folder.relative_to(self.folder.path).as_posix()
-        entry = Answered.model_validate(
-            {
-                "at": question.at,
-                "answer": judged.answer,
-                "run": run,
-                "case": end.record.case if end.record else None,
-                "detail": detail,
-            }
+        case = record.case if record is not None else None
+        self.folder.append(
+            Answered(at=question.at, answer=judged.answer, run=run, case=case, detail=detail)
         )
-        self.folder.append(entry)
-        search.answer(question, judged.answer)
-        self.cost.ran(search.evidence.tallies)
+        self._search.answer(question, judged.answer)
+        self._tell_supply()
         self.watcher.answered(question, judged, end)
 
-    def _take_up(self, log: Log, search: Search | GridSearch, match: Match) -> None:
+    def _take_up(self) -> None:
         """A run that was under way may have ended although nobody was left to hear of it."""
-        at = log.under_way()
-        end = finished_run(self.folder.reports_of(log)) if at is not None else None
+        at = self._log.under_way()
+        end = finished_run(self.folder.reports_of(self._log)) if at is not None else None
         if at is not None and end is not None:
-            question = Question(at, search.evidence.runs + 1, "it had ended already")
+            question = Question(at, self._search.evidence.runs + 1, "it had ended already")
             self.watcher.asked(question)
-            self._take(question, end, search, match)
+            self._take(question, end)
 
     def _devices(self) -> list[str]:
         devices = list(self.task.devices)
@@ -196,22 +166,23 @@ class Bisection:
                 self._warned.add(axis)
                 self.watcher.remark(f"--{axis} {self.task.held[axis]} has no effect: {why}")
 
-    def _reference_first(self, question: Question, match: Match) -> Question:
+    def _reference_first(self, question: Question) -> Question:
         """What is compared with the good end's measurements has to wait for them."""
         good = self.task.good
-        if not match.needs_good or good is None or question.at == good:
+        if not self._match.needs_good or good is None or question.at == good:
             return question
-        if self._good(match, good, None) is not None:
+        if self._good(good, None) is not None:
             return question
         return Question(good, question.number, "what others are compared with")
 
-    def _good(self, match: Match, at: Place, record: CaseRecord | None) -> float | None:
-        if not match.needs_good:
+    def _good(self, at: Point, record: CaseRecord | None) -> float | None:
+        if not self._match.needs_good:
             return None
-        records = [known for _, known in records_of(self.folder, at=self.task.good)]
-        if record is not None and at == self.task.good:
+        answers = [entry for entry in self.folder.answers() if entry.at == self.task.good]
+        records = [record_of(self.folder.path, entry) for entry in answers]
+        if at == self.task.good:
             records.append(record)
-        return match.reference(records)
+        return self._match.reference(one for one in records if one is not None)
 
 
 def without_effect(axis: Axis, record: CaseRecord) -> str | None:
@@ -225,17 +196,6 @@ def without_effect(axis: Axis, record: CaseRecord) -> str | None:
     if axis == "compiler" and taken is None and record.outcome == "passed":
         return "the case takes no contexts of a compiler"
     return None
-
-
-def records_of(folder: BisectFolder, *, at: Place | None = None) -> list[tuple[Place, CaseRecord]]:
-    """The record of every answered run that has one, in their order; only those `at` a place."""
-    found = []
-    for entry in folder.read().entries:
-        if isinstance(entry, Answered) and at in (None, entry.at):
-            record = record_of(folder.path, entry)
-            if record is not None:
-                found.append((entry.at, record))
-    return found
 
 
 def record_of(folder: Path, entry: Answered) -> CaseRecord | None:

@@ -1,19 +1,21 @@
-"""What a search on one axis found (pure)."""
+"""What a search found, on one axis or on a grid, and the grid as text (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-from harness.bisect.answers import Place, Tally, Verdict
+from harness.bisect.answers import Point, Verdict
+from harness.bisect.search import GridSpec
+from harness.results.grid import aligned
 
 Kind = Literal["change", "range", "no-change", "undecided"]
 Direction = Literal["regression", "fix"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class AxisFinding:
     """The answer of a search, or what is known when it had to end.
 
     - `change`: `before` and `after` are neighbours; before is the last of its kind.
@@ -22,7 +24,7 @@ class Finding:
     - `no-change`: all that could be tested are `verdict`; `between` are those that could not.
     - `undecided`: not enough could be learnt; `notes` say why.
 
-    `confidence` holds at every rate of flakiness that `noise` allows for, and there is one only if
+    `confidence` holds at every rate of flakiness that `flaky` allows for, and there is one only if
     answers were repeated until sure: else each was believed, and None is said. It is None also if
     the answers do not fit one change (`one_change` False); the newest change is then the one given.
     """
@@ -37,7 +39,6 @@ class Finding:
     one_change: bool = True
     runs: int = 0
     unknown: int = 0
-    tallies: Mapping[Place, Tally] | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -75,3 +76,126 @@ class Finding:
         if self.between:
             text += f" or one of the undecided before it: {', '.join(self.between)}"
         return text
+
+
+GridKind = Literal["frontier", "no-change", "partial", "not-monotone", "undecided"]
+How = Literal["run", "concluded", "untestable", "open"]
+
+
+@dataclass(frozen=True)
+class CellFinding:
+    """A point of the grid: its verdict, and how it is known.
+
+    An untestable point may have a verdict, concluded from others; an open one has none.
+    """
+
+    verdict: Verdict | None
+    how: How
+
+
+@dataclass(frozen=True)
+class GridFinding:
+    """The answer of a search on two axes.
+
+    - `frontier`: every point that can be tested is known.
+    - `no-change`: all that can be tested are `verdict`, as far as was run.
+    - `partial`: the runs did not suffice; what is not known is open.
+    - `not-monotone`: `witnesses` are two answers that contradict the assumption that good grows to
+      one side of each axis, whichever; nothing was concluded then.
+    - `undecided`: nothing can be tested, or the limit came before the ends were known.
+
+    `newer` says for each axis whether good grows towards newer candidates (where an axis made no
+    difference it goes with the other). `edge_good` are the
+    good points next to the bad ones (the minimal good pairs if both grow), `edge_bad` the bad ones
+    next to the good ones. `unsure` are those of both edges that an untestable or open point might
+    still push further. `mattered` says for each axis whether it made a difference anywhere; None
+    if points that are not known could change that. `assumed` is what was told and not found out.
+    """
+
+    kind: GridKind
+    axes: tuple[str, str]
+    cells: Mapping[Point, CellFinding]
+    newer: tuple[bool, bool] | None = None
+    edge_good: tuple[Point, ...] = ()
+    edge_bad: tuple[Point, ...] = ()
+    unsure: frozenset[Point] = frozenset()
+    mattered: tuple[bool | None, bool | None] = (None, None)
+    verdict: Verdict | None = None
+    witnesses: tuple[Point, ...] = ()
+    confidence: float | None = None
+    runs: int = 0
+    unknown: int = 0
+    notes: tuple[str, ...] = ()
+    assumed: str | None = None
+
+    @property
+    def first(self) -> tuple[Point, ...]:
+        """The minimal pairs of what grows with newer versions: good ones, or bad ones.
+
+        Where the axes go different ways, the good ones at the edge.
+        """
+        return self.edge_bad if self.newer == (False, False) else self.edge_good
+
+    def axis_said(self) -> str:
+        """Which axis mattered, in words."""
+        row, column = self.axes
+        told = {
+            (True, True): f"both {row} and {column} matter",
+            (True, False): f"only {row} matters",
+            (False, True): f"only {column} matters",
+            (False, False): f"neither {row} nor {column} matters",
+        }
+        first, second = self.mattered
+        if first is not None and second is not None:
+            return told[first, second]
+        sure = [axis for axis, says in zip(self.axes, self.mattered, strict=True) if says]
+        open_ones = [a for a, says in zip(self.axes, self.mattered, strict=True) if says is None]
+        text = f"{sure[0]} matters; " if sure else ""
+        return f"{text}whether {' or '.join(open_ones)} matters is not known"
+
+    def _limits(self) -> str:
+        """How much of the grid was run: what is concluded from it could hide an exception."""
+        hows = [cell.how for cell in self.cells.values()]
+        text = f"{hows.count('run')} of {len(hows)} pairs were run"
+        if "concluded" in hows:
+            text += ", an exception among the others would not show"
+        return f"{text}; assumed, as was told: {self.assumed}" if self.assumed else text
+
+    def __str__(self) -> str:
+        if self.kind == "no-change":
+            holes = any(cell.how == "untestable" for cell in self.cells.values())
+            which = "all that could be tested are" if holes else "all are"
+            return f"no change: {which} {self.verdict}; {self._limits()}"
+        if self.kind in ("undecided", "not-monotone"):
+            return f"{self.kind.replace('-', ' ')}: " + "; ".join(self.notes)
+        what = "first bad" if self.newer == (False, False) else "first good"
+        if self.newer is not None and self.newer[0] != self.newer[1]:
+            what = "good beside the bad ones"  # up on one axis, down on the other
+        pairs = (" with ".join(at) for at in self.first)
+        start = "" if self.kind == "frontier" else "as far as known, "
+        return f"{start}{what}: {', '.join(pairs) or 'none'}; {self.axis_said()}; {self._limits()}"
+
+
+LEGEND: Final = (
+    "* at the edge, ! contradicts, (...) concluded from others without a run, "
+    "n/a cannot be tested, ? not known"
+)
+
+
+def draw(spec: GridSpec, finding: GridFinding) -> str:
+    """The grid with its rows and columns named, a legend below; lines end without spaces."""
+    marked = dict.fromkeys((*finding.edge_good, *finding.edge_bad), "*")
+    marked |= dict.fromkeys(finding.witnesses, "!")
+    lines = [[f"{spec.axes[0]} \\ {spec.axes[1]}", *spec.columns]]
+    for row in spec.rows:
+        points = [(row, column) for column in spec.columns]
+        lines.append([row, *(_word(finding.cells[at]) + marked.get(at, "") for at in points)])
+    return "\n".join([*aligned(lines), LEGEND])
+
+
+def _word(cell: CellFinding) -> str:
+    if cell.how == "untestable":
+        return f"n/a ({cell.verdict})" if cell.verdict else "n/a"
+    if cell.verdict is None:
+        return "?"
+    return cell.verdict if cell.how == "run" else f"({cell.verdict})"

@@ -14,11 +14,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from harness.bisect.answers import Answer, Evidence, Place, Question
+from harness.bisect.answers import Answer, Evidence, Point, Question
+from harness.bisect.axis_search import AxisSearch
 from harness.bisect.grid_search import GridSearch
-from harness.bisect.line import Cost
-from harness.bisect.search import Search, free
-from harness.bisect.specs import AxisSpec, GridSpec, Spec
+from harness.bisect.search import AxisSpec, Cost, GridSpec, Spec, free
 from harness.errors import ConfigError
 
 MAX_LINE_CHARS: Final = 1 << 20
@@ -78,11 +77,10 @@ _LINE: Final[TypeAdapter[Entry]] = TypeAdapter(Annotated[Entry, Field(discrimina
 
 @dataclass(frozen=True)
 class Log:
-    """A log that was read. `torn` if its last line was cut off by the death of its writer."""
+    """A log that was read."""
 
     spec: AxisSpec | GridSpec
     entries: tuple[Entry, ...]
-    torn: bool = False
     task: Mapping[str, JsonValue] = field(default_factory=dict)
 
     def evidence(self) -> Evidence:
@@ -95,9 +93,9 @@ class Log:
                 evidence = evidence.resumed()
         return evidence
 
-    def under_way(self) -> Place | None:
+    def under_way(self) -> Point | None:
         """What was asked last and not answered."""
-        last: Place | None = None
+        last: Point | None = None
         for entry in self.entries:
             if isinstance(entry, Asked):
                 last = entry.at
@@ -105,10 +103,10 @@ class Log:
                 last = None
         return last
 
-    def search(self, *, cost: Cost = free) -> Search | GridSearch:
+    def search(self, *, cost: Cost = free) -> AxisSearch | GridSearch:
         """The search as it stood at the end of the log."""
         if isinstance(self.spec, AxisSpec):
-            return Search(self.spec, cost=cost, evidence=self.evidence())
+            return AxisSearch(self.spec, cost=cost, evidence=self.evidence())
         return GridSearch(self.spec, cost=cost, evidence=self.evidence())
 
 
@@ -128,33 +126,37 @@ def to_line(entry: Entry) -> str:
 
 
 def read_log(text: str, *, file: str | None = None) -> Log:
-    """Reads a log. Raises ConfigError that names the line for what is no entry or no place of it.
+    """Reads a log. Raises ConfigError that names the line for what is no entry or no point of it.
 
     A last line without its end is what a writer left that died: it is left out.
     """
-    lines = text.split("\n")
-    torn = lines.pop() != ""
-    entries = [
-        _entry(line, number, file) for number, line in enumerate(lines, start=1) if line.strip()
-    ]
-    if not entries or not isinstance(entries[0], Begun):
-        raise ConfigError("does not begin with the spec of a search", file=file, line=1)
-    spec = entries[0].spec
-    places = _places(spec)
-    numbers = (number for number, line in enumerate(lines, start=1) if line.strip())
-    for number, entry in zip(numbers, entries, strict=True):
-        if isinstance(entry, Begun) and entry is not entries[0]:
+    begun: Begun | None = None
+    points: frozenset[Point] = frozenset()
+    entries: list[Entry] = []
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        if not line.strip():
+            continue
+        entry = _entry(line, number, file)
+        if begun is None:
+            if not isinstance(entry, Begun):
+                break
+            begun, points = entry, _points(entry.spec)
+            continue
+        if isinstance(entry, Begun):
             raise ConfigError("a second search begins here", file=file, line=number)
-        if isinstance(entry, Asked | Answered) and entry.at not in places:
+        if isinstance(entry, Asked | Answered) and entry.at not in points:
             shown = " with ".join(entry.at)[:200]
             raise ConfigError(f"{shown!r} is not a candidate", file=file, line=number, field="at")
-    return Log(spec, tuple(entries[1:]), torn, entries[0].task)
+        entries.append(entry)
+    if begun is None:
+        raise ConfigError("does not begin with the spec of a search", file=file, line=1)
+    return Log(begun.spec, tuple(entries), begun.task)
 
 
-def _places(spec: AxisSpec | GridSpec) -> frozenset[Place]:
-    places: Iterable[Place]
-    places = ((name,) for name in spec.candidates) if isinstance(spec, AxisSpec) else spec.places()
-    return frozenset(places)
+def _points(spec: AxisSpec | GridSpec) -> frozenset[Point]:
+    points: Iterable[Point]
+    points = ((name,) for name in spec.candidates) if isinstance(spec, AxisSpec) else spec.points()
+    return frozenset(points)
 
 
 def _entry(line: str, number: int, file: str | None) -> Entry:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import math
+import operator
 import re
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from harness.bisect.answers import Answer
-from harness.bisect.expression import Comparison, Unmeasured, parse_comparison
+from harness.bisect.answers import Answer, Repeat
 from harness.errors import ConfigError
+from harness.failure.error import ErrorRecord
 from harness.qnn.codes import same_code
-from harness.results.record import CaseRecord, ErrorRecord
+from harness.results.record import CaseRecord
 
 _CODE = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.ASCII | re.IGNORECASE)
 _FORMS: Final = (
@@ -24,8 +27,93 @@ _FORMS: Final = (
     "measurement NAME > 1",
 )
 _MAX_CHARS: Final = 1000
+_MAX_COMPARISON_CHARS: Final = 300
+_TIME: Final = re.compile(r"_(?:s|ms|us|ns)(?:\.(?!count\b)\w+)*$", re.ASCII)
+_PATH: Final = re.compile(r"[a-z_]\w*(?:\.\w+)*", re.ASCII | re.IGNORECASE)
+_UNREADABLE: Final = re.compile(r"[^\w\s.+\-*/()<>=!]", re.ASCII)
+_COMPARE: Final[Mapping[type[ast.cmpop], Callable[[float, float], bool]]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_OF_MANY: Final[Mapping[str, Callable[[list[float]], float]]] = {
+    "min": min,
+    "max": max,
+    "mean": statistics.fmean,
+    "median": statistics.median,
+    "first": lambda values: values[0],
+    "last": lambda values: values[-1],
+    "count": lambda values: float(len(values)),
+}
 ELSE_GOOD: Final = " else good"
 """Behind a form that names a failure: whatever else fails counts as good."""
+
+
+Lookup = Callable[[str], float]
+Term = Callable[[Lookup], float]
+
+
+class Unmeasured(Exception):
+    """A figure that the comparison needs is not there, or cannot be computed."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A parsed comparison. `good` on its right side stands for the left side's value when good."""
+
+    text: str
+    left: Term
+    compare: Callable[[float, float], bool]
+    right: Term
+    needs_good: bool
+    times: tuple[str, ...] = ()
+    """The measurements in it that are times: no two runs measure the same."""
+
+    def value(self, figures: Mapping[str, object]) -> float:
+        """The left side of it. Raises Unmeasured."""
+        return _finite(self.left, lambda name: figure(figures, name))
+
+    def holds(self, figures: Mapping[str, object], good: float | None = None) -> bool:
+        """Whether it holds for the figures of a run. Raises Unmeasured."""
+
+        def lookup(name: str) -> float:
+            if name != "good":
+                return figure(figures, name)
+            if good is None:
+                raise Unmeasured("there is no good run to compare with")
+            return good
+
+        return self.compare(self.value(figures), _finite(self.right, lookup))
+
+
+def figure(figures: Mapping[str, object], path: str) -> float:
+    """A figure by its dotted path, as in `rss_bytes.peak` or `load_us.median`.
+
+    Of a list, the last part is one of min, max, mean, median, first, last, count; without one it
+    is the median. Raises Unmeasured.
+    """
+    value: object = figures
+    for part in path.split("."):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list | tuple) and part in _OF_MANY:
+            value = _of_many(value, part, path)
+        else:
+            raise Unmeasured(f"{path} was not measured")
+    if isinstance(value, list | tuple):
+        value = _of_many(value, "median", path)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unmeasured(f"{path} is not a number")
+    return _float(value)
 
 
 @dataclass(frozen=True)
@@ -53,6 +141,17 @@ class Match:
         """Whether the run of the good end must come first, since others are compared with it."""
         return self.comparison is not None and self.comparison.needs_good
 
+    def too_trusting(self, repeat: Repeat) -> str | None:
+        """What to say before a search that believes a single measurement of a time."""
+        times = self.comparison.times if self.comparison is not None else ()
+        if not times or repeat == "auto":
+            return None
+        return (
+            f"{' and '.join(times)} differs from run to run, and one bad answer is believed: a "
+            "single slow run can name the wrong version. --repeat auto believes none, and asks "
+            "until it is sure"
+        )
+
     def reference(self, good_runs: Iterable[CaseRecord]) -> float | None:
         """What `good` stands for: the median over runs of the good end; None if none measured."""
         values = []
@@ -78,7 +177,8 @@ class Match:
             return Judged("untestable", record.outcome)
         if record.outcome == "error" or record.cause in ("infra", "harness", "config"):
             if record.cause == "config":
-                return Judged("untestable", "it could not be set up")
+                said = f": {record.error.message}" if record.error is not None else ""
+                return Judged("untestable", f"it could not be set up{said[:_MAX_CHARS]}")
             return Judged("unknown", f"no verdict: {record.cause}")
         if self.comparison is not None:
             return self._measured(self.comparison, record, good)
@@ -144,3 +244,85 @@ def _code(text: str) -> int:
 def _like(value: str | None, wanted: str) -> bool:
     # a signature is full of brackets, which fnmatch would take for classes
     return value is not None and fnmatchcase(value, wanted.replace("[", "[[]"))
+
+
+def parse_comparison(text: str) -> Comparison:
+    """Reads `left SIGN right` of numbers, measurements, + - * / and parentheses: never executed.
+
+    Raises ConfigError that says where it goes wrong.
+    """
+    if len(text) > _MAX_COMPARISON_CHARS:
+        raise ConfigError(f"a comparison has at most {_MAX_COMPARISON_CHARS} characters")
+    text = " ".join(text.split())
+    unreadable = _UNREADABLE.search(text)
+    if unreadable is not None:
+        raise _unread(text, unreadable.start())
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        raise _unread(text, error.offset - 1 if error.offset else len(text)) from error
+    except (RecursionError, MemoryError) as error:
+        raise ConfigError(f"{text!r}: nested too deep") from error
+    if not isinstance(tree, ast.Compare) or type(tree.ops[0]) not in _COMPARE:
+        signs = ("<", "<=", ">", ">=", "==", "!=")
+        raise ConfigError(f"{text!r}: is no comparison", choices=signs)
+    if len(tree.ops) > 1:
+        rest = text[tree.comparators[0].end_col_offset :].strip()
+        raise ConfigError(f"{text!r}: nothing may follow before {rest!r}")
+    names: set[str] = set()
+    left = _term(tree.left, text, names)
+    if "good" in names:
+        raise ConfigError(f"{text!r}: 'good' stands for the left side, so it goes to the right")
+    if not names:
+        raise ConfigError(f"{text!r}: the left side names no measurement")
+    right = _term(tree.comparators[0], text, names)
+    times = tuple(sorted(name for name in names if _TIME.search(name)))
+    return Comparison(text, left, _COMPARE[type(tree.ops[0])], right, "good" in names, times)
+
+
+def _term(node: ast.expr, text: str, names: set[str]) -> Term:
+    """What computes a side; the measurements in it are added to `names`."""
+    match node:
+        case ast.BinOp(left, op, right) if type(op) in _ARITHMETIC:
+            what = _ARITHMETIC[type(op)]
+            first, second = _term(left, text, names), _term(right, text, names)
+            return lambda lookup: what(first(lookup), second(lookup))
+        case ast.UnaryOp(ast.USub(), operand):
+            inner = _term(operand, text, names)
+            return lambda lookup: -inner(lookup)
+        case ast.Constant(int() | float() as number) if not isinstance(number, bool):
+            return lambda _: float(number)
+        case ast.Name() | ast.Attribute() if _PATH.fullmatch(path := ast.unparse(node)):
+            names.add(path)
+            return lambda lookup: lookup(path)
+    raise _unread(text, node.col_offset)
+
+
+def _unread(text: str, position: int) -> ConfigError:
+    rest = text[position:].strip()
+    where = f"from {rest!r} on" if rest else "to its end: a number or a measurement is missing"
+    return ConfigError(f"{text!r}: cannot be read {where}")
+
+
+def _finite(term: Term, lookup: Lookup) -> float:
+    try:
+        value = term(lookup)
+    except ArithmeticError as error:
+        raise Unmeasured(f"cannot be computed: {error}") from error
+    if not math.isfinite(value):
+        raise Unmeasured("cannot be computed: not a finite number")
+    return value
+
+
+def _of_many(values: list[object] | tuple[object, ...], how: str, path: str) -> float:
+    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    if not numbers or len(numbers) < len(values):
+        raise Unmeasured(f"{path} is not a list of numbers")
+    return float(_OF_MANY[how]([_float(number) for number in numbers]))
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise Unmeasured("a number is too large") from error

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from harness.bisect.answers import AXES, Axis
 from harness.bisect.match import ELSE_GOOD
-from harness.bisect.task import AXES, Axis
 from harness.errors import ConfigError
 from harness.pytest_plugin.case_names import NamedPlacement, split_node_id
 from harness.qnn.versions import QnnVersion
 from harness.results.record import CaseRecord, final_attempts
 
 _OK: Final = ("passed",)
+_UNTESTED: Final = ("skipped", "unsupported")
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class Comparison:
     """New failures, what is well again, and cases that only one of the runs has.
 
     `as_known` passed before and fail now, as a known issue expects: nothing to be alarmed by.
+    `vanished` had a verdict before and are not tested any more: not run, skipped, or unsupported.
+    `spoilt` had one, and now the lab failed or their input was wrong.
     """
 
     new: tuple[NewFailure, ...]
@@ -87,6 +90,8 @@ class Comparison:
     well_again: tuple[str, ...]
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
+    vanished: tuple[str, ...] = ()
+    spoilt: tuple[str, ...] = ()
 
 
 def alike(failures: Iterable[NewFailure]) -> list[list[NewFailure]]:
@@ -102,7 +107,7 @@ def compare(before: Iterable[CaseRecord], after: Iterable[CaseRecord]) -> Compar
     """Compares two runs case by case, whatever versions they ran with.
 
     Cases of the same name belong together; else those that differ in their versions only, if that
-    leaves one. A case without a verdict (the lab failed, it was left out) says nothing.
+    leaves one. What had no verdict before (the lab failed, it was left out) says nothing.
     """
     old, new = final_attempts(before), final_attempts(after)
     by_name = {record.case: record for record in old}
@@ -110,6 +115,8 @@ def compare(before: Iterable[CaseRecord], after: Iterable[CaseRecord]) -> Compar
     for record in old:
         by_key.setdefault(_key(record), []).append(record)
     failures, known, well, only_after, met = [], [], [], [], set()
+    vanished: list[str] = []
+    spoilt: list[str] = []
     for record in new:
         named_alike = by_key.get(_key(record), [])
         earlier = by_name.get(record.case) or (named_alike[0] if len(named_alike) == 1 else None)
@@ -117,17 +124,29 @@ def compare(before: Iterable[CaseRecord], after: Iterable[CaseRecord]) -> Compar
             only_after.append(record.case)
             continue
         met.add(earlier.case)
-        if not (_has_verdict(earlier) and _has_verdict(record)):
+        if not _has_verdict(earlier):
+            continue
+        if not _has_verdict(record):
+            (vanished if record.outcome in _UNTESTED else spoilt).append(record.case)
             continue
         pair = NewFailure(earlier, record, _changed(earlier, record))
-        if record.is_unexpected and not _failed_alike(earlier, record):
+        failed_alike = earlier.expected is None and _same_failure(earlier, record)
+        if record.is_unexpected and not failed_alike:
             failures.append(pair)
         elif record.is_bad and earlier.outcome in _OK:
             known.append(pair)
         elif earlier.is_bad and record.outcome in _OK:
             well.append(record.case)
-    only_before = tuple(record.case for record in old if record.case not in met)
-    return Comparison(tuple(failures), tuple(known), tuple(well), only_before, tuple(only_after))
+    left = [record for record in old if record.case not in met]
+    return Comparison(
+        new=tuple(failures),
+        as_known=tuple(known),
+        well_again=tuple(well),
+        only_before=tuple(record.case for record in left),
+        only_after=tuple(only_after),
+        vanished=(*(record.case for record in left if _has_verdict(record)), *vanished),
+        spoilt=tuple(spoilt),
+    )
 
 
 def _between(one: str, other: str) -> str:
@@ -157,22 +176,11 @@ def _key(record: CaseRecord) -> tuple[object, ...]:
 
 
 def _changed(before: CaseRecord, after: CaseRecord) -> tuple[Axis, ...]:
-    return tuple(
-        axis
-        for axis in _searched(before, after)
-        if version_of(before, axis) != version_of(after, axis)
-    )
-
-
-def _searched(before: CaseRecord, after: CaseRecord) -> tuple[Axis, ...]:
-    """Without a compiler of their own both had contexts of their runtime: that is one axis."""
     named = [NamedPlacement.beginning(split_node_id(one.case)[1] or "") for one in (before, after)]
+    # without a compiler of their own both had contexts of their runtime: that is one axis
     own = any(one is not None and one.compiler is not None for one in named)
-    return tuple(axis for axis in AXES if own or axis != "compiler")
-
-
-def _failed_alike(before: CaseRecord, after: CaseRecord) -> bool:
-    return before.expected is None and _same_failure(before, after)
+    searched = [axis for axis in AXES if own or axis != "compiler"]
+    return tuple(one for one in searched if version_of(before, one) != version_of(after, one))
 
 
 def _same_failure(before: CaseRecord, after: CaseRecord) -> bool:
@@ -182,7 +190,7 @@ def _same_failure(before: CaseRecord, after: CaseRecord) -> bool:
 
 
 def _has_verdict(record: CaseRecord) -> bool:
-    return record.outcome not in ("error", "skipped", "unsupported") and record.cause in (
+    return record.outcome not in ("error", *_UNTESTED) and record.cause in (
         None,
         "target",
     )

@@ -1,76 +1,247 @@
-"""What a bisection came to, as data: the answer, every run, both sides, what tells them apart."""
+"""What a bisection came to, as result.json has it: the answer, every run, both sides."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from harness.bisect.drawing import draw
-from harness.bisect.findings import Finding
-from harness.bisect.grid_findings import GridFinding
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.bisect.answers import Answer, Axis, Verdict
+from harness.bisect.before_after import edges_of, sides_of
+from harness.bisect.case_run import Task
+from harness.bisect.findings import AxisFinding, GridFinding, draw
 from harness.bisect.log import Answered, Log
-from harness.bisect.sides import Recorded, edges_of, side_as_json, sides_of
-from harness.bisect.specs import GridSpec
-from harness.bisect.task import Task
-from harness.results.record import CaseRecord
+from harness.bisect.search import AxisSpec, GridSpec
+from harness.failure.error import ErrorRecord
+from harness.results.record import CaseRecord, PreflightRecord, RuntimeRecord
 from harness.runtimes.difference import Difference
 
-SCHEMA: Final = 1
 _BUILD_DATE: Final = re.compile(r"\d+(?:\.\d+){1,2}\.(\d{2})(\d{2})(\d{2})(?:\d{6})?", re.ASCII)
-_LISTED = 200
+_OF_TASK: Final = {"case", "axes", "held", "paths", "match", "devices", "target", "backend"}
+
+Records = Mapping[int, CaseRecord]
+"""The records of answered runs, by their position among the answers."""
+Builds = Mapping[Axis, Mapping[str, str | None]]
+"""{axis: {version: build id}}."""
+At = Annotated[list[str], Field(min_length=1, max_length=2)]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
+
+
+class BoundShape(_Shape):
+    """How many runs it may take: `alike` if both ends answer alike."""
+
+    runs: int
+    alike: int
+    text: str
+
+
+class _Answer(_Shape):
+    text: str
+    confidence: float | None
+    runs: int
+    unknown: int
+    notes: list[str]
+    verdict: Verdict | None
+
+
+class AxisAnswer(_Answer):
+    """Of a search on one axis. `between` are the candidates of which nothing is known."""
+
+    kind: Literal["change", "range", "no-change", "undecided"]
+    direction: Literal["regression", "fix"] | None
+    last_good: str | None
+    first_bad: str | None
+    last_bad: str | None
+    first_good: str | None
+    between: list[str]
+    one_change: bool
+
+
+class GridAnswer(_Answer):
+    """Of a search on two axes. `mattered` is null for an axis of which it is not known."""
+
+    kind: Literal["frontier", "no-change", "partial", "not-monotone", "undecided"]
+    first: list[At]
+    first_are: Verdict
+    edge_good: list[At]
+    edge_bad: list[At]
+    unsure: list[At]
+    newer_is_better: dict[Axis, bool] | None
+    mattered: dict[Axis, bool | None]
+    axis_said: str | None
+    assumed: str | None
+    witnesses: list[At]
+
+
+class BuildShape(_Shape):
+    """The build of a version, and the day that it names."""
+
+    build_id: str | None
+    date: str | None
+
+
+class RunShape(_Shape):
+    """One run: where, what it answered, and its record if there is one."""
+
+    number: int
+    at: At
+    answer: Answer
+    why: str | None
+    seconds: float | None
+    device: str | None
+    run: str | None
+    case: str | None
+    outcome: str | None
+    signature: str | None
+    record: CaseRecord | None
+
+
+class SideShape(_Shape):
+    """One side of a change: the run that shows it."""
+
+    at: At
+    answer: Answer
+    run: str | None
+    case: str | None
+    outcome: str | None
+    error: ErrorRecord | None
+    runtime: RuntimeRecord | None
+    steps: dict[str, object] | None
+    evidence: list[str]
+
+
+class PreflightShape(_Shape):
+    """What preflight said of the older side only, of the newer one only, and of both."""
+
+    gone: list[PreflightRecord]
+    new: list[PreflightRecord]
+    both: list[PreflightRecord]
+
+
+class EdgeShape(_Shape):
+    """Two unlike runs next to each other; `axes` are those on which they differ."""
+
+    axes: list[Axis]
+    before: SideShape
+    after: SideShape
+    preflight: PreflightShape | None
+
+
+class CellShape(_Shape):
+    """A place of the grid, and how its verdict is known."""
+
+    at: At
+    verdict: Verdict | None
+    how: Literal["run", "concluded", "untestable", "open"]
+    edge: bool
+    unsure: bool
+    contradicts: bool
+
+
+class BisectionResult(_Shape):
+    """A bisection: `answer` is null while it is not over.
+
+    `before` and `after` are the sides of the first of `edges`, or the one side that is known.
+    `libraries` are those of the axes that differ at an edge. Paths are seen from the bisection's
+    folder. `folder` and `exit_code` are printed by `--json` only.
+    """
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")]
+    kind: Literal["bisect"]
+    bisect: str
+    case: str
+    axes: Annotated[list[Axis], Field(min_length=1, max_length=2)]
+    candidates: dict[Axis, list[str]]
+    held: dict[Axis, str]
+    paths: dict[Axis, dict[str, str]]
+    match: str | None
+    repeat: int | Literal["auto"]
+    bound: BoundShape
+    devices: list[str]
+    target: str
+    backend: str
+    finished: bool
+    answer: AxisAnswer | GridAnswer | None
+    versions: dict[Axis, dict[str, BuildShape]]
+    runs: list[RunShape]
+    before: SideShape | None
+    after: SideShape | None
+    preflight: PreflightShape | None
+    edges: list[EdgeShape]
+    libraries: dict[Axis, Difference]
+    grid: str | None
+    cells: list[CellShape] | None
+    folder: str | None = None
+    exit_code: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As result.json has it."""
+        return self.model_dump(mode="json", exclude={"folder", "exit_code"})
 
 
 def result_of(
     name: str,
     log: Log,
     task: Task,
-    finding: Finding | GridFinding | None,
-    records: Recorded,
+    finding: AxisFinding | GridFinding | None,
+    records: Records,
     *,
-    differences: Mapping[str, Difference] | None = None,
-    builds: Mapping[str, Mapping[str, str | None]] | None = None,
-) -> dict[str, Any]:
-    """Everything as JSON has it (pure).
+    differences: Mapping[Axis, Difference] | None = None,
+    builds: Builds | None = None,
+) -> BisectionResult:
+    """Everything that is known of a bisection (pure).
 
-    `finding` is None for a bisection that is not over. `differences` are those of the libraries on
-    the axes that differ at an edge, `builds` the build ids of versions by axis, as far
-    as the records do not tell them.
+    `finding` is None for one that is not over. `differences` are those of the libraries on the axes
+    that differ at an edge, `builds` the build ids of versions, as far as records do not tell them.
     """
     answers = [entry for entry in log.entries if isinstance(entry, Answered)]
     before, after = sides_of(finding, answers)
-    known = build_ids(task, answers, records, builds or {})
+    sides = [_side(entry, records.get(number)) for number, entry in enumerate(answers)]
+    edges = [
+        EdgeShape(
+            axes=[
+                axis
+                for axis, a, b in zip(task.axes, answers[old].at, answers[new].at, strict=True)
+                if a != b
+            ],
+            before=sides[old],
+            after=sides[new],
+            preflight=_preflight(records.get(old), records.get(new)),
+        )
+        for old, new in edges_of(finding, answers)
+    ]
     bound = log.spec.bound()
-    return {
-        "schema": SCHEMA,
-        "kind": "bisect",
-        "bisect": name,
-        "case": task.case,
-        "axes": list(task.axes),
-        "candidates": candidates_by_axis(log),
-        "held": dict(task.held),
-        "paths": {axis: dict(paths) for axis, paths in task.paths.items()},
-        "match": task.match,
-        "repeat": log.spec.repeat,
-        "bound": {"runs": bound.runs, "alike": bound.alike, "text": str(bound)},
-        "devices": list(task.devices),
-        "target": task.target,
-        "backend": task.backend,
-        "finished": finding is not None,
-        "answer": _answer(finding),
-        "versions": known,
-        "runs": [_run(number, entry, records.get(number)) for number, entry in enumerate(answers)],
-        "before": side_as_json(before, answers, records),
-        "after": side_as_json(after, answers, records),
-        "preflight": _preflight(_record_at(before, records), _record_at(after, records)),
-        "edges": [_edge(pair, answers, records, task) for pair in edges_of(finding, answers)],
-        "libraries": {axis: difference_as_json(one) for axis, one in (differences or {}).items()},
-        "grid": draw(log.spec, finding)
-        if isinstance(log.spec, GridSpec) and isinstance(finding, GridFinding)
-        else None,
-        "cells": _cells(finding),
-    }
+    grid = None
+    if isinstance(log.spec, GridSpec) and isinstance(finding, GridFinding):
+        grid = draw(log.spec, finding)
+    return BisectionResult(
+        schema_version=1,
+        kind="bisect",
+        bisect=name,
+        **task.model_dump(mode="json", include=_OF_TASK),
+        candidates=_candidates(log.spec),
+        repeat=log.spec.repeat,
+        bound=BoundShape(runs=bound.runs, alike=bound.alike, text=str(bound)),
+        finished=finding is not None,
+        answer=_answer(finding),
+        versions=_versions(task, answers, records, builds or {}),
+        runs=[_run(number, entry, records.get(number)) for number, entry in enumerate(answers)],
+        before=None if before is None else sides[before],
+        after=None if after is None else sides[after],
+        preflight=edges[0].preflight if edges else None,
+        edges=edges,
+        libraries=dict(differences or {}),
+        grid=grid,
+        cells=_cells(finding) if isinstance(finding, GridFinding) else None,
+    )
 
 
 def build_date(build_id: str | None) -> str | None:
@@ -85,14 +256,11 @@ def build_date(build_id: str | None) -> str | None:
         return None
 
 
-def build_ids(
-    task: Task,
-    answers: Sequence[Answered],
-    records: Recorded,
-    builds: Mapping[str, Mapping[str, str | None]],
-) -> dict[str, dict[str, dict[str, str | None]]]:
-    """{axis: {version: {build_id, date}}} of every version that was met (pure)."""
-    known: dict[str, dict[str, str | None]] = {axis: dict(found) for axis, found in builds.items()}
+def _versions(
+    task: Task, answers: Sequence[Answered], records: Records, builds: Builds
+) -> dict[Axis, dict[str, BuildShape]]:
+    """The build of every version that was met."""
+    known: dict[Axis, dict[str, str | None]] = {axis: dict(found) for axis, found in builds.items()}
     for number, entry in enumerate(answers):
         record = records.get(number)
         versions = task.versions(entry.at)
@@ -102,150 +270,96 @@ def build_ids(
             known["qnn"][versions["qnn"]] = record.runtime.build_id
     return {
         axis: {
-            version: {"build_id": build, "date": build_date(build)}
+            version: BuildShape(build_id=build, date=build_date(build))
             for version, build in found.items()
         }
         for axis, found in known.items()
     }
 
 
-def candidates_by_axis(log: Log) -> dict[str, list[str]]:
-    """The candidates of each axis, oldest first."""
-    if isinstance(log.spec, GridSpec):
-        row, column = log.spec.axes
-        return {row: list(log.spec.rows), column: list(log.spec.columns)}
-    return {log.spec.axis: list(log.spec.candidates)}
+def _candidates(spec: AxisSpec | GridSpec) -> dict[Any, list[str]]:
+    if isinstance(spec, GridSpec):
+        return {spec.axes[0]: list(spec.rows), spec.axes[1]: list(spec.columns)}
+    return {spec.axis: list(spec.candidates)}
 
 
-def _answer(finding: Finding | GridFinding | None) -> dict[str, Any] | None:
+def _answer(finding: AxisFinding | GridFinding | None) -> AxisAnswer | GridAnswer | None:
     if finding is None:
         return None
-    told: dict[str, Any] = {
-        "kind": finding.kind,
-        "text": str(finding),
-        "confidence": finding.confidence,
-        "runs": finding.runs,
-        "unknown": finding.unknown,
-        "notes": list(finding.notes),
-    }
-    if isinstance(finding, Finding):
-        return told | {
-            "direction": finding.direction,
-            "last_good": finding.last_good,
-            "first_bad": finding.first_bad,
-            "last_bad": finding.last_bad,
-            "first_good": finding.first_good,
-            "between": list(finding.between),
-            "verdict": finding.verdict,
-            "one_change": finding.one_change,
-        }
+    told: dict[str, Any] = {"text": str(finding)}
+    if isinstance(finding, AxisFinding):
+        same = AxisAnswer.model_fields.keys() - told
+        return AxisAnswer.model_validate(told | {name: getattr(finding, name) for name in same})
     decided = finding.kind in ("frontier", "partial")
-    return told | {
-        "first": [list(at) for at in finding.first],
-        "first_are": "bad" if finding.newer == (False, False) else "good",
-        "edge_good": [list(at) for at in finding.edge_good],
-        "edge_bad": [list(at) for at in finding.edge_bad],
-        "unsure": [list(at) for at in sorted(finding.unsure)],
-        "newer_is_better": dict(zip(finding.axes, finding.newer, strict=True))
-        if finding.newer is not None
-        else None,
+    newer = finding.newer
+    told |= {
+        "first_are": "bad" if newer == (False, False) else "good",
+        "unsure": sorted(finding.unsure),
+        "newer_is_better": None if newer is None else dict(zip(finding.axes, newer, strict=True)),
         "mattered": dict(zip(finding.axes, finding.mattered, strict=True)),
         "axis_said": finding.axis_said() if decided else None,
-        "assumed": finding.assumed,
-        "verdict": finding.verdict,
-        "witnesses": [list(at) for at in finding.witnesses],
     }
+    same = GridAnswer.model_fields.keys() - told
+    return GridAnswer.model_validate(told | {name: getattr(finding, name) for name in same})
 
 
-def _cells(finding: Finding | GridFinding | None) -> list[dict[str, Any]] | None:
-    if not isinstance(finding, GridFinding):
-        return None
+def _cells(finding: GridFinding) -> list[CellShape]:
     edges = {*finding.edge_good, *finding.edge_bad}
     return [
-        {
-            "at": list(at),
-            "verdict": cell.verdict,
-            "how": cell.how,
-            "edge": at in edges,
-            "unsure": at in finding.unsure,
-            "contradicts": at in finding.witnesses,
-        }
+        CellShape(
+            at=list(at),
+            verdict=cell.verdict,
+            how=cell.how,
+            edge=at in edges,
+            unsure=at in finding.unsure,
+            contradicts=at in finding.witnesses,
+        )
         for at, cell in finding.cells.items()
     ]
 
 
-def _edge(
-    pair: tuple[int, int], answers: Sequence[Answered], records: Recorded, task: Task
-) -> dict[str, Any]:
-    """Two unlike runs next to each other, and the axes on which they differ."""
-    before, after = (answers[number].at for number in pair)
-    return {
-        "axes": [
-            axis for axis, old, new in zip(task.axes, before, after, strict=True) if old != new
-        ],
-        "before": side_as_json(pair[0], answers, records),
-        "after": side_as_json(pair[1], answers, records),
-        "preflight": _preflight(records.get(pair[0]), records.get(pair[1])),
-    }
+def _run(number: int, entry: Answered, record: CaseRecord | None) -> RunShape:
+    return RunShape.model_validate(
+        {
+            **entry.model_dump(include={"at", "answer", "run", "case"}),
+            **{name: entry.detail.get(name) for name in ("why", "seconds", "device")},
+            "number": number + 1,
+            "outcome": record.outcome if record else None,
+            "signature": record.error.signature if record and record.error else None,
+            "record": record,
+        }
+    )
 
 
-def _run(number: int, entry: Answered, record: CaseRecord | None) -> dict[str, Any]:
-    return {
-        "number": number + 1,
-        "at": list(entry.at),
-        "answer": entry.answer,
-        "why": entry.detail.get("why"),
-        "seconds": entry.detail.get("seconds"),
-        "device": entry.detail.get("device"),
-        "run": entry.run,
-        "case": entry.case,
-        "outcome": record.outcome if record else None,
-        "signature": record.error.signature if record and record.error else None,
-        "record": record.model_dump(mode="json") if record else None,
-    }
+def _side(entry: Answered, record: CaseRecord | None) -> SideShape:
+    return SideShape(
+        at=list(entry.at),
+        answer=entry.answer,
+        run=entry.run,
+        case=entry.case,
+        outcome=record.outcome if record else None,
+        error=record.error if record else None,
+        runtime=record.runtime if record else None,
+        steps=_steps(record) if record else None,
+        evidence=[f"{entry.run}/{log}" for log in record.logs] if record else [],
+    )
 
 
-def _record_at(number: int | None, records: Recorded) -> CaseRecord | None:
-    return None if number is None else records.get(number)
+def _steps(record: CaseRecord) -> dict[str, object]:
+    """How far the case came: its measured counts, and the step that failed."""
+    counts = ("loaded", "executed", "freed", "sessions")
+    found = {name: record.measurements[name] for name in counts if name in record.measurements}
+    error = record.error
+    failed = {} if error is None else {"failed_step": error.step, "failed_context": error.context}
+    return {**found, **failed, "seconds": record.duration_s}
 
 
-def _preflight(before: CaseRecord | None, after: CaseRecord | None) -> dict[str, Any] | None:
+def _preflight(before: CaseRecord | None, after: CaseRecord | None) -> PreflightShape | None:
     if before is None or after is None:
         return None
-    old = {(one.code, one.files): one for one in before.preflight}
-    new = {(one.code, one.files): one for one in after.preflight}
-
-    def shown(keys: Iterable[tuple[str, tuple[str, ...]]], of: Mapping[Any, Any]) -> list[Any]:
-        return [of[key].model_dump(mode="json") for key in keys]
-
-    return {
-        "gone": shown((key for key in old if key not in new), old),
-        "new": shown((key for key in new if key not in old), new),
-        "both": shown((key for key in old if key in new), new),
-    }
-
-
-def difference_as_json(found: Difference) -> dict[str, Any]:
-    """What changed between two sets of libraries, long lists cut, with their true lengths."""
-
-    def cut(names: Sequence[str]) -> dict[str, Any]:
-        return {"count": len(names), "names": list(names[:_LISTED])}
-
-    return {
-        "gone": dict(found.gone),
-        "new": dict(found.new),
-        "same": list(found.same),
-        "changed": [
-            {
-                "name": one.name,
-                "size_before": one.size_before,
-                "size_after": one.size_after,
-                "symbols_gone": cut(one.symbols_gone),
-                "symbols_new": cut(one.symbols_new),
-                "needs_gone": cut(one.needs_gone),
-                "needs_new": cut(one.needs_new),
-                "problem": one.problem,
-            }
-            for one in found.changed
-        ],
-    }
+    old, new = ({(one.code, one.files): one for one in of.preflight} for of in (before, after))
+    return PreflightShape(
+        gone=[old[key] for key in old if key not in new],
+        new=[new[key] for key in new if key not in old],
+        both=[new[key] for key in old if key in new],
+    )

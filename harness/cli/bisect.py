@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import math
 import os
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from harness.bisect.answers import Stopped
-from harness.bisect.begin import Wish, begin, replayed, task_of
-from harness.bisect.findings import Finding
-from harness.bisect.grid_findings import GridFinding
+from harness.bisect.answers import AXES, Axis, Stopped
+from harness.bisect.case_run import task_of
+from harness.bisect.findings import AxisFinding, GridFinding
+from harness.bisect.folder import LOG, BisectFolder, log_text
 from harness.bisect.log import read_log
+from harness.bisect.match import parse_match
+from harness.bisect.request import Request, begin, replayed
 from harness.bisect.result import result_of
-from harness.bisect.state import LOG, BisectFolder, log_text
-from harness.bisect.task import Axis
-from harness.cache import cache_root
-from harness.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with, tell, warn
+from harness.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with
 from harness.cli.bisect_view import log_lines
 from harness.cli.lab_options import json_option, lab_option
+from harness.cli.say import say, say_json
 from harness.errors import ConfigError
+from harness.files.cache import cache_root
 from harness.lab.inventory import load_lab
-from harness.pytest_plugin.terminal import end_in_order_on_sigterm
+from harness.pytest_plugin.ending import Ending
 from harness.qnn.backends import BACKENDS
 from harness.runtimes.catalog import Catalog
+
+_log = logging.getLogger(__name__)
 
 _LATEST: Final = "latest"
 _WITH_RESUME: Final = ("resume", "reports", "max_minutes", "as_json", "lab_file")
@@ -64,9 +68,12 @@ def _reports_option(command: Command) -> Command:
 @click.option("--axis", metavar="AXIS[,AXIS]", help="What to search: qnn, ort, compiler.")
 @click.option("--good", metavar="VERSION", help="A version that is good.")
 @click.option("--bad", metavar="VERSION", help="A version that is bad.")
-@click.option("--versions", metavar="A,B,C", help="The candidates (default: all there are).")
+@click.option(
+    "--versions", "candidates", metavar="A,B,C", help="The candidates (default: all there are)."
+)
 @click.option(
     "--from-file",
+    "candidates_file",
     type=click.Path(path_type=Path),
     help="A file with the candidates, one a line, oldest first.",
 )
@@ -76,6 +83,7 @@ def _reports_option(command: Command) -> Command:
 @click.option("--every", is_flag=True, help="Two axes: run every pair, conclude nothing.")
 @click.option(
     "--newer",
+    "newer_on_axes",
     metavar="BETTER|WORSE,...",
     help="Two axes: whether newer is better or worse on each, where that is known.",
 )
@@ -95,14 +103,22 @@ def _reports_option(command: Command) -> Command:
 )
 @click.option("--max-runs", type=int, help="Not more runs than these.")
 @click.option("--max-minutes", type=float, help="Begin no run after so long; go on with --resume.")
-@click.option("--run-timeout", type=click.IntRange(1), default=1800, show_default=True)
+@click.option(
+    "--run-timeout", "run_timeout_s", type=click.IntRange(1), default=1800, show_default=True
+)
 @click.option("--qnn", metavar="VERSION", help="Held at this, or the candidates of that axis.")
 @click.option("--ort", metavar="VERSION", help="As for --qnn.")
 @click.option("--compiler", metavar="VERSION", help="As for --qnn.")
 @click.option("--device", multiple=True, metavar="NAME", help="The device; more to fall back on.")
 @click.option("--backend", type=click.Choice(BACKENDS))
 @click.option("--known-issues", type=click.Path(path_type=Path))
-@click.option("--pytest-arg", multiple=True, metavar="ARG", help="Goes to pytest as it is.")
+@click.option(
+    "--pytest-arg",
+    "pytest_arguments",
+    multiple=True,
+    metavar="ARG",
+    help="Goes to pytest as it is.",
+)
 @click.option(
     "--resume",
     is_flag=False,
@@ -123,7 +139,7 @@ def bisect(context: click.Context, /, **given: Any) -> int:
     """
     if context.invoked_subcommand is not None:
         return FOUND
-    end_in_order_on_sigterm()
+    Ending().watch()
     stop_at = _stop_at(given["max_minutes"])
     if given["resume"] is not None:
         _refuse_what_was_asked_before(context)
@@ -132,10 +148,14 @@ def bisect(context: click.Context, /, **given: Any) -> int:
         return go_on_with(folders, stop_at, as_json=given["as_json"])
     if not given["case"] or not given["axis"]:
         raise click.UsageError("--case and --axis say what to bisect; or --resume")
-    wish = _wish(given)
-    lab = load_lab(wish.lab)
-    catalog = Catalog.of(lab, os.environ, cache_root(), notify=tell, warn=warn)
-    folders = BisectFolder.create_all(wish.reports, begin(wish, lab, catalog))
+    request = _request(given)
+    lab = load_lab(request.lab)
+    catalog = Catalog.of(lab, os.environ, cache_root())
+    begun = begin(request, lab, catalog)
+    doubt = parse_match(request.match).too_trusting(request.repeat) if request.match else None
+    if doubt is not None:
+        _log.warning(doubt)
+    folders = BisectFolder.create_all(request.reports, begun)
     return go_on_with(folders, stop_at, as_json=given["as_json"], new=True)
 
 
@@ -147,11 +167,11 @@ def log(folder: Path | None, reports: Path, as_json: bool) -> None:
     """Show what a bisection asked and was answered; edit its log.jsonl for `replay`."""
     found = BisectFolder.open(folder) if folder else BisectFolder.newest(reports)
     if as_json:
-        click.echo(log_text(found.path / LOG), nl=False)
+        say(log_text(found.path / LOG), nl=False)
         return
-    click.echo(str(found.path / LOG))
+    say(str(found.path / LOG))
     for line in log_lines(found.read()):
-        click.echo(line)
+        say(line)
 
 
 @bisect.command()
@@ -162,12 +182,12 @@ def log(folder: Path | None, reports: Path, as_json: bool) -> None:
 def replay(file: Path, no_run: bool, reports: Path, as_json: bool) -> int:
     """Begin again from a log, which may be edited: answers corrected, lines taken out."""
     if not no_run:
-        end_in_order_on_sigterm()
+        Ending().watch()
         return go_on_with([replayed(file, reports)], None, as_json=as_json)
     log = read_log(log_text(file), file=str(file))
     step = log.search().next()
     finding, asked = None, None
-    if isinstance(step, Finding | GridFinding):
+    if isinstance(step, AxisFinding | GridFinding):
         finding, code, said = step, code_of(step), str(step)
     else:
         question = step.question if isinstance(step, Stopped) else step
@@ -175,41 +195,22 @@ def replay(file: Path, no_run: bool, reports: Path, as_json: bool) -> int:
         said = f"next to run: {' with '.join(question.at)} ({question.why})"
     if as_json:
         result = result_of(file.absolute().parent.name, log, task_of(log), finding, {})
-        click.echo(json.dumps(result | {"next": asked, "exit_code": code}, indent=2))
+        say_json(result.as_json() | {"next": asked, "exit_code": code})
     else:
-        click.echo(said)
+        say(said)
     return code
 
 
-def _wish(given: dict[str, Any]) -> Wish:
-    named: dict[Axis, str | None] = {
-        "qnn": given["qnn"],
-        "ort": given["ort"],
-        "compiler": given["compiler"],
-    }
-    return Wish(
-        case=given["case"],
+def _request(given: dict[str, Any]) -> Request:
+    same = {field.name: given[field.name] for field in fields(Request) if field.name in given}
+    named: dict[Axis, str | None] = {axis: given[axis] for axis in AXES}
+    return Request(
+        **same,
         axes=tuple(part.strip() for part in given["axis"].split(",")),
         lab=given["lab_file"],
-        reports=given["reports"],
-        good=given["good"],
-        bad=given["bad"],
-        candidates=given["versions"],
-        candidates_file=given["from_file"],
         versions={axis: spec for axis, spec in named.items() if spec is not None},
         devices=[part for one in given["device"] for part in one.split(",")],
-        backend=given["backend"],
-        match=given["match"],
-        repeat=given["repeat"],
-        confidence=given["confidence"],
-        patience=given["patience"],
-        prior=given["prior"],
-        max_runs=given["max_runs"],
-        every=given["every"],
-        newer=_newer(given["newer"]),
-        known_issues=given["known_issues"],
-        run_timeout_s=given["run_timeout"],
-        pytest_arguments=given["pytest_arg"],
+        newer=_newer(given["newer_on_axes"]),
     )
 
 

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
-import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 from harness.bisect.answers import Stopped
-from harness.bisect.begin import know_paths, task_of
-from harness.bisect.candidates import Costs
+from harness.bisect.case_run import task_of
 from harness.bisect.driver import Bisection
-from harness.bisect.fetching import FetchAhead
-from harness.bisect.findings import Finding
-from harness.bisect.grid_findings import GridFinding
-from harness.bisect.outcome import write_outcome
-from harness.bisect.state import BisectFolder
-from harness.cache import cache_root
+from harness.bisect.findings import AxisFinding, GridFinding
+from harness.bisect.folder import BisectFolder
+from harness.bisect.versions import Supply, Versions
+from harness.bisect.write_reports import write_reports
 from harness.cli.bisect_view import Progress, result_lines
+from harness.cli.say import say, say_json
 from harness.errors import ConfigError, HarnessError
+from harness.files.cache import cache_root
 from harness.lab.inventory import load_lab
 from harness.runtimes.catalog import Catalog
 
@@ -65,16 +61,16 @@ def go_on_with(
             ends.append(_go_on(folder, stop_at, as_json=as_json))
         if as_json:
             results = [end.result for end in ends]
-            click.echo(json.dumps(results[0] if len(results) == 1 else results, indent=2))
+            say_json(results[0] if len(results) == 1 else results)
         if ends[-1].why is not None:
-            click.echo(f"{ends[-1].why}; {again}", err=True)
+            say(f"{ends[-1].why}; {again}", err=True)
     except HarnessError as error:
         wrong = new and isinstance(error, ConfigError)
-        if wrong and not any(folder.has_answers() for folder in folders):
+        if wrong and not any(folder.answers() for folder in folders):
             for folder in folders:
                 folder.discard()
         else:
-            click.echo(f"nothing is lost; {again}", err=True)
+            say(f"nothing is lost; {again}", err=True)
         raise
     finally:
         for folder in folders:
@@ -85,32 +81,27 @@ def go_on_with(
 def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _End:
     log = folder.read()
     task = task_of(log)
-    step: Finding | GridFinding | Stopped | None = None
-    ahead: FetchAhead | None = None
+    step: AxisFinding | GridFinding | Stopped | None = None
     try:
         lab = load_lab(task.lab)
-        catalog = Catalog.of(lab, os.environ, cache_root(), notify=tell, warn=warn)
-        know_paths(task, catalog)
+        catalog = Catalog.of(lab, os.environ, cache_root())
+        Versions(catalog, task.target).know(task.paths)
         progress = Progress(log, folder.path)
-        costs, ahead = Costs(catalog, task), FetchAhead(catalog, task)
-        bisection = Bisection(folder, task, progress, ahead=ahead, cost=costs, stop_at=stop_at)
-        step = bisection.go_on()
+        with closing(Supply(catalog, task)) as supply:
+            step = Bisection(folder, progress, supply=supply, stop_at=stop_at).go_on()
     except KeyboardInterrupt:
-        click.echo("", err=True)
+        say("", err=True)
         return _End(INTERRUPTED, _not_begun(folder), "stopped")
-    finally:
-        if ahead is not None:
-            ahead.stop()
-    finding = step if isinstance(step, Finding | GridFinding) else None
+    finding = step if isinstance(step, AxisFinding | GridFinding) else None
     code = code_of(step)
-    result = write_outcome(folder, task, finding, catalog, cache_root())
-    result |= {"folder": str(folder.path), "exit_code": code}
+    result = write_reports(folder, task, finding, catalog, cache_root())
+    told = result.as_json() | {"folder": str(folder.path), "exit_code": code}
     if not as_json:
         for line in result_lines(result, shown(folder.path)):
-            click.echo(line)
+            say(line)
     if isinstance(step, Stopped):
-        return _End(code, result, f"the lab failed {step.troubles} times in a row")
-    return _End(code, result, "the time is over" if step is None else None)
+        return _End(code, told, f"the lab failed {step.troubles} times in a row")
+    return _End(code, told, "the time is over" if step is None else None)
 
 
 def _not_begun(folder: BisectFolder) -> dict[str, Any]:
@@ -118,9 +109,9 @@ def _not_begun(folder: BisectFolder) -> dict[str, Any]:
     return {"bisect": folder.path.name, "folder": str(folder.path), "finished": False}
 
 
-def code_of(step: Finding | GridFinding | Stopped | None) -> int:
+def code_of(step: AxisFinding | GridFinding | Stopped | None) -> int:
     """The exit code for how a search ended."""
-    if isinstance(step, Finding | GridFinding):
+    if isinstance(step, AxisFinding | GridFinding):
         return FOUND if step.kind in _FOUND_KINDS else NEGATIVE
     return STOPPED
 
@@ -131,14 +122,3 @@ def shown(path: Path) -> str:
         return path.relative_to(Path.cwd()).as_posix()
     except ValueError:
         return str(path)
-
-
-def tell(text: str) -> None:
-    """Says on a terminal what goes on."""
-    if sys.stderr.isatty():
-        click.echo(text, err=True)
-
-
-def warn(text: str) -> None:
-    """Says what must be seen even in a pipe."""
-    click.echo(f"warning: {text}", err=True)

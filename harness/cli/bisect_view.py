@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import click
 
 from harness.bisect.answers import Question
 from harness.bisect.case_run import RunEnd
+from harness.bisect.driver import Watcher
 from harness.bisect.log import Answered, Asked, Concluded, Log, Resumed
 from harness.bisect.match import Judged
 from harness.bisect.report_text import summary
-from harness.bisect.specs import AxisSpec
+from harness.bisect.result import BisectionResult
+from harness.bisect.search import AxisSpec
+from harness.errors.outgoing_text import outgoing
 
 _WHY_CHARS = 60
 _COLORS = {"good": "green", "bad": "red", "untestable": "yellow", "unknown": "yellow"}
 
 
-class Progress:
+class Progress(Watcher):
     """Tells what goes on: a terminal what runs and then its answer, a pipe a line for each answer.
 
     It goes to stderr, so that stdout holds the result and nothing else.
@@ -30,18 +33,18 @@ class Progress:
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
         self._anew = "\r\x1b[2K" if self._terminal else ""
-        self._say(f"{_searched(log)}: {log.search().bound}")
-        self._say(str(folder))
+        self._say(outgoing(f"{_searched(log)}: {log.search().bound}"))
+        self._say(outgoing(str(folder)))
 
     def asked(self, question: Question) -> None:
         """A run begins: on a terminal its line is shown, to be completed."""
         if self._terminal:
-            at = " with ".join(question.at)
-            self._say(f"{question.number:3}  {at:<18} ...  {question.why}", end="")
+            at = outgoing(" with ".join(question.at))
+            self._say(f"{question.number:3}  {at:<18} ...  {outgoing(question.why)}", end="")
 
     def answered(self, question: Question, judged: Judged, end: RunEnd) -> None:
         """A run ended: the line is written anew."""
-        at = " with ".join(question.at)
+        at = outgoing(" with ".join(question.at))
         answer = f"{judged.answer:<10}"
         if self._terminal:
             answer = click.style(answer, fg=_COLORS[judged.answer])
@@ -50,7 +53,7 @@ class Progress:
 
     def remark(self, text: str) -> None:
         """Something else that a person should know."""
-        self._say(f"{self._anew}     {text}")
+        self._say(f"{self._anew}     {outgoing(text)}")
 
     def _say(self, text: str, end: str = "\n") -> None:
         self._stream.write(text + end)
@@ -63,7 +66,8 @@ def log_lines(log: Log) -> Iterator[str]:
     for entry in log.entries:
         if isinstance(entry, Answered):
             run = f"  {entry.run}" if entry.run else ""
-            yield f"  {' with '.join(entry.at):<18} {entry.answer:<10} {_why(entry)}{run}"
+            why = _short(str(entry.detail.get("why") or ""))
+            yield f"  {' with '.join(entry.at):<18} {entry.answer:<10} {why}{run}"
         elif isinstance(entry, Resumed):
             yield "  resumed"
         elif isinstance(entry, Concluded):
@@ -74,17 +78,16 @@ def log_lines(log: Log) -> Iterator[str]:
         yield f"  {' with '.join(under_way):<18} under way, or cut off ({last.why})"
 
 
-def result_lines(result: Mapping[str, Any], folder: str) -> Iterator[str]:
+def result_lines(result: BisectionResult, folder: str) -> Iterator[str]:
     """What a bisection came to."""
-    answer = result["answer"]
-    if answer is not None:
-        yield answer["text"]
+    if result.answer is not None:
+        yield result.answer.text
         yield from (f"  {line}" for line in summary(result))
-        if result["grid"]:
-            yield result["grid"]
+        if result.grid:
+            yield result.grid
         yield f"report: {folder}/report.html, as a bug report: {folder}/report.md"
     else:
-        yield f"not over yet, {len(result['runs'])} runs were made: {folder}"
+        yield f"not over yet, {len(result.runs)} runs were made: {folder}"
 
 
 def _searched(log: Log) -> str:
@@ -102,10 +105,6 @@ def _searched(log: Log) -> str:
     return f"{text} ({held} held)" if held else text
 
 
-def _why(entry: Answered) -> str:
-    return _short(str(entry.detail.get("why") or ""))
-
-
 def _short(text: str) -> str:
-    plain = " ".join(text.split())
+    plain = " ".join(outgoing(text).split())
     return plain if len(plain) <= _WHY_CHARS else plain[:_WHY_CHARS] + "..."

@@ -19,12 +19,14 @@ from harness.adb.deadline import Deadline
 from harness.adb.guard import spawn_guarded
 from harness.bisect.new_failures import Comparison, NewFailure, alike, compare
 from harness.cli.lab_options import json_option, lab_option
+from harness.cli.say import say, say_json
 from harness.errors import HarnessError
-from harness.pytest_plugin.terminal import end_in_order_on_sigterm
+from harness.pytest_plugin.ending import Ending
 from harness.results.rundir import RunFolder
 
 _NEGATIVE: Final = 1
 _ENOUGH_S: Final = 10.0
+_LISTED: Final = ("well_again", "only_before", "only_after", "vanished", "spoilt")
 _SIGNATURE_CHARS: Final = 160
 # What a bisection may take after its time is over: the run under way, and its reports.
 _LAST_RUN_S: Final = 2400.0
@@ -46,6 +48,11 @@ def _minutes(context: click.Context, parameter: click.Parameter, value: float) -
     "--known-too", is_flag=True, help="--bisect also what fails now as a known issue expects."
 )
 @click.option(
+    "--allow-missing",
+    is_flag=True,
+    help="Cases that only BEFORE has a verdict of do not count; else they end with 1.",
+)
+@click.option(
     "--max-minutes",
     type=float,
     default=60.0,
@@ -60,12 +67,14 @@ def compare_command(
     after: Path,
     bisects: bool,
     known_too: bool,
+    allow_missing: bool,
     max_minutes: float,
     lab_file: Path,
     as_json: bool,
 ) -> int:
     """Compare run BEFORE with run AFTER (default: reports/latest): new failures end with 1.
 
+    So do cases that had a verdict and are tested no more (--allow-missing lets them).
     For each it prints the bisection that finds the version to blame; with --bisect they are run,
     all together in --max-minutes, and can be gone on with later. What passed and now fails as a
     known issue expects is listed, too, but ends with 0.
@@ -75,17 +84,19 @@ def compare_command(
     lab, reports = str(lab_file), str(folder.path.parent)
     if not as_json:
         _show(found, lab, reports)
+        if found.vanished and not allow_missing:
+            say("what is tested no more ends with 1, unless you give --allow-missing")
     told = _as_json(found, lab, reports)
     if bisects:
-        end_in_order_on_sigterm()
+        Ending().watch()
         wanted = [*found.new, *(found.as_known if known_too else ())]
         until = time.monotonic() + 60 * max_minutes
         told["bisections"] = list(_bisect(wanted, lab, reports, until, as_json=as_json))
         with contextlib.suppress(HarnessError):
             folder.project()  # its report lists them
     if as_json:
-        click.echo(json.dumps(told, indent=2))
-    return _NEGATIVE if found.new else 0
+        say_json(told)
+    return _NEGATIVE if found.new or (found.vanished and not allow_missing) else 0
 
 
 def _show(found: Comparison, lab: str, reports: str) -> None:
@@ -95,21 +106,23 @@ def _show(found: Comparison, lab: str, reports: str) -> None:
     for group in alike(found.as_known):
         _show_group(group, f"fails as known: {group[0].known_issue}", lab, reports)
     for names, what in (
+        (found.vanished, "tested no more"),
+        (found.spoilt, "no verdict this time"),
         (found.well_again, "well again"),
         (found.only_before, "only before"),
         (found.only_after, "only after"),
     ):
         if names:
-            click.echo(f"{len(names):4} x {what}  [first: {names[0]}]")
+            say(f"{len(names):4} x {what}  [first: {names[0]}]")
     if not found.new:
-        click.echo("no new failures")
+        say("no new failures")
 
 
 def _show_group(group: Sequence[NewFailure], said: str, lab: str, reports: str) -> None:
     first = group[0]
-    click.echo(f"{len(group):4} x {said}  [first: {first.after.case}]")
+    say(f"{len(group):4} x {said}  [first: {first.after.case}]")
     command = first.command(lab, reports)
-    click.echo(f"       {first.hindrance if command is None else _line(command)}")
+    say(f"       {first.hindrance if command is None else _line(command)}")
 
 
 def _line(command: Sequence[str]) -> str:
@@ -132,9 +145,7 @@ def _as_json(found: Comparison, lab: str, reports: str) -> dict[str, Any]:
     return {
         "new": [row(one) for one in found.new],
         "as_known": [row(one) for one in found.as_known],
-        "well_again": list(found.well_again),
-        "only_before": list(found.only_before),
-        "only_after": list(found.only_after),
+        **{name: list(getattr(found, name)) for name in _LISTED},
     }
 
 
@@ -158,7 +169,7 @@ def _bisect(
             "result": None,
         }
         if left < _ENOUGH_S:
-            click.echo(f"no time left: {_line(command[:-2])}", err=True)
+            say(f"no time left: {_line(command[:-2])}", err=True)
         else:
             code, text = _ended([*command, *(["--json"] if as_json else [])], left, as_json)
             told |= {"exit_code": code, "result": _parsed(text)}

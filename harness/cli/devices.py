@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,32 +9,31 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from harness.cache import cache_root, quarantine_root
-from harness.cli.devices_clean import clean
-from harness.cli.devices_heal import heal
 from harness.cli.lab_options import json_option, lab_option, open_lab
+from harness.cli.say import say, say_json
 from harness.errors import HarnessError, InfraError
+from harness.errors.outgoing_text import outgoing
+from harness.files.cache import cache_root, quarantine_root
 from harness.lab.attach import OpenLab
+from harness.lab.device_watch import DeviceWatch
+from harness.lab.health import LabEvent
 from harness.lab.inventory import DeviceConfig, load_lab
-from harness.lab.lease import DeviceHeld
-from harness.lab.quarantine import Quarantine
+from harness.lab.lease import DeviceHeld, Held
+from harness.lab.quarantine import Quarantine, Quarantined
 from harness.lab.recovery import check
+from harness.probe.build import ProbeBuilder
+from harness.probe.fitness import ProbeFitness
+from harness.store.claims import holder
+from harness.store.clean import Cleaned
+from harness.store.clean import clean as clean_device
 
-COLUMNS = (
-    "name",
-    "serial",
-    "state",
-    "health",
-    "holder",
-    "soc",
-    "htp_arch",
-    "adreno",
-    "target",
-    "os_build",
-    "free_storage_bytes",
-    "ram_bytes",
-)
+_DESCRIBED = ("soc", "htp_arch", "adreno", "target")
+_ASKED = ("os_build", "free_storage_bytes", "ram_bytes")
+COLUMNS = ("name", "serial", "state", "health", "holder", *_DESCRIBED, *_ASKED)
+
+PREPARES = "its GPU backend prepares graphs, and executes none: there is no GPU behind it"
 
 
 @click.group(invoke_without_command=True)
@@ -56,10 +54,6 @@ def devices(context: click.Context, lab_file: Path, as_json: bool) -> None:
     context.default_map = dict.fromkeys(devices.commands, given)
 
 
-devices.add_command(clean)
-devices.add_command(heal)
-
-
 def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
     lab = load_lab(lab_file)
     quarantine = Quarantine(quarantine_root(cache_root()))
@@ -67,15 +61,15 @@ def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
         rows = [describe(opened, config, quarantine) for config in lab.devices]
         rows += strangers(opened, rows)
     if as_json:
-        click.echo(json.dumps({"devices": rows}, indent=2))
+        say_json({"devices": rows})
     else:
         _print_table(rows)
         for row in rows:
             for line in remarks(row):
-                click.echo(f"{row['name']}: {line}")
+                say(f"{row['name']}: {line}")
     failed = [row for row in rows if row["enabled"] and row["problem"]]
     for row in failed:
-        click.echo(f"error: {row['name']}: {row['problem']}", err=True)
+        say(f"error: {row['name']}: {row['problem']}", err=True)
     bad = any(row["enabled"] and row["health"] in ("bad", "quarantine") for row in rows)
     context.exit(3 if failed else 1 if bad else 0)
 
@@ -85,10 +79,8 @@ def remarks(row: dict[str, Any]) -> list[str]:
     lines = [] if row["problem"] else list(row["findings"])
     entry = row["quarantine"]
     if entry is not None:
-        lines.append(
-            f"in quarantine since {entry['since']}: {entry['why']}. When it is mended: "
-            f"qnn-harness devices heal {row['name']}"
-        )
+        found = Quarantined(**entry)
+        lines.append(f"in quarantine since {found.since}: {found.why}. {found.end(row['name'])}")
     return lines
 
 
@@ -101,13 +93,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
         entry = quarantine.find(lab.key(config.name)) if why_off is None else None
     except InfraError as error:
         problem = str(error)
-    row |= {
-        "name": config.name,
-        "serial": config.serial,
-        "soc": config.soc,
-        "htp_arch": config.htp_arch,
-        "adreno": config.adreno,
-        "target": config.target,
+    row |= {name: getattr(config, name) for name in ("name", "serial", *_DESCRIBED)} | {
         "configured": True,
         "enabled": why_off is None,
         "simulated": config.simulated,
@@ -123,9 +109,12 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
         return row | {"state": "off", "findings": [why_off]}
     try:
         lab.hold(config.name)
-    except DeviceHeld:
-        return row | {"state": "leased"} | _lease(lab, config.name)
-    health = check(lab, config.name, lab.lab.health_of(config.name), lambda device: None)
+        health = check(lab, config.name, lab.lab.health_of(config.name), lambda device: None)
+    except DeviceHeld as error:
+        return row | {"state": "leased"} | _lease(error.held)
+    if entry is not None and entry.until == "answers" and health.state != "bad":
+        quarantine.lift(lab.key(config.name))
+        entry = row["quarantine"] = None
     row |= {
         "health": health.state if entry is None else "quarantine",
         "findings": [finding.text for finding in health.findings],
@@ -139,23 +128,14 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     except HarnessError as error:
         return row | {"state": "unreachable", "problem": str(error)}
     facts = device.facts
-    return row | {
-        "serial": device.adb.serial,
-        "state": "device",
-        "soc": device.soc,
-        "htp_arch": device.htp_arch,
-        "adreno": device.adreno,
-        "target": device.target,
-        "os_build": facts.os_build,
-        "free_storage_bytes": facts.free_storage_bytes,
-        "ram_bytes": facts.ram_bytes,
-    }
+    if facts.coprocessors is not None and facts.coprocessors.gpu_compiler:
+        row["findings"].append(PREPARES)
+    row |= {"serial": device.adb.serial, "state": "device"}
+    row |= {name: getattr(device, name) for name in _DESCRIBED}
+    return row | {name: getattr(facts, name) for name in _ASKED}
 
 
-def _lease(lab: OpenLab, name: str) -> dict[str, Any]:
-    held = lab.leases.look(lab.key(name)) if lab.leases else None
-    if held is None:
-        return {}
+def _lease(held: Held) -> dict[str, Any]:
     holder = held.holder
     said = asdict(holder) if holder else {}
     who = f"{holder.user} ({holder.pid}): {holder.purpose}" if holder else "unknown"
@@ -177,24 +157,13 @@ def strangers(lab: OpenLab, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False)
-    heads = (
-        "NAME",
-        "SERIAL",
-        "STATE",
-        "HEALTH",
-        "HOLDER",
-        "SOC",
-        "HTP",
-        "ADRENO",
-        "TARGET",
-        "OS",
-        "FREE",
-        "RAM",
-    )
-    for head in heads:
-        table.add_column(head, justify="right" if head in ("FREE", "RAM") else "left")
+    for column in COLUMNS:
+        # htp_arch is HTP, free_storage_bytes is FREE
+        head = column.partition("_")[0].upper()
+        table.add_column(head, justify="right" if column.endswith("_bytes") else "left")
     for row in rows:
-        table.add_row(*(_cell(column, row[column]) for column in COLUMNS))
+        # whatever a device said is text and never markup
+        table.add_row(*(Text(outgoing(_cell(column, row[column]))) for column in COLUMNS))
     Console(width=None if Console().is_terminal else 200).print(table)
 
 
@@ -206,3 +175,135 @@ def _cell(column: str, value: object) -> str:
     if column.endswith("_bytes") and isinstance(value, int):
         return f"{value / 1e9:.1f} GB"
     return str(value)
+
+
+@devices.command()
+@click.argument("names", nargs=-1, metavar="[DEVICE]...")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Remove everything, also what a running case uses.",
+)
+@lab_option
+@json_option
+@click.pass_context
+def clean(
+    context: click.Context,
+    names: tuple[str, ...],
+    everything: bool,
+    lab_file: Path,
+    as_json: bool,
+) -> None:
+    """Remove deployed runtimes and contexts that nobody uses from DEVICEs (default: all enabled).
+
+    Only files of the harness in a device's work folder are touched. Exit code 3 if a device does
+    not answer or is in use; the others are cleaned all the same.
+    """
+    lab = load_lab(lab_file)
+    configs = lab.select(list(names)) if names else lab.in_use()
+    rows: list[dict[str, object]] = []
+    failed = False
+    with open_lab(lab, "devices clean") as opened:
+        for config in configs:
+            try:
+                device = opened.device(config.name)
+                cleaned = clean_device(device.adb, device.workdir, everything=everything)
+            except HarnessError as error:
+                failed = True
+                rows.append({"name": config.name, "problem": str(error)})
+                say(f"error: {error}", err=True)
+                continue
+            rows.append({"name": config.name, "problem": None} | asdict(cleaned))
+            if not as_json:
+                say(f"{config.name}: {_told(cleaned, everything)}")
+    if as_json:
+        say_json({"devices": rows})
+    context.exit(3 if failed else 0)
+
+
+def _told(cleaned: Cleaned, everything: bool) -> str:
+    text = f"{cleaned.freed_bytes / 1e6:.1f} MB freed, {len(cleaned.sets_removed)} sets removed"
+    if cleaned.kept_bytes or cleaned.sets_kept:
+        text += f"; {cleaned.kept_bytes / 1e6:.1f} MB in {len(cleaned.sets_kept)} sets kept"
+    if cleaned.holders:
+        who = ", ".join(holder(claim) for claim in cleaned.holders)
+        text += f"; {'was in use' if everything else 'in use'} by {who}"
+    return text
+
+
+@devices.command()
+@click.argument("names", nargs=-1, required=True, metavar="DEVICE...")
+@click.option("--force", is_flag=True, help="End the quarantine even of a device that is bad.")
+@lab_option
+@json_option
+@click.pass_context
+def heal(
+    context: click.Context,
+    names: tuple[str, ...],
+    force: bool,
+    lab_file: Path,
+    as_json: bool,
+) -> None:
+    """Check DEVICEs, bring back those that are bad, and end the quarantine of those that are well.
+
+    What is done is what runs do, too: reconnect, end leftovers, restart an adb server of ours,
+    reboot (unless `recovery: {reboot: false}` in devices.yaml). A device is well when our probe
+    runs on it, if it can be built for it here. Exit code 1 if one is still bad, 3
+    if another process holds one; the others are seen to all the same.
+    """
+    lab = load_lab(lab_file)
+    lab.select(names)
+    quarantine = Quarantine(quarantine_root(cache_root()))
+    fitness = ProbeFitness(ProbeBuilder(cache_root() / "probe"))
+    rows: list[dict[str, object]] = []
+    steps: list[LabEvent] = []
+
+    def tell(event: LabEvent) -> None:
+        steps.append(event)
+        if not as_json:
+            say(f"{event.device}: {event.event}: {event.detail}", err=True)
+
+    with open_lab(lab, "devices heal") as opened:
+        watch = DeviceWatch(
+            opened,
+            quarantine,
+            probe_problem=lambda device: None,
+            thorough=fitness.problem,
+            tell=tell,
+        )
+        for name in dict.fromkeys(names):
+            try:
+                opened.hold(name)
+                before = quarantine.find(opened.key(name))
+                health = watch.heal(name)
+            except DeviceHeld as held:
+                rows.append({"name": name, "state": None, "problem": str(held)})
+                say(f"error: {held}", err=True)
+                continue
+            if force:
+                quarantine.lift(opened.key(name))
+            entry = quarantine.find(opened.key(name))
+            rows.append(
+                {
+                    "name": name,
+                    "state": health.state,
+                    "problem": None,
+                    "findings": [finding.text for finding in health.findings],
+                    "was_in_quarantine": before is not None,
+                    "in_quarantine": entry is not None,
+                    "steps": [
+                        asdict(step) | {"started": step.started.isoformat()}
+                        for step in steps
+                        if step.device == name
+                    ],
+                }
+            )
+            if not as_json:
+                what = "in quarantine" if entry else "no longer in quarantine" if before else ""
+                say(f"{name}: {health}" + (f" ({what})" if what else ""))
+    if as_json:
+        say_json({"devices": rows})
+    if any(row["problem"] for row in rows):
+        context.exit(3)
+    context.exit(1 if any(row["state"] == "bad" for row in rows) else 0)

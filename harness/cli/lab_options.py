@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
-from harness.cache import cache_root, simulated_root
+from harness.files.cache import cache_root, lease_root, simulated_root
 from harness.lab.attach import OpenLab
-from harness.lab.inventory import Lab
-from harness.lab.lease import Leases, lease_root
+from harness.lab.inventory import Lab, load_lab
+from harness.lab.lease import Leases
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.pypi import all_versions
+from harness.runtimes.runtime import Runtime
+
+DEFAULT_LAB: Final = Path("devices.yaml")
+"""The lab where none is named."""
+
+HOST_TARGET: Final = "linux-x64"
+"""What runs on this computer: the simulator's libraries, and those that read binaries."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class NamedPath(click.Path):
+    """A path that says something: an empty text, as of a shell variable that is not set, would be
+    the folder that one is in."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, readable=False)  # who opens it tells of that
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """The path."""
+        if value == "":
+            self.fail("it is empty; name a file or a folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def files_argument(command: Command) -> Command:
+    """`FILE...`, one or more, given to the command as `files`."""
+    return click.argument("files", metavar="FILE...", nargs=-1, required=True, type=NamedPath())(
+        command
+    )
 
 
 def lab_option(command: Command) -> Command:
@@ -22,7 +58,7 @@ def lab_option(command: Command) -> Command:
         "--lab",
         "lab_file",
         type=click.Path(path_type=Path),
-        default=Path("devices.yaml"),
+        default=DEFAULT_LAB,
         show_default=True,
         help="The lab's devices.",
     )(command)
@@ -42,3 +78,19 @@ def open_lab(lab: Lab, command: str) -> OpenLab:
         storage_root=simulated_root(cache),
         leases=Leases(lease_root(), purpose=f"qnn-harness {command}"),
     )
+
+
+def host_runtime(catalog: Catalog, qnn: str | None) -> Runtime:
+    """The libraries of a QNN version for this computer; the newest where none is named.
+
+    Raises ConfigError for a version that there is not, InfraError if it cannot be had.
+    """
+    names = catalog.resolve(qnn, HOST_TARGET, field="--qnn") if qnn else all_versions()
+    return catalog.runtime(names[-1], HOST_TARGET)
+
+
+def open_catalog(lab_file: Path) -> Catalog:
+    """The catalog of the lab, or PyPI's alone where there is no lab at the default place."""
+    none = lab_file == DEFAULT_LAB and not lab_file.exists()
+    lab = Lab.model_construct(schema_version=1, runtimes=()) if none else load_lab(lab_file)
+    return Catalog.of(lab, os.environ, cache_root())

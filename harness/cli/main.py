@@ -2,37 +2,89 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import sys
+from typing import Final
 
 import click
 
 from harness import __version__
-from harness.cli.bisect import bisect
-from harness.cli.compare import compare_command
-from harness.cli.devices import devices
-from harness.cli.doctor import doctor
-from harness.cli.report import report
-from harness.cli.runtimes import runtimes
-from harness.cli.simulator import simulator
+from harness.cli.say import say, show_notices
 from harness.errors import HarnessError
 
+COMMANDS: Final = {
+    "bisect": (
+        "bisect",
+        "Find the version that changed a case: which QNN runtime, ONNX Runtime or compiler.",
+    ),
+    "compare": (
+        "compare_command",
+        "Compare run BEFORE with run AFTER (default: reports/latest): new failures end with 1.",
+    ),
+    "contexts": ("contexts", "Context binaries in files that you have."),
+    "devices": (
+        "devices",
+        "List the lab's devices, configured ones first, then others that adb sees.",
+    ),
+    "doctor": (
+        "doctor",
+        "Check this computer, the lab and DEVICEs (default: all enabled), and say what to do.",
+    ),
+    "report": (
+        "report",
+        "Write the reports of RUN (default: reports/latest) anew and print its summary.",
+    ),
+    "run": (
+        "run",
+        "Load and run the contexts of FILEs on devices: context binaries, or what holds some.",
+    ),
+    "runtimes": ("runtimes", "QNN runtimes: where they come from, their files, download."),
+    "simulator": (
+        "simulator",
+        "Start the simulated device NAME (default: the lab's first) until Ctrl-C.",
+    ),
+}
+"""Each command: its function in the module of its name, and the first sentence of its help."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class LazyGroup(click.Group):
+    """Loads the module of a command when that is used: the list of them needs none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"harness.cli.{cmd_name}")
+        command = getattr(module, COMMANDS[cmd_name][0])
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes names and first sentences."""
+        limit = formatter.width - 6 - max(map(len, COMMANDS))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, click.Command(name, help=text).get_short_help_str(limit))
+                    for name, (_, text) in COMMANDS.items()
+                ]
+            )
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="qnn-harness")
-def commands() -> None:
+@click.pass_context
+def commands(context: click.Context) -> None:
     """Validate QNN runtimes and context binaries on devices. Tests run with `pytest -m device`.
 
     Exit codes: 0 fine, 1 the answer is negative, 2 the input is wrong, 3 the lab failed.
     """
-
-
-commands.add_command(bisect)
-commands.add_command(compare_command)
-commands.add_command(devices)
-commands.add_command(doctor)
-commands.add_command(report)
-commands.add_command(runtimes)
-commands.add_command(simulator)
+    show_notices(context)
 
 
 def main() -> None:
@@ -42,10 +94,12 @@ def main() -> None:
     except click.exceptions.Abort:
         code = 130
     except click.ClickException as error:
-        error.show()
+        told = io.StringIO()
+        error.show(file=told)
+        say(told.getvalue(), err=True, nl=False)
         code = 2
     except HarnessError as error:
-        click.echo(f"error: {error}", err=True)
+        say(f"error: {error}", err=True)
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130

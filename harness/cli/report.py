@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from harness.bisect.outcome import write_again
-from harness.bisect.state import LOG, BisectFolder
-from harness.cache import cache_root
+from harness.bisect.folder import LOG, BisectFolder
+from harness.bisect.write_reports import write_again
 from harness.cli.bisect_view import log_lines, result_lines
+from harness.cli.say import say
 from harness.errors import InfraError
+from harness.files.cache import cache_root
 from harness.results.bisections import bisections_in, write_index
 from harness.results.rundir import JOURNAL, RunFolder
 from harness.results.summary import summary_lines
@@ -34,7 +35,7 @@ def report(run: Path) -> None:
     folder = RunFolder.open(run)
     folder.project()
     for line in summary_lines(folder.records(), folder.path):
-        click.echo(line)
+        say(line)
 
 
 def _bisection(path: Path) -> None:
@@ -42,13 +43,13 @@ def _bisection(path: Path) -> None:
     result = write_again(folder, os.environ, cache_root())
     lines = result_lines(result, str(path)) if result is not None else log_lines(folder.read())
     for line in lines:
-        click.echo(line)
+        say(line)
 
 
 def _bisections(reports: Path) -> None:
     for one in bisections_in(reports):
-        click.echo(f"{one.name}  {one.axes}: {one.answer}  [{one.case}]")
+        say(f"{one.name}  {one.axes}: {one.answer}  [{one.case}]")
     try:
-        click.echo(f"bisections: {write_index(reports)}")
+        say(f"bisections: {write_index(reports)}")
     except OSError as error:
         raise InfraError(f"cannot write to {reports}: {error.strerror}") from error

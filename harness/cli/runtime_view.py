@@ -10,13 +10,12 @@ from typing import Any, cast
 from harness.qnn.backends import Backend
 from harness.qnn.platforms import Target
 from harness.runtimes.catalog import Catalog, Entry
-from harness.runtimes.device_sets import narrowed
-from harness.runtimes.known_facts import KnownFacts, build_id_of
-from harness.runtimes.library_facts import LibraryFacts
+from harness.runtimes.library_facts import KnownFacts, LibraryFacts, build_id_of
+from harness.runtimes.needed_files import narrowed
 from harness.runtimes.preflight import Subject, preflight
 from harness.runtimes.preflight_linking import DeviceFacts
 from harness.runtimes.pypi import PYPI
-from harness.runtimes.runtime import Runtime, RuntimeFile
+from harness.runtimes.runtime import LocalFile, Runtime
 
 _ENGINE = "qnn"
 
@@ -77,7 +76,7 @@ def file_rows(
     }
 
 
-def _file_row(file: RuntimeFile, fact: LibraryFacts, pushed: bool) -> dict[str, Any]:
+def _file_row(file: LocalFile, fact: LibraryFacts, pushed: bool) -> dict[str, Any]:
     elf = fact.elf
     return {
         "name": file.name,

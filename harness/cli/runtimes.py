@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from harness.cache import cache_root
-from harness.cli.lab_options import json_option, lab_option
+from harness.cli.lab_options import json_option, lab_option, open_catalog
 from harness.cli.runtime_view import file_rows, ort_rows, runtime_row, show_lines
+from harness.cli.say import say, say_json
 from harness.errors import ConfigError, HarnessError, InfraError
-from harness.lab.inventory import Lab, load_lab
+from harness.files.cache import cache_root
+from harness.files.notices import Notices, shown_by
 from harness.qnn.backends import BACKENDS
 from harness.qnn.platforms import TARGETS
 from harness.qnn.socs import HTP_ARCHS
-from harness.runtimes.catalog import Catalog, Entry
-from harness.runtimes.choice import choose_runtimes
+from harness.runtimes.catalog import Catalog, Entry, choose_runtimes
 
 _NEGATIVE = 1
 
@@ -29,13 +27,19 @@ target_option = click.option(
 
 
 @click.group()
-def runtimes() -> None:
+@click.pass_context
+def runtimes(context: click.Context) -> None:
     """QNN runtimes: where they come from, their files, download.
 
     A runtime is named by its version (2.51.0, a short form, latest, all, or a range such as
     '>=2.48,<2.51'), with the name of a source of devices.yaml in front (sdk:latest), or by the
     path of a QAIRT SDK, an AAR, a Maven repository or a folder with libraries.
     """
+
+    def tell(text: str) -> None:
+        say(text, err=True)
+
+    context.with_resource(shown_by(Notices(progress=tell, warn=tell)))
 
 
 @runtimes.command("list")
@@ -44,7 +48,7 @@ def runtimes() -> None:
 @json_option
 def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
     """List the runtimes there are, source by source, and which need no network."""
-    catalog = _catalog(lab_file)
+    catalog = open_catalog(lab_file)
     entries: list[Entry] = []
     problems: dict[str, HarnessError] = {}
     for one in [target] if target else TARGETS:
@@ -57,18 +61,18 @@ def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
     if as_json:
         rows = [runtime_row(entry) for entry in entries]
         told = {"runtimes": rows, "orts": orts, "problems": list(problems)}
-        click.echo(json.dumps(told, indent=2))
+        say_json(told)
     else:
-        click.echo(f"{'RUNTIME':<24} {'TARGET':<14} {'SOURCE':<12} CACHED")
+        say(f"{'RUNTIME':<24} {'TARGET':<14} {'SOURCE':<12} CACHED")
         for entry in entries:
             cached = "yes" if entry.cached else "no"
-            click.echo(f"{entry.name:<24} {entry.target:<14} {entry.source:<12} {cached}")
-        click.echo(f"\n{'ONNX RUNTIME':<24} {'TARGET':<14} {'SOURCE':<12} CACHED")
+            say(f"{entry.name:<24} {entry.target:<14} {entry.source:<12} {cached}")
+        say(f"\n{'ONNX RUNTIME':<24} {'TARGET':<14} {'SOURCE':<12} CACHED")
         for ort in orts:
             cached = "yes" if ort["cached"] else "no"
-            click.echo(f"{ort['ort']:<24} {ort['target']:<14} {ort['source']:<12} {cached}")
+            say(f"{ort['ort']:<24} {ort['target']:<14} {ort['source']:<12} {cached}")
         for problem in problems:
-            click.echo(f"error: {problem}", err=True)
+            say(f"error: {problem}", err=True)
     return max((error.exit_code for error in problems.values()), default=0)
 
 
@@ -80,7 +84,7 @@ def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
 @json_option
 def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: bool) -> None:
     """Fetch runtimes into the cache, so that a later run needs no network."""
-    catalog = _catalog(lab_file)
+    catalog = open_catalog(lab_file)
     orts = catalog.ort.resolve(ort, target, field="--ort") if ort else []
     rows: list[dict[str, object]] = []
     for name in catalog.resolve(version, target, field="VERSION"):
@@ -93,9 +97,9 @@ def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: b
     if not as_json:
         for found in rows:
             size = f"{int(str(found['bytes'])) / 1e6:.1f} MB"
-            click.echo(f"{found['name']} {target}: {found['files']} files, {size}")
+            say(f"{found['name']} {target}: {found['files']} files, {size}")
     if as_json:
-        click.echo(json.dumps({"runtimes": rows}, indent=2))
+        say_json({"runtimes": rows})
 
 
 @runtimes.command()
@@ -113,16 +117,16 @@ def show(
     Give the HTP architecture of the device that is meant (73 for v73) to have its stub and skel
     looked at. What is not here yet is fetched. Ends with 1 if something does not fit.
     """
-    catalog = _catalog(lab_file)
+    catalog = open_catalog(lab_file)
     shown: list[dict[str, Any]] = []
     arch = None if htp_arch is None else int(htp_arch)
     for name in catalog.resolve(version, target, field="VERSION"):
         shown.append(file_rows(catalog.runtime(name, target), backend, arch, cache_root()))
         if not as_json:
             for line in show_lines(shown[-1]):
-                click.echo(line)
+                say(line)
     if as_json:
-        click.echo(json.dumps({"runtimes": shown}, indent=2))
+        say_json({"runtimes": shown})
     found = [one for row in shown for one in row["preflight"]]
     return _NEGATIVE if any(one["severity"] == "error" for one in found) else 0
 
@@ -138,7 +142,7 @@ def verify(lab_file: Path, version: str | None, target: str | None, as_json: boo
     Without VERSION all that are here. What was fetched is mended by its next use; what is yours
     (an SDK, a folder) is taken as it is then.
     """
-    catalog = _catalog(lab_file)
+    catalog = open_catalog(lab_file)
     rows: list[dict[str, Any]] = []
     if version is not None:
         # what means nothing anywhere is an error with its reason
@@ -159,11 +163,11 @@ def verify(lab_file: Path, version: str | None, target: str | None, as_json: boo
     if not rows:
         raise ConfigError(f"no runtime {version or ''} is on this computer".replace("  ", " "))
     if as_json:
-        click.echo(json.dumps({"runtimes": rows}, indent=2))
+        say_json({"runtimes": rows})
     else:
         for row in rows:
             state = "; ".join(row["damage"]) if row["damage"] else "whole"
-            click.echo(f"{row['name']} {row['target']}: {state}")
+            say(f"{row['name']} {row['target']}: {state}")
     return _NEGATIVE if any(row["damage"] for row in rows) else 0
 
 
@@ -181,16 +185,5 @@ def _here(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:
             names = [one.name for one in catalog.entries_of(source, target)]
             found += [name for name in names if catalog.is_kept(name, target)]
         except InfraError as error:
-            click.echo(f"{source.name}: {error}", err=True)
+            say(f"{source.name}: {error}", err=True)
     return found
-
-
-def _catalog(lab_file: Path) -> Catalog:
-    """The catalog of the lab, or PyPI's alone where there is no lab at the default place."""
-
-    def tell(text: str) -> None:
-        click.echo(text, err=True)
-
-    none = lab_file == Path("devices.yaml") and not lab_file.exists()
-    lab = Lab.model_construct(schema_version=1, runtimes=()) if none else load_lab(lab_file)
-    return Catalog.of(lab, os.environ, cache_root(), notify=tell, warn=tell)

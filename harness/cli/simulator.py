@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from harness.cli.lab_options import lab_option, open_lab
+from harness.cli.say import say
 from harness.errors import ConfigError
 from harness.lab.inventory import load_lab
 
@@ -19,7 +20,7 @@ from harness.lab.inventory import load_lab
 def simulator(name: str | None, lab_file: Path) -> None:
     """Start the simulated device NAME (default: the lab's first) until Ctrl-C.
 
-    It hangs on an adb server of its own, whose port is printed; your own server is not touched.
+    It hangs on an adb server of its own, whose socket is printed; your own is not touched.
     """
     lab = load_lab(lab_file)
     simulated = [device.name for device in lab.devices if device.simulated]
@@ -36,10 +37,10 @@ def simulator(name: str | None, lab_file: Path) -> None:
         signal.signal(number, lambda *_: done.set())
     with open_lab(lab, "simulator") as opened:
         device = opened.device(chosen)
-        port, serial = device.adb.server.port, device.adb.serial
-        click.echo(f"{chosen} is up as {serial}; in another terminal:")
-        click.echo(f"    export ANDROID_ADB_SERVER_PORT={port}")
-        click.echo("    adb devices -l")
-        click.echo(f"    adb -s {serial} shell")
-        click.echo("Ctrl-C ends it.")
+        address, serial = device.adb.server.address, device.adb.serial
+        say(f"{chosen} is up as {serial}; in another terminal:")
+        say(f"    export ADB_SERVER_SOCKET={address.spec}")
+        say("    adb devices -l")
+        say(f"    adb -s {serial} shell")
+        say("Ctrl-C ends it.")
         done.wait()

@@ -1,1 +1,1 @@
-"""Context binaries: the models they are made from, and the real compiler that makes them."""
+"""Context binaries: models and the real compiler that makes them of these, or files of users."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,83 +18,47 @@ from harness.contexts.compile_jobs import Wanted, compile_job, compile_options, 
 from harness.contexts.compiler import CompileError, CompileJob, ReferenceJob, run_jobs
 from harness.contexts.epcontext import epcontext_max_size
 from harness.contexts.metadata import check_arch, memory_bytes, read_metadata, tensor_order
-from harness.contexts.models import ModelSpec
+from harness.contexts.models import Model
+from harness.contexts.source import Context, Reference
 from harness.errors import HarnessError, InfraError
+from harness.files.verified_folder import (
+    FolderChangedError,
+    VerifiedFolder,
+    locked,
+    open_verified,
+    publish,
+    work_folder,
+    write_manifest,
+)
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.compiler_host import ORT_HOST_VERSION, CompilerHost
-from harness.runtimes.notices import Say
-from harness.runtimes.sealed import (
-    SealBrokenError,
-    SealedFolder,
-    locked,
-    open_sealed,
-    publish,
-    seal,
-    work_folder,
-)
+from harness.runtimes.pypi import ORT_HOST_VERSION, CompilerHost
+
+_log = logging.getLogger(__name__)
 
 _FORMAT: Final = 1
 _BINARY: Final = "context.bin"
 _LOCK_TIMEOUT_S = 1800.0
 
 
-@dataclass(frozen=True)
-class Context:
-    """A context binary on the host, and what is known of it (size in bytes).
-
-    `inputs` and `expected` are raw files, one per tensor in the order of the binary's graph;
-    outputs may differ from `expected` by `tolerance`, in units of the raw values. `memory_bytes`
-    is what the metadata says a device needs for it: I/O, constants and spill-fill. `max_size` is
-    what ORT's EPContext model says of its spill-fill (None: nothing).
-    """
-
-    path: Path
-    sha256: str
-    size: int
-    model: ModelSpec
-    compiler: str
-    htp_arch: int
-    inputs: tuple[Path, ...]
-    expected: tuple[Path, ...]
-    tolerance: float
-    metadata: Mapping[str, Any]
-    memory_bytes: int
-    max_size: int | None = None
-
-
-@dataclass(frozen=True)
-class Reference:
-    """Raw files of a model's inputs and of ORT's outputs on the CPU, in the order of the model."""
-
-    inputs: tuple[Path, ...]
-    expected: tuple[Path, ...]
-
-
 class ContextStore:
-    """Contexts below `<cache_root>/contexts`; made by the real compiler when they are missing.
-
-    `notify` gets progress; a damaged folder is told to the catalog's `warn` and made again.
-    """
+    """Contexts below `<cache_root>/contexts`; made by the real compiler when they are missing."""
 
     def __init__(
         self,
         cache_root: Path,
         catalog: Catalog,
         probe_builder: ProbeBuilder,
-        *,
-        notify: Say | None = None,
     ) -> None:
         self._root = cache_root / "contexts"
         self._catalog = catalog
         self._probes = probe_builder
-        self._notify = notify or catalog.notify
         self._warned: set[Path] = set()
-        self._keys: dict[ModelSpec, str] = {}
+        self._keys: dict[Model, str] = {}
         self._found: dict[Wanted, Context] = {}
         self._refused: dict[Wanted, CompileError] = {}
 
-    def get(self, model: ModelSpec, compiler: str, htp_arch: int) -> Context:
+    def get(self, model: Model, compiler: str, htp_arch: int) -> Context:
         """One context; see `get_many`."""
         return self.get_many([(model, compiler, htp_arch)])[0]
 
@@ -121,12 +85,12 @@ class ContextStore:
             self.get_many(wanted)
         return [one for one in wanted if one not in self._refused]
 
-    def references(self, models: Sequence[ModelSpec], compiler: str) -> list[Reference]:
+    def references(self, models: Sequence[Model], compiler: str) -> list[Reference]:
         """The references of models, without their contexts; raises as `get_many`."""
         found = {model: self._reference(model) for model in models}
         if None in found.values():
             what = "computing references"
-            with locked(self._lock(compiler), what, timeout_s=_LOCK_TIMEOUT_S, notify=self._notify):
+            with locked(self._lock(compiler), what, timeout_s=_LOCK_TIMEOUT_S):
                 missing = [model for model in found if self._reference(model) is None]
                 self._make_references(self._catalog.compiler_host(compiler), missing)
         made = [self._reference(model) for model in models]
@@ -134,7 +98,7 @@ class ContextStore:
             raise InfraError(f"references went away from {self._root} while it was used")
         return [one for one in made if one is not None]
 
-    def _reference(self, spec: ModelSpec) -> Reference | None:
+    def _reference(self, spec: Model) -> Reference | None:
         kept = self._open(self._model_folder(spec), self._model_facts(spec))
         if kept is None:
             return None
@@ -144,14 +108,9 @@ class ContextStore:
             expected=tuple(kept.path / expected[name] for name in spec.outputs()),
         )
 
-    def _make_references(self, host: CompilerHost, specs: Sequence[ModelSpec]) -> None:
+    def _make_references(self, host: CompilerHost, specs: Sequence[Model]) -> None:
         with work_folder(self._root) as work:
-            jobs = {}
-            for at, spec in enumerate(specs):
-                path = work / f"model-{at}" / "model.onnx"
-                path.parent.mkdir()
-                path.write_bytes(spec.serialized())
-                jobs[spec] = reference_job(spec, path)
+            jobs = {spec: reference_job(spec, at) for spec, at in _written(specs, work).items()}
             results = run_jobs(host, list(jobs.values()))
             for spec, job in jobs.items():
                 if (failure := results[job.job]) is not None:
@@ -166,7 +125,7 @@ class ContextStore:
             return
         lock = self._lock(compiler)
         what = f"compiling contexts with QNN {compiler}"
-        with locked(lock, what, timeout_s=_LOCK_TIMEOUT_S, notify=self._notify):
+        with locked(lock, what, timeout_s=_LOCK_TIMEOUT_S):
             # Another process may have made them while we waited.
             if missing := self._missing(wanted):
                 self._make(self._catalog.compiler_host(compiler), missing)
@@ -186,25 +145,22 @@ class ContextStore:
                     self._found[one] = _context(one, reference, binary)
         return missing
 
-    def _open(self, folder: Path, facts: Mapping[str, Any]) -> SealedFolder | None:
+    def _open(self, folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | None:
         try:
-            return open_sealed(folder, facts)
-        except SealBrokenError as damage:
+            return open_verified(folder, facts)
+        except FolderChangedError as damage:
             if folder not in self._warned:
                 self._warned.add(folder)
-                self._catalog.warn(
+                _log.warning(
                     f"cached context {folder.name} is not as it was ({damage}); making it again"
                 )
             return None
 
     def _make(self, host: CompilerHost, wanted: Sequence[Wanted]) -> None:
         specs = list(dict.fromkeys(spec for spec, _, _ in wanted))
-        self._notify(f"compiling {', '.join(map(str, specs))} with QNN {host.qnn_version}")
+        _log.info(f"compiling {', '.join(map(str, specs))} with QNN {host.qnn_version}")
         with work_folder(self._root) as work:
-            models = {spec: work / f"model-{at}" / "model.onnx" for at, spec in enumerate(specs)}
-            for spec, path in models.items():
-                path.parent.mkdir()
-                path.write_bytes(spec.serialized())
+            models = _written(specs, work)
             references = {
                 spec: reference_job(spec, path)
                 for spec, path in models.items()
@@ -219,24 +175,23 @@ class ContextStore:
             for one, job in binaries.items():
                 if (refusal := results[job.job]) is not None:
                     self._refused[one] = refusal
-            failures += [
-                failed for job in references.values() if (failed := results[job.job]) is not None
-            ]
             for spec, reference in references.items():
-                if results[reference.job] is None:
+                if (failed := results[reference.job]) is not None:
+                    failures.append(failed)
+                else:
                     self._keep_reference(spec, reference)
             made = {one: job for one, job in binaries.items() if results[job.job] is None}
             failures += self._keep_binaries(host, made)
             if failures:
                 raise failures[0]
 
-    def _keep_reference(self, spec: ModelSpec, job: ReferenceJob) -> None:
+    def _keep_reference(self, spec: Model, job: ReferenceJob) -> None:
         data = {
             "inputs": {one.name: one.path.name for one in job.inputs},
             "expected": {name: path.name for name, path in job.outputs.items()},
         }
         job.model.unlink()
-        seal(job.model.parent, self._model_facts(spec), data)
+        write_manifest(job.model.parent, self._model_facts(spec), data)
         publish(job.model.parent, self._model_folder(spec))
 
     def _keep_binaries(
@@ -275,21 +230,21 @@ class ContextStore:
         inputs, outputs = tensor_order(
             metadata, job.complaint, _sizes(reference, "inputs"), _sizes(reference, "expected")
         )
-        folder = job.folder / "kept"
-        folder.mkdir()
-        path.rename(folder / _BINARY)
         data: dict[str, Any] = {"metadata": metadata, "inputs": inputs, "outputs": outputs}
         if wanted[0].prepare == "spill-fill":
             data["max_size"] = epcontext_max_size(job.folder / "context.onnx", job.complaint)
-        seal(folder, self._binary_facts(wanted), data)
+        folder = job.folder / "kept"
+        folder.mkdir()
+        path.rename(folder / _BINARY)
+        write_manifest(folder, self._binary_facts(wanted), data)
         publish(folder, self._binary_folder(wanted))
 
-    def _key(self, spec: ModelSpec) -> str:
+    def _key(self, spec: Model) -> str:
         if spec not in self._keys:
             self._keys[spec] = hashlib.sha256(spec.serialized()).hexdigest()
         return self._keys[spec]
 
-    def _model_facts(self, spec: ModelSpec) -> dict[str, Any]:
+    def _model_facts(self, spec: Model) -> dict[str, Any]:
         return {"format": _FORMAT, "model": self._key(spec), "ort": ORT_HOST_VERSION}
 
     def _binary_facts(self, wanted: Wanted) -> dict[str, Any]:
@@ -297,7 +252,7 @@ class ContextStore:
         options = compile_options(arch, spec)
         return self._model_facts(spec) | {"compiler": compiler, "arch": arch, "options": options}
 
-    def _model_folder(self, spec: ModelSpec) -> Path:
+    def _model_folder(self, spec: Model) -> Path:
         return self._root / "models" / f"{spec.model}-{_short_key(self._model_facts(spec))}"
 
     def _binary_folder(self, wanted: Wanted) -> Path:
@@ -306,19 +261,20 @@ class ContextStore:
         return self._root / "binaries" / f"{spec}-v{arch}-by-{compiler}-{key}"
 
 
-def _context(wanted: Wanted, reference: SealedFolder, made: SealedFolder) -> Context:
+def _context(wanted: Wanted, reference: VerifiedFolder, made: VerifiedFolder) -> Context:
     spec, compiler, arch = wanted
     binary = made.files[_BINARY]
     inputs, expected = reference.data["inputs"], reference.data["expected"]
+    outputs = made.data["outputs"] if spec.compared else ()
     return Context(
         path=binary.path,
         sha256=binary.sha256,
         size=binary.size,
-        model=spec,
+        source=spec,
         compiler=compiler,
         htp_arch=arch,
         inputs=tuple(reference.path / inputs[name] for name in made.data["inputs"]),
-        expected=tuple(reference.path / expected[name] for name in made.data["outputs"]),
+        expected=tuple(reference.path / expected[name] for name in outputs),
         tolerance=spec.tolerance,
         metadata=made.data["metadata"],
         memory_bytes=memory_bytes(made.data["metadata"]),
@@ -326,7 +282,16 @@ def _context(wanted: Wanted, reference: SealedFolder, made: SealedFolder) -> Con
     )
 
 
-def _sizes(reference: SealedFolder, kind: str) -> dict[str, int]:
+def _written(specs: Sequence[Model], work: Path) -> dict[Model, Path]:
+    """Where the models are written, each into a folder of its own."""
+    paths = {spec: work / f"model-{at}" / "model.onnx" for at, spec in enumerate(specs)}
+    for spec, path in paths.items():
+        path.parent.mkdir()
+        path.write_bytes(spec.serialized())
+    return paths
+
+
+def _sizes(reference: VerifiedFolder, kind: str) -> dict[str, int]:
     return {name: reference.files[file].size for name, file in reference.data[kind].items()}
 
 

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Final
 
 from harness.contexts.compiler import CompileJob, InputFile, ReferenceJob
-from harness.contexts.models import PREPARATIONS, ModelSpec
+from harness.contexts.models import PREPARATIONS, Model
 from harness.qnn.socs import SOCS
-from harness.runtimes.compiler_host import ORT_HOST_VERSION
+from harness.runtimes.pypi import ORT_HOST_VERSION
 
 # The SoC given with an architecture that no known SoC has: what comes out tells the truth.
 _SOME_SOC_MODEL: Final = 43
 
-Wanted = tuple[ModelSpec, str, int]
+Wanted = tuple[Model, str, int]
 """Model, QNN version of the compiler, HTP architecture (73 for v73)."""
 
 
-def compile_options(htp_arch: int, spec: ModelSpec | None = None) -> dict[str, str]:
+def compile_options(htp_arch: int, spec: Model | None = None) -> dict[str, str]:
     """The options of ORT's QNN execution provider for an HTP architecture (pure; ORT docs).
 
     Half precision for float models needs a SoC model as well; it is that of the first SoC known
@@ -32,7 +32,7 @@ def compile_options(htp_arch: int, spec: ModelSpec | None = None) -> dict[str, s
     }
 
 
-def reference_job(spec: ModelSpec, model: Path) -> ReferenceJob:
+def reference_job(spec: Model, model: Path) -> ReferenceJob:
     """Computes the outputs of a model; writes its inputs beside it."""
     inputs = []
     for at, (name, array) in enumerate(spec.inputs().items()):

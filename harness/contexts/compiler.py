@@ -13,19 +13,35 @@ import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
 from harness.adb.deadline import Deadline
 from harness.adb.guard import spawn_guarded
 from harness.errors import Cause, HarnessError, InfraError
-from harness.runtimes.compiler_host import CompilerHost
+from harness.files.scratch import scratch_folder
+from harness.files.whole_file import read_bounded
+from harness.runtimes.pypi import CompilerHost
 
 WORKER: Final = Path(__file__).with_name("worker.py")
 START_TIMEOUT_S: Final = 60.0
-JOB_TIMEOUT_S: Final = 180.0
-"""For starting the worker, and for each job of it; 128 MB of weights take 1.5 s."""
+"""For starting the worker."""
+
+JOB_CPU_S: Final = 180.0
+"""What a job may compute; 128 MB of weights take 1.5 s. A busy computer does not use it up."""
+
+WAITS: Final = 5
+"""So many times as long a job may take by the clock; beyond it nothing is known of the compiler."""
+
+_NOT_ITS_OWN: Final = {
+    -signal.SIGALRM: "it did not come to an end, and hardly computed: this computer is too busy, "
+    "or the compiler waits for ever",
+    -signal.SIGKILL: "it was killed from outside, as the kernel does when memory runs out",
+    -signal.SIGTERM: "it was told to end",
+    -signal.SIGINT: "it was told to end",
+}
+"""Endings of a job that say nothing of the compiler."""
 
 _MARK = "@qnn-harness-job:"
 _KEPT_OUTPUT_BYTES = 512 << 10
@@ -72,7 +88,7 @@ class CompileJob:
         return {
             "id": self.job,
             "kind": "compile",
-            "model": str(self.model),
+            "model": self.model,
             "provider_options": {"backend_path": str(host.backend), **self.options},
             "session_options": {
                 "ep.context_enable": "1",
@@ -106,16 +122,7 @@ class ReferenceJob:
     def request(self, host: CompilerHost) -> dict[str, Any]:
         """The job as the worker reads it."""
         del host
-        return {
-            "id": self.job,
-            "kind": "reference",
-            "model": str(self.model),
-            "inputs": [
-                {"name": one.name, "path": str(one.path), "dtype": one.dtype, "shape": one.shape}
-                for one in self.inputs
-            ],
-            "outputs": {name: str(path) for name, path in self.outputs.items()},
-        }
+        return {"id": self.job, "kind": "reference", **asdict(self)}
 
 
 Job = CompileJob | ReferenceJob
@@ -126,32 +133,32 @@ def run_jobs(
     jobs: Sequence[Job],
     *,
     start_timeout_s: float = START_TIMEOUT_S,
-    job_timeout_s: float = JOB_TIMEOUT_S,
+    job_cpu_s: float = JOB_CPU_S,
 ) -> dict[str, CompileError | None]:
     """Does all jobs, one after the other: {job: None, or why it failed}.
 
-    Raises InfraError if the compiler's process cannot be used or ends early.
+    Raises InfraError if the compiler's process cannot be used, ends early, or waited for too long.
     """
     if not jobs:
         return {}
     with (
-        tempfile.TemporaryDirectory(prefix="qnn-harness-") as name,
+        scratch_folder() as folder,
         tempfile.TemporaryFile() as out,
     ):
-        folder = Path(name)
         answers = folder / "answers.jsonl"
         request = {
-            "answers": str(answers),
+            "answers": answers,
             "mark": _MARK,
-            "job_timeout_s": job_timeout_s,
-            "ort_root": str(host.ort_root),
-            "plugin": str(host.plugin),
+            "job_cpu_s": job_cpu_s,
+            "job_wall_s": WAITS * job_cpu_s,
+            "ort_root": host.ort_root,
+            "plugin": host.plugin,
             "jobs": [job.request(host) for job in jobs],
         }
-        (folder / "request.json").write_text(json.dumps(request))
+        (folder / "request.json").write_text(json.dumps(request, default=str))
         # -P: the worker's own folder is not searched for modules
         command = [sys.executable, "-P", "-B", str(WORKER), str(folder / "request.json")]
-        deadline = Deadline(start_timeout_s + job_timeout_s * len(jobs))
+        deadline = Deadline(start_timeout_s + WAITS * job_cpu_s * len(jobs))
         with spawn_guarded(
             command, env=_environment(host), cwd=folder, stdout=out, stderr=out
         ) as worker:
@@ -173,7 +180,7 @@ def results_of(
 ) -> dict[str, CompileError | None]:
     """What the worker's answers mean for each job; absent are those it never finished (pure).
 
-    Raises InfraError if the worker found the libraries unusable.
+    Raises InfraError if the worker found the libraries unusable, or a job only waited.
     """
     complaints = {job.job: job.complaint for job in jobs}
     results: dict[str, CompileError | None] = {}
@@ -188,6 +195,8 @@ def results_of(
             continue
         if kind == "made":
             results[job] = None
+        elif kind == "died" and event.get("code") in _NOT_ITS_OWN:
+            raise InfraError(f"{complaints[job]}: {_NOT_ITS_OWN[event['code']]}")
         elif kind in ("failed", "died"):
             chain = _errors(event) if kind == "failed" else [_death(event.get("code"))]
             said = output_of(output, job)
@@ -196,7 +205,7 @@ def results_of(
 
 
 def _death(code: object) -> str:
-    if code == -signal.SIGALRM:
+    if code == -signal.SIGPROF:
         return "it did not come to an end in time"
     if isinstance(code, int) and code < 0:
         return f"the compiler crashed with signal {-code}"
@@ -220,8 +229,7 @@ def _errors(event: Mapping[str, Any]) -> list[str]:
 
 def _events(path: Path) -> list[dict[str, Any]]:
     try:
-        with path.open("rb") as file:
-            lines = file.read(_MAX_ANSWER_BYTES).split(b"\n")
+        lines = read_bounded(path, _MAX_ANSWER_BYTES).split(b"\n")
     except FileNotFoundError:
         return []
     events = []

@@ -2,49 +2,115 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from harness.artefacts.artefact import Piece
 from harness.contexts.compiler import CompileError
-from harness.errors import InfraError, VersionError
+from harness.errors import ConfigError, InfraError, VersionError
 from harness.probe.build import ProbeBuilder
-from harness.probe.plan import Plan, context_inspect, system_load
+from harness.probe.plan import Plan, Step, context_inspect, system_load
 from harness.probe.run import run_plan_locally
+from harness.probe.transcript import StepResult
+from harness.probe.wholeness import damage, misfit
+from harness.qnn.codes import describe
 from harness.qnn.socs import HTP_ARCHS
 
 _TIMEOUT_S: Final = 60.0
+_MOST_AT_ONCE: Final = 4000
 
 Sizes = Mapping[str, int]
 """Bytes of each tensor of a model by name."""
 
 
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output of a graph as the metadata describes it (size in bytes)."""
+
+    name: str
+    size: int
+    data_type: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.size} bytes of {self.data_type})"
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Why the library does not read a binary, and what it logged."""
+
+    reason: str
+    log: str = ""
+
+
+def read_each(
+    probes: ProbeBuilder, system_library: Path, pieces: Sequence[Piece]
+) -> list[dict[str, Any] | Unreadable]:
+    """The metadata of each binary on this host, as the probe reports it (see native/inspect.c).
+
+    Damaged ones can crash the library or hold it up: the others are read in a new process then.
+    Raises ConfigError if the probe cannot be built, InfraError if it, or the library, does not
+    work.
+    """
+    probe = probes.build("linux-x64")
+    found: list[dict[str, Any] | Unreadable] = []
+    while len(found) < len(pieces):
+        found += _read(probe, system_library, pieces[len(found) :])
+    return found
+
+
+def _read(
+    probe: Path, system_library: Path, pieces: Sequence[Piece]
+) -> list[dict[str, Any] | Unreadable]:
+    """What one process reads: all, or up to the first that ends it (at least one)."""
+    # behind a cleanup each step is tried, whatever came of those before it
+    steps = [system_load(str(system_library)), Step("cleanup")]
+    for piece in pieces[:_MOST_AT_ONCE]:
+        steps.append(context_inspect(str(piece.path), offset=piece.offset, size=piece.size))
+    run = run_plan_locally(probe, Plan(tuple(steps)), env={}, timeout_s=_TIMEOUT_S)
+    told = run.transcript.steps
+    if told and told[0].ended and told[0].failed:
+        reason = told[0].message or told[0].error or f"code {told[0].code}"
+        raise InfraError(f"{system_library.name} does not load on this computer: {reason}")
+    found = [_answer(step) for step in told[2:] if step.ended]
+    culprit = run.transcript.last_begun
+    if culprit is None or culprit.ended or culprit.verb != "context-inspect":
+        if problem := misfit(run.transcript, run.plan):
+            raise InfraError(f"the probe did not read all of {len(pieces)} contexts: {problem}")
+        return found
+    if damaged := damage(run.transcript):
+        raise InfraError(f"the probe did not read all of {len(pieces)} contexts: {damaged}")
+    how = f"crashes with signal {run.signal}" if run.signal else f"ends with {run.exit_code}"
+    if run.timed_out:
+        how = f"does not come to an end within {_TIMEOUT_S:g} s"
+    return [*found, Unreadable(f"{system_library.name} {how}")]
+
+
+def _answer(step: StepResult) -> dict[str, Any] | Unreadable:
+    if not step.failed:
+        return dict(step.data)
+    known = describe(step.code).symbol if step.code else None
+    reason = step.message or step.error or f"{step.code} ({known or 'no meaning is known'})"
+    log = "\n".join(line.text for line in step.logs)
+    return Unreadable(f"{step.api or step.verb}: {reason}", log)
+
+
 def read_metadata(
     probes: ProbeBuilder, system_library: Path, binaries: Sequence[Path]
 ) -> list[dict[str, Any]]:
-    """The metadata of binaries on this host, as the probe reports it (see native/inspect.c).
+    """The metadata of files that are binaries.
 
-    Raises CompileError if the library does not read one of them, ConfigError if the probe cannot
-    be built, InfraError if it does not run.
+    Raises CompileError if the library does not read one of them; else as `read_each`.
     """
-    probe = probes.build("linux-x64")
-    steps = [system_load(str(system_library))]
-    steps += [context_inspect(str(path), context=at) for at, path in enumerate(binaries)]
-    run = run_plan_locally(probe, Plan(tuple(steps)), env={}, timeout_s=_TIMEOUT_S)
-    failure = run.transcript.first_failure
-    if failure is not None:
-        reason = failure.message or failure.error or f"code {failure.code}"
-        said = "\n".join(line.text for line in failure.logs)
-        if failure.verb == "system-load":
-            raise InfraError(f"{system_library.name} does not load on this computer: {reason}")
-        raise CompileError(
-            f"{system_library.name} cannot read a context that its own compiler made",
-            chain=[f"{failure.api or failure.verb}: {reason}"],
-            output=said,
-        )
-    found = [dict(step.data) for step in run.transcript.steps if step.verb == "context-inspect"]
-    if len(found) != len(binaries):
-        raise InfraError(f"the probe read {len(found)} of {len(binaries)} contexts")
+    pieces = [Piece(path, 0, path.stat().st_size, "", "context") for path in binaries]
+    found = []
+    for one in read_each(probes, system_library, pieces):
+        if isinstance(one, Unreadable):
+            problem = f"{system_library.name} cannot read a context that its own compiler made"
+            raise CompileError(problem, chain=[one.reason], output=one.log)
+        found.append(one)
     return found
 
 
@@ -56,16 +122,50 @@ def tensor_order(
     Raises CompileError, whose text begins with `what`, unless the binary holds one graph with
     exactly these tensors, of these sizes.
     """
-    graphs = _list(metadata, "graphs")
+    graphs = entries(metadata, "graphs")
     if len(graphs) != 1:
         raise CompileError(what, chain=[f"it has {len(graphs)} graphs instead of one"])
     found = []
     for kind, expected in (("inputs", inputs), ("outputs", outputs)):
-        sizes = {str(one.get("name")): one.get("bytes") for one in _list(graphs[0], kind)}
+        sizes = {str(one.get("name")): one.get("bytes") for one in entries(graphs[0], kind)}
         if sizes != dict(expected):
             raise CompileError(what, chain=[f"its {kind} are {sizes}, the model's {expected}"])
         found.append(list(sizes))
     return found[0], found[1]
+
+
+def graph_named(
+    metadata: Mapping[str, Any], binary: Path, name: str | None
+) -> tuple[int, Mapping[str, Any]]:
+    """A graph of a binary by its name, or the only one, with its number (pure).
+
+    Raises ConfigError, naming the graphs, where none is called so or one of several is meant.
+    """
+    graphs = entries(metadata, "graphs")
+    names = [str(graph.get("name")) for graph in graphs]
+    if name is None and len(graphs) == 1:
+        return 0, graphs[0]
+    if name in names:
+        return names.index(name), graphs[names.index(name)]
+    problem = f"has no graph {name!r}" if name else f"has {len(graphs)} graphs: name one"
+    raise ConfigError(problem, file=binary, field="graph", choices=names or None)
+
+
+def tensors_of(
+    graph: Mapping[str, Any], kind: Literal["inputs", "outputs"], binary: Path
+) -> list[Tensor]:
+    """The inputs or outputs of a graph, in its order (pure).
+
+    Raises ConfigError for a tensor whose size is not known before it runs.
+    """
+    found = []
+    for one in entries(graph, kind):
+        tensor = Tensor(str(one.get("name")), _number(one, "bytes"), str(one.get("data_type")))
+        if tensor.size <= 0:
+            problem = f"nobody knows the size of {tensor.name}: {one.get('dimensions')}"
+            raise ConfigError(problem, file=binary, field=kind)
+        found.append(tensor)
+    return found
 
 
 def check_arch(metadata: Mapping[str, Any], what: str, asked: int) -> None:
@@ -82,27 +182,57 @@ def check_arch(metadata: Mapping[str, Any], what: str, asked: int) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Needs:
+    """Bytes that a context needs by its metadata; None where its format is too old to tell.
+
+    Weights and I/O are sums over the graphs; spill-fill and VTCM they use in turn, so that the
+    largest counts.
+    """
+
+    weights_bytes: int | None
+    io_bytes: int | None
+    spill_fill_bytes: int | None
+    vtcm_bytes: int | None
+
+
+def needs(metadata: Mapping[str, Any]) -> Needs:
+    """What a context needs (pure)."""
+
+    def of_all(key: str, combined: Callable[[list[int]], int]) -> int | None:
+        known = [_number(graph, key) for graph in entries(metadata, "graphs") if key in graph]
+        return combined(known) if known else None
+
+    return Needs(
+        of_all("const_bytes", sum),
+        of_all("io_bytes", sum),
+        of_all("spill_fill_bytes", max),
+        of_all("vtcm_bytes", max),
+    )
+
+
 def memory_bytes(metadata: Mapping[str, Any]) -> int:
     """What a device needs for a context by its metadata: I/O, constants, spill-fill (pure).
 
     Spill-fill is shared by the graphs of a context, so the largest counts. Where the binary's
     format is too old to say, the sizes of the tensors and of the binary stand for it.
     """
-    graphs = _list(metadata, "graphs")
+    graphs = entries(metadata, "graphs")
     spill = max((_number(graph, "spill_fill_bytes") for graph in graphs), default=0)
     total = spill
     for graph in graphs:
         if "io_bytes" in graph:
             total += _number(graph, "io_bytes") + _number(graph, "const_bytes")
         else:
-            tensors = [*_list(graph, "inputs"), *_list(graph, "outputs")]
+            tensors = [*entries(graph, "inputs"), *entries(graph, "outputs")]
             total += sum(_number(tensor, "bytes") for tensor in tensors)
     if not any("io_bytes" in graph for graph in graphs):
         total += _number(metadata, "size")
     return total
 
 
-def _list(parent: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+def entries(parent: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """A list of the metadata, such as `graphs`; empty where there is none."""
     value = parent.get(key)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 

@@ -6,15 +6,14 @@ Weights and inputs come from the raw output of PCG64, which numpy keeps the same
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-    from harness.contexts.models import ModelSpec
+    from harness.contexts.models import Model
 
 _TINY_WIDTH = 16
 _ROW_BYTES = 4000
@@ -34,7 +33,7 @@ def random_bytes(seed: str, count: int) -> np.ndarray[Any, Any]:
     return raw.astype("<u8").view("u1")[:count]
 
 
-def _random_floats(seed: str, *shape: int) -> np.ndarray[Any, Any]:
+def random_floats(seed: str, *shape: int) -> np.ndarray[Any, Any]:
     """Multiples of 1/128 in [-1, 1), which half precision holds exactly."""
     import numpy as np
 
@@ -42,80 +41,107 @@ def _random_floats(seed: str, *shape: int) -> np.ndarray[Any, Any]:
     return (random_bytes(seed, count).astype("<f4") / 128 - 1).reshape(shape)
 
 
-def _tiny(spec: ModelSpec) -> onnx.GraphProto:
-    from onnx import TensorProto, helper, numpy_helper
+def constant(name: str, value: Any, dtype: str | None = None) -> onnx.TensorProto:
+    """A tensor of a graph that is always the same: an array, or a number of this numpy type."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    return numpy_helper.from_array(np.array(value, dtype), name)
+
+
+def graph(
+    spec: Model,
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, tuple[str, Sequence[int]]],
+    output: tuple[str, Sequence[int]],
+    constants: Sequence[onnx.TensorProto],
+) -> onnx.GraphProto:
+    """A graph whose output is `y`; of inputs and output ONNX's element type and the shape."""
+    from onnx import TensorProto, helper
+
+    infos = [
+        helper.make_tensor_value_info(name, TensorProto.DataType.Value(kind), shape)
+        for name, (kind, shape) in (*inputs.items(), ("y", output))
+    ]
+    return helper.make_graph(nodes, spec.model, infos[:-1], infos[-1:], constants)
+
+
+def tiny(spec: Model) -> onnx.GraphProto:
+    """One MatMul, float32 in and out."""
+    from onnx import helper
 
     shape = [1, _TINY_WIDTH]
-    weights = _random_floats(f"{spec.model} weights", _TINY_WIDTH, _TINY_WIDTH)
-    return helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        spec.model,
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
-        [numpy_helper.from_array(weights, "w")],
-    )
+    weights = random_floats(f"{spec.model} weights", _TINY_WIDTH, _TINY_WIDTH)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    return graph(spec, [node], {"x": ("FLOAT", shape)}, ("FLOAT", shape), [constant("w", weights)])
 
 
-def _tiny_inputs(spec: ModelSpec) -> dict[str, np.ndarray[Any, Any]]:
-    return {"x": _random_floats(f"{spec.model} x", 1, _TINY_WIDTH)}
+def tiny_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
+    """Numbers that half precision holds."""
+    return {"x": random_floats(f"{spec.model} x", 1, _TINY_WIDTH)}
 
 
-def _weights_heavy(spec: ModelSpec) -> onnx.GraphProto:
-    from onnx import TensorProto, helper, numpy_helper
+def weights_heavy(spec: Model) -> onnx.GraphProto:
+    """Rows of a table of 8-bit weights."""
+    from onnx import helper
 
     rows = _table_rows(spec)
     table = random_bytes(f"{spec.model} table", rows * _ROW_BYTES).reshape(rows, _ROW_BYTES)
-    return helper.make_graph(
+    return graph(
+        spec,
         [
             helper.make_node("DequantizeLinear", ["table", "scale", "zero"], ["real_table"]),
             helper.make_node("Gather", ["real_table", "rows"], ["taken"], axis=0),
             helper.make_node("QuantizeLinear", ["taken", "scale", "zero"], ["y"]),
         ],
-        spec.model,
-        [helper.make_tensor_value_info("rows", TensorProto.INT32, [_ROWS_TAKEN])],
-        [helper.make_tensor_value_info("y", TensorProto.UINT8, [_ROWS_TAKEN, _ROW_BYTES])],
-        [*_quantization(zero=128), numpy_helper.from_array(table, "table")],
+        {"rows": ("INT32", [_ROWS_TAKEN])},
+        ("UINT8", [_ROWS_TAKEN, _ROW_BYTES]),
+        [*_quantization(zero=128), constant("table", table)],
     )
 
 
-def _weights_heavy_inputs(spec: ModelSpec) -> dict[str, np.ndarray[Any, Any]]:
+def weights_heavy_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
+    """The numbers of the rows."""
     picked = random_bytes(f"{spec.model} rows", 4 * _ROWS_TAKEN).view("<u4") % _table_rows(spec)
     return {"rows": picked.astype("<i4")}
 
 
-def _table_rows(spec: ModelSpec) -> int:
+def _table_rows(spec: Model) -> int:
     return spec.megabytes * 1_000_000 // _ROW_BYTES
 
 
-def _io_heavy(spec: ModelSpec) -> onnx.GraphProto:
-    from onnx import TensorProto, helper
+def io_heavy(spec: Model) -> onnx.GraphProto:
+    """Relu on 8-bit data: big I/O, small file."""
+    from onnx import helper
 
     shape = [1, spec.megabytes // 2, *_PLANE]
-    return helper.make_graph(
+    return graph(
+        spec,
         [
             helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["real_x"]),
             helper.make_node("Relu", ["real_x"], ["real_y"]),
             helper.make_node("QuantizeLinear", ["real_y", "scale", "zero"], ["y"]),
         ],
-        spec.model,
-        [helper.make_tensor_value_info("x", TensorProto.UINT8, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.UINT8, shape)],
+        {"x": ("UINT8", shape)},
+        ("UINT8", shape),
         _quantization(zero=64 + spec.variant % 128),
     )
 
 
-def _io_heavy_inputs(spec: ModelSpec) -> dict[str, np.ndarray[Any, Any]]:
+def io_heavy_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
+    """Random bytes."""
     shape = (1, spec.megabytes // 2, *_PLANE)
     return {"x": random_bytes(f"{spec.model} x", spec.megabytes * 500_000).reshape(shape)}
 
 
-def _spill_heavy(spec: ModelSpec) -> onnx.GraphProto:
-    """Every convolution moves its map by one pixel; then comes the maximum with all earlier maps.
+def spill_heavy(spec: Model) -> onnx.GraphProto:
+    """Skips over convolutions, which outgrow the VTCM.
 
+    Every convolution moves its map by one pixel; then comes the maximum with all earlier maps.
     Exact in 8 bits, cheap to execute, and no map can be given up before the last one is there.
     """
     import numpy as np
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import helper
 
     channels = 64 * spec.megabytes
     shape = [1, channels, *_SPILL_PLANE]
@@ -123,13 +149,10 @@ def _spill_heavy(spec: ModelSpec) -> onnx.GraphProto:
     for layer in range(_SPILL_DEPTH):
         taps[layer, :, :, layer % 3, (layer // 3 + spec.variant) % 3] = 64
     constants = _quantization(zero=64)
-    constants += [
-        numpy_helper.from_array(np.array(1 / 64, "<f4"), "tap_scale"),
-        numpy_helper.from_array(np.array(0, "i1"), "tap_zero"),
-    ]
+    constants += [constant("tap_scale", 1 / 64, "<f4"), constant("tap_zero", 0, "i1")]
     nodes = [helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["real_0"])]
     for layer, weights in enumerate(taps, 1):
-        constants.append(numpy_helper.from_array(weights, f"taps_{layer}"))
+        constants.append(constant(f"taps_{layer}", weights))
         nodes += [
             helper.make_node(
                 "DequantizeLinear",
@@ -152,13 +175,7 @@ def _spill_heavy(spec: ModelSpec) -> onnx.GraphProto:
         nodes += _requantized(f"greater_{layer}", last)
     nodes[-1:] = []
     nodes[-1].output[0] = "y"
-    return helper.make_graph(
-        nodes,
-        spec.model,
-        [helper.make_tensor_value_info("x", TensorProto.UINT8, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.UINT8, shape)],
-        constants,
-    )
+    return graph(spec, nodes, {"x": ("UINT8", shape)}, ("UINT8", shape), constants)
 
 
 def _requantized(name: str, real: str) -> list[onnx.NodeProto]:
@@ -170,35 +187,12 @@ def _requantized(name: str, real: str) -> list[onnx.NodeProto]:
     ]
 
 
-def _spill_heavy_inputs(spec: ModelSpec) -> dict[str, np.ndarray[Any, Any]]:
+def spill_heavy_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
+    """Random bytes."""
     shape = (1, 64 * spec.megabytes, *_SPILL_PLANE)
     return {"x": random_bytes(f"{spec.model} x", spec.megabytes * 1_000_000).reshape(shape)}
 
 
 def _quantization(zero: int) -> list[onnx.TensorProto]:
     """Scale and zero point; the same ones before and after make 8-bit data pass unchanged."""
-    import numpy as np
-    from onnx import numpy_helper
-
-    return [
-        numpy_helper.from_array(np.array(_SCALE, "<f4"), "scale"),
-        numpy_helper.from_array(np.array(zero, "u1"), "zero"),
-    ]
-
-
-GRAPHS: Final[Mapping[str, Callable[[ModelSpec], Any]]] = MappingProxyType(
-    {
-        "tiny": _tiny,
-        "weights-heavy": _weights_heavy,
-        "io-heavy": _io_heavy,
-        "spill-heavy": _spill_heavy,
-    }
-)
-INPUTS: Final[Mapping[str, Callable[[ModelSpec], dict[str, Any]]]] = MappingProxyType(
-    {
-        "tiny": _tiny_inputs,
-        "weights-heavy": _weights_heavy_inputs,
-        "io-heavy": _io_heavy_inputs,
-        "spill-heavy": _spill_heavy_inputs,
-    }
-)
+    return [constant("scale", _SCALE, "<f4"), constant("zero", zero, "u1")]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 
-from harness.contexts.models import ModelSpec
-from harness.errors import InfraError
+from harness.contexts.models import Model
+from harness.files.whole_file import keep_whole
 
 
 class OnnxFiles:
@@ -16,31 +14,14 @@ class OnnxFiles:
 
     def __init__(self, cache_root: Path) -> None:
         self._root = cache_root / "onnx"
-        self._found: dict[ModelSpec, Path] = {}
+        self._found: dict[Model, Path] = {}
 
-    def path(self, model: ModelSpec) -> Path:
+    def path(self, model: Model) -> Path:
         """The model's file, made if it is missing or damaged. Raises InfraError."""
         if model not in self._found:
             content = model.serialized()
             digest = hashlib.sha256(content).hexdigest()
             path = self._root / f"{model}-{digest[:16]}.onnx"
-            try:
-                if not path.is_file() or path.read_bytes() != content:
-                    _write(path, content)
-            except OSError as error:
-                raise InfraError(f"cannot keep {path}: {error.strerror or error}") from error
+            keep_whole(path, content)
             self._found[model] = path
         return self._found[model]
-
-
-def _write(path: Path, content: bytes) -> None:
-    """All of it or nothing, whoever else writes the same file meanwhile."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

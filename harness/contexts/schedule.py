@@ -25,15 +25,6 @@ class Schedule:
     moves: tuple[Move, ...]
     frees: tuple[Move, ...]
 
-    @property
-    def peak_resident(self) -> int:
-        """The largest number of contexts loaded at the same time."""
-        peak = resident = 0
-        for move in self.moves:
-            resident += {"load": 1, "execute": 0, "free": -1}[move.verb]
-            peak = max(peak, resident)
-        return peak
-
 
 def schedule(contexts: int, residency: Residency, window: int = 4) -> Schedule:
     """The moves that run `contexts` contexts with the given residency.

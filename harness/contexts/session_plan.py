@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.contexts.compile import Context
 from harness.contexts.schedule import Move, Schedule
+from harness.contexts.source import Context
 from harness.probe.plan import (
     Plan,
     Settings,
@@ -53,19 +53,23 @@ def session_plan(
     contexts: Sequence[DeployedContext],
     steps: Schedule,
     settings: Settings = Settings(),  # noqa: B008 - it is frozen
+    *,
+    save_below: str | None = None,
 ) -> Plan:
-    """The plan for a schedule; context number i is made from `contexts[i % len(contexts)]`."""
-    return Plan(
-        steps=(
-            *session_start(libraries),
-            *_steps(contexts, steps.moves),
-            Step("cleanup"),
-            *_steps(contexts, steps.frees),
-            Step("device-free"),
-            Step("backend-free"),
-        ),
-        settings=settings,
-    )
+    """The plan for a schedule; context number i is made from `contexts[i % len(contexts)]`.
+
+    The outputs of the first of each are saved below the folder `save_below`, see `saved_output`.
+    """
+    moves, frees = _steps(contexts, steps.moves, save_below), _steps(contexts, steps.frees)
+    return within_session(libraries, moves, frees, settings)
+
+
+def within_session(
+    libraries: Libraries, steps: Iterable[Step], frees: Iterable[Step], settings: Settings
+) -> Plan:
+    """These steps once the backend is open; `frees` come before it is closed, whatever failed."""
+    ends = (Step("cleanup"), *frees, Step("device-free"), Step("backend-free"))
+    return Plan((*session_start(libraries), *steps, *ends), settings)
 
 
 def session_start(libraries: Libraries) -> Iterator[Step]:
@@ -78,7 +82,14 @@ def session_start(libraries: Libraries) -> Iterator[Step]:
     yield device_create()
 
 
-def _steps(contexts: Sequence[DeployedContext], moves: Sequence[Move]) -> Iterator[Step]:
+def saved_output(folder: str, context: int, output: int) -> str:
+    """Where an output of a context is saved below a folder."""
+    return f"{folder}/{context}.{output}.raw"
+
+
+def _steps(
+    contexts: Sequence[DeployedContext], moves: Sequence[Move], save_below: str | None = None
+) -> Iterator[Step]:
     for move in moves:
         deployed = contexts[move.context % len(contexts)]
         if move.verb == "load":
@@ -86,9 +97,23 @@ def _steps(contexts: Sequence[DeployedContext], moves: Sequence[Move]) -> Iterat
         elif move.verb == "free":
             yield context_free(move.context)
         else:
-            yield execute(
+            step = execute(
                 move.context,
+                graph=deployed.context.graph,
                 inputs=deployed.inputs,
                 expected=deployed.expected,
+                saved=_saved(deployed, move.context, save_below, len(contexts)),
                 tolerance=deployed.context.tolerance,
             )
+            yield step
+            if not deployed.expected:
+                yield step  # what its outputs are compared with is each other
+
+
+def _saved(
+    deployed: DeployedContext, number: int, folder: str | None, contexts: int
+) -> Sequence[str]:
+    if folder is None or number >= contexts:
+        return ()
+    outputs = deployed.context.metadata["graphs"][deployed.context.graph]["outputs"]
+    return [saved_output(folder, number, at) for at in range(len(outputs))]

@@ -40,8 +40,10 @@ def _work(request: dict[str, Any], answers: IO[str]) -> None:
         print(f"{request['mark']}{job['id']}", file=sys.stderr, flush=True)
         child = os.fork()
         if child == 0:
-            # SIGALRM, not handled, ends a job that does not come to its end.
-            signal.setitimer(signal.ITIMER_REAL, request["job_timeout_s"])
+            # Not handled, they end a job that does not come to its end: SIGPROF one that computes
+            # for too long, SIGALRM one that waits, be it for a processor of a busy computer.
+            signal.setitimer(signal.ITIMER_PROF, request["job_cpu_s"])
+            signal.setitimer(signal.ITIMER_REAL, request["job_wall_s"])
             _do(job, devices, answers)
             _leave()
         _, status = os.waitpid(child, 0)

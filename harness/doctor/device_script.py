@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.lab.sections import first_line, integer, sections_of
+from harness.adb.sections import first_line, integer, sections_of
 from harness.lab.vitals import SCRIPT as VITALS_SCRIPT
 from harness.lab.vitals import Vitals, parse_vitals
 from harness.qnn.backends import RPC_LIBRARY

@@ -1,46 +1,48 @@
-"""One device from first contact to smoke inference; each finding is told as soon as it is made."""
+"""One device from first contact to smoke inference; each finding is given as soon as it is made."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.adb.device import AdbDevice
 from harness.doctor import validator
-from harness.doctor.device_checks import device_checks
+from harness.doctor.check import REACHABLE, Answer, Check, Status
+from harness.doctor.device_checks import Patient, device_checks
 from harness.doctor.device_script import MAX_BYTES, DeviceAnswers, parse_answers, script_for
-from harness.doctor.patient import Patient
 from harness.doctor.smoke import smoke_checks
 from harness.errors import ConfigError, DeviceError, HarnessError, InfraError
+from harness.files.cache import lease_root
 from harness.lab.attach import AttachedDevice
-from harness.lab.checks import REACHABLE, Check, Status
 from harness.lab.health import RecoveryRules, judge_health
 from harness.lab.inventory import Lab
-from harness.lab.lease import DeviceHeld, Leases, lease_root
+from harness.lab.lease import DeviceHeld, Leases
 from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import ProbeFitness
 from harness.qnn.platforms import PLATFORMS
-from harness.runtimes.sdk_tree import is_sdk, sdk_of_environment
+from harness.runtimes.local_sources import is_sdk, sdk_of_environment
 from harness.workbench import Workbench
 
 _ASK_S: Final = 20.0
 
-Tell = Callable[[Check], None]
+DEVICE_TIMEOUT_S: Final = 300.0
+"""Enough for a first run, which fetches 100 MB and compiles a context."""
 
 
 @dataclass(frozen=True)
-class VisitRules:
-    """What is done on every device; `qnn` as in `--qnn`, `logs` a folder of this computer."""
+class Order:
+    """What to look at: devices by name (none: all enabled), with which runtime, for how long."""
 
+    lab_file: Path
+    names: tuple[str, ...]
     cache: Path
-    logs: Path
     environment: Mapping[str, str]
     qnn: str = "latest"
     smoke: bool = True
+    timeout_s: float = DEVICE_TIMEOUT_S
 
 
 def gentle(lab: Lab) -> Lab:
@@ -50,39 +52,34 @@ def gentle(lab: Lab) -> Lab:
     return lab.model_copy(update={"recovery": rules, "devices": devices})
 
 
-def open_workbench(
-    lab: Lab, rules: VisitRules, notify: Callable[[str], None], warn: Callable[[str], None]
-) -> Workbench:
+def open_workbench(lab: Lab, order: Order) -> Workbench:
     """What a visit works with; whoever opens it closes it."""
     leases = Leases(lease_root(), purpose="qnn-harness doctor")
-    return Workbench(gentle(lab), cache=rules.cache, notify=notify, warn=warn, leases=leases)
+    return Workbench(gentle(lab), cache=order.cache, leases=leases)
 
 
-def visit(
-    workbench: Workbench, name: str, rules: VisitRules, *, quarantined: bool, tell: Tell
-) -> None:
+def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -> Iterator[Check]:
     """Looks at one device. Raises nothing of the harness's own family: that is a finding."""
 
-    def say(title: str, status: Status, found: str, advice: str = "") -> None:
-        tell(Check("device", name, title, status, found, advice))
+    def of(title: str, status: Status, found: str, advice: str = "") -> Check:
+        return Check("device", name, title, status, found, advice)
 
     try:
         device = workbench.lab.device(name)
         answers, skew_s = ask(device)
     except DeviceHeld as held:
-        say("checked", "unknown", f"left alone: {held}", "wait for it, then ask again")
+        yield of("checked", "unknown", f"left alone: {held}", "wait for it, then ask again")
         return
     except ConfigError as error:
-        say(REACHABLE, "ok", "it answers")
-        say("target", "fail", str(error), "correct devices.yaml")
+        yield of(REACHABLE, "ok", "it answers")
+        yield of("target", "fail", str(error), "correct devices.yaml")
         return
     except InfraError as error:
-        say(REACHABLE, "fail", str(error), "see its line under lab, and docs/lab.md")
+        yield of(REACHABLE, "fail", str(error), "see its line under lab, and docs/lab.md")
         return
-    say(REACHABLE, "ok", f"{device.adb.serial} answers")
-    config = device.config
+    yield of(REACHABLE, "ok", f"{device.adb.serial} answers")
     patient = Patient(
-        config=config,
+        config=device.config,
         facts=device.facts,
         target=device.target,
         workdir=device.workdir,
@@ -90,26 +87,26 @@ def visit(
         rules=workbench.lab.lab.health_of(name),
         skew_s=skew_s,
     )
-    for check in device_checks(patient):
-        tell(check)
-    has_dsp = not config.simulated and device.target != "linux-x64"
-    health = judge_health(answers.vitals, patient.rules, has_dsp=has_dsp)
+    yield from device_checks(patient)
+    health = judge_health(answers.vitals, patient.rules, has_dsp=device.has_dsp)
     if health.state == "bad":
-        say("smoke", "unknown", f"not tried, the device is not well: {health}")
+        yield of("smoke", "unknown", f"not tried, the device is not well: {health}")
         return
-    if not probe_check(device, rules, tell):
-        say("smoke", "unknown", "not tried, the probe does not run")
+    probe = probe_answer(device, order)
+    yield of("probe", *probe)
+    if probe.status != "ok":
+        yield of("smoke", "unknown", "not tried, the probe does not run")
         return
-    sdk = sdk_in_use(workbench, device.target, rules)
-    validate(device, sdk, patient.htp_arch, tell)
-    if not rules.smoke:
-        say("smoke", "not-applicable", "left out (--no-smoke)")
+    sdk = sdk_in_use(workbench, device.target, order)
+    yield from validated(device, sdk, patient.htp_arch)
+    if not order.smoke:
+        yield of("smoke", "not-applicable", "left out (--no-smoke)")
     elif quarantined:
         advice = f"qnn-harness devices heal {name}"
-        say("smoke", "unknown", "not tried, the device is in quarantine", advice)
+        yield of("smoke", "unknown", "not tried, the device is in quarantine", advice)
     else:
-        for check in smoke_checks(workbench, name, device.target, rules.qnn, rules.logs):
-            tell(check)
+        logs = order.cache / "doctor"
+        yield from smoke_checks(workbench, name, device.target, order.qnn, logs)
 
 
 def ask(device: AttachedDevice) -> tuple[DeviceAnswers, float | None]:
@@ -123,7 +120,8 @@ def ask(device: AttachedDevice) -> tuple[DeviceAnswers, float | None]:
     after = time.time()
     answers = parse_answers(answer.stdout.decode("utf-8", "replace"))
     if answers is None:
-        raise _incomplete(device.adb, answer.stdout)
+        said = answer.stdout[-400:]
+        raise DeviceError("its answer is not whole", serial=device.adb.serial, output=said)
     return answers, clock_skew(answers.clock_s, before, after)
 
 
@@ -138,56 +136,44 @@ def clock_skew(clock_s: int | None, before: float, after: float) -> float | None
     return max(least, 0.0) if least > 0 else min(most, 0.0)
 
 
-def probe_check(device: AttachedDevice, rules: VisitRules, tell: Tell) -> bool:
+def probe_answer(device: AttachedDevice, order: Order) -> Answer:
     """Whether our probe can be made for a device and runs there."""
-
-    def say(status: Status, found: str, advice: str = "") -> None:
-        tell(Check("device", device.name, "probe", status, found, advice))
-
-    builder = ProbeBuilder(rules.cache / "probe", rules.environment)
+    builder = ProbeBuilder(order.cache / "probe", order.environment)
     try:
         probe = builder.build(device.target, android_api=device.facts.android_api)
         why = ProbeFitness(builder).problem(device)
     except ConfigError as error:
-        say("fail", str(error), "see C compiler, cross compiler and Android NDK of the host")
-        return False
+        advice = "see C compiler, cross compiler and Android NDK of the host"
+        return Answer("fail", str(error), advice)
     except HarnessError as error:
-        say("fail", str(error), f"qnn-harness devices heal {device.name}")
-        return False
+        return Answer("fail", str(error), f"qnn-harness devices heal {device.name}")
     if why is not None:
         advice = "its system does not start programs for this target, or forbids it in `workdir`"
-        say("fail", f"it does not run: {why}", advice)
-        return False
-    say("ok", f"{probe.parent.name}/{probe.name} runs")
-    return True
+        return Answer("fail", f"it does not run: {why}", advice)
+    return Answer("ok", f"{probe.parent.name}/{probe.name} runs")
 
 
-def sdk_in_use(workbench: Workbench, target: str, rules: VisitRules) -> Path | None:
+def sdk_in_use(workbench: Workbench, target: str, order: Order) -> Path | None:
     """The QAIRT tree that the chosen runtime comes from, else the one of the environment."""
     with contextlib.suppress(HarnessError):
-        name = workbench.catalog.resolve(rules.qnn, target)[-1]
+        name = workbench.catalog.resolve(order.qnn, target)[-1]
         # those of PyPI have no source in front; they would be fetched, and have no SDK
         if ":" in name and is_sdk(root := workbench.catalog.runtime(name, target).root):
             return root
-    named = sdk_of_environment(rules.environment)
+    named = sdk_of_environment(order.environment)
     return None if named is None else named[1]
 
 
-def validate(device: AttachedDevice, sdk: Path | None, htp_arch: int | None, tell: Tell) -> None:
-    """Runs the SDK's own validator where there is one."""
+def validated(device: AttachedDevice, sdk: Path | None, htp_arch: int | None) -> Iterator[Check]:
+    """What the SDK's own validator says, where there is one."""
     files = validator.validator_files(sdk, device.target, htp_arch)
     if isinstance(files, str):
-        tell(Check("device", device.name, validator.PROGRAM, "not-applicable", files))
+        yield Check("device", device.name, validator.PROGRAM, "not-applicable", files)
         return
     try:
         answers = validator.run_validator(device.adb, device.workdir, device.target, files)
     except InfraError as error:
         found = f"it could not be run: {error}"
-        tell(Check("device", device.name, validator.PROGRAM, "unknown", found))
+        yield Check("device", device.name, validator.PROGRAM, "unknown", found)
         return
-    for check in validator.validator_checks(device.name, answers):
-        tell(check)
-
-
-def _incomplete(adb: AdbDevice, said: bytes) -> DeviceError:
-    return DeviceError("its answer is not whole", serial=adb.serial, output=said[-400:])
+    yield from validator.validator_checks(device.name, answers)

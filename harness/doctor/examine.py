@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.cache import quarantine_root, simulated_root
-from harness.doctor.device_visit import VisitRules, open_workbench, visit
+from harness.doctor.check import REACHABLE, Check
+from harness.doctor.device_visit import Order, open_workbench, visit
 from harness.doctor.host_checks import LabNeeds, host_checks, packages
 from harness.doctor.host_facts import ask_host, index_problem
 from harness.doctor.lab_checks import (
@@ -25,16 +25,16 @@ from harness.doctor.lab_checks import (
     server_checks,
 )
 from harness.errors import ConfigError, HarnessError, InfraError
+from harness.files.cache import lease_root, quarantine_root, simulated_root
 from harness.lab.attach import OpenLab
-from harness.lab.checks import REACHABLE, Check
 from harness.lab.inventory import DeviceConfig, Lab, load_lab
-from harness.lab.lease import Leases, lease_root
+from harness.lab.lease import Leases
 from harness.lab.quarantine import Quarantine, Quarantined
-from harness.runtimes.catalog import QNN_PROJECT, Catalog
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.pypi import QNN_PROJECT
 from harness.workbench import Workbench
 
-DEVICE_TIMEOUT_S: Final = 300.0
-"""Enough for a first run, which fetches 100 MB and compiles a context."""
+_log = logging.getLogger(__name__)
 
 _REPORTS: Final = Path("reports")
 _AT_ONCE: Final = 4
@@ -42,24 +42,9 @@ _INDEX_S: Final = 20.0
 _LOOK_S: Final = 0.2
 _END_S: Final = 5.0
 
-Say = Callable[[str], None]
 
-
-@dataclass(frozen=True)
-class Order:
-    """What to look at: devices by name (none: all enabled), with which runtime, for how long."""
-
-    lab_file: Path
-    names: tuple[str, ...]
-    cache: Path
-    environment: Mapping[str, str]
-    qnn: str = "latest"
-    smoke: bool = True
-    timeout_s: float = DEVICE_TIMEOUT_S
-
-
-def examine(order: Order, *, notify: Say, warn: Say, tell: Callable[[Check], None]) -> None:
-    """Looks at everything and tells each finding. Raises ConfigError for an unknown device only."""
+def examine(order: Order) -> Iterator[Check]:
+    """Looks at everything. Raises ConfigError for an unknown device only."""
     lab: Lab | ConfigError
     devices: list[DeviceConfig] = []
     try:
@@ -70,31 +55,27 @@ def examine(order: Order, *, notify: Say, warn: Say, tell: Callable[[Check], Non
         with_names = list(order.names) or [one.name for one in lab.in_use()]
         devices = lab.select(with_names) if with_names else []
     needs = lab_needs(devices)
-    _look_at_host(order, needs, notify, tell)
-    tell(file_check(order.lab_file, lab))
+    yield from _look_at_host(order, needs)
+    yield file_check(order.lab_file, lab)
     if isinstance(lab, ConfigError):
         return
-    notify("asking the lab's adb servers")
-    quarantined = _look_at_lab(order, lab, devices, tell)
-    visits = Visits(order, lab, quarantined, warn=warn)
-    visits.run([device.name for device in devices], notify, tell)
+    _log.info("asking the lab's adb servers")
+    quarantined = yield from _look_at_lab(order, lab, devices)
+    yield from Visits(order, lab, quarantined).run([device.name for device in devices])
 
 
-def _look_at_host(
-    order: Order, needs: LabNeeds, notify: Say, tell: Callable[[Check], None]
-) -> None:
-    notify("looking at this computer")
+def _look_at_host(order: Order, needs: LabNeeds) -> Iterator[Check]:
+    _log.info("looking at this computer")
     targets = ("linux-x64", "linux-arm64", "android-arm64")
     facts = ask_host(order.cache, _REPORTS, targets, order.environment)
-    for check in host_checks(facts, needs):
-        tell(check)
-    notify("asking for libraries")
-    tell(_library_check(order.cache, needs))
+    yield from host_checks(facts, needs)
+    _log.info("asking for libraries")
+    yield _library_check(order.cache, needs)
 
 
 def _library_check(cache: Path, needs: LabNeeds) -> Check:
     """What is cached of the newest QNN for each target; the index is asked if something is not."""
-    catalog = Catalog(cache, notify=lambda text: None, warn=lambda text: None)
+    catalog = Catalog(cache)
     cached: list[str] = []
     missing: list[str] = []
     for target in sorted(needs.targets & {"linux-x64", "linux-arm64"}) or ["linux-x64"]:
@@ -102,36 +83,33 @@ def _library_check(cache: Path, needs: LabNeeds) -> Check:
             version = catalog.resolve("latest", target)[-1]
             there = catalog.is_cached(version, target)
             (cached if there else missing).append(f"{version} for {target}")
-    return packages(cached, missing, _index_problem(missing))
-
-
-def _index_problem(missing: list[str]) -> str | None:
-    return index_problem(QNN_PROJECT, timeout_s=_INDEX_S) if missing else None
+    problem = index_problem(QNN_PROJECT, timeout_s=_INDEX_S) if missing else None
+    return Check("host", "host", "QNN libraries", *packages(cached, missing, problem))
 
 
 def _look_at_lab(
-    order: Order, lab: Lab, devices: Sequence[DeviceConfig], tell: Callable[[Check], None]
-) -> set[str]:
-    """Tells what is known without asking devices; the names of those in quarantine."""
-    for check in server_checks(lab, devices):
-        tell(check)
+    order: Order, lab: Lab, devices: Sequence[DeviceConfig]
+) -> Generator[Check, None, set[str]]:
+    """What is known without asking devices; returns the names of those in quarantine."""
+    yield from server_checks(lab, devices)
     quarantine = Quarantine(quarantine_root(order.cache))
     leases = Leases(lease_root(), purpose="qnn-harness doctor")
     kept_out = set()
     opened = OpenLab(lab, key_folder=order.cache / "keys", storage_root=simulated_root(order.cache))
     with opened:
-        for check in attached_checks(lab, devices):
-            tell(check)
+        yield from attached_checks(lab, devices)
         for device in devices:
             key = opened.key(device.name)
-            try:
-                tell(lease_check(device.name, leases.look(key)))
-            except InfraError as error:
-                tell(Check("lab", device.name, "lease", "fail", str(error)))
+            # a simulated one is nobody else's: each run has its own
+            if not device.simulated:
+                try:
+                    yield lease_check(device.name, leases.look(key))
+                except InfraError as error:
+                    yield Check("lab", device.name, "lease", "fail", str(error))
             entry = find_entry(quarantine, key)
-            if isinstance(entry, Quarantined):
+            if isinstance(entry, Quarantined) and entry.until != "answers":
                 kept_out.add(device.name)
-            tell(quarantine_check(device.name, entry))
+            yield quarantine_check(device.name, entry)
     return kept_out
 
 
@@ -141,23 +119,16 @@ class Visits:
     A device that hangs is given up, and what was found by then is kept.
     """
 
-    def __init__(self, order: Order, lab: Lab, quarantined: set[str], *, warn: Say) -> None:
+    def __init__(self, order: Order, lab: Lab, quarantined: set[str]) -> None:
         self._order = order
         self._lab = lab
         self._quarantined = quarantined
-        self._warn = warn
         self._found: queue.SimpleQueue[tuple[str, Check | None]] = queue.SimpleQueue()
         self._benches: dict[str, Workbench] = {}
-        self._rules = VisitRules(
-            cache=order.cache,
-            logs=order.cache / "doctor",
-            environment=order.environment,
-            qnn=order.qnn,
-            smoke=order.smoke,
-        )
+        self._visiting: list[threading.Thread] = []
 
-    def run(self, names: list[str], notify: Say, tell: Callable[[Check], None]) -> None:
-        """Visits them all; tells of each device together, in their order."""
+    def run(self, names: list[str]) -> Iterator[Check]:
+        """Visits them all; what was found of each device together, in their order."""
         waiting, until = list(names), dict[str, float]()
         found: dict[str, list[Check]] = {name: [] for name in names}
         over: set[str] = set()
@@ -167,7 +138,7 @@ class Visits:
                 while waiting and len(until) - len(over & set(until)) < _AT_ONCE:
                     name = waiting.pop(0)
                     until[name] = time.monotonic() + self._order.timeout_s
-                    self._start(name, notify)
+                    self._start(name)
                 for name in [name for name, end in until.items() if name not in over]:
                     if time.monotonic() >= until[name]:
                         found[name].append(self._given_up(name, asked=bool(found[name])))
@@ -176,36 +147,33 @@ class Visits:
                     name, check = self._found.get(timeout=_LOOK_S)
                     if name not in over and check is not None:
                         found[name].append(check)
-                        notify(f"{name}: {check.name}")
+                        _log.info(f"{name}: {check.name}")
                     elif check is None:
                         over.add(name)
                 while shown < len(names) and names[shown] in over:
-                    for check in found[names[shown]]:
-                        tell(check)
+                    yield from found[names[shown]]
                     shown += 1
         finally:
             self._close()
 
-    def _start(self, name: str, notify: Say) -> None:
+    def _start(self, name: str) -> None:
         thread = threading.Thread(target=self._visit, args=(name,), name=name, daemon=True)
-        notify(f"{name}: connecting")
+        _log.info(f"{name}: connecting")
         thread.start()
+        self._visiting.append(thread)
 
     def _visit(self, name: str) -> None:
         try:
-            bench = open_workbench(self._lab, self._rules, lambda text: None, self._warn)
+            bench = open_workbench(self._lab, self._order)
             self._benches[name] = bench
             try:
-                visit(
-                    bench,
-                    name,
-                    self._rules,
-                    quarantined=name in self._quarantined,
-                    tell=lambda check: self._found.put((name, check)),
-                )
+                quarantined = name in self._quarantined
+                for check in visit(bench, name, self._order, quarantined=quarantined):
+                    self._found.put((name, check))
             finally:
-                if self._benches.pop(name, None) is not None:
-                    bench.close()
+                # also what was started since somebody else closed it
+                self._benches.pop(name, None)
+                _close_quietly(bench)
         except Exception as error:  # a thread has nobody else to tell
             text = f"{type(error).__name__}: {error}"
             advice = "a bug of the harness, or of this lab's files: please report it"
@@ -229,7 +197,8 @@ class Visits:
         for thread in ending:
             thread.start()
         until = time.monotonic() + _END_S
-        for thread in ending:
+        # a visit whose device went away comes to its end, too
+        for thread in (*ending, *self._visiting):
             thread.join(max(0.0, until - time.monotonic()))
 
 

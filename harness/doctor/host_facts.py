@@ -6,20 +6,20 @@ import contextlib
 import os
 import pwd
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from harness.adb.binary import adb_binary
-from harness.adb.deadline import Deadline
-from harness.adb.server import AdbServer
+from harness.adb.address import USER_PORT
+from harness.adb.server import AdbServer, adb_binary
 from harness.doctor.usb import UsbDevice, rules_for_vendors, user_groups, vendor_devices
-from harness.errors import HarnessError
+from harness.errors import HarnessError, InfraError
+from harness.files.cache import PRIVATE, open_to_others
 from harness.probe.build import ProbeBuilder
 from harness.probe.ndk import Ndk, find_ndk
+from harness.simulator.emulation import QEMUS, first_program, run_program
 
 _PROGRAM_S: Final = 5.0
 _SERVER_S: Final = 3.0
@@ -93,13 +93,13 @@ def ask_host(
         compilers=compilers,
         compiler_problems=problems,
         ndk=find_ndk(environment),
-        qemu=_first_program(("qemu-aarch64", "qemu-aarch64-static"), environment),
+        qemu=first_program(QEMUS, environment.get("PATH")),
         adb=adb,
-        adb_version=_first_line([adb, "--version"], 2) if adb else None,
+        adb_version=_version_of(adb) if adb else None,
         adb_problem=adb_problem,
         path_adb=shutil.which("adb", path=environment.get("PATH")),
         server_running=running,
-        server_owner=listener(server.port) if running else None,
+        server_owner=listener(USER_PORT) if running else None,
         usb=tuple(vendor_devices()),
         usb_rules=rules_for_vendors(),
         groups=user_groups(),
@@ -117,16 +117,8 @@ def index_problem(requirement: str, *, timeout_s: float) -> str | None:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
     command += ["index", "versions", "--retries", "0", "--timeout", "5", requirement]
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
-            encoding="utf-8",
-            errors="replace",
-        )
-    except subprocess.TimeoutExpired:
+        done = run_program(command, timeout_s=timeout_s)
+    except InfraError:
         return f"pip did not come back within {timeout_s:g} s"
     except OSError as error:
         return str(error)
@@ -179,25 +171,12 @@ def _user(number: int) -> str | None:
         return f"user {number}"
 
 
-def _first_program(names: Iterable[str], environment: Mapping[str, str]) -> str | None:
-    found = (shutil.which(name, path=environment.get("PATH")) for name in names)
-    return next((path for path in found if path), None)
-
-
-def _first_line(command: list[str], lines: int) -> str | None:
+def _version_of(adb: str) -> str | None:
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=Deadline(_PROGRAM_S).seconds,
-            check=False,
-            encoding="utf-8",
-            errors="replace",
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        done = run_program([adb, "--version"], timeout_s=_PROGRAM_S)
+    except (OSError, InfraError):
         return None
-    return ", ".join(done.stdout.splitlines()[:lines]) or None
+    return ", ".join(done.stdout.splitlines()[:2]) or None
 
 
 def _existing(path: Path) -> Path:
@@ -214,9 +193,11 @@ def _free(path: Path) -> int | None:
 
 
 def _write_problem(folder: Path) -> str | None:
-    """Why nothing can be written into a folder, or it cannot be made."""
+    """Why nothing can be written into a folder, or it cannot be made, or is open to others."""
+    if (why := open_to_others(folder)) is not None:
+        return why
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         file = folder / f".doctor-{os.getpid()}"
         file.write_bytes(b"ok")
         file.unlink()

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
-from harness.adb.server import AdbServer, SeenDevice
+from harness.adb.address import TcpAddress
+from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
+from harness.doctor.check import LAB_FILE, Check, Status
 from harness.doctor.host_checks import LabNeeds
 from harness.errors import ConfigError, InfraError
-from harness.lab.checks import LAB_FILE, Check, Status
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.lease import Held
 from harness.lab.quarantine import Quarantine, Quarantined
-
-_STATES: Final[Mapping[str, str]] = {
-    "unauthorized": "unlock it and accept this computer's key; if it does not ask, revoke the keys "
-    "in its developer options and plug it in again",
-    "authorizing": "unlock it and accept this computer's key",
-    "offline": "reconnect its cable, or run `adb reconnect`; reboot it if that does not help",
-    "no permissions": "the adb server may not open its USB node: see USB access above, then "
-    "`adb kill-server` and `adb start-server`",
-    "recovery": "boot it into the system: `adb reboot`",
-    "sideload": "boot it into the system: `adb reboot`",
-    "bootloader": "boot it into the system: `fastboot reboot`",
-}
 
 
 def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
@@ -50,13 +38,13 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
     """Whether the adb servers on other computers answer."""
     for name in dict.fromkeys(device.host for device in devices if device.host is not None):
         host = lab.host(name)
-        server = AdbServer(host.host, host.port)
-        where = f"{host.host}:{host.port}"
+        address = TcpAddress(host.host, host.port)
+        server = AdbServer(address)
         if server.is_running():
-            yield _lab_check(f"adb host {name}", "ok", f"answers at {where}")
+            yield _lab_check(f"adb host {name}", "ok", f"answers at {address}")
         else:
-            advice = f"run `{server.start_command}` there, and let port {host.port} through"
-            yield _lab_check(f"adb host {name}", "fail", f"none answers at {where}", advice)
+            advice = f"run `{address.start_command}` there, and let port {host.port} through"
+            yield _lab_check(f"adb host {name}", "fail", f"none answers at {address}", advice)
 
 
 def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
@@ -74,7 +62,8 @@ def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check
 
 def _seen(lab: Lab, host: str | None) -> list[SeenDevice] | str:
     """What an adb server reports, or why it does not; none is started for this."""
-    server = AdbServer() if host is None else AdbServer(lab.host(host).host, lab.host(host).port)
+    config = None if host is None else lab.host(host)
+    server = AdbServer() if config is None else AdbServer(TcpAddress(config.host, config.port))
     if not server.is_running():
         return f"no {server} answers"
     try:
@@ -103,7 +92,7 @@ def state_check(device: DeviceConfig, seen: list[SeenDevice] | str) -> Check:
     if found.state == "device":
         return _check(device.name, "attached", "ok", f"{found.serial} {found.model}".strip())
     detail = f" ({found.detail})" if found.detail else ""
-    advice = _STATES.get(found.state, "see `adb devices -l`")
+    advice = STATE_ADVICE.get(found.state, "see `adb devices -l`")
     # an address is connected anew by whoever uses it
     status: Status = "warn" if ":" in found.serial and found.state == "offline" else "fail"
     return _check(
@@ -114,8 +103,8 @@ def state_check(device: DeviceConfig, seen: list[SeenDevice] | str) -> Check:
 def stranger_check(seen: SeenDevice) -> Check:
     """A device that devices.yaml does not name (pure)."""
     advice = "name it in devices.yaml to use it"
-    if seen.state in _STATES:
-        advice = f"{_STATES[seen.state]}; then {advice}"
+    if seen.state in STATE_ADVICE:
+        advice = f"{STATE_ADVICE[seen.state]}; then {advice}"
     said = " ".join(filter(None, (seen.state, seen.model)))
     return _lab_check(f"not in the lab: {seen.serial}", "warn", said, advice)
 
@@ -135,6 +124,8 @@ def quarantine_check(name: str, entry: Quarantined | InfraError | None) -> Check
     if isinstance(entry, InfraError):
         return _check(name, "quarantine", "fail", str(entry))
     advice = f"mend it, then: qnn-harness devices heal {name}"
+    if entry.until == "answers":
+        advice = "plug it in or switch it on; it is used again as soon as it answers"
     return _check(name, "quarantine", "fail", f"since {entry.since}: {entry.why}", advice)
 
 

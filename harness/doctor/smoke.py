@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from harness.bench import Bench
-from harness.contexts.models import ModelSpec
-from harness.contexts.session_plan import Libraries, session_start
-from harness.errors import ConfigError, HarnessError
-from harness.lab.checks import Check, Status
-from harness.probe.plan import Plan, Step
+from harness.bench import Bench, CaseBench, TargetFailure
+from harness.contexts.models import Model
+from harness.contexts.session_plan import Libraries, within_session
+from harness.doctor.check import Answer, Check
+from harness.errors import ConfigError, HarnessError, VersionError
+from harness.failure.error import ErrorRecord
+from harness.failure.verdict import Verdict
+from harness.probe.plan import Plan, Settings
 from harness.qnn.backends import BACKEND_LIBRARIES
-from harness.qnn.versions import QnnVersion
-from harness.results.record import ErrorRecord
-from harness.results.verdict import Verdict
-from harness.runtimes.catalog import Runtime, all_versions
-from harness.workbench import Placement, Workbench
+from harness.runtimes.runtime import Runtime
+from harness.workbench import Placement, ReadyPlacement, Workbench
 
-_MODEL: Final = ModelSpec("tiny")
+_MODEL: Final = Model("tiny")
+_NO_CONTEXT: Final = "no context for it can be compiled here"
 _TIMEOUT_S: Final = 60.0
 _SYSTEM: Final = "libQnnSystem.so"
 
@@ -39,55 +40,64 @@ def smoke_checks(
         advice = "name a source of libraries for it, or correct --qnn"
         yield Check("device", device, "runtime", "fail", str(error), advice)
         return
-    yield Check(
-        "device",
-        device,
-        "runtime",
-        "ok",
-        f"QNN {runtime.name} for {target}, {len(runtime.files)} files, {runtime.size / 1e6:.0f} MB",
-    )
+    size = f"{len(runtime.files)} files, {runtime.size / 1e6:.0f} MB"
+    yield Check("device", device, "runtime", "ok", f"QNN {runtime.name} for {target}, {size}")
     for backend in BACKEND_LIBRARIES:
-        yield smoke_check(workbench, device, backend, runtime, name, logs / f"{device}-{backend}")
+        answer = _try(workbench, device, backend, runtime, name, logs / f"{device}-{backend}")
+        yield Check("device", device, f"smoke {backend}", *answer)
 
 
-def smoke_check(
+def _try(
     workbench: Workbench, device: str, backend: str, runtime: Runtime, name: str, logs: Path
-) -> Check:
+) -> Answer:
     """One backend: what came of it."""
     library = BACKEND_LIBRARIES[backend]
-    title = f"smoke {backend}"
     if not any(file.path.name == library for file in runtime.files):
         found = f"QNN {runtime.name} for {runtime.target} has no {library}"
-        return Check("device", device, title, "not-applicable", found)
-    placement = Placement(device, backend, name, compiler_for(runtime.qnn_version))
+        return Answer("not-applicable", found)
+    compiler = None
+    if backend == "htp":
+        with contextlib.suppress(VersionError):  # none is as old as the runtime
+            compiler = workbench.catalog.compiler_for(name, runtime.target)
+    placement = Placement(device, backend, name, compiler)
     began = time.monotonic()
     try:
-        bench = Bench(workbench, placement, logs)
-        if backend == "htp":
+        ready = workbench.held(device).place(placement)
+        bench = Bench(CaseBench(ready, logs))
+        if compiler is not None:
             observation = bench.run_contexts([_MODEL], 1, "sequential")
             done = "a context loaded, executed and freed, its outputs as expected"
         else:
-            observation = bench.run(_bring_up(workbench, placement), timeout_s=_TIMEOUT_S)
-            done = "the backend comes up; no inference: no context for it can be compiled here"
+            observation = bench.run(_bring_up(ready), timeout_s=_TIMEOUT_S)
+            shown = bench.device.facts.coprocessors
+            offline = backend == "gpu" and shown is not None and bool(shown.gpu_compiler)
+            why = "it only prepares, there is no GPU behind it" if offline else _NO_CONTEXT
+            done = f"the backend comes up; no inference: {why}"
+    except TargetFailure as failure:
+        return what_it_means(failure.verdict, device, "", logs)
     except ConfigError as error:
-        return Check("device", device, title, "fail", str(error), "correct the lab or --qnn")
+        return Answer("fail", str(error), "correct the lab or --qnn")
     except HarnessError as error:
-        advice = f"the lab failed, not the target: `qnn-harness devices heal {device}`"
-        return Check("device", device, title, "fail", str(error), advice)
+        return Answer("fail", str(error), _lab_failed(device))
     took = f"in {time.monotonic() - began:.1f} s with QNN {runtime.name}"
-    return verdict_check(device, title, observation.verdict, f"{done}, {took}", logs)
+    return what_it_means(observation.verdict, device, f"{done}, {took}", logs)
 
 
-def verdict_check(device: str, title: str, verdict: Verdict, done: str, logs: Path) -> Check:
+def what_it_means(verdict: Verdict, device: str, done: str, logs: Path) -> Answer:
     """What a verdict means for a backend; `done` is said where it passed (pure)."""
-    if verdict.outcome == "passed" or verdict.error is None:
-        status: Status = "ok" if verdict.outcome == "passed" else "fail"
-        return Check("device", device, title, status, done if status == "ok" else verdict.outcome)
+    if verdict.outcome == "passed":
+        return Answer("ok", done)
+    if verdict.error is None:
+        return Answer("fail", verdict.outcome)
     found = f"{verdict.outcome}: {error_text(verdict.error)}"
     if verdict.outcome == "unsupported":
-        return Check("device", device, title, "not-applicable", f"this target cannot: {found}")
-    advice = f"{hint(verdict.error)}; all that was said is in {logs}"
-    return Check("device", device, title, "fail", found, advice)
+        return Answer("not-applicable", f"this target cannot: {found}")
+    where = _lab_failed(device) if verdict.cause == "infra" else hint(verdict.error)
+    return Answer("fail", found, f"{where}; all that was said is in {logs}")
+
+
+def _lab_failed(device: str) -> str:
+    return f"the lab failed, not the target: `qnn-harness devices heal {device}`"
 
 
 def error_text(error: ErrorRecord) -> str:
@@ -100,54 +110,20 @@ def error_text(error: ErrorRecord) -> str:
     return f"{error.api or 'the probe'}{code}{symbol}" + (f": {first}" if first else "")
 
 
-# First match wins. Public reports of each are named in docs/preflight.md and the known issues.
-_HINTS: Final = (
-    ("No Snapdragon SOC", "this QNN does not know the SoC, or the board hides it: newer QNN"),
-    ("Failed to load skel", "the DSP does not find or take the skel: see DSP nodes, unsigned PD"),
-    ("lib id mismatch", "stub and skel are of different SDKs: deploy one runtime"),
-    ("OpenCL", "no OpenCL driver that it can use: see OpenCL driver"),
-    ("Failed to find available PD", "the DSP's memory is in use: reboot it"),
-    ("newer context", "the context was compiled by a newer QNN than runs: newer QNN"),
-    ("cannot open shared object", "a library is missing: `qnn-harness runtimes verify`"),
-    ("dlopen failed", "a library is missing: `qnn-harness runtimes verify`"),
-)
-_HINTS_BY_CODE: Final = {
-    1006: "the platform is not supported: see OpenCL driver",
-    1008: "stub and skel are of different SDKs: deploy one runtime",
-    1002: "it ran out of memory: reboot it, see free memory",
-    4000: "the backend does not start: see DSP nodes, libcdsprpc.so, unsigned PD",
-    14001: "often a skel that cannot be loaded: see DSP nodes, libcdsprpc.so, unsigned PD",
-}
-
-
 def hint(error: ErrorRecord) -> str:
-    """Where to look, by what was said, else by the code (pure)."""
-    said = "\n".join([error.message, *(link.message for link in error.chain)])
-    for text, advice in _HINTS:
-        if text in said:
-            return advice
-    return _HINTS_BY_CODE.get(error.code or 0, "see docs/results.md for what the code means")
+    """What helps, as far as the kind of the failure is known (pure)."""
+    known = error.diagnosis
+    if known is None:
+        return "the lines above may tell, and docs/results.md what the code means"
+    return f"{known.words}: {known.fix or 'nothing is known that helps'}; see the lines above"
 
 
-def compiler_for(qnn_version: str) -> str:
-    """The newest compiler that is not newer than a runtime, else the oldest there is (pure).
-
-    Compilers come from PyPI; a context of a newer one than runs it is refused with 5000.
-    """
-    known = all_versions()
-    runs = QnnVersion.parse(qnn_version.split("_")[0]).parts
-    older = [version for version in known if QnnVersion.parse(version).parts <= runs]
-    return max(older or known[:1], key=lambda version: QnnVersion.parse(version).parts)
-
-
-def _bring_up(workbench: Workbench, placement: Placement) -> Plan:
-    deployed, _ = workbench.deploy_runtime(placement)
+def _bring_up(ready: ReadyPlacement) -> Plan:
     libraries = Libraries(
-        backend=deployed.library(BACKEND_LIBRARIES[placement.backend]),
-        system=deployed.library(_SYSTEM),
+        backend=ready.runtime.library(BACKEND_LIBRARIES[ready.placement.backend]),
+        system=ready.runtime.library(_SYSTEM),
     )
     # the CPU backend has no devices: QnnDevice_create answers 1000, NOT_SUPPORTED (2.47.0)
-    unwanted = ("device-create", "device-free") if placement.backend == "cpu" else ()
-    ends = (Step("cleanup"), Step("device-free"), Step("backend-free"))
-    steps = (*session_start(libraries), *ends)
-    return Plan(tuple(step for step in steps if step.verb not in unwanted))
+    unwanted = ("device-create", "device-free") if ready.placement.backend == "cpu" else ()
+    plan = within_session(libraries, (), (), Settings())
+    return Plan(tuple(step for step in plan.steps if step.verb not in unwanted))

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from harness.files.whole_file import read_bounded
+
 # usb.org's vendor ids: Qualcomm's own boards and unprovisioned phones, Google's adb interface.
 VENDORS: Final[Mapping[str, str]] = {"05c6": "Qualcomm", "18d1": "Google"}
 RULE_FOLDERS: Final = (
@@ -91,7 +93,6 @@ def rule_line(vendor: str) -> str:
 
 def _text(path: Path, most: int = 4096) -> str:
     try:
-        with path.open("rb") as file:
-            return file.read(most).decode("utf-8", "replace").strip()
+        return read_bounded(path, most).decode("utf-8", "replace").strip()
     except OSError:
         return ""

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from harness.adb.device import AdbDevice
-from harness.lab.checks import Check, Status
-from harness.lab.sections import sections_of
+from harness.adb.sections import sections_of
+from harness.doctor.check import Check, Status
 from harness.qnn.platforms import process_environment
-from harness.runtimes.deploy import Deployer, DeployFile
-from harness.runtimes.sdk_tree import target_folder
+from harness.runtimes.local_sources import target_folder
+from harness.store.deploy import Deployer
 
 PROGRAM: Final = "qnn-platform-validator"
 _TIMEOUT_S: Final = 60.0
@@ -84,13 +84,9 @@ def run_validator(
     adb: AdbDevice, workdir: str, target: str, files: Mapping[str, Path]
 ) -> list[BackendAnswer]:
     """Pushes it and asks it about all backends. Raises InfraError if that is impossible."""
-    deployer = Deployer(adb, workdir, notify=lambda text: None)
+    deployer = Deployer(adb, workdir)
     try:
-        listed = [
-            DeployFile(path, name, mode=0o755 if name == PROGRAM else 0o644)
-            for name, path in files.items()
-        ]
-        folder = deployer.deploy_files("validator", listed)
+        folder = deployer.deploy_files("validator", files, programs=[PROGRAM])
         answer = adb.shell(
             _script(folder, workdir, target), timeout_s=_TIMEOUT_S, max_output_bytes=_MAX_BYTES
         )

@@ -1,1 +1,1 @@
-"""The lab: which devices there are and what is known about them."""
+"""The lab: which devices there are, who holds them, and whether they are fit."""

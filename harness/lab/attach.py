@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
+from harness.adb.address import USER_SERVER, TcpAddress
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
-from harness.adb.key import harness_key
-from harness.adb.server import AdbServer, PrivateAdbServer, SeenDevice, is_loopback
+from harness.adb.private_server import PrivateAdbServer, harness_key
+from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.errors import ConfigError, DeviceError, InfraError
+from harness.files.cache import BOARDS
 from harness.lab.cross_checks import EMULATED_TARGET
+from harness.lab.device_address import device_address, is_this_computer
 from harness.lab.facts import SCRIPT, DeviceFacts, parse_facts
-from harness.lab.identity import require_same_device, require_serial
-from harness.lab.inventory import DeviceConfig, Lab
-from harness.lab.lease import Leases
+from harness.lab.held_leases import HeldLeases
+from harness.lab.identity import DeviceIds, require_same_device, require_serial
+from harness.lab.inventory import DEFAULT_WORKDIR, DeviceConfig, Lab
+from harness.lab.lease import DeviceHeld, LeaseLost, Leases
 from harness.qnn.platforms import PLATFORMS, Target
 from harness.qnn.socs import KERNEL_SOC_IDS, SOCS
 from harness.simulator.board import Board, soc_files
@@ -61,6 +66,11 @@ class AttachedDevice:
         return known.htp_arch if known else None
 
     @property
+    def has_dsp(self) -> bool:
+        """Whether it should have nodes to reach its DSP."""
+        return not self.config.simulated and PLATFORMS[self.target].has_dsp
+
+    @property
     def adreno(self) -> str | None:
         """Adreno model number as configured, else asked, else that of its SoC."""
         known = SOCS.get(self.soc or "")
@@ -81,8 +91,23 @@ class AttachedDevice:
         }
 
 
+class Instances(Protocol):
+    """Storage for simulated devices that only one run has."""
+
+    def storage(self, name: str) -> Path:
+        """The storage folder of a device. Raises InfraError."""
+        ...
+
+    def close(self) -> None:
+        """Called when the devices have ended."""
+        ...
+
+
 class OpenLab:
     """The lab in use: starts what must be started on first need and ends it on `close`.
+
+    `simulated` are the devices that it has started, by name, and `private_server` is their adb
+    server: the handles of whoever wants to break them.
 
     Simulated devices and the adb server they hang on are ours; devices with a serial are reached
     through the server they are already attached to (the user's, or a remote one).
@@ -94,25 +119,28 @@ class OpenLab:
         *,
         key_folder: Path,
         storage_root: Path,
+        instances: Instances | None = None,
         leases: Leases | None = None,
         lease_wait_s: float = 0.0,
-        notify: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`leases` keeps other processes off the devices in use, from `device` until `close`.
+        """Simulated devices are those that last, below `storage_root`, or else `instances`.
 
-        `lease_wait_s` is how long (seconds) a device is waited for that another process holds;
-        `notify` is told of it.
+        `leases` keeps other processes off the devices in use, from `device` until `close`.
+
+        `lease_wait_s` is how long (seconds) a device is waited for that another process holds.
         """
         self.lab = lab
         self.leases = leases
-        self._lease_wait_s = lease_wait_s
-        self._notify = notify
+        self.device_ids = DeviceIds()
         self._key_folder = key_folder
         self._storage_root = storage_root
-        self._private: PrivateAdbServer | None = None
+        self._instances = instances
+        self.private_server: PrivateAdbServer | None = None
         self._attached: dict[str, AttachedDevice] = {}
         self._identities: dict[str, str] = {}
-        self._simulated: dict[str, SimulatedDevice] = {}
+        self._answered: set[str] = set()
+        self._leases_held = None if leases is None else HeldLeases(leases, wait_s=lease_wait_s)
+        self.simulated: dict[str, SimulatedDevice] = {}
         self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -124,29 +152,77 @@ class OpenLab:
     def close(self) -> None:
         """Ends the simulated devices and our adb server; safe to call twice."""
         self._attached.clear()
-        for device in self._simulated.values():
+        for device in self.simulated.values():
             device.stop()
-        self._simulated.clear()
-        self._private = None
+        self.simulated.clear()
+        self.private_server = None
         self._cleanup.close()
+        if self._instances is not None:
+            self._instances.close()
         if self.leases is not None:
             self.leases.close()
 
     def hold(self, name: str) -> None:
-        """Takes the lease of a device, if leases are kept.
+        """Takes the lease of a device's address, if leases are kept.
 
-        Raises DeviceHeld if another process has it; who waited in vain once is not kept waiting
-        again.
+        Nobody else has an instance of a simulated device, so there is nothing to lease. Raises
+        DeviceHeld if another process has it; who waited in vain once is not kept waiting again.
         """
-        if self.leases is not None:
-            wait_s, self._lease_wait_s = self._lease_wait_s, 0.0
-            self.leases.take(self.key(name), name, wait_s=wait_s, notify=self._notify)
-            self._lease_wait_s = wait_s
+        if self._leases_held is not None and not self._is_instance(name):
+            self._leases_held.take(name, self.key(name))
+
+    def hold_all(self, names: Iterable[str]) -> None:
+        """Takes the leases of several devices in an order that is the same for every process.
+
+        Two runs on the same devices then never wait for each other. Which of them cannot be had is
+        said when it is used.
+        """
+        several = sorted(set(names), key=self.key)
+        for name in several if len(several) > 1 else ():
+            with contextlib.suppress(InfraError):
+                self.hold(name)
+
+    def require_held(self, name: str) -> None:
+        """Raises LeaseLost if another process may have got a device that this one uses.
+
+        It is given up then: the next `device` takes it anew, if it can be had.
+        """
+        if self._leases_held is None or self._is_instance(name):
+            return
+        try:
+            self._leases_held.require(name)
+        except LeaseLost:
+            self.release(name)
+            raise
+
+    def _is_instance(self, name: str) -> bool:
+        (config,) = self.lab.select([name])
+        return config.simulated and self._instances is not None
+
+    def _claim(self, device: AttachedDevice) -> bool:
+        """Leases what a device says it is; False if what it said is old by now.
+
+        A simulated device is what its folder is, which is leased already.
+        """
+        if self._leases_held is None or device.config.simulated:
+            return True
+        said = device.facts.identity
+        if said is None:
+            own_id = self.device_ids.look(device.name, device.adb, device.workdir)
+            said = None if own_id is None else f"device id {own_id.text}"
+        if said is None:
+            return True
+        # images are copied with the machine-id in them: only the boot tells such devices apart
+        try:
+            return self._leases_held.take_device(device.name, f"{said} boot {device.facts.boot}")
+        except DeviceHeld:
+            self.release(device.name)
+            raise
 
     def release(self, name: str) -> None:
         """Lets go of a device: a simulated one is ended, the next `device` attaches it anew."""
         attached = self._attached.pop(name, None)
-        simulated = self._simulated.pop(name, None)
+        simulated = self.simulated.pop(name, None)
         if simulated is not None:
             simulated.stop()
             if attached is not None:
@@ -157,11 +233,11 @@ class OpenLab:
         """Forgets a device without ending it; the next `device` asks it anew."""
         self._attached.pop(name, None)
 
-    def reconnect(self, name: str) -> None:
+    def reconnect(self, name: str, *, within_s: float = _CONNECT_S) -> None:
         """Has the adb server connect a real device anew; a simulated one need not be.
 
-        Raises InfraError if one with an address is not back in 20 s, or its adb server does not
-        answer.
+        Raises InfraError if one with an address is not back in `within_s` or 20 s, or its adb
+        server does not answer.
         """
         (config,) = self.lab.select([name])
         self.detach(name)
@@ -170,16 +246,15 @@ class OpenLab:
         server = self._server_of(config.host)
         if ":" in config.serial:
             server.disconnect(config.serial)
-            server.connect(config.serial, deadline=Deadline(_CONNECT_S))
+            server.connect(config.serial, deadline=Deadline(min(within_s, _CONNECT_S)))
         elif server.state(config.serial, deadline=Deadline(_RECONNECT_S)) in ("device", "offline"):
             # whether it helped is for the one to say who uses the device next
             with contextlib.suppress(InfraError):
                 server.reconnect(config.serial, deadline=Deadline(_RECONNECT_S))
 
-    def connects_when_asked(self, name: str) -> bool:
-        """Whether `device` itself connects a device, so that `reconnect` can do no more."""
-        (config,) = self.lab.select([name])
-        return config.simulated or ":" in (config.serial or "")
+    def has_answered(self, name: str) -> bool:
+        """Whether a device was reached before, so that it is worth waiting for."""
+        return name in self._answered
 
     def owns_server(self, name: str) -> bool:
         """Whether a device hangs on an adb server that is ours to restart."""
@@ -188,41 +263,41 @@ class OpenLab:
 
     def restart_server(self) -> None:
         """Ends our adb server; the next device that hangs on it starts it again."""
-        for name in self._simulated:
+        for name in self.simulated:
             self.detach(name)
-        private, self._private = self._private, None
+        private, self.private_server = self.private_server, None
         if private is not None:
             private.stop()
 
     def key(self, name: str) -> str:
-        """What makes a device unique on this computer, whatever a lab calls it."""
+        """One name for a device's address on this computer, whatever a lab calls it."""
         (config,) = self.lab.select([name])
         if config.simulated:
             return f"simulated:{(self._storage_root / name).resolve()}"
-        serial, server = config.serial or "", self._server_of(config.host)
-        if ":" in serial and not is_loopback(serial.rpartition(":")[0]):
-            return f"tcp:{serial}"  # whichever adb server is connected to it
-        host = "local" if is_loopback(server.host) else server.host
-        return f"{host}:{server.port}:{serial}"
+        server = self._address_of(config.host)
+        return device_address(config.serial or "", server.host, server.port, is_this_computer)
 
     def device(self, name: str) -> AttachedDevice:
         """The device of that name, connected and asked for its facts.
 
         Raises ConfigError for a name that the lab does not have or a target that cannot be told,
-        DeviceHeld if another process uses it, InfraError if it does not become ready.
+        DeviceHeld if another process uses it, LeaseLost if one may have begun to, InfraError if it
+        does not become ready.
         """
-        if name not in self._attached:
-            (config,) = self.lab.select([name])
-            self.hold(name)
-            self._attached[name] = self._attach(config)
-        return self._attached[name]
+        if name in self._attached:
+            self.require_held(name)
+            return self._attached[name]
+        (config,) = self.lab.select([name])
+        self.hold(name)
+        device = self._attach(config)
+        while not self._claim(device):
+            device = self._attach(config)
+        self._attached[name] = device
+        return device
 
-    def seen(self, host: str | None = None) -> list[SeenDevice]:
-        """What an adb server for real devices reports; nothing where none is running.
-
-        Without `host` it is the user's own, which is not started for this.
-        """
-        server = self._server_of(host)
+    def seen(self) -> list[SeenDevice]:
+        """What the user's own adb server reports; nothing where it is not running."""
+        server = self._server_of(None)
         return server.devices() if server.is_running() else []
 
     def _attach(self, config: DeviceConfig) -> AttachedDevice:
@@ -241,35 +316,40 @@ class OpenLab:
         require_same_device(serial, self._identities.get(config.name), facts.identity)
         if facts.identity is not None:
             self._identities.setdefault(config.name, facts.identity)
+        self._answered.add(config.name)
         return AttachedDevice(config, adb, facts, _target(config, facts), workdir)
 
     def _start_simulated(self, config: DeviceConfig) -> tuple[AdbServer, str, str]:
         soc = SOCS[config.soc or ""]
         key = harness_key(self._key_folder)
-        if self._private is None or not self._private.running:
+        if self.private_server is None or not self.private_server.running:
             private = PrivateAdbServer(key_folder=self._key_folder)
             self._cleanup.callback(private.stop)
             private.start()
-            self._private = private
-        storage = self._storage_root / config.name
-        workdir = str(storage / "data/local/tmp/qnn-harness")
-        server = self._private.server
-        started = self._simulated.get(config.name)
+            self.private_server = private
+        own = self._instances
+        storage = self._storage_root / config.name if own is None else own.storage(config.name)
+        workdir = str(storage / DEFAULT_WORKDIR.strip("/"))
+        server = self.private_server.server
+        started = self.simulated.get(config.name)
         if started is not None and started.running:
             server.connect(started.address, deadline=Deadline(_CONNECT_S))
             return server, started.address, workdir
         limit, board = config.storage_limit_mb, self._board(config)
+        if board is None:
+            properties = device_properties(config.name, soc.name, root=os.getuid() == 0)
+        else:
+            properties = board_properties(config.name, soc.name)
         device = SimulatedDevice(
             config.name,
             storage=storage,
-            properties=(device_properties if board is None else board_properties)(
-                config.name, soc.name
-            ),
+            properties=properties,
             board=board,
+            prepares_gpu=config.prepares_gpu is True,
             public_key=key.with_suffix(".pub"),
             storage_limit_bytes=None if limit is None else limit * 1_000_000,
         )
-        self._simulated[config.name] = device
+        self.simulated[config.name] = device
         device.start()
         server.connect(device.address, deadline=Deadline(_CONNECT_S))
         return server, device.address, workdir
@@ -280,13 +360,16 @@ class OpenLab:
             return None
         number = KERNEL_SOC_IDS.get(config.soc or "") if config.shows_soc else None
         files = {} if number is None else soc_files(config.soc or "", number)
-        return make_board(files, cache=self._key_folder.parent / "boards")
+        return make_board(files, cache=self._key_folder.parent / BOARDS)
 
     def _server_of(self, host: str | None) -> AdbServer:
+        return AdbServer(self._address_of(host))
+
+    def _address_of(self, host: str | None) -> TcpAddress:
         if host is None:
-            return AdbServer()
+            return USER_SERVER
         config = self.lab.host(host)
-        return AdbServer(config.host, config.port)
+        return TcpAddress(config.host, config.port)
 
 
 def _target(config: DeviceConfig, facts: DeviceFacts) -> Target:
@@ -323,13 +406,9 @@ def _require_ready(server: AdbServer, serial: str) -> None:
     if serial not in states:
         there = ", ".join(f"{name} ({state})" for name, state in states.items()) or "no device"
         raise InfraError(
-            f"device {serial} is not attached to the adb server at {server.host}:{server.port}; "
-            f"it sees {there}"
+            f"device {serial} is unplugged or switched off: it is not attached to the {server}, "
+            f"which sees {there}"
         )
-    if states[serial] != "device":
-        hint = {
-            "unauthorized": "unlock it and accept this computer's key",
-            "offline": "reconnect its cable or run `adb reconnect`",
-            "no permissions": "add a udev rule for it",
-        }.get(states[serial], "see `adb devices -l`")
-        raise InfraError(f"device {serial} is {states[serial]}: {hint}")
+    if (state := states[serial]) != "device":
+        advice = STATE_ADVICE.get(state, "see `adb devices -l`")
+        raise InfraError(f"device {serial} is {state}: {advice}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from harness.errors import ConfigError
+from harness.lab.device_address import LOCAL, device_address
 from harness.qnn.platforms import TARGETS
 from harness.qnn.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS
 from harness.yaml_lines.document import Document
@@ -14,91 +15,124 @@ from harness.yaml_lines.models import did_you_mean
 SIMULATED_TARGETS: Final = ("linux-x64", "linux-arm64")
 EMULATED_TARGET: Final = "linux-arm64"
 """The simulated target whose programs run under qemu."""
+PREPARING_TARGET: Final = "linux-x64"
+"""The simulated target whose GPU backend can prepare graphs without a GPU."""
 
 _FORBIDDEN_IF_SIMULATED: Final = ("serial", "host", "workdir")
 
 
 def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
     """What no single field can tell; works on whatever parts have the right shape."""
-    hosts, devices = _entries(document, "hosts"), _entries(document, "devices")
-    yield from _repeated(document, "hosts", hosts, "name")
-    yield from _repeated(document, "devices", devices, "name")
+    hosts, devices = entries_of(document, "hosts"), entries_of(document, "devices")
+    yield from names_taken_twice(document, "hosts", hosts, "name")
+    yield from names_taken_twice(document, "devices", devices, "name")
     # The same serial may well exist behind two adb servers.
-    yield from _repeated(document, "devices", devices, "serial", "host")
-    names = [host["name"] for host in hosts.values() if isinstance(host.get("name"), str)]
+    yield from names_taken_twice(document, "devices", devices, "serial", "host", named=_address)
+    named = (host.get("name") for host in hosts.values())
+    names = list(dict.fromkeys(name for name in named if isinstance(name, str)))
     for index, device in devices.items():
-        here = ("devices", index)
-        host = device.get("host")
-        if isinstance(host, str) and host not in names:
-            hint = did_you_mean(host, names)
-            yield document.mistake((*here, "host"), f"no such adb host{hint}", names or ["(none)"])
-        yield from _mistakes_of_soc(document, here, device)
-        if device.get("simulated") is True:
-            yield from _mistakes_of_simulated(document, here, device)
-        elif device.get("simulated", False) is False:
-            if device.get("serial") is None:
-                hint = "is missing: a device needs one unless it is `simulated: true`"
-                yield document.mistake((*here, "serial"), hint)
-            if device.get("storage_limit_mb") is not None:
-                yield document.mistake(
-                    (*here, "storage_limit_mb"), "only a simulated device's storage can be limited"
-                )
-            if device.get("enabled") == "auto":
-                hint = "only a simulated device can be on by itself; use true or false"
-                yield document.mistake((*here, "enabled"), hint)
-            if device.get("shows_soc") is True:
-                yield document.mistake((*here, "shows_soc"), "only a simulated board is told so")
+        is_simulated = device.get("simulated", False)
+        wrong = [*_wrong_host(device, names), *_wrong_soc(device)]
+        if is_simulated is True:
+            wrong += _wrong_if_simulated(device)
+        elif is_simulated is False:
+            wrong += _wrong_if_real(device)
+        for field, problem, choices in wrong:
+            yield document.mistake(("devices", index, field), problem, choices)
 
 
-def _mistakes_of_simulated(
-    document: Document, here: tuple[str, int], device: Mapping[str, object]
-) -> Iterator[ConfigError]:
-    for field in _FORBIDDEN_IF_SIMULATED:
-        if device.get(field) is not None:
-            yield document.mistake((*here, field), "a simulated device has none of its own")
-    soc, choices = device.get("soc"), [soc.name for soc in SOCS.values() if soc.htp_arch]
-    if soc is None:
-        yield document.mistake((*here, "soc"), "is missing: what shall be simulated?", choices)
-    elif isinstance(soc, str) and soc not in choices:
-        hint = did_you_mean(soc, choices)
-        yield document.mistake((*here, "soc"), f"cannot be simulated{hint}", choices)
-    target = device.get("target")
-    if target in TARGETS and target not in SIMULATED_TARGETS:
-        yield document.mistake((*here, "target"), "cannot be simulated", SIMULATED_TARGETS)
-    if device.get("shows_soc") is True:
-        if device.get("target") != EMULATED_TARGET:
-            hint = f"needs target {EMULATED_TARGET}: other simulated devices show this computer's"
-            yield document.mistake((*here, "shows_soc"), hint)
-        elif isinstance(soc, str) and soc in choices and soc not in KERNEL_SOC_IDS:
-            hint = f"the number that kernels give to {soc} is not known"
-            yield document.mistake((*here, "shows_soc"), hint, list(KERNEL_SOC_IDS))
+class _Wrong(NamedTuple):
+    field: str
+    problem: str
+    choices: Sequence[object] | None = None
 
 
-def _mistakes_of_soc(
-    document: Document, here: tuple[str, int], device: Mapping[str, object]
-) -> Iterator[ConfigError]:
+def _wrong_host(device: Mapping[str, object], names: list[str]) -> Iterator[_Wrong]:
+    host = device.get("host")
+    if isinstance(host, str) and host not in names:
+        hint = did_you_mean(host, names)
+        yield _Wrong("host", f"no such adb host{hint}", names or ["(none)"])
+
+
+def _wrong_soc(device: Mapping[str, object]) -> Iterator[_Wrong]:
     soc, arch = SOCS.get(str(device.get("soc"))), device.get("htp_arch")
     if soc is not None and isinstance(arch, int) and arch in HTP_ARCHS and arch != soc.htp_arch:
         has = f"has HTP v{soc.htp_arch}" if soc.htp_arch else "has no HTP"
-        yield document.mistake((*here, "htp_arch"), f"is {arch}, but {soc.name} {has}")
+        yield _Wrong("htp_arch", f"is {arch}, but {soc.name} {has}")
+    if device.get("prepares_gpu") is True and not (
+        device.get("simulated") is True
+        and device.get("target", PREPARING_TARGET) == PREPARING_TARGET
+    ):
+        hint = f"only the GPU backend of a simulated {PREPARING_TARGET} device can be made to"
+        yield _Wrong("prepares_gpu", hint)
 
 
-def _repeated(
-    document: Document, section: str, entries: Mapping[int, Mapping[str, object]], *fields: str
+def _wrong_if_real(device: Mapping[str, object]) -> Iterator[_Wrong]:
+    if device.get("serial") is None:
+        hint = "is missing: a device needs one unless it is `simulated: true`"
+        yield _Wrong("serial", hint)
+    if device.get("storage_limit_mb") is not None:
+        yield _Wrong("storage_limit_mb", "only a simulated device's storage can be limited")
+    if device.get("enabled") == "auto":
+        hint = "only a simulated device can be on by itself; use true or false"
+        yield _Wrong("enabled", hint)
+    if device.get("shows_soc") is True:
+        yield _Wrong("shows_soc", "only a simulated board is told so")
+
+
+def _wrong_if_simulated(device: Mapping[str, object]) -> Iterator[_Wrong]:
+    for field in _FORBIDDEN_IF_SIMULATED:
+        if device.get(field) is not None:
+            yield _Wrong(field, "a simulated device has none of its own")
+    soc, choices = device.get("soc"), [soc.name for soc in SOCS.values() if soc.htp_arch]
+    if soc is None:
+        yield _Wrong("soc", "is missing: what shall be simulated?", choices)
+    elif isinstance(soc, str) and soc not in choices:
+        yield _Wrong("soc", f"cannot be simulated{did_you_mean(soc, choices)}", choices)
+    target = device.get("target")
+    if target in TARGETS and target not in SIMULATED_TARGETS:
+        yield _Wrong("target", "cannot be simulated", SIMULATED_TARGETS)
+    if device.get("shows_soc") is True:
+        if target != EMULATED_TARGET:
+            hint = f"needs target {EMULATED_TARGET}: other simulated devices show this computer's"
+            yield _Wrong("shows_soc", hint)
+        elif isinstance(soc, str) and soc in choices and soc not in KERNEL_SOC_IDS:
+            hint = f"the number that kernels give to {soc} is not known"
+            yield _Wrong("shows_soc", hint, list(KERNEL_SOC_IDS))
+
+
+def names_taken_twice(
+    document: Document,
+    section: str,
+    entries: Mapping[int, Mapping[str, object]],
+    first: str,
+    *others: str,
+    named: Callable[[str], str] = str,
 ) -> Iterator[ConfigError]:
+    """Entries of a section whose field `first` has the value of an earlier one's, as `named` says.
+
+    Entries that differ in one of `others` may have it both.
+    """
     seen: dict[tuple[object, ...], int] = {}
     for index, entry in entries.items():
-        key = tuple(entry.get(field) for field in fields)
-        if not isinstance(key[0], str) or not all(isinstance(k, str | None) for k in key):
+        value, rest = entry.get(first), [entry.get(field) for field in others]
+        if not isinstance(value, str) or not all(isinstance(k, str | None) for k in rest):
             continue
+        key = (named(value), *rest)
         if key in seen:
-            line = document.line((section, seen[key], fields[0]))
-            problem = f"{key[0]!r} is taken already by line {line}"
-            yield document.mistake((section, index, fields[0]), problem)
+            line = document.line((section, seen[key], first))
+            problem = f"{value!r} is taken already by line {line}"
+            yield document.mistake((section, index, first), problem)
         seen.setdefault(key, index)
 
 
-def _entries(document: Document, section: str) -> dict[int, Mapping[str, object]]:
+def _address(serial: str) -> str:
+    """One name for each spelling; whose addresses are this computer's own is not looked up here."""
+    return device_address(serial, LOCAL, 0, lambda _: False)
+
+
+def entries_of(document: Document, section: str) -> dict[int, Mapping[str, object]]:
+    """The entries of a list that have the right shape, by their place in it."""
     value = document.value.get(section) if isinstance(document.value, dict) else None
     listed = value if isinstance(value, list) else []
     return {index: entry for index, entry in enumerate(listed) if isinstance(entry, dict)}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
-from harness.lab.coprocessors import SCRIPT as COPROCESSORS_SCRIPT
-from harness.lab.coprocessors import Coprocessors, parse_coprocessors
-from harness.lab.sections import first_line, free_storage, integer, sections_of
+from harness.adb.sections import first_line, free_storage, integer, memory, sections_of
 from harness.qnn.platforms import Target, target_of
+
+_MAX_SIGNS: Final = 32
+_SIGN: Final = re.compile(r"(dsp|gpu_compiler|gpu) (\S.{0,199})")
 
 _MAX_ABIS = 16
 _ABI = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -17,7 +19,10 @@ _PROPERTY = re.compile(r"^\[([^\]]{1,128})\]: \[(.*)\]$")
 
 # One POSIX script for toybox, busybox and coreutils alike. `$1` is the folder whose file system
 # the harness will write to; it need not exist yet, so its nearest existing parent is asked.
-_SCRIPT = r"""
+# Coprocessors: nodes are fastrpc of mainline and of Qualcomm's kernels, kgsl of Adreno; libraries
+# lie where Android and Qualcomm's Linux images have the drivers' own; oqclc is the offline OpenCL
+# compiler with which libQnnGpu.so for x86-64 prepares without a GPU.
+SCRIPT: Final = r"""
 d=$1
 while [ ! -d "$d" ] && [ "$d" != / ] && [ -n "$d" ]; do d=${d%/*}; done
 [ -n "$d" ] || d=/
@@ -35,10 +40,24 @@ echo "${m}gpu"; cat /sys/class/kgsl/kgsl-3d0/gpu_model 2>/dev/null
 echo "${m}soc-serial"; cat /sys/devices/soc0/serial_number 2>/dev/null
 echo "${m}glibc"; getconf GNU_LIBC_VERSION 2>/dev/null
 echo "${m}machine-id"; cat /etc/machine-id 2>/dev/null
-@COPROCESSORS@
+echo "${m}boot"; cat /proc/sys/kernel/random/boot_id; getprop ro.boot.boot_id 2>/dev/null
+echo "${m}coprocessors"
+for f in /dev/fastrpc-* /dev/adsprpc-smd* /dev/cdsprpc-smd* /sys/class/fastrpc/* \
+  /sys/class/adsprpc-smd; do
+  [ -e "$f" ] && echo "dsp $f"
+done
+grep -al cdsp /sys/class/remoteproc/*/name /sys/bus/msm_subsys/devices/*/name 2>/dev/null |
+  sed 's/^/dsp /'
+for f in /dev/kgsl-3d0 /sys/class/kgsl/kgsl-3d0; do [ -e "$f" ] && echo "gpu $f"; done
+for d in /vendor/lib64 /system/lib64 /system/vendor/lib64 /odm/lib64 /usr/lib /usr/lib64 \
+  /usr/lib/aarch64-linux-gnu /lib/aarch64-linux-gnu; do
+  for f in "$d"/libcdsprpc.so*; do [ -e "$f" ] && echo "dsp $f"; done
+  for f in "$d"/libOpenCL.so* "$d"/libOpenCL_adreno.so*; do [ -e "$f" ] && echo "gpu $f"; done
+done
+f=$(command -v oqclc) && echo "gpu_compiler $f"
+echo "looked"
 echo "${m}end"
 """
-SCRIPT = _SCRIPT.replace("@COPROCESSORS@", COPROCESSORS_SCRIPT.strip())
 
 
 @dataclass(frozen=True)
@@ -49,9 +68,10 @@ class DeviceFacts:
     kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
     the file system the harness works on; `ram_bytes` is MemTotal. `serial_number` is ro.serialno;
     `identity` tells a device from its twins and outlives a reboot: that, else its SoC's number,
-    else its machine-id. `glibc` as in 2.35; `abis` is ro.product.cpu.abilist and `android_api` the
-    API level, both of Android only; `target_reason` says what the target was told by, or why there
-    is none. `coprocessors` is what it shows of DSP and GPU.
+    else its machine-id. `boot` names its present boot. `glibc` as in 2.35; `abis` is
+    ro.product.cpu.abilist and `android_api` the API level, both of Android only; `target_reason`
+    says what the target was told by, or why there is none. `coprocessors` is what it shows of DSP
+    and GPU.
     """
 
     target: Target | None
@@ -65,6 +85,7 @@ class DeviceFacts:
     ram_bytes: int | None
     serial_number: str | None = None
     identity: str | None = None
+    boot: str | None = None
     abis: tuple[str, ...] = ()
     android_api: int | None = None
     target_reason: str = ""
@@ -91,9 +112,10 @@ def parse_facts(text: str) -> DeviceFacts:
         model=properties.get("ro.product.model") or None,
         os_build=_os_build(properties, sections),
         free_storage_bytes=free_storage(sections.get("storage", [])),
-        ram_bytes=_ram(sections.get("memory", [])),
+        ram_bytes=memory(sections, "MemTotal"),
         serial_number=serial,
         identity=_identity(serial, sections),
+        boot=" ".join(sections.get("boot", []))[:200] or None,
         abis=abis,
         android_api=integer(properties.get("ro.build.version.sdk")) if android else None,
         target_reason=reason,
@@ -135,14 +157,6 @@ def _os_build(properties: dict[str, str], sections: dict[str, list[str]]) -> str
     return first_line(sections, "kernel")
 
 
-def _ram(lines: list[str]) -> int | None:
-    for line in lines:
-        found = re.fullmatch(r"MemTotal:\s+(\d{1,15}) kB", line)
-        if found:
-            return int(found[1]) * 1024
-    return None
-
-
 def _identity(serial: str | None, sections: dict[str, list[str]]) -> str | None:
     for kind, said in (
         ("serial number", serial),
@@ -159,3 +173,29 @@ def _name(text: str | None) -> str | None:
     if not text or not re.fullmatch(r"[A-Za-z0-9._:-]{4,128}", text):
         return None
     return None if text in ("unknown", "uninitialized") or not text.strip("0") else text
+
+
+@dataclass(frozen=True)
+class Coprocessors:
+    """Paths that show a DSP for HTP and a GPU for OpenCL; none: the device shows none.
+
+    `gpu_compiler` is what libQnnGpu.so for x86-64 takes for an offline compiler: with it that
+    backend prepares graphs, and executes none.
+    """
+
+    dsp: tuple[str, ...] = ()
+    gpu: tuple[str, ...] = ()
+    gpu_compiler: tuple[str, ...] = ()
+
+
+def parse_coprocessors(sections: Mapping[str, Sequence[str]]) -> Coprocessors | None:
+    """What a device's answer says of them; None if the device did not answer it to the end."""
+    lines = sections.get("coprocessors", [])
+    if "looked" not in lines:
+        return None
+    found: dict[str, list[str]] = {"dsp": [], "gpu": [], "gpu_compiler": []}
+    for line in lines:
+        sign = _SIGN.fullmatch(line)
+        if sign and len(found[sign[1]]) < _MAX_SIGNS:
+            found[sign[1]].append(sign[2])
+    return Coprocessors(*map(tuple, found.values()))

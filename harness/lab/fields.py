@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, LiteralString
 
 from pydantic import (
     AfterValidator,
@@ -25,32 +26,15 @@ _ADDRESS = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.%
 _WORKDIR = re.compile(r"(?:/[^/\x00-\x1f\x7f]+)+/?")
 
 
-def _name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise PydanticCustomError(
-            "name", "must be lower-case letters, digits, dots, dashes or underscores, at most 64"
-        )
-    return text
+def _matching(
+    pattern: re.Pattern[str], kind: LiteralString, problem: LiteralString
+) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise PydanticCustomError(kind, problem)
+        return text
 
-
-def _word(text: str) -> str:
-    if not _WORD.fullmatch(text):
-        raise PydanticCustomError(
-            "word", "must be letters, digits, dots, dashes or underscores, at most 64"
-        )
-    return text
-
-
-def _address(text: str) -> str:
-    if not _ADDRESS.fullmatch(text):
-        raise PydanticCustomError("host", "must be a host name or an IP address, without a port")
-    return text
-
-
-def _serial(text: str) -> str:
-    if not _SERIAL.fullmatch(text):
-        raise PydanticCustomError("serial", "must be 1 to 128 visible characters without spaces")
-    return text
+    return check
 
 
 def _workdir(text: str) -> str:
@@ -91,14 +75,22 @@ def _in_schema(pattern: re.Pattern[str]) -> Any:
 
 
 Text = Annotated[str, StringConstraints(strict=True)]
-Name = Annotated[Text, AfterValidator(_name), _in_schema(_NAME)]
-Word = Annotated[Text, AfterValidator(_word), _in_schema(_WORD)]
-Serial = Annotated[Text, AfterValidator(_serial), _in_schema(_SERIAL)]
+_is_name = _matching(
+    _NAME, "name", "must be lower-case letters, digits, dots, dashes or underscores, at most 64"
+)
+_is_word = _matching(
+    _WORD, "word", "must be letters, digits, dots, dashes or underscores, at most 64"
+)
+_is_serial = _matching(_SERIAL, "serial", "must be 1 to 128 visible characters without spaces")
+_is_address = _matching(_ADDRESS, "host", "must be a host name or an IP address, without a port")
+Name = Annotated[Text, AfterValidator(_is_name), _in_schema(_NAME)]
+Word = Annotated[Text, AfterValidator(_is_word), _in_schema(_WORD)]
+Serial = Annotated[Text, AfterValidator(_is_serial), _in_schema(_SERIAL)]
+Address = Annotated[Text, AfterValidator(_is_address), _in_schema(_ADDRESS)]
 Workdir = Annotated[Text, AfterValidator(_workdir), _in_schema(_WORKDIR)]
 HtpArch = Annotated[
     StrictInt, AfterValidator(_htp_arch), Field(json_schema_extra={"enum": list(HTP_ARCHS)})
 ]
-Address = Annotated[Text, AfterValidator(_address), _in_schema(_ADDRESS)]
 Enabled = Annotated[
     bool | Literal["auto"],
     BeforeValidator(_enabled),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
@@ -20,7 +21,7 @@ _COMPUTE_DSP: Final = "cdsp"
 
 
 class _Rules(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class HealthRules(_Rules):
@@ -46,7 +47,7 @@ class RecoveryRules(_Rules):
     """Whether it may be rebooted."""
 
     come_back_s: Annotated[StrictInt, Field(ge=0, le=3600)] = 90
-    """How long (seconds) a device that vanished in a run may take to come back by itself."""
+    """How long (seconds) cases wait for a device that vanished in a run to come back."""
 
     reboot_timeout_s: Annotated[StrictInt, Field(ge=5, le=3600)] = 240
     """How long (seconds) it may take to boot."""
@@ -66,7 +67,7 @@ class TimedGate(_Rules):
 
 
 @dataclass(frozen=True)
-class Finding:
+class HealthFinding:
     """One thing that is not as it should be. `code` is a short word for programs."""
 
     state: State
@@ -78,7 +79,7 @@ class Finding:
 class Health:
     """How a device is doing: the worst of the findings, `good` if there are none."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[HealthFinding, ...] = ()
     vitals: Vitals | None = None
 
     @property
@@ -94,15 +95,15 @@ class Health:
 
 def unreachable(why: str) -> Health:
     """The health of a device that did not answer."""
-    return Health((Finding("bad", "unreachable", why),))
+    return Health((HealthFinding("bad", "unreachable", why),))
 
 
 def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health:
     """Judges what a device said. `has_dsp`: whether it should have nodes to reach its DSP."""
-    found: list[Finding] = []
+    found: list[HealthFinding] = []
 
     def say(state: State, code: str, text: str) -> None:
-        found.append(Finding(state, code, text))
+        found.append(HealthFinding(state, code, text))
 
     if vitals.booted is False:
         say("bad", "booting", "it has not finished booting")
@@ -165,3 +166,36 @@ def _judge_heat(vitals: Vitals, rules: HealthRules, say: _Say) -> None:
     if heat is not None and heat > limit:
         state: State = "bad" if heat > limit + 10 else "suspect"
         say(state, "hot", f"{vitals.hottest} has {heat:.1f} C, more than {limit}")
+
+
+EventKind = Literal[
+    "health",
+    "reconnect",
+    "end-leftovers",
+    "restart-server",
+    "reboot",
+    "quarantine",
+    "healed",
+    "gate",
+]
+
+
+@dataclass(frozen=True)
+class LabEvent:
+    """One check of a device or one thing done to it, and how the device was afterwards.
+
+    `codes` are those of the findings, `detail` says it all for people; `vitals` is what the device
+    said of itself, None if it did not answer.
+    """
+
+    device: str
+    event: EventKind
+    state: State
+    codes: tuple[str, ...]
+    detail: str
+    started: datetime
+    duration_s: float
+    vitals: Vitals | None = None
+
+
+Tell = Callable[[LabEvent], None]

@@ -1,8 +1,8 @@
-"""Whether it is the same device that answers: by what it says it is, and by a badge left on it.
+"""Whether it is the same device that answers: by what it says it is, and by an id left on it.
 
 Addresses are given to other devices, cables are moved. What a device says (its serial number) is
-compared when it is attached; the badge, a random line in the harness's folder on the device, when
-it is attached and by the shell that starts each probe, which costs no round trip.
+compared when it is attached; its device id, a random line in the harness's folder on it, when it is
+attached and by the shell that starts each probe, which costs no round trip.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if [ -s "$f" ]; then echo old; else
 
 
 @dataclass(frozen=True)
-class Badge:
+class DeviceId:
     """What is written on a device; `found` if it had been there before."""
 
     path: str
@@ -38,17 +38,17 @@ class Badge:
     found: bool
 
     def check(self) -> str:
-        """Shell text, without any program, that exits where the badge is not the right one."""
+        """Shell text, without any program, that exits where the device id is not the right one."""
         return (
             f"m=;read -r m 2>/dev/null <{shlex.quote(self.path)};"
             f'[ "$m" = {shlex.quote(self.text)} ]||{{ echo "another device answers, or somebody '
-            f"removed the harness's folder: its badge is '$m', not {self.text}\" >&2;"
+            f"removed the harness's folder: its device id is '$m', not {self.text}\" >&2;"
             f"exit {_EXIT_ANOTHER};}};"
         )
 
 
-def give_badge(adb: AdbDevice, workdir: str) -> Badge | None:
-    """The device's badge, made if it has none; None where nothing can be written.
+def give_device_id(adb: AdbDevice, workdir: str) -> DeviceId | None:
+    """A device's id, made if it has none; None where nothing can be written.
 
     Raises DeviceError if the device does not answer.
     """
@@ -57,44 +57,47 @@ def give_badge(adb: AdbDevice, workdir: str) -> Badge | None:
     lines = answer.stdout.decode("utf-8", "replace").split()
     if len(lines) != 2 or not re.fullmatch(r"[0-9a-f-]{8,64}", lines[1]):
         return None
-    return Badge(f"{workdir}/{_NAME}", lines[1], found=lines[0] == "old")
+    return DeviceId(f"{workdir}/{_NAME}", lines[1], found=lines[0] == "old")
 
 
-def require_same_badge(serial: str, known: Collection[str], now: Badge | None) -> None:
-    """Raises DeviceError if a device shows a badge that is none of those `known` for it.
+def require_same_id(serial: str, known: Collection[str], now: DeviceId | None) -> None:
+    """Raises DeviceError if a device shows an id that is none of those `known` for it.
 
     One that has none is believed: somebody may have emptied it.
     """
     if known and now is not None and now.found and now.text not in known:
         raise DeviceError(
-            f"another device answers here: it carries the badge {now.text}, not "
+            f"another device answers here: it carries the device id {now.text}, not "
             + " or ".join(sorted(known)),
             serial=serial,
         )
 
 
-class Badges:
-    """The badges that the devices of a run carried when they were last made ready."""
+class DeviceIds:
+    """The ids that the devices of a run carried when they were last made ready."""
 
     def __init__(self) -> None:
-        self._badges: dict[str, Badge] = {}
+        self._ids: dict[str, DeviceId] = {}
         self._known: dict[str, set[str]] = {}
 
-    def look(self, name: str, adb: AdbDevice, workdir: str) -> None:
-        """Looks at a device's badge in one round trip, and gives it one if it has none.
+    def look(self, name: str, adb: AdbDevice, workdir: str) -> DeviceId | None:
+        """Looks at a device's id in one round trip, and gives it one if it has none.
+
+        None where nothing can be written.
 
         Raises DeviceError if it is none of those that this device had before.
         """
-        badge = give_badge(adb, workdir)
+        own_id = give_device_id(adb, workdir)
         known = self._known.setdefault(name, set())
-        require_same_badge(adb.serial, known, badge)
-        if badge is not None:
-            self._badges[name] = badge
-            known.add(badge.text)
+        require_same_id(adb.serial, known, own_id)
+        if own_id is not None:
+            self._ids[name] = own_id
+            known.add(own_id.text)
+        return own_id
 
     def check_of(self, name: str) -> str:
-        """What the shell runs that starts a probe there; see `Badge.check`."""
-        return self._badges[name].check() if name in self._badges else ""
+        """What the shell runs that starts a probe there; see `DeviceId.check`."""
+        return self._ids[name].check() if name in self._ids else ""
 
 
 def require_same_device(serial: str, first: str | None, now: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -19,23 +20,36 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from harness.errors import ConfigError
-from harness.lab.cross_checks import EMULATED_TARGET, SIMULATED_TARGETS, mistakes_between_fields
+from harness.files.cache import BOARDS, cache_root
+from harness.lab.cross_checks import (
+    EMULATED_TARGET,
+    PREPARING_TARGET,
+    SIMULATED_TARGETS,
+    mistakes_between_fields,
+)
 from harness.lab.fields import Address, Adreno, Enabled, HtpArch, Name, Serial, Word, Workdir
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.lab.runtime_sources import RuntimeSource, mistakes_of_sources
 from harness.qnn.platforms import Target
 from harness.qnn.socs import SOCS
-from harness.simulator.emulation import find_tools, missing
-from harness.yaml_lines.document import Document, read_document
+from harness.simulator.emulation import why_no_board
+from harness.yaml_lines.document import Document, read_document, shown
 from harness.yaml_lines.models import SchemaOne, check_document, did_you_mean
 
 DEFAULT_WORKDIR: Final = "/data/local/tmp/qnn-harness"
 
+SIMULATED_LAB: Final = Path(__file__).with_name("simulated.yaml")
+"""A lab of one simulated device, for those who have not described theirs yet."""
+
+_NO_FILE: Final = (
+    "no such file; --lab FILE names another. A whole one for a phone is `{schema: 1, devices: "
+    "[{name: desk, serial: 1a2b3c4d, soc: QCS8550}]}`, with the serial that `adb devices` prints; "
+    "`simulated: true` instead of the serial has this computer simulate one"
+)
+
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, serialize_by_alias=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
 
 
 class AdbHost(_Strict):
@@ -89,6 +103,9 @@ class DeviceConfig(_Strict):
     shows_soc: StrictBool = False
     """Whether a simulated linux-arm64 board tells its SoC in /sys, as kernels of real ones do."""
 
+    prepares_gpu: StrictBool | None = None
+    """Whether a simulated linux-x64 device's GPU backend prepares graphs; by default it does."""
+
     storage_limit_mb: Annotated[StrictInt, Field(ge=1)] | None = None
     """How much (10^6 bytes) a simulated device can store; by default as much as the host."""
 
@@ -104,6 +121,11 @@ class DeviceConfig(_Strict):
     gate: TimedGate | None = None
     """Its own in place of the lab's; a simulated device has none unless it is given here."""
 
+    @property
+    def store_limit_bytes(self) -> int | None:
+        """`store_limit_mb` in bytes."""
+        return None if self.store_limit_mb is None else self.store_limit_mb * 1_000_000
+
     @model_validator(mode="before")
     @classmethod
     def _fill_in_what_the_soc_tells(cls, data: Any) -> Any:
@@ -117,6 +139,7 @@ class DeviceConfig(_Strict):
             filled.setdefault("adreno", soc.adreno)
         if filled.get("simulated") is True:
             filled.setdefault("target", SIMULATED_TARGETS[0])
+            filled.setdefault("prepares_gpu", filled["target"] == PREPARING_TARGET)
         return filled
 
 
@@ -154,7 +177,7 @@ class Lab(_Strict):
 
     def why_off(self, device: DeviceConfig) -> str | None:
         """Why a device is not used; None if it is."""
-        if device.enabled == "auto" and device.target == EMULATED_TARGET and self._lacking:
+        if self._lacking and _is_left_to_the_computer(device):
             return f"is off: {self._lacking}"
         return None if device.enabled else "is disabled"
 
@@ -168,33 +191,36 @@ class Lab(_Strict):
         Raises ConfigError for a name that the lab does not have or that is off, saying why, and
         if no device is enabled.
         """
-        why_off = {device.name: self.why_off(device) for device in self.devices}
-        enabled = {device.name: device for device in self.devices if not why_off[device.name]}
         if names is None:
-            if not enabled:
+            if not (enabled := self.in_use()):
                 raise self._problem("no device is enabled")
-            return list(enabled.values())
-        chosen = {}
-        for name in names:
-            if name not in enabled:
-                why = why_off.get(name) or f"is not in the lab{did_you_mean(name, enabled)}"
-                raise self._problem(f"device {name!r} {why}", choices=list(enabled))
-            chosen[name] = enabled[name]
-        return list(chosen.values())
+            return enabled
+        return [self._in_use(name) for name in dict.fromkeys(names)]
+
+    def _in_use(self, name: str) -> DeviceConfig:
+        device = self._by_name.get(name)
+        why_off = None if device is None else self.why_off(device)
+        if device is None or why_off is not None:
+            enabled = [one.name for one in self.in_use()]
+            why = why_off or f"is not in the lab{did_you_mean(name, enabled)}"
+            raise self._problem(f"device {shown(name)!r} {why}", choices=enabled)
+        return device
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, DeviceConfig]:
+        return {device.name: device for device in self.devices}
 
     def health_of(self, name: str) -> HealthRules:
         """The rules for the health of a device. Raises ConfigError as `select`."""
-        (device,) = self.select([name])
-        return device.health or self.health
+        return self._in_use(name).health or self.health
 
     def recovery_of(self, name: str) -> RecoveryRules:
         """What may be done to a device. Raises ConfigError as `select`."""
-        (device,) = self.select([name])
-        return device.recovery or self.recovery
+        return self._in_use(name).recovery or self.recovery
 
     def gate_of(self, name: str) -> TimedGate | None:
         """What timed cases on a device wait for, None: nothing. Raises ConfigError as `select`."""
-        (device,) = self.select([name])
+        device = self._in_use(name)
         return device.gate or (None if device.simulated else self.gate)
 
     @property
@@ -204,15 +230,11 @@ class Lab(_Strict):
 
     def host(self, name: str) -> AdbHost:
         """The adb host of that name. Raises ConfigError if there is none."""
-        for host in self.hosts:
-            if host.name == name:
-                return host
-        raise ConfigError(
-            f"adb host {name!r} is not in the lab",
-            file=self._file,
-            field="hosts",
-            choices=[host.name for host in self.hosts],
-        )
+        hosts = {host.name: host for host in self.hosts}
+        if name not in hosts:
+            problem = f"adb host {name!r} is not in the lab"
+            raise ConfigError(problem, file=self._file, field="hosts", choices=list(hosts))
+        return hosts[name]
 
     def _problem(self, problem: str, choices: Sequence[str] | None = None) -> ConfigError:
         return ConfigError(problem, file=self._file, field="devices", choices=choices)
@@ -228,9 +250,12 @@ def load_lab(path: Path) -> Lab:
 
     Raises one ConfigError that names every mistake by file, line, field and valid choices.
     """
-    lab = check_document(read_document(path), Lab, more=_mistakes)
+    lab = check_document(read_document(path, absent=_NO_FILE), Lab, more=_mistakes)
     lab._file = path
-    lacking = missing(find_tools())
-    if lacking:
-        lab._lacking = "this computer lacks " + ", ".join(map(str, lacking))
+    if any(map(_is_left_to_the_computer, lab.devices)):
+        lab._lacking = why_no_board(cache_root() / BOARDS)
     return lab
+
+
+def _is_left_to_the_computer(device: DeviceConfig) -> bool:
+    return device.enabled == "auto" and device.target == EMULATED_TARGET

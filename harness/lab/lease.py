@@ -2,7 +2,9 @@
 
 A lease is a lock (flock) on a file that all users share, so the kernel frees it at once when its
 holder ends in any way. The file tells who holds it; its time of modification is a heartbeat, by
-which a holder that was stopped or hangs can be told from one that works.
+which a holder that was stopped or hangs can be told from one that works. Who takes the file away
+from under its holder lets a second one in: each holder looks at every beat whether its file is
+still in its place, and gives the device up if it is not.
 """
 
 from __future__ import annotations
@@ -11,39 +13,81 @@ import contextlib
 import errno
 import fcntl
 import getpass
+import hashlib
+import json
+import logging
 import os
+import re
 import socket
 import stat
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from harness.errors import InfraError
-from harness.lab.holder import MAX_BYTES, Holder, device_file, parse_holder
+from harness.files.cache import LEASES_VARIABLE
 
-FOLDER_VARIABLE: Final = "QNN_HARNESS_LEASES"
+_log = logging.getLogger(__name__)
+
 HEARTBEAT_S: Final = 5.0
 _STALE_S: Final = 4 * HEARTBEAT_S
 _POLL_S: Final = 0.2
 # Whoever only looks holds a lock for some microseconds; that is no holder.
 _GLANCES: Final = 5
 _GLANCE_S: Final = 0.005
-_ALL_USERS: Final = Path("/tmp/qnn-harness-leases")
 
 
-def lease_root() -> Path:
-    """The folder of the leases: QNN_HARNESS_LEASES, else one that all users share."""
-    chosen = os.environ.get(FOLDER_VARIABLE)
-    return Path(chosen).expanduser().absolute() if chosen else _ALL_USERS
+MAX_BYTES: Final = 8 << 10
+_MAX_CHARS: Final = 200
 
 
-class DeviceHeld(InfraError):
-    """A device is held by another process; the text names it."""
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a device; `since` is RFC 3339, UTC."""
+
+    user: str
+    host: str
+    pid: int
+    since: str
+    purpose: str
+
+    def __str__(self) -> str:
+        return f"{self.user}, process {self.pid} ({self.purpose}), since {self.since}"
+
+    def content(self) -> bytes:
+        """One line for the lease's file."""
+        return json.dumps(asdict(self)).encode()[: MAX_BYTES - 1] + b"\n"
+
+
+def parse_holder(content: bytes) -> Holder | None:
+    """Reads a lease's file; None if it is empty, half-written or nonsense."""
+    try:
+        said = json.loads(content[:MAX_BYTES])
+        return Holder(
+            user=_word(said["user"]),
+            host=_word(said["host"]),
+            pid=int(said["pid"]),
+            since=_word(said["since"]),
+            purpose=_word(said["purpose"]),
+        )
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None
+
+
+def device_file(key: str) -> str:
+    """A file's name for what makes a device unique: readable, and never that of another device."""
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "_", key)[-60:].strip("._-")
+    return f"{readable}-{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
+def _word(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return "".join(char if char.isprintable() else "?" for char in value)[:_MAX_CHARS]
 
 
 @dataclass(frozen=True)
@@ -62,25 +106,65 @@ class Held:
         return who + (silent if self.silent_s > _STALE_S else "")
 
 
-class Lease:
-    """A device held by this process, until `release` or its end."""
+class DeviceHeld(InfraError):
+    """A device is held by another process; the text names it."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, text: str, held: Held) -> None:
+        self.held = held
+        super().__init__(text)
+
+
+class LeaseLost(InfraError):
+    """A device may have got a second holder: what it answered since is not to be believed."""
+
+
+class Lease:
+    """A device held by this process, until `release` or its end.
+
+    A warning tells once if the lease is lost.
+    """
+
+    def __init__(self, descriptor: int, path: Path, name: str) -> None:
         self._descriptor = descriptor
+        self._path = path
+        self._name = name
+        self._lost = False
+        self._lock = threading.Lock()  # between the heart and whoever lets go of it
         _held.add(self)
 
     def beat(self) -> None:
-        """Shows that its holder is alive."""
-        with contextlib.suppress(OSError):
-            os.utime(self._descriptor)
+        """Shows that its holder is alive, or says that the lease is lost."""
+        with contextlib.suppress(OSError, LeaseLost):
+            self.require()
+            with self._lock:
+                os.utime(self._descriptor)
+
+    def require(self) -> None:
+        """Raises LeaseLost if its file is not in its place, now or at any look before."""
+        with self._lock:
+            known, released = self._lost, self._descriptor < 0
+            self._lost = known or not (released or _in_place(self._descriptor, self._path))
+        if not self._lost:
+            return
+        text = (
+            f"the lease of device {self._name} is lost: {self._path} was removed or replaced, so "
+            "another process may have taken the device"
+        )
+        if not known:
+            _log.warning(text)
+        raise LeaseLost(text)
 
     def release(self) -> None:
         """Frees it; safe to call twice."""
         _held.discard(self)
-        descriptor, self._descriptor = self._descriptor, -1
+        with self._lock:
+            descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
+            # a file of another user's stays, empty
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, 0)
+                if _in_place(descriptor, self._path):
+                    os.unlink(self._path)
             os.close(descriptor)
 
     def drop_in_child(self) -> None:
@@ -111,9 +195,10 @@ class Leases:
         self._ended = threading.Event()
         self._heart: threading.Thread | None = None
 
-    def holds(self, key: str) -> bool:
-        """Whether this object holds the device."""
-        return key in self._own
+    def require(self, key: str) -> None:
+        """Raises LeaseLost if a device that this object took has lost its lease."""
+        if key in self._own:
+            self._own[key].require()
 
     def take(
         self,
@@ -121,7 +206,6 @@ class Leases:
         name: str,
         *,
         wait_s: float = 0.0,
-        notify: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Takes the device `key`, called `name`; at once if it is held by this object already.
 
@@ -130,14 +214,14 @@ class Leases:
         """
         until, told = time.monotonic() + wait_s, False
         while key not in self._own:
-            held = self._try(key)
+            held = self._try(key, name)
             if held is None:
                 return
             if time.monotonic() >= until:
                 waited = f" (waited {wait_s:g} s)" if wait_s else ""
-                raise DeviceHeld(f"device {name} is held by {held}{waited}")
+                raise DeviceHeld(f"device {name} is held by {held}{waited}", held)
             if not told:
-                notify(f"waiting up to {wait_s:g} s for device {name}: held by {held}")
+                _log.warning(f"waiting up to {wait_s:g} s for device {name}: held by {held}")
                 told = True
             time.sleep(_POLL_S)
 
@@ -168,24 +252,28 @@ class Leases:
             os.close(descriptor)
         return None
 
-    def _try(self, key: str) -> Held | None:
+    def _try(self, key: str, name: str) -> Held | None:
         """Takes a device that is free; else who holds it."""
-        descriptor = self._open(key, create=True)
-        assert descriptor is not None
-        with contextlib.ExitStack() as undo:
-            undo.callback(os.close, descriptor)
-            try:
-                if not _lock(descriptor):
-                    return _read(descriptor)
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, self._holder().content(), 0)
-            except OSError as error:
-                why = f"cannot keep a lease in {self._folder}: {error.strerror}"
-                raise InfraError(why) from error
-            undo.pop_all()
-        self._own[key] = Lease(descriptor)
-        self._begin_beating()
-        return None
+        while True:
+            descriptor = self._open(key, create=True)
+            assert descriptor is not None
+            with contextlib.ExitStack() as undo:
+                undo.callback(os.close, descriptor)
+                try:
+                    if not _lock(descriptor):
+                        return _read(descriptor)
+                    path = self._folder / device_file(key)
+                    if not _in_place(descriptor, path):
+                        continue  # whoever held it took its file away meanwhile
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, self._holder().content(), 0)
+                except OSError as error:
+                    why = f"cannot keep a lease in {self._folder}: {error.strerror}"
+                    raise InfraError(why) from error
+                undo.pop_all()
+            self._own[key] = Lease(descriptor, path, name)
+            self._begin_beating()
+            return None
 
     def _open(self, key: str, *, create: bool) -> int | None:
         path = self._folder / device_file(key)
@@ -205,13 +293,14 @@ class Leases:
                     descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
                     os.fchmod(descriptor, 0o666)
                     break
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
                 os.close(descriptor)
-                raise OSError(errno.EINVAL, "is no regular file")
+                raise OSError(errno.EINVAL, "is no regular file of one name")
         except OSError as error:
             raise InfraError(
                 f"cannot keep a lease in {path}: {error.strerror}; remove what is there, or set "
-                f"{FOLDER_VARIABLE} to a folder that all users of the devices can write to"
+                f"{LEASES_VARIABLE} to a folder that all users of the devices can write to"
             ) from error
         return descriptor
 
@@ -220,8 +309,9 @@ class Leases:
             os.mkdir(self._folder, 0o1777)
             os.chmod(self._folder, 0o1777)
         except FileExistsError:
-            if not stat.S_ISDIR(os.lstat(self._folder).st_mode):
-                raise OSError(errno.ENOTDIR, "its folder is no folder") from None
+            why = _unsafe(os.lstat(self._folder))
+            if why is not None:
+                raise OSError(errno.EPERM, why) from None
         except FileNotFoundError:
             self._folder.parent.mkdir(parents=True, exist_ok=True)
             self._make_folder()
@@ -244,6 +334,32 @@ class Leases:
         while not self._ended.wait(HEARTBEAT_S):
             for lease in tuple(self._own.values()):
                 lease.beat()
+
+
+def _unsafe(folder: os.stat_result) -> str | None:
+    """Why leases in a folder could be taken away by others than their holders, None if not.
+
+    In a sticky folder only the owner of a file, that of the folder, and root can do that; another
+    user's is taken if it was made for everybody.
+    """
+    if not stat.S_ISDIR(folder.st_mode):
+        return "its folder is no folder"
+    sticky = bool(folder.st_mode & stat.S_ISVTX)
+    if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+        return "others may remove files from its folder, which is not sticky (chmod +t)"
+    if folder.st_uid not in (0, os.getuid()) and not (sticky and folder.st_mode & stat.S_IWOTH):
+        return f"its folder belongs to user {folder.st_uid} and is not for everybody"
+    return None
+
+
+def _in_place(descriptor: int, path: Path) -> bool:
+    """Whether a path still leads to an open file."""
+    here = os.fstat(descriptor)
+    try:
+        there = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return False
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
 def _lock(descriptor: int) -> bool:

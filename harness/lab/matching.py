@@ -12,7 +12,7 @@ from harness.qnn.platforms import TARGETS
 from harness.qnn.socs import HTP_ARCHS, SOCS
 from harness.yaml_lines.models import did_you_mean
 
-ENGINES: Final = ("qnn", "ort")
+ENGINES: Final = ("qnn", "ort", "executorch")
 
 _CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
     "backend": BACKENDS,
@@ -108,14 +108,9 @@ def _tags(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
     return f"lacks tag {', '.join(missing)}" if missing else None
 
 
-def _any_device(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
-    return None
-
-
 _CHECKS: Final[Mapping[str, Callable[[DeviceConfig, tuple[object, ...]], str | None]]] = {
     "backend": _backend,
-    "engine": _any_device,
-    "compilers": _any_device,
+    **dict.fromkeys(("engine", "compilers", "qnn"), lambda device, wanted: None),
     "htp_arch": _one_of("htp_arch"),
     "soc": _one_of("soc"),
     "target": _one_of("target"),

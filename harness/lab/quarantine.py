@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import secrets
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
-from harness.cache import QUARANTINE_VARIABLE
 from harness.errors import InfraError
-from harness.lab.holder import device_file
+from harness.files.cache import QUARANTINE_VARIABLE
+from harness.files.whole_file import read_json, write_json
+from harness.lab.lease import device_file
 
 _MAX_BYTES = 64 << 10
 _MAX_CHARS = 2000
 
 
+Until = Literal["healed", "answers"]
+
+
 @dataclass(frozen=True)
 class Quarantined:
-    """Since when (RFC 3339, UTC) a device takes no cases, and why."""
+    """Since when (RFC 3339, UTC) a device takes no cases, and why.
+
+    `until` is what ends it: a check that finds the device well, or for one that was only out of
+    reach, that it answers again.
+    """
 
     since: str
     why: str
+    until: Until = "healed"
+
+    def end(self, name: str) -> str:
+        """What ends it, for a person who knows the device as `name`."""
+        if self.until == "answers":
+            return f"{name} is used again as soon as it answers"
+        return f"When it is mended: qnn-harness devices heal {name}"
 
 
 class Quarantine:
@@ -35,31 +47,24 @@ class Quarantine:
     def find(self, device: str) -> Quarantined | None:
         """The entry of a device, None if it has none. A damaged one still counts as one."""
         try:
-            with self._file(device).open("rb") as stream:
-                content = stream.read(_MAX_BYTES)
+            said = read_json(self._file(device), _MAX_BYTES)
+            since, why = str(said["since"])[:40], str(said["why"])[:_MAX_CHARS]
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._problem("read", error) from error
-        try:
-            said = json.loads(content)
-            since, why = str(said["since"])[:40], str(said["why"])[:_MAX_CHARS]
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError):
             return Quarantined("an unknown time", "the entry cannot be read")
-        return Quarantined(since, why)
+        return Quarantined(since, why, "answers" if said.get("until") == "answers" else "healed")
 
-    def put(self, device: str, why: str) -> Quarantined:
+    def put(self, device: str, why: str, *, until: Until = "healed") -> Quarantined:
         """Writes an entry. Raises InfraError if that is impossible."""
         since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        entry, file = Quarantined(since, why[:_MAX_CHARS]), self._file(device)
-        beside = file.with_name(f".{file.name}-{secrets.token_hex(4)}")
+        entry, file = Quarantined(since, why[:_MAX_CHARS], until), self._file(device)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            beside.write_text(json.dumps({"device": device, **asdict(entry)}) + "\n")
-            os.replace(beside, file)
+            write_json(file, {"device": device, **asdict(entry)})
         except OSError as error:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
             raise self._problem("write", error) from error
         return entry
 

@@ -1,33 +1,40 @@
-"""Asks devices how they are, and carries out the steps that may bring one back."""
+"""Asks devices how they are; which steps may bring one back, in what order, and taking them."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Literal
 
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.errors import DeviceError, DeviceTimeout, InfraError
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.health import (
-    Finding,
     Health,
+    HealthFinding,
     HealthRules,
     RecoveryRules,
     judge_health,
     unreachable,
 )
-from harness.lab.ladder import Rung
+from harness.lab.lease import DeviceHeld
 from harness.lab.vitals import LOAD_SCRIPT, SCRIPT, Vitals, parse_load, parse_vitals
 
 _VITALS_S: Final = 12.0
 _LEFTOVERS_S: Final = 8.0
+_LEAST_S: Final = 5.0
 _GOING_DOWN_S: Final = 30.0
 _POLL_S: Final = 0.25
 _MAX_BYTES: Final = 1 << 20
+
+RecoveryStep = Literal["reconnect", "end-leftovers", "restart-server", "reboot"]
+
+# Nothing but time, or a person, helps against these.
+_BEYOND_OUR_POWER: Final = frozenset({"hot", "low-battery"})
+_NEED_A_CONNECTION: Final[frozenset[RecoveryStep]] = frozenset({"end-leftovers", "reboot"})
 
 ProbeProblem = Callable[[AttachedDevice], str | None]
 """Says why the probe does not run on a device, None if it does or is not there yet."""
@@ -52,52 +59,84 @@ def ask_load(adb: AdbDevice) -> float | None:
 
 
 def check(lab: OpenLab, name: str, rules: HealthRules, probe_problem: ProbeProblem) -> Health:
-    """Attaches a device if it is not, and asks how it is. Raises ConfigError only."""
+    """Attaches a device if it is not, and asks how it is.
+
+    Raises ConfigError, and DeviceHeld if it turns out to be one that another process uses.
+    """
     try:
         device = lab.device(name)
         vitals = ask_vitals(device.adb, device.workdir)
-        has_dsp = not device.config.simulated and device.target != "linux-x64"
-        health = judge_health(vitals, rules, has_dsp=has_dsp)
+        health = judge_health(vitals, rules, has_dsp=device.has_dsp)
         why = probe_problem(device) if health.state != "bad" else None
+    except DeviceHeld:
+        raise
     except InfraError as error:
         return unreachable(str(error))
     if why is None:
         return health
-    found = Finding("bad", "probe-fails", f"the probe does not run: {why}")
+    found = HealthFinding("bad", "probe-fails", f"the probe does not run: {why}")
     return Health((*health.findings, found), vitals)
 
 
-class Recovery:
-    """The steps of the ladder, carried out on the devices of one lab.
+def recovery_steps(
+    codes: Collection[str], strikes: int, *, own_server: bool, may_reboot: bool
+) -> tuple[RecoveryStep, ...]:
+    """The steps to try one after the other until the device is well; none: only quarantine helps.
 
-    `patient`: whether a device that is gone gets the time that its rules give it to come back.
+    `codes` are what is wrong with it (none: it looks well), `strikes` counts the failures of the
+    lab on it since a case last went well, this one included: a step that a device looked well
+    after, and then failed again, is not taken twice.
+    """
+    if codes and _BEYOND_OUR_POWER.issuperset(codes):
+        return ()
+    steps: list[RecoveryStep] = ["reconnect", "end-leftovers"]
+    if own_server:
+        steps.append("restart-server")
+    if may_reboot:
+        steps.append("reboot")
+    return tuple(steps[max(0, strikes - 1) :])
+
+
+def is_worth_trying(step: RecoveryStep, codes: Collection[str]) -> bool:
+    """Whether a step may help a device of which `codes` are wrong by now."""
+    if codes and _BEYOND_OUR_POWER.issuperset(codes):
+        return False
+    return not ("unreachable" in codes and step in _NEED_A_CONNECTION)
+
+
+class Recovery:
+    """The recovery steps, taken on the devices of one lab.
+
+    `come_back` is until when a device that is gone is waited for.
     """
 
-    def __init__(self, lab: OpenLab, rules: RecoveryRules, *, patient: bool) -> None:
+    def __init__(self, lab: OpenLab, rules: RecoveryRules, *, come_back: Deadline) -> None:
         self._lab = lab
         self._rules = rules
-        self._patient = patient
-        self._steps: Mapping[Rung, Callable[[str], None]] = {
+        self._come_back = come_back
+        self._steps: Mapping[RecoveryStep, Callable[[str], None]] = {
             "reconnect": self._reconnect,
             "end-leftovers": self._end_leftovers,
             "restart-server": self._restart_server,
             "reboot": self._reboot,
         }
 
-    def climb(self, name: str, rung: Rung) -> None:
+    def take(self, name: str, step: RecoveryStep) -> None:
         """Takes one step, within a bound of its own. Raises InfraError if it cannot be done."""
-        self._steps[rung](name)
+        self._steps[step](name)
 
     def _reconnect(self, name: str) -> None:
-        deadline = Deadline(self._rules.come_back_s if self._patient else 0)
+        deadline = self._come_back
         while True:
             try:
                 self._lab.release(name)
-                self._lab.reconnect(name)
+                self._lab.reconnect(name, within_s=max(_LEAST_S, deadline.remaining()))
                 device = self._lab.device(name)
                 if ask_vitals(device.adb, device.workdir).booted is not False:
                     return
                 raise InfraError(f"device {name} has not finished booting")
+            except DeviceHeld:
+                raise
             except InfraError:
                 if deadline.expired:
                     raise
@@ -119,7 +158,7 @@ class Recovery:
         with contextlib.suppress(InfraError):
             before = ask_vitals(adb, device.workdir, timeout_s=5).boot_id
         adb.reboot(timeout_s=deadline.at_most(15).seconds)
-        self._wait_until_down(name, adb, deadline.at_most(_GOING_DOWN_S))
+        self._wait_until_down(adb, deadline.at_most(_GOING_DOWN_S))
         why = "it did not answer"
         while not deadline.expired:
             self._lab.detach(name)
@@ -130,13 +169,15 @@ class Recovery:
                 if vitals.booted is not False and not again:
                     return
                 why = "it is still the same boot" if again else "it has not finished booting"
+            except DeviceHeld:
+                raise
             except InfraError as error:
                 why = str(error)
             time.sleep(min(_POLL_S, deadline.remaining()))
         text = f"not back {deadline.seconds:g} s after a reboot: {why}"
         raise DeviceTimeout(text, serial=adb.serial, command="reboot")
 
-    def _wait_until_down(self, name: str, adb: AdbDevice, deadline: Deadline) -> None:
+    def _wait_until_down(self, adb: AdbDevice, deadline: Deadline) -> None:
         while not deadline.expired:
             try:
                 if adb.server.state(adb.serial, deadline=deadline.at_most(5)) != "device":

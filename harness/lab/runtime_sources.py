@@ -6,18 +6,19 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
 from harness.errors import ConfigError
+from harness.lab.cross_checks import entries_of, names_taken_twice
 from harness.lab.fields import Name, Text, Word
 from harness.qnn.platforms import Target
 from harness.yaml_lines.document import Document
 
 SourceKind = Literal["qairt", "folder", "aar", "maven"]
-SOURCE_KINDS: Final[tuple[SourceKind, ...]] = get_args(SourceKind)
 
 PACKAGE_INDEX: Final = "pypi"
 """What the source is called that is always there."""
@@ -46,13 +47,24 @@ def _source_name(text: str) -> str:
 def _repository(text: str) -> str:
     if "://" in text and not _URL.fullmatch(text):
         raise PydanticCustomError("repository", "must be a folder, or an http or https URL")
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        parts = None
+    if "://" in text and (parts is None or not parts.hostname):
+        raise PydanticCustomError(
+            "repository",
+            "has no host, or a port that is no number; in user and password / ? # @ : are "
+            "written %2F %3F %23 %40 %3A",
+        )
     return text
 
 
 class RuntimeSource(BaseModel):
     """One more place that libraries come from."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[Name, AfterValidator(_source_name)]
     """What stands in front of its versions: `--qnn NAME:2.31.0`, `--qnn NAME:latest`."""
@@ -92,18 +104,9 @@ class RuntimeSource(BaseModel):
 
 def mistakes_of_sources(document: Document) -> Iterator[ConfigError]:
     """What a source of its kind lacks or cannot have, and names that are taken twice."""
-    listed = document.value.get("runtimes") if isinstance(document.value, dict) else None
-    seen: dict[str, int] = {}
-    for index, entry in enumerate(listed if isinstance(listed, list) else []):
-        if not isinstance(entry, dict):
-            continue
-        name = entry.get("name")
-        if isinstance(name, str) and name in seen:
-            line = document.line(("runtimes", seen[name], "name"))
-            problem = f"{name!r} is taken already by line {line}"
-            yield document.mistake(("runtimes", index, "name"), problem)
-        elif isinstance(name, str):
-            seen[name] = index
+    sources = entries_of(document, "runtimes")
+    yield from names_taken_twice(document, "runtimes", sources, "name")
+    for index, entry in sources.items():
         kind = entry.get("kind")
         if not isinstance(kind, str) or kind not in _FIELDS:
             continue

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.lab.sections import first_line, free_storage, integer, sections_of
+from harness.adb.sections import first_line, free_storage, integer, memory, sections_of
 
 _MIN_C, _MAX_C = -60.0, 200.0
 _MAX_LISTED = 64
@@ -105,7 +105,7 @@ def parse_vitals(text: str) -> Vitals | None:
         booted=None if booted is None else booted == "1",
         uptime_s=_decimal((first_line(sections, "uptime") or "").partition(" ")[0]),
         is_root=None if user is None else user == 0,
-        free_ram_bytes=_available(sections.get("memory", [])),
+        free_ram_bytes=memory(sections, "MemAvailable"),
         free_storage_bytes=free_storage(sections.get("storage", [])),
         write_problem=None if "ok" in written else " ".join(written)[:300] or "no answer",
         battery_percent=percent,
@@ -138,14 +138,6 @@ def _counters(line: str | None) -> list[int] | None:
 
 def _decimal(text: str) -> float | None:
     return float(text) if re.fullmatch(r"-?\d{1,12}(?:\.\d{1,6})?", text) else None
-
-
-def _available(lines: list[str]) -> int | None:
-    for line in lines:
-        found = re.fullmatch(r"MemAvailable:\s+(\d{1,15}) kB", line)
-        if found:
-            return int(found[1]) * 1024
-    return None
 
 
 def _named(lines: list[str]) -> dict[str, dict[str, str]]:

@@ -7,8 +7,7 @@ import os
 import shlex
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,25 +15,29 @@ from typing import Final
 from filelock import FileLock, Timeout
 
 from harness.errors import ConfigError, InfraError
+from harness.files.scratch import scratch_folder
 from harness.probe.ndk import find_ndk
 from harness.probe.prebuilt import FOLDER_VARIABLE, check_probe, checked_prebuilt, find_prebuilt
+from harness.probe.verbs import SOURCE_FOLDER
+from harness.simulator.emulation import ZIG_TARGET, run_program
 
-__all__ = [
-    "PROBE_NAME",
-    "SOURCE_FOLDER",
-    "ProbeBuilder",
-    "check_probe",
-    "read_sources",
-    "source_hash",
-]
-
-SOURCE_FOLDER: Final = Path(__file__).parent / "native"
 PROBE_NAME: Final = "qnn-probe"
 BUILD_TIMEOUT_S: Final = 120.0
 
 _FLAGS: Final = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE")
 _RELEASE: Final = ("-O2", "-fPIE", "-pie")
 _LIBRARIES: Final = ("-ldl", "-pthread")
+_CXX_FLAGS: Final = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-O2", "-fPIE")
+# Headers that come with ExecuTorch's wheel, as its own CMake files include them.
+_EXECUTORCH_HEADERS: Final = ("include", "include/executorch/runtime/core/portable_type/c10")
+_EXECUTORCH_DEFINES: Final = ("-DC10_USING_CUSTOM_GENERATED_MACROS",)
+# They register themselves when they are loaded; nothing of theirs is called by name.
+_EXECUTORCH_LIBRARIES: Final = (
+    "-Wl,--no-as-needed,-rpath,$ORIGIN",
+    "-lexecutorch",
+    "-lexecutorch_backend_qnn",
+    "-lexecutorch_kernels_optimized",
+)
 _KEPT_ERROR_CHARS: Final = 4000
 
 
@@ -62,8 +65,7 @@ _TARGETS: Final[Mapping[str, _Target]] = {
         "CC_LINUX_ARM64",
         ("aarch64-linux-gnu-gcc",),
         package="aarch64-linux-gnu",
-        # the glibc of the oldest boards that there are device libraries for
-        zig="aarch64-linux-gnu.2.28",
+        zig=ZIG_TARGET,
     ),
     "android-arm64": _Target(None, "CC_ANDROID_ARM64"),
 }
@@ -103,8 +105,43 @@ class ProbeBuilder:
         compiler = self.compiler(target, android_api=android_api)
         flags = (*_FLAGS, *(_sanitizing(sanitize) if sanitize else _RELEASE))
         identity = (*compiler, _identity(compiler), *flags, source_hash(sources))
+        return self._once(
+            target, identity, lambda probe: _compile(compiler, flags, sources, target, probe)
+        )
+
+    def build_with_executorch(self, executorch: Path, identity: str) -> Path:
+        """The probe for linux-x64 with ExecuTorch in it; its libraries are to lie beside it.
+
+        `executorch` is the folder of that name in the unpacked wheel, and `identity` says which
+        wheel that is. Raises as `build`; ConfigError, too, if there is no C++ compiler.
+        """
+        target = "linux-x64"
+        sources = read_sources() | read_sources("*.cpp")
+        compilers = self.compiler(target), self.cxx_compiler()
+        said = [part for one in compilers for part in (*one, _identity(one))]
+        parts = (*said, *_CXX_FLAGS, *_EXECUTORCH_LIBRARIES, identity, source_hash(sources))
+        return self._once(
+            f"executorch-{target}",
+            parts,
+            lambda probe: _compile_with_executorch(compilers, sources, executorch, target, probe),
+        )
+
+    def cxx_compiler(self) -> tuple[str, ...]:
+        """The command that compiles C++ for this host. Raises ConfigError if there is none."""
+        if chosen := self.environment.get("CXX", "").strip():
+            return self._chosen("CXX", chosen)
+        for name in ("c++", "g++", "clang++"):
+            if path := shutil.which(name, path=self.environment.get("PATH")):
+                return (path,)
+        raise ConfigError(
+            "no C++ compiler found, which ExecuTorch's runner is built with; install g++ or "
+            "clang++ (apt install g++), or set CXX"
+        )
+
+    def _once(self, name: str, identity: Sequence[str], make: Callable[[Path], None]) -> Path:
+        """The program that `make` puts at a path, made if none of this identity was before."""
         key = hashlib.sha256("\0".join(identity).encode("utf-8", "surrogateescape")).hexdigest()
-        folder = self.cache / f"{target}-{key[:24]}"
+        folder = self.cache / f"{name}-{key[:24]}"
         probe = folder / PROBE_NAME
         if probe.is_file():
             return probe
@@ -112,7 +149,7 @@ class ProbeBuilder:
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(folder / "lock", timeout=BUILD_TIMEOUT_S):
                 if not probe.is_file():
-                    _compile(compiler, flags, sources, target, probe)
+                    make(probe)
         except Timeout:
             raise InfraError(f"another process has been building the probe in {folder}") from None
         except OSError as error:
@@ -157,11 +194,11 @@ class ProbeBuilder:
         return (path, *arguments)
 
 
-def read_sources(folder: Path = SOURCE_FOLDER) -> dict[str, bytes]:
+def read_sources(pattern: str = "*.[ch]") -> dict[str, bytes]:
     """The probe's source files by name. Raises ConfigError if the package came without them."""
-    files = sorted((*folder.glob("*.c"), *folder.glob("*.h")))
+    files = sorted(SOURCE_FOLDER.glob(pattern))
     if not files:
-        raise ConfigError("the probe's sources are missing", file=folder)
+        raise ConfigError("the probe's sources are missing", file=SOURCE_FOLDER)
     return {file.name: file.read_bytes() for file in files}
 
 
@@ -189,35 +226,61 @@ def _compile(
     target: str,
     probe: Path,
 ) -> None:
-    with tempfile.TemporaryDirectory(dir=probe.parent, prefix="building-") as name:
-        folder = Path(name)
+    with scratch_folder(probe.parent) as folder:
         for file, content in sources.items():
             (folder / file).write_bytes(content)
         files = [str(folder / file) for file in sources if file.endswith(".c")]
         define = f'-DPROBE_SOURCE="{source_hash(sources)}"'
         output = folder / PROBE_NAME
-        command = [*compiler, *flags, define, *files, "-o", str(output), *_LIBRARIES]
-        done = _run(command)
-        if done.returncode != 0 or not output.is_file():
-            said = done.stderr.replace(str(folder), "native")[-_KEPT_ERROR_CHARS:]
-            raise ConfigError(f"{' '.join(compiler)} does not compile the probe:\n{said}")
-        check_probe(output, target)
-        output.chmod(0o755)
-        output.replace(probe)
+        _compiled([*compiler, *flags, define, *files], output, _LIBRARIES)
+        _keep(output, target, probe)
+
+
+def _compile_with_executorch(
+    compilers: tuple[tuple[str, ...], tuple[str, ...]],
+    sources: Mapping[str, bytes],
+    executorch: Path,
+    target: str,
+    probe: Path,
+) -> None:
+    cc, cxx = compilers
+    with scratch_folder(probe.parent) as folder:
+        for file, content in sources.items():
+            (folder / file).write_bytes(content)
+        define = f'-DPROBE_SOURCE="{source_hash(sources)}"'
+        headers = [f"-isystem{executorch / part}" for part in _EXECUTORCH_HEADERS]
+        objects = []
+        for file in sources:
+            made = folder / f"{file}.o"
+            how = {
+                ".c": [*cc, *_FLAGS, *_RELEASE[:2], define],
+                ".cpp": [*cxx, *_CXX_FLAGS, *_EXECUTORCH_DEFINES, *headers],
+            }.get(Path(file).suffix)
+            if how is not None:
+                _compiled([*how, "-c", str(folder / file)], made)
+                objects.append(str(made))
+        output = folder / PROBE_NAME
+        libraries = (f"-L{executorch / 'lib'}", *_EXECUTORCH_LIBRARIES, *_LIBRARIES)
+        _compiled([*cxx, "-pie", *objects], output, libraries)
+        _keep(output, target, probe)
+
+
+def _compiled(command: list[str], output: Path, libraries: Sequence[str] = ()) -> None:
+    """Makes `output` of sources beside it. Raises ConfigError with what the compiler said."""
+    done = _run([*command, "-o", str(output), *libraries])
+    if done.returncode != 0 or not output.is_file():
+        said = done.stderr.replace(str(output.parent), "native")[-_KEPT_ERROR_CHARS:]
+        raise ConfigError(f"{command[0]} does not compile the probe:\n{said}")
+
+
+def _keep(output: Path, target: str, probe: Path) -> None:
+    check_probe(output, target)
+    output.chmod(0o755)
+    output.replace(probe)
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=BUILD_TIMEOUT_S,
-            encoding="utf-8",
-            errors="replace",
-        )
-    except subprocess.TimeoutExpired:
-        raise InfraError(f"{command[0]} took longer than {BUILD_TIMEOUT_S:g} s") from None
+        return run_program(command, timeout_s=BUILD_TIMEOUT_S)
     except OSError as error:
         raise ConfigError(f"cannot run the C compiler {command[0]}: {error}") from error

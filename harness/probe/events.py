@@ -1,44 +1,44 @@
 """The probe's events, cut out of a byte stream and put together to a transcript.
 
 Pure, and never raises: the stream comes from a device and may hold anything. An event is one line
-that starts with the byte 0x1e; whatever is not one is counted as noise or as malformed.
+that starts with the byte 0x1e; it is numbered and ends with the CRC-32 of what stands before that.
+Whatever is not an event is counted as noise; what was one, and was lost, repeated or changed on its
+way, as malformed.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
+from zlib import crc32
 
 from harness.probe.transcript import (
     MAX_KEPT,
+    Accepted,
+    Done,
     LogLine,
     Malformed,
-    Noise,
     Start,
     StepResult,
     ThreadState,
     Transcript,
 )
-
-__all__ = [
-    "LogLine",
-    "Malformed",
-    "Noise",
-    "Start",
-    "StepResult",
-    "ThreadState",
-    "Transcript",
-    "TranscriptParser",
-    "parse_transcript",
-]
+from harness.probe.verbs import LIMITS
 
 MARK: Final = b"\x1e"
+SEAL: Final = b',"crc":"%08x"}'
+"""How an event ends: with the checksum of all that stands before this, without the mark."""
+
+_SEALED: Final = re.compile(rb',"crc":"([0-9a-f]{8})"\}')
+_SEAL_BYTES: Final = len(SEAL % 0)
 MAX_EVENT_BYTES: Final = 4 << 20
-MAX_STEPS: Final = 65536
 MAX_THREADS: Final = 64
 MAX_LOG_LINES: Final = 50_000
 MAX_EXCERPT_BYTES: Final = 400
+_UNREAD_PART: Final = 8
+"""Output that was unread for more than this part of the time may have held the process up."""
 
 Event = dict[str, Any]
 
@@ -58,6 +58,7 @@ class TranscriptParser:
         self._cut = False
         self._steps: dict[int, StepResult] = {}
         self._log_lines = 0
+        self._next = 0
 
     def feed(self, data: bytes) -> None:
         """Takes the next piece of the stream."""
@@ -71,11 +72,12 @@ class TranscriptParser:
             self._give_up()
 
     def close(self) -> Transcript:
-        """Takes what is left as what it is: noise, or an event that was cut off."""
-        if self._in_event:
-            self._refuse("cut off", bytes(self._pending))
-        else:
-            self._count_noise(bytes(self._pending))
+        """Takes what is left as what it is: noise, or an event that its process did not finish."""
+        noise, mark, event = bytes(self._pending).partition(MARK)
+        self._count_noise(noise)
+        if _SEALED.search(event):
+            self._refuse("its line does not end", event)
+        self.transcript.cut_off = bool(mark)
         self._pending.clear()
         self._searched = 0
         self._in_event = False
@@ -99,6 +101,7 @@ class TranscriptParser:
             return data
         bulk, *last = whole.rsplit(b"\n", MAX_KEPT)
         self.transcript.noise.byte_count += len(self._pending) + len(bulk) + 1
+        self._look_for_event(bytes(self._pending) + bulk)
         self._pending.clear()
         self._searched = 0
         self._cut = False
@@ -126,9 +129,15 @@ class TranscriptParser:
 
     def _count_noise(self, noise: bytes) -> None:
         self.transcript.noise.byte_count += len(noise)
+        self._look_for_event(noise)
         # what follows an endless beginning is no line of its own
         if not self._cut and (stripped := noise.strip()):
             self.transcript.noise.lines.append(stripped[:MAX_EXCERPT_BYTES])
+
+    def _look_for_event(self, noise: bytes) -> None:
+        if found := _SEALED.search(noise):
+            start = noise.rfind(b"\n", 0, found.start()) + 1
+            self._refuse("an event without its mark", noise[start : found.end()])
 
     def _refuse(self, reason: str, text: bytes) -> None:
         self.transcript.malformed_count += 1
@@ -137,23 +146,36 @@ class TranscriptParser:
             self.transcript.malformed.append(excerpt)
 
     def _take_event(self, text: bytes) -> None:
+        content, seal = text[:-_SEAL_BYTES], text[-_SEAL_BYTES:]
+        found = _SEALED.fullmatch(seal)
+        if found is None or int(found[1], 16) != crc32(content):
+            self._refuse("damaged", text)
+            return
         try:
-            event = json.loads(text, parse_constant=_refuse_constant)
+            event = json.loads(content + b"}", parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             self._refuse("not JSON", text)
             return
-        if not isinstance(event, dict):
-            self._refuse("not an object", text)
-            return
+        try:
+            self._take_number(event, text)
+            self._take_content(event)
+        except _WrongError as error:
+            self._refuse(str(error), text)
+
+    def _take_number(self, event: Event, text: bytes) -> None:
+        number, wanted = _count(event, "n"), self._next
+        if number < wanted:
+            raise _WrongError(f"event {number} came again")
+        if number > wanted:
+            self._refuse(f"event {number} came instead of event {wanted}", text)
+        self._next = number + 1
+
+    def _take_content(self, event: Event) -> None:
         kind = event.get("event")
         take = _TAKERS.get(kind) if isinstance(kind, str) else None
         if take is None:
-            self._refuse("unknown event", text)
-            return
-        try:
-            take(self, event)
-        except _WrongError as error:
-            self._refuse(str(error), text)
+            raise _WrongError("unknown event")
+        take(self, event)
 
     def _step(self, event: Event) -> StepResult:
         step = self._steps.get(_count(event, "step"))
@@ -164,12 +186,14 @@ class TranscriptParser:
         return step
 
     def _add_step(self, event: Event) -> StepResult:
-        number = _count(event, "step")
+        number, verb = _count(event, "step"), _text(event, "verb")
         if number in self._steps:
             raise _WrongError("a step that began already")
-        if len(self._steps) >= MAX_STEPS:
+        if self.transcript.steps and self.transcript.steps[-1].unfinished:
+            raise _WrongError("a step that began while another was under way")
+        if len(self._steps) >= LIMITS["PLAN_STEPS_MAX"]:
             raise _WrongError("too many steps")
-        step = StepResult(number, _text(event, "verb"), context=_maybe_count(event, "context"))
+        step = StepResult(number, verb, context=_maybe_count(event, "context"))
         self._steps[number] = step
         self.transcript.steps.append(step)
         return step
@@ -182,6 +206,15 @@ class TranscriptParser:
             pid=_maybe_count(event, "pid"),
             target=_maybe_text(event, "target"),
             time_us=_maybe_count(event, "time_us"),
+        )
+
+    def _take_plan(self, event: Event) -> None:
+        if self.transcript.accepted is not None:
+            raise _WrongError("a second plan")
+        self.transcript.accepted = Accepted(
+            checksum=_maybe_count(event, "plan_crc"),
+            steps=_maybe_count(event, "steps"),
+            boot_us=_count(event, "boot_us"),
         )
 
     def _take_begin(self, event: Event) -> None:
@@ -230,14 +263,19 @@ class TranscriptParser:
         step.skipped = reason
 
     def _take_done(self, event: Event) -> None:
+        if self.transcript.done:
+            raise _WrongError("a second end of the plan")
         elapsed = _maybe_count(event, "elapsed_us")
         dropped = _maybe_count(event, "log_dropped") or 0
-        self.transcript.done, self.transcript.elapsed_us = True, elapsed
+        finished = Done(_maybe_count(event, "steps"), _maybe_count(event, "failed"))
+        self.transcript.finished, self.transcript.elapsed_us = finished, elapsed
         self.transcript.log_dropped += dropped
 
     def _take_deadline(self, event: Event) -> None:
         elapsed = _maybe_count(event, "t_us")
+        looks, unread = _maybe_count(event, "looks") or 0, _maybe_count(event, "unread") or 0
         self.transcript.deadline, self.transcript.elapsed_us = True, elapsed
+        self.transcript.unread = unread * _UNREAD_PART > looks
 
     def _take_threads(self, event: Event) -> None:
         threads = event.get("threads")
@@ -246,12 +284,8 @@ class TranscriptParser:
         self.transcript.threads = [
             ThreadState(
                 tid=_count(thread, "tid"),
-                name=_maybe_text(thread, "name"),
-                state=_maybe_text(thread, "state"),
                 cpu_ticks=_maybe_count(thread, "cpu_ticks"),
-                wchan=_maybe_text(thread, "wchan"),
-                syscall=_maybe_text(thread, "syscall"),
-                stack=_maybe_text(thread, "stack"),
+                **{key: _maybe_text(thread, key) for key in _THREAD_TEXTS},
             )
             for thread in threads[:MAX_THREADS]
         ]
@@ -259,8 +293,10 @@ class TranscriptParser:
     def _take_plan_error(self, event: Event) -> None:
         line, message = _maybe_count(event, "line"), _text(event, "message")
         self.transcript.plan_error = f"line {line}: {message}"
+        self.transcript.plan_damaged = event.get("damaged") is True
 
 
+_THREAD_TEXTS: Final = ("name", "state", "wchan", "syscall", "stack")
 _MEASURES: Final = (
     "duration_us",
     "rss_before_bytes",
@@ -271,6 +307,7 @@ _MEASURES: Final = (
 
 _TAKERS: Final[Mapping[str, Callable[[TranscriptParser, Event], None]]] = {
     "start": TranscriptParser._take_start,
+    "plan": TranscriptParser._take_plan,
     "begin": TranscriptParser._take_begin,
     "call": TranscriptParser._take_call,
     "answer": TranscriptParser._take_answer,

@@ -1,27 +1,64 @@
-"""Whether a device can run our probe, found out by putting it there: before one is taken back."""
+"""Whether the probe runs on a device: where it was put, or once it is put there for that."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import posixpath
+from typing import Final
 
-from harness.errors import ConfigError, DeviceRefused
+from harness.adb.device import AdbDevice
+from harness.errors import ConfigError, DeviceError, DeviceLost, DeviceRefused, DeviceTimeout
 from harness.lab.attach import AttachedDevice
 from harness.probe.build import PROBE_NAME, ProbeBuilder, read_sources, source_hash
-from harness.probe.check import probe_problem
-from harness.runtimes.deploy import Deployer, DeployFile
+from harness.probe.plan import Plan, Step
+from harness.probe.run import run_plan
+from harness.probe.wholeness import misfit
+from harness.store.deploy import Deployer
+
+_log = logging.getLogger(__name__)
+_TIMEOUT_S: Final = 10.0
+
+
+def probe_problem(adb: AdbDevice, probe: str, *, source: str | None = None) -> str | None:
+    """Runs a plan that does nothing; why that fails, None if it does not or the file is gone.
+
+    `source` is the hash of the sources that it must say it was built from. A file that is gone is
+    no fault of the device: the next deployment brings it back. Raises DeviceLost or DeviceTimeout
+    if the link fails, which says nothing about the probe.
+    """
+    if adb.stat(probe) is None:
+        return None
+    try:
+        run = run_plan(
+            adb,
+            probe,
+            Plan((Step("noop"),)),
+            env={},
+            cwd=posixpath.dirname(probe),
+            timeout_s=_TIMEOUT_S,
+        )
+    except (DeviceLost, DeviceTimeout):
+        raise
+    except DeviceError as error:
+        return error.problem
+    said_source = None if run.transcript.start is None else run.transcript.start.source
+    if source is not None and said_source != source:
+        return f"it says that it was built from {said_source}, and not from {source}"
+    problem = "it does not carry out a plan that does nothing"
+    if run.transcript.first_failure is None and run.exit_code == 0:
+        unfit = misfit(run.transcript, run.plan)
+        return f"{problem}: {unfit}" if unfit else None
+    return run.stderr.decode("utf-8", "replace").strip()[-300:] or problem
 
 
 class ProbeFitness:
     """Builds the probe for a device, puts it there and runs it; what is there does not travel.
 
-    `notify` is told of a probe that cannot be built: that is no fault of the device.
+    One that cannot be built is a warning: that is no fault of the device.
     """
 
-    def __init__(
-        self, builder: ProbeBuilder, *, notify: Callable[[str], None] = lambda text: None
-    ) -> None:
+    def __init__(self, builder: ProbeBuilder) -> None:
         self._builder = builder
-        self._notify = notify
 
     def problem(self, device: AttachedDevice) -> str | None:
         """Why the probe does not run on a device, None if it does or cannot be built here.
@@ -31,17 +68,11 @@ class ProbeFitness:
         try:
             probe = self._builder.build(device.target, android_api=device.facts.android_api)
         except ConfigError as error:
-            self._notify(f"the probe was not tried on {device.name}: {error}")
+            _log.warning(f"the probe was not tried on {device.name}: {error}")
             return None
-        limit = device.config.store_limit_mb
-        deployer = Deployer(
-            device.adb,
-            device.workdir,
-            notify=lambda text: None,
-            cap_bytes=None if limit is None else limit * 1_000_000,
-        )
+        deployer = Deployer(device.adb, device.workdir, cap_bytes=device.config.store_limit_bytes)
         try:
-            folder = deployer.deploy_files("probe", [DeployFile(probe, PROBE_NAME, mode=0o755)])
+            folder = deployer.deploy_files("probe", {PROBE_NAME: probe}, programs=[PROBE_NAME])
             source = source_hash(read_sources())
             return probe_problem(device.adb, f"{folder}/{PROBE_NAME}", source=source)
         except DeviceRefused as refused:

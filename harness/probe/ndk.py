@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import ConfigError
+from harness.files.whole_file import read_bounded
 
 VARIABLES: Final = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK")
 _CLANG: Final = "toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
@@ -59,8 +60,8 @@ def read_ndk(root: Path, named_by: str) -> Ndk:
         for path in sorted(root.glob(_CLANG)):
             if found := _LEVEL.fullmatch(path.name):
                 compilers.setdefault(int(found[1]), path)
-        with (root / "source.properties").open("rb") as file:
-            said = _REVISION.search(file.read(_MAX_TEXT_BYTES).decode("utf-8", "replace"))
+        text = read_bounded(root / "source.properties", _MAX_TEXT_BYTES)
+        said = _REVISION.search(text.decode("utf-8", "replace"))
         revision = said[1] if said else None
     except OSError:
         pass

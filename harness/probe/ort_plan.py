@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from harness.errors import ConfigError
-from harness.probe.plan import Step
+from harness.probe.plan import Step, executed_fields, given, numbered
 
 QNN_EP: Final = "QNNExecutionProvider"
 """What ORT calls Qualcomm's execution provider, built in or from a plug-in library."""
 CPU_EP: Final = "CPUExecutionProvider"
-
-MAX_OPTIONS: Final = 24
-"""Session or provider options of one session, so that its step stays within its fields."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ def ort_session(
     `options` are ORT's session options by their keys. Unless `fallback`, a session with a
     provider refuses to give nodes to the CPU. `record_placement` lets `ort_placement` ask where
     nodes went. `threads` is the number of ORT's threads within one node, 0 its own choice. Raises
-    ConfigError for more options than a step takes, or a key with an equals sign.
+    ConfigError for a key with an equals sign.
     """
     given = dict(options or {})
     if provider is not None and not fallback:
@@ -83,8 +80,7 @@ def ort_session(
 
 def ort_placement(session: int, *, whole: str | None = None) -> Step:
     """Asks which EP got which nodes; with `whole` it fails unless that EP got them all."""
-    fields = {"context": str(session)}
-    return Step("ort-placement", fields | ({} if whole is None else {"whole": whole}))
+    return Step("ort-placement", given(context=session, whole=whole))
 
 
 def ort_run(
@@ -97,12 +93,8 @@ def ort_run(
     repeat: int = 1,
 ) -> Step:
     """Runs a session `repeat` times with inputs from files, as `plan.execute` does a graph."""
-    fields = {"context": str(session)}
-    for prefix, files in (("input", inputs), ("expect", expected), ("save", saved)):
-        for index, file in enumerate(files):
-            if file is not None:
-                fields[f"{prefix}.{index}"] = file
-    return Step("ort-run", fields | {"tolerance": f"{tolerance:.17g}", "repeat": str(repeat)})
+    files = executed_fields(inputs, expected, saved, tolerance, repeat)
+    return Step("ort-run", given(context=session) | files)
 
 
 def ort_session_free(session: int) -> Step:
@@ -129,9 +121,7 @@ def dump_options(path: str, *, embed: bool) -> dict[str, str]:
 
 
 def _pairs(kind: str, options: Mapping[str, str]) -> dict[str, str]:
-    if len(options) > MAX_OPTIONS:
-        raise ConfigError(f"more than {MAX_OPTIONS} {kind} options", field=kind)
     for key in options:
         if not key or "=" in key:
             raise ConfigError(f"not the name of an option: {key!r}", field=kind)
-    return {f"{kind}.{at}": f"{key}={value}" for at, (key, value) in enumerate(options.items())}
+    return numbered(kind, (f"{key}={value}" for key, value in options.items()))

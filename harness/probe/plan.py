@@ -5,82 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 from urllib.parse import quote_from_bytes, unquote_to_bytes
+from zlib import crc32
 
 from harness.errors import ConfigError
-from harness.probe.memory_verbs import MEMORY_VERBS, OPTIONAL_MEMORY_FIELDS, Kind
-from harness.probe.ort_verbs import OPTIONAL_ORT_FIELDS, ORT_VERBS
+from harness.probe.verbs import LIMITS, VERBS, check_fields
 
 LogLevel = Literal["off", "error", "warn", "info", "verbose", "debug"]
 MemoryDetail = Literal["off", "rss", "pss"]
 
-MAX_STEPS: Final = 65536
-MAX_CONTEXTS: Final = 8192
-MAX_TENSORS: Final = 512
-MAX_LINE_BYTES: Final = 16384
-MAX_PLAN_BYTES: Final = 8 << 20
-_MAX_FIELDS: Final = 64
-
-_FIRST_LINE: Final = "probe-plan 1"
+_HEADER: Final = re.compile(r"probe-plan 2 bytes=(0|[1-9][0-9]{0,7}) crc32=([0-9a-f]{8})")
 _VISIBLE: Final = bytes(code for code in range(0x21, 0x7F) if code != ord("%"))
-_NUMBER: Final = re.compile(r"[0-9]{1,19}")
-_REAL: Final = re.compile(r"[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_NUMBERED_KEY: Final = re.compile(r"([a-z]+\.)(0|[1-9][0-9]{0,2})")
-
-# The same rules as in native/plan.c, so that a bad plan is refused before it travels; a test
-# gives the probe every verb. A key that ends in a dot is followed by a number: `input.0`.
-_VERBS: Final[Mapping[str, Mapping[str, Kind]]] = {
-    "backend-load": {"lib": "text"},
-    "system-load": {"lib": "text"},
-    "log-create": {},
-    "backend-create": {},
-    "device-create": {"soc": "number", "arch": "number"},
-    "context-inspect": {"context": "number", "file": "text", "max_bytes": "number"},
-    "context-load": {
-        "context": "number",
-        "file": "text",
-        "max_bytes": "number",
-        "group": "number",
-        "max_spill_fill": "number",
-    },
-    "execute": {
-        "context": "number",
-        "graph": "number",
-        "input.": "text",
-        "expect.": "text",
-        "save.": "text",
-        "tolerance": "real",
-        "repeat": "number",
-    },
-    "context-free": {"context": "number"},
-    "device-free": {},
-    "backend-free": {},
-    "log-free": {},
-    "cleanup": {},
-    "noop": {},
-    "sleep": {"ms": "number"},
-    "crash": {"signal": "number"},
-    "hang": {},
-    "spew": {"bytes": "number", "to": "text"},
-    "exit": {"code": "number"},
-    **MEMORY_VERBS,
-    **ORT_VERBS,
-}
-_OPTIONAL: Final = frozenset(
-    {"soc", "arch", "max_bytes", "input.", "expect.", "save.", "tolerance", "repeat", "to"}
-    | OPTIONAL_ORT_FIELDS
-    | {("context-inspect", "context")}
-    | OPTIONAL_MEMORY_FIELDS
-)
 
 
 @dataclass(frozen=True)
 class Step:
     """One line of a plan: a verb and its fields, all of them text.
 
-    Verbs and fields are those of native/plan.c. Raises ConfigError for a verb or field that does
+    Verbs and fields are those of native/verbs.h. Raises ConfigError for a verb or field that does
     not exist, a required field that is missing, or a value that is not what the field holds.
     """
 
@@ -88,22 +32,10 @@ class Step:
     fields: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        rules = _VERBS.get(self.verb)
-        if rules is None:
-            raise ConfigError(f"no verb {self.verb!r}", field="verb", choices=_VERBS)
-        if len(self.fields) > _MAX_FIELDS:
-            raise ConfigError(f"more than {_MAX_FIELDS} fields", field=self.verb)
-        for key, value in self.fields.items():
-            _check_value(self.verb, key, rules.get(_rule_name(key)), value)
-        missing = [
-            key
-            for key in rules
-            if key not in _OPTIONAL and (self.verb, key) not in _OPTIONAL and key not in self.fields
-        ]
-        if missing:
-            raise ConfigError(f"{self.verb} needs {missing[0]!r}", field=missing[0])
-        if int(self.fields.get("context", "0")) >= MAX_CONTEXTS:
-            raise ConfigError(f"context must be below {MAX_CONTEXTS}", field="context")
+        known = [verb for verb in VERBS if verb != "set"]
+        if self.verb not in known:
+            raise ConfigError(f"no verb {self.verb!r}", field="verb", choices=known)
+        check_fields(self.verb, self.fields)
 
     def line(self) -> str:
         """The step as it stands in a plan, without a line end."""
@@ -128,29 +60,20 @@ class Settings:
     memory: MemoryDetail = "pss"
 
     def __post_init__(self) -> None:
-        if self.deadline_ms is not None and not 0 < self.deadline_ms < 10**12:
-            raise ConfigError(f"not a deadline: {self.deadline_ms} ms", field="deadline_ms")
-        if not 0 <= self.linger_ms < 10**6:
-            raise ConfigError(f"not a time: {self.linger_ms} ms", field="linger_ms")
-        if not 0 <= self.max_log_bytes < 10**12:
-            raise ConfigError(f"not a size: {self.max_log_bytes}", field="max_log_bytes")
-        for name, choices in (("log_level", LogLevel), ("memory", MemoryDetail)):
-            if getattr(self, name) not in get_args(choices):
-                problem = f"no {name} {getattr(self, name)!r}"
-                raise ConfigError(problem, field=name, choices=get_args(choices))
+        check_fields("set", self._fields())
 
     def line(self) -> str:
         """The settings as they stand in a plan, without a line end."""
-        fields = {
-            "log_level": self.log_level,
-            "max_log_bytes": str(self.max_log_bytes),
-            "memory": self.memory,
-        }
-        if self.deadline_ms is not None:
-            fields["deadline_ms"] = str(self.deadline_ms)
-        if self.linger_ms:
-            fields["linger_ms"] = str(self.linger_ms)
-        return _line("set", fields)
+        return _line("set", self._fields())
+
+    def _fields(self) -> dict[str, str]:
+        return given(
+            log_level=self.log_level,
+            max_log_bytes=self.max_log_bytes,
+            memory=self.memory,
+            deadline_ms=self.deadline_ms,
+            linger_ms=self.linger_ms or None,
+        )
 
 
 @dataclass(frozen=True)
@@ -162,52 +85,63 @@ class Plan:
     """
 
     steps: tuple[Step, ...]
-    settings: Settings = Settings()
+    settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
-        if len(self.steps) > MAX_STEPS:
-            raise ConfigError(f"{len(self.steps)} steps, at most {MAX_STEPS} are possible")
+        most = LIMITS["PLAN_STEPS_MAX"]
+        if len(self.steps) > most:
+            raise ConfigError(f"{len(self.steps)} steps, at most {most} are possible")
 
     def text(self) -> str:
-        """The plan as the probe reads it: ASCII, one line each, its last line saying it is whole.
+        """The plan as the probe reads it: ASCII, one line each, below one that seals them.
 
         Raises ConfigError if a line or the whole is longer than the probe takes.
         """
-        lines = [_FIRST_LINE, self.settings.line(), *(step.line() for step in self.steps)]
-        for number, line in enumerate(lines, 1):
-            if len(line) >= MAX_LINE_BYTES:
-                raise ConfigError(f"a step of {len(line)} bytes is too long", line=number)
-        text = "\n".join((*lines, f"end steps={len(self.steps)}", ""))
-        if len(text) > MAX_PLAN_BYTES:
-            raise ConfigError(f"a plan of {len(text)} bytes is longer than {MAX_PLAN_BYTES}")
-        return text
+        return sealed([self.settings.line(), *(step.line() for step in self.steps)])
+
+
+def sealed(lines: Iterable[str]) -> str:
+    """Lines below a first one that tells their length and checksum, so that damage is noticed.
+
+    Raises ConfigError if a line or the whole is longer than the probe takes.
+    """
+    lines = list(lines)
+    for number, line in enumerate(lines, 2):
+        if len(line) >= LIMITS["PLAN_LINE_MAX"]:
+            raise ConfigError(f"a step of {len(line)} bytes is too long", line=number)
+    body = "".join(f"{line}\n" for line in lines)
+    if len(body) > LIMITS["PLAN_BYTES_MAX"]:
+        raise ConfigError(f"a plan of {len(body)} bytes is longer than {LIMITS['PLAN_BYTES_MAX']}")
+    return f"probe-plan 2 bytes={len(body)} crc32={crc32(body.encode()):08x}\n{body}"
 
 
 def parse(text: str) -> Plan:
     """The plan that has this text. Raises ConfigError, with the line, if there is none."""
-    lines = text.split("\n")
-    if lines[0] != _FIRST_LINE or not text.isascii():
+    header, _, body = text.partition("\n")
+    found = _HEADER.fullmatch(header)
+    if found is None or not text.isascii():
         raise ConfigError("not a probe plan", line=1)
+    if (int(found[1]), int(found[2], 16)) != (len(body), crc32(body.encode())):
+        raise ConfigError("the plan is not what its first line says", line=1)
     settings = Settings()
     steps: list[Step] = []
-    for number, line in enumerate(lines[1:], 2):
+    *lines, last = body.split("\n")
+    if last:
+        raise ConfigError("a line without an end", line=len(lines) + 2)
+    for number, line in enumerate(lines, 2):
         verb, *parts = line.split(" ")
         try:
-            if len(line) >= MAX_LINE_BYTES:
+            if len(line) >= LIMITS["PLAN_LINE_MAX"]:
                 raise ConfigError("a line that is too long")
             fields = _parse_fields(parts)
-            if verb == "end":
-                if fields != {"steps": str(len(steps))} or lines[number:] != [""]:
-                    raise ConfigError("the plan's end does not fit the plan")
-                return Plan(tuple(steps), settings)
             if verb == "set" and not steps:
                 settings = _settings(fields)
             else:
                 steps.append(Step(verb, fields))
         except ConfigError as error:
             raise ConfigError(error.problem, line=number, field=error.field) from None
-    raise ConfigError("the plan has no end", line=len(lines))
+    return Plan(tuple(steps), settings)
 
 
 def backend_load(lib: str) -> Step:
@@ -222,17 +156,17 @@ def system_load(lib: str) -> Step:
 
 def device_create(*, soc: int | None = None, arch: int | None = None) -> Step:
     """Creates the device, for a SoC model id or HTP arch if one is given."""
-    return Step("device-create", _given(soc=soc, arch=arch))
+    return Step("device-create", given(soc=soc, arch=arch))
 
 
-def context_inspect(file: str, *, context: int | None = None, max_bytes: int | None = None) -> Step:
-    """Reports the metadata of a context binary."""
-    return Step("context-inspect", _given(context=context, file=file, max_bytes=max_bytes))
+def context_inspect(file: str, *, offset: int | None = None, size: int | None = None) -> Step:
+    """Reports the metadata of a context binary, which may lie inside of a file (bytes)."""
+    return Step("context-inspect", given(file=file, offset=offset, bytes=size))
 
 
 def context_load(context: int, file: str, *, max_bytes: int | None = None) -> Step:
     """Makes a context from a binary; a file above `max_bytes` is not read."""
-    return Step("context-load", _given(context=context, file=file, max_bytes=max_bytes))
+    return Step("context-load", given(context=context, file=file, max_bytes=max_bytes))
 
 
 def execute(
@@ -251,44 +185,35 @@ def execute(
     may differ by `tolerance`, in the unit of the tensor's raw values. `saved` names files for the
     last run's outputs. Raises ConfigError for a tolerance that is negative or no number.
     """
-    fields = _given(context=context, graph=graph)
-    for prefix, files in (("input", inputs), ("expect", expected), ("save", saved)):
-        for index, file in enumerate(files):
-            if file is not None:
-                fields[f"{prefix}.{index}"] = file
-    return Step("execute", fields | {"tolerance": f"{tolerance:.17g}", "repeat": str(repeat)})
+    files = executed_fields(inputs, expected, saved, tolerance, repeat)
+    return Step("execute", given(context=context, graph=graph) | files)
 
 
 def context_free(context: int) -> Step:
     """Frees a context if it is loaded."""
-    return Step("context-free", _given(context=context))
+    return Step("context-free", given(context=context))
 
 
-def _given(**values: object) -> dict[str, str]:
+def given(**values: object) -> dict[str, str]:
+    """The fields that are not None, as text."""
     return {key: str(value) for key, value in values.items() if value is not None}
 
 
-def _rule_name(key: str) -> str:
-    match = _NUMBERED_KEY.fullmatch(key)
-    return match[1] if match and int(match[2]) < MAX_TENSORS else key
+def executed_fields(
+    inputs: Iterable[str],
+    expected: Iterable[str | None],
+    saved: Iterable[str | None],
+    tolerance: float,
+    repeat: int,
+) -> dict[str, str]:
+    """What each verb that executes takes: see `execute`."""
+    files = numbered("input", inputs) | numbered("expect", expected) | numbered("save", saved)
+    return files | {"tolerance": f"{tolerance:.17g}", "repeat": str(repeat)}
 
 
-def _check_value(verb: str, key: str, kind: Kind | None, value: str) -> None:
-    if kind is None or key.endswith("."):
-        raise ConfigError(f"{verb} has no field {key!r}", field=key, choices=_VERBS[verb])
-    try:
-        encoded = value.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        raise ConfigError(f"{value!r} has no UTF-8 form", field=key) from None
-    if not encoded or b"\0" in encoded:
-        raise ConfigError(f"{value!r} is empty or holds a NUL", field=key)
-    fits = {"text": True, "number": _NUMBER.fullmatch(value), "real": _is_real(value)}
-    if not fits[kind]:
-        raise ConfigError(f"{value!r} is not a {kind}", field=key)
-
-
-def _is_real(value: str) -> bool:
-    return bool(_REAL.fullmatch(value)) and float(value) < 1e300
+def numbered(key: str, values: Iterable[object | None]) -> dict[str, str]:
+    """Fields `key.0`, `key.1` and so on, without those that are None."""
+    return given(**{f"{key}.{at}": value for at, value in enumerate(values)})
 
 
 def _line(verb: str, fields: Mapping[str, str]) -> str:
@@ -311,12 +236,6 @@ def _parse_fields(parts: Iterable[str]) -> dict[str, str]:
 
 
 def _settings(fields: Mapping[str, str]) -> Settings:
-    values: dict[str, str | int] = {}
-    for key, value in fields.items():
-        if key in ("deadline_ms", "linger_ms", "max_log_bytes") and _NUMBER.fullmatch(value):
-            values[key] = int(value)
-        elif key in ("log_level", "memory"):
-            values[key] = value
-        else:
-            raise ConfigError(f"no setting {key}={value!r}", field=key)
+    check_fields("set", fields)
+    values = {key: int(value) if value.isdigit() else value for key, value in fields.items()}
     return Settings(**values)  # type: ignore[arg-type]

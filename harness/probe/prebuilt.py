@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import ConfigError
+from harness.files.whole_file import read_bounded
 from harness.qnn.platforms import PLATFORMS
 from harness.runtimes.elf import ElfError, ElfFacts, read_elf
 
 FOLDER_VARIABLE: Final = "QNN_HARNESS_PROBES"
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 _NAME: Final = "qnn-probe"
 _MAX_BYTES: Final = 64 << 20
 _IDENTITY: Final = re.compile(
@@ -132,10 +133,6 @@ def _elf(path: Path, data: bytes, target: str) -> ElfFacts:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
+        return read_bounded(path, _MAX_BYTES)
     except OSError as error:
         raise ConfigError(f"cannot read the probe: {error.strerror or error}", file=path) from error
-    if len(data) > _MAX_BYTES:
-        raise ConfigError("no probe is larger than 64 MiB", file=path)
-    return data

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
+import re
 import selectors
 import shlex
 import signal
@@ -16,32 +16,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.adb.deadline import Deadline
-from harness.errors import ConfigError, DeviceError, DeviceTimeout, InfraError
-from harness.probe.events import Transcript, TranscriptParser
+from harness.adb.ending import Found
+from harness.adb.shell import Completed, ScriptTimeout
+from harness.errors import ConfigError, DeviceError, InfraError
+from harness.probe.deadline import LOOK_S, alive_at_deadline, with_deadline
+from harness.probe.events import TranscriptParser
 from harness.probe.plan import Plan
+from harness.probe.transcript import Transcript
 
 if TYPE_CHECKING:
     from harness.adb.device import AdbDevice
 
 MAX_STDERR_BYTES: Final = 256 << 10
 MAX_OUTPUT_BYTES: Final = 64 << 20
-LOOK_S: Final = 8.0
-"""How long whoever is told of a hang may look at the process, if its deadline leaves so much."""
 _EXIT_DEADLINE: Final = 124
 _NO_FOLDER: Final = 97
 _CHUNK_BYTES: Final = 1 << 16
+_STATUS: Final = "qnn-harness-status"
+_STATUS_SAID: Final = re.compile(rf"{_STATUS} ([0-9]{{1,3}})\n\Z".encode())
 
 
 @dataclass(frozen=True)
 class ProbeRun:
     """How one probe process went: facts, no verdict.
 
-    `exit_code`: 0 all steps fine, 1 a step failed, 2 the plan was refused; None if it was ended by
-    `signal` or from outside. `timed_out`: its deadline passed, be it the probe's own or the one of
-    whoever ran it. `truncated`: it wrote more than was taken, and was ended. `raw_events` is its
+    `plan` is the one it was given, its deadline included. `exit_code`: 0 all steps fine, 1 a step
+    failed, 2 the plan was refused; None if it was ended by `signal` or from outside. `timed_out`:
+    it was alive when its deadline had passed, by the device's own clock: it said so itself, or was
+    found then. `truncated`: it wrote more than was taken, and was ended. `raw_events` is its
     stdout, `stderr` the last part of its stderr, which also holds what the library prints.
     """
 
+    plan: Plan
     transcript: Transcript
     exit_code: int | None
     signal: int | None
@@ -68,13 +74,16 @@ def run_plan(
     `first` is shell text that the shell which starts the probe runs before; it may exit instead.
 
     The plan gets a deadline a little before `timeout_s` if it has none, so that the probe itself
-    can say where it hung; if even that fails, its process group is ended and the run has
-    `timed_out`. `on_hang` is called once, in either case, with the probe's process id and a
-    deadline, while the process is still there; it may end it, and an InfraError of it is ignored.
+    can say where it hung; if even that fails, its process group is ended, and the run has
+    `timed_out` if the device says that the process was still there. One that had ended by itself,
+    and was only heard of too late, is given as any other. `on_hang` is called once, in either case
+    of a hang, with the probe's process id and a deadline (8 s), while the process is still there;
+    it may end it, and an InfraError of it is ignored.
 
     Raises DeviceError if the probe did not start; DeviceLost if the connection broke, with a note
-    of the step that was under way; DeviceTimeout if the device could not be reached to end it,
-    since then the link may have been what hung; whatever else `AdbDevice.shell` raises.
+    of the step that was under way; DeviceTimeout if nothing proves that the process was alive at
+    its deadline, since then the link may have been what hung; whatever else `AdbDevice.shell`
+    raises.
     """
     parser = TranscriptParser()
     raw, stderr = bytearray(), bytearray()
@@ -92,20 +101,22 @@ def run_plan(
     def on_stdout(data: bytes) -> None:
         raw.extend(data)
         parser.feed(data)
-        if parser.transcript.deadline and not told:
-            tell(overall.at_most(LOOK_S))
+        # what is heard of only after the deadline has been ended by then
+        if parser.transcript.deadline and not overall.expired:
+            tell(Deadline(LOOK_S))
 
     def on_stderr(data: bytes) -> None:
         stderr.extend(data)
         del stderr[:-MAX_STDERR_BYTES]
 
-    plan = _with_deadline(plan, timeout_s, looks=on_hang is not None)
+    plan = with_deadline(plan, timeout_s, looks=on_hang is not None)
     overall = Deadline(timeout_s)
-    script = first + _script(probe, env, cwd)
+    # without shell_v2 the status comes as text already, and there is no other stream to tell it in
+    tells = "shell_v2" in device.features
+    script = first + _script(probe, env, cwd, tell_status=tells)
     started = time.monotonic()
-    exit_code: int | None = None
-    number: int | None = None
-    timed_out = truncated = False
+    completed: Completed | None = None
+    timed_out = False
     try:
         completed = device.shell(
             script,
@@ -116,11 +127,12 @@ def run_plan(
             max_output_bytes=MAX_OUTPUT_BYTES,
             before_end=tell,
         )
-        exit_code, number = completed.exit_code, completed.signal
-        truncated = completed.truncated
-    except DeviceTimeout as error:
-        timed_out = True
-        if parser.transcript.start is None or not error.ended:
+    except ScriptTimeout as error:
+        completed = error.completed
+        due_s, late_bytes = _due_s(plan, timeout_s), error.late_bytes
+        alive = alive_at_deadline(parser.transcript, error.found, due_s, late_bytes=late_bytes)
+        timed_out = completed is None and (alive or parser.transcript.deadline)
+        if completed is None and not timed_out:
             raise
     except DeviceError as error:
         step = parser.close().last_begun
@@ -128,6 +140,11 @@ def run_plan(
             error.add_note(f"step {step.step} ({step.verb}) had begun")
         raise
     transcript = parser.close()
+    exit_code, number, truncated = None, None, False
+    if completed is not None:
+        exit_code, number = completed.exit_code, completed.signal
+        truncated = completed.truncated
+    fits = not tells or completed is None or truncated or _take_status(completed, stderr)
     if transcript.deadline and told and number == signal.SIGKILL:
         # it was about to end itself, and whoever looked at it did not wait for that
         exit_code, number = _EXIT_DEADLINE, None
@@ -139,7 +156,15 @@ def run_plan(
             command=script,
             output=said,
         )
+    if not fits:
+        raise DeviceError(
+            "its exit status is not what the shell that ran the probe said, or that is missing",
+            serial=device.serial,
+            command=script,
+            output=bytes(stderr),
+        )
     return ProbeRun(
+        plan=plan,
         transcript=transcript,
         exit_code=exit_code,
         signal=number,
@@ -163,7 +188,8 @@ def run_plan_locally(
 
     Raises ConfigError if the probe cannot be executed, InfraError if it did not start properly.
     """
-    text = _with_deadline(plan, timeout_s).text().encode()
+    plan = with_deadline(plan, timeout_s)
+    text = plan.text().encode()
     started = time.monotonic()
     try:
         process = subprocess.Popen(
@@ -178,19 +204,22 @@ def run_plan_locally(
         )
     except OSError as error:
         raise ConfigError(f"cannot run the probe: {error}", file=probe) from error
-    run = _LocalRun(process, started + timeout_s)
+    run = _LocalRun(process, started + timeout_s, _due_s(plan, timeout_s))
     with process:
         try:
             run.exchange(text)
         finally:
             _end_group(process)
     transcript = run.parser.close()
-    if transcript.start is None and not run.timed_out:
+    if run.late and not transcript.deadline and not run.timed_out:
+        raise InfraError(f"the probe was not heard of within {timeout_s:g} s, and may not have run")
+    if transcript.start is None:
         said = bytes(run.stderr[-2000:]).decode("utf-8", "replace")
         raise InfraError(f"the probe did not start (status {process.returncode}): {said}")
-    ended = run.timed_out or run.truncated
+    ended = run.late or run.truncated
     status = process.returncode
     return ProbeRun(
+        plan=plan,
         transcript=transcript,
         exit_code=status if status >= 0 and not ended else None,
         signal=-status if status < 0 and not ended else None,
@@ -205,12 +234,14 @@ def run_plan_locally(
 class _LocalRun:
     """Feeds a process its input and takes its output, both bounded, until a moment."""
 
-    def __init__(self, process: subprocess.Popen[bytes], until: float) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], until: float, due_s: float) -> None:
         self._process = process
         self._until = until
+        self._due_s = due_s
         self.parser = TranscriptParser()
         self.raw = bytearray()
         self.stderr = bytearray()
+        self.late = False
         self.timed_out = False
         self.truncated = False
 
@@ -234,15 +265,18 @@ class _LocalRun:
         for pipe in pipes[1:]:
             while not self.truncated and self._read(pipe):
                 pass
+        if self.late:
+            found = Found(time.clock_gettime(time.CLOCK_BOOTTIME), {process.pid: "?"})
+            self.timed_out = alive_at_deadline(self.parser.transcript, found, self._due_s)
 
     def _serve(self, selector: selectors.BaseSelector, ended: int, left: memoryview) -> None:
-        while not self.truncated:
+        while not self.truncated and not self.late:
+            # looked at once more when time is up: this computer, too, may have been held up
             remaining = self._until - time.monotonic()
-            if remaining <= 0:
-                self.timed_out = True
-                return
-            for key, _ in selector.select(remaining):
+            self.late = remaining <= 0
+            for key, _ in selector.select(max(0, remaining)):
                 if key.fd == ended:
+                    self.late = False
                     return
                 if key.fileobj is self._process.stdin:
                     left = self._write(left)
@@ -280,23 +314,34 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _script(probe: str, env: Mapping[str, str], cwd: str) -> str:
+def _script(probe: str, env: Mapping[str, str], cwd: str, *, tell_status: bool) -> str:
+    """Starts the probe; with `tell_status`, the shell says on stderr, too, how that failed.
+
+    One flipped bit of an exit status would make a crash of a success. Of a success the shell says
+    nothing, which costs no packet. What it prints itself about a crash is no word of the library's.
+    """
     for name in env:
         if not name.isidentifier() or not name.isascii():
             raise ConfigError(f"not the name of an environment variable: {name!r}")
     exports = "".join(f"export {name}={shlex.quote(value)};" for name, value in env.items())
-    return f"cd {shlex.quote(cwd)}||exit {_NO_FOLDER};{exports}exec {shlex.quote(probe)}"
+    begin = f"cd {shlex.quote(cwd)}||exit {_NO_FOLDER};{exports}"
+    if not tell_status:
+        return f"{begin}exec {shlex.quote(probe)}"
+    told = f"{{ s=$?;echo {_STATUS} $s >&3;exit $s;}}"
+    return f"{begin}exec 3>&2 2>/dev/null;(exec {shlex.quote(probe)} 2>&3 3>&-)||{told}"
 
 
-def _with_deadline(plan: Plan, timeout_s: float, *, looks: bool = False) -> Plan:
-    """`plan` with a deadline before `timeout_s`; with `looks`, time to look at it in between."""
-    settings = plan.settings
-    if settings.deadline_ms is None:
-        grace_s = min(2.0 + (LOOK_S if looks else 0.0), timeout_s / 4)
-        deadline_ms = max(1, int((timeout_s - grace_s) * 1000))
-        settings = dataclasses.replace(settings, deadline_ms=deadline_ms)
-    if looks and settings.deadline_ms and not settings.linger_ms:
-        left_ms = int(timeout_s * 1000) - settings.deadline_ms
-        linger_ms = max(0, min(int(LOOK_S * 1000), left_ms - 200))
-        settings = dataclasses.replace(settings, linger_ms=linger_ms)
-    return dataclasses.replace(plan, settings=settings)
+def _take_status(completed: Completed, stderr: bytearray) -> bool:
+    """Takes what the shell said out of `stderr`; whether that is the status its daemon says."""
+    status = completed.exit_code if completed.signal is None else 128 + completed.signal
+    said = _STATUS_SAID.search(stderr)
+    if said is None or int(said[1]) != status:
+        return said is None and status == 0
+    del stderr[said.start() :]
+    return status != 0
+
+
+def _due_s(plan: Plan, timeout_s: float) -> float:
+    """Seconds after which a process that carries out `plan` is late, whatever it says itself."""
+    usual = with_deadline(Plan(()), timeout_s).settings.deadline_ms or 0
+    return min(plan.settings.deadline_ms or usual, usual) / 1000

@@ -9,6 +9,9 @@ from typing import Any, Final
 MAX_KEPT: Final = 100
 """How many malformed events and lines of noise are kept; all are counted."""
 
+EARLIER_FAILED: Final = "an earlier step failed"
+"""Why the probe skips what comes between a step that failed and the cleanup (native/main.c)."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
@@ -21,7 +24,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """Something that claimed to be an event and is none: why, and how it starts."""
+    """Something that claimed to be an event and is none, or not the next: why, and its start."""
 
     reason: str
     excerpt: bytes
@@ -35,6 +38,26 @@ class Start:
     pid: int | None
     target: str | None
     time_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The plan that the probe had read: its checksum, its steps, and when that was.
+
+    `boot_us` is by the clock that /proc/uptime shows: since the device booted, sleep included.
+    """
+
+    checksum: int | None
+    steps: int | None
+    boot_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What the probe says of a plan that it carried out: how many steps, how many failed."""
+
+    steps: int | None
+    failed: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +85,10 @@ class StepResult:
     `api` is the call that was under way last. A step that began and neither ended nor was skipped
     is where the process crashed, hung or was ended. `code` is the library's (0: success); None
     with an `error` means that the probe itself refused: `file`, `size`, `dlopen`, `symbol`,
-    `plan`, `memory`, `metadata`, `unsupported`, or that the result is wrong: `mismatch` (outputs
-    differ from what was expected), `guard` (the library wrote outside of a buffer), `no-device` or
-    `placement` (ORT offers no device of the execution provider, or gave nodes to another one).
+    `plan`, `memory`, `metadata`, `unsupported`, `given` (what a user gave does not fit a program),
+    or that the result is wrong: `mismatch` (outputs differ from what was expected), `guard` (the
+    library wrote outside of a buffer), `no-device` or `placement` (ORT offers no device of the
+    execution provider, or gave nodes to another one).
     Durations (microseconds) cover the library's calls only.
     """
 
@@ -117,9 +141,13 @@ class Noise:
 class Transcript:
     """Everything one probe process said, as far as it came.
 
-    `done` tells that the probe carried out its whole plan, whatever came of the steps. `deadline`
-    tells that it ended itself because its deadline passed; `plan_error` why it refused its plan.
-    `logs` are the lines that belong to no step; `threads` tell where it hung at its deadline.
+    `accepted` is the plan that it had read. `finished` is what it said once it had carried out its
+    whole plan, whatever came of the steps. `deadline` tells that it ended itself because its
+    deadline passed, and `unread` that before that it may have waited for somebody to read what it
+    printed; `plan_error` why it refused its plan, and `plan_damaged` that this did not arrive as it
+    was sent. `malformed` are events that were lost, repeated or changed on their way; `cut_off`
+    tells that the process ended in the middle of one. `logs` are the lines that belong to no step;
+    `threads` tell where it hung at its deadline.
     """
 
     start: Start | None = None
@@ -129,11 +157,20 @@ class Transcript:
     noise: Noise = field(default_factory=Noise)
     malformed: list[Malformed] = field(default_factory=list)
     malformed_count: int = 0
-    done: bool = False
+    cut_off: bool = False
+    accepted: Accepted | None = None
+    finished: Done | None = None
     deadline: bool = False
+    unread: bool = False
     threads: list[ThreadState] = field(default_factory=list)
     plan_error: str | None = None
+    plan_damaged: bool = False
     elapsed_us: int | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the probe carried out its whole plan."""
+        return self.finished is not None
 
     @property
     def first_failure(self) -> StepResult | None:

@@ -1,17 +1,88 @@
-"""From options and markers to the matrix: which placements a test runs on (pure)."""
+"""From options and markers to the matrix: what each device has, and where a test runs on it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from harness.contexts.models import ModelSpec
+from harness.contexts.contexts import Source, SourceList
+from harness.errors import ConfigError, VersionError
 from harness.lab.inventory import DeviceConfig
 from harness.lab.matching import misfits
+from harness.qnn.platforms import TARGETS
+from harness.runtimes.catalog import Catalog, choose_runtimes, resolve_versions
 from harness.workbench import Placement
 
 DEFAULT_BACKEND: Final = "htp"
+
+
+@dataclass(frozen=True)
+class DeviceRuntimes:
+    """{device: {runtime: compilers of its contexts}}, {device: ORTs}, and what was left out."""
+
+    compilers: Mapping[str, Mapping[str, Sequence[str]]]
+    orts: Mapping[str, Sequence[str]]
+    reasons: Sequence[str]
+
+    def require_compilers(self) -> None:
+        """Raises VersionError, with all reasons, if no device has contexts compiled for it."""
+        compilers = (made for own in self.compilers.values() for made in own.values())
+        if self.reasons and not any(compilers):
+            raise VersionError("; ".join(self.reasons))
+
+
+def device_runtimes(
+    catalog: Catalog,
+    devices: Sequence[DeviceConfig],
+    qnn: Sequence[str],
+    compilers: Sequence[str],
+    ort: Sequence[str] = (),
+    *,
+    field: str = "--qnn",
+) -> DeviceRuntimes:
+    """What the options mean for each device; devices are not asked.
+
+    Of a device whose target is not described everything counts that any target has. Without
+    compilers every runtime gets contexts of its own version, or the newest that it can read; no
+    compiler at all where there is none, with the reason. Raises ConfigError, naming `field`, for a
+    spec that means nothing for any device.
+    """
+    made_by: dict[str, None] = {}
+    for spec in compilers:
+        made_by.update(dict.fromkeys(resolve_versions(spec, field="--compiler")))
+    targets = {device.name: [device.target] if device.target else TARGETS for device in devices}
+    asked = [target for listed in targets.values() for target in listed]
+    choice = choose_runtimes(
+        lambda spec, target: catalog.resolve(spec, target, field=field), qnn, asked
+    )
+    ort_choice = choose_runtimes(
+        lambda spec, target: catalog.ort.resolve(spec, target, field="--ort"), ort, asked
+    )
+    found: dict[str, dict[str, Sequence[str]]] = {}
+    orts: dict[str, Sequence[str]] = {}
+    reasons: dict[str, None] = {}
+    for device in devices:
+        own: dict[str, Sequence[str]] = {}
+        with_ort: dict[str, None] = {}
+        for target in targets[device.name]:
+            with_ort.update(dict.fromkeys(ort_choice.runtimes[target]))
+            for name in choice.runtimes[target]:
+                try:
+                    own.setdefault(name, list(made_by) or [catalog.compiler_for(name, target)])
+                except ConfigError as error:
+                    own.setdefault(name, ())
+                    reasons[f"{device.name}: {error}"] = None
+        if device.target is not None:
+            why_not = (*choice.reasons[device.target], *ort_choice.reasons[device.target])
+            reasons |= dict.fromkeys(f"{device.name}: {why}" for why in why_not)
+        found[device.name] = own
+        orts[device.name] = list(with_ort)
+    if reasons and not any(found.values()):
+        raise VersionError("; ".join(reasons))
+    return DeviceRuntimes(found, orts, list(reasons))
 
 
 def placements(
@@ -20,13 +91,16 @@ def placements(
     backends: Sequence[str],
     runtimes: Mapping[str, Mapping[str, Sequence[str]]],
     orts: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    *,
+    compiled: bool = True,
 ) -> tuple[list[Placement], list[str]]:
     """All placements that satisfy a test's requirements, and why devices were left out.
 
     `runtimes` has for each device the runtimes it gets, and the compilers of each one's contexts.
     A test that requires engine ort runs with each of the `orts` of a device, or with the usual one
     where it has none. One that requires compilers all gets the contexts of all compilers of its
-    device with each runtime. `backends` are those asked for, none if it was not said.
+    device with each runtime; one that takes no compiled contexts has no compiler. `backends` are
+    those asked for, none if it was not said.
     """
     named = named_backends(requirements)
     chosen = chosen_backends(named, backends)
@@ -35,7 +109,9 @@ def placements(
         reasons[f"it needs backend {' or '.join(named)}, asked for {', '.join(backends)}"] = None
     found = []
     for device in devices:
-        versions = _versions(requirements, runtimes.get(device.name, {}), orts.get(device.name, ()))
+        own = runtimes.get(device.name, {})
+        with_compilers = own if compiled else dict.fromkeys(own, (None,))
+        versions = _versions(requirements, with_compilers, orts.get(device.name, ()))
         for backend in chosen or named[:1]:
             why_not = misfits(device, {**requirements, "backend": backend})
             if why_not:
@@ -47,11 +123,13 @@ def placements(
 
 def _versions(
     requirements: Mapping[str, object],
-    runtimes: Mapping[str, Sequence[str]],
+    runtimes: Mapping[str, Sequence[str | None]],
     orts: Sequence[str],
-) -> list[tuple[str, str, str, str | None]]:
+) -> list[tuple[str, str | None, str, str | None]]:
     """Runtime, compiler, engine and ORT of each case that a test has on one device and backend."""
     engine = str(requirements.get("engine") or "qnn")
+    if engine == "executorch":  # its program holds the contexts
+        runtimes = dict.fromkeys(runtimes, (None,))
     with_ort: Sequence[str | None] = orts if engine == "ort" and orts else (None,)
     every = list(dict.fromkeys(one for compilers in runtimes.values() for one in compilers))
     return [
@@ -81,6 +159,8 @@ def chosen_backends(named: Sequence[str], asked: Sequence[str]) -> tuple[str, ..
 
 def axis_value(value: object) -> object:
     """What stands in a record for a parameter: JSON values as they are, others by their name."""
+    if isinstance(value, SourceList):
+        return value.name
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
@@ -88,10 +168,35 @@ def axis_value(value: object) -> object:
     return str(value)
 
 
-def models_of(parameters: Mapping[str, object]) -> tuple[ModelSpec, ...]:
-    """The models among a test's parameters, alone or in tuples: what it will take contexts of."""
-    found: dict[ModelSpec, None] = {}
-    for value in parameters.values():
-        items = value if isinstance(value, tuple | list) else (value,)
-        found.update(dict.fromkeys(item for item in items if isinstance(item, ModelSpec)))
-    return tuple(found)
+def takes_compiled(values: Iterable[object]) -> bool:
+    """Whether a test with these values as parameters may want a compiler: not if all that it
+    takes contexts of are files.
+    """
+    found = list(_sources(values))
+    return not found or any(one.compiled for one in found)
+
+
+def _sources(values: Iterable[object]) -> Iterator[Source]:
+    for value in values:
+        if isinstance(value, Source):
+            yield value
+        elif isinstance(value, tuple | list):  # what pytest.param makes is a tuple, too
+            yield from _sources(value)
+
+
+def narrowed(
+    runtimes: Mapping[str, Mapping[str, Sequence[str]]], named: Mapping[str, Iterable[str]]
+) -> dict[str, dict[str, Sequence[str]]]:
+    """The runtimes of each device, of these only the ones that a test names for it."""
+    return {
+        device: {name: own[name] for name in own if name in named.get(device, ())}
+        for device, own in runtimes.items()
+    }
+
+
+def sources_of(parameters: Mapping[str, object], folder: Path) -> tuple[Source, ...]:
+    """What a test takes contexts of: the sources among its parameters, alone or in tuples.
+
+    Relative paths are meant from `folder`.
+    """
+    return tuple(dict.fromkeys(one.seen_from(folder) for one in _sources(parameters.values())))

@@ -1,35 +1,48 @@
-"""One case while pytest runs it: gathers its phases into one result record."""
+"""One case while pytest runs it: its attempts, and one result record of the phases of each.
+
+A fault of the lab is no verdict and is tried again. pytest has no public hook that runs an item
+and keeps its reports back: like pytest-rerunfailures this calls `runtestprotocol`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from _pytest.runner import runtestprotocol
 
-from harness.errors import Cause, HarnessError
-from harness.pytest_plugin.axes import axis_value
-from harness.results.diagnose import diagnosed
-from harness.results.libraries import PreflightRecord, RuntimeRecord
+from harness.bench import CaseBench, TargetFailure
+from harness.errors import Cause, ConfigError, HarnessError
+from harness.failure.diagnosis import diagnosed
+from harness.failure.error import ErrorRecord, Outcome
+from harness.pytest_plugin.axes import axis_value, sources_of, takes_compiled
+from harness.pytest_plugin.neighbours import told_by_timeout
+from harness.pytest_plugin.own_contexts import suite_of
+from harness.pytest_plugin.terminal import GIVEN_UP
 from harness.results.record import (
     CaseRecord,
+    DeviceEvent,
     DeviceRecord,
-    ErrorRecord,
     Expected,
     Fixed,
     JsonObject,
-    Outcome,
+    PreflightRecord,
     as_json,
 )
+from harness.runtimes.runtime import NotOffered
 
 if TYPE_CHECKING:
-    from harness.bench import Bench, Notes
+    from harness.pytest_plugin.run import Run
     from harness.runtimes.findings import Finding
     from harness.workbench import Placement
+
+_JUDGED: Final = (AssertionError, pytest.fail.Exception)
+"""How a test says that the target does wrong."""
 
 _WITH_EVIDENCE: Final[tuple[Outcome, ...]] = ("failed", "crashed", "hung")
 
@@ -53,7 +66,7 @@ class Case:
         self.item = item
         self.placement = placement
         self.identity = dict(identity)
-        self.bench: Bench | None = None
+        self.bench: CaseBench | None = None
         self.preflight: tuple[Finding, ...] = ()
         self.log_prefix = ""
         self._run_id = run_id
@@ -82,12 +95,26 @@ class Case:
                     self._error = diagnosed(self._outcome, self._error, seen)
                 self._aside_s += time.monotonic() - began
 
+    def remark(self, lines: Iterable[str]) -> None:
+        """Adds to what went wrong, for whoever reads it."""
+        for line in lines:
+            self._error = self._error and self._error.with_line(line)
+
+    def was_not_run(self, error: HarnessError) -> None:
+        """Takes note of what kept the whole run from its cases."""
+        self._outcome, self._cause = "error", error.cause
+        self._error = ErrorRecord.of(message=str(error))
+
     def unchecked_failure(self) -> BaseException | None:
         """The failure of a plan whose observation the test did not `check`; None if it passed."""
-        from harness.bench import TargetFailure
-
         verdict = self.bench.notes.verdict if self.bench else None
         return TargetFailure(verdict) if verdict and verdict.outcome != "passed" else None
+
+    def problem_of_the_suite(self) -> ConfigError | None:
+        """What the test's own code did wrong, if that is why there is no verdict."""
+        if self._cause != "config" or self._error is None:
+            return None
+        return ConfigError(f"{self.item.nodeid}: {self._error.message}")
 
     @property
     def is_unsupported(self) -> bool:
@@ -107,16 +134,14 @@ class Case:
     def record(self) -> CaseRecord:
         """The case's record as of now."""
         notes = self.bench.notes if self.bench else None
-        if notes is not None and notes.probe_us:
-            notes.measurements["probe_us"] = notes.probe_us
         return CaseRecord(
             run=self._run_id,
             case=self.item.nodeid,
-            suite=self.item.path.stem.removeprefix("test_"),
+            suite=suite_of(self.item),
             axes=self._axes(),
             device=DeviceRecord.model_validate(self.identity),
-            runtime=_runtime(notes),
-            preflight=_preflight(notes.preflight if notes else self.preflight),
+            runtime=notes.libraries() if notes else None,
+            preflight=_preflight(self.own_findings()),
             outcome=self._outcome,
             cause=self._cause,
             expected=Expected(known_issue=self.known_issue) if self.known_issue else None,
@@ -124,6 +149,7 @@ class Case:
             error=self._error,
             measurements=_json_object(self._measurements()),
             checks=tuple(notes.checks) if notes else (),
+            outputs=notes.outputs if notes else None,
             started=self._started,
             duration_s=round(time.monotonic() - self._begun - self._aside_s, 6),
             attempt=self.attempt,
@@ -131,7 +157,7 @@ class Case:
         )
 
     def _measurements(self) -> Mapping[str, object]:
-        measured = self.bench.notes.measurements if self.bench else {}
+        measured = self.bench.notes.figures() if self.bench else {}
         return measured | {"skip_reason": self._reason} if self._reason else measured
 
     def _axes(self) -> JsonObject:
@@ -140,23 +166,30 @@ class Case:
             "backend": placement.backend,
             "qnn": placement.qnn_version,
             "ort": self._ort(),
-            "compiler": placement.compiler,
+            "compiler": placement.compiler if self._takes_compiled() else None,
         }
-        callspec = getattr(self.item, "callspec", None)
-        parameters = callspec.params if callspec else {}
+        parameters = self._parameters()
         axes |= {k: axis_value(v) for k, v in parameters.items() if k != "placement"}
         return _json_object(axes)
+
+    def _parameters(self) -> Mapping[str, object]:
+        callspec = getattr(self.item, "callspec", None)
+        return callspec.params if callspec else {}
+
+    def own_findings(self) -> tuple[Finding, ...]:
+        """What preflight said of this case: nothing about contexts that only others take."""
+        own = {None, *(str(one) for one in sources_of(self._parameters(), self.item.path.parent))}
+        return tuple(one for one in self.preflight if one.context in own)
+
+    def _takes_compiled(self) -> bool:
+        return takes_compiled(self._parameters().values())
 
     def _ort(self) -> str | None:
         """The version of the ONNX Runtime that the case uses, if it uses one."""
         runtime = self.bench.notes.runtime if self.bench else None
-        known = None if runtime is None else runtime.get("ort")
-        return str(known) if known else self.placement.ort_version
+        return (runtime and runtime.ort) or self.placement.ort_version
 
     def _fail(self, report: pytest.TestReport, failure: BaseException | None) -> None:
-        from harness.bench import TargetFailure
-        from harness.runtimes.runtime import NotOffered
-
         if isinstance(failure, TargetFailure):
             verdict = failure.verdict
             self._outcome, self._cause, self._error = (
@@ -169,22 +202,98 @@ class Case:
             self._outcome, self._cause = "unsupported", None
         elif isinstance(failure, HarnessError):
             self._outcome, self._cause = "error", failure.cause
-        elif failure is None or (isinstance(failure, AssertionError) and report.when == "call"):
+        elif failure is not None and (told := told_by_timeout(failure)) is not None:
+            self._outcome, self._cause = "error", "config"
+            self._error = ErrorRecord.of(message=told)
+            return
+        elif failure is None or (isinstance(failure, _JUDGED) and report.when == "call"):
             # Without an exception it is an xfail(strict) that passed.
             self._outcome, self._cause = "failed", "target"
         else:
             self._outcome, self._cause = "error", _whose_bug(failure)
         text = str(report.longrepr if failure is None else failure).strip()
-        if failure is not None and not isinstance(failure, HarnessError | AssertionError):
+        if failure is not None and not isinstance(failure, (HarnessError, *_JUDGED)):
             text = f"{type(failure).__name__}: {text}"
         if self._outcome == "failed":
             # pytest appends how it compared; the first line is what the test says.
             text = text.partition("\n")[0]
-        self._error = ErrorRecord.of(api=None, code=None, message=text)
+        self._error = ErrorRecord.of(message=text)
 
 
-def _runtime(notes: Notes | None) -> RuntimeRecord | None:
-    return RuntimeRecord.model_validate(notes.runtime) if notes and notes.runtime else None
+def run_case(
+    item: pytest.Item,
+    nextitem: pytest.Item | None,
+    run: Run,
+    placement: Placement,
+    key: pytest.StashKey[Case],
+) -> None:
+    """Runs one case of a run, on its device or, after a fault of the lab, on a twin of it.
+
+    Hooks find the attempt under way in the item's stash, below `key`. It is tried again if only the
+    lab failed, as often as the run allows and as long as that is worth while. Only the last
+    attempt's reports are logged; the records of all attempts go with them, and before each those of
+    what happened to devices meanwhile.
+    """
+    assert run.records.folder is not None
+    run_id = run.records.folder.run_id
+    earlier = run.records.earlier.get(item.nodeid)
+    before, retries = earlier.attempt if earlier else 0, run.options.retries
+    move = run.messages.find(item.nodeid) if run.messages else None
+    if move is not None:
+        placement = replace(placement, device=move.device)
+        before, retries = before + move.attempts, move.left - 1
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    records: list[CaseRecord | DeviceEvent] = []
+    tried: list[str] = []
+    while True:
+        place = run.place(placement, tried)
+        tried.append(place.device)
+        attempt = len(tried)
+        item.stash[key] = case = Case(
+            item,
+            run_id=run_id,
+            placement=place,
+            identity=run.asked.identity(place),
+            attempt=before + attempt,
+        )
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        records += [*run.records.take_events(), case.record()]
+        if not case.failed_by_the_lab:
+            run.workbench.succeeded(place.device)
+            break
+        again = attempt <= retries
+        if item.session.shouldstop or (not again and nextitem is None):
+            break
+        if not run.lab_failed(place, again=again):
+            break
+    records += run.records.take_events()
+    if case.failed_by_the_lab and attempt <= retries:
+        used = {"attempts": case.attempt, "left": retries + 1 - attempt}
+        for report in reports:
+            setattr(report, GIVEN_UP, {"device": place.device, **used})
+    run.records.attach(records, reports[-1])
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    del item.stash[key]  # pytest keeps every item until the end of the run
+
+
+def record_not_run(
+    placed: Iterable[tuple[pytest.Item, Placement]], run: Run, error: HarnessError
+) -> None:
+    """Writes down for each case of a run that is given up why it has no verdict."""
+    folder = run.records.open_folder()
+    for item, placement in placed:
+        earlier = run.records.earlier.get(item.nodeid)
+        case = Case(
+            item,
+            run_id=folder.run_id,
+            placement=placement,
+            identity=run.asked.identity(placement),
+            attempt=1 + (earlier.attempt if earlier else 0),
+        )
+        case.was_not_run(error)
+        folder.journal.append(case.record())
 
 
 def _preflight(found: tuple[Finding, ...]) -> tuple[PreflightRecord, ...]:

@@ -1,15 +1,26 @@
-"""The names of cases: where and with what one ran, told apart from what it is about (pure).
+"""The names of cases, and the one that `--only-case` means, whatever versions it was seen with.
 
 A case's node id ends in its parameters, [sim-v73-htp-2.51.0-by-2.47.0-io-heavy-56mb-resident-66]:
-the text of its placement, and the rest, which the same case with other libraries shares.
+the text of its placement, where and with what it ran, and the rest, what it is about, which the
+same case with other libraries shares.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Final, Self
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from harness.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pytest
+
+    from harness.workbench import Placement
+
+_MOST_LISTED: Final = 30
 
 # the name of a source may stand in front; it must not reach back over a version
 _VERSION: Final = r"(?:(?:(?!-ort-|-by-)[^\s:\[\]])+:)?\d[\w.+]*"
@@ -73,3 +84,109 @@ def rest_meant(given: str, rests: Collection[str]) -> str | None:
         )
     ]
     return max(fitting, key=len, default=None)
+
+
+def only_case(
+    wanted: str,
+    items: Sequence[pytest.Item],
+    placement_of: Callable[[pytest.Item], object],
+    here: Path,
+) -> list[pytest.Item]:
+    """The item that `wanted` means, on the first device and backend that it is there for.
+
+    Its path is pytest's, or as seen from the folder `here`, where pytest was started. Raises
+    ConfigError if it means none of the items, or several.
+    """
+    base, given = split_node_id(wanted)
+    by_rest: dict[str, list[pytest.Item]] = {}
+    skipped = []
+    for item in items:
+        own, parameters = split_node_id(item.nodeid)
+        if own != base and not _same_test(item, own, base, here):
+            continue
+        placement = placement_of(item)
+        if placement is None:
+            skipped += [marker.kwargs.get("reason") for marker in item.iter_markers("skip")]
+            continue
+        rest = without_placement(parameters or "", str(placement))
+        by_rest.setdefault(rest, []).append(item)
+    if not by_rest:
+        why = f": {skipped[0]}" if skipped and skipped[0] else ""
+        raise ConfigError(f"no case of a device test is called {base}{why}", field="--only-case")
+    rest = _only(by_rest, base) if given is None else _meant(given, by_rest, base)
+    _one_version(by_rest[rest], placement_of)
+    return by_rest[rest][:1]
+
+
+def refuse_a_compiler(item: pytest.Item, compilers: Sequence[str]) -> None:
+    """Raises ConfigError where a compiler is asked for and the case takes files only."""
+    from harness.pytest_plugin.axes import takes_compiled
+
+    if compilers and not takes_compiled(item.callspec.params.values()):  # type: ignore[attr-defined]
+        raise ConfigError(
+            f"{item.nodeid} takes context binaries as they lie there: no compiler makes them, and "
+            "there is none to choose",
+            field="--compiler",
+        )
+
+
+def without_repeats(
+    items: Sequence[pytest.Item], placement_of: Callable[[pytest.Item], Placement | None]
+) -> list[pytest.Item]:
+    """The items, those that take files only once for all compilers that their test has."""
+    from harness.pytest_plugin.axes import takes_compiled
+
+    seen: set[tuple[object, ...]] = set()
+    left = []
+    for item in items:
+        placement = placement_of(item)
+        if placement is not None and placement.compiler is not None:
+            parameters = item.callspec.params  # type: ignore[attr-defined]
+            if not takes_compiled(parameters.values()):
+                own, given = split_node_id(item.nodeid)
+                rest = without_placement(given or "", str(placement))
+                key = (own, rest, replace(placement, compiler=None))
+                if key in seen:
+                    continue
+                seen.add(key)
+        left.append(item)
+    return left
+
+
+def _same_test(item: pytest.Item, own: str, base: str, here: Path) -> bool:
+    file, _, name = base.partition("::")
+    return own.partition("::")[2] == name and (here / file).resolve() == item.path.resolve()
+
+
+def _only(by_rest: dict[str, list[pytest.Item]], base: str) -> str:
+    if len(by_rest) == 1:
+        return next(iter(by_rest))
+    raise ConfigError(
+        f"{base} has {len(by_rest)} cases; name one", field="--only-case", choices=_names(by_rest)
+    )
+
+
+def _meant(given: str, by_rest: dict[str, list[pytest.Item]], base: str) -> str:
+    rest = rest_meant(given, by_rest)
+    if rest is None:
+        raise ConfigError(
+            f"{base} has no case [{given[:200]}]", field="--only-case", choices=_names(by_rest)
+        )
+    return rest
+
+
+def _names(by_rest: dict[str, list[pytest.Item]]) -> list[str]:
+    names = [f"[{rest}]" if rest else "without parameters" for rest in by_rest]
+    more = len(names) - _MOST_LISTED
+    return names if more <= 0 else [*names[:_MOST_LISTED], f"... {more} more"]
+
+
+def _one_version(
+    items: Sequence[pytest.Item], placement_of: Callable[[pytest.Item], object]
+) -> None:
+    """Several devices are one case with others to fall back on; several versions are not."""
+    places: list[Placement] = [placement_of(item) for item in items]  # type: ignore[misc]
+    versions = {(place.qnn, place.ort, place.compiler) for place in places}
+    if len(versions) > 1:
+        shown = [str(place) for place in places[:_MOST_LISTED]]
+        raise ConfigError("one version of each is wanted", field="--only-case", choices=shown)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import pytest
+
+CONTEXTS_ENGINES: Final = ("qnn", "executorch")
+"""What can load the contexts of a file that a user names."""
 
 
 def split_list(values: Sequence[str] | None) -> list[str]:
@@ -19,6 +23,31 @@ def split_list(values: Sequence[str] | None) -> list[str]:
 def _specs(values: Sequence[str] | None) -> list[str]:
     """Versions and ranges as given: what their commas mean is for who resolves them."""
     return [value for value in values or () if value.strip(" ,")]
+
+
+def _drift_steps(text: str) -> int:
+    """The STEPS of `--fail-on drift:STEPS`."""
+    what, _, steps = text.partition(":")
+    if what != "drift" or not steps.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not drift:STEPS, as in drift:1")
+    return int(steps)
+
+
+def _named(text: str) -> str:
+    """A path; not an empty text, as of a shell variable that is not set."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty; name a file or a folder")
+    return text
+
+
+WITH_VALUE: Final = (
+    *("--lab", "--device", "--qnn", "--ort", "--compiler", "--backend", "--known-issues"),
+    *("--reports", "--preflight", "--retries", "--lease-timeout", "--resume", "--only-case"),
+    *("--problem-file", "--ahead", "--contexts", "--contexts-inputs", "--contexts-expected"),
+    *("--contexts-tolerance", "--contexts-graph", "--contexts-number", "--contexts-residency"),
+    *("--contexts-engine", "--fail-on"),
+)
+"""Our options that take a value."""
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -123,6 +152,76 @@ def add_options(parser: pytest.Parser) -> None:
         '"qnn=2.50.40 compiler=2.47.0" (repeatable; not beside tests marked `timed`)',
     )
 
+    group.addoption(
+        "--fail-on",
+        type=_drift_steps,
+        metavar="drift:STEPS",
+        help="the run fails if an output of named files differs between versions, devices or "
+        "backends by more than so many steps of its type; what has none, if it differs at all and "
+        "STEPS is 0",
+    )
+    _add_contexts_options(group)
+
+
+def _add_contexts_options(group: pytest.OptionGroup) -> None:
+    """Options for contexts of the user's own."""
+    group.addoption(
+        "--contexts",
+        action="append",
+        type=_named,
+        metavar="PATH",
+        help="run the suites that take contexts on those of a file, a folder or a pattern, instead "
+        "of their own models (repeatable): a context binary, or what has some inside",
+    )
+    for name, said in (
+        ("inputs", "inputs for these contexts (default: made up)"),
+        ("expected", "what they should give (default: not known)"),
+    ):
+        group.addoption(f"--contexts-{name}", type=_named, metavar="DIR", help=said)
+    group.addoption(
+        "--contexts-tolerance",
+        type=float,
+        default=0.0,
+        metavar="T",
+        help="by how much an output may differ from that, in units of the raw values (default: 0)",
+    )
+    group.addoption(
+        "--contexts-graph", metavar="NAME", help="the graph to execute of contexts with several"
+    )
+    group.addoption(
+        "--contexts-number",
+        action="append",
+        metavar="N",
+        help="how many contexts a named file is run with, its own taken in turn (default: each "
+        "once)",
+    )
+    group.addoption(
+        "--contexts-engine",
+        default="qnn",
+        choices=CONTEXTS_ENGINES,
+        help="what loads the contexts of a named file: the harness by QNN's API (default), or "
+        "ExecuTorch, for a .pte",
+    )
+    group.addoption(
+        "--contexts-residency",
+        action="append",
+        metavar="NAME",
+        help="resident, sequential or window: how a named file is run (default: resident)",
+    )
+
+
+@dataclass(frozen=True)
+class ContextsAsked:
+    """What is asked of contexts of the user's own: the options called `--contexts...`."""
+
+    paths: tuple[Path, ...] = ()
+    inputs: Path | None = None
+    expected: Path | None = None
+    tolerance: float = 0.0
+    graph: str | None = None
+    numbers: tuple[str, ...] = ()
+    residencies: tuple[str, ...] = ()
+
 
 @dataclass(frozen=True)
 class Options:
@@ -131,6 +230,7 @@ class Options:
     lab: Path
     devices: list[str]
     qnn: list[str]
+    qnn_given: bool
     ort: list[str]
     compilers: list[str]
     backends: list[str]
@@ -145,28 +245,12 @@ class Options:
     only_case: str | None = None
     ahead: tuple[str, ...] = ()
     problem_file: Path | None = None
-
-
-def _refuse_a_lost_rootdir(config: pytest.Config) -> None:
-    """Says why pytest lost its configuration, instead of running something else.
-
-    pytest looks for it before plug-ins have options: a path given as a word of its own (`--lab
-    FILE`) then counts as a test path, and one outside of the project moves the rootdir.
-    """
-    words, here = list(config.invocation_params.args), config.invocation_params.dir
-    if config.inipath is not None or config.getoption("rootdir", None):
-        return
-    for option in ("--lab", "--reports", "--known-issues", "--qnn", "--ort"):
-        if option in words[:-1]:
-            given = here / str(words[words.index(option) + 1])
-            if given.exists() and not given.resolve().is_relative_to(here.resolve()):
-                problem = f"write {option}={given}, or pytest takes the path for one of tests"
-                raise pytest.UsageError(problem)
+    drift_steps: int | None = None
+    contexts: ContextsAsked = ContextsAsked()
 
 
 def read_options(config: pytest.Config) -> Options:
     """Reads the options; nothing is checked against the lab or the catalog yet."""
-    _refuse_a_lost_rootdir(config)
     root = config.rootpath
 
     def path(name: str, default: str) -> Path:
@@ -186,6 +270,7 @@ def read_options(config: pytest.Config) -> Options:
         lab=path("--lab", "devices.yaml"),
         devices=split_list(config.getoption("--device")),
         qnn=_specs(config.getoption("--qnn")) or ["latest"],
+        qnn_given=bool(_specs(config.getoption("--qnn"))),
         ort=_specs(config.getoption("--ort")),
         compilers=_specs(config.getoption("--compiler")),
         backends=split_list(config.getoption("--backend")),
@@ -200,4 +285,20 @@ def read_options(config: pytest.Config) -> Options:
         only_case=config.getoption("--only-case"),
         ahead=tuple(config.getoption("--ahead") or ()),
         problem_file=config.invocation_params.dir / problem_file if problem_file else None,
+        drift_steps=config.getoption("--fail-on"),
+        contexts=_contexts_asked(config),
+    )
+
+
+def _contexts_asked(config: pytest.Config) -> ContextsAsked:
+    here = config.invocation_params.dir
+    inputs, expected = (config.getoption(f"--contexts-{name}") for name in ("inputs", "expected"))
+    return ContextsAsked(
+        paths=tuple(here / one for one in config.getoption("--contexts") or ()),
+        inputs=here / inputs if inputs else None,
+        expected=here / expected if expected else None,
+        tolerance=config.getoption("--contexts-tolerance"),
+        graph=config.getoption("--contexts-graph"),
+        numbers=tuple(split_list(config.getoption("--contexts-number"))),
+        residencies=tuple(split_list(config.getoption("--contexts-residency"))),
     )

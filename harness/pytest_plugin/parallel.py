@@ -2,102 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import tempfile
-from collections.abc import Collection, Sequence
+import logging
+import os
+import signal
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
 
-from harness.pytest_plugin.report_marks import GIVEN_UP, RETRIED
+from harness.errors import ConfigError, HarnessError, InfraError
+from harness.files.scratch import scratch_folder
+from harness.pytest_plugin.neighbours import ignored_options
+from harness.pytest_plugin.scheduler import ByDevice
+from harness.pytest_plugin.terminal import GIVEN_UP, LAB_ERROR, OURS, RETRIED, STOPPED_BY, stop
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from harness.pytest_plugin.run import Run
 
-
-def device_of(node_id: str, devices: Sequence[str]) -> str | None:
-    """The device in a node id, whose parameters start with the placement; None if there is none.
-
-    Of two names that would both fit (`a` and `a-b`) the longer one is meant.
-    """
-    parameters = node_id.partition("[")[2]
-    fitting = [name for name in devices if parameters.startswith(f"{name}-")]
-    return max(fitting, key=len, default=None)
-
-
-def scope_of(node_id: str, dist: str) -> str:
-    """With which others a test without a device stays together, for a value of `--dist`."""
-    match dist:
-        case "loadfile":
-            return node_id.partition("::")[0]
-        case "loadscope":
-            return node_id.partition("[")[0].rpartition("::")[0]
-    return node_id
-
-
-class ByDevice(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist hides its types
-    """Gives all cases of a device to one worker, and any other test as `--dist` says.
-
-    The seam for placing cases by capability: `_split_scope` says what must stay together, and
-    `move` gives a single case to another worker. For that workers stay until all of them are done.
-    """
-
-    def __init__(self, config: pytest.Config, log: Any, devices: Sequence[str]) -> None:
-        super().__init__(config, log)
-        self._devices = list(devices)
-
-    def devices_of(self, node: Any) -> list[str]:
-        """The devices that a worker was given cases of."""
-        return [scope for scope in self.assigned_work.get(node, {}) if scope in self._devices]
-
-    def worker_with(self, devices: Collection[str]) -> tuple[Any, str] | None:
-        """The least busy worker that has one of these devices and takes cases, and the device."""
-        fitting = [
-            (self._pending_of(self.assigned_work[node]), index, node, device)
-            for index, node in enumerate(self.nodes)
-            if not node.shutting_down
-            for device in self.devices_of(node)
-            if device in devices
-        ]
-        if not fitting:
-            return None
-        _, _, node, device = min(fitting, key=lambda found: found[:2])
-        return node, device
-
-    def move(self, node_id: str, node: Any) -> None:
-        """Has a worker run one case more."""
-        self.assigned_work[node].setdefault(self._split_scope(node_id), {})[node_id] = False
-        node.send_runtest_some([self.registered_collections[node].index(node_id)])
-
-    def schedule(self) -> None:
-        """Distributes the cases, but tells no worker yet that these are all."""
-        before = self.nodes
-        for node in before:
-            node.shutdown = _not_yet
-        try:
-            super().schedule()
-        finally:
-            for node in before:
-                del node.shutdown
-        for node in before:
-            if node not in self.assigned_work:
-                node.shutdown()
-
-    def _split_scope(self, nodeid: str) -> str:
-        return device_of(nodeid, self._devices) or scope_of(nodeid, self.config.getoption("dist"))
-
-    def _reschedule(self, node: Any) -> None:
-        # without more work the worker waits for the others: `tests_finished` ends them all
-        if self.workqueue:
-            super()._reschedule(node)
-
-
-def _not_yet() -> None:
-    """In place of a worker's `shutdown` while cases are distributed."""
+_WORKER: Final = "worker-"
+_CASES: Final = "cases-"
 
 
 @dataclass(frozen=True)
@@ -109,11 +39,30 @@ class Move:
     left: int
 
 
-class Moves:
-    """Tells workers which of their cases come from another device: a file each, in one folder."""
+class Messages:
+    """What a controller and its workers tell each other beside what pytest-xdist carries: files.
+
+    Its channel brings node ids and reports from a worker, and numbers of tests to it, while it
+    runs. A node id does not tell for sure that it is one of a case: any test may be called so. It
+    can be longer than the name of a file, so that a hash stands for it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def tell_cases(self, worker: str, devices: Mapping[str, str]) -> None:
+        """Which of the tests that a worker collected are cases: {node id: device}.
+
+        It is told before pytest-xdist says which tests there are.
+        """
+        (self.folder / f"{_CASES}{worker}").write_text(json.dumps(devices))
+
+    def cases(self, worker: str) -> dict[str, str]:
+        """What `tell_cases` of a worker told; empty if it has none."""
+        try:
+            return dict(json.loads((self.folder / f"{_CASES}{worker}").read_text()))
+        except FileNotFoundError:
+            return {}
 
     def put(self, node_id: str, move: Move) -> None:
         """Writes it down, before the worker is told to run the case."""
@@ -126,6 +75,21 @@ class Moves:
         except FileNotFoundError:
             return None
 
+    def ends_in_order(self) -> None:
+        """Says that this worker takes a SIGTERM for Ctrl-C."""
+        (self.folder / f"{_WORKER}{os.getpid()}").touch()
+
+    def end_workers(self) -> None:
+        """Has those of our workers end that said it."""
+        ours: set[str] = set()
+        for thread in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError):
+                ours.update((thread / "children").read_text().split())
+        for file in self.folder.glob(f"{_WORKER}*"):
+            if (pid := file.name.removeprefix(_WORKER)) in ours:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGTERM)
+
     def _file(self, node_id: str) -> Path:
         return self.folder / hashlib.sha256(node_id.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -135,21 +99,103 @@ class Controller:
 
     def __init__(self, run: Run) -> None:
         self._run = run
+        self._workers = 0
         self._scheduler: ByDevice | None = None
-        self._temporary = tempfile.TemporaryDirectory(prefix="qnn-harness-moves-")
-        self._moves = Moves(Path(self._temporary.name))
+        self._temporary = contextlib.ExitStack()
+        self._messages = Messages(self._temporary.enter_context(scratch_folder()))
+        self._devices: dict[str, str] = {}
         self._moving: dict[str, tuple[Any, Move]] = {}
         self._given_up: set[str] = set()
 
-    def pytest_configure_node(self, node: Any) -> None:
-        """Tells each worker which run it works for."""
-        node.workerinput["qnn_harness_run"] = str(self._run.planned_folder)
-        node.workerinput["qnn_harness_moves"] = str(self._moves.folder)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> Generator[None]:
+        """Starts the workers; one that dies before it can say anything ends the run."""
+        try:
+            with self._saying_that_workers_die(session.config):
+                return (yield)
+        except pytest.exit.Exception as end:
+            # for a session that has not started there is no `pytest_sessionfinish`
+            if end.returncode == InfraError.exit_code:
+                with contextlib.suppress(HarnessError):
+                    self._run.records.finish(end.returncode, str(self._run.problem))
+            raise
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Distributes; workers that take the place of others die in the same way."""
+        with self._saying_that_workers_die(session.config):
+            return (yield)
+
+    @contextlib.contextmanager
+    def _saying_that_workers_die(self, config: pytest.Config) -> Generator[None]:
+        try:
+            yield
+        except (OSError, EOFError, RuntimeError) as error:
+            # What execnet raises where the other end of its pipe is gone, and pytest-xdist where
+            # no worker is left. pytest would call it an internal error and report nothing.
+            if not asks_for_devices(config) and not self._run.records.to_run:
+                raise
+            said = (str(error) or type(error).__name__).partition(": <")[0]
+            problem = InfraError(f"workers of pytest-xdist died as they were started: {said}")
+            self._run.problem = problem
+            with contextlib.suppress(HarnessError):
+                self._run.records.open_folder()
+            pytest.exit(str(problem), returncode=problem.exit_code)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
+        """As many workers as will collect."""
+        self._workers = len(specs)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: ByDevice) -> None:
+        """That a worker died says nothing about the target; the case is run again by another."""
+        if crashitem in self._devices:
+            setattr(report, OURS, True)
+            setattr(report, LAB_ERROR, "infra")
+            sched.mark_test_pending(crashitem)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> ByDevice:
+    def pytest_keyboard_interrupt(self) -> None:
+        """Tells the workers, too, whoever was told: they let go of their devices and end.
+
+        execnet would ask them after 5 s, and in vain where SIGINT is ignored.
+        """
+        self._messages.end_workers()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
+        """Notes how many cases there are; the journal begins here."""
+        if self._devices:
+            return
+        told = self._messages.cases(node.gateway.id)
+        self._devices.update({name: told[name] for name in ids if name in told})
+        if self._devices:
+            for text in ignored_options(node.config, ()):
+                _log.warning(text)
+            self._run.records.will_run(len(self._devices))
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Ends the run with what kept a worker from all cases: it would keep the others, too."""
+        told = getattr(node, "workeroutput", {}).get(STOPPED_BY)
+        if told is not None:
+            text, exit_code = told
+            if exit_code == pytest.ExitCode.USAGE_ERROR:
+                raise pytest.UsageError(*text.split("\n"))
+            error = ConfigError(text) if exit_code == ConfigError.exit_code else InfraError(text)
+            self._run.problem = error
+            stop(node.config, error)
+
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tells each worker which run it works for."""
+        node.workerinput["qnn_harness_run"] = str(self._run.records.planned_folder)
+        node.workerinput["qnn_harness_messages"] = str(self._messages.folder)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config) -> ByDevice:
         """Distributes by device."""
-        self._scheduler = ByDevice(config, log, self._run.device_names)
+        self._scheduler = ByDevice(config, self._workers, self._devices)
         return self._scheduler
 
     @pytest.hookimpl(tryfirst=True)
@@ -160,7 +206,7 @@ class Controller:
             return
         if report.when == "setup":
             self._given_up.add(left["device"])
-            twins = set(self._run.twins(left["device"])) - self._given_up
+            twins = set(self._run.asked.twins(left["device"])) - self._given_up
             found = self._scheduler.worker_with(twins)
             if found is not None:
                 node, device = found
@@ -171,24 +217,29 @@ class Controller:
             report.outcome = RETRIED
         if report.when == "teardown":
             node, move = self._moving.pop(report.nodeid)
-            self._moves.put(report.nodeid, move)
-            self._scheduler.move(report.nodeid, node)
+            self._messages.put(report.nodeid, move)
+            self._scheduler.move(report.nodeid, node, move.device)
 
     def pytest_unconfigure(self) -> None:
         """Removes what workers were told."""
-        self._temporary.cleanup()
+        self._temporary.close()
 
 
-def moves_of_worker(config: pytest.Config) -> Moves | None:
-    """What an xdist worker is told of moved cases; None elsewhere."""
-    given = getattr(config, "workerinput", {}).get("qnn_harness_moves")
-    return Moves(Path(str(given))) if given else None
+def messages_of_worker(config: pytest.Config) -> Messages | None:
+    """Between an xdist worker and its controller; None elsewhere."""
+    given = getattr(config, "workerinput", {}).get("qnn_harness_messages")
+    return Messages(Path(str(given))) if given else None
 
 
 def run_of_worker(config: pytest.Config) -> Path | None:
     """The folder of the run that this process works for as an xdist worker; None elsewhere."""
     given = getattr(config, "workerinput", {}).get("qnn_harness_run")
     return Path(str(given)) if given else None
+
+
+def asks_for_devices(config: pytest.Config) -> bool:
+    """Whether a run is about devices, as far as that is known before anything is collected."""
+    return "device" in str(config.getoption("markexpr", ""))
 
 
 def is_controller(config: pytest.Config) -> bool:

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.errors import ConfigError
+from harness.pytest_plugin.terminal import write_line
+from harness.yaml_lines.document import all_of
+
 if TYPE_CHECKING:
     from harness.pytest_plugin.run import Run
     from harness.workbench import Need, PushedFile
@@ -15,26 +19,40 @@ if TYPE_CHECKING:
 def show_plan(
     session: pytest.Session, run: Run, need_of: Callable[[pytest.Item], Need | None]
 ) -> None:
-    """Prints the plan. Raises HarnessError where a library or context cannot be had."""
+    """Prints the plan.
+
+    Raises one ConfigError for all cases whose input is wrong, which are shown with the reason, and
+    InfraError where a library or context cannot be had.
+    """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     assert reporter is not None
     cases = [(item, need) for item in session.items if (need := need_of(item)) is not None]
     distinct: dict[tuple[str, PushedFile], None] = {}
+    wrong: list[ConfigError] = []
     for item, need in cases:
-        files = run.workbench.files(need)
+        try:
+            files = run.workbench.files(need)
+            planned = list(_planned(item, run, need))
+        except ConfigError as error:
+            write_line(reporter, f"{item.nodeid}  cannot run: {error}")
+            wrong.append(error)
+            continue
         total = sum(file.size for file in files)
-        reporter.write_line(f"{item.nodeid}  ({len(files)} files, {_size(total)})")
+        write_line(reporter, f"{item.nodeid}  ({len(files)} files, {_size(total)})")
         for file in files:
-            reporter.write_line(f"    {_size(file.size):>10}  {file.name}  [{file.origin}]")
+            write_line(reporter, f"    {_size(file.size):>10}  {file.name}  [{file.origin}]")
             distinct[need.placement.device, file] = None
-        for line in _planned(item, run, need):
-            reporter.write_line(f"    {line}")
+        for line in planned:
+            write_line(reporter, f"    {line}")
     pushed = sum(file.size for _, file in distinct)
-    reporter.write_line("")
-    reporter.write_line(
+    write_line(reporter, "")
+    write_line(
+        reporter,
         f"{len(cases)} cases; {len(distinct)} different files, {_size(pushed)} if no device has "
-        "any of them yet; nothing was run"
+        "any of them yet; nothing was run",
     )
+    if wrong:
+        raise all_of(wrong)
 
 
 def _planned(item: pytest.Item, run: Run, need: Need) -> Iterable[str]:
@@ -45,7 +63,7 @@ def _planned(item: pytest.Item, run: Run, need: Need) -> Iterable[str]:
     compiled = run.workbench.compiled(need)
     parameters: Mapping[str, object] = item.callspec.params  # type: ignore[attr-defined]
     function: Callable[..., Iterable[str]] = marker.kwargs["says"]
-    return function([compiled[model] for model in need.models], parameters)
+    return function([compiled[source] for source in need.sources], parameters)
 
 
 def _size(size: int) -> str:

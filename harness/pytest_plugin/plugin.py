@@ -5,16 +5,41 @@ Imports at the top stay small, since every pytest run of the environment loads t
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import logging
+from collections.abc import Generator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from harness.errors import ConfigError, HarnessError
-from harness.pytest_plugin.options import add_options, read_options
-from harness.pytest_plugin.report_marks import LAB_ERROR, OURS, RETRIED, UNSUPPORTED
+from harness.errors import ConfigError, HarnessError, InfraError
+from harness.pytest_plugin.ending import Ending
+from harness.pytest_plugin.neighbours import (
+    ignored_options,
+    refuse_a_moved_rootdir,
+    refuse_cases_of_one_name,
+)
+from harness.pytest_plugin.options import WITH_VALUE, add_options, read_options
+from harness.pytest_plugin.own_contexts import (
+    ArtefactFile,
+    choose_contexts,
+    collect_artefact,
+    left_out,
+)
+from harness.pytest_plugin.recorder import Recorder, end_session, show_summary
 from harness.pytest_plugin.run import Run
-from harness.pytest_plugin.terminal import terminal_notices
+from harness.pytest_plugin.terminal import (
+    LAB_ERROR,
+    OURS,
+    RETRIED,
+    UNSUPPORTED,
+    clean_report,
+    show_notices,
+    stop,
+    tell_controller,
+)
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from harness.bench import Bench
@@ -29,10 +54,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    refuse_a_moved_rootdir(early_config, WITH_VALUE)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "device(backend, engine, compilers, htp_arch, soc, target, simulated, tags): runs on "
+        "device(backend, qnn, engine, compilers, htp_arch, soc, target, simulated, tags): runs on "
         "devices of the lab that satisfy every keyword given; with ONNX Runtime if engine is ort, "
         "with contexts of all compilers if compilers is all",
     )
@@ -40,28 +70,39 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "timed: waits until its device is cool and idle (`gate` in devices.yaml)"
     )
     config.addinivalue_line(
+        "markers",
+        "takes_contexts(parameter): with --contexts, that parameter is the contexts of a file",
+    )
+    config.addinivalue_line(
         "markers", "planned(says): a function of contexts and parameters; what --plan says besides"
     )
     from harness.pytest_plugin.parallel import (
         Controller,
+        asks_for_devices,
         is_controller,
-        moves_of_worker,
+        messages_of_worker,
         run_of_worker,
     )
 
-    run = Run(read_options(config), *terminal_notices(config), works_for=run_of_worker(config))
-    run.moves = moves_of_worker(config)
+    show_notices(config)
+    ending = Ending(interrupt=not config.getoption("usepdb", False))
+    config.pluginmanager.register(ending, "qnn-harness-ending")
+    config.pluginmanager.register(_Last(), "qnn-harness-last")
+    run = Run(
+        read_options(config),
+        works_for=run_of_worker(config),
+        ending=ending,
+    )
+    run.messages = messages_of_worker(config)
     config.stash[RUN] = run
-    if "device" in str(config.getoption("markexpr", "")):
-        from harness.pytest_plugin.offered import Collected
+    if asks_for_devices(config):
+        from harness.pytest_plugin.collected import Collected
 
         run.collected = Collected(run)
         config.pluginmanager.register(run.collected, "qnn-harness-collected")
     if is_controller(config):
         config.pluginmanager.register(Controller(run), "qnn-harness-controller")
-    if not run.is_worker:
-        from harness.pytest_plugin.recorder import Recorder
-
+    if not run.records.is_worker:
         config.pluginmanager.register(Recorder(run), "qnn-harness-recorder")
 
 
@@ -80,8 +121,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """
     if config.getoption("markexpr", "") != "device":
         return None
-    run = Run(read_options(config), *terminal_notices(config))
-    devices = len(run.device_names)
+    run = Run(read_options(config))
+    devices = len(run.asked.device_names)
     return devices if devices > 1 else 0
 
 
@@ -90,20 +131,28 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[RUN].close()
 
 
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ArtefactFile | None:
+    return collect_artefact(file_path, parent)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "placement" not in metafunc.fixturenames:
         return
     run = metafunc.config.stash[RUN]
     marker = metafunc.definition.get_closest_marker("device")
-    found: list[Placement] = []
+    values: Sequence[object] = ()
     try:
-        found, reasons = run.placements(dict(marker.kwargs) if marker else {})
-        run.unfit[metafunc.definition.nodeid] = reasons
+        choose_contexts(metafunc, run.options)
+        requirements = dict(marker.kwargs) if marker else {}
+        values, reasons = run.asked.placements(requirements, compiled=_takes_compiled(metafunc))
+        if not values:
+            why = "no device of the lab fits: " + "; ".join(reasons)
+            values = [pytest.param(None, id="NOTSET", marks=pytest.mark.skip(reason=why))]
     except HarnessError as error:
         # Raised here it would be reported once per test; it stops the run after collection.
         run.problem = run.problem or error
-    metafunc.parametrize("placement", found, ids=[str(place) for place in found], scope="session")
+    metafunc.parametrize("placement", values, ids=str, scope="session")
 
 
 @pytest.hookimpl(trylast=True)
@@ -115,24 +164,49 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("device") and "placement" not in _fixtures(item):
             problem = f"{item.nodeid} is marked `device` and must take the fixture `bench`"
             _stop(config, ConfigError(problem))
+    if others := left_out(items, run.options):
+        items[:] = [item for item in items if item not in set(others)]
+        config.hook.pytest_deselected(items=others)
     try:
+        refuse_cases_of_one_name([item for item in items if _placement(item)])
         if run.options.only_case is not None:
-            from harness.pytest_plugin.only_case import only_case
+            from harness.pytest_plugin.case_names import only_case, refuse_a_compiler
 
             left = only_case(run.options.only_case, items, _placement, config.invocation_params.dir)
+            refuse_a_compiler(left[0], run.options.compilers)
             config.hook.pytest_deselected(items=[item for item in items if item not in left])
             items[:] = left
-        done = [item for item in items if _placement(item) and run.has_verdict(item.nodeid)]
+        if any(_placement(item) for item in items):
+            from harness.pytest_plugin.case_names import without_repeats
+
+            items[:] = without_repeats(items, _placement)
+        done = [item for item in items if _placement(item) and run.records.has_verdict(item.nodeid)]
     except HarnessError as error:
         _stop(config, error)
     if done:
         items[:] = [item for item in items if item not in set(done)]
         config.hook.pytest_deselected(items=done)
-    for item in items:
-        reasons = run.unfit.get(item.nodeid.partition("[")[0])
-        if reasons and _placement(item) is None and "placement" in _fixtures(item):
-            why = "no device of the lab fits: " + "; ".join(reasons)
-            item.add_marker(pytest.mark.skip(reason=why), append=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """A path that is not there is told by a worker, whose controller would break over it."""
+    try:
+        return (yield)
+    except pytest.UsageError as error:
+        problem = "\n".join(map(str, error.args))
+        tell_controller(session.config, problem, pytest.ExitCode.USAGE_ERROR)
+        raise
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A worker tells which of its tests are cases, before pytest-xdist says their names."""
+    messages = session.config.stash[RUN].messages
+    placed = [(item.nodeid, place) for item in session.items if (place := _placement(item))]
+    if messages is not None and placed:
+        worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
+        messages.tell_cases(worker, {name: place.device for name, place in placed})
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -147,32 +221,37 @@ def pytest_runtestloop(session: pytest.Session) -> object:
 
             show_plan(session, run, _need)
             return True
+        for text in ignored_options(session.config, session.items):
+            _log.warning(text)
         run.begin(needs)
         if not any(item.get_closest_marker("timed") for item in session.items):
             run.prepare_ahead()
     except HarnessError as error:
+        if isinstance(error, InfraError) and run.records.folder is not None:
+            from harness.pytest_plugin.case import record_not_run
+
+            placed = [
+                (item, placement) for item in session.items if (placement := _placement(item))
+            ]
+            record_not_run(placed, run, error)
         run.problem = error
         _stop(session.config, error)
     return None
 
 
 def _stop(config: pytest.Config, error: HarnessError) -> NoReturn:
-    """Ends the run with one clear message and the exit code of its cause."""
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None:
-        reporter.ensure_newline()
-        reporter.write_line(f"error: {error}", red=True)
-    config.stash[RUN].note_problem(error)
-    pytest.exit("nothing was run", returncode=error.exit_code)
+    """Ends the run because of an error, and tells whoever asked for it."""
+    config.stash[RUN].asked.note_problem(error)
+    stop(config, error)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     placement = _placement(item)
     run = item.config.stash[RUN]
-    if placement is None or run.folder is None:
+    if placement is None or run.records.folder is None:
         return None
-    from harness.pytest_plugin.attempts import run_case
+    from harness.pytest_plugin.case import run_case
 
     run_case(item, nextitem, run, placement, CASE)
     return True
@@ -184,23 +263,24 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
 
     After a fault of the lab it may be a twin of the device that `placement` names.
     """
-    from harness.bench import Bench
+    from harness.bench import Bench, CaseBench
 
     run = request.config.stash[RUN]
     case = request.node.stash[CASE]
-    assert run.folder is not None
-    logs = run.folder.case_folder(request.node.nodeid)
+    assert run.records.folder is not None
+    logs = run.records.folder.case_folder(request.node.nodeid)
     try:
-        workbench = run.ready(case.placement)
+        ready = run.ready(case.placement)
     finally:
         case.preflight = run.workbench.findings(case.placement)
-    made = Bench(workbench, case.placement, logs)
+    run.workbench.refuse(case.placement, case.own_findings())
+    made = CaseBench(ready, logs, request.node.path.parent)
     case.bench = made
-    case.log_prefix = logs.relative_to(run.folder.path).as_posix()
+    case.log_prefix = logs.relative_to(run.records.folder.path).as_posix()
     case.identity = made.device.identity()
     if request.node.get_closest_marker("timed") is not None:
         made.settle()
-    return made
+    return Bench(made)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -213,16 +293,23 @@ def pytest_runtest_makereport(
         return report
     setattr(report, OURS, True)
     failure = call.excinfo.value if call.excinfo else None
-    if report.when == "call" and report.passed:
+    lost = case.bench.lost_lease() if case.bench is not None else None
+    if lost is not None:
+        failure, report.outcome = lost, "failed"
+    elif report.when == "call" and report.passed:
         failure = case.unchecked_failure()
         report.outcome = "failed" if failure else "passed"
     case.saw(report, failure)
     if isinstance(failure, ConfigError):
-        item.config.stash[RUN].note_problem(failure)
+        item.config.stash[RUN].asked.note_problem(failure)
+    elif failure is not None and not isinstance(failure, HarnessError):
+        problem = case.problem_of_the_suite()
+        if problem is not None:
+            item.config.stash[RUN].asked.note_problem(problem)
     if report.failed:
         _explain(item, case, report, failure)
     elif report.when == "call" and report.passed:
-        case.fixed = item.config.stash[RUN].fixed(case.record())
+        case.fixed = item.config.stash[RUN].asked.fixed(case.record)
         if case.fixed is not None and case.fixed.fails:
             report.outcome = "failed"
             names = ", ".join(case.fixed.known_issues)
@@ -236,8 +323,10 @@ def _explain(
     """Says what a failure means: an expected one, the target's, or the lab's."""
     from harness.bench import TargetFailure
 
-    record = case.record()
-    issue = item.config.stash[RUN].expected(record)
+    record, run = case.record(), item.config.stash[RUN]
+    issue = run.asked.expected(record)
+    remarks = [] if issue is not None else run.asked.not_asked(record)
+    case.remark(remarks)
     if issue is not None:
         case.known_issue = issue.id
         report.outcome = "skipped"
@@ -251,7 +340,13 @@ def _explain(
         path, line, _ = item.location
         report.longrepr = (path, (line or 0) + 1, f"unsupported: {failure}")
     elif isinstance(failure, TargetFailure | HarnessError):
-        report.longrepr = str(failure)
+        report.longrepr = "\n".join([str(failure), *remarks])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if getattr(report, OURS, False):
+        clean_report(report)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -269,38 +364,47 @@ def pytest_report_teststatus(
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
-    if config.pluginmanager.hasplugin("qnn-harness-controller") and "device" in str(
-        config.getoption("markexpr")
-    ):
+    from harness.pytest_plugin.parallel import asks_for_devices
+
+    if config.pluginmanager.hasplugin("qnn-harness-controller") and asks_for_devices(config):
         # A worker could only crash over it.
+        config.stash[RUN].ending.watch()
         try:
-            config.stash[RUN].check()
+            config.stash[RUN].asked.check()
         except HarnessError as error:
             _stop(config, error)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
-    run = session.config.stash[RUN]
-    if run.options.resume and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and run.earlier:
-        from harness.pytest_plugin.recorder import finish_complete
+    end_session(session, session.config.stash[RUN], exitstatus)
 
-        finish_complete(session, run)
-        return
-    if run.folder is None or run.is_worker:
-        run.close()
-        return
-    from harness.pytest_plugin.recorder import finish
 
-    finish(session, run, exitstatus)
+class _Last:
+    """Around what all plug-ins do at the end: what interrupts that is caught by nobody else."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
+        try:
+            return (yield)
+        except KeyboardInterrupt:
+            run = session.config.stash[RUN]
+            if run.records.folder is None:
+                raise
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+            if not run.ended:
+                end_session(session, run, session.exitstatus)
+            reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+            if reporter is not None:
+                reporter.ensure_newline()
+                pytest_terminal_summary(reporter, session.config)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     run = config.stash[RUN]
-    if run.folder is not None:
-        from harness.pytest_plugin.recorder import show_summary
-
-        show_summary(terminalreporter, run, run.folder)
+    if run.records.folder is not None:
+        with run.ending.held():
+            show_summary(terminalreporter, run, run.records.folder)
 
 
 def _fixtures(item: pytest.Item) -> list[str]:
@@ -313,11 +417,19 @@ def _placement(item: pytest.Item) -> Placement | None:
     return found if hasattr(found, "compiler") else None
 
 
+def _takes_compiled(metafunc: pytest.Metafunc) -> bool:
+    """Whether a test may take contexts that are compiled, as far as its own parameters tell."""
+    from harness.pytest_plugin.axes import takes_compiled
+
+    given = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
+    return takes_compiled(given)
+
+
 def _need(item: pytest.Item) -> Need | None:
     placement = _placement(item)
     if placement is None:
         return None
-    from harness.pytest_plugin.axes import models_of
+    from harness.pytest_plugin.axes import sources_of
     from harness.workbench import Need
 
-    return Need(placement, models_of(item.callspec.params))  # type: ignore[attr-defined]
+    return Need(placement, sources_of(item.callspec.params, item.path.parent))  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.errors import ConfigError, HarnessError, VersionError
+from harness.files.whole_file import read_bounded
 
 _MAX_BYTES: Final = 64 * 1024
 _MAX_CHARS: Final = 4000
@@ -49,7 +50,6 @@ def write_problem(file: Path, problem: Problem) -> None:
 def read_problem(file: Path) -> Problem | None:
     """What a run left; None if it left nothing, or what cannot be read."""
     try:
-        with file.open("rb") as stream:
-            return Problem.model_validate_json(stream.read(_MAX_BYTES))
+        return Problem.model_validate_json(read_bounded(file, _MAX_BYTES))
     except (OSError, ValidationError):
         return None

@@ -1,21 +1,152 @@
-"""Where the reports of all cases come together: the journal, the exit code, the summary."""
+"""What a run leaves: its folder and journal, its exit code, its summary."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.errors import ConfigError, HarnessError
-from harness.pytest_plugin.report_marks import OURS, RECORDS
+from harness.errors import ConfigError, HarnessError, InfraError
+from harness.pytest_plugin.terminal import OURS, RECORDS, write_line
 
 if TYPE_CHECKING:
+    from harness.lab.health import LabEvent
+    from harness.pytest_plugin.asked import Asked
+    from harness.pytest_plugin.ending import Ending
     from harness.pytest_plugin.run import Run
+    from harness.results.known_issue_lint import CollectedTests
+    from harness.results.record import CaseRecord, DeviceEvent
     from harness.results.rundir import RunFolder
+
+    Record = CaseRecord | DeviceEvent
 
 _EXIT_AFTER_FAILURES = 1
 _EXIT_NOTHING_WRONG = (0, 1)
 _SAID_CHARS = 1000
+
+
+class Records:
+    """What a run leaves behind: its folder, once there is something to keep, and its journal."""
+
+    def __init__(self, asked: Asked, ending: Ending, works_for: Path | None = None) -> None:
+        """`works_for` is the folder of the run that an xdist worker is part of.
+
+        `ending` begins to watch once there is something to end in order.
+        """
+        self.to_run = 0
+        self.folder: RunFolder | None = None
+        self._asked = asked
+        self._ending = ending
+        self._works_for = works_for
+        self._events: list[Record] = []
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether another process keeps the journal and writes the reports."""
+        return self._works_for is not None
+
+    @cached_property
+    def planned_folder(self) -> Path:
+        """Where the results will be; `open_folder` makes it once there is something to keep."""
+        from harness.results.rundir import RunFolder, new_run_id
+
+        if self._asked.options.resume is not None:
+            return RunFolder.open(self._asked.options.resume).path
+        return self._works_for or self._asked.options.reports / new_run_id()
+
+    def open_folder(self) -> RunFolder:
+        """The folder of the run, made on first use. Raises ConfigError or InfraError."""
+        from harness.results.rundir import RunFolder
+
+        if self.folder is None and self._works_for is not None:
+            self.folder = RunFolder(self._works_for)
+        elif self.folder is None and self._asked.options.resume is not None:
+            self.folder = RunFolder.resume(self._asked.options.resume, command=sys.argv)
+        elif self.folder is None:
+            self.folder = RunFolder.create(
+                self._asked.options.reports,
+                command=sys.argv,
+                lab=self._asked.lab.model_dump(mode="json"),
+                devices=[device.name for device in self._asked.devices],
+                more={"known_issues": {issue.id: issue.link for issue in self._asked.known_issues}},
+                run_id=self.planned_folder.name,
+            )
+        return self.folder
+
+    @cached_property
+    def earlier(self) -> dict[str, CaseRecord]:
+        """With `--resume`, the last record of each case that the run holds already."""
+        if self._asked.options.resume is None:
+            return {}
+        from harness.results.record import final_attempts
+        from harness.results.rundir import RunFolder
+
+        records = RunFolder.open(self._asked.options.resume).records()
+        return {record.case: record for record in final_attempts(records)}
+
+    def has_verdict(self, node_id: str) -> bool:
+        """Whether a case need not run again: it did, and the lab survived it."""
+        record = self.earlier.get(node_id)
+        return record is not None and record.cause != "infra"
+
+    def will_run(self, cases: int) -> None:
+        """Opens the run's folder: from now on every case that has no record was not run."""
+        self._ending.watch()
+        self.to_run = cases
+        self.open_folder()
+
+    def not_run(self, records: Sequence[CaseRecord]) -> int:
+        """How many of the cases that were to be run left no record."""
+        return max(0, self.to_run - len({record.case for record in records} - set(self.earlier)))
+
+    def note_event(self, event: LabEvent) -> None:
+        """Takes note of what happened to a device, once there is a journal."""
+        from harness.results.record import DeviceEvent
+
+        if self.folder is not None:
+            self._events.append(DeviceEvent.of(event, run=self.folder.run_id))
+
+    def write_events(self) -> None:
+        """Writes down what happened outside of any case."""
+        for record in self.take_events():
+            self.open_folder().journal.append(record)
+
+    def take_events(self) -> list[Record]:
+        """What happened to devices since it was last asked."""
+        taken, self._events = self._events, []
+        return taken
+
+    def attach(self, records: Sequence[Record], report: pytest.TestReport) -> None:
+        """Gives a report the lines for the journal; of a worker's it takes plain values only."""
+        plain = [record.model_dump(mode="json") for record in records if self.is_worker]
+        setattr(report, RECORDS, plain or records)
+
+    def remarks(self, records: Sequence[CaseRecord], collected: CollectedTests | None) -> list[str]:
+        """What else the user should know at the end of a run; `collected`: all there are."""
+        from harness.results.known_issue_lint import review_lines
+        from harness.results.summary import event_lines, preflight_lines
+
+        found = []
+        if missing := self.not_run(records):
+            found.append(f"{missing} of {self.to_run} cases were not run")
+        found += preflight_lines(records)
+        if self.folder is not None:
+            found += event_lines(self.folder.events())
+            if self.to_run:
+                found += [f"left out: {why}" for why in self._asked.runtimes.reasons]
+        today = datetime.now(UTC).date()
+        return found + review_lines(records, self._asked.known_issues, today, collected)
+
+    def finish(self, exit_code: int, problem: str | None = None) -> None:
+        """Closes the journal and writes the reports that are made from it."""
+        if self.folder is not None and not self.is_worker:
+            self.write_events()
+            self.folder.finish(exit_code=exit_code, problem=problem)
 
 
 class Recorder:
@@ -28,67 +159,115 @@ class Recorder:
         """A file that cannot be collected keeps the run from all cases."""
         if report.failed:
             said = " ".join(report.longreprtext.split())[-_SAID_CHARS:]
-            self._run.note_problem(ConfigError(f"{report.nodeid} cannot be collected: {said}"))
+            self._run.asked.note_problem(
+                ConfigError(f"{report.nodeid} cannot be collected: {said}")
+            )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Takes the lines for the journal that come with a report."""
         try:
             for record in report.__dict__.pop(RECORDS, ()):
-                self._run.open_folder().journal.append(record)
+                self._run.records.open_folder().journal.append(record)
         except HarnessError as error:
             self._run.problem = error
             pytest.exit(f"results cannot be kept: {error}", returncode=error.exit_code)
 
 
-def finish(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode) -> None:
+def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode) -> None:
+    """Lets go of devices and writes the reports, as far as there is anything to report."""
+    run.ended = True
+    nothing_left = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and run.records.earlier
+    if run.options.resume and nothing_left:
+        _finish_complete(session, run)
+    elif run.records.folder is None or run.records.is_worker:
+        run.close()
+    else:
+        _finish(session, run, run.records.folder, exitstatus)
+
+
+def _finish(
+    session: pytest.Session, run: Run, folder: RunFolder, exitstatus: int | pytest.ExitCode
+) -> None:
     """Ends a run: decides its exit code, lets go of its devices, and writes its reports."""
     from harness.results.summary import exit_code
 
-    assert run.folder is not None
     if exitstatus in _EXIT_NOTHING_WRONG:
         foreign = _foreign_failures(session)
-        own = exit_code(run.folder.records())
+        records = folder.records()
+        own = exit_code(records) or _drift_code(run, folder)
+        if own == 0 and run.records.not_run(records):
+            own = InfraError.exit_code
         session.exitstatus = _EXIT_AFTER_FAILURES if foreign else own
-    run.close()
     problem = str(run.problem) if run.problem else None
     if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
         problem = "interrupted"
     try:
-        run.finish(int(session.exitstatus), problem)
+        _close(session, run)
+    finally:
+        with run.ending.held():
+            try:
+                run.records.finish(int(session.exitstatus), problem)
+            except HarnessError as error:
+                session.exitstatus = error.exit_code
+                _say(session, error)
+
+
+def _drift_code(run: Run, folder: RunFolder) -> int:
+    """1 if outputs drift by more than `--fail-on` allows."""
+    steps = run.options.drift_steps
+    if steps is None:
+        return 0
+    return _EXIT_AFTER_FAILURES if any(one.beyond(steps) for one in folder.drift()) else 0
+
+
+def _close(session: pytest.Session, run: Run) -> None:
+    try:
+        run.close()
     except HarnessError as error:
-        session.exitstatus = error.exit_code
-        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            reporter.write_line(f"error: {error}", red=True)
+        session.exitstatus = session.exitstatus or error.exit_code
+        _say(session, error)
 
 
-def finish_complete(session: pytest.Session, run: Run) -> None:
-    """Ends a `--resume` of a run that lacks nothing: as that run ended, and says so."""
-    from harness.results.summary import exit_code
-
-    run.close()
-    session.exitstatus = exit_code(run.earlier.values())
+def _say(session: pytest.Session, error: HarnessError) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.ensure_newline()
-        reporter.write_line(f"nothing is missing in {run.planned_folder}")
+        write_line(reporter, f"error: {error}", red=True)
+
+
+def _finish_complete(session: pytest.Session, run: Run) -> None:
+    """Ends a `--resume` of a run that lacks nothing: as that run ended, and says so."""
+    from harness.results.rundir import RunFolder
+    from harness.results.summary import exit_code
+
+    run.close()
+    folder = RunFolder.open(run.records.planned_folder)
+    session.exitstatus = exit_code(run.records.earlier.values()) or _drift_code(run, folder)
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.ensure_newline()
+        write_line(reporter, f"nothing is missing in {run.records.planned_folder}")
 
 
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     """Prints what the run came to."""
+    from harness.results.drift import drift_lines
     from harness.results.grid import grid_lines, grids
     from harness.results.summary import summary_lines
 
     terminalreporter.section("qnn-harness")
     records = folder.records()
     for line in summary_lines(records, folder.path):
-        terminalreporter.write_line(line)
+        write_line(terminalreporter, line)
     for grid in grids(records):
         if len(grid.cells) > 1:
             for line in grid_lines(grid):
-                terminalreporter.write_line(line)
-    for line in run.remarks(records):
-        terminalreporter.write_line(line, yellow=True)
+                write_line(terminalreporter, line)
+    for line in drift_lines(folder.drift()):
+        write_line(terminalreporter, line, yellow=True)
+    collected = run.collected.tests() if run.collected else None
+    for line in run.records.remarks(records, collected):
+        write_line(terminalreporter, line, yellow=True)
 
 
 def _foreign_failures(session: pytest.Session) -> bool:

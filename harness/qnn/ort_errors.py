@@ -96,12 +96,12 @@ def chain_of(texts: Sequence[str]) -> tuple[str, ...]:
     lines = list(
         dict.fromkeys(line for text in texts for part in text.splitlines() if (line := plain(part)))
     )
-    kept = [line for line in lines if len(line) < _LEAST_REPEATED or _alone(line, lines)]
+    kept = [
+        line
+        for line in lines
+        if len(line) < _LEAST_REPEATED or not any(line in other for other in lines if other != line)
+    ]
     return tuple(kept[: MAX_CHAIN - 1] + kept[-1:] if len(kept) > MAX_CHAIN else kept)
-
-
-def _alone(line: str, lines: Sequence[str]) -> bool:
-    return not any(line in other for other in lines if other != line)
 
 
 def plain(line: str) -> str:

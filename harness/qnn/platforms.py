@@ -21,9 +21,8 @@ class Platform:
     `libc` and `interpreter` are what its programs are linked with; `machine` is the ELF machine.
     `workdir` is where a shell may write and execute. `dsp_folders` are where fastrpc looks for code
     of the DSP besides the folders that it is given. `library_folders` are where the vendor's own
-    libraries lie (libcdsprpc.so), `needs_library_path` whether a program in `workdir` finds them
-    only if they are on its library path. `opencl` are the places of an OpenCL driver, `sources`
-    say where these facts come from.
+    libraries lie (libcdsprpc.so): a program in `workdir` finds them without a library path.
+    `opencl` are the places of an OpenCL driver, `sources` say where these facts come from.
     """
 
     target: Target
@@ -33,7 +32,6 @@ class Platform:
     workdir: str
     dsp_folders: tuple[str, ...]
     library_folders: tuple[str, ...]
-    needs_library_path: bool
     opencl: tuple[str, ...]
     has_dsp: bool
     sources: Mapping[str, str]
@@ -62,7 +60,6 @@ PLATFORMS: Final[Mapping[str, Platform]] = MappingProxyType(
                 "/system/vendor/lib64",
                 "/system/lib64",
             ),
-            needs_library_path=False,
             opencl=(
                 "/vendor/lib64/libOpenCL.so",
                 "/vendor/lib64/libOpenCL_adreno.so",
@@ -76,10 +73,9 @@ PLATFORMS: Final[Mapping[str, Platform]] = MappingProxyType(
                     "dsp_folders": _DOCS,
                     "library_folders": "AOSP, system/linkerconfig baseconfig.cc and the golden "
                     "ld.config.txt: dir.unrestricted = /data/local/tmp, whose default namespace "
-                    "is not isolated and searches /system, /system_ext, /odm, /vendor, /product",
-                    "needs_library_path": "the same: /vendor/lib64 is searched without it; an app "
-                    "lives in a namespace of its own, so that success from a shell proves nothing "
-                    "for it (github.com/qualcomm/fastrpc/issues/379)",
+                    "is not isolated and searches /system, /system_ext, /odm, /vendor, /product; "
+                    "an app lives in a namespace of its own, so that success from a shell proves "
+                    "nothing for it (github.com/qualcomm/fastrpc/issues/379)",
                     "opencl": "AOSP, public.libraries.txt of vendors; microsoft/onnxruntime#25122",
                 }
             ),
@@ -105,7 +101,6 @@ PLATFORMS: Final[Mapping[str, Platform]] = MappingProxyType(
                 "/usr/lib/aarch64-linux-gnu",
                 "/vendor/lib64",
             ),
-            needs_library_path=False,
             opencl=(
                 "/usr/lib/libOpenCL.so.1",
                 "/usr/lib64/libOpenCL.so.1",
@@ -133,7 +128,6 @@ PLATFORMS: Final[Mapping[str, Platform]] = MappingProxyType(
             workdir="/tmp",
             dsp_folders=(),
             library_folders=("/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu"),
-            needs_library_path=False,
             opencl=("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1", "/usr/lib64/libOpenCL.so.1"),
             has_dsp=False,
             sources=MappingProxyType(
@@ -145,18 +139,14 @@ PLATFORMS: Final[Mapping[str, Platform]] = MappingProxyType(
 
 # toybox (Android), busybox (boards) and coreutils differ in the programs and options they have.
 # Scripts for devices keep to what all three have; what they must not use, and since when it is
-# there, by toybox' release notes (landley.net/toybox) and busybox' NEWS.
-SHELL_LIMITS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "timeout": "toybox has it since Android 8; `timeout -s KILL 3` is understood by all three",
-        "grep -H": "toybox since Android 6; older ones print no file name",
-        "stat -c": "no -c in some busybox builds: `ls -ld` and [ -r ] are asked instead",
-        "df -k": "rows may break in two, and columns differ: numbers are read from the right",
-        "date +%s": "all three; %N is missing in toybox before Android 9 and in busybox",
-        "getconf": "toybox has it since Android 8, busybox does not",
-        "sha256sum": "toybox since Android 6",
-    }
-)
+# there, by toybox' release notes (landley.net/toybox) and busybox' NEWS:
+# - timeout: toybox has it since Android 8; `timeout -s KILL 3` is understood by all three
+# - grep -H: toybox since Android 6; older ones print no file name
+# - stat -c: no -c in some busybox builds: `ls -ld` and [ -r ] are asked instead
+# - df -k: rows may break in two, and columns differ: numbers are read from the right
+# - date +%s: all three; %N is missing in toybox before Android 9 and in busybox
+# - getconf: toybox has it since Android 8, busybox does not
+# - sha256sum: toybox since Android 6
 
 
 def target_of(machine: str | None, *, android: bool, abis: Sequence[str]) -> tuple[str | None, str]:
@@ -182,9 +172,7 @@ def target_of(machine: str | None, *, android: bool, abis: Sequence[str]) -> tup
 
 def process_environment(target: str, folders: Sequence[str]) -> dict[str, str]:
     """What a process needs in its environment to use libraries in these folders there (pure)."""
-    platform = PLATFORMS[target]
-    vendor = platform.library_folders if platform.needs_library_path else ()
     return {
-        "LD_LIBRARY_PATH": ":".join((*folders, *vendor)),
-        "ADSP_LIBRARY_PATH": ";".join((*folders, *platform.dsp_folders)),
+        "LD_LIBRARY_PATH": ":".join(folders),
+        "ADSP_LIBRARY_PATH": ";".join((*folders, *PLATFORMS[target].dsp_folders)),
     }

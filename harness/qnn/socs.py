@@ -69,6 +69,12 @@ KERNEL_SOC_IDS: Final[Mapping[str, int]] = MappingProxyType(
     }
 )
 
+DEVICE_PD_BYTES: Final = 3840 << 20
+"""What one protection domain of a DSP holds: 4 GiB of addresses, of which about 3.75 are usable.
+
+QAIRT SDK docs, "Multiple cDSP Sessions". One context cannot span two.
+"""
+
 SOCS: Final[Mapping[str, Soc]] = MappingProxyType({soc.name: soc for soc in _TABLE})
 HTP_ARCHS: Final[tuple[int, ...]] = tuple(
     sorted({soc.htp_arch for soc in _TABLE if soc.htp_arch is not None})

@@ -45,6 +45,14 @@ class QnnVersion:
             raise ConfigError(f"{text[:80]!r} is not a version: numbers with dots, as in 2.51.0")
         return cls(tuple(int(part) for part in found[1].split(".")))
 
+    @classmethod
+    def found_in(cls, text: str | None) -> Self | None:
+        """The version that a file or a library names, None for what is none: 2.28.2.241116_103."""
+        try:
+            return cls.parse(text.split("_")[0]) if text else None
+        except ConfigError:
+            return None
+
     def matches(self, short: QnnVersion) -> bool:
         """Whether `short` is this version or the beginning of it (2.28.2 of 2.28.2.241116)."""
         return self.parts[: len(short.parts)] == short.parts

@@ -1,1 +1,1 @@
-"""What a run found out: records, journal, verdicts, known issues and their projections."""
+"""What a run found out: records, journal, known issues, and the reports made from them."""

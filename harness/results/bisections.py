@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
-from harness.results.templates import template
-from harness.results.whole_file import write_whole
+from harness.files.whole_file import read_json, write_whole
+from harness.results.pages import link, template
 
 INDEX: Final = "bisections.html"
 _RESULTS = "*-bisect/result.json"
@@ -30,11 +28,6 @@ class Listed:
     runs: int
     link: str
 
-    @property
-    def test(self) -> str:
-        """Its test, whatever the parameters."""
-        return self.case.partition("[")[0]
-
 
 def bisections_in(reports: Path) -> list[Listed]:
     """Those of a folder, the newest first, at most 200; what cannot be read is left out."""
@@ -48,26 +41,21 @@ def bisections_in(reports: Path) -> list[Listed]:
 def of_cases(found: Iterable[Listed], cases: Iterable[str]) -> list[Listed]:
     """Those that bisected one of these cases, with whatever parameters (pure)."""
     tests = {case.partition("[")[0] for case in cases}
-    return [one for one in found if one.test in tests]
-
-
-def index_text(found: Sequence[Listed]) -> str:
-    """The page that lists them (pure but for loading the template)."""
-    return template("harness.results", "bisections.html.j2").render(bisections=found)
+    return [one for one in found if one.case.partition("[")[0] in tests]
 
 
 def write_index(reports: Path) -> Path:
     """Writes bisections.html anew in one step. Raises OSError."""
-    path = reports / INDEX
-    write_whole(path, index_text(bisections_in(reports)).encode("utf-8", "replace"))
-    return path
+    page = template("harness.results", "bisections.html.j2")
+    text = page.render(bisections=bisections_in(reports))
+    write_whole(reports / INDEX, text.encode("utf-8", "replace"))
+    return reports / INDEX
 
 
 def _read(file: Path) -> Listed | None:
     try:
-        with file.open("rb") as stream:
-            content = json.loads(stream.read(_MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
+        content = read_json(file, _MAX_BYTES)
+    except (OSError, ValueError):
         return None
     return _listed(file.parent.name, content)
 
@@ -83,7 +71,7 @@ def _listed(name: str, content: Any) -> Listed | None:
         axes=", ".join(map(_short, axes)) if isinstance(axes, list) else "",
         answer=_short(answer.get("text") if isinstance(answer, dict) else "not over"),
         runs=len(runs) if isinstance(runs, list) else 0,
-        link="./" + quote(f"{name}/report.html"),
+        link=link(f"{name}/report.html"),
     )
 
 

@@ -33,8 +33,8 @@ def held(name: str, holds: bool, reason: str, **figures: JsonValue) -> Check:
     return Check(name=name, verdict=verdict, reason=reason, figures=figures)
 
 
-def unseen(name: str, reason: str, **figures: JsonValue) -> Check:
-    """A check that nothing could decide."""
+def undecided(name: str, reason: str, **figures: JsonValue) -> Check:
+    """A check that nothing could decide; records call it `unseen`."""
     return Check(name=name, verdict="unseen", reason=reason, figures=figures)
 
 

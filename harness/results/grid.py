@@ -10,13 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from harness.errors import ConfigError
+from harness.failure.error import ErrorRecord, without_varying_parts
 from harness.qnn.versions import QnnVersion
-from harness.results.record import CaseRecord, ErrorRecord, final_attempts
-from harness.results.signature import without_varying_parts
-
-GRID: Final = "grid"
-"""The measurement that names the axes of rows and columns."""
+from harness.results.record import CaseRecord, final_attempts
 
 _MAX_LEGEND_CHARS: Final = 220
 _NOT_RUN: Final = "-"
@@ -33,7 +29,7 @@ class Grid:
     columns: tuple[str, ...]
     cells: Mapping[tuple[str, str], CaseRecord]
 
-    def mark(self, row: str, column: str) -> str:
+    def label(self, row: str, column: str) -> str:
         """What stands in a cell: ok, the code of a failure, or its outcome."""
         record = self.cells.get((row, column))
         if record is None:
@@ -54,7 +50,7 @@ def grids(records: Iterable[CaseRecord]) -> list[Grid]:
     A case that failed before it could ask belongs to the grid of its test all the same.
     """
     cases = final_attempts(records)
-    asked = {_test(case): axes for case in cases if (axes := _asked(case)) is not None}
+    asked = {_test(case): axes for case in cases if (axes := case.grid) is not None}
     groups: dict[tuple[str, str], list[CaseRecord]] = {}
     for case in cases:
         if _test(case) in asked:
@@ -66,22 +62,16 @@ def grids(records: Iterable[CaseRecord]) -> list[Grid]:
 
 def grid_lines(grid: Grid) -> Iterator[str]:
     """The grid as text, with what the failing cells say below it."""
-    marks = {(row, column): grid.mark(row, column) for row in grid.rows for column in grid.columns}
-    first = max(map(len, [grid.row_axis, *grid.rows]))
-    widths = [
-        max(len(column), *(len(marks[row, column]) for row in grid.rows)) for column in grid.columns
-    ]
+    rows = [[row, *(grid.label(row, column) for column in grid.columns)] for row in grid.rows]
     yield f"{grid.title}: {grid.row_axis} down, {grid.column_axis} across"
-    yield _line(grid.row_axis, first, grid.columns, widths)
-    for row in grid.rows:
-        yield _line(row, first, [marks[row, column] for column in grid.columns], widths)
+    yield from (f"  {line}" for line in aligned([[grid.row_axis, *grid.columns], *rows]))
     legend: dict[tuple[str, str], list[str]] = {}
     for cell, record in grid.cells.items():
         if record.error is not None and record.outcome != "passed":
             said = _said(record.error)
-            legend.setdefault((marks[cell], without_varying_parts(said)), []).append(said)
-    for (mark, _), texts in legend.items():
-        text = f"  {len(texts)} x {mark}: {texts[0]}"
+            legend.setdefault((grid.label(*cell), without_varying_parts(said)), []).append(said)
+    for (label, _), texts in legend.items():
+        text = f"  {len(texts)} x {label}: {texts[0]}"
         yield text if len(text) <= _MAX_LEGEND_CHARS else f"{text[: _MAX_LEGEND_CHARS - 3]}..."
 
 
@@ -93,12 +83,12 @@ def _said(error: ErrorRecord) -> str:
 
 
 def grid_json(grid: Grid) -> dict[str, object]:
-    """The grid for run.json: axes, values, and a row of marks for each value of the first."""
+    """The grid for run.json: axes, values, and a row of labels for each value of the first."""
     return {
         "title": grid.title,
         "rows": {"axis": grid.row_axis, "values": list(grid.rows)},
         "columns": {"axis": grid.column_axis, "values": list(grid.columns)},
-        "marks": [[grid.mark(row, column) for column in grid.columns] for row in grid.rows],
+        "marks": [[grid.label(row, column) for column in grid.columns] for row in grid.rows],
     }
 
 
@@ -113,13 +103,6 @@ def _grid(test: str, elsewhere: str, axes: tuple[str, str], cases: Sequence[Case
         columns=tuple(sorted({column for _, column in cells}, key=_order)),
         cells=cells,
     )
-
-
-def _asked(case: CaseRecord) -> tuple[str, str] | None:
-    axes = case.measurements.get(GRID)
-    if isinstance(axes, list) and len(axes) == 2:
-        return str(axes[0]), str(axes[1])
-    return None
 
 
 def _test(case: CaseRecord) -> str:
@@ -140,13 +123,15 @@ def _value(case: CaseRecord, axis: str) -> str:
     return _NOT_RUN if value is None else str(value)
 
 
-def _order(value: str) -> tuple[int, tuple[int, ...], str]:
-    try:
-        return 0, QnnVersion.parse(value).parts, value
-    except ConfigError:
-        return 1, (), value
+def _order(value: str) -> tuple[bool, tuple[int, ...], str]:
+    version = QnnVersion.found_in(value)
+    return version is None, version.parts if version else (), value
 
 
-def _line(head: str, first: int, cells: Sequence[str], widths: Sequence[int]) -> str:
-    shown = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
-    return f"  {head:<{first}}  {shown}".rstrip()
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of a table as lines, their columns below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

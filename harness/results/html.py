@@ -5,33 +5,23 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 from markupsafe import Markup
 
+from harness.errors.outgoing_text import printable
+from harness.files.whole_file import write_whole
 from harness.results.bisections import Listed, bisections_in, of_cases
-from harness.results.charts import outcome_bar, sparkline
+from harness.results.drift import Output
 from harness.results.grid import grids
 from harness.results.journal import Contents
-from harness.results.record import CaseRecord, final_attempts
+from harness.results.pages import link, outcome_bar, sparkline, template
+from harness.results.record import CaseRecord, final_attempts, is_figure
 from harness.results.summary import failure_groups, totals
-from harness.results.templates import template
-from harness.results.whole_file import write_whole
 
 _MAX_SHOWN_CHARS: Final = 4000
 _SHORT_CHARS: Final = 120
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One measurement as it is shown; `chart` is empty for what is no list of numbers."""
-
-    name: str
-    text: str
-    chart: Markup
 
 
 def html_text(
@@ -40,10 +30,12 @@ def html_text(
     *,
     run: str,
     bisections: Sequence[Listed] = (),
+    outputs: Sequence[Output] = (),
 ) -> str:
     """The whole page (pure but for loading the template).
 
     `bisections` are those of the same folder of reports; those of this run's tests are listed.
+    `outputs` are those that cases have kept; what differs somewhere is shown.
     """
     cases = final_attempts(contents.records)
     last = {id(record) for record in cases}
@@ -56,13 +48,14 @@ def html_text(
         groups=failure_groups(cases),
         cases=cases,
         grids=grids(cases),
+        drifting=[one for one in outputs if one.drifts],
         axes=_axes(cases),
-        figures=_figures,
+        figure=_figure,
         state=_state,
         shown=_shown,
         short=_short,
         seconds=_seconds,
-        link=_link,
+        link=link,
         issues=_issue_links(info),
         bisections=of_cases(bisections, (record.case for record in cases)),
         damage=contents.damage,
@@ -71,10 +64,18 @@ def html_text(
     )
 
 
-def write_html(contents: Contents, info: Mapping[str, Any], path: Path, *, run: str) -> None:
+def write_html(
+    contents: Contents,
+    info: Mapping[str, Any],
+    path: Path,
+    *,
+    run: str,
+    outputs: Sequence[Output] = (),
+) -> None:
     """Writes the page, in a run's folder, in one step. Raises OSError."""
-    text = html_text(contents, info, run=run, bisections=bisections_in(path.parent.parent))
-    write_whole(path, text.encode("utf-8", "replace"))
+    found = bisections_in(path.parent.parent)
+    text = html_text(contents, info, run=run, bisections=found, outputs=outputs)
+    write_whole(path, printable(text).encode())
 
 
 def _axes(cases: Sequence[CaseRecord]) -> list[str]:
@@ -93,20 +94,17 @@ def _state(record: CaseRecord) -> str:
     return "expected" if record.is_bad and record.expected else record.outcome
 
 
-def _figures(record: CaseRecord) -> list[Figure]:
-    return [_figure(name, value) for name, value in record.measurements.items()]
-
-
-def _figure(name: str, value: object) -> Figure:
-    if isinstance(value, list) and value and all(_is_number(item) for item in value):
+def _figure(value: object) -> str:
+    """A measurement as it is shown, with a chart of a list of numbers."""
+    if isinstance(value, list) and value and all(is_figure(item) for item in value):
         low, middle, high = min(value), statistics.median(value), max(value)
         text = f"{len(value)} values: min {low:,}, median {middle:,}, max {high:,}"
-        return Figure(name, text, sparkline(value))
-    return Figure(name, _shown(value), Markup(""))
+        return Markup("{} {}").format(text, sparkline(value))
+    return _shown(value)
 
 
 def _shown(value: object) -> str:
-    if _is_number(value):
+    if is_figure(value):
         return f"{value:,}"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]} ..."
@@ -128,17 +126,8 @@ def _seconds(duration: float) -> str:
     )
 
 
-def _link(path: str) -> str:
-    # Relative, and never a scheme: records hold paths inside the run's folder only.
-    return "./" + quote(path)
-
-
 def _issue_links(info: Mapping[str, Any]) -> dict[str, str]:
     """Where each known issue is explained; run.json could hold anything."""
     links = info.get("known_issues")
     pairs = links.items() if isinstance(links, Mapping) else ()
     return {str(name): str(link) for name, link in pairs if str(link).startswith("https://")}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300

@@ -12,6 +12,7 @@ from typing import BinaryIO, Final, Self
 from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import ConfigError, InfraError, InternalError
+from harness.errors.outgoing_text import without_secrets_in
 from harness.results.record import CaseRecord, DeviceEvent, Line
 
 MAX_LINE_BYTES: Final = 16 << 20
@@ -61,7 +62,10 @@ class Journal:
             )
         except ValidationError as error:
             raise InternalError(f"a record does not fit its model: {error}") from error
-        line = valid.model_dump_json().encode() + b"\n"
+        if b":/" in (line := valid.model_dump_json().encode()):
+            valid = _LINE.validate_python(without_secrets_in(valid.model_dump(mode="json")))
+            line = valid.model_dump_json().encode()
+        line += b"\n"
         if len(line) > MAX_LINE_BYTES:
             about = valid.case if isinstance(valid, CaseRecord) else valid.device
             raise InternalError(f"the record of {about} has {len(line)} bytes")

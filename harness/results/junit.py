@@ -9,8 +9,8 @@ from pathlib import Path
 
 from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
 
-from harness.results.record import CaseRecord, final_attempts
-from harness.results.whole_file import write_whole
+from harness.files.whole_file import write_whole
+from harness.results.record import CaseRecord, final_attempts, is_figure
 
 # What XML 1.0 allows at all; everything else cannot even be escaped.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -102,6 +102,8 @@ def _text(record: CaseRecord) -> str:
 def _properties(record: CaseRecord) -> Iterator[tuple[str, str]]:
     for key in ("outcome", "cause", "attempt"):
         yield key, _plain(getattr(record, key))
+    if record.outputs is not None:
+        yield "outputs", record.outputs
     if record.expected is not None:
         yield "known_issue", record.expected.known_issue
     if record.fixed is not None:
@@ -128,7 +130,7 @@ def _flat(key: str, value: object) -> Iterator[tuple[str, str]]:
             yield from _flat(f"{key}.{part}", item)
     elif isinstance(value, list):
         yield f"{key}.count", str(len(value))
-        numbers = [item for item in value if _is_number(item)]
+        numbers = [item for item in value if is_figure(item)]
         if numbers and len(numbers) == len(value):
             yield from _figures(key, numbers)
     else:
@@ -139,10 +141,6 @@ def _figures(key: str, numbers: Sequence[int | float]) -> Iterator[tuple[str, st
     yield f"{key}.min", _plain(min(numbers))
     yield f"{key}.median", _plain(statistics.median(numbers))
     yield f"{key}.max", _plain(max(numbers))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def _plain(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    PrivateAttr,
     StrictInt,
     StringConstraints,
     WithJsonSchema,
@@ -24,9 +26,9 @@ from harness.errors import ConfigError
 from harness.qnn.codes import same_code
 from harness.qnn.socs import SOCS
 from harness.qnn.versions import QnnVersion, VersionRange
-from harness.results.patterns import UnsafePatternError, found_in, safe_pattern
+from harness.results.patterns import LIMIT_S, SlowPatternError, UnsafePatternError, safe_pattern
 from harness.results.record import CaseRecord
-from harness.yaml_lines.document import Document, read_document
+from harness.yaml_lines.document import Document, field_name, read_document
 from harness.yaml_lines.models import SchemaOne, check_document
 
 _COMPARISON = re.compile(r"(>=|<=|>|<)\s*(-?\d{1,15}(?:\.\d{1,15})?)", re.ASCII)
@@ -146,6 +148,17 @@ class KnownIssue(_Strict):
     conditions: Conditions = Conditions()
     until: datetime.date
 
+    _pattern_place: str = PrivateAttr("")
+
+    @property
+    def too_slow(self) -> str:
+        """What to say where its pattern took too long to be looked for."""
+        where = f"{self._pattern_place}: " if self._pattern_place else ""
+        return (
+            f"{where}known issue {self.id} is not asked: looking for its message takes more than "
+            f"{LIMIT_S:g} s; write it with fewer of * + ? and |"
+        )
+
 
 class KnownIssues(_Strict):
     """All that known_issues.yaml says."""
@@ -157,42 +170,49 @@ class KnownIssues(_Strict):
 def load_known_issues(path: Path) -> tuple[KnownIssue, ...]:
     """Reads known_issues.yaml. Raises one ConfigError that names every mistake by its line."""
     document = read_document(path)
-    return check_document(document, KnownIssues, more=_repeated_ids).known_issues
+    issues = check_document(document, KnownIssues, more=_repeated_ids).known_issues
+    for index, issue in enumerate(issues):
+        place = ("known_issues", index, "signature", "message")
+        issue._pattern_place = f"{path}:{document.line(place)}: {field_name(place)}"
+    return issues
 
 
-def match(
-    record: CaseRecord, issues: Iterable[KnownIssue], today: datetime.date | None = None
-) -> KnownIssue | None:
+def match(record: CaseRecord, issues: Iterable[KnownIssue]) -> KnownIssue | None:
     """The first known issue that explains a record; None if it is no or another failure.
 
-    Only failures of the target are ever expected. An entry whose `until` lies before `today`
-    (default: the day the case started, UTC) explains nothing.
+    Only failures of the target are ever expected. An entry whose `until` lies before the day the
+    case started (UTC) explains nothing, and neither does one whose pattern takes too long (see
+    `not_asked`).
     """
-    if record.cause != "target" or record.error is None:
-        return None
-    day = today or record.started.astimezone(datetime.UTC).date()
-    for issue in issues:
-        if day > issue.until or not _looks_like(record, issue.signature):
-            continue
-        if holds_under(record, issue.conditions):
-            return issue
+    for issue in _that_may_explain(record, issues):
+        with contextlib.suppress(SlowPatternError):
+            if _says(record, issue):
+                return issue
     return None
 
 
-def passed_anyway(
-    record: CaseRecord, issues: Iterable[KnownIssue], today: datetime.date | None = None
-) -> list[KnownIssue]:
+def not_asked(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[KnownIssue]:
+    """The known issues that might explain a record, if their pattern did not take too long."""
+    found = []
+    for issue in _that_may_explain(record, issues):
+        try:
+            _says(record, issue)
+        except SlowPatternError:
+            found.append(issue)
+    return found
+
+
+def passed_anyway(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[KnownIssue]:
     """The known issues under whose conditions a case passed: they may be fixed.
 
     Entries that are over, or say nothing of where they are expected, are not among them.
     """
     if record.outcome != "passed":
         return []
-    day = today or record.started.astimezone(datetime.UTC).date()
     return [
         issue
         for issue in issues
-        if day <= issue.until
+        if _day(record) <= issue.until
         and issue.conditions != Conditions()
         and holds_under(record, issue.conditions)
     ]
@@ -203,15 +223,30 @@ def expired(issues: Iterable[KnownIssue], today: datetime.date) -> list[KnownIss
     return [issue for issue in issues if issue.until < today]
 
 
-def _looks_like(record: CaseRecord, signature: IssueSignature) -> bool:
+def _that_may_explain(record: CaseRecord, issues: Iterable[KnownIssue]) -> Iterator[KnownIssue]:
+    """All but the message, which takes longest, is as an entry has it."""
     error = record.error
-    return (
-        error is not None
-        and record.outcome == signature.outcome
-        and error.api == signature.api
-        and same_code(error.code, signature.code)
-        and found_in(safe_pattern(signature.message), error.message)
-    )
+    if record.cause != "target" or error is None:
+        return
+    for issue in issues:
+        signature = issue.signature
+        if (
+            _day(record) <= issue.until
+            and record.outcome == signature.outcome
+            and error.api == signature.api
+            and same_code(error.code, signature.code)
+            and holds_under(record, issue.conditions)
+        ):
+            yield issue
+
+
+def _day(record: CaseRecord) -> datetime.date:
+    return record.started.astimezone(datetime.UTC).date()
+
+
+def _says(record: CaseRecord, issue: KnownIssue) -> bool:
+    assert record.error is not None
+    return safe_pattern(issue.signature.message).found_in(record.error.message)
 
 
 def holds_under(record: CaseRecord, conditions: Conditions) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import PurePath, PurePosixPath
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeGuard
 
 from pydantic import (
     AfterValidator,
@@ -24,20 +24,19 @@ from pydantic import (
 )
 
 from harness.errors import Cause
-from harness.lab.events import EventKind, LabEvent
-from harness.lab.health import State
-from harness.qnn.codes import describe
-from harness.results.chain import ChainLink
+from harness.failure.error import ErrorRecord, Outcome, Part, Text, clean_text, cut_message
+from harness.lab.health import EventKind, LabEvent, State
 from harness.results.checks import Check
-from harness.results.diagnosis import Diagnosis
-from harness.results.libraries import PreflightRecord, RuntimeRecord
-from harness.results.parts import Part, Text, clean_text
-from harness.results.signature import signature
+from harness.results.outputs import Outputs
+from harness.runtimes.findings import Severity
 
-Outcome = Literal["passed", "failed", "crashed", "hung", "unsupported", "error", "skipped"]
 NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
-MAX_MESSAGE_CHARS: Final = 16_000
 _MAX_DEPTH = 20
+
+
+def is_figure(value: object) -> TypeGuard[int | float]:
+    """Whether a measured value is a number that can be told in digits."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def as_json(value: object, depth: int = 0) -> JsonValue:
@@ -77,83 +76,29 @@ JsonObject = Annotated[dict[str, JsonValue], BeforeValidator(as_json)]
 LogPath = Annotated[Text, AfterValidator(_relative)]
 
 
-class OrtCode(Part):
-    """What ONNX Runtime itself answered: an OrtErrorCode, which tells no more than the kind."""
+class PreflightRecord(Part):
+    """What preflight found wrong or doubtful before the case ran; see docs/preflight.md."""
 
-    code: StrictInt
-    name: Text
+    code: Text
+    severity: Severity
+    files: tuple[Text, ...] = ()
+    explanation: Text
+    fix: Text
+    thread: Text | None = None
 
 
-class ErrorRecord(Part):
-    """What went wrong, where: the first failed step.
+class RuntimeRecord(Part):
+    """The libraries a case ran with: `build_id` is what they say of themselves.
 
-    `code` is the number the API returned, null if the failure has none (a crash, a wrong output);
-    `hex` is how logs print it. `step` counts the plan's steps from 0, `context` is the number of
-    the context concerned. `message` is the library's own explanation. `chain` is all that went
-    wrong on the way, in order, and `first_cause` where that began. `diagnosis` is the known kind of
-    failure that this is one of, if it is.
-
-    Of a call of ONNX Runtime `code` is QNN's number in what was said, if there is one, `ort` what
-    ORT returned, and `message` the whole chain of causes, the first one first.
+    `contexts_by` is the QNN that made the contexts that the case took, a compiler's version or the
+    build that a file names, null if it took none.
     """
 
-    api: Text | None = None
-    code: StrictInt | None = None
-    hex: str | None = None
-    symbol: Text | None = None
-    component: str | None = None
-    message: Text = ""
-    step: StrictInt | None = None
-    context: StrictInt | None = None
-    ort: OrtCode | None = None
-    signature: Text
-    chain: tuple[ChainLink, ...] = ()
-    first_cause: ChainLink | None = None
-    diagnosis: Diagnosis | None = None
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        api: str | None,
-        code: int | None,
-        message: str,
-        symbol: str | None = None,
-        step: int | None = None,
-        context: int | None = None,
-        ort: OrtCode | None = None,
-        chain: tuple[ChainLink, ...] = (),
-    ) -> ErrorRecord:
-        """Fills in what follows from the code; `symbol` is the library's, if it named one.
-
-        Messages longer than 16,000 characters are cut in the middle.
-        """
-        info = None if code is None else describe(code, api=api)
-        text = _cut(str(clean_text(message)))
-        return cls(
-            api=api,
-            code=code,
-            hex=info.hex if info else None,
-            symbol=symbol or (info.symbol if info else None),
-            component=info.component if info else None,
-            message=text,
-            step=step,
-            context=context,
-            ort=ort,
-            signature=signature(api, code, text),
-            chain=chain,
-            first_cause=chain[0] if chain else None,
-        )
-
-    def with_line(self, line: str) -> ErrorRecord:
-        """The same with one line more in its message, which its signature does not have."""
-        return self.model_copy(update={"message": _cut(f"{self.message}\n{line}".strip())})
-
-    @model_validator(mode="after")
-    def _hex_is_the_code(self) -> ErrorRecord:
-        if self.hex is not None and (self.code is None or self.hex != hex(self.code)):
-            raise ValueError(f"hex {self.hex} is not code {self.code}")
-        return self
+    qnn: Text
+    build_id: Text | None = None
+    source: Text
+    ort: Text | None = None
+    contexts_by: Text | None = None
 
 
 class DeviceRecord(BaseModel):
@@ -190,7 +135,8 @@ class CaseRecord(Part):
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
     `measurements` are free, but JSON; units are in the names. `checks` are what the case expected
-    of the target, each with a verdict of its own. `logs` are paths inside the run's folder.
+    of the target, each with a verdict of its own. `outputs` says what the outputs were compared
+    with, null if nothing was executed. `logs` are paths inside the run's folder.
     """
 
     model_config = ConfigDict(
@@ -217,6 +163,7 @@ class CaseRecord(Part):
     error: ErrorRecord | None = None
     measurements: JsonObject = Field(default={})
     checks: tuple[Check, ...] = ()
+    outputs: Outputs | None = None
     started: AwareDatetime
     duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     attempt: Annotated[StrictInt, Field(ge=1)] = 1
@@ -244,6 +191,18 @@ class CaseRecord(Part):
         return self.outcome not in NO_CAUSE
 
     @property
+    def conclusion(self) -> str | None:
+        """What the case found out, in words; None if it does not say."""
+        text = self.measurements.get("conclusion")
+        return text if isinstance(text, str) else None
+
+    @property
+    def grid(self) -> tuple[str, str] | None:
+        """The axes of rows and columns of the grid that the test asked for."""
+        axes = self.measurements.get("grid")
+        return (str(axes[0]), str(axes[1])) if isinstance(axes, list) and len(axes) == 2 else None
+
+    @property
     def breaks_strictness(self) -> bool:
         """Whether it passed where that was to fail the run (`--strict-known`)."""
         return self.fixed is not None and self.fixed.fails
@@ -252,6 +211,14 @@ class CaseRecord(Part):
     def is_unexpected(self) -> bool:
         """Whether something went wrong that no known issue explains."""
         return self.is_bad and self.expected is None
+
+
+def named_figures(
+    *, conclusion: str | None, grid: tuple[str, str] | None, probe_us: int
+) -> dict[str, object]:
+    """The `measurements` that records give a meaning to, as far as there are any."""
+    named = {"conclusion": conclusion, "grid": grid, "probe_us": probe_us}
+    return {name: value for name, value in named.items() if value}
 
 
 class DeviceEvent(Part):
@@ -282,7 +249,7 @@ class DeviceEvent(Part):
             event=event.event,
             state=event.state,
             findings=event.codes,
-            detail=_cut(str(clean_text(event.detail))),
+            detail=cut_message(str(clean_text(event.detail))),
             started=event.started,
             duration_s=event.duration_s,
             vitals=None if event.vitals is None else asdict(event.vitals),
@@ -310,10 +277,3 @@ def final_attempts(records: Iterable[CaseRecord]) -> list[CaseRecord]:
         if before is None or record.attempt >= before.attempt:
             last[record.case] = record
     return list(last.values())
-
-
-def _cut(message: str) -> str:
-    if len(message) <= MAX_MESSAGE_CHARS:
-        return message
-    half = MAX_MESSAGE_CHARS // 2 - 20
-    return f"{message[:half]}\n[... cut ...]\n{message[-half:]}"

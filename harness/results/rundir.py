@@ -18,12 +18,13 @@ from typing import Any, Final, Self
 
 from harness import __version__
 from harness.errors import ConfigError, HarnessError, InfraError
+from harness.errors.outgoing_text import without_secrets, without_secrets_in
+from harness.files.cache import PRIVATE
+from harness.files.whole_file import read_bounded, read_json, write_whole
+from harness.results.drift import Output, drift
 from harness.results.grid import grid_json, grids
-from harness.results.html import write_html
 from harness.results.journal import Contents, Damage, Journal, read_journal
-from harness.results.junit import write_junit
 from harness.results.record import CaseRecord, DeviceEvent, as_json
-from harness.results.whole_file import write_whole
 
 JOURNAL: Final = "results.jsonl"
 INFO: Final = "run.json"
@@ -31,6 +32,10 @@ LATEST: Final = "latest"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
 _MAX_INFO_BYTES = 16 << 20
+_MAX_OUTPUT_BYTES = 1 << 30
+_OUTPUT_NAME = re.compile(r"[0-9a-f]{16}-\d{1,12}")
+OUTPUTS: Final = "outputs"
+"""The folder of a run with the outputs that its cases have kept, each once."""
 
 
 def new_run_id(now: datetime | None = None, salt: str | None = None) -> str:
@@ -62,6 +67,7 @@ class RunFolder:
         self.path = path
         self._journal: Journal | None = None
         self._read: tuple[tuple[int, int, int], Contents] | None = None
+        self._drift: tuple[Contents, list[Output]] | None = None
 
     @classmethod
     def create(
@@ -93,7 +99,7 @@ class RunFolder:
                 "exit_code": None,
                 "problem": None,
                 "command": list(command),
-                "command_line": shlex.join(command),
+                "command_line": shlex.join(map(without_secrets, command)),
                 "devices": list(devices),
                 "lab": lab,
                 "host": _host(),
@@ -162,23 +168,44 @@ class RunFolder:
 
     def info(self) -> dict[str, Any]:
         """What run.json says; empty if it cannot be read."""
-        try:
-            with (self.path / INFO).open("rb") as stream:
-                content = json.loads(stream.read(_MAX_INFO_BYTES))
-        except (OSError, ValueError, RecursionError):
+        file = self.path / INFO
+        if not file.is_file():
             return {}
-        return content if isinstance(content, dict) else {}
+        try:
+            content = read_json(file, _MAX_INFO_BYTES)
+        except (OSError, ValueError):
+            return {}
+        return without_secrets_in(content) if isinstance(content, dict) else {}
+
+    def drift(self) -> list[Output]:
+        """The outputs that cases have kept, compared between versions, devices and backends."""
+        contents = self._contents()
+        if self._drift is None or self._drift[0] is not contents:
+            self._drift = contents, drift(contents.records, self._kept_output)
+        return self._drift[1]
+
+    def _kept_output(self, name: str) -> bytes | None:
+        if not _OUTPUT_NAME.fullmatch(name):
+            return None
+        try:
+            return read_bounded(self.path / OUTPUTS / f"{name}.raw", _MAX_OUTPUT_BYTES)
+        except OSError:
+            return None
 
     def project(self) -> None:
         """Writes junit.xml and report.html anew from the journal.
 
         Raises InfraError if the disk fails.
         """
+        from harness.results.html import write_html
+        from harness.results.junit import write_junit
+
         contents = self._contents()
         info = self.info()
         try:
             write_junit(contents.records, self.path / "junit.xml", run=self.run_id)
-            write_html(contents, info, self.path / "report.html", run=self.run_id)
+            page = self.path / "report.html"
+            write_html(contents, info, page, run=self.run_id, outputs=self.drift())
         except OSError as error:
             raise InfraError(f"cannot write reports to {self.path}: {error.strerror}") from error
 
@@ -194,6 +221,7 @@ class RunFolder:
             "finished": _rfc3339(datetime.now(UTC)),
             "exit_code": exit_code,
             "grids": [grid_json(grid) for grid in grids(self.records())],
+            "drift": [one.as_json() for one in self.drift() if one.drifts],
         }
         self._write_info(self.info() | ended | {"problem": problem})
         self.project()
@@ -214,7 +242,8 @@ class RunFolder:
         return self._read[1]
 
     def _write_info(self, info: Mapping[str, object]) -> None:
-        text = json.dumps(as_json(info), indent=2, ensure_ascii=False) + "\n"
+        safe = without_secrets_in(as_json(info))
+        text = json.dumps(safe, indent=2, ensure_ascii=False) + "\n"
         try:
             write_whole(self.path / INFO, text.encode())
         except OSError as error:
@@ -223,7 +252,7 @@ class RunFolder:
 
 def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
     try:
-        reports.mkdir(parents=True, exist_ok=True)
+        reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         if run_id is not None:
             path = reports.resolve() / run_id
             path.mkdir(exist_ok=True)

@@ -8,20 +8,11 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final, get_args
 
-from harness.results.diagnosis import Diagnosis
-from harness.results.libraries import PreflightRecord
-from harness.results.record import (
-    CaseRecord,
-    DeviceEvent,
-    ErrorRecord,
-    Outcome,
-    final_attempts,
-)
+from harness.failure.error import Diagnosis, ErrorRecord, Outcome
+from harness.results.outputs import Outputs
+from harness.results.record import CaseRecord, DeviceEvent, PreflightRecord, final_attempts
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
-CONCLUSION: Final = "conclusion"
-"""The measurement that says in words what a case found out; shown at the end of a run."""
-
 _WIDTH: Final = 300
 _MAX_LINES: Final = 40
 
@@ -54,6 +45,10 @@ def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
         if not record.is_bad and not (record.outcome == "unsupported" and record.error):
             continue
         signature = record.error.signature if record.error else None
+        if record.error is not None and record.cause == "config":
+            signature = (
+                record.error.message
+            )  # a signature names no file, and each is wrong for itself
         known = record.expected.known_issue if record.expected else None
         found.setdefault((record.outcome, record.cause, known, signature), []).append(record)
     groups = [FailureGroup(cases[0], tuple(cases)) for cases in found.values()]
@@ -85,6 +80,21 @@ def exit_code(records: Iterable[CaseRecord]) -> int:
     return 3 if causes else 0
 
 
+def _outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
+    """What stands behind `passed`, where that is not a comparison with a reference."""
+    passed = [one for one in final_attempts(records) if one.outcome == "passed"]
+    counts = Counter(one.outputs for one in passed if one.outputs is not None)
+    if not set(counts) - {"reference"}:
+        return []
+    words: dict[Outputs, str] = {
+        "reference": "as expected",
+        "agreement": "the same each time, and compared with nothing else",
+        "unverified": "looked at by nobody",
+    }
+    told = ", ".join(f"{counts[key]} {text}" for key, text in words.items() if counts[key])
+    return [f"outputs of what passed: {told}"]
+
+
 def summary_lines(
     records: Sequence[CaseRecord], report: PurePath | str, *, width: int = _WIDTH
 ) -> list[str]:
@@ -100,6 +110,7 @@ def summary_lines(
     strict = sum(record.breaks_strictness for record in final_attempts(records))
     failing = f" ({strict} of them fail by --strict-known)" if strict else ""
     lines = [f"{cases}: {shown}{failing}" if counts else "no case was run"]
+    lines += _outputs_lines(records)
     for group in groups[:_MAX_LINES]:
         lines.append(_group_line(group, width))
         known = group.first.error.diagnosis if group.first.error else None
@@ -108,9 +119,8 @@ def summary_lines(
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
     for record in final_attempts(records):
-        conclusion = record.measurements.get(CONCLUSION)
-        if isinstance(conclusion, str):
-            lines.append(f"{record.case.rpartition('/')[2]}: {conclusion}")
+        if record.conclusion is not None:
+            lines.append(f"{record.case.rpartition('/')[2]}: {record.conclusion}")
     retried = sum(record.attempt > 1 for record in final_attempts(records))
     if retried:
         cases = "1 case was" if retried == 1 else f"{retried} cases were"

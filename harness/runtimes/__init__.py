@@ -1,1 +1,1 @@
-"""QNN runtimes: where their libraries come from and how they get onto a device."""
+"""QNN runtimes: where their libraries come from, what they say, and what fits together."""

@@ -1,27 +1,31 @@
-"""Takes zip archives (wheels, later AARs) apart without trusting a byte of them."""
+"""Takes zip archives (wheels, AARs) apart without trusting a byte of them."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import csv
 import hashlib
-import io
 import os
 import stat
 import struct
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from harness.errors import InfraError
+from harness.files.verified_folder import (
+    VerifiedFolder,
+    made_once,
+    publish,
+    work_folder,
+    write_manifest,
+)
 
 _CHUNK_BYTES = 1 << 20
+_TIMEOUT_S = 300.0
 _END_BYTES = 22
 _END_MAGIC = b"PK\x05\x06"
 _ZIP64_LOCATOR_BYTES = 20
@@ -90,54 +94,37 @@ def unpack(
         ]
 
 
-def read_member(
-    archive: Path, name: str, *, max_bytes: int, limits: ArchiveLimits = ArchiveLimits()
-) -> bytes:
-    """The content of one file of an archive, judged as in `unpack`. Raises InfraError."""
-    with _open(archive, limits) as opened:
-        for member in _judged(opened, limits):
-            if member.filename == name and not member.is_dir():
-                if member.file_size > max_bytes:
-                    raise InfraError(f"{archive.name}: {name} has {member.file_size} bytes")
-                content = io.BytesIO()
-                _copy(opened, member, content)
-                return content.getvalue()
-    raise InfraError(f"{archive.name} holds no {name}")
+def unpacked_once(
+    archive: Path,
+    folder: Path,
+    facts: Mapping[str, Any],
+    wanted: Callable[[str], bool],
+    data_of: Callable[[Path, Sequence[Unpacked]], Mapping[str, Any]],
+    *,
+    what: str,
+) -> VerifiedFolder:
+    """The wanted files of an archive as a verified folder: unpacked once, anew where it changed.
+
+    `facts` tell what it is made from; `data_of` gets the new folder and what is in it, answers what
+    to keep beside that, and may refuse by an InfraError. Raises InfraError as `unpack` does.
+    """
+
+    def make() -> None:
+        with work_folder(folder.parent) as work:
+            unfinished = work / "unpacked"
+            unfinished.mkdir()
+            files = unpack(archive, unfinished, wanted)
+            data = data_of(unfinished, files)
+            write_manifest(unfinished, facts, data, {file.name: file.sha256 for file in files})
+            publish(unfinished, folder)
+
+    return made_once(folder, facts, make, what=what, timeout_s=_TIMEOUT_S)
 
 
 def names_of(archive: Path, limits: ArchiveLimits = ArchiveLimits()) -> list[str]:
     """The names of the files of an archive, judged as in `unpack`. Raises InfraError."""
     with _open(archive, limits) as opened:
         return [member.filename for member in _judged(opened, limits) if not member.is_dir()]
-
-
-def parse_record(text: str) -> dict[str, str]:
-    """A wheel's RECORD as {name: sha256 in hex}; rows without a sha256 are left out.
-
-    Raises ValueError for anything that is not a RECORD (PEP 376, PEP 427).
-    """
-    try:
-        rows = list(csv.reader(io.StringIO(text), strict=True))
-    except csv.Error as error:
-        raise ValueError(str(error)) from error
-    found: dict[str, str] = {}
-    for row in rows:
-        if not row:
-            continue
-        if len(row) != 3:
-            raise ValueError(f"a row of {len(row)} fields instead of 3")
-        name, digest, _size = row
-        method, _, encoded = digest.partition("=")
-        if method != "sha256":
-            continue
-        try:
-            raw = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
-        except (binascii.Error, ValueError) as error:
-            raise ValueError(f"{name}: {error}") from error
-        if len(raw) != 32 or name in found:
-            raise ValueError(f"{name}: not one sha256")
-        found[name] = raw.hex()
-    return found
 
 
 @contextmanager
@@ -253,18 +240,12 @@ def _refuse_overlaps(members: list[zipfile.ZipInfo], directory_at: int) -> None:
 
 def _write(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> Unpacked:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as file:
-        size, digest = _copy(opened, member, file)
-    return Unpacked(member.filename, size, digest)
-
-
-def _copy(opened: zipfile.ZipFile, member: zipfile.ZipInfo, to: IO[bytes]) -> tuple[int, str]:
     digest, size = hashlib.sha256(), 0
-    with opened.open(member) as source:
+    with path.open("xb") as file, opened.open(member) as source:
         while chunk := source.read(_CHUNK_BYTES):
             size += len(chunk)
             digest.update(chunk)
-            to.write(chunk)
+            file.write(chunk)
     if size != member.file_size:
         raise EOFError(f"{member.filename[:120]!r} ends after {size} of {member.file_size} bytes")
-    return size, digest.hexdigest()
+    return Unpacked(member.filename, size, digest.hexdigest())

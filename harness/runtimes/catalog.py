@@ -1,43 +1,43 @@
-"""The QNN runtimes that can be had, by version and target, with every file's hash."""
+"""The QNN runtimes that can be had, by version and target, from what sources a user describes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from harness.errors import ConfigError, VersionError
+from harness.files.verified_folder import VerifiedFolder
 from harness.lab.inventory import Lab
+from harness.lab.runtime_sources import PACKAGE_INDEX, RuntimeSource
 from harness.qnn.versions import QNN_WHEELS, QnnVersion
-from harness.runtimes.compiler_host import (
+from harness.runtimes.aar import AAR_TARGET, AarSource, MavenSource
+from harness.runtimes.executorch import executorch_folder
+from harness.runtimes.local_sources import FolderSource, SdkSource, holds_sdk, sdk_of_environment
+from harness.runtimes.maven_repository import QNN_RUNTIME, Coordinates
+from harness.runtimes.ort import BESIDE_ORT, OrtLibraries
+from harness.runtimes.pypi import (
     ORT_HOST_VERSION,
+    PYPI,
+    QNN_PLATFORMS,
     CompilerHost,
+    PyPiSource,
+    UnpackedWheels,
+    all_versions,
     ort_folder,
     require_compiling_host,
 )
-from harness.runtimes.notices import Say, on_stderr, on_terminal
-from harness.runtimes.ort_places import OrtPlaces
-from harness.runtimes.ort_wheels import BESIDE_ORT, OrtWheels
-from harness.runtimes.places import described_sources, source_at
-from harness.runtimes.pypi import PYPI, QNN_PLATFORMS, QNN_PROJECT, PyPiSource, all_versions
-from harness.runtimes.runtime import Runtime, RuntimeFile, content_key
-from harness.runtimes.source import Source
-from harness.runtimes.unpacked import UnpackedWheels
-from harness.runtimes.version_specs import choose, is_path, names, split_specs
+from harness.runtimes.runtime import LocalFile, Runtime, Source
+from harness.runtimes.version_specs import choose, choose_all, is_path, names, split_specs
 from harness.runtimes.wheels import WheelCache
 
-__all__ = [
-    "QNN_PROJECT",
-    "Catalog",
-    "CompilerHost",
-    "Entry",
-    "Runtime",
-    "RuntimeFile",
-    "all_versions",
-    "content_key",
-    "resolve_versions",
-]
+SDK_NAME: Final = "sdk"
+"""What the tree is called that QAIRT_SDK_ROOT or QNN_SDK_ROOT names."""
+
+Resolve = Callable[[str, str], Sequence[str]]
+"""(spec, target) -> names of runtimes, as `Catalog.resolve`; raises ConfigError."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,7 @@ class Entry:
 class Catalog:
     """Runtimes by version, fetched on first use and kept below the cache.
 
-    They come from PyPI, and from `sources`, which are asked first. `notify` gets progress, `warn`
-    what must be seen even in a pipe (a damaged cache).
+    They come from PyPI, and from `sources`, which are asked first.
     """
 
     def __init__(
@@ -63,18 +62,12 @@ class Catalog:
         cache_root: Path,
         *,
         sources: Iterable[Source] = (),
-        notify: Say = on_terminal,
-        warn: Say = on_stderr,
     ) -> None:
-        self.notify = notify
-        self.warn = warn
         self._cache_root = cache_root
-        wheels = WheelCache(cache_root / "wheels", notify=notify, warn=warn)
-        self._unpacked = UnpackedWheels(cache_root / "unpacked", wheels, notify=notify, warn=warn)
+        wheels = WheelCache(cache_root / "wheels")
+        self._unpacked = UnpackedWheels(cache_root / "unpacked", wheels)
         self._pypi = PyPiSource(wheels, self._unpacked)
-        self.ort = OrtPlaces(
-            OrtWheels(wheels, self._unpacked), cache_root, notify=notify, warn=warn
-        )
+        self.ort = OrtLibraries(wheels, self._unpacked, cache_root)
         self._sources: dict[str, Source] = {}
         for source in (*sources, self._pypi):
             self.add(source)
@@ -87,18 +80,13 @@ class Catalog:
         lab: Lab,
         environment: Mapping[str, str],
         cache_root: Path,
-        *,
-        notify: Say = on_terminal,
-        warn: Say = on_stderr,
     ) -> Self:
         """The catalog of a lab: its `runtimes`, the environment's SDK, and PyPI.
 
         Raises ConfigError for a source that cannot be.
         """
-        sources = described_sources(
-            lab.runtimes, lab.folder, environment, cache_root, notify=notify, warn=warn
-        )
-        return cls(cache_root, sources=sources, notify=notify, warn=warn)
+        sources = described_sources(lab.runtimes, lab.folder, environment, cache_root)
+        return cls(cache_root, sources=sources)
 
     def add(self, source: Source) -> None:
         """Takes a further source, behind those there are. Raises ConfigError for a name taken."""
@@ -180,11 +168,8 @@ class Catalog:
         runtime = source.runtime(version, target)
         beside = []
         if source is self._pypi:
-            beside = [
-                RuntimeFile(file.path, path, file.size, file.sha256)
-                for path, file in self._pypi.folder(version, target).files.items()
-                if file.path.name in BESIDE_ORT
-            ]
+            files = self._pypi.folder(version, target).files.values()
+            beside = [LocalFile.of(file) for file in files if file.path.name in BESIDE_ORT]
         return self.ort.join(runtime, ort, tuple(beside))
 
     def damage(self, name: str, target: str) -> list[str]:
@@ -207,6 +192,10 @@ class Catalog:
                 qnn_root=self._pypi.folder(version, "linux-x64").path,
             )
         return self._hosts[version]
+
+    def executorch(self, target: str) -> VerifiedFolder:
+        """ExecuTorch's headers and libraries. Raises as `executorch_folder`."""
+        return executorch_folder(self._unpacked, target)
 
     def compiler_for(self, name: str, target: str) -> str:
         """The QNN version whose contexts a runtime gets unless others are asked for.
@@ -234,9 +223,7 @@ class Catalog:
         path = Path(text).expanduser().absolute()
         try:
             if path not in self._at:
-                self._at[path] = source_at(
-                    path, self._sources, self._cache_root, notify=self.notify, warn=self.warn
-                )
+                self._at[path] = source_at(path, self._sources, self._cache_root)
                 self.add(self._at[path])
             source = self._at[path]
             versions = source.versions(target)
@@ -252,7 +239,7 @@ class Catalog:
             return choose(part, known, field=field)
         except ConfigError as error:
             if part and Path(part).exists():
-                hint = f"; if the place is meant, write ./{part}"
+                hint = f"; if the path is meant, write ./{part}"
                 raise type(error)(
                     error.problem + hint, field=field, choices=error.choices
                 ) from error
@@ -287,8 +274,119 @@ class Catalog:
 
 def resolve_versions(spec: str, *, field: str | None = None) -> list[str]:
     """The exact QNN versions of PyPI that a user's `spec` means; see `Catalog.resolve` (pure)."""
-    known = {version: version for version in all_versions()}
-    found: dict[str, None] = {}
-    for part in split_specs(spec):
-        found.update(dict.fromkeys(choose(part, known, field=field)))
-    return list(found)
+    return choose_all(spec, all_versions(), field=field)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The runtimes by target, and for targets where a spec meant nothing, why."""
+
+    runtimes: Mapping[str, tuple[str, ...]]
+    reasons: Mapping[str, tuple[str, ...]]
+
+
+def choose_runtimes(resolve: Resolve, specs: Sequence[str], targets: Iterable[str]) -> Choice:
+    """What `specs` mean for each target, each name once (pure but for `resolve`).
+
+    What means something for one target only is left out for the others, with the reason. Raises
+    the ConfigError of a spec that means nothing for any of them.
+    """
+    wanted = list(dict.fromkeys(targets))
+    runtimes: dict[str, dict[str, None]] = {target: {} for target in wanted}
+    reasons: dict[str, list[str]] = {target: [] for target in wanted}
+    for spec in specs:
+        errors: list[ConfigError] = []
+        for target in wanted:
+            try:
+                runtimes[target].update(dict.fromkeys(resolve(spec, target)))
+            except ConfigError as error:
+                errors.append(error)
+                reasons[target].append(f"for {target}: {error}")
+        if errors and len(errors) == len(wanted):
+            raise errors[0]
+    return Choice(
+        {target: tuple(found) for target, found in runtimes.items()},
+        {target: tuple(found) for target, found in reasons.items()},
+    )
+
+
+def described_sources(
+    described: Iterable[RuntimeSource],
+    folder: Path,
+    environment: Mapping[str, str],
+    cache_root: Path,
+) -> list[Source]:
+    """The sources of devices.yaml, whose folder is `folder`, and the environment's SDK after them.
+
+    Nothing is opened yet. Raises ConfigError for coordinates that are none.
+    """
+    made = [_described(one, folder, cache_root) for one in described]
+    sdk = sdk_of_environment(environment)
+    if sdk is not None and SDK_NAME not in {source.name for source in made}:
+        variable, path = sdk
+        made.append(SdkSource(SDK_NAME, path.expanduser().absolute(), cache_root, field=variable))
+    return made
+
+
+def source_at(path: Path, taken: Collection[str], cache_root: Path) -> Source:
+    """The source that a path is: an AAR, a QAIRT tree, a Maven repository or a plain folder.
+
+    Its name is made of the path's last part, and is none of `taken`. Raises ConfigError if there
+    is nothing of that kind.
+    """
+    path = path.expanduser().absolute()
+    name = _free_name(path, {*taken, PACKAGE_INDEX})
+    if path.is_file() and path.suffix.lower() == ".aar":
+        return AarSource(name, path, cache_root)
+    if not path.is_dir():
+        what = "is neither a folder nor an AAR" if path.exists() else "does not exist"
+        raise ConfigError(f"{path} {what}")
+    if holds_sdk(path):
+        return SdkSource(name, path, cache_root)
+    coordinates = Coordinates.parse(QNN_RUNTIME)
+    if (path / coordinates.folder).is_dir():
+        return MavenSource(name, coordinates, path, cache_root)
+    return FolderSource(name, path, cache_root)
+
+
+def _described(one: RuntimeSource, folder: Path, cache_root: Path) -> Source:
+    path = one.located(folder)
+    makers: Mapping[str, Callable[[], Source]] = {
+        "qairt": lambda: SdkSource(one.name, path, cache_root, toolchain=one.toolchain),
+        "folder": lambda: FolderSource(
+            one.name, path, cache_root, version=one.version, target=one.target
+        ),
+        "aar": lambda: AarSource(
+            one.name,
+            path,
+            cache_root,
+            version=one.version,
+            target=one.target or AAR_TARGET,
+        ),
+        "maven": lambda: MavenSource(
+            one.name,
+            _coordinates(one),
+            one.repository or "" if one.is_remote else path,
+            cache_root,
+            target=one.target or AAR_TARGET,
+        ),
+    }
+    return makers[one.kind]()
+
+
+def _coordinates(one: RuntimeSource) -> Coordinates:
+    try:
+        return Coordinates.parse(one.coordinates or "")
+    except ConfigError as error:
+        field = f"runtimes.{one.name}.coordinates"
+        raise ConfigError(error.problem, field=field) from error
+
+
+def _free_name(path: Path, taken: Collection[str]) -> str:
+    plain = re.sub(r"[^a-z0-9._-]+", "-", path.name.removesuffix(".aar").lower()).strip("-.")
+    plain = plain[:40] or "folder"
+    name, number = plain, 1
+    while name in taken:
+        number += 1
+        name = f"{plain}-{number}"
+    return name

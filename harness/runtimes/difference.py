@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from harness.runtimes.elf import ElfError, ElfFacts, read_elf
-from harness.runtimes.elf_symbols import exported_symbols
+from pydantic import BaseModel, ConfigDict
+
+from harness.files.whole_file import read_bounded
+from harness.runtimes.elf import ElfError, ElfFacts, exported_symbols, read_elf
 from harness.runtimes.library_facts import MAX_LIBRARY_BYTES
-from harness.runtimes.runtime import RuntimeFile
+from harness.runtimes.runtime import LocalFile
 
 # libonnxruntime.so.1.24.1 and libstdc++-1a2b3c4d.so.6 are the same library in another version.
 _NUMBERED: Final = re.compile(r"(?:-[0-9a-f]{8})?\.so(?:\.\d+)+$", re.ASCII)
 _HASHED: Final = re.compile(r"-[0-9a-f]{8}\.so$", re.ASCII)
+_LISTED: Final = 200
 
 
 @dataclass(frozen=True)
-class Content:
+class _Content:
     """What of a file is compared besides its bytes; `problem` says why it is not known."""
 
     symbols: frozenset[str] = frozenset()
@@ -27,9 +29,24 @@ class Content:
     problem: str | None = None
 
 
-@dataclass(frozen=True)
-class FileChange:
-    """A file that both have, with other bytes. Names are sorted; `needs` are ELF needs.
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NameList(_Part):
+    """The first 200 of a list of names, sorted, and how many it has."""
+
+    count: int
+    names: list[str]
+
+    @classmethod
+    def of(cls, names: Collection[str]) -> Self:
+        """The list of these."""
+        return cls(count=len(names), names=sorted(names)[:_LISTED])
+
+
+class FileChange(_Part):
+    """A file that both have, with other bytes; `needs` are ELF needs.
 
     `problem` says why symbols and needs could not be told.
     """
@@ -37,56 +54,50 @@ class FileChange:
     name: str
     size_before: int
     size_after: int
-    symbols_gone: tuple[str, ...] = ()
-    symbols_new: tuple[str, ...] = ()
-    needs_gone: tuple[str, ...] = ()
-    needs_new: tuple[str, ...] = ()
-    problem: str | None = None
+    symbols_gone: NameList
+    symbols_new: NameList
+    needs_gone: NameList
+    needs_new: NameList
+    problem: str | None
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(_Part):
     """What changed: {name: size} of files that only one side has, changed ones, equal ones."""
 
-    gone: Mapping[str, int]
-    new: Mapping[str, int]
-    changed: tuple[FileChange, ...]
-    same: tuple[str, ...]
+    gone: dict[str, int]
+    new: dict[str, int]
+    same: list[str]
+    changed: list[FileChange]
 
 
-def difference(before: Iterable[RuntimeFile], after: Iterable[RuntimeFile]) -> Difference:
+def difference(before: Iterable[LocalFile], after: Iterable[LocalFile]) -> Difference:
     """Compares the files of two runtimes, reading those that differ. Never raises."""
     old, new = _by_name(before), _by_name(after)
     both = [name for name in old if name in new]
     return Difference(
         gone={name: file.size for name, file in old.items() if name not in new},
         new={name: file.size for name, file in new.items() if name not in old},
-        changed=tuple(
-            change_of(
-                name, old[name].size, new[name].size, _content(old[name]), _content(new[name])
-            )
-            for name in both
-            if old[name].sha256 != new[name].sha256
-        ),
-        same=tuple(name for name in both if old[name].sha256 == new[name].sha256),
+        same=[name for name in both if old[name].sha256 == new[name].sha256],
+        changed=[
+            _change(old[name], new[name]) for name in both if old[name].sha256 != new[name].sha256
+        ],
     )
 
 
-def change_of(
-    name: str, size_before: int, size_after: int, before: Content, after: Content
-) -> FileChange:
-    """What changed in one file (pure)."""
-    problem = before.problem or after.problem
+def _change(before: LocalFile, after: LocalFile) -> FileChange:
+    old, new = _content(before), _content(after)
+    problem = old.problem or new.problem
     if problem is not None:
-        return FileChange(name, size_before, size_after, problem=problem)
+        old = new = _Content()
     return FileChange(
-        name,
-        size_before,
-        size_after,
-        tuple(sorted(before.symbols - after.symbols)),
-        tuple(sorted(after.symbols - before.symbols)),
-        tuple(sorted(before.needs - after.needs)),
-        tuple(sorted(after.needs - before.needs)),
+        name=plain_name(before.name),
+        size_before=before.size,
+        size_after=after.size,
+        symbols_gone=NameList.of(old.symbols - new.symbols),
+        symbols_new=NameList.of(new.symbols - old.symbols),
+        needs_gone=NameList.of(old.needs - new.needs),
+        needs_new=NameList.of(new.needs - old.needs),
+        problem=problem,
     )
 
 
@@ -95,26 +106,18 @@ def plain_name(name: str) -> str:
     return _HASHED.sub(".so", _NUMBERED.sub(".so", name))
 
 
-def _by_name(files: Iterable[RuntimeFile]) -> dict[str, RuntimeFile]:
+def _by_name(files: Iterable[LocalFile]) -> dict[str, LocalFile]:
     return {plain_name(file.name): file for file in files}
 
 
-def _content(file: RuntimeFile) -> Content:
+def _content(file: LocalFile) -> _Content:
     try:
-        data = _bytes_of(file.path)
-        return Content(exported_symbols(data), frozenset(_needs(read_elf(data))))
+        data = read_bounded(file.path, MAX_LIBRARY_BYTES)
+        return _Content(exported_symbols(data), frozenset(_needs(read_elf(data))))
     except ElfError as error:
-        return Content(problem=str(error))
+        return _Content(problem=str(error))
     except OSError as error:
-        return Content(problem=f"it cannot be read: {error.strerror}")
-
-
-def _bytes_of(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        data = stream.read(MAX_LIBRARY_BYTES + 1)
-    if len(data) > MAX_LIBRARY_BYTES:
-        raise ElfError("it is too large")
-    return data
+        return _Content(problem=f"it cannot be read: {error.strerror}")
 
 
 def _needs(facts: ElfFacts) -> Iterable[str]:

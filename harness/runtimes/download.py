@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import http.client
 import json
+import logging
 import re
 import shutil
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +21,9 @@ from typing import IO, Final
 
 from harness.adb.deadline import Deadline
 from harness.errors import InfraError
-from harness.runtimes.notices import Say
+from harness.files.whole_file import read_json
+
+_log = logging.getLogger(__name__)
 
 _CHUNK_BYTES: Final = 256 << 10
 _STALL_S: Final = 30.0
@@ -39,20 +45,24 @@ class Bounds:
     timeout_s: float
 
 
-def download(url: str, folder: Path, bounds: Bounds, *, notify: Say = lambda _: None) -> Path:
+def download(url: str, folder: Path, bounds: Bounds) -> Path:
     """The content of an http(s) URL as the file `part` in `folder`, which is for this one only.
 
-    What an earlier call left there is continued if the server still has the same file. After an
+    User and password of the URL go to its own host only, not to one that it leads to. What an
+    earlier call left there is continued if the server still has the same file. After an
     error what came stays for the next call. Raises NotThere, or InfraError if it does not come
     whole within the bounds.
     """
+    url, authorization = _apart(url)
     part, note = folder / "part", folder / "part.json"
     deadline = Deadline(bounds.timeout_s)
     failures, have = 0, _size(part)
     while True:
         try:
-            _attempt(url, part, note, bounds.max_bytes, deadline)
+            _attempt(url, authorization, part, note, bounds.max_bytes, deadline)
             return part
+        except UnicodeError as error:
+            raise InfraError(f"{url}: its host is no name that there can be") from error
         except (http.client.HTTPException, OSError) as error:
             # HTTPError, a refusal of the server, was dealt with; this is a broken connection
             now = _size(part)
@@ -65,7 +75,7 @@ def download(url: str, folder: Path, bounds: Bounds, *, notify: Say = lambda _: 
                     f"{url} broke off after {now} bytes: {error or type(error).__name__}; what "
                     "came is kept, and the next try goes on from there"
                 ) from error
-            notify(f"the connection broke off after {now / 1e6:.1f} MB; going on from there")
+            _log.info(f"the connection broke off after {now / 1e6:.1f} MB; going on from there")
             time.sleep(_PAUSE_S)
 
 
@@ -78,7 +88,28 @@ class _DiskError(OSError):
     """Our own disk's fault, and not the connection's."""
 
 
-def _attempt(url: str, part: Path, note: Path, max_bytes: int, deadline: Deadline) -> None:
+def _apart(url: str) -> tuple[str, str | None]:
+    """A URL without user and password, and the header that tells the server both."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise InfraError(f"{url} is no URL") from error
+    user, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, None
+    told = base64.b64encode(urllib.parse.unquote_to_bytes(user)).decode()
+    return parts._replace(netloc=host).geturl(), f"Basic {told}"
+
+
+def _attempt(
+    url: str,
+    authorization: str | None,
+    part: Path,
+    note: Path,
+    max_bytes: int,
+    deadline: Deadline,
+) -> None:
     have = _size(part)
     validator = _validator(note, url)
     if have and validator is None:
@@ -87,6 +118,8 @@ def _attempt(url: str, part: Path, note: Path, max_bytes: int, deadline: Deadlin
     if have and validator:
         headers |= {"Range": f"bytes={have}-", "If-Range": validator}
     request = urllib.request.Request(url, headers=headers)
+    if authorization is not None:
+        request.add_unredirected_header("Authorization", authorization)
     try:
         stall = max(0.1, min(_STALL_S, deadline.remaining()))
         with contextlib.closing(_opener().open(request, timeout=stall)) as response:
@@ -151,7 +184,7 @@ def _written(
             if validator is None or validator.startswith("W/"):
                 note.unlink(missing_ok=True)
             else:
-                note.write_text(json.dumps({"url": url, "validator": validator[:1000]}))
+                note.write_text(json.dumps({"url": _named(url), "validator": validator[:1000]}))
         file = part.open("ab")
     except OSError as error:
         raise _DiskError(str(error)) from error
@@ -185,13 +218,17 @@ def _copy(
 
 def _validator(note: Path, url: str) -> str | None:
     try:
-        with note.open("rb") as file:
-            said = json.loads(file.read(_MAX_NOTE_BYTES))
+        said = read_json(note, _MAX_NOTE_BYTES)
         kept = said["validator"]
-        usable = said["url"] == url and isinstance(kept, str) and kept.isprintable()
+        usable = said["url"] == _named(url) and isinstance(kept, str) and kept.isprintable()
         return kept if usable else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _named(url: str) -> str:
+    # a URL may hold a token
+    return hashlib.sha256(url.encode()).hexdigest()
 
 
 def _size(part: Path) -> int:

@@ -48,6 +48,8 @@ _CODES: Final = (
     Code("soc-unknown", "warning", "the SoC of the device is not in the table", f"{_ET}/16465"),
     Code("context-newer", "error", "compiled by a newer SDK than the runtime", f"{_APPS}/148"),
     Code("context-arch", "error", "the context is for another HTP", f"{_ET}/11100"),
+    Code("context-vtcm", "error", "the context is for more VTCM than the SoC has", f"{_ET}/9084"),
+    Code("context-memory", "error", "the context alone is larger than a protection domain"),
     Code("elf-damaged", "error", "not a library, cut off, or not readable"),
     Code("wrong-machine", "error", "for another processor than the target's", f"{_ORT}/22518"),
     Code("wrong-libc", "error", "an Android library on Linux, or the other way round"),
@@ -56,6 +58,11 @@ _CODES: Final = (
     Code("needed-missing", "error", "a needed library that nobody provides", f"{_ET}/5120"),
     Code("ort-too-old", "error", "the plug-in asks for a newer ORT API", f"{_OQ}/486"),
     Code("ort-too-new", "error", "ORT refuses a plug-in as old as this one", f"{_OQ}/564"),
+    Code(
+        "executorch-device",
+        "error",
+        "ExecuTorch configures the HTP as another QNN than this one wants it",
+    ),
     Code("ort-unknown", "info", "there is a plug-in, and the version of ORT is not known"),
 )
 
@@ -76,6 +83,11 @@ class Finding:
     explanation: str
     fix: str
     thread: str | None
+
+    @property
+    def context(self) -> str | None:
+        """The name of the context that it is about, if it is about one."""
+        return self.files[0] if self.code.startswith("context-") else None
 
     def __str__(self) -> str:
         thread = f" ({self.thread})" if self.thread else ""

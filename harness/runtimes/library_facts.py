@@ -1,14 +1,23 @@
-"""What a library of a runtime is, by its name and by its content: kind, SDK build, HTP arch."""
+"""What libraries say of themselves: kind, HTP arch, SDK build, target; read once and kept."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
+from harness.errors import ConfigError
+from harness.files.whole_file import read_bounded, write_json
 from harness.runtimes.elf import ElfError, ElfFacts, read_elf
+
+if TYPE_CHECKING:
+    from harness.runtimes.runtime import Runtime
 
 Kind = Literal[
     "backend-htp",
@@ -26,6 +35,8 @@ Kind = Literal[
 
 MAX_LIBRARY_BYTES: Final = 1 << 30
 """The largest library of QNN 2.51.0 has 106 MB."""
+
+_MAX_KEPT_BYTES: Final = 16 << 20
 
 _KINDS: Final[tuple[tuple[str, Kind], ...]] = (
     (r"libQnnHtp\.so", "backend-htp"),
@@ -54,6 +65,24 @@ _AISW = re.compile(rb"AISW_VERSION: (\d{1,3}\.\d{1,3}\.\d{1,3})(?!\d)")
 # Plug-ins that ask ORT for its API version before they use it have this text (2.4.0 and newer).
 _NEGOTIATES = b"QNN EP requires ORT >= 1."
 _ORT_DEFINES = re.compile(r"VERS_(\d{1,4}\.\d{1,4}\.\d{1,4})", re.ASCII)
+
+# sdk.yaml of QAIRT has "key: value" lines; ONNX Runtime's build takes its `version` the same way
+# (setup.py, parse_qnn_version_from_sdk_yaml).
+_YAML = re.compile(r"^version:\s*[\"']?v?(\d[\w.]{0,60})[\"']?\s*(?:#.*)?$", re.MULTILINE)
+# As in the headers of QAIRT and in its logs: "v2.28.2.241116104011_103376".
+_HEADER = re.compile(r"QNN_SDK_BUILD_ID\s+\"v?(\d[\w.]{0,60})\"")
+_FOLDER = re.compile(
+    r"(?<![\d.])(\d{1,3}\.\d{1,3}\.\d{1,3}(?:\.\d{6,12}(?:_\d{1,12})?)?)(?![\d.]*\d)"
+)
+_VERSION = re.compile(r"(\d{1,3}\.\d{1,3}\.\d{1,3})(?:\.(\d{6})(\d{0,6}))?(?:_\w*)?", re.ASCII)
+_TELLING: tuple[Kind, ...] = (
+    "backend-htp",
+    "backend-gpu",
+    "backend-cpu",
+    "prepare",
+    "stub",
+    "skel",
+)
 
 
 @dataclass(frozen=True)
@@ -145,15 +174,11 @@ def read_library(path: Path, name: str) -> LibraryFacts:
     """
     try:
         # Not mapped into memory: a file that shrinks meanwhile would kill the process.
-        with path.open("rb") as file:
-            data = file.read(MAX_LIBRARY_BYTES + 1)
+        data = read_bounded(path, MAX_LIBRARY_BYTES)
     except OSError as error:
         kind, htp_arch = kind_of(name)
         problem = f"it cannot be read: {error.strerror or error}"
         return LibraryFacts(name, kind, htp_arch, problem=problem)
-    if len(data) > MAX_LIBRARY_BYTES:
-        kind, htp_arch = kind_of(name)
-        return LibraryFacts(name, kind, htp_arch, problem="it is larger than 1 GiB")
     return library_facts(name, data)
 
 
@@ -179,3 +204,138 @@ def _distinct(found: Iterable[tuple[bytes, bytes]]) -> set[tuple[bytes, bytes]]:
         if len(different) > 1:
             break
     return different
+
+
+@dataclass(frozen=True)
+class DetectedVersion:
+    """A QNN version as options name it (2.31.0.250130), and the build it stands for if it is said.
+
+    `build_id` as in 2.31.0.250130151446.
+    """
+
+    version: str
+    build_id: str | None = None
+
+
+def short_version(text: str) -> DetectedVersion | None:
+    """A build's text as a version with its day, None for anything else (pure)."""
+    found = _VERSION.fullmatch(text.strip().removeprefix("v"))
+    if found is None:
+        return None
+    version, day, _ = found.groups()
+    if day is None:
+        return DetectedVersion(version)
+    return DetectedVersion(f"{version}.{day}", text.strip().removeprefix("v"))
+
+
+def given_version(text: str, field: str) -> DetectedVersion:
+    """The version that a user has named. Raises ConfigError if it is none (pure)."""
+    said = short_version(text)
+    if said is None:
+        raise ConfigError(
+            f"{text[:80]!r} is no QNN version, as in 2.31.0 or 2.31.0.250130", field=field
+        )
+    return said
+
+
+def sdk_version(sdk_yaml: str | None, header: str | None, folder: str) -> DetectedVersion | None:
+    """The version of a QAIRT tree: its sdk.yaml, else QnnSdkBuildId.h, else its name (pure).
+
+    The header often knows the build where sdk.yaml has only the version.
+    """
+    from_yaml = _first(_YAML, sdk_yaml)
+    from_header = _first(_HEADER, header)
+    if from_yaml and from_header and f"{from_header.version}.".startswith(f"{from_yaml.version}."):
+        return from_header
+    return from_yaml or from_header or _first(_FOLDER, folder)
+
+
+def library_version(facts: Iterable[LibraryFacts]) -> DetectedVersion | None:
+    """The version that the libraries say, the backends first (pure)."""
+    builds: dict[Kind, SdkBuild] = {}
+    for library in facts:
+        if library.build is not None and library.build.version:
+            builds.setdefault(library.kind, library.build)
+    for kind in _TELLING:
+        if kind in builds:
+            return short_version(str(builds[kind]))
+    return None
+
+
+def library_target(facts: Iterable[LibraryFacts]) -> str | None:
+    """The target that the libraries are for, by the first that shows it (pure)."""
+    for library in facts:
+        elf = library.elf
+        if elf is None or elf.libc is None:
+            continue
+        target = {
+            ("aarch64", "bionic"): "android-arm64",
+            ("aarch64", "glibc"): "linux-arm64",
+            ("x86-64", "glibc"): "linux-x64",
+        }.get((elf.machine, elf.libc))
+        if target is not None:
+            return target
+    return None
+
+
+def _first(pattern: re.Pattern[str], text: str | None) -> DetectedVersion | None:
+    found = pattern.search(text or "")
+    return short_version(found[1]) if found else None
+
+
+_KEPT: Final = TypeAdapter(tuple[LibraryFacts, ...])
+
+
+class KnownFacts:
+    """Facts about runtimes by their content: reading 200 MB takes longer than most cases.
+
+    What is kept is lost without harm, and read anew once the code that reads has changed.
+    """
+
+    def __init__(self, cache_root: Path) -> None:
+        self._root = cache_root / "facts"
+        self._known: dict[str, tuple[LibraryFacts, ...]] = {}
+
+    def of(self, runtime: Runtime) -> tuple[LibraryFacts, ...]:
+        """The facts of every file, in the runtime's order. Never raises; see `read_library`."""
+        if runtime.key not in self._known:
+            path = self._root / f"{runtime.key[:32]}-{_reader()[:16]}.json"
+            facts = _kept(path, runtime)
+            if facts is None:
+                facts = tuple(read_library(file.path, file.name) for file in runtime.files)
+                _keep(path, facts)
+            self._known[runtime.key] = facts
+        return self._known[runtime.key]
+
+
+def build_id_of(facts: tuple[LibraryFacts, ...]) -> str | None:
+    """The SDK build that the libraries of a runtime say, a backend's first (pure)."""
+    ranked = sorted(facts, key=lambda one: not one.kind.startswith("backend"))
+    return next((str(one.build) for one in ranked if one.build and one.build.version), None)
+
+
+def _kept(path: Path, runtime: Runtime) -> tuple[LibraryFacts, ...] | None:
+    try:
+        facts = _KEPT.validate_json(read_bounded(path, _MAX_KEPT_BYTES))
+    except (OSError, ValidationError):
+        return None
+    same = [one.name for one in facts] == [file.name for file in runtime.files]
+    return facts if same else None
+
+
+def _keep(path: Path, facts: tuple[LibraryFacts, ...]) -> None:
+    if any(one.problem for one in facts):
+        return  # what could not be read now may be readable next time
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, _KEPT.dump_python(facts, mode="json"))
+    except OSError:
+        return
+
+
+@cache
+def _reader() -> str:
+    """What changes when the code changes that reads libraries."""
+    here = Path(__file__)
+    code = b"".join(file.read_bytes() for file in (here.with_name("elf.py"), here))
+    return hashlib.sha256(code).hexdigest()

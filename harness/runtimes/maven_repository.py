@@ -1,24 +1,35 @@
-"""Maven repositories as files: a folder on this computer, or a URL with a cache in front of it."""
+"""Maven repositories, as a folder or behind a URL: coordinates, versions, POMs, checked files."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Self
+from xml.etree import ElementTree
 
-from harness.errors import InfraError
+from harness.errors import ConfigError, InfraError
+from harness.errors.outgoing_text import without_secrets
+from harness.files.verified_folder import locked
+from harness.files.whole_file import read_note, sha256_of, write_json
 from harness.runtimes.download import Bounds, NotThere, discard, download
-from harness.runtimes.maven_files import (
-    CHECKSUMS,
-    METADATA,
-    Coordinates,
-    checksum,
-    metadata_versions,
-)
-from harness.runtimes.notices import Say
-from harness.runtimes.sealed import locked, read_note, sha256_of, write_json
+
+_log = logging.getLogger(__name__)
+
+QNN_RUNTIME: Final = "com.qualcomm.qti:qnn-runtime"
+METADATA: Final = "maven-metadata.xml"
+CHECKSUMS: Final = ("sha256", "sha1")
+"""The kinds of checksums there may be beside a file, the better first."""
+
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
+_DIGEST_LENGTHS: Final = {"sha256": 64, "sha1": 40}
+_MAX_VERSIONS = 1000
+_MAX_DEPENDENCIES = 1000
 
 TEXT_BOUNDS: Final = Bounds(max_bytes=4 << 20, timeout_s=60.0)
 AAR_BOUNDS: Final = Bounds(max_bytes=1 << 30, timeout_s=1800.0)
@@ -27,30 +38,110 @@ AAR_BOUNDS: Final = Bounds(max_bytes=1 << 30, timeout_s=1800.0)
 _CHECKSUM_BOUNDS: Final = Bounds(max_bytes=4096, timeout_s=30.0)
 
 
-class Repository(Protocol):
-    """Where artifacts are; every method raises InfraError."""
+@dataclass(frozen=True)
+class Coordinates:
+    """group:artifact, or group:artifact:version for one version of it."""
 
-    def versions(self, artifact: Coordinates) -> list[str]:
-        """The versions there are, in no order."""
+    group: str
+    artifact: str
+    version: str | None = None
 
-    def file(self, name: str) -> Path:
-        """A file of the repository on this computer, checked. Raises NotThere."""
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads com.qualcomm.qti:qnn-runtime:2.49.0. Raises ConfigError for anything else."""
+        parts = text.split(":")
+        if len(parts) not in (2, 3) or not all(_is_part(part) for part in parts):
+            raise ConfigError(
+                f"{text[:120]!r} are no coordinates: group:artifact or group:artifact:version, "
+                f"as in {QNN_RUNTIME}:2.49.0"
+            )
+        return cls(*parts)
 
-    def is_cached(self, name: str) -> bool:
-        """Whether `file` needs no network."""
+    def at(self, version: str) -> Self:
+        """The same artifact in a version."""
+        return replace(self, version=version)
 
-    def damage(self, name: str) -> list[str]:
-        """What is wrong with a file that was fetched, every byte read."""
+    @property
+    def folder(self) -> str:
+        """Where the artifact is in a repository."""
+        return f"{self.group.replace('.', '/')}/{self.artifact}"
+
+    def file(self, extension: str) -> str:
+        """Where a file of the version is in a repository (`aar`, `pom`)."""
+        return f"{self.folder}/{self.version}/{self.artifact}-{self.version}.{extension}"
+
+    def __str__(self) -> str:
+        name = f"{self.group}:{self.artifact}"
+        return f"{name}:{self.version}" if self.version else name
+
+
+def metadata_versions(content: bytes) -> list[str]:
+    """The versions that a maven-metadata.xml lists; raises ValueError if it is none."""
+    found = [
+        (element.text or "").strip()
+        for element in _tree(content).iterfind("./versioning/versions/version")
+    ]
+    if len(found) > _MAX_VERSIONS:
+        raise ValueError(f"it lists {len(found)} versions")
+    return [version for version in dict.fromkeys(found) if _is_part(version)]
+
+
+def pom_dependencies(content: bytes) -> list[Coordinates]:
+    """What a POM depends on at run time, where it names an exact version; raises ValueError."""
+    found = []
+    for index, element in enumerate(_local(_tree(content), "dependencies", "dependency")):
+        if index >= _MAX_DEPENDENCIES:
+            raise ValueError("it has too many dependencies")
+        said = {child.tag.rpartition("}")[2]: (child.text or "").strip() for child in element}
+        version = said.get("version", "").strip("[]")
+        parts = (said.get("groupId", ""), said.get("artifactId", ""), version)
+        if said.get("scope", "compile") in ("compile", "runtime") and all(map(_is_part, parts)):
+            found.append(Coordinates(*parts))
+    return found
+
+
+def checksum(text: str, kind: str) -> str | None:
+    """The digest in a .sha1 or .sha256 file, which may name the file behind it."""
+    word = (text.split() or [""])[0].lower()
+    right = len(word) == _DIGEST_LENGTHS[kind] and re.fullmatch(r"[0-9a-f]+", word)
+    return word if right else None
+
+
+def _is_part(text: str) -> bool:
+    return _PART.fullmatch(text) is not None and ".." not in text
+
+
+def _tree(content: bytes) -> ElementTree.Element:
+    # Nothing that Maven writes declares a document type, and entities are made in one.
+    if b"<!" in content.replace(b"<!--", b""):
+        raise ValueError("it declares a document type")
+    try:
+        return ElementTree.fromstring(content)
+    except (ElementTree.ParseError, LookupError, RecursionError) as error:
+        raise ValueError(f"it is no XML: {error}") from error
+
+
+def _local(root: ElementTree.Element, *path: str) -> Iterator[ElementTree.Element]:
+    """The elements at a path below, whatever their namespace."""
+    if not path:
+        yield root
+        return
+    for child in root:
+        if isinstance(child.tag, str) and child.tag.rpartition("}")[2] == path[0]:
+            yield from _local(child, *path[1:])
 
 
 class FolderRepository:
-    """A repository on this computer, such as ~/.m2/repository or a mirror."""
+    """A repository on this computer, such as ~/.m2/repository or a mirror.
+
+    Every method raises InfraError.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def versions(self, artifact: Coordinates) -> list[str]:
-        """See `Repository`: what is really there, whatever a list says."""
+        """The versions there are, in no order: what is really there, whatever a list says."""
         folder = self._root / artifact.folder
         try:
             with os.scandir(folder) as found:
@@ -60,7 +151,7 @@ class FolderRepository:
         return [name for name in names if (self._root / artifact.at(name).file("aar")).is_file()]
 
     def file(self, name: str) -> Path:
-        """See `Repository`; a checksum beside it has to be right."""
+        """A file of the repository; a checksum beside it has to be right. Raises NotThere."""
         path = self._root / name
         if not path.is_file():
             raise NotThere(f"{path} is not there")
@@ -69,11 +160,11 @@ class FolderRepository:
         return path
 
     def is_cached(self, name: str) -> bool:
-        """See `Repository`."""
+        """Whether `file` needs no network."""
         return True
 
     def damage(self, name: str) -> list[str]:
-        """See `Repository`."""
+        """What is wrong with a file, every byte read."""
         path = self._root / name
         for kind in CHECKSUMS:
             try:
@@ -88,27 +179,27 @@ class FolderRepository:
 
 
 class HttpRepository:
-    """A repository behind a URL; what was fetched is kept below `cache_root` and checked there."""
+    """The same behind a URL; what was fetched is kept below `cache_root` and checked there."""
 
     def __init__(
         self,
         url: str,
         cache_root: Path,
         *,
-        notify: Say,
-        warn: Say,
         bounds: Bounds = AAR_BOUNDS,
     ) -> None:
         self._url = url.rstrip("/")
-        self._root = cache_root / "maven" / hashlib.sha256(self._url.encode()).hexdigest()[:16]
-        self._notify = notify
-        self._warn = warn
+        self._root = (
+            cache_root
+            / "maven"
+            / hashlib.sha256(without_secrets(self._url).encode()).hexdigest()[:16]
+        )
         self._bounds = bounds
         self._versions: dict[str, list[str]] = {}
         self._checked: dict[str, Path] = {}
 
     def versions(self, artifact: Coordinates) -> list[str]:
-        """See `Repository`; without a network, those known from the last time."""
+        """See `FolderRepository`; without a network, those known from the last time."""
         name = f"{artifact.folder}/{METADATA}"
         if name not in self._versions:
             kept = self._root / name
@@ -119,7 +210,7 @@ class HttpRepository:
             except InfraError as error:
                 if not kept.is_file():
                     raise
-                self._warn(f"{error}; taking the list of versions of the last time")
+                _log.warning(f"{error}; taking the list of versions of the last time")
                 content = kept.read_bytes()
             try:
                 self._versions[name] = metadata_versions(content)
@@ -128,23 +219,23 @@ class HttpRepository:
         return self._versions[name]
 
     def file(self, name: str) -> Path:
-        """See `Repository`; hashed once per process."""
+        """See `FolderRepository`; hashed once per process."""
         if name not in self._checked:
             path = self._root / name
             damage = self.damage(name)
             if damage or not path.exists():
                 path = self._fetched(name, self._bounds)
                 if damage:
-                    self._warn(f"{damage[0]}; it was fetched again")
+                    _log.warning(f"{damage[0]}; it was fetched again")
             self._checked[name] = path
         return self._checked[name]
 
     def is_cached(self, name: str) -> bool:
-        """See `Repository`."""
+        """See `FolderRepository`."""
         return (self._root / name).is_file() and self._note(name) is not None
 
     def damage(self, name: str) -> list[str]:
-        """See `Repository`; nothing for a file that is not there."""
+        """What is wrong with what was fetched; nothing for a file that is not there."""
         path = self._root / name
         if not path.exists():
             return []
@@ -162,9 +253,9 @@ class HttpRepository:
         incoming = self._root / ".incoming" / hashlib.sha256(name.encode()).hexdigest()[:32]
         lock = self._root / ".locks" / f"{incoming.name}.lock"
         what = f"fetching {path.name}"
-        with locked(lock, what, timeout_s=bounds.timeout_s, notify=self._notify):
-            self._notify(what)
-            part = download(f"{self._url}/{name}", incoming, bounds, notify=self._notify)
+        with locked(lock, what, timeout_s=bounds.timeout_s):
+            _log.info(what)
+            part = download(f"{self._url}/{name}", incoming, bounds)
             try:
                 trust = self._verify(name, part)
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from harness.errors import ConfigError
 from harness.qnn.backends import Backend
-from harness.qnn.socs import SOCS
+from harness.qnn.socs import DEVICE_PD_BYTES, SOCS, Soc
 from harness.qnn.versions import QnnVersion
+from harness.runtimes.executorch import EXECUTORCH_TAKES, EXECUTORCH_VERSION
 from harness.runtimes.findings import SEVERITIES, Finding, Severity, finding
 from harness.runtimes.library_facts import LibraryFacts
 from harness.runtimes.preflight_linking import DeviceFacts, linking_findings
@@ -38,11 +38,16 @@ _ONE_SDK = "Take all QNN libraries from one SDK, wheel or archive"
 
 @dataclass(frozen=True)
 class ContextFacts:
-    """A context binary: the QNN version that compiled it, and the HTP it is for (73)."""
+    """A context binary: the QNN version that compiled it, the HTP it is for (73), what it needs.
+
+    Sizes in bytes, by its metadata: `memory_bytes` is weights, I/O and spill-fill.
+    """
 
     name: str
     compiler: str | None = None
     htp_arch: int | None = None
+    vtcm_bytes: int | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,8 @@ class Subject:
     """What is looked at: the files that would be pushed, the device, the contexts.
 
     `qnn_version` is what the runtime is said to be. `ort_version` is for an ORT that is not among
-    the files. A file that is neither needed by the backend nor by ORT does no harm here.
+    the files; `executorch` is the version of the ExecuTorch that drives the backend, if one does.
+    A file that is neither needed by the backend nor by ORT does no harm here.
     """
 
     files: Sequence[LibraryFacts]
@@ -59,6 +65,7 @@ class Subject:
     contexts: Sequence[ContextFacts] = ()
     qnn_version: str | None = None
     ort_version: str | None = None
+    executorch: str | None = None
 
     def of_kind(self, kind: str) -> list[LibraryFacts]:
         """The files of one kind."""
@@ -74,6 +81,7 @@ def preflight(subject: Subject) -> list[Finding]:
         *_device(subject),
         *_contexts(subject),
         *_ort(subject),
+        *_executorch(subject),
     ]
     return sorted(found, key=lambda item: (SEVERITIES.index(item.severity), item.code, item.files))
 
@@ -114,7 +122,10 @@ def _sdk(subject: Subject) -> Iterator[Finding]:
                 _ONE_SDK,
                 severity=severity,
             )
-    said, is_version = _version(subject.qnn_version), _version(reference.build.version)
+    said, is_version = (
+        QnnVersion.found_in(subject.qnn_version),
+        QnnVersion.found_in(reference.build.version),
+    )
     if said and is_version and not (said.matches(is_version) or is_version.matches(said)):
         yield finding(
             "version-label",
@@ -219,14 +230,18 @@ def _device(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _contexts(subject: Subject) -> Iterator[Finding]:
+def _backend_version(subject: Subject) -> QnnVersion | None:
     builds = [file.build for file in subject.of_kind(f"backend-{subject.backend}")]
     # What the backend says of itself is worth more than what the runtime is said to be.
     says = next((build.version for build in builds if build and build.version), None)
-    runtime = _version(says or subject.qnn_version)
+    return QnnVersion.found_in(says or subject.qnn_version)
+
+
+def _contexts(subject: Subject) -> Iterator[Finding]:
+    runtime = _backend_version(subject)
     arch = _arch_of(subject.device)
     for context in subject.contexts:
-        compiler = _version(context.compiler)
+        compiler = QnnVersion.found_in(context.compiler)
         if runtime and compiler and compiler.is_newer_than(runtime):
             yield finding(
                 "context-newer",
@@ -235,6 +250,8 @@ def _contexts(subject: Subject) -> Iterator[Finding]:
                 "is refused with 5000 (Using newer context binary on old SDK)",
                 f"Compile it with QNN {runtime} or older, or take a newer runtime",
             )
+        if subject.backend == "htp" and not subject.device.simulates_htp:
+            yield from _memory(context, SOCS.get((subject.device.soc or "").upper()))
         if subject.backend != "htp" or None in (arch, context.htp_arch) or arch == context.htp_arch:
             continue
         assert arch is not None
@@ -246,6 +263,27 @@ def _contexts(subject: Subject) -> Iterator[Finding]:
             f"{context.name} is for HTP v{context.htp_arch}, and the device's is v{arch}: {comes}",
             f"Compile it for v{arch}",
             severity=severity,
+        )
+
+
+def _memory(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
+    """What a context needs more of than there is. The simulator takes any VTCM size."""
+    has = soc.vtcm_mb if soc else None
+    if soc and has and context.vtcm_bytes and context.vtcm_bytes > has << 20:
+        yield finding(
+            "context-vtcm",
+            (context.name,),
+            f"{context.name} is for {context.vtcm_bytes / (1 << 20):g} MiB of VTCM, and {soc.name} "
+            f"has {has}: it is refused with 5005 (Request feature vtcm size unsupported)",
+            f"Compile it for {soc.name}, or with vtcm_mb={has}",
+        )
+    if context.memory_bytes and context.memory_bytes > DEVICE_PD_BYTES:
+        yield finding(
+            "context-memory",
+            (context.name,),
+            f"{context.name} needs {context.memory_bytes} bytes at least (weights, I/O and "
+            f"spill-fill), and a protection domain holds {DEVICE_PD_BYTES}: 1002",
+            "Split the model into several contexts",
         )
 
 
@@ -261,7 +299,7 @@ def _ort(subject: Subject) -> Iterator[Finding]:
     plugins = subject.of_kind("ort-plugin")
     cores = [file for file in subject.of_kind("ort") if file.ort_version]
     says = cores[0].ort_version if cores else subject.ort_version
-    version = _version(says)
+    version = QnnVersion.found_in(says)
     core_names = tuple(file.name for file in cores[:1])
     for plugin in plugins if subject.of_kind("ort") or subject.ort_version else ():
         names = (plugin.name, *core_names)
@@ -292,16 +330,23 @@ def _ort(subject: Subject) -> Iterator[Finding]:
             )
 
 
+def _executorch(subject: Subject) -> Iterator[Finding]:
+    runtime = _backend_version(subject)
+    if subject.executorch != EXECUTORCH_VERSION or subject.backend != "htp" or runtime is None:
+        return
+    if runtime not in EXECUTORCH_TAKES:
+        yield finding(
+            "executorch-device",
+            tuple(file.name for file in subject.of_kind("backend-htp")[:1]),
+            f"ExecuTorch {EXECUTORCH_VERSION} lays out the HTP's device configuration as the API "
+            f"5.49 has it, which is that of QNN {EXECUTORCH_TAKES}, and the runtime is {runtime}: "
+            "it is refused with 14001 (unknown custom config) when the device is made",
+            "Take QNN 2.49.40, or the ExecuTorch that was built with this QNN",
+        )
+
+
 def _arch_of(device: DeviceFacts) -> int | None:
     if device.htp_arch is not None:
         return device.htp_arch
     soc = SOCS.get((device.soc or "").upper())
     return soc.htp_arch if soc else None
-
-
-def _version(text: str | None) -> QnnVersion | None:
-    """A version that may come from a file; what is none is as good as unknown."""
-    try:
-        return QnnVersion.parse(text.split("_")[0]) if text else None
-    except ConfigError:
-        return None

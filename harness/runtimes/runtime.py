@@ -1,13 +1,17 @@
-"""A runtime: one set of libraries for a target, file by file, whichever source it comes from."""
+"""A runtime, one set of libraries for a target, file by file; and what each source of them does."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 from harness.errors import VersionError
+from harness.files.verified_folder import VerifiedFile
+from harness.qnn.versions import QnnVersion
 from harness.runtimes.library_facts import kind_of
 
 
@@ -20,8 +24,8 @@ class LibraryMissing(NotOffered):
 
 
 @dataclass(frozen=True)
-class RuntimeFile:
-    """One library of a runtime: where it is on the host, its name inside the runtime (slashes).
+class LocalFile:
+    """A file on this computer that goes to devices, and its name in the set it is of (slashes).
 
     `size` in bytes, `sha256` in hex, `mode` as on the device.
     """
@@ -32,26 +36,39 @@ class RuntimeFile:
     sha256: str
     mode: int = 0o644
 
+    @classmethod
+    def of(cls, file: VerifiedFile) -> LocalFile:
+        """A file of a verified folder, by its name there."""
+        return cls(file.path, file.name, file.size, file.sha256)
+
 
 @dataclass(frozen=True)
 class Runtime:
     """One set of libraries for a target, unpacked on the host below `root`.
 
-    `key` stands for the content: two runtimes with the same files have the same key. `build_id`
-    is None where only the libraries themselves could tell. `library_dirs` are the folders inside
-    the runtime that belong on the library path, in that order. `source` is the name of where it
-    comes from, `ort_version` that of an ORT among the files.
+    `build_id` is None where only the libraries themselves could tell. `source` is the name of where
+    it comes from, `ort_version` that of an ORT among the files.
     """
 
     qnn_version: str
     build_id: str | None
     target: str
-    key: str
     root: Path
-    files: tuple[RuntimeFile, ...]
-    library_dirs: tuple[str, ...]
+    files: tuple[LocalFile, ...]
     source: str = "pypi"
     ort_version: str | None = None
+
+    @cached_property
+    def key(self) -> str:
+        """Stands for the content: two runtimes with the same files have the same key."""
+        return content_key(self.files)
+
+    @cached_property
+    def library_dirs(self) -> tuple[str, ...]:
+        """The folders inside it that belong on the library path, the outermost first."""
+        libraries = [file.name for file in self.files if is_library(file.name)]
+        folders = {str(PurePosixPath(name).parent) for name in libraries}
+        return tuple(sorted(folders, key=lambda folder: (folder.count("/"), folder)))
 
     @property
     def name(self) -> str:
@@ -77,7 +94,50 @@ class Runtime:
         raise LibraryMissing(f"QNN {self.qnn_version} for {self.target} has no {name}")
 
 
-def content_key(files: Iterable[tuple[str, str, int]]) -> str:
-    """A name for a set of files given as (name, sha256, mode): hex, the same in any order."""
-    lines = sorted(f"{name}\0{sha256}\0{mode:o}\n" for name, sha256, mode in files)
+def is_library(name: str) -> bool:
+    """Whether a file is a shared library by its name: libx.so, libx.so.1.2 (pure)."""
+    file_name = name.rsplit("/", 1)[-1]
+    return file_name.endswith(".so") or ".so." in file_name
+
+
+def content_key(files: Iterable[LocalFile]) -> str:
+    """A name for a set of files by their names, hashes and modes: hex, the same in any order."""
+    lines = sorted(f"{file.name}\0{file.sha256}\0{file.mode:o}\n" for file in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+class Source(Protocol):
+    """Where runtimes come from.
+
+    `versions` and `is_cached` fetch nothing but lists; `runtime` fetches and unpacks what it
+    needs. All raise ConfigError where the description of the source is wrong (no such folder, a
+    version that it does not have) and InfraError where the lab is (network, disk, damaged files).
+    """
+
+    name: str
+    """What users call it, and what stands in front of its versions."""
+    origin: str
+    """Where that is, for people: a path, a URL, a project."""
+
+    def versions(self, target: str) -> list[str]:
+        """The versions for a target, oldest first; none for a target it has nothing for."""
+
+    def is_cached(self, version: str, target: str) -> bool:
+        """Whether a runtime can be had without a network; true of what lies here already."""
+        return True
+
+    def is_kept(self, version: str, target: str) -> bool:
+        """Whether anything of a runtime is on this computer, be it damaged."""
+        return self.is_cached(version, target)
+
+    def runtime(self, version: str, target: str) -> Runtime:
+        """The runtime of an exact version of `versions`, checked."""
+
+    def damage(self, version: str, target: str) -> list[str]:
+        """What is not as it was when it was kept, every byte read; nothing is repaired."""
+
+
+def version_key(version: str) -> tuple[tuple[int, ...], str]:
+    """Sorts versions as versions; what is none comes first."""
+    known = QnnVersion.found_in(version)
+    return known.parts if known else (), version

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from harness.errors import ConfigError, VersionError
 from harness.qnn.versions import QnnVersion, VersionRange
-from harness.runtimes.source import version_key
+from harness.runtimes.runtime import version_key
 
 _WORDS = ("latest", "all")
 _PATH = re.compile(r"[./~]|.*[/\\]|.*\.aar$", re.DOTALL)
@@ -29,7 +29,7 @@ def split_specs(text: str) -> list[str]:
 
 
 def is_path(spec: str) -> bool:
-    """Whether a spec is meant as a place on the disk: it has a slash, or begins with . or ~."""
+    """Whether a spec is meant as a path: it has a slash, or begins with . or ~."""
     return _PATH.match(spec) is not None
 
 
@@ -50,9 +50,10 @@ def choose(
         return [spec]
     choices = [*ordered, *_WORDS]
     unknown = VersionError(f"unknown {what} version {spec[:80]!r}", field=field, choices=choices)
+    parsed = {name: version for name in ordered if (version := QnnVersion.found_in(known[name]))}
     if spec[:1] in ("<", ">", "!", "="):
         wanted = VersionRange.parse(spec)
-        found = [name for name in ordered if _is_in(known[name], wanted)]
+        found = [name for name, version in parsed.items() if version in wanted]
         if not found:
             raise VersionError(f"no {what} version is {spec[:80]}", field=field, choices=choices)
         return found
@@ -60,7 +61,7 @@ def choose(
         short = QnnVersion.parse(spec)
     except ConfigError as error:
         raise unknown from error
-    found = [name for name in ordered if _matches(known[name], short)]
+    found = [name for name, version in parsed.items() if version.matches(short)]
     if not found:
         raise unknown
     if len(found) > 1:
@@ -68,6 +69,17 @@ def choose(
             f"{spec!r} fits several {what} versions", field=field, choices=[*found, *_WORDS]
         )
     return found
+
+
+def choose_all(
+    spec: str, known: Iterable[str], *, field: str | None = None, what: str = "QNN"
+) -> list[str]:
+    """The versions that a comma list of specs means, each once; raises as `choose`."""
+    by_name = {version: version for version in known}
+    found: dict[str, None] = {}
+    for part in split_specs(spec):
+        found.update(dict.fromkeys(choose(part, by_name, field=field, what=what)))
+    return list(found)
 
 
 def names(versions: Mapping[str, Sequence[str]], plain: str) -> dict[str, str]:
@@ -83,22 +95,4 @@ def _without_repeats(known: Mapping[str, str]) -> list[str]:
     first: dict[str, str] = {}
     for name, version in known.items():
         first.setdefault(version, name)
-    return [first[version] for version in _sorted(first)]
-
-
-def _sorted(versions: Iterable[str]) -> list[str]:
-    return sorted(versions, key=version_key)
-
-
-def _is_in(version: str, wanted: VersionRange) -> bool:
-    try:
-        return QnnVersion.parse(version.split("_")[0]) in wanted
-    except ConfigError:
-        return False
-
-
-def _matches(version: str, short: QnnVersion) -> bool:
-    try:
-        return QnnVersion.parse(version.split("_")[0]).matches(short)
-    except ConfigError:
-        return False
+    return [first[version] for version in sorted(first, key=version_key)]

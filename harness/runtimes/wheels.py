@@ -2,22 +2,113 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import re
 import shutil
+import sys
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import IO, Any, Final
 
+from harness.adb.deadline import Deadline
+from harness.adb.guard import spawn_guarded
 from harness.errors import InfraError
-from harness.runtimes.known_wheels import KNOWN_SHA256
-from harness.runtimes.notices import Say, on_stderr, on_terminal
-from harness.runtimes.pip import pip_download
-from harness.runtimes.sealed import locked, read_note, sha256_of, write_json
+from harness.files.verified_folder import locked
+from harness.files.whole_file import read_note, sha256_of, write_json
+
+_log = logging.getLogger(__name__)
+
+_KEPT_OUTPUT_BYTES = 256 * 1024
+_MAX_LINE = 240
+
+# What stands in pip's warnings when an index cannot be used, from pip 23 to 26 and urllib3.
+_CAUSES: Final = (
+    (r"No module named pip\b", "this Python has no pip; `python -m ensurepip` adds it"),
+    (r"No space left on device|Errno 28", "no space left on this computer's disk"),
+    (
+        r"name resolution|Name or service not known|nodename nor servname|Failed to resolve"
+        r"|NameResolutionError|getaddrinfo failed",
+        "the package index cannot be found by name",
+    ),
+    (r"CERTIFICATE_VERIFY_FAILED|SSLError|SSLCertVerification", "its certificate is not accepted"),
+    (r"ProxyError|Tunnel connection failed", "the proxy refuses"),
+    (r"40[137] Client Error|40[137] Unauthorized|\b40[137] Forbidden", "the index wants a login"),
+    (r"Read timed out|ReadTimeout|ConnectTimeout|timed out", "the index does not answer in time"),
+    (
+        r"Connection refused|Network is unreachable|No route to host|NewConnectionError"
+        r"|RemoteDisconnected|Connection aborted|ConnectionResetError|IncompleteRead",
+        "the connection to the package index fails",
+    ),
+)
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>)]+", re.IGNORECASE)
+_HOST = re.compile(r"host='[^']*'(?:, port=\d+)?")
 
 FETCH_TIMEOUT_S: Final = 1800.0
 """Enough for 100 MB over a line of 0.5 Mbit/s."""
+
+
+def pip_download(requirement: str, options: Sequence[str], folder: Path, timeout_s: float) -> Path:
+    """Runs `pip download` for one requirement; the wheel it left in `folder`, which is empty.
+
+    The user's own configuration of pip decides where from (index, links, proxy, certificates).
+    pip and all it starts are ended at the deadline, and when we are ended. Raises InfraError with
+    pip's reason in one line, without addresses or credentials.
+    """
+    command = [sys.executable, "-m", "pip", "download", *options]
+    command += ["--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
+    command += ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--no-color"]
+    deadline = Deadline(timeout_s)
+    with (
+        tempfile.TemporaryFile() as output,
+        spawn_guarded(
+            [*command, requirement], env=_environment(), stdout=output, stderr=output
+        ) as pip,
+    ):
+        code = pip.wait(deadline)
+        said = _tail(output)
+    if code is None:
+        raise InfraError(f"pip was not done within {timeout_s:g} s")
+    wheels = list(folder.glob("*.whl"))
+    if code != 0 or len(wheels) != 1:
+        raise InfraError(f"pip: {essential_line(said)}")
+    return wheels[0]
+
+
+def essential_line(output: str) -> str:
+    """What matters of pip's output after a failure, in one line without addresses (pure)."""
+    errors = [line for line in output.splitlines() if line.startswith("ERROR: ")]
+    # The first says what was wanted, the later ones repeat it with less.
+    said = errors[0].removeprefix("ERROR: ") if errors else _last_line(output)
+    cause = next((text for pattern, text in _CAUSES if re.search(pattern, output)), None)
+    line = _HOST.sub("host=<index>", _URL.sub("<index>", said)).strip()
+    line = line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "..."
+    return f"{line} ({cause})" if cause else line
+
+
+def _last_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1] if lines else "it failed and said nothing"
+
+
+def _environment() -> dict[str, str]:
+    # Options of a user's `pip download` that would send the file elsewhere or fetch others.
+    taken_out = ("PIP_DEST", "PIP_NO_BINARY", "PIP_REQUIREMENT", "PIP_QUIET", "PIP_LOG")
+    kept = {name: value for name, value in os.environ.items() if name not in taken_out}
+    return kept | {"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "ignore"}
+
+
+def _tail(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - _KEPT_OUTPUT_BYTES))
+    return output.read().decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)
@@ -63,27 +154,37 @@ class CachedWheel:
     size: int
 
 
+@cache
+def known_sha256() -> Mapping[str, str]:
+    """{name in the cache: sha256} of the wheels that the harness names itself.
+
+    So no other file can pass for them; any other wheel is trusted when it is first fetched, and
+    held to that. known_wheels.tsv was made with `pip download --no-deps --only-binary :all:
+    --platform P --python-version V --implementation cp --abi A PROJECT==VERSION` and `sha256sum`
+    on what came; a package index shows the same numbers beside its files.
+    """
+    text = files("harness.runtimes").joinpath("known_wheels.tsv").read_text("ascii")
+    rows = (line.split("\t") for line in text.splitlines())
+    return MappingProxyType({name: sha256 for sha256, name in rows})
+
+
 class WheelCache:
     """Wheels below `root`, each with a note beside it that holds its sha256.
 
     Every wheel is hashed once per process before it is handed out. `known` are the hashes that a
-    wheel must have, by file name in the cache; others are trusted when first fetched. `notify`
-    gets progress, `warn` what the user should see even in a pipe.
+    wheel must have, by file name in the cache (`known_sha256` unless given); others are trusted
+    when first fetched.
     """
 
     def __init__(
         self,
         root: Path,
         *,
-        notify: Say = on_terminal,
-        warn: Say = on_stderr,
-        known: Mapping[str, str] = KNOWN_SHA256,
+        known: Mapping[str, str] | None = None,
         timeout_s: float = FETCH_TIMEOUT_S,
     ) -> None:
         self._root = root
-        self._notify = notify
-        self._warn = warn
-        self._known = known
+        self._known = known_sha256() if known is None else known
         self._timeout_s = timeout_s
         self._looked_at: dict[WheelRequest, CachedWheel] = {}
 
@@ -103,7 +204,7 @@ class WheelCache:
         if request not in self._looked_at:
             lock = self._root / ".locks" / f"{request.file_name}.lock"
             what = f"fetching {request}"
-            with locked(lock, what, timeout_s=self._timeout_s, notify=self._notify):
+            with locked(lock, what, timeout_s=self._timeout_s):
                 self._looked_at[request] = self._fetch(request)
         return self._looked_at[request]
 
@@ -136,7 +237,7 @@ class WheelCache:
                 f"cached wheel {path.name} is damaged ({damage}) and could not be fetched again: "
                 f"{error}"
             ) from error
-        self._warn(f"cached wheel {path.name} was damaged: {damage}; it was fetched again")
+        _log.warning(f"cached wheel {path.name} was damaged: {damage}; it was fetched again")
         return wheel
 
     def _damage(self, path: Path, expected: str | None) -> str | None:
@@ -150,7 +251,7 @@ class WheelCache:
 
     def _download(self, request: WheelRequest, expected: str | None) -> CachedWheel:
         folder = self._root / ".incoming" / request.file_name
-        self._notify(f"fetching {request}")
+        _log.info(f"fetching {request}")
         began = time.monotonic()
         try:
             # A process that was ended in the middle may have left its part; we hold the lock.
@@ -169,7 +270,7 @@ class WheelCache:
             raise InfraError(f"{request} cannot be kept in the cache: {error}") from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        self._notify(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - began:.1f} s")
+        _log.info(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - began:.1f} s")
         return CachedWheel(self._path(request), digest, size)
 
     def _from_pip(self, request: WheelRequest, folder: Path) -> Path:

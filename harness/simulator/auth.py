@@ -1,7 +1,10 @@
-"""Who may connect: adb's RSA signatures checked against one public key, in plain integers.
+"""Who may connect: only this account of the computer, and only with the harness's RSA key.
 
 The format of adbkey.pub is that of AOSP's libcrypto_utils (android_pubkey): base64 of word count,
--1/n[0] mod 2**32, modulus and R**2 mod n in little endian, exponent; then a comment.
+-1/n[0] mod 2**32, modulus and R**2 mod n in little endian, exponent; then a comment. A TCP port of
+this computer is open to every account. Linux tells in /proc/net/tcp which user made a socket
+(proc(5)); the other end of a loopback connection stands there too, with addresses and ports the
+other way round.
 """
 
 from __future__ import annotations
@@ -10,8 +13,11 @@ import base64
 import binascii
 import hashlib
 import hmac
+import os
+import socket
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 TOKEN_BYTES: Final = 20
@@ -21,6 +27,14 @@ _MAX_TEXT_BYTES: Final = 4096
 
 # DER of DigestInfo { SHA-1, NULL, 20 bytes } up to the digest itself (RFC 8017, 9.2).
 _SHA1_PREFIX: Final = bytes.fromhex("3021300906052b0e03021a05000414")
+
+_ESTABLISHED: Final = 1
+_TABLES: Final = ("tcp", "tcp6")
+# The kernel gives a table in pieces, and a socket can slip from one into another meanwhile.
+_LOOKS: Final = 5
+_WHOLE_MAP: Final = ["0", "0", "4294967295"]
+
+Address = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -73,3 +87,78 @@ def verify(key: PublicKey, token: bytes, signature: bytes) -> bool:
     tail = b"\0" + _SHA1_PREFIX + token
     wanted = b"\0\1" + b"\xff" * (_MODULUS_BYTES - 2 - len(tail)) + tail
     return hmac.compare_digest(found, wanted)
+
+
+def is_ours(connected: socket.socket, proc: Path = Path("/proc")) -> bool:
+    """Whether the other end of an IPv4 connection was opened by the user of this process.
+
+    False where that cannot be told: it has closed already, or /proc does not say.
+    """
+    try:
+        here, there = connected.getsockname(), connected.getpeername()
+        if not _knows_own_user(proc):
+            return False
+        for _ in range(_LOOKS):
+            user = _user_of(there, here, proc)
+            # The same connection still stands, so it was this one whose user was found: nobody
+            # else can have used its ports in between.
+            if not _stands(connected):
+                return False
+            if user is not None:
+                return user == os.geteuid()
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def owner_in(table: str, local: Address, remote: Address) -> int | None:
+    """The user of an established connection in the text of /proc/net/tcp or tcp6.
+
+    None if it is not there. One that its process has closed is not: the kernel gives such a socket
+    to root. Raises ValueError for a line that is none.
+    """
+    ends = {(form(local), form(remote)) for form in (_as_ipv4, _as_mapped_ipv6)}
+    for line in table.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) < 10:
+            raise ValueError(f"unknown line {line!r}")
+        if (fields[1], fields[2]) in ends:
+            alive = int(fields[3], 16) == _ESTABLISHED and int(fields[9]) != 0
+            return int(fields[7]) if alive else None
+    return None
+
+
+def _user_of(local: Address, remote: Address, proc: Path) -> int | None:
+    for name in _TABLES:
+        try:
+            table = (proc / "net" / name).read_text("ascii")
+        except FileNotFoundError:
+            continue  # no IPv6
+        user = owner_in(table, local, remote)
+        if user is not None:
+            return user
+    return None
+
+
+def _as_ipv4(address: Address) -> str:
+    return _words(socket.inet_aton(address[0]), address[1])
+
+
+def _as_mapped_ipv6(address: Address) -> str:
+    return _words(bytes(10) + b"\xff\xff" + socket.inet_aton(address[0]), address[1])
+
+
+def _words(address: bytes, port: int) -> str:
+    # the kernel prints each word as a number of this computer's byte order
+    words = struct.unpack(f"={len(address) // 4}I", address)
+    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
+
+
+def _stands(connected: socket.socket) -> bool:
+    return connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
+
+
+def _knows_own_user(proc: Path) -> bool:
+    """Whether our user id is ours alone: in a user namespace all foreign users look like one."""
+    foreign = int((proc / "sys/kernel/overflowuid").read_text())
+    return os.geteuid() != foreign or (proc / "self/uid_map").read_text().split() == _WHOLE_MAP

@@ -7,7 +7,6 @@ host's programs what qemu shows the arm64 ones, so that both see the same board.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import ConfigError
+from harness.files.whole_file import read_bounded
 
 FOLDER: Final = "system/board"
 """What a boot makes of a board, below the storage folder."""
@@ -26,7 +26,6 @@ _VERSION: Final = re.compile(rb"GNU C Library [^\0]{1,120}? version (\d{1,2}\.\d
 # Compilers bring these along; no board has them.
 _NOT_ON_BOARDS: Final = re.compile(r"lib(?:a|hwa|l|t|ub)san\.so.*|lib(?:memusage|pcprofile)\.so")
 # Where programs and people look for libraries on a Linux board.
-_PATHS: Final = ("qemu", "shim", "libraries")
 _LIBRARY_FOLDERS: Final = ("lib", "usr/lib/aarch64-linux-gnu")
 
 
@@ -42,25 +41,6 @@ class Board:
     shim: Path
     libraries: Path
     files: Mapping[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> str:
-        """As `from_json` reads it."""
-        paths = {name: str(getattr(self, name).resolve()) for name in _PATHS}
-        return json.dumps(paths | {"files": dict(self.files)})
-
-    @classmethod
-    def from_json(cls, text: str) -> Board:
-        """Raises ConfigError for anything but what `to_json` writes."""
-        try:
-            found = json.loads(text)
-            files = found["files"]
-            paths = {name: Path(found[name]) for name in _PATHS}
-            for path, content in files.items():
-                if not path.startswith("/") or ".." in path.split("/") or content != str(content):
-                    raise ValueError(f"{path!r} is no file to show")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"not a board: {error}", field="board") from error
-        return cls(**paths, files=files)
 
 
 def soc_files(soc: str, soc_id: int) -> dict[str, str]:
@@ -121,8 +101,7 @@ def libc_version(libraries: Path) -> str:
     """Which glibc lies in a folder, e.g. 2.36. Raises ConfigError if that cannot be told."""
     file = libraries / _C_LIBRARY
     try:
-        with file.open("rb") as opened:
-            found = _VERSION.search(opened.read(_MAX_LIBRARY_BYTES))
+        found = _VERSION.search(read_bounded(file, _MAX_LIBRARY_BYTES))
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
     if found is None:

@@ -27,8 +27,8 @@ _RESET = (signal.SIGPIPE, signal.SIGXFSZ)
 class Child:
     """A started command. All descriptors are the daemon's, non-blocking; -1 once closed.
 
-    `exit_fd` becomes readable when the process ends. With a terminal `stdin` and `stdout` are its
-    two directions and `stderr` is -1. An `interactive` shell gives each of its jobs a process
+    `exit_fd` becomes readable when the process ends. With a terminal `stdout` is that and `stderr`
+    is -1; `typed`: it is `stdin` as well. An `interactive` shell gives each of its jobs a process
     group of its own.
     """
 
@@ -38,6 +38,7 @@ class Child:
     stdout: int
     stderr: int
     terminal: bool = False
+    typed: bool = False
     interactive: bool = False
 
     def kill(self) -> None:
@@ -62,7 +63,7 @@ class Child:
         if self.terminal:
             size = struct.pack("HHHH", rows, columns, width, height)
             with contextlib.suppress(OSError):
-                fcntl.ioctl(self.stdin, termios.TIOCSWINSZ, size)
+                fcntl.ioctl(self.stdout, termios.TIOCSWINSZ, size)
 
 
 def spawn_with_pipes(arguments: Sequence[str], environment: Mapping[str, str]) -> Child:
@@ -90,36 +91,52 @@ def spawn_with_pipes(arguments: Sequence[str], environment: Mapping[str, str]) -
 
 
 def spawn_with_terminal(
-    arguments: Sequence[str], environment: Mapping[str, str], *, raw: bool, interactive: bool
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    raw: bool,
+    interactive: bool,
+    piped_input: bool = False,
 ) -> Child:
     """Starts a command on a terminal of its own; a raw one passes every byte unchanged.
 
-    Raises OSError or ValueError.
+    With `piped_input` stdin is a pipe and no terminal. Raises OSError or ValueError.
     """
     ours, theirs = os.openpty()
+    pipe: list[int] = []
     try:
         if raw:
             tty.setraw(theirs)
+        if piped_input:
+            pipe += os.pipe()
         # opened by the leader of a new session, it becomes its controlling terminal
         actions: list[_Action] = [
             (os.POSIX_SPAWN_OPEN, 0, os.ttyname(theirs), os.O_RDWR, 0),
             (os.POSIX_SPAWN_DUP2, 0, 1),
             (os.POSIX_SPAWN_DUP2, 0, 2),
         ]
+        if pipe:
+            actions.append((os.POSIX_SPAWN_DUP2, pipe[0], 0))
         pid = _spawn(arguments, environment, actions)
     except BaseException:
-        os.close(ours)
+        for fd in (ours, *pipe):
+            os.close(fd)
         raise
     finally:
         os.close(theirs)
-    os.set_blocking(ours, False)
+    if pipe:
+        os.close(pipe[0])
+    stdin = pipe[1] if pipe else os.dup(ours)
+    for fd in (stdin, ours):
+        os.set_blocking(fd, False)
     return Child(
         pid,
         os.pidfd_open(pid),
-        stdin=os.dup(ours),
+        stdin=stdin,
         stdout=ours,
         stderr=-1,
         terminal=True,
+        typed=not pipe,
         interactive=interactive,
     )
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from harness.simulator import protocol
-from harness.simulator.auth import TOKEN_BYTES, PublicKey, parse_public_key, verify
-from harness.simulator.protocol import Packet, PacketReader, ProtocolError
-from harness.simulator.streams import Data, Service, Streams
+from harness.simulator.auth import TOKEN_BYTES, PublicKey, is_ours, parse_public_key, verify
+from harness.simulator.protocol import (
+    Data,
+    OpensItself,
+    Packet,
+    PacketReader,
+    ProtocolError,
+    Service,
+    Streams,
+)
 
 HELLO_S: Final = 10.0
 """How long a connection may stay without a first packet, in seconds."""
@@ -25,25 +31,23 @@ _JOINED_BYTES: Final = 16 * 1024
 _HIGH_WATER_BYTES: Final = 16 << 20
 
 
-@dataclass(frozen=True)
-class Identity:
-    """What the device tells of itself and whom it lets in."""
-
-    banner: bytes
-    key: PublicKey
-
-
 class Connection(asyncio.BufferedProtocol):
-    """The device's end of a connection; `others` holds all connections of the device."""
+    """The device's end of a connection.
+
+    `banner` is what the device tells of itself, `key` the only one that it lets in; `others` holds
+    all connections of the device.
+    """
 
     def __init__(
         self,
-        identity: Identity,
-        find_service: Callable[[bytes], Service | None],
+        banner: bytes,
+        key: PublicKey,
+        find_service: Callable[[bytes], Service | OpensItself | None],
         note: Callable[[str], None],
         others: dict[Connection, None],
     ) -> None:
-        self._identity = identity
+        self._banner = banner
+        self._key = key
         self._find_service = find_service
         self._note = note
         self._others = others
@@ -62,9 +66,13 @@ class Connection(asyncio.BufferedProtocol):
         return self._streams is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A host has connected."""
+        """A host has connected; who is of another account than we are is sent away unheard."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        if not is_ours(transport.get_extra_info("socket")):
+            self._note("connection refused: it is not of the account that runs this device")
+            self.drop()
+            return
         transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
         self._hello = asyncio.get_running_loop().call_later(HELLO_S, self.drop)
         self._others[self] = None
@@ -148,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
         if packet.arg0 == protocol.AUTH_SIGNATURE and self._token is not None:
             token, self._token = self._token, None
             self._signatures += 1
-            if verify(self._identity.key, token, payload):
+            if verify(self._key, token, payload):
                 self._online()
             elif self._signatures >= _MAX_SIGNATURES:
                 raise ProtocolError("too many signatures by unknown keys")
@@ -160,14 +168,12 @@ class Connection(asyncio.BufferedProtocol):
                 offered = parse_public_key(payload).fingerprint
             except ValueError as error:
                 offered = f"({error})"
-            self._note(f"refused key {offered}, only {self._identity.key.fingerprint} is accepted")
+            self._note(f"refused key {offered}, only {self._key.fingerprint} is accepted")
 
     def _online(self) -> None:
         self._reader.resize(protocol.MAX_PAYLOAD)
         self._streams = Streams(self._send, self._find_service, max_payload=self._max_payload)
-        self._send_checked(
-            protocol.CNXN, protocol.VERSION, protocol.MAX_PAYLOAD, self._identity.banner
-        )
+        self._send_checked(protocol.CNXN, protocol.VERSION, protocol.MAX_PAYLOAD, self._banner)
         self._note("host connected")
 
     def _offline(self) -> None:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Final, Self
 
@@ -24,6 +25,43 @@ _MAX_LINE_BYTES: Final = 4096
 _MAX_MESSAGE_BYTES: Final = 4000
 
 
+SUPPORTED_FEATURES: Final = frozenset(
+    {"shell_v2", "stat_v2", "ls_v2", "fixed_push_mkdir", "sendrecv_v2", "remount_shell"}
+)
+"""What the simulated daemon can do, in adb's words; a device may be told to offer less."""
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """What stays the same over all boots of a device, and what its daemon is started with."""
+
+    storage: Path
+    properties: Mapping[str, str]
+    public_key: Path
+    features: frozenset[str]
+    storage_limit_bytes: int | None
+    reboot_s: float
+    board: Board | None
+    prepares_gpu: bool
+
+    def to_json(self) -> str:
+        """As `from_json` reads it."""
+        plain = {"features": sorted(self.features), "properties": dict(self.properties)}
+        return json.dumps(asdict(self) | plain, default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> DeviceSettings:
+        """What `to_json` has written."""
+        said = json.loads(text)
+        for name in ("storage", "public_key"):
+            said[name] = Path(said[name])
+        board = said["board"]
+        if board is not None:
+            paths = {name: Path(board[name]) for name in ("qemu", "shim", "libraries")}
+            said["board"] = Board(**board | paths)
+        return cls(**said | {"features": frozenset(said["features"])})
+
+
 class SimulatedDevice:
     """A device-side adb daemon of ours, for `adb connect`; use it as a context manager.
 
@@ -31,7 +69,8 @@ class SimulatedDevice:
     `public_key` is the only adbkey.pub that is let in. `features` are those that its adb daemon
     offers, by default all that it can do. `storage_limit_bytes` makes files that are pushed hit a
     full flash; `reboot_s` is how long a reboot takes, in seconds. `board` makes it one whose
-    programs are arm64 ones.
+    programs are arm64 ones. `prepares_gpu` lets the GPU backend prepare graphs, which it cannot
+    execute.
 
     The daemon ends by itself when this process ends, however that happens.
     """
@@ -47,18 +86,20 @@ class SimulatedDevice:
         storage_limit_bytes: int | None = None,
         reboot_s: float = 0.5,
         board: Board | None = None,
+        prepares_gpu: bool = False,
     ) -> None:
         self.name = name
         self.storage = storage.resolve()
-        self._properties = dict(properties)
-        self._arguments = ["--storage", str(self.storage), "--key", str(public_key.resolve())]
-        self._arguments += ["--reboot-seconds", str(reboot_s)]
-        if features is not None:
-            self._arguments += ["--features", ",".join(sorted(features))]
-        if storage_limit_bytes is not None:
-            self._arguments += ["--storage-limit", str(storage_limit_bytes)]
-        if board is not None:
-            self._arguments += ["--board", board.to_json()]
+        self._settings = DeviceSettings(
+            storage=self.storage,
+            properties=properties,
+            public_key=public_key.resolve(),
+            features=SUPPORTED_FEATURES if features is None else frozenset(features),
+            storage_limit_bytes=storage_limit_bytes,
+            reboot_s=reboot_s,
+            board=board,
+            prepares_gpu=prepares_gpu,
+        )
         self._process: subprocess.Popen[bytes] | None = None
         self._port: int | None = None
         self._errors: IO[bytes] | None = None
@@ -90,29 +131,26 @@ class SimulatedDevice:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def start(self, *, timeout_s: float = _START_S) -> None:
+    def start(self) -> None:
         """Starts it and returns once it listens.
 
         Raises ConfigError for settings it does not take, InfraError if the storage is in use, it
-        does not come up in `timeout_s` seconds, or it is started already.
+        does not come up in 25 s, or it is started already.
         """
         if self._process is not None:
             raise InfraError(f"simulated device {self.name} is started already")
-        until = time.monotonic() + timeout_s
+        until = time.monotonic() + _START_S
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - kept for messages()
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(self._properties, file)
-            file.flush()
-            self._process = self._spawn(file.name, self._errors)
-            try:
-                self._port = self._read_port(until)
-            except BaseException:
-                ended = self._process.poll()
-                self.stop()
-                if ended is None:
-                    raise
-                kind = ConfigError if ended == ConfigError.exit_code else InfraError
-                raise kind(f"simulated device {self.name}: {self.messages()}") from None
+        self._process = self._spawn(self._errors)
+        try:
+            self._port = self._read_port(until)
+        except BaseException:
+            ended = self._process.poll()
+            self.stop()
+            if ended is None:
+                raise
+            kind = ConfigError if ended == ConfigError.exit_code else InfraError
+            raise kind(f"simulated device {self.name}: {self.messages()}") from None
 
     def messages(self) -> str:
         """The end of what its daemon has printed to stderr since it was started, for diagnosis."""
@@ -138,13 +176,17 @@ class SimulatedDevice:
             process.kill()
             process.wait()
 
-    def _spawn(self, properties: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    def command(self) -> list[str]:
+        """What its daemon is started by."""
+        daemon = [sys.executable, "-P", "-m", "harness.simulator.daemon"]
+        return [*daemon, self._settings.to_json()]
+
+    def _spawn(self, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         root = str(Path(harness.__file__).parents[1])
         path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-        command = [sys.executable, "-P", "-m", "harness.simulator.daemon", *self._arguments]
         try:
             return subprocess.Popen(
-                [*command, "--properties", properties],
+                self.command(),
                 env=os.environ | {"PYTHONPATH": path},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -14,16 +14,40 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from harness.files.whole_file import read_bounded
 from harness.simulator import logcat, storage
 from harness.simulator.board import Board, board_environment, install_board
+from harness.simulator.device import DeviceSettings
+from harness.simulator.fixed_paths import FIXED_PATHS
 from harness.simulator.properties import checked_properties, getprop_text
 
 LOG_FILE: Final = "dev/log/main"
 """The device's log, below the storage folder."""
 
+NEW_ROOT: Final = "dev/root"
+"""An empty folder that a boot uses to make its commands' root."""
+
 _TABLE: Final = "dev/__properties__/table"
 _MAX_TABLE_BYTES: Final = 1 << 20
 _PERSISTENT: Final = re.compile(r"^\[(persist\.[^\]]+)\]: \[(.*)\]$", re.MULTILINE)
+
+FOR_USER: Final = "a simulated device runs its commands as the user who started it"
+NO_PARTITIONS: Final = "a simulated device has no partitions of its own"
+ALWAYS_TCP: Final = "a simulated device is reached by TCP only, at the port it chose"
+_NO_FRAMEWORK: Final = "a simulated device has no Android framework, and no apps"
+
+_REFUSING: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("am", "bugreportz", "cmd", "pm", "wm"), _NO_FRAMEWORK),
+    **dict.fromkeys(("disable-verity", "enable-verity", "remount"), NO_PARTITIONS),
+}
+"""Programs that clients call, and why they do nothing."""
+
+_REFUSE: Final = """
+# There is no such thing here; clients that want it are told so.
+[ "${0##*/}" = bugreportz ] || exec >&2  # of which adb shows only stdout
+echo "${0##*/}: @WHY@"
+exit 1
+"""
 
 _GETPROP: Final = r"""
 # getprop [NAME [DEFAULT]]: the device's properties.
@@ -68,29 +92,27 @@ printf ' %s up %d:%02d:%02d,  0 users,  load average: %s, %s, %s\n' "$(date +%T)
   $((s / 3600)) $((s / 60 % 60)) $((s % 60)) "$one" "$five" "$fifteen"
 """
 
-_PYTHON_PROGRAM: Final = """
-exec @PYTHON@ -I -S @FILE@ @FIRST@ "$@"
+# What libQnnGpu.so for x86-64 looks for (`whereis oqclc`): with it on PATH the backend prepares
+# graphs offline. It leaves its sources in the current folder and takes bin.o from there.
+_OFFLINE_COMPILER: Final = """
+# oqclc: stands in for an offline OpenCL compiler, and compiles nothing.
+printf 'no kernel: made by a simulated device of qnn-harness' > bin.o
 """
 
 
-def install(
-    root: Path,
-    properties: Mapping[str, str],
-    *,
-    limit_bytes: int | None,
-    reason: str,
-    board: Board | None = None,
-) -> None:
+def install(settings: DeviceSettings, reason: str) -> None:
     """Makes the storage folder what it is right after a boot of this process.
 
     Files pushed before stay; log, temporary files and changed properties but persist.* do not.
     Raises OSError, and ConfigError for a board that cannot be laid out.
     """
-    table = dict(properties) | _kept_properties(root) | _boot_properties(reason)
+    root, limit_bytes = settings.storage, settings.storage_limit_bytes
+    table = dict(settings.properties) | _kept_properties(root) | _boot_properties(reason)
     for folder in ("dev", "system"):
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(root / folder)
-    for folder in ("data/local/tmp", "dev/incoming", "dev/log", "dev/__properties__", "system/bin"):
+    own = ("dev/incoming", "dev/log", NEW_ROOT, "dev/__properties__", "system/bin")
+    for folder in (*FIXED_PATHS.values(), *own):
         (root / folder).mkdir(parents=True, exist_ok=True)
     (root / LOG_FILE).touch()
     (root / _TABLE).write_text(getprop_text(checked_properties(table)))
@@ -99,9 +121,12 @@ def install(
         "setprop": _SETPROP,
         "reboot": _REBOOT,
         "uptime": _UPTIME,
+        **{name: _REFUSE.replace("@WHY@", why) for name, why in _REFUSING.items()},
         "log": _python_program(Path(logcat.__file__), "log", str(root / LOG_FILE)),
         "logcat": _python_program(Path(logcat.__file__), "logcat", str(root / LOG_FILE)),
     }
+    if settings.prepares_gpu:
+        texts["oqclc"] = _OFFLINE_COMPILER
     if limit_bytes is not None:
         texts["df"] = _python_program(Path(storage.__file__), str(root), str(limit_bytes))
     values = {
@@ -115,11 +140,11 @@ def install(
         program = root / "system/bin" / name
         program.write_text("#!/bin/sh" + text)
         program.chmod(0o755)
-    if board is not None:
-        install_board(board, root)
+    if settings.board is not None:
+        install_board(settings.board, root)
 
 
-def environment(root: Path, board: Board | None = None) -> dict[str, str]:
+def environment(root: Path, board: Board | None) -> dict[str, str]:
     """The environment of the device's commands; of the host's only PATH is in it."""
     return {
         "PATH": f"{root}/system/bin:{os.environ.get('PATH', os.defpath)}",
@@ -133,21 +158,13 @@ def environment(root: Path, board: Board | None = None) -> dict[str, str]:
 
 
 def _python_program(file: Path, *first: str) -> str:
-    words = {
-        "@PYTHON@": shlex.quote(sys.executable),
-        "@FILE@": shlex.quote(str(file)),
-        "@FIRST@": shlex.join(first),
-    }
-    text = _PYTHON_PROGRAM
-    for placeholder, value in words.items():
-        text = text.replace(placeholder, value)
-    return text
+    command = shlex.join([sys.executable, "-I", "-S", str(file), *first])
+    return f'\nexec {command} "$@"\n'
 
 
 def _kept_properties(root: Path) -> dict[str, str]:
     try:
-        with (root / _TABLE).open("rb") as file:
-            text = file.read(_MAX_TABLE_BYTES).decode("utf-8", "replace")
+        text = read_bounded(root / _TABLE, _MAX_TABLE_BYTES).decode("utf-8", "replace")
     except OSError:
         return {}
     return {found[1]: found[2] for found in _PERSISTENT.finditer(text)}

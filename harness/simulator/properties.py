@@ -28,32 +28,34 @@ _PLATFORMS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def device_properties(
-    name: str, soc: str, *, abi: str = "x86_64", overrides: Mapping[str, str] | None = None
+    name: str, soc: str, *, abi: str = "x86_64", root: bool = False
 ) -> dict[str, str]:
     """The property table of a device called `name` that poses as having the SoC `soc`.
 
-    `abi` is the truth about what runs there: the host's own programs. `overrides` are added last.
-    Raises ValueError for a name or value that getprop's format cannot carry.
+    `abi` is the truth about what runs there: the host's own programs; `root` about who they run
+    as: the user of a build for developers, else of one for all.
     """
     product = soc.lower()
     serial = "SIM" + hashlib.sha256(name.encode()).hexdigest()[:9].upper()
     release, sdk, build = "14", "34", "SIM1.240101.001"
     brand = "qnn-harness"
-    table = {
+    build_type = "userdebug" if root else "user"
+    made = f"{brand}/{product}/{product}:{release}/{build}/1"
+    return {
         "ro.adb.secure": "1",
         "ro.board.platform": _PLATFORMS.get(soc, product),
         "ro.boot.hardware": "simulator",
         "ro.boot.serialno": serial,
         "ro.build.display.id": build,
-        "ro.build.fingerprint": f"{brand}/{product}/{product}:{release}/{build}/1:user/test-keys",
+        "ro.build.fingerprint": f"{made}:{build_type}/test-keys",
         "ro.build.id": build,
         "ro.build.product": product,
         "ro.build.tags": "test-keys",
-        "ro.build.type": "user",
+        "ro.build.type": build_type,
         "ro.build.version.incremental": "1",
         "ro.build.version.release": release,
         "ro.build.version.sdk": sdk,
-        "ro.debuggable": "0",
+        "ro.debuggable": "1" if root else "0",
         "ro.hardware": "simulator",
         "ro.product.board": product,
         "ro.product.brand": brand,
@@ -64,14 +66,12 @@ def device_properties(
         "ro.product.manufacturer": brand,
         "ro.product.model": f"{soc} simulator",
         "ro.product.name": product,
-        "ro.secure": "1",
+        "ro.secure": "0" if root else "1",
         "ro.serialno": serial,
         "ro.soc.manufacturer": "QTI",
         "ro.soc.model": soc,
         "sys.boot_completed": "1",
     }
-    table.update(overrides or {})
-    return checked_properties(table)
 
 
 def board_properties(name: str, soc: str) -> dict[str, str]:

@@ -1,13 +1,17 @@
-"""adb's transport protocol: packets to bytes and back, without any I/O.
+"""adb's transport protocol, without any I/O: packets, and the streams that they carry.
 
-Numbers as in AOSP's packages/modules/adb/protocol.txt and adb.h.
+Numbers as in AOSP's packages/modules/adb/protocol.txt and adb.h. Per stream and direction one WRTE
+is under way: the next may follow when the other side said OKAY, which it does once it has consumed
+the data. But a server whose client hung up sends all that the client had written without waiting
+(it does on Unix sockets, whose end epoll tells unasked).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
 
 
 def _word(name: bytes) -> int:
@@ -37,8 +41,17 @@ MAX_HANDSHAKE_PAYLOAD: Final = 16 * 1024
 MIN_PAYLOAD: Final = 4096
 """The smallest maximum that any adb ever announced (MAX_PAYLOAD_V1), in bytes."""
 
+MAX_STREAMS: Final = 1024
+"""How many streams one connection may have open; a further OPEN is refused."""
+
+# How many writes may wait for their OKAY; their data is kept.
+_MAX_UNANSWERED: Final = 8
 _HEADER: Final = struct.Struct("<6I")
 HEADER_BYTES: Final = _HEADER.size
+
+Data = bytes | bytearray | memoryview
+Send = Callable[[int, int, int, Data], None]
+"""Sends one packet: command, arg0, arg1, payload. The payload may be kept until it is sent."""
 
 
 class ProtocolError(ValueError):
@@ -55,7 +68,7 @@ class Packet(NamedTuple):
     checksum: int = 0
 
 
-def checksum(parts: Iterable[bytes | bytearray | memoryview]) -> int:
+def checksum(parts: Iterable[Data]) -> int:
     """The sum of all bytes modulo 2**32; adb calls it a CRC."""
     return sum(sum(part) for part in parts) & 0xFFFFFFFF
 
@@ -135,3 +148,190 @@ class PacketReader:
             return HEADER_BYTES - available
         length: int = _HEADER.unpack_from(self._view, self._start)[3]
         return HEADER_BYTES + length - available
+
+
+class Endpoint(Protocol):
+    """What stands behind a stream on the device. None of its methods may block for long."""
+
+    def received(self, data: memoryview) -> bool:
+        """Takes what the host wrote, valid during this call only.
+
+        True once it is consumed; False when `Stream.acknowledge` will be called later.
+        """
+
+    def writable(self) -> None:
+        """The host has taken the last write: another one may follow."""
+
+    def closed(self) -> None:
+        """The host closed the stream or the connection ended; nothing can be written any more.
+
+        `Stream.lost` tells which.
+        """
+
+
+class Stream:
+    """The device's end of one stream."""
+
+    __slots__ = (
+        "_remote",
+        "_streams",
+        "closed",
+        "endpoint",
+        "is_open",
+        "local",
+        "lost",
+        "ready",
+        "unanswered",
+    )
+
+    def __init__(self, streams: Streams, local: int, remote: int) -> None:
+        self._streams = streams
+        self._remote = remote
+        self.local = local
+        self.endpoint: Endpoint | None = None
+        self.ready = True
+        self.is_open = False
+        self.closed = False
+        self.lost = False
+        self.unanswered = 0
+
+    @property
+    def max_write(self) -> int:
+        """How many bytes one `write` may carry."""
+        return self._streams.max_payload
+
+    def write(self, data: Data) -> None:
+        """Sends data; only while `ready`, which it ends until the endpoint's `writable`.
+
+        The data must not change before that.
+        """
+        self.ready = False
+        self._streams.send(WRTE, self.local, self._remote, data)
+
+    def acknowledge(self) -> None:
+        """Tells the host that all it wrote is consumed, so that it may write more."""
+        if self.unanswered and not self.closed:
+            self.unanswered = 0
+            self._streams.send(OKAY, self.local, self._remote, b"")
+
+    def close(self) -> None:
+        """Ends the stream from the device's side; the endpoint is not told."""
+        if not self.closed:
+            self._streams.forget(self)
+            self._streams.send(CLSE, self.local if self.is_open else 0, self._remote, b"")
+
+    def opened(self) -> None:
+        """Tells the host that the service is there."""
+        self.is_open = True
+        self._streams.send(OKAY, self.local, self._remote, b"")
+
+    def belongs_to(self, remote: int) -> bool:
+        """Whether the host's end of this stream has that number."""
+        return self._remote == remote
+
+
+Service = Callable[[Stream], Endpoint]
+"""Starts a service on an open stream. Raises OSError or ValueError if it cannot be started."""
+
+
+@dataclass(frozen=True)
+class OpensItself:
+    """A service that calls `Stream.opened` once it knows that it is there, or closes the stream."""
+
+    start: Service
+
+
+class Streams:
+    """All streams of one connection; `find_service` gives None for a service that is unknown."""
+
+    def __init__(
+        self,
+        send: Send,
+        find_service: Callable[[bytes], Service | OpensItself | None],
+        *,
+        max_payload: int,
+    ) -> None:
+        self.send = send
+        self.max_payload = max_payload
+        self._find_service = find_service
+        self._open: dict[int, Stream] = {}
+        self._last = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def handle(self, packet: Packet) -> None:
+        """Does what a packet asks for; ones for unknown streams are ignored, as by adbd."""
+        if packet.command == OPEN:
+            self._handle_open(packet.arg0, bytes(packet.payload))
+            return
+        stream = self._open.get(packet.arg1)
+        if stream is None:
+            return
+        if packet.command == CLSE:
+            # arg0 is 0 when the host gives up a stream that it never saw opened
+            if packet.arg0 == 0 or stream.belongs_to(packet.arg0):
+                self._handle_close(stream)
+        elif not stream.belongs_to(packet.arg0):
+            return
+        elif packet.command == OKAY:
+            if not stream.ready:
+                stream.ready = True
+                if stream.endpoint is not None:
+                    stream.endpoint.writable()
+        elif packet.command == WRTE:
+            self._handle_write(stream, memoryview(packet.payload))
+
+    def close_all(self) -> None:
+        """The connection is gone: every endpoint is told."""
+        for stream in list(self._open.values()):
+            stream.lost = True
+            self.forget(stream)
+            if stream.endpoint is not None:
+                stream.endpoint.closed()
+
+    def forget(self, stream: Stream) -> None:
+        """Takes a stream out of the table."""
+        stream.closed = True
+        stream.ready = False
+        self._open.pop(stream.local, None)
+
+    def _handle_open(self, remote: int, name: bytes) -> None:
+        if remote == 0:
+            return
+        service = self._find_service(name.rstrip(b"\0"))
+        if service is None or len(self._open) >= MAX_STREAMS:
+            self.send(CLSE, 0, remote, b"")
+            return
+        stream = Stream(self, self._next_number(), remote)
+        self._open[stream.local] = stream
+        start = service.start if isinstance(service, OpensItself) else service
+        try:
+            if start is service:
+                stream.opened()
+            stream.endpoint = start(stream)
+        except (OSError, ValueError):
+            stream.close()
+
+    def _handle_write(self, stream: Stream, data: memoryview) -> None:
+        # a host that never waits would make us buffer without a bound
+        if stream.unanswered >= _MAX_UNANSWERED:
+            stream.close()
+            if stream.endpoint is not None:
+                stream.endpoint.closed()
+            return
+        stream.unanswered += 1
+        if stream.endpoint is None or stream.endpoint.received(data):
+            stream.acknowledge()
+
+    def _handle_close(self, stream: Stream) -> None:
+        # adbd answers a CLSE with its own
+        stream.close()
+        if stream.endpoint is not None:
+            stream.endpoint.closed()
+
+    def _next_number(self) -> int:
+        self._last = self._last % 0xFFFFFFFF + 1
+        while self._last in self._open:
+            self._last = self._last % 0xFFFFFFFF + 1
+        return self._last

@@ -9,26 +9,34 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from harness.simulator.child import spawn_with_pipes, spawn_with_terminal
+from harness.simulator.programs import ALWAYS_TCP, FOR_USER, NO_PARTITIONS
+from harness.simulator.protocol import Endpoint, OpensItself, Service, Stream
 from harness.simulator.shell_service import ShellSession
+from harness.simulator.socket_service import SocketSession, parse_socket
 from harness.simulator.storage import Storage
-from harness.simulator.streams import Endpoint, Service, Stream
 from harness.simulator.sync_service import SyncSession
-
-SUPPORTED_FEATURES: Final = frozenset(
-    {"shell_v2", "cmd", "stat_v2", "ls_v2", "fixed_push_mkdir", "sendrecv_v2"}
-)
-"""What the simulated daemon can do, in adb's words; a device may be told to offer less."""
 
 _SHELL: Final = "/bin/sh"
 _TERMINAL_TYPE: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 _SHELL_NAME: Final = re.compile(r"shell((?:,[^:]*)?):(.*)\Z", re.DOTALL)
 
-# What adbd of a production build says to these (daemon/restart_service.cpp and remount).
-_REFUSALS: Final[Mapping[str, bytes]] = {
-    "root:": b"adbd cannot run as root in production builds\n",
-    "unroot:": b"adbd not running as root\n",
-    "remount:": b'Not running as root. Try "adb root" first.\n',
+_FOR_ROOT: Final[Mapping[str, str]] = {
+    "root:": "adbd is already running as root\n",
+    "unroot:": f"adbd cannot give up root: {FOR_USER}\n",
 }
+# What adbd of a production build says, where there is such a thing (daemon/restart_service.cpp).
+_REFUSALS: Final[Mapping[str, str]] = {
+    "root:": "adbd cannot run as root in production builds\n",
+    "unroot:": "adbd not running as root\n",
+    "remount:": f"remount failed: {NO_PARTITIONS}\n",
+    "disable-verity:": f"disable-verity failed: {NO_PARTITIONS}\n",
+    "enable-verity:": f"enable-verity failed: {NO_PARTITIONS}\n",
+    "usb:": f"cannot restart in USB mode: {ALWAYS_TCP}\n",
+    "tcpip:": f"cannot restart in TCP mode: {ALWAYS_TCP}\n",
+}
+_NO_REVERSE: Final = (
+    "a simulated device has no reverse; its commands run on this computer and reach 127.0.0.1"
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,7 @@ class ShellRequest:
     terminal: bool
     raw_terminal: bool
     terminal_type: str | None = None
+    piped_input: bool = False
 
     @property
     def interactive(self) -> bool:
@@ -60,9 +69,10 @@ def parse_shell(name: str) -> ShellRequest | None:
     """
     if name.startswith("exec:"):
         command = name.removeprefix("exec:")
-        return (
-            ShellRequest(command, v2=False, terminal=True, raw_terminal=True) if command else None
-        )
+        if not command:
+            return None
+        # adbd's is the terminal as well; but only a pipe can end without losing what is in it
+        return ShellRequest(command, v2=False, terminal=True, raw_terminal=True, piped_input=True)
     found = _SHELL_NAME.match(name)
     if found is None:
         return None
@@ -79,23 +89,20 @@ def parse_shell(name: str) -> ShellRequest | None:
     return ShellRequest(command, v2, terminal or raw_terminal, raw_terminal, terminal_type)
 
 
-class TextAnswer:
-    """A service that says one thing and ends."""
+def refusal(name: str, *, root: bool) -> str | None:
+    """What is answered to a service that no simulated device has, None if it is none of these.
 
-    def __init__(self, stream: Stream, text: bytes) -> None:
-        self._stream = stream
-        stream.write(text)
-
-    def received(self, data: memoryview) -> bool:
-        """Takes whatever is sent, and drops it."""
-        return True
-
-    def writable(self) -> None:
-        """Ends: the text has arrived."""
-        self._stream.close()
-
-    def closed(self) -> None:
-        """Nothing is left to do."""
+    `root` is whether its commands run as root, which is whether the user is.
+    """
+    if name.startswith("reverse:"):
+        if name == "reverse:list-forward":
+            return "0000"
+        if name == "reverse:killforward-all":
+            return "OKAY"
+        return f"FAIL{len(_NO_REVERSE):04x}{_NO_REVERSE}"
+    word, colon, _ = name.partition(":")
+    answers = {**_REFUSALS, **_FOR_ROOT} if root else _REFUSALS
+    return answers.get(word + colon)
 
 
 class Silence:
@@ -112,18 +119,33 @@ class Silence:
         """Nothing is left to do."""
 
 
+class TextAnswer(Silence):
+    """A service that says one thing and ends."""
+
+    def __init__(self, stream: Stream, text: bytes) -> None:
+        self._stream = stream
+        stream.write(text)
+
+    def writable(self) -> None:
+        """Ends: the text has arrived."""
+        self._stream.close()
+
+
 @dataclass
 class Services:
-    """The services of a booted device. `note` writes a line into the device's log."""
+    """The services of a booted device.
+
+    `note` writes a line into the device's log, `reboot` takes a reason.
+    """
 
     storage: Storage
     environment: Mapping[str, str]
     features: frozenset[str]
     note: Callable[[str], None]
-    reboot: Callable[[str], None]
+    reboot: Callable[[str], None] = lambda _: None
     _shells: set[ShellSession] = field(default_factory=set)
 
-    def find(self, raw_name: bytes) -> Service | None:
+    def find(self, raw_name: bytes) -> Service | OpensItself | None:
         """What starts the service of that name, None if there is no such service."""
         name = os.fsdecode(raw_name)
         service = None if "\0" in name else self._find(name)
@@ -135,7 +157,7 @@ class Services:
         for shell in self._shells:
             shell.kill()
 
-    def _find(self, name: str) -> Service | None:
+    def _find(self, name: str) -> Service | OpensItself | None:
         request = parse_shell(name)
         if request is not None:
             if request.v2 and "shell_v2" not in self.features:
@@ -145,9 +167,10 @@ class Services:
             return lambda stream: SyncSession(stream, self.storage, self.features, self.note)
         if name.startswith("reboot:"):
             return lambda stream: self._reboot(name.removeprefix("reboot:"))
-        if name in _REFUSALS:
-            return lambda stream: TextAnswer(stream, _REFUSALS[name])
-        return None
+        if place := parse_socket(name):
+            return OpensItself(lambda stream: SocketSession(stream, place))
+        text = refusal(name, root=os.getuid() == 0)
+        return None if text is None else lambda stream: TextAnswer(stream, text.encode())
 
     def _shell(self, stream: Stream, request: ShellRequest) -> Endpoint:
         environment = dict(self.environment)
@@ -158,6 +181,7 @@ class Services:
                 request.arguments,
                 environment,
                 raw=request.raw_terminal,
+                piped_input=request.piped_input,
                 interactive=request.interactive,
             )
         else:

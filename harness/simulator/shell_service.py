@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from harness.simulator.child import Child
-from harness.simulator.streams import Stream
+from harness.simulator.protocol import Stream
 
 STDIN: Final = 0
 STDOUT: Final = 1
@@ -26,6 +26,7 @@ _HEADER: Final = struct.Struct("<BI")
 _SIZE: Final = re.compile(rb"(\d{1,5})x(\d{1,5}),(\d{1,5})x(\d{1,5})\0?")
 _MAX_CONTROL_BYTES: Final = 64
 _READ_BYTES: Final = 128 * 1024
+_LINGER_S: Final = 10.0
 _END_OF_INPUT: Final = b"\x04"  # what a user types into a terminal: ^D
 
 
@@ -106,6 +107,7 @@ class ShellSession:
         self._close_stdin_after = False
         self._exited = False
         self._done = False
+        self._fed = False
         self._parser = StdinParser(self._feed_stdin, self._end_stdin, child.resize)
         for fd in self._outputs:
             self._loop.add_reader(fd, self._read, fd)
@@ -122,15 +124,22 @@ class ShellSession:
     def writable(self) -> None:
         """Sends what came meanwhile, and reads on if it had to wait."""
         self._flush()
-        if self._paused and len(self._output) < self._stream.max_write:
-            self._paused = False
-            for fd in self._outputs:
-                self._loop.add_reader(fd, self._read, fd)
+        if len(self._output) < self._stream.max_write:
+            self._read_on()
 
     def closed(self) -> None:
-        """Kills the command: its stream is gone."""
-        self.kill()
+        """Kills the command: its stream is gone.
+
+        One without packets that was given input may finish with that first: to close its stream
+        is the only way in which a host can end the input, as `adb exec-in` does.
+        """
         self._output.clear()
+        if self._fed and not (self._v2 or self._child.typed or self._stream.lost):
+            self._loop.call_later(_LINGER_S, self.kill)
+            self._read_on()
+            self._end_stdin()
+            return
+        self.kill()
         for fd in list(self._outputs):
             self._end_output(fd)
         self._shut_stdin()
@@ -145,6 +154,7 @@ class ShellSession:
         fd = self._child.stdin
         if fd < 0 or self._close_stdin_after:
             return
+        self._fed = True
         if not self._to_stdin:
             try:
                 data = data[os.write(fd, data) :]
@@ -175,7 +185,7 @@ class ShellSession:
         self._stream.acknowledge()
 
     def _end_stdin(self) -> None:
-        if self._child.terminal:
+        if self._child.typed:
             self._feed_stdin(memoryview(_END_OF_INPUT))
         elif self._to_stdin:
             self._close_stdin_after = True
@@ -189,6 +199,12 @@ class ShellSession:
             self._loop.remove_writer(fd)
             os.close(fd)
 
+    def _read_on(self) -> None:
+        if self._paused:
+            self._paused = False
+            for fd in self._outputs:
+                self._loop.add_reader(fd, self._read, fd)
+
     def _read(self, fd: int) -> None:
         try:
             data = os.read(fd, _READ_BYTES)
@@ -199,6 +215,8 @@ class ShellSession:
         if not data:
             self._end_output(fd)
             self._finish_if_over()
+            return
+        if self._stream.closed:
             return
         if self._v2:
             self._output += _HEADER.pack(self._outputs[fd], len(data))

@@ -12,24 +12,37 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+
+LOCK_FILE: Final = ".simulated-device"
+"""Lies in the storage folder, holds the daemon's pid, and is locked while it runs."""
 
 _RESCAN_S: Final = 1.0
 # Made anew at each boot; what lies in them is the simulator's own and costs no storage.
 _OWN_FOLDERS: Final = frozenset({"dev", "system"})
+_MAX_LINKS: Final = 40
 _INCOMING: Final = "dev/incoming"
 
 
 class Storage:
     """A folder that acts as all of the device's storage; device paths are host paths.
 
-    `limit_bytes` is the size of the flash, None for what the host has. All methods raise OSError
-    with the errno that a device would have had.
+    `fixed` are those that are not: paths of the device, and the folders of the storage that they
+    lead to. `limit_bytes` is the size of the flash, None for what the host has. All methods raise
+    OSError with the errno that a device would have had.
     """
 
-    def __init__(self, root: Path, *, limit_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        fixed: Mapping[str, str] | None = None,
+        limit_bytes: int | None = None,
+    ) -> None:
         self.root = os.path.realpath(root)
+        self._fixed = dict(fixed or {})
         self.limit_bytes = limit_bytes
         self._used = 0
         self._scanned = -_RESCAN_S
@@ -37,16 +50,31 @@ class Storage:
 
     def resolve(self, path: str) -> str:
         """The real path behind `path`, links followed. PermissionError if it is outside."""
-        return self._inside(os.path.realpath(os.path.join(self.root, path)), path)
+        return self._inside(self._real(os.path.join(self.root, path)), path)
 
     def resolve_entry(self, path: str) -> str:
         """Like `resolve`, but a link at the end of the path is meant itself."""
         joined = os.path.join(self.root, path).rstrip("/")
         parent, name = os.path.split(joined)
-        if name in ("", ".", ".."):
+        if name in ("", ".", "..") or self._behind(joined) in self._fixed.values():
             return self.resolve(path)
-        parent = os.path.realpath(parent)
-        return self._inside(os.path.join(parent, name), path)
+        return self._inside(os.path.join(self._real(parent), name), path)
+
+    def _real(self, path: str) -> str:
+        """Links followed, also those that lead to fixed paths."""
+        for _ in range(_MAX_LINKS):
+            path = os.path.realpath(path)
+            behind = self._behind(path)
+            if behind == path:
+                return path
+            path = behind
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+    def _behind(self, path: str) -> str:
+        for fixed, folder in self._fixed.items():
+            if path == fixed or path.startswith(f"{fixed}/"):
+                return folder + path[len(fixed) :]
+        return path
 
     def _inside(self, real: str, path: str) -> str:
         if real != self.root and not real.startswith(self.root + "/"):

@@ -1,9 +1,10 @@
 """Boots a simulated device again and again, and leaves nothing of it behind.
 
-The supervisor is the one process that outlives a boot. Whatever a boot's commands leave behind is
-handed to it by the kernel (it is their subreaper), so that after a reboot, a crash or the end
-nothing of the device is left, also what has made itself a session of its own. Should the
-supervisor itself be killed, the boot sees its lifeline end and kills its commands.
+A boot is a process that serves adb until a stop or a reboot. The supervisor is the one process that
+outlives it. Whatever a boot's commands leave behind is handed to the supervisor by the kernel (it
+is their subreaper), so that after a reboot, a crash or the end nothing of the device is left, also
+what has made itself a session of its own. Should the supervisor itself be killed, the boot sees its
+lifeline end and kills its commands.
 
 This takes the place of PR_SET_PDEATHSIG, which reaches only direct children, is lost by programs
 that change their user, and can only be set by code between fork and exec: 0.5 ms a command more.
@@ -11,55 +12,149 @@ that change their user, and can only be set by code between fork and exec: 0.5 m
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import json
 import os
 import select
 import signal
-import socket
 import sys
 import time
+from pathlib import Path
 from typing import Final
 
 from harness.errors import InfraError
-from harness.simulator.boot import REBOOT, DeviceSettings, run_boot
+from harness.simulator import logcat, programs
+from harness.simulator.auth import PublicKey
 from harness.simulator.child import process_table
+from harness.simulator.connection import Connection
+from harness.simulator.device import DeviceSettings
+from harness.simulator.fixed_paths import enter_namespace, mapped
+from harness.simulator.held_port import HeldPort
+from harness.simulator.properties import banner
+from harness.simulator.services import Services
+from harness.simulator.storage import Storage
 
+# Exit code of a boot that wants to be followed by another one.
+_REBOOT: Final = 75
 _START_S: Final = 15.0
 _STOP_S: Final = 3.0
 _QUICK_CRASH_S: Final = 5.0
 _MAX_QUICK_CRASHES: Final = 10
 _STDIN: Final = 0
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_MAX_LOG_BYTES: Final = 1 << 20
+_LOG_LOOK_EVERY: Final = 256
+
+
+class DeviceLog:
+    """The daemon's lines in the device's log; a full log loses its older half."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines = 0
+
+    def note(self, text: str) -> None:
+        """Adds a line; a log that cannot be written is no reason to stop serving."""
+        pid = os.getpid()
+        entries = logcat.entries_of("I", "adbd", text, pid=pid, seconds=time.time())
+        with contextlib.suppress(OSError):
+            logcat.append(self._path, entries)
+            self._lines += 1
+            if self._lines % _LOG_LOOK_EVERY == 0 and self._path.stat().st_size > _MAX_LOG_BYTES:
+                self._halve()
+
+    def _halve(self) -> None:
+        kept = self._path.read_bytes()[-_MAX_LOG_BYTES // 2 :]
+        fresh = self._path.with_name("fresh")
+        fresh.write_bytes(kept[kept.find(b"\n") + 1 :])
+        fresh.replace(self._path)
+
+
+def run_boot(
+    settings: DeviceSettings,
+    key: PublicKey,
+    *,
+    port: HeldPort,
+    lifeline: int,
+    ready: int,
+    reason: str,
+) -> int:
+    """Serves on `port` until `lifeline` ends or a reboot is asked for.
+
+    `lifeline` is a pipe whose other end the supervisor holds, `ready` one that gets a byte once
+    the port is open. Returns the exit code for the process. Raises OSError if it cannot start.
+    """
+    os.setsid()
+    os.umask(0o022)
+    programs.install(settings, reason)
+    log = DeviceLog(settings.storage / programs.LOG_FILE)
+    fixed = mapped(str(settings.storage))
+    why_not = enter_namespace(fixed, str(settings.storage / programs.NEW_ROOT))
+    if why_not is not None:
+        log.note(f"commands do not find {', '.join(fixed)}: {why_not}")
+    os.chdir(settings.storage)
+    services = Services(
+        storage=Storage(settings.storage, fixed=fixed, limit_bytes=settings.storage_limit_bytes),
+        environment=programs.environment(settings.storage, settings.board),
+        features=settings.features,
+        note=log.note,
+    )
+    greeting = banner(settings.properties, settings.features)
+    log.note(f"booted: {reason}, features {','.join(sorted(settings.features))}")
+    return asyncio.run(_serve(services, greeting, key, port, lifeline, ready))
+
+
+async def _serve(
+    services: Services, greeting: bytes, key: PublicKey, port: HeldPort, lifeline: int, ready: int
+) -> int:
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def end(code: int) -> None:
+        if not ended.done():
+            ended.set_result(code)
+
+    def reboot(why: str) -> None:
+        services.note(f"rebooting: {why}")
+        # only after the answer to the request has had its turn on the loop
+        loop.call_soon(end, _REBOOT)
+
+    services.reboot = reboot
+    connections: dict[Connection, None] = {}
+    port.listen()
+    server = await loop.create_server(
+        lambda: Connection(greeting, key, services.find, services.note, connections),
+        sock=port.socket.dup(),  # closed with the server
+        backlog=HeldPort.BACKLOG,
+    )
+    loop.add_reader(lifeline, end, 0)
+    loop.add_signal_handler(signal.SIGTERM, end, 0)
+    loop.add_signal_handler(signal.SIGHUP, reboot, "reboot,shell")
+    os.write(ready, b"1")
+    code = await ended
+    server.close()
+    port.refuse()
+    for connection in list(connections):
+        connection.drop()
+    services.kill_all()
+    return code
 
 
 class Supervisor:
     """Boots the device again and again until stdin ends or a signal says stop."""
 
-    def __init__(self, settings: DeviceSettings, port: int, *, watch_stdin: bool) -> None:
+    def __init__(self, settings: DeviceSettings, key: PublicKey) -> None:
         self._settings = settings
-        self._watch_stdin = watch_stdin
+        self._key = key
         self._stopped = False
         self._boot = 0
         self._status: int | None = None
-        # Bound but not listening: connections are refused during a reboot, and nobody else gets
-        # the port meanwhile.
-        self._reserved = socket.socket()
-        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._reserved.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise InfraError(f"port {port} of 127.0.0.1: {error.strerror}") from error
+        self._port = HeldPort()
         self._wake, self._waker = os.pipe()
         for fd in (self._wake, self._waker):
             os.set_blocking(fd, False)
-
-    @property
-    def port(self) -> int:
-        """The device's TCP port."""
-        number: int = self._reserved.getsockname()[1]
-        return number
 
     def run(self) -> None:
         """Returns when the device was told to stop.
@@ -76,14 +171,15 @@ class Supervisor:
             lifeline = self._start_boot(reason)
             try:
                 if not announced:
-                    print(json.dumps({"port": self.port}), flush=True)
+                    print(json.dumps({"port": self._port.number}), flush=True)
                     announced = True
                 self._wait_for_end(None)
             finally:
                 os.close(lifeline)
                 self._wait_for_end(_STOP_S)
+                self._port.refuse()
                 end_children(_STOP_S)
-            if self._status == REBOOT:
+            if self._status == _REBOOT:
                 reason = "reboot"
             elif not self._stopped:
                 print(f"the device crashed (status {self._status})", file=sys.stderr, flush=True)
@@ -129,7 +225,12 @@ class Supervisor:
             os.dup2(null, 0)
             os.dup2(null, 1)
             return run_boot(
-                self._settings, port=self.port, lifeline=lifeline, ready=ready, reason=reason
+                self._settings,
+                self._key,
+                port=self._port,
+                lifeline=lifeline,
+                ready=ready,
+                reason=reason,
             )
         except BaseException as error:
             sys.excepthook(type(error), error, error.__traceback__)
@@ -156,7 +257,7 @@ class Supervisor:
 
     def _poll(self, seconds: float | None) -> None:
         watched = [self._wake]
-        if self._watch_stdin and not self._stopped:
+        if not self._stopped:
             watched.append(_STDIN)
         arrived, _, _ = select.select(watched, [], [], seconds)
         if self._wake in arrived:

@@ -1,6 +1,20 @@
 """Everything a run needs made ready before its first case: libraries, probe, contexts, devices."""
 
-from harness.workbench.placement import Need, Placement, PushedFile
-from harness.workbench.workbench import Workbench
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Need", "Placement", "PushedFile", "Workbench"]
+from harness.workbench.placement import Need, Placement, PushedFile
+
+if TYPE_CHECKING:
+    from harness.workbench.held_device import ReadyPlacement
+    from harness.workbench.workbench import Workbench
+
+__all__ = ["Need", "Placement", "PushedFile", "ReadyPlacement", "Workbench"]
+
+
+def __getattr__(name: str) -> Any:
+    # whoever only collects tests needs none of what these load
+    if name not in ("ReadyPlacement", "Workbench"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from harness.workbench import workbench
+
+    return getattr(workbench, name)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Literal
 
+from harness.contexts.metadata import needs
+from harness.contexts.source import Context
 from harness.lab.attach import AttachedDevice
 from harness.qnn.backends import RPC_LIBRARY, backend_of
+from harness.results.record import RuntimeRecord
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.device_sets import narrowed
+from harness.runtimes.executorch import EXECUTORCH_VERSION
 from harness.runtimes.findings import Finding
-from harness.runtimes.known_facts import KnownFacts, build_id_of
-from harness.runtimes.ort_wheels import PLUGIN
+from harness.runtimes.library_facts import KnownFacts, build_id_of
+from harness.runtimes.needed_files import narrowed
+from harness.runtimes.ort import PLUGIN
 from harness.runtimes.preflight import ContextFacts, Subject, preflight
 from harness.runtimes.preflight_linking import SYSTEM_LIBRARIES, DeviceFacts
 from harness.runtimes.runtime import Runtime
@@ -20,8 +24,6 @@ from harness.workbench.placement import Placement
 
 PreflightMode = Literal["strict", "warn", "off"]
 """strict: an error of preflight keeps a case from running; warn: it is recorded; off: no look."""
-
-PREFLIGHT_MODES: Final[tuple[PreflightMode, ...]] = get_args(PreflightMode)
 
 
 class Libraries:
@@ -79,18 +81,19 @@ class Libraries:
             backend=backend_of(placement.backend) or "htp",
             contexts=contexts,
             qnn_version=whole.qnn_version,
+            executorch=EXECUTORCH_VERSION if placement.engine == "executorch" else None,
         )
         return tuple(preflight(subject))
 
-    def identity(self, placement: Placement, target: str) -> dict[str, object]:
+    def identity(self, placement: Placement, target: str) -> RuntimeRecord:
         """Version, build and source of a placement's runtime. Raises as `Catalog.runtime`."""
         whole = self._whole(placement, target)
-        return {
-            "qnn": whole.qnn_version,
-            "build_id": whole.build_id or build_id_of(self._known.of(whole)),
-            "source": whole.source,
-            "ort": whole.ort_version if placement.engine == "ort" else None,
-        }
+        return RuntimeRecord(
+            qnn=whole.qnn_version,
+            build_id=whole.build_id or build_id_of(self._known.of(whole)),
+            source=whole.source,
+            ort=whole.ort_version if placement.engine == "ort" else None,
+        )
 
 
 def _engine(placement: Placement, whole: Runtime) -> str:
@@ -110,6 +113,17 @@ def preflight_device(device: AttachedDevice) -> DeviceFacts:
         glibc=device.facts.glibc,
         android_api=device.facts.android_api,
         libraries=_libraries_of(device),
+    )
+
+
+def preflight_context(name: str, context: Context) -> ContextFacts:
+    """What preflight wants to know of a context."""
+    return ContextFacts(
+        name,
+        context.made_by,
+        context.htp_arch,
+        needs(context.metadata).vtcm_bytes,
+        context.memory_bytes,
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.contexts.models import ModelSpec
+from harness.contexts.contexts import Source
+from harness.contexts.models import Model
 
 
 @dataclass(frozen=True, order=True)
@@ -14,13 +15,14 @@ class Placement:
 
     `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130. `engine` is what
     drives the backend: qnn (the probe itself) or ort. `ort` is the name of an ONNX Runtime, None
-    for the runtime's own or the usual one.
+    for the runtime's own or the usual one. `compiler` makes the contexts that are compiled; None
+    where a case takes none of those.
     """
 
     device: str
     backend: str
     qnn: str
-    compiler: str
+    compiler: str | None
     engine: str = "qnn"
     ort: str | None = None
 
@@ -40,15 +42,23 @@ class Placement:
             text += f"-ort-{self.ort}"
         # 2.51.0 and 2.51.0.260929 are the same version
         own = f"{self.qnn_version}.".startswith(f"{self.compiler}.")
-        return text if own else f"{text}-by-{self.compiler}"
+        return text if own or self.compiler is None else f"{text}-by-{self.compiler}"
+
+    # other plug-ins of pytest (allure) show parameters so
+    __repr__ = __str__
 
 
 @dataclass(frozen=True)
 class Need:
-    """What one case will want: a placement and the models it takes contexts of."""
+    """What one case will want: a placement, and what it takes contexts of."""
 
     placement: Placement
-    models: tuple[ModelSpec, ...]
+    sources: tuple[Source, ...]
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """Those of its sources that ONNX Runtime can make sessions of."""
+        return tuple(one for one in self.sources if isinstance(one, Model))
 
 
 @dataclass(frozen=True)
@@ -60,9 +70,9 @@ class PushedFile:
     size: int
 
 
-def by_placement(needs: Iterable[Need]) -> dict[Placement, tuple[ModelSpec, ...]]:
-    """The models that the cases of each placement want together, in order (pure)."""
-    merged: dict[Placement, dict[ModelSpec, None]] = {}
+def by_placement(needs: Iterable[Need]) -> dict[Placement, tuple[Source, ...]]:
+    """The sources that the cases of each placement want together, in order (pure)."""
+    merged: dict[Placement, dict[Source, None]] = {}
     for need in needs:
-        merged.setdefault(need.placement, {}).update(dict.fromkeys(need.models))
-    return {placement: tuple(models) for placement, models in merged.items()}
+        merged.setdefault(need.placement, {}).update(dict.fromkeys(need.sources))
+    return {placement: tuple(sources) for placement, sources in merged.items()}

@@ -6,42 +6,43 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.contexts.compile import Context, Reference
-from harness.contexts.models import ModelSpec
+from harness.contexts.contexts import Source
+from harness.contexts.models import Model
 from harness.contexts.session_plan import DeployedContext, DeployedModel
+from harness.contexts.source import Context, ContextSource, Reference
 from harness.probe.build import PROBE_NAME
-from harness.runtimes.deploy import Deployer, DeployFile
-from harness.runtimes.device_store import FileSet
 from harness.runtimes.runtime import Runtime
+from harness.store.deploy import Deployer
+from harness.store.layout import FileSet
 from harness.workbench.placement import PushedFile
 
 _BINARY: Final = "context.bin"
 _MODEL: Final = "model.onnx"
 
 
-def context_set(deployer: Deployer, model: ModelSpec, context: Context) -> FileSet:
+def context_set(deployer: Deployer, source: ContextSource, context: Context) -> FileSet:
     """A context's binary, inputs and expected outputs, to be put into a folder of their own."""
-    return deployer.file_set(str(model), [DeployFile(context.path, _BINARY), *_beside(context)])
+    return deployer.file_set(str(source), {_BINARY: context.path, **_beside(context)})
 
 
 def model_set(deployer: Deployer, onnx: Path, reference: Reference) -> FileSet:
     """An ONNX file, its inputs and expected outputs, to be put into a folder of their own."""
-    return deployer.file_set(onnx.stem, [DeployFile(onnx, _MODEL), *_beside(reference)])
+    return deployer.file_set(onnx.stem, {_MODEL: onnx, **_beside(reference)})
 
 
-def _beside(made: Context | Reference) -> list[DeployFile]:
+def _beside(made: Context | Reference) -> dict[str, Path]:
     """Inputs and expected outputs, as they are called on a device."""
     paths = (*made.inputs, *made.expected)
     names = _names("input", made.inputs) + _names("expected", made.expected)
-    return [DeployFile(path, name) for path, name in zip(paths, names, strict=True)]
+    return dict(zip(names, paths, strict=True))
 
 
-def deployed_model(model: ModelSpec, reference: Reference, folder: str) -> DeployedModel:
+def deployed_model(model: Model, reference: Reference, folder: str) -> DeployedModel:
     """The model whose files lie in `folder` on a device."""
     return DeployedModel(
         file=f"{folder}/{_MODEL}",
-        inputs=tuple(f"{folder}/{name}" for name in _names("input", reference.inputs)),
-        expected=tuple(f"{folder}/{name}" for name in _names("expected", reference.expected)),
+        inputs=_paths(folder, "input", reference.inputs),
+        expected=_paths(folder, "expected", reference.expected),
         tolerance=model.tolerance,
     )
 
@@ -51,16 +52,16 @@ def deployed_context(context: Context, folder: str) -> DeployedContext:
     return DeployedContext(
         context=context,
         binary=f"{folder}/{_BINARY}",
-        inputs=tuple(f"{folder}/{name}" for name in _names("input", context.inputs)),
-        expected=tuple(f"{folder}/{name}" for name in _names("expected", context.expected)),
+        inputs=_paths(folder, "input", context.inputs),
+        expected=_paths(folder, "expected", context.expected),
     )
 
 
 def pushed_files(
     runtime: Runtime,
     probe: Path,
-    contexts: Mapping[ModelSpec, Context],
-    models: Mapping[ModelSpec, tuple[Path, Reference]],
+    contexts: Mapping[Source, Context],
+    models: Mapping[Model, tuple[Path, Reference]],
 ) -> list[PushedFile]:
     """All that a case needs on its device, for people; `models` are for ONNX Runtime."""
     files = [PushedFile("probe", PROBE_NAME, probe.stat().st_size)]
@@ -68,13 +69,18 @@ def pushed_files(
     if runtime.ort_version is not None:
         origin += f", ORT {runtime.ort_version}"
     files += [PushedFile(origin, file.name, file.size) for file in runtime.files]
-    for model, context in contexts.items():
-        paths = [context.path, *context.inputs, *context.expected]
-        files += [PushedFile(str(model), path.name, path.stat().st_size) for path in paths]
-    for model, (onnx, reference) in models.items():
-        paths = [onnx, *reference.inputs, *reference.expected]
-        files += [PushedFile(str(model), path.name, path.stat().st_size) for path in paths]
+    made: list[tuple[Source, Path, Context | Reference]] = [
+        *((source, context.path, context) for source, context in contexts.items()),
+        *((model, onnx, reference) for model, (onnx, reference) in models.items()),
+    ]
+    for source, main, beside in made:
+        paths = [main, *beside.inputs, *beside.expected]
+        files += [PushedFile(str(source), path.name, path.stat().st_size) for path in paths]
     return files
+
+
+def _paths(folder: str, kind: str, paths: Sequence[Path]) -> tuple[str, ...]:
+    return tuple(f"{folder}/{name}" for name in _names(kind, paths))
 
 
 def _names(kind: str, paths: Sequence[Path]) -> list[str]:

@@ -6,21 +6,32 @@ against a pydantic model; whatever is wrong comes out as one ConfigError with a 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-import re
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from harness.errors import ConfigError
+from harness.errors.outgoing_text import without_secrets
+from harness.files.whole_file import read_bounded
 
 Location = tuple[str | int, ...]
 
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 32
 _MAX_VALUES = 100_000
+_MAX_TEXT_CHARS = 10_000
+# PyYAML takes quadratic time for 1:59:59..., and Python refuses to print numbers much longer.
+_MAX_NUMBER_CHARS = 64
+MAX_SAID = 20
+"""How many mistakes a message says; the others are counted."""
+_MAX_PROBLEM_CHARS = 500
+_TAG = "tag:yaml.org,2002:"
 _SCALAR_TYPES = (bool, int, float, str, datetime.date, type(None))
 
 
@@ -48,9 +59,9 @@ class Document:
     def mistake(
         self, location: Location, problem: str, choices: Sequence[object] | None = None
     ) -> ConfigError:
-        """A ConfigError that points at this place."""
+        """A ConfigError that points at this place; a problem of more than 500 characters is cut."""
         return ConfigError(
-            problem,
+            shown(problem, _MAX_PROBLEM_CHARS),
             file=self.file,
             line=self.line(location),
             field=field_name(location) or None,
@@ -62,33 +73,43 @@ def field_name(location: Location) -> str:
     """The dotted path of a location: ("devices", 0, "name") -> devices[0].name."""
     text = ""
     for part in location:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        key = part if isinstance(part, int) else shown(part)
+        text += f"[{key}]" if isinstance(part, int) else f".{key}" if text else str(key)
     return text
 
 
-def all_of(mistakes: Sequence[ConfigError]) -> ConfigError:
-    """One ConfigError that says everything these say, a line each, in the order of the file."""
+def shown(text: str, most: int = 60) -> str:
+    """What a file holds, short enough for a message: at most so many characters."""
+    text = without_secrets(text)  # of a part of a URL nobody sees that it has a password
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def all_of(mistakes: Iterable[ConfigError]) -> ConfigError:
+    """One ConfigError that says what these say, a line each, in the order of the file.
+
+    After the first 20 it says how many there are more.
+    """
     ordered = sorted(mistakes, key=lambda mistake: mistake.line or 0)
     if len(ordered) == 1:
         return ordered[0]
-    return ConfigError("\n".join(dict.fromkeys(str(mistake) for mistake in ordered)))
+    said = list(dict.fromkeys(map(str, ordered)))
+    more = [f"and {len(said) - MAX_SAID} more"] if len(said) > MAX_SAID else []
+    return ConfigError("\n".join(said[:MAX_SAID] + more))
 
 
-def read_document(path: Path) -> Document:
-    """Reads a YAML file of at most 1 MiB.
+def read_document(path: Path, absent: str = "no such file") -> Document:
+    """Reads a YAML file of at most 1 MiB; `absent` is what to say where there is none.
 
     Raises ConfigError if it cannot be read, is no YAML, or holds a repeated key, a merge key,
-    tags of its own, or more than 100,000 values (aliases count each time they are used).
+    tags of its own, a text of more than 10,000 characters, a number of more than 64, or more than
+    100,000 values (aliases count each time they are used).
     """
     try:
         if not path.is_file():
-            raise ConfigError("is not a file" if path.exists() else "no such file", file=path)
-        with path.open("rb") as stream:
-            content = stream.read(_MAX_BYTES + 1)
+            raise ConfigError("is not a file" if path.exists() else absent, file=path)
+        content = read_bounded(path, _MAX_BYTES)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error
-    if len(content) > _MAX_BYTES:
-        raise ConfigError(f"is larger than {_MAX_BYTES} bytes", file=path)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -101,8 +122,9 @@ def parse_document(text: str, file: str) -> Document:
     """Like `read_document` for text already read; `file` is the name used in errors."""
     reader = _Reader(file)
     try:
-        _bound_depth(text, file)
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = _Nodes(text, file).get_single_node()
+    except ConfigError:
+        raise
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise ConfigError("holds a character that YAML does not allow", file=file, line=line) from (
@@ -113,10 +135,40 @@ def parse_document(text: str, file: str) -> Document:
         raise ConfigError(
             _syntax_problem(error), file=file, line=mark.line + 1 if mark else None
         ) from error
+    except Exception as error:
+        # PyYAML lets through what int() and chr() say of directives and escapes.
+        raise ConfigError(f"not valid YAML: {shown(str(error))}", file=file) from error
     value = reader.value(root, ()) if root is not None else None
     if reader.mistakes:
         raise all_of(reader.mistakes)
     return Document(file, value, reader.lines, reader.written)
+
+
+class _Nodes(yaml.SafeLoader):
+    """Composes nodes, but neither deeper nor more of them than anybody needs."""
+
+    def __init__(self, text: str, file: str) -> None:
+        super().__init__(text)
+        self._file = file
+        self._depth = self._count = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        begin: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
+        line = begin.start_mark.line + 1 if begin.start_mark else None
+        self._count += parent is None or index is not None  # a key has no index
+        if self._count > _MAX_VALUES:
+            problem = f"has more than {_MAX_VALUES} values"
+            raise ConfigError(problem, file=self._file, line=line)
+        if not isinstance(begin, yaml.CollectionStartEvent):
+            return super().compose_node(parent, index)
+        if self._depth >= _MAX_DEPTH:
+            problem = f"is nested deeper than {_MAX_DEPTH} levels"
+            raise ConfigError(problem, file=self._file, line=line)
+        self._depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
 
 
 class _Reader:
@@ -149,8 +201,10 @@ class _Reader:
         self._open.append(node)
         try:
             if isinstance(node, yaml.MappingNode):
+                self._want_tag(node, "map", location)
                 return self._mapping(node, location)
             if isinstance(node, yaml.SequenceNode):
+                self._want_tag(node, "seq", location)
                 return [self.value(item, (*location, i)) for i, item in enumerate(node.value)]
             assert isinstance(node, yaml.ScalarNode)
             return self._scalar(node, location)
@@ -161,13 +215,17 @@ class _Reader:
         values: dict[str, object] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
-            if key_node.tag == "tag:yaml.org,2002:merge":
+            if key_node.tag == f"{_TAG}merge":
                 self._note(line, location, "merge keys (<<) are not supported; aliases are")
                 continue
-            if key_node.tag != "tag:yaml.org,2002:str":
+            if key_node.tag != f"{_TAG}str" or not isinstance(key_node, yaml.ScalarNode):
                 self._note(line, location, "a key must be text: put it in quotes")
                 continue
             key: str = key_node.value
+            problem = _problem_of_text(key)
+            if problem is not None:
+                self._note(line, location, f"a key {problem}")
+                continue
             here = (*location, key)
             if key in values:
                 self._note(line, here, f"is repeated; it already stands in line {self.lines[here]}")
@@ -177,35 +235,40 @@ class _Reader:
         return values
 
     def _scalar(self, node: yaml.ScalarNode, location: Location) -> object:
-        self.written[location] = node.value
-        try:
-            value: object = self._scalars.construct_object(node)
-        except (yaml.YAMLError, ValueError, OverflowError):
-            value = object()
-        if isinstance(value, _SCALAR_TYPES):
-            return value
-        shown = node.value if len(node.value) <= 40 else f"{node.value[:37]}..."
-        kind = node.tag.removeprefix("tag:yaml.org,2002:")
         line = node.start_mark.line + 1
-        self._note(line, location, f"{shown!r} is not a valid {kind}")
+        problem = _problem_of_text(node.value)
+        if problem is not None:
+            self._note(line, location, problem)
+            return None
+        self.written[location] = node.value
+        value: object = object()
+        if node.tag == f"{_TAG}str" or len(node.value) <= _MAX_NUMBER_CHARS:
+            # PyYAML lets through what int(), a dict or a match says of `!!int ''` and `!!bool x`.
+            with contextlib.suppress(Exception):
+                value = self._scalars.construct_object(node)
+        infinite = isinstance(value, float) and not math.isfinite(value)
+        if isinstance(value, _SCALAR_TYPES) and not infinite:
+            return value
+        kind = shown(node.tag.removeprefix(_TAG))
+        self._note(line, location, f"{shown(node.value)!r} is not a valid {kind}")
         return None
+
+    def _want_tag(self, node: yaml.Node, kind: str, location: Location) -> None:
+        if node.tag != f"{_TAG}{kind}":
+            problem = f"{shown(node.tag.removeprefix(_TAG))} is no tag that is known here"
+            self._note(node.start_mark.line + 1, location, problem)
 
     def _note(self, line: int, location: Location, problem: str) -> None:
         where = field_name(location) or None
         self.mistakes.append(ConfigError(problem, file=self._file, line=line, field=where))
 
 
-def _bound_depth(text: str, file: str) -> None:
-    """Refuses deep nesting before anything recursive sees it."""
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > _MAX_DEPTH:
-            line = event.start_mark.line + 1 if event.start_mark else None
-            raise ConfigError(f"is nested deeper than {_MAX_DEPTH} levels", file=file, line=line)
+def _problem_of_text(text: str) -> str | None:
+    if len(text) > _MAX_TEXT_CHARS:
+        return f"is longer than {_MAX_TEXT_CHARS} characters"
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        return "holds half of a character (a surrogate)"
+    return None
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError) -> str:
@@ -213,4 +276,5 @@ def _syntax_problem(error: yaml.MarkedYAMLError) -> str:
     if "'\\t'" in problem:
         return "a tab stands where YAML wants spaces"
     context = f" {error.context}" if error.context else ""
-    return re.sub(r"\s+", " ", f"not valid YAML: {problem}{context}")
+    said = " ".join(f"not valid YAML: {problem}{context}".split())
+    return shown(said, _MAX_PROBLEM_CHARS)

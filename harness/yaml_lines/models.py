@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from harness.errors import ConfigError
-from harness.yaml_lines.document import Document, Location, all_of
+from harness.yaml_lines.document import MAX_SAID, Document, Location, all_of, shown
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -47,6 +47,8 @@ _BOUNDS = {
     "less_than_equal": ("le", "at most"),
     "string_too_long": ("max_length", "text of no more characters than"),
 }
+_MOST_CHOICES = 200
+_LONGEST_WORD = 100
 
 
 def check_document(
@@ -67,23 +69,43 @@ def check_document(
     try:
         checked = model.model_validate(document.value)
     except ValidationError as error:
-        mistakes += [_explain(document, model, detail) for detail in error.errors()]
+        mistakes += _explained(document, model, error)
     else:
         if not mistakes:
             return checked
     raise all_of(mistakes)
 
 
-def did_you_mean(word: str, choices: Iterable[object]) -> str:
-    """ ", did you mean 'x'?" if one of the choices is close to the word, else nothing."""
+def did_you_mean(word: str, choices: Collection[object]) -> str:
+    """ ", did you mean 'x'?" if one of the choices is close to the word, else nothing.
+
+    Among hundreds of choices nobody looks: that would take long, and they have names of one kind.
+    """
+    if len(choices) > _MOST_CHOICES or len(word) > _LONGEST_WORD:
+        return ""
     names = {str(choice).casefold(): str(choice) for choice in choices}
     close = difflib.get_close_matches(word.casefold(), names, n=1, cutoff=0.6)
     return f", did you mean {names[close[0]]!r}?" if close else ""
 
 
-def _explain(document: Document, model: type[BaseModel], detail: ErrorDetails) -> ConfigError:
+def _explained(
+    document: Document, model: type[BaseModel], error: ValidationError
+) -> Iterator[ConfigError]:
+    """The mistakes that will be said in full; of the others, which are only counted, the place."""
+    details = error.errors(include_url=False)
+    places = [_in_document(document, one["loc"], one["type"] == "missing") for one in details]
+    ordered = sorted(zip(places, details, strict=True), key=lambda one: document.line(one[0]))
+    for number, (place, detail) in enumerate(ordered):
+        if number <= MAX_SAID:
+            yield _explain(document, model, place, detail)
+        else:
+            yield document.mistake(place, detail["type"])
+
+
+def _explain(
+    document: Document, model: type[BaseModel], location: Location, detail: ErrorDetails
+) -> ConfigError:
     kind = detail["type"]
-    location = _in_document(document, detail["loc"], kind == "missing")
     if kind == "extra_forbidden":
         key, keys = str(location[-1]), _keys(_annotation(model, location[:-1]))
         return document.mistake(location, f"unknown key{did_you_mean(key, keys)}", keys)
@@ -111,11 +133,11 @@ def _not_text(document: Document, location: Location) -> str:
         return "must be text"
     if not written:
         return "must be text, and is empty"
-    return f'must be text: put it in quotes, "{written[:60]}"'
+    return f'must be text: put it in quotes, "{shown(written)}"'
 
 
 def _shown(document: Document, location: Location, detail: ErrorDetails) -> str:
-    return document.written.get(location, str(detail["input"]))[:60]
+    return shown(document.written.get(location, str(detail["input"])))
 
 
 def _in_document(document: Document, location: Sequence[str | int], missing: bool) -> Location:

@@ -1,84 +1,98 @@
-"""What one case costs beyond the probe, beside the same commands through plain `adb shell`."""
+"""What one case costs beyond the probe, beside the same commands through plain `adb shell`.
+
+The two take turns, so that whatever else this computer does meets both.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import statistics
 import subprocess
 import sys
-import time
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from harness.adb.binary import adb_binary
-from harness.cache import cache_root
-from harness.lab.inventory import load_lab
-from harness.probe.events import parse_transcript
-from harness.probe.plan import Plan, Step
-from harness.workbench import Placement, Workbench
-
 CASES = 200
 TRIVIAL_SUITE = f'''"""Cases that do nothing on the device."""
 import pytest
+from harness.adb.server import adb_binary
 from harness.probe.plan import Plan, Step
+
+PLAN = Plan(steps=(Step("noop"),))
+PLAIN = []
 
 @pytest.mark.device
 @pytest.mark.parametrize("number", range({CASES}))
 def test_trivial(bench, number):
-    bench.run(Plan(steps=(Step("noop"),))).check()
+    bench.run(PLAN).check()
+    if not PLAIN:
+        adb, runtime, probe = bench.device.adb, bench._case.runtime, bench._case.probe
+        settings = " ".join(f"{{key}}='{{value}}'" for key, value in runtime.environment.items())
+        PLAIN.extend([adb_binary(), "-L", adb.server.address.spec, "-s", adb.serial, "shell"])
+        PLAIN.append(f"cd '{{runtime.root}}' && {{settings}} exec '{{probe}}'")
+'''
+CONFTEST = '''"""After each case, the same once more through `adb shell`."""
+import json
+import os
+import subprocess
+import time
+
+import pytest
+from harness.probe.events import parse_transcript
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    began = time.monotonic()
+    result = yield
+    ours_s = time.monotonic() - began
+    suite = item.module
+    began = time.monotonic()
+    done = subprocess.run(
+        suite.PLAIN, input=suite.PLAN.text().encode(), stdout=subprocess.PIPE, check=True
+    )
+    plain_s = time.monotonic() - began
+    probe_s = (parse_transcript(done.stdout).elapsed_us or 0) / 1e6
+    with open(os.environ["TURNS"], "a") as file:
+        file.write(json.dumps([ours_s, plain_s - probe_s]) + "\\n")
+    return result
 '''
 
 
 @pytest.mark.benchmark
-def test_overhead_per_case(simulated_lab: Path, tmp_path: Path, show_figures) -> None:
-    suite = tmp_path / "test_trivial.py"
+def test_overhead_per_case(
+    simulated_lab: Path, tmp_path: Path, show_figures: Callable[..., None]
+) -> None:
+    suite = tmp_path / "suite/test_trivial.py"
+    suite.parent.mkdir()
     suite.write_text(TRIVIAL_SUITE)
-    harness_s, harness_probe_s = through_the_harness(suite, simulated_lab, tmp_path / "reports")
-    plain_s, plain_probe_s = through_adb_shell(simulated_lab)
-    harness_ms = (harness_s - harness_probe_s) / CASES * 1000
-    plain_ms = (plain_s - plain_probe_s) / CASES * 1000
+    suite.with_name("conftest.py").write_text(CONFTEST)
+    turns, reports = tmp_path / "turns", tmp_path / "reports"
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "device", "--rootdir", suite.parent]
+    command += ["-p", "no:cacheprovider", f"--lab={simulated_lab}", f"--reports={reports}", suite]
+    subprocess.run(
+        list(map(str, command)),
+        check=True,
+        cwd=suite.parent,
+        env=os.environ | {"TURNS": str(turns)},
+        timeout=300,
+    )
+    lines = (reports / "latest/results.jsonl").read_text().splitlines()
+    records = [record for record in map(json.loads, lines) if record["kind"] == "case"]
+    assert [record["outcome"] for record in records] == ["passed"] * CASES
+    ours, plain = zip(*map(json.loads, turns.read_text().splitlines()), strict=True)
+    probes = [record["measurements"]["probe_us"] / 1e6 for record in records]
+    harness_ms = 1000 * statistics.median(s - p for s, p in zip(ours, probes, strict=True))
+    plain_ms = 1000 * statistics.median(plain)
     show_figures(
         "overhead per case",
         harness_ms=round(harness_ms, 2),
         plain_adb_shell_ms=round(plain_ms, 2),
         ratio=round(harness_ms / plain_ms, 3),
+        first_case_ms=round(1000 * ours[0]),
     )
-    assert harness_ms / plain_ms < 2, "one case costs twice what a plain `adb shell` costs"
-
-
-def through_the_harness(suite: Path, lab: Path, reports: Path) -> tuple[float, float]:
-    """Seconds from the first case's start to the last one's end, and inside the probe."""
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "device", "--rootdir", suite.parent]
-    command += ["-p", "no:cacheprovider", "--lab", lab, "--reports", reports, suite]
-    subprocess.run(list(map(str, command)), check=True, cwd=suite.parent, timeout=300)
-    lines = (reports / "latest/results.jsonl").read_text().splitlines()
-    records = [record for record in map(json.loads, lines) if record["kind"] == "case"]
-    assert [record["outcome"] for record in records] == ["passed"] * CASES
-    first = datetime.fromisoformat(records[0]["started"])
-    last = datetime.fromisoformat(records[-1]["started"])
-    wall_s = (last - first).total_seconds() + records[-1]["duration_s"]
-    return wall_s, sum(record["measurements"]["probe_us"] for record in records) / 1e6
-
-
-def through_adb_shell(lab_file: Path) -> tuple[float, float]:
-    """Seconds for the same commands in a loop of `adb shell`, and inside the probe."""
-    lab = load_lab(lab_file)
-    workbench = Workbench(lab, cache=cache_root(), notify=lambda text: None)
-    try:
-        (version,) = workbench.catalog.resolve("latest", "linux-x64")
-        name = lab.devices[0].name
-        runtime, probe = workbench.deploy_runtime(Placement(name, "htp", version, version))
-        adb = workbench.device(name).adb
-        settings = " ".join(f"{key}='{value}'" for key, value in runtime.environment.items())
-        command = [adb_binary(), "-P", str(adb.server.port), "-s", adb.serial, "shell"]
-        command += [f"cd '{runtime.root}' && {settings} exec '{probe}'"]
-        plan = Plan(steps=(Step("noop"),)).text().encode()
-        probe_us = 0
-        begun = time.monotonic()
-        for _ in range(CASES):
-            done = subprocess.run(command, input=plan, stdout=subprocess.PIPE, check=True)
-            probe_us += parse_transcript(done.stdout).elapsed_us or 0
-        return time.monotonic() - begun, probe_us / 1e6
-    finally:
-        workbench.close()
+    # it is aimed at less than 1; a busy computer shows up to a tenth more than a quiet one
+    assert harness_ms / plain_ms < 1.25, "one case costs more than a plain `adb shell`"

@@ -4,31 +4,28 @@ their addresses in devices.yaml."""
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Self
 
 import yaml
 
-from harness.adb.binary import adb_binary
+from harness.adb.address import TcpAddress
 from harness.adb.deadline import Deadline
 from harness.adb.guard import GuardedProcess, spawn_guarded
-from harness.adb.key import harness_key
-from harness.adb.server import AdbServer
+from harness.adb.private_server import harness_key
+from harness.adb.server import AdbServer, adb_binary
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
 from tests.faults.control import VARIABLE, controlled
 from tests.faults.table import REAL
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.adb.real_adbd import RealDevice
-from tests.integration.device_runs import ROOT, DeviceRuns, Finished
+from tests.integration.device_runs import DeviceRuns, Finished
 
 CONNECT_S = 15.0
 SMALL_BYTES = 30_000_000
@@ -51,13 +48,13 @@ class KeptServer:
     def __init__(self, home: Path) -> None:
         self._home = home
         harness_key(home)
-        self.server = AdbServer("127.0.0.1", _port_of_ones_own())
+        self.port = _port_of_ones_own()
+        self.server = AdbServer(TcpAddress(port=self.port))
         self._process: GuardedProcess | None = None
 
     def start(self, adb: Path | None = None) -> None:
-        listen = f"tcp:localhost:{self.server.port}"
         self._process = spawn_guarded(
-            [adb or adb_binary(), "-L", listen, "nodaemon", "server"],
+            [adb or adb_binary(), "-L", self.server.address.spec, "nodaemon", "server"],
             env={"HOME": str(self._home), "PATH": os.defpath, **_NO_OTHER_DEVICES},
             cwd=self._home,
         )
@@ -78,40 +75,19 @@ class KeptServer:
             process.stop()
 
 
-class MountedDevice:
+class MountedDevice(SimulatedDevice):
     """A simulated device whose /data is mounted as a test wants it, in namespaces of its own."""
 
     def __init__(self, name: str, *, storage: Path, public_key: Path, mounts: str) -> None:
-        self._name = name
-        self._storage = storage
-        self._public_key = public_key
+        properties = device_properties(name, "QCS8550")
+        super().__init__(name, storage=storage, properties=properties, public_key=public_key)
         self._mounts = mounts
-        self._process: GuardedProcess | None = None
-        self.address = ""
 
-    def start(self) -> None:
-        properties = self._storage.with_suffix(".json")
-        properties.write_text(json.dumps(device_properties(self._name, "QCS8550")))
-        self._storage.mkdir()
+    def command(self) -> list[str]:
+        self.storage.mkdir(exist_ok=True)
         script = f'set -e; cd "$0"; {self._mounts}; touch .simulated-device; exec "$@"'
-        daemon = [sys.executable, "-P", "-m", "harness.simulator.daemon", "--ignore-stdin"]
-        daemon += ["--storage", str(self._storage), "--key", str(self._public_key)]
-        self._process = spawn_guarded(
-            [
-                *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script),
-                *(str(self._storage), *daemon, "--properties", str(properties)),
-            ],
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=None,
-        )
-        line = self._process.read_line(Deadline(CONNECT_S))
-        self.address = f"127.0.0.1:{json.loads(line)['port']}"
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
+        unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+        return [*unshare, str(self.storage), *super().command()]
 
 
 class BreakableLab:
@@ -122,8 +98,11 @@ class BreakableLab:
     and connects the device.
     """
 
-    def __init__(self, folder: Path, kind: str, old_adb: Path | None) -> None:
+    def __init__(
+        self, folder: Path, kind: str, old_adb: Path | None, *, come_back_s: int = 90
+    ) -> None:
         self.folder = folder
+        self._come_back_s = come_back_s
         self.kind = kind
         self._old_adb = old_adb
         self._home = folder / "home"
@@ -133,7 +112,7 @@ class BreakableLab:
         self._devices: dict[str, SimulatedDevice | RealDevice] = {}
         self._serving = ""
         self._replaced = False
-        self._own_badge = ""
+        self._own_id = ""
         self._addresses: dict[str, str] = {}
         self.link: FaultyLink
 
@@ -211,8 +190,8 @@ class BreakableLab:
                 if self.kind == REAL:
                     shutil.rmtree(self._storage("alike"), ignore_errors=True)
                     shutil.copytree(self._storage("first"), self._storage("alike"), symlinks=True)
-                self._own_badge = self._badge("alike").read_text()
-                self._badge("alike").write_text("0f1e2d3c-4b5a\n")
+                self._own_id = self._id_file("alike").read_text()
+                self._id_file("alike").write_text("0f1e2d3c-4b5a\n")
                 self._start("alike")
                 self._serve("alike")
             case "undo":
@@ -230,7 +209,7 @@ class BreakableLab:
         """The cable is back where it was, and the right device at its end."""
         if self._serving == "alike":
             self._devices["alike"].stop()
-            self._badge("alike").write_text(self._own_badge)
+            self._id_file("alike").write_text(self._own_id)
             self._devices["first"].start()
         if self._serving != "first":
             self._serve("first")
@@ -271,7 +250,7 @@ class BreakableLab:
         for device in self._devices.values():
             device.stop()
 
-    def _limited(self, name: str) -> MountedDevice | RealDevice | SimulatedDevice:
+    def _limited(self, name: str) -> RealDevice | SimulatedDevice:
         """A device with little storage, or with storage that cannot be written to."""
         sizes = {"small": SMALL_BYTES, "brim": BRIM_BYTES}
         if self.kind == REAL:
@@ -292,8 +271,8 @@ class BreakableLab:
             name = "first"  # paths on a simulated device are paths of the host
         return self.folder / f"storage-{name}"
 
-    def _badge(self, name: str) -> Path:
-        """The badge that the harness has given a device."""
+    def _id_file(self, name: str) -> Path:
+        """The device id that the harness has given a device."""
         top = "local/tmp" if self.kind == REAL else "data/local/tmp"
         return self._storage(name) / top / "qnn-harness/.device-badge"
 
@@ -314,8 +293,11 @@ class BreakableLab:
                     "workdir": f"{top}/qnn-harness",
                 }
             )
-        here = {"name": "here", "host": "127.0.0.1", "port": self.server.port}
-        text = yaml.safe_dump({"schema": 1, "hosts": [here], "devices": devices})
+        here = {"name": "here", "host": "127.0.0.1", "port": self._server.port}
+        recovery = {"come_back_s": self._come_back_s}
+        text = yaml.safe_dump(
+            {"schema": 1, "hosts": [here], "recovery": recovery, "devices": devices}
+        )
         self._runs.file.write_text(text)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,24 +16,26 @@ import pytest
 
 from harness.adb.device import AdbDevice, PushItem
 from harness.bench import Bench
-from harness.contexts.models import ModelSpec
+from harness.contexts.models import Model
 from harness.contexts.schedule import schedule
+from harness.probe.events import MARK
 from harness.probe.plan import Plan, Settings, Step, backend_load
 from harness.probe.run import run_plan
 from tests.faults.control import ask
 from tests.faults.inside import deploy_anew, preloaded, probe_of, use_probe
 from tests.faults.table import CASES, Fault
+from tests.stand_in.events import event_lines
 
 DAEMON = os.environ.get("QNN_FAULT_DAEMON", "")
-HERE = [fault for fault in CASES if DAEMON in fault.daemons]
+CHOSEN = os.environ.get("QNN_FAULT_NAMES", "").split()
+HERE = [fault for fault in CASES if DAEMON in fault.daemons and fault.name in CHOSEN]
 ON = {
     "storage_full_at_push": "small",
     "storage_full_at_run": "brim",
     "storage_read_only": "frozen",
 }
-TINY = ModelSpec.parse("tiny")
+TINY = Model.parse("tiny")
 NOTHING = Plan((Step("noop"),))
-MARK = "\\036"
 
 WAITING = """set -- {folder}
 while :;do for p in /proc/[0-9]*;do case $(readlink "$p/exe") in "$1"/*)
@@ -89,9 +92,22 @@ def probe_is(bench: Bench, content: bytes, mode: int = 0o755, *, timeout_s: floa
 
 def stand_in(then: str) -> bytes:
     """A shell script that says what the probe says when it begins its first step."""
-    begin = '{"event":"begin","step":0,"verb":"noop","t_us":1}'
-    start = '{"event":"start","probe":1,"source":"stand-in","pid":1,"target":"linux-x64"}'
-    return f"#!/bin/sh\nprintf '{MARK}%s\\n' '{start}' '{begin}'\n{then}\n".encode()
+    boot_us = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+    said = event_lines(
+        [
+            {"event": "start", "probe": 2, "source": "stand-in", "target": "linux-x64"},
+            {"event": "plan", "steps": 1, "boot_us": boot_us},
+            {"event": "begin", "step": 0, "verb": "noop", "t_us": 1},
+        ]
+    )
+    printed = " ".join(f"'{event.decode()}'" for event in said.replace(MARK, b"").splitlines())
+    return f"#!/bin/sh\nprintf '\\036%s\\n' {printed}\n{then}\n".encode()
+
+
+def answer_lost(bench: Bench) -> None:
+    use_probe(bench, on_the_device(bench, "stand_in_probe", stand_in("exit 125")))
+    seen = bench.attempt(NOTHING, timeout_s=5)
+    assert seen.verdict.outcome == "failed", "the target did not refuse"
 
 
 def foreign_elf() -> bytes:
@@ -203,7 +219,7 @@ INJECT: dict[str, Callable[[Bench], None]] = {
     ).check(),
     "probe_not_json": lambda b: probe_is(b, b"#!/bin/sh\necho Hello\n"),
     "probe_truncated_json": lambda b: probe_is(
-        b, stand_in(f'printf \'{MARK}%s\' \'{{"event":"end","step":0,"co\'')
+        b, stand_in('printf \'\\036%s\' \'{"event":"end","step":0,"co\'')
     ),
     "probe_binary_garbage": lambda b: probe_is(
         b, b"#!/bin/sh\nexec head -c 1000000 /dev/urandom\n"
@@ -211,6 +227,7 @@ INJECT: dict[str, Callable[[Bench], None]] = {
     "probe_noise_between_events": lambda b: b.run(
         plan(Step("noop"), Step("spew", {"bytes": "100000", "to": "events"}), Step("noop"))
     ).check(),
+    "answer_lost_in_attempt": answer_lost,
     "probe_not_executable": lambda b: probe_is(b, stand_in("exit 0"), 0o644),
     "probe_wrong_architecture": lambda b: probe_is(b, foreign_elf()),
     "library_wrong_architecture": lambda b: library(b, foreign_elf()),

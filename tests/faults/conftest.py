@@ -22,9 +22,13 @@ NEEDS_REAL = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
 AT_ONCE = 3
 
 
-def daemon_parameters(daemons: tuple[str, ...], *values: Any) -> list[Any]:
-    """`values` once for each daemon; those on the real one want it there."""
-    marks = {SIMULATED: [], REAL: [NEEDS_REAL]}
+def daemon_parameters(
+    daemons: tuple[str, ...], *values: Any, by_night: tuple[str, ...] = ()
+) -> list[Any]:
+    """`values` once for each daemon, on some only by night; those on the real one want it there."""
+    marks: dict[str, list[Any]] = {SIMULATED: [], REAL: [NEEDS_REAL]}
+    for daemon in by_night:
+        marks[daemon].append(pytest.mark.nightly)
     return [
         pytest.param(daemon, *values, marks=marks[daemon], id=_name(daemon, *values))
         for daemon in daemons
@@ -60,22 +64,23 @@ def background(
         made = Background(pool)
 
         known: set[str] = set()
+        items = request.session.items
 
         def begin(files: set[str]) -> None:
             files -= known
             known.update(files)
             if "test_cases.py" in files:
-                for daemon in _daemons(request.session.items):
+                for daemon, faults in _faults(items).items():
                     key = ("cases", daemon)
-                    made.begin(key, partial(run_suite, tmp_path_factory, daemon, clock))
+                    made.begin(key, partial(run_suite, tmp_path_factory, daemon, faults, clock))
             for name in ("test_unreachable", "test_ended_runs"):
                 if f"{name}.py" in files:
-                    import_module(f"tests.faults.{name}").begin(made, tmp_path_factory)
+                    import_module(f"tests.faults.{name}").begin(made, tmp_path_factory, items)
 
         # an xdist worker collects all tests, and knows only of each file it gets that it is its own
         made.begin_for = lambda file: begin({file})
         if not hasattr(request.config, "workerinput"):
-            begin({item.path.name for item in request.session.items})
+            begin({item.path.name for item in items})
         yield made
 
 
@@ -86,19 +91,22 @@ def begun(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("background").begin_for(request.path.name)
 
 
-def _daemons(items: list[pytest.Item]) -> list[str]:
-    """The daemons that test_cases.py is to be run on, the slower one first."""
-    wanted = {
-        item.callspec.params["daemon"]
-        for item in items
-        if isinstance(item, pytest.Function) and item.path.name == "test_cases.py"
-    }
+def _faults(items: list[pytest.Item]) -> dict[str, list[str]]:
+    """The faults that test_cases.py wants injected on each daemon, the slower daemon first."""
+    wanted: dict[str, set[str]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path.name == "test_cases.py":
+            parameters: dict[str, Any] = dict(item.callspec.params)
+            if "fault" in parameters:
+                wanted.setdefault(parameters["daemon"], set()).add(parameters["fault"].name)
     if not os.environ.get("QNN_HARNESS_ADBD_ROOT"):
-        wanted.discard(REAL)
-    return sorted(wanted, reverse=True)
+        wanted.pop(REAL, None)
+    return {daemon: sorted(wanted[daemon]) for daemon in (REAL, SIMULATED) if daemon in wanted}
 
 
-def run_suite(factory: pytest.TempPathFactory, daemon: str, clock: Path) -> Finished:
+def run_suite(
+    factory: pytest.TempPathFactory, daemon: str, faults: list[str], clock: Path
+) -> Finished:
     """cases_under_fault.py on a lab that breaks."""
     folder = factory.mktemp(f"cases-{daemon}")
     old = os.environ.get("QNN_HARNESS_ADB29")
@@ -107,6 +115,7 @@ def run_suite(factory: pytest.TempPathFactory, daemon: str, clock: Path) -> Fini
             *("--retries", 1),  # a link that was cut after a case is found out by the next one
             suites=HERE / "cases_under_fault.py",
             QNN_FAULT_DAEMON=daemon,
+            QNN_FAULT_NAMES=" ".join(faults),
             QNN_FAULT_CLOCK=str(clock),
             PYTHONPATH=str(HERE.parents[1]),
         )

@@ -10,18 +10,18 @@ from harness.bench import Bench
 
 def probe_of(bench: Bench) -> str:
     """The probe's path on the device."""
-    return bench._probe
+    return bench._case.probe
 
 
 def use_probe(bench: Bench, path: str) -> None:
     """Has the case run another program in place of the probe."""
-    bench._probe = path
+    bench._case.probe = path
 
 
 @contextlib.contextmanager
 def preloaded(bench: Bench, library: str) -> Iterator[None]:
     """Probes run with a library in front of all others."""
-    environment = bench._runtime.environment
+    environment = bench._case.runtime.environment
     environment["LD_PRELOAD"] = library
     try:
         yield
@@ -31,7 +31,7 @@ def preloaded(bench: Bench, library: str) -> Iterator[None]:
 
 def deploy_anew(bench: Bench) -> None:
     """Makes the device ready as if nothing were known of it."""
-    workbench = bench._workbench
-    workbench._deployer(bench.placement.device).forget()
-    workbench._ready.clear()
-    workbench.deploy_runtime(bench.placement)
+    held = bench._case.ready.held
+    held.deployer.forget()
+    held.ready.clear()
+    held.place(bench.placement)

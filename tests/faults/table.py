@@ -134,6 +134,15 @@ CASES = (
         5,
     ),
     Fault(
+        "answer_lost_in_attempt",
+        "a stand-in that cannot print its answer, which the test would take for the target's",
+        "probe",
+        "error",
+        "infra",
+        5,
+        "could not write its results",
+    ),
+    Fault(
         "probe_not_executable",
         "a probe without permission to be executed",
         "device",

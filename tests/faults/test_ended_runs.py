@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,17 @@ from tests.integration.pytest_plugin.test_killed import environment_of, running
 SUITE = HERE / "ended_suite/cases_that_end.py"
 PHASES = ("collection", "preparation", "case", "teardown", "reporting")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-ENDS_WITHIN_S = 30.0
+BY_DAY = {
+    "collection": signal.SIGINT,
+    "preparation": signal.SIGTERM,
+    "case": signal.SIGKILL,
+    "teardown": signal.SIGINT,
+    "reporting": signal.SIGTERM,
+}
+"""One end of each phase; the others come by night."""
+START_S = 300
+"""Far more than a run takes to get anywhere, for computers that are busy."""
+ENDS_WITHIN_S = 60.0
 LOOK_EVERY_S = 0.15  # a look goes through all processes of the host
 FINISHED_CASES = {"collection": 0, "preparation": 0, "case": 1, "teardown": 0, "reporting": 3}
 EXIT_INTERRUPTED = 2
@@ -57,7 +67,7 @@ class Ended:
                 stderr=subprocess.STDOUT,
             )
         try:
-            wait_for(lambda: self._reached(reached) or process.poll() is not None, 60)
+            wait_for(lambda: self._reached(reached) or process.poll() is not None, START_S)
             assert process.poll() is None, said.read_text()
             process.send_signal(number)
             began = time.monotonic()
@@ -114,11 +124,13 @@ def _waits(pid: int) -> bool:
         return False
 
 
-def ended_by_each(folder: Path, phase: str) -> dict[signal.Signals, Ended]:
+def ended_by_each(
+    folder: Path, phase: str, numbers: Sequence[signal.Signals]
+) -> dict[signal.Signals, Ended]:
     """One run behind the other on one device, so that each shows that the one before left it well;
     but a preparation needs a device that has nothing yet."""
     ends: dict[signal.Signals, Ended] = {}
-    for number in SIGNALS:
+    for number in numbers:
         place = folder / number.name if phase == "preparation" else folder
         place.mkdir(exist_ok=True)
         ends[number] = end = Ended(place, phase, number)
@@ -131,10 +143,18 @@ def ended_by_each(folder: Path, phase: str) -> dict[signal.Signals, Ended]:
     return ends
 
 
-def begin(background: Background, factory: pytest.TempPathFactory) -> None:
-    for phase in PHASES:
+def begin(
+    background: Background, factory: pytest.TempPathFactory, items: Sequence[pytest.Item]
+) -> None:
+    """Ends a run as often as the chosen tests want it."""
+    wanted: dict[str, set[signal.Signals]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path == Path(__file__):
+            parameters = item.callspec.params
+            wanted.setdefault(parameters["phase"], set()).add(parameters["number"])
+    for phase, numbers in wanted.items():
         folder = factory.mktemp(phase)
-        background.begin(phase, partial(ended_by_each, folder, phase))
+        background.begin(phase, partial(ended_by_each, folder, phase, sorted(numbers)))
 
 
 @pytest.fixture
@@ -144,7 +164,11 @@ def ended(background: Background) -> Callable[[str], dict[signal.Signals, Ended]
 
 def rows(phases: tuple[str, ...], numbers: tuple[signal.Signals, ...]) -> list[Any]:
     return [
-        pytest.param(phase, number, id=f"{phase}-{number.name}")
+        pytest.param(
+            *(phase, number),
+            id=f"{phase}-{number.name}",
+            marks=[] if BY_DAY[phase] == number else pytest.mark.nightly,
+        )
         for phase in phases
         for number in numbers
     ]
@@ -166,9 +190,8 @@ def test_nothing_stays_and_the_journal_is_whole_and_the_next_run_is_well(
     assert end.files == [], "files stay behind on the device"
 
 
-# during collection there is no run yet that could be reported; in mid-report pytest itself does not
-# catch Ctrl-C: the report can be made again from the journal
-@pytest.mark.parametrize(("phase", "number"), rows(PHASES[1:-1], SIGNALS[:2]))
+# during collection there is no run yet that could be reported
+@pytest.mark.parametrize(("phase", "number"), rows(PHASES[1:], SIGNALS[:2]))
 def test_a_run_that_is_asked_to_end_says_so_and_reports(
     ended: Callable[[str], dict[signal.Signals, Ended]], phase: str, number: signal.Signals
 ) -> None:

@@ -58,9 +58,9 @@ MOUNTED = (
 @pytest.mark.parametrize(
     ("moment", "recorded"),
     [
-        ("start", 0),
+        pytest.param("start", 0, marks=pytest.mark.nightly),
         ("case", 1),
-        ("reporting", 3),
+        pytest.param("reporting", 3, marks=pytest.mark.nightly),
     ],
 )
 def test_a_full_disk_is_told_and_spoils_nothing(moment: str, recorded: int, tmp_path: Path) -> None:

@@ -12,14 +12,19 @@ from harness.results.journal import read_journal
 from tests.faults.breakable import BreakableLab
 from tests.faults.cases_under_fault import left_behind
 from tests.faults.conftest import HERE, daemon_parameters
-from tests.faults.table import BOTH
+from tests.faults.table import BOTH, REAL
 from tests.integration.device_runs import ROOT, Finished
 
 SUITE = HERE / "ended_suite/cases_that_end.py"
 
 
-@pytest.mark.parametrize("hosts", ["one-host", "two-hosts"])
-@pytest.mark.parametrize("daemon", daemon_parameters(BOTH))
+@pytest.mark.parametrize(
+    ("daemon", "hosts"),
+    [
+        *daemon_parameters(BOTH, "one-host", by_night=(REAL,)),
+        *daemon_parameters(BOTH, "two-hosts", by_night=BOTH),
+    ],
+)
 def test_both_do_their_work(daemon: str, hosts: str, tmp_path: Path) -> None:
     """Hosts share no leases: their harnesses both find the device empty and fill it at once."""
     with BreakableLab(tmp_path, daemon, None) as lab:

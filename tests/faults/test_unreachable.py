@@ -6,7 +6,7 @@ import contextlib
 import re
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from harness.adb.deadline import Deadline
-from harness.adb.key import harness_key
+from harness.adb.private_server import harness_key
 from harness.results.journal import read_journal
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
@@ -54,7 +54,7 @@ def run_all(folder: Path) -> Finished:
             states = {"OFFLINE": "offline", "LOCKED": "unauthorized", "1a2b3c4d": "device"}
             server.server.connect(strange.address, deadline=Deadline(CONNECT_S))
             leads = {"1a2b3c4d": strange.address}
-            mock = stack.enter_context(MockAdbServer(states, leads, server.server.port))
+            mock = stack.enter_context(MockAdbServer(states, leads, server.port))
             unknown = stack.enter_context(_simulated(folder, "locked", "QCS8550", folder / "other"))
             places = {
                 "mute": (stack.enter_context(MockMuteDaemon()).address, "here"),
@@ -80,13 +80,13 @@ def run_all(folder: Path) -> Finished:
         ]
         devices.append({"name": "fine", "simulated": True, "soc": "QCS8550"})
         ports = {
-            "here": server.server.port,
+            "here": server.port,
             "mocked": mock.port,
             "empty": no_server.getsockname()[1],
         }
         hosts = [{"name": n, "host": "127.0.0.1", "port": port} for n, port in ports.items()]
         runs.file.write_text(yaml.safe_dump({"schema": 1, "hosts": hosts, "devices": devices}))
-        done = runs.run("-n", AT_ONCE, suites=suite)
+        done = runs.run("-n", AT_ONCE, "--retries", 0, suites=suite)
     shutil.rmtree(folder / "simulated")
     return done
 
@@ -100,7 +100,9 @@ def _simulated(folder: Path, name: str, soc: str, home: Path) -> SimulatedDevice
     )
 
 
-def begin(background: Background, factory: pytest.TempPathFactory) -> None:
+def begin(
+    background: Background, factory: pytest.TempPathFactory, items: Sequence[pytest.Item]
+) -> None:
     background.begin("unreachable", partial(run_all, factory.mktemp("unreachable")))
 
 
@@ -116,8 +118,7 @@ def unreachable(background: Background) -> Callable[[], Finished]:
 )
 def test_a_device_out_of_reach(unreachable: Callable[[], Finished], fault: Fault) -> None:
     done = unreachable()
-    # the first attempt; others follow
-    case = next(case for case in done.cases if case["device"]["name"] == fault.name)
+    (case,) = (case for case in done.cases if case["device"]["name"] == fault.name)
     told = (case["error"] or {}).get("message", "")
     assert (case["outcome"], case["cause"]) == (fault.outcome, fault.cause), told
     assert re.search(fault.said, told), told

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.cache import cache_root
-from harness.contexts.compile import Context, ContextStore
-from harness.contexts.models import ModelSpec
+from harness.contexts.compile import ContextStore
+from harness.contexts.models import Model
+from harness.contexts.source import Context
+from harness.files.cache import cache_root
 from harness.probe.build import ProbeBuilder
-from harness.runtimes.catalog import Catalog, Runtime
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.runtime import Runtime
 from tests.integration.device_runs import DeviceRuns
 
 HTP_ARCH = 73
@@ -54,8 +56,8 @@ def runtime_for(catalog: Catalog) -> RuntimeFor:
 def context_for(context_store: ContextStore) -> ContextFor:
     """context_for(model, compiler, htp_arch=73): a context; the model by spec or by name."""
 
-    def get(model: ModelSpec | str, compiler: str, htp_arch: int = HTP_ARCH) -> Context:
-        spec = ModelSpec.parse(model) if isinstance(model, str) else model
+    def get(model: Model | str, compiler: str, htp_arch: int = HTP_ARCH) -> Context:
+        spec = Model.parse(model) if isinstance(model, str) else model
         return context_store.get(spec, compiler, htp_arch)
 
     return get

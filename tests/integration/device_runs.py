@@ -68,6 +68,10 @@ class DeviceRuns:
         for name in [name for name in self.environment if name.startswith("PYTEST_")]:
             del self.environment[name]  # what the tests themselves run under
 
+    def without_gpu(self) -> None:
+        """Takes away what lets its GPU backend prepare graphs."""
+        self.file.write_text(f"{LAB}    prepares_gpu: false\n")
+
     @property
     def reports(self) -> Path:
         return self.folder / "reports"
@@ -77,6 +81,28 @@ class DeviceRuns:
         base += ["-c", ROOT / "pyproject.toml", "-m", "device", "--lab", self.file]
         base += ["--reports", self.reports]
         return [str(argument) for argument in (*base, *arguments)]
+
+    def qnn_harness(
+        self, *arguments: object, timeout_s: float = RUN_TIMEOUT_S
+    ) -> subprocess.CompletedProcess[str]:
+        """A command in a process of its own, called in the folder of the lab."""
+        return subprocess.run(
+            [sys.executable, "-m", "harness.cli.main", *map(str, arguments)],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def run_files(
+        self, *arguments: object, timeout_s: float = RUN_TIMEOUT_S
+    ) -> tuple[int, str, list[dict[str, Any]]]:
+        """`qnn-harness run --json`: exit code, what was said, the records that were printed."""
+        done = self.qnn_harness("run", "--json", *arguments, timeout_s=timeout_s)
+        records = [json.loads(line) for line in done.stdout.splitlines()]
+        return done.returncode, done.stderr, records
 
     def run(self, *arguments: object, suites: Path = ROOT / "suites", **settings: str) -> Finished:
         done = subprocess.run(

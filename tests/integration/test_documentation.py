@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.lab.inventory import load_lab
+from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -19,6 +22,7 @@ BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 # Run by .ci/run itself, or by every developer before this test can run at all.
 RUN_ELSEWHERE = {"make device", "make test", "make bench", "pip install -e ."}
+BY_DAY = {"pytest -m device --plan", "qnn-harness devices"}
 
 
 def blocks(language: str) -> list[tuple[Path, str]]:
@@ -39,26 +43,42 @@ def shown_commands() -> list[str]:
 
 
 def test_there_are_commands_to_run() -> None:
-    assert len(shown_commands()) >= 4
+    assert set(shown_commands()) > BY_DAY
 
 
-@pytest.mark.parametrize("command", shown_commands())
-def test_commands_run(command: str, lab: DeviceRuns) -> None:
+def chosen_commands() -> list[Any]:
+    """A few by day; the others cost a process each, and are run by night."""
+    return [
+        pytest.param(line, marks=[] if line in BY_DAY else pytest.mark.nightly)
+        for line in shown_commands()
+    ]
+
+
+@pytest.mark.parametrize("command", chosen_commands())
+def test_commands_run(
+    command: str, lab: DeviceRuns, tmp_path: Path, context_for: ContextFor
+) -> None:
     program, *arguments = shlex.split(command)
     if program == "pytest":
         # Shown to be accepted and to find cases; what they do is tested case by case elsewhere.
         given = [a for a in arguments if a not in ("-m", "device", "--plan")]
         if "--resume" in given:
             assert lab.run("-k", "tiny and 66 and window").code == 0
-        done = lab.run("--plan", *given)
-        assert done.code == 0, done.output
-        assert "cases; " in done.output
+        planned = lab.run("--plan", *given)
+        assert planned.code == 0, planned.output
+        assert "cases; " in planned.output
         return
     if arguments[0] == "simulator":
         return  # tests/integration/cli starts and ends it
+    folder = ROOT
+    if arguments[0] == "contexts":
+        folder = tmp_path
+        for name in ("model", "other", "a", "b", "c"):
+            shutil.copyfile(context_for("tiny", "2.47.0").path, folder / f"{name}.bin")
+        shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / "model.pte")
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli.main", *arguments],
-        cwd=ROOT,
+        cwd=folder,
         env=lab.environment,
         capture_output=True,
         text=True,
@@ -66,6 +86,40 @@ def test_commands_run(command: str, lab: DeviceRuns) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_first_commands_say_what_is_shown(lab: DeviceRuns, tmp_path: Path) -> None:
+    """In a folder that holds a file and nothing else."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / "model.pte")
+    readme = (text for page, text in blocks("") if page.name == "README.md")
+    shown = [text for text in readme if text.startswith("$ qnn-harness") and "model.pte" in text]
+    steps = [step for text in shown for step in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]]
+    assert len(steps) == 3
+    for step in steps:
+        command, _, told = step.partition("\n")
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.cli.main", *shlex.split(command)[1:]],
+            cwd=folder,
+            env=lab.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        said = _lasting(done.stdout.replace(f"{folder}/", ""))
+        parts = [_lasting(part) for part in told.split("...\n")]
+        assert said.startswith(parts[0]), done.stdout
+        assert all(part in said for part in parts), done.stdout
+        assert (folder / "reports/latest/report.html").is_file()
+
+
+def _lasting(text: str) -> str:
+    """What two runs have in common, however its lines are broken."""
+    text = re.sub(r"\d{8}T\d{6}Z-\w{4}|\d+\.\d+s\b", "*", text)
+    return " ".join(text.split())
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("yaml"))
@@ -77,14 +131,24 @@ def test_lab_examples_load(page: Path, text: str, tmp_path: Path) -> None:
     assert load_lab(file).devices
 
 
-@pytest.mark.parametrize(("page", "text"), blocks("python"))
-def test_python_examples_run(page: Path, text: str, lab: DeviceRuns, tmp_path: Path) -> None:
-    suite = tmp_path / "elsewhere" / "test_example.py"
-    suite.parent.mkdir()
-    suite.write_text(text)
-    done = lab.run(suites=suite)
+def test_python_examples_run(lab: DeviceRuns, tmp_path: Path, context_for: ContextFor) -> None:
+    folder = tmp_path / "elsewhere"
+    mine = context_for("tiny", "2.47.0")
+    for name in ("in", "out"):
+        (folder / name).mkdir(parents=True)
+    shutil.copyfile(mine.path, folder / "model.bin")
+    shutil.copyfile(mine.inputs[0], folder / "in/x.raw")
+    shutil.copyfile(mine.expected[0], folder / "out/y.raw")
+    shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / "model.pte")
+    names = set()
+    for number, (page, text) in enumerate(blocks("python")):
+        name = f"test_{page.stem}_{number}.py"
+        names.add(name)
+        (folder / name).write_text(text)
+    done = lab.run(suites=folder)
     assert done.code == 0, done.output
     assert {case["outcome"] for case in done.cases} == {"passed"}
+    assert {case["case"].partition("::")[0].rpartition("/")[2] for case in done.cases} == names
 
 
 def test_the_record_shown_is_a_valid_one() -> None:

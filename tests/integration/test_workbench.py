@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from harness.adb.device import AdbDevice, Completed
-from harness.cache import cache_root
-from harness.contexts.models import ModelSpec
+from harness.contexts.models import Model
+from harness.files.cache import cache_root, simulated_root
 from harness.lab.inventory import load_lab
-from harness.runtimes import store_scripts
-from harness.runtimes.store_scripts import MARK
+from harness.store.scripts import Name, script
 from harness.workbench import Need, Placement, Workbench
+from tests.logged import Logged
 
-MODELS = (ModelSpec("tiny"),)
+MODELS = (Model("tiny"),)
 
 
 def open_workbench(lab: Path) -> Workbench:
-    return Workbench(load_lab(lab), cache=cache_root(), notify=lambda text: None)
+    return Workbench(load_lab(lab), cache=cache_root())
 
 
 def prepared(workbench: Workbench, version: str) -> Placement:
@@ -31,20 +33,32 @@ def stored_bytes(workdir: Path) -> int:
     return sum(path.stat().st_size for path in workdir.glob("store/*") if path.is_file())
 
 
-def test_a_run_makes_room_for_itself_and_leaves_no_mark(simulated_lab: Path) -> None:
+def test_a_run_makes_room_for_itself_and_leaves_no_mark(
+    simulated_lab: Path, logged: Logged
+) -> None:
     limit_mb = 200
-    simulated_lab.write_text(simulated_lab.read_text() + f"    store_limit_mb: {limit_mb}\n")
+    described = simulated_lab.read_text()
+    simulated_lab.write_text(f"{described}    store_limit_mb: {limit_mb}\n")
     for version in ("2.51.0", "2.47.0", "2.51.0"):
         workbench = open_workbench(simulated_lab)
         try:
-            runtime, _ = workbench.deploy_runtime(prepared(workbench, version))
+            runtime = workbench.ready(prepared(workbench, version)).runtime
             workdir = Path(workbench.device("sim-test").workdir)
             assert Path(runtime.library("libQnnHtp.so")).exists()
             assert 100e6 < stored_bytes(workdir) < limit_mb * 1e6
             assert len(list(workdir.glob("inuse/*"))) == 1
         finally:
             workbench.close()
-        assert list(workdir.glob("inuse/*")) == []
+        kept = simulated_root(cache_root()) / "sim-test" / workdir.relative_to(workdir.parents[3])
+        assert list(kept.glob("inuse/*")) == []
+        assert 100e6 < stored_bytes(kept) < limit_mb * 1e6
+    assert logged.warnings == []
+    simulated_lab.write_text(f"{described}    store_limit_mb: 50\n")
+    with contextlib.closing(open_workbench(simulated_lab)) as workbench:
+        prepared(workbench, "2.47.0")
+        assert stored_bytes(Path(workbench.device("sim-test").workdir)) > 50e6
+    (told,) = logged.warnings
+    assert "more than its store_limit_mb (50)" in told
 
 
 def test_all_that_a_placement_needs_takes_one_look(
@@ -53,11 +67,11 @@ def test_all_that_a_placement_needs_takes_one_look(
     first = open_workbench(simulated_lab)
     prepared(first, "2.51.0")
     first.close()
-    scripts = []
+    sent = []
     shell = AdbDevice.shell
 
     def counting(self: AdbDevice, script: str, **options: object) -> Completed:
-        scripts.append(script)
+        sent.append(script)
         return shell(self, script, **options)  # type: ignore[arg-type]
 
     workbench = open_workbench(simulated_lab)
@@ -65,10 +79,10 @@ def test_all_that_a_placement_needs_takes_one_look(
         workbench.device("sim-test")
         monkeypatch.setattr(AdbDevice, "shell", counting)
         placement = prepared(workbench, "2.51.0")
-        workbench.deploy_contexts(placement, MODELS)
-        workbench.deploy_runtime(placement)
+        workbench.ready(placement).deploy_contexts(MODELS)
         # what the device itself is asked about besides is no matter of the store
-        assert [store_scripts.LOOK_SCRIPT in one for one in scripts if MARK in one] == [True]
+        asked = [name for one in sent for name in get_args(Name) if script(name) in one]
+        assert asked == ["look"]
     finally:
         workbench.close()
 
@@ -78,7 +92,7 @@ def test_a_device_that_is_attached_anew_is_marked_once(simulated_lab: Path) -> N
     try:
         prepared(workbench, "2.51.0")
         workdir = Path(workbench.device("sim-test").workdir)
-        workbench._forget("sim-test")
+        workbench.look_again("sim-test")
         prepared(workbench, "2.51.0")
         assert len(list(workdir.glob("inuse/*"))) == 1
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.qnn.versions import QNN_WHEELS
-from harness.runtimes.ort_wheels import ORT_VERSIONS
+from harness.runtimes.ort import ORT_VERSIONS
 from tests.integration.bisect.bisections import RESIDENT, SESSION
 from tests.integration.bisect.loops import beside_a_loop
 from tests.integration.device_runs import DeviceRuns

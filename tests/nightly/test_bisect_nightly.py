@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.qnn.versions import QNN_WHEELS
-from harness.runtimes.ort_wheels import ORT_VERSIONS
+from harness.runtimes.ort import ORT_VERSIONS
 from tests.integration.bisect.bisections import (
     PLAIN,
     SESSION,

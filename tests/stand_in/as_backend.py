@@ -16,22 +16,22 @@ import pytest
 
 def pytest_configure(config: pytest.Config) -> None:
     from harness.bench import Bench
+    from harness.bench.ort import OrtOnDevice
     from harness.contexts.session_plan import Libraries
-    from harness.ort_bench import OrtOnDevice
 
     del config
     folder, behind = Path(os.environ["STAND_IN_FOLDER"]), os.environ["STAND_IN_BEHIND"]
     stand_in, plain, ort = folder / "libQnnHtp.so", Bench.libraries, Bench.ort
 
     def link(bench: Bench) -> None:
-        whole = bench._workbench.catalog.runtime(bench.placement.qnn, "linux-x64")
+        whole = bench._case.ready.held.supplies.catalog.runtime(bench.placement.qnn, "linux-x64")
         for name, library in (("real_htp.so", behind), ("real_system.so", "libQnnSystem.so")):
             (folder / name).unlink(missing_ok=True)
             (folder / name).symlink_to(whole.library(library))
 
-    def libraries(bench: Bench, backend: str) -> Libraries:
+    def libraries(bench: Bench) -> Libraries:
         link(bench)
-        return Libraries(backend=str(stand_in), system=plain(bench, backend).system)
+        return Libraries(backend=str(stand_in), system=plain(bench).system)
 
     def on_ort(bench: Bench, *arguments: str) -> OrtOnDevice:
         link(bench)

@@ -17,11 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from harness.bisect.answers import Answer, Question
-from harness.bisect.bounds import ideal_noisy_runs
-from harness.bisect.findings import Finding
-from harness.bisect.search import Search
-from harness.bisect.specs import AxisSpec
-from harness.cache import cache_root
+from harness.bisect.axis_search import AxisSearch
+from harness.bisect.findings import AxisFinding
+from harness.bisect.search import AxisSpec, ideal_flaky_runs
+from harness.files.cache import cache_root
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step
@@ -75,17 +74,17 @@ class Found:
 
     right: bool
     runs: int
-    finding: Finding
+    finding: AxisFinding
 
 
 def search(backend: Backend, seed: int, hides: float, alarms: float) -> Found:
     """One search; a bad version works with chance `hides`, a good one fails with `alarms`."""
     first_bad = 1 + seed % (len(VERSIONS) - 1)
     dice = random.Random(f"{seed} {hides} {alarms}")
-    asked = Search(AxisSpec(axis="qnn", candidates=VERSIONS, repeat="auto"))
+    asked = AxisSearch(AxisSpec(axis="qnn", candidates=VERSIONS, repeat="auto"))
     while True:
         step = asked.next()
-        if isinstance(step, Finding):
+        if isinstance(step, AxisFinding):
             break
         assert isinstance(step, Question), step
         fails = dice.random() >= hides
@@ -110,5 +109,5 @@ def figures(found: list[Found], hides: float) -> dict[str, object]:
         "right": f"{sum(one.right for one in found)} of {len(found)}",
         "wrong": wrong,
         "mean_runs": round(sum(one.runs for one in found) / len(found), 1),
-        "ideal_symmetric": round(ideal_noisy_runs(len(VERSIONS), hides, 0.99), 1),
+        "ideal_symmetric": round(ideal_flaky_runs(len(VERSIONS), hides, 0.99), 1),
     }

@@ -18,7 +18,10 @@
  *   slow_us=N           executions take so much longer
  *   slow_prepared_us=N  those of contexts that were prepared for memory handles do
  *   leak_bytes=N        freeing a context leaves so much on the heap
+ *   churn_bytes=N       freeing the Kth context takes K times as much in small pieces, and gives all
+ *                       of it back; malloc keeps it, since the next piece behind them stays
  *   leak=1              what a context had is not given back when it is freed
+ *   late_ms=N           it is, by a thread that comes so much later
  *   grow_execute=N      every execution takes N more bytes until the context is freed
  *   group=right         contexts of a registered group share one buffer of the size first named
  *   group=private       they say so, but each has its own
@@ -32,6 +35,7 @@
  *   call_after=N        ... from the call after the Nth on
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +85,7 @@ static bool spoil;
 /* --- what it is told --- */
 
 static const char *setting(const char *key) {
-    static char value[64];
+    static _Thread_local char value[64];
     for (const char *at = config; *at; at += strcspn(at, ",\n"), at += *at != '\0') {
         size_t length = strlen(key);
         if (strncmp(at, key, length) != 0 || at[length] != '=') continue;
@@ -122,11 +126,26 @@ static void take(struct share *share, uint64_t size) {
     share->size = size;
 }
 
-static void give(struct share *share) {
-    if (share->size == 0 || number("leak")) return;
+static void *give_late(void *given) {
+    struct share *share = given;
+    usleep((useconds_t)number("late_ms") * 1000);
     munmap(share->data, share->size);
     close(share->fd);
+    free(share);
+    return NULL;
+}
+
+static void give(struct share *share) {
+    if (share->size == 0 || number("leak")) return;
+    struct share *given = malloc(sizeof *given);
+    pthread_t thread;
+    *given = *share;
     *share = (struct share){0};
+    if (number("late_ms") == 0) {
+        give_late(given);
+    } else if (pthread_create(&thread, NULL, give_late, given) == 0) {
+        pthread_detach(thread);
+    }
 }
 
 /* --- contexts --- */
@@ -236,9 +255,27 @@ static abi_error create_list(abi_handle backend, abi_handle device,
     return 0;
 }
 
+static void churn(uint64_t bytes) {
+    enum { PIECE = 1000 };
+    static void *volatile behind;
+    const char *before = getenv("STAND_IN_CHURNED"); /* the library is opened anew by each session */
+    uint64_t times = (before != NULL ? strtoull(before, NULL, 10) : 0) + 1;
+    uint64_t pieces = times * bytes / PIECE;
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)times);
+    setenv("STAND_IN_CHURNED", text, 1);
+    void **taken = calloc(pieces + 1, sizeof *taken);
+    for (uint64_t i = 0; taken != NULL && i < pieces; i++)
+        if ((taken[i] = malloc(PIECE)) != NULL) memset(taken[i], 1, PIECE);
+    if ((behind = malloc(PIECE)) != NULL) memset(behind, 1, PIECE);
+    for (uint64_t i = 0; taken != NULL && i < pieces; i++) free(taken[i]);
+    free(taken);
+}
+
 static abi_error release(abi_handle context, abi_handle profile) {
     static void *volatile lost;
     misbehave("free");
+    if (number("churn_bytes")) churn(number("churn_bytes"));
     if (number("leak_bytes") && (lost = malloc(number("leak_bytes"))) != NULL)
         memset(lost, 1, number("leak_bytes"));
     struct held *held = find(context);
@@ -475,20 +512,18 @@ QnnInterface_getProviders(const struct abi_backend_provider ***list, uint32_t *c
         void *rest[ENTRIES];
     } made;
     static const struct abi_backend_provider *providers[] = {&made.head};
-    const struct abi_backend_provider **found = NULL;
+    const void *const *found = NULL, *const *systems = NULL;
     uint32_t found_count = 0;
     read_config();
-    abi_backend_providers *get;
-    abi_system_providers *get_system;
+    abi_providers *get, *get_system;
     *(void **)&get = open_real("STAND_IN_REAL", "real_htp.so", "QnnInterface_getProviders");
     *(void **)&get_system =
         open_real("STAND_IN_SYSTEM", "real_system.so", "QnnSystemInterface_getProviders");
-    const struct abi_system_provider **systems = NULL;
     uint32_t system_count = 0;
     if (get == NULL || get(&found, &found_count) != 0 || found_count == 0) return 4000;
     if (get_system != NULL && get_system(&systems, &system_count) == 0 && system_count > 0)
-        system_api = &systems[0]->api;
-    real = &found[0]->api;
+        system_api = &((const struct abi_system_provider *)systems[0])->api;
+    real = &((const struct abi_backend_provider *)found[0])->api;
     memcpy(&made, found[0], offsetof(struct abi_backend_provider, api) + ENTRIES * sizeof(void *));
     made.head.name = "STAND_IN_FOR_TESTS";
     struct abi_backend_api *api = &made.head.api;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+TREES = (ROOT, ROOT / "harness")
 
 # From top to bottom; a room may import itself and what stands behind it.
 ROOMS = (
@@ -17,21 +19,24 @@ ROOMS = (
     "bisect",
     "pytest_plugin",
     "doctor",
-    "bench_backends",
-    "bench_memory",
+    "experiments",
     "bench",
-    "ort_bench",
     "workbench",
     "results",
+    "failure",
+    "fit",
     "contexts",
     "probe",
+    "store",
     "runtimes",
     "lab",
+    "evidence",
     "adb",
     "simulator",
     "qnn",
+    "artefacts",
     "yaml_lines",
-    "cache",
+    "files",
     "errors",
 )
 
@@ -80,3 +85,20 @@ def test_loading_the_plugin_does_not_load_the_heavy_libraries() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_page_on_the_tree_has_every_room_in_its_place() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    assert tuple(re.findall(r"^\| `harness/(\w+)/` \|", page, re.MULTILINE)) == ROOMS
+
+
+def test_the_docs_name_files_that_there_are() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    named = {
+        (page.name, name)
+        for page in pages
+        for name in re.findall(r"`([a-z_]+(?:/[\w.]+)+\.(?:py|c|h|j2|sh|tsv))`", page.read_text())
+    }
+    assert ("architecture.md", "failure/rules.py") in named
+    gone = [one for one in named if not any((root / one[1]).exists() for root in TREES)]
+    assert not gone

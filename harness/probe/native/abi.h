@@ -21,7 +21,12 @@ enum { ABI_LOG_ERROR = 1, ABI_LOG_WARN, ABI_LOG_INFO, ABI_LOG_VERBOSE, ABI_LOG_D
 
 typedef void abi_log_callback(const char *format, uint32_t level, uint64_t timestamp, va_list args);
 
-enum { ABI_MEMORY_RAW = 0, ABI_SCALE_OFFSET = 0, ABI_UNDEFINED = 0x7fffffff };
+enum {
+    ABI_MEMORY_RAW = 0,
+    ABI_SCALE_OFFSET = 0,
+    ABI_AXIS_SCALE_OFFSET = 1,
+    ABI_UNDEFINED = 0x7fffffff
+};
 
 struct abi_quantization {
     uint32_t definition, encoding;
@@ -30,6 +35,10 @@ struct abi_quantization {
             float scale;
             int32_t offset;
         } scale_offset;
+        struct {
+            int32_t axis;
+            uint32_t count;
+        } axis;
         uint64_t other[4];
     } as;
 };
@@ -99,7 +108,9 @@ struct abi_backend_provider {
     struct abi_version core, backend;
     struct abi_backend_api api;
 };
-typedef abi_error abi_backend_providers(const struct abi_backend_provider ***list, uint32_t *count);
+/* QnnInterface_getProviders and QnnSystemInterface_getProviders: pointers to `struct
+ * abi_backend_provider` and `struct abi_system_provider`. */
+typedef abi_error abi_providers(const void *const **list, uint32_t *count);
 
 struct abi_graph_info {
     uint32_t version;
@@ -192,7 +203,6 @@ struct abi_system_provider {
     struct abi_version version;
     struct abi_system_api api;
 };
-typedef abi_error abi_system_providers(const struct abi_system_provider ***list, uint32_t *count);
 
 /* A device configuration: option 0 (custom) and a pointer to the backend's own words. */
 struct abi_device_config {

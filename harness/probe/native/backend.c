@@ -18,8 +18,8 @@ static void describe_version(struct json *json, const char *key,
     json_close(json, ']');
 }
 
-/* dlopen and the one symbol that leads to everything else. */
-static void *open_library(const char *path, const char *symbol, struct outcome *outcome) {
+void *library_open(const struct step *step, const char *symbol, struct outcome *outcome) {
+    const char *path = step_text(step, "lib");
     uint64_t started = now_us();
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     outcome->duration_us = now_us() - started;
@@ -34,34 +34,36 @@ static void *open_library(const char *path, const char *symbol, struct outcome *
     return function;
 }
 
-void backend_load(const struct step *step, struct outcome *outcome) {
-    if (qnn.api != NULL) {
-        fail(outcome, "plan", "a backend is loaded already");
-        return;
-    }
-    abi_backend_providers *providers;
-    *(void **)&providers =
-        open_library(step_text(step, "lib"), "QnnInterface_getProviders", outcome);
-    if (providers == NULL) return;
-    const struct abi_backend_provider **list = NULL;
-    uint32_t count = 0;
+/* The interfaces that a library of QNN's offers; false and a failed outcome if it gives none. */
+static bool list_providers(const struct step *step, const char *symbol, const void *const **list,
+                           uint32_t *count, struct outcome *outcome) {
+    abi_providers *providers;
+    *(void **)&providers = library_open(step, symbol, outcome);
+    if (providers == NULL) return false;
     uint64_t started = now_us();
-    abi_error code = providers(&list, &count);
+    abi_error code = providers(list, count);
     outcome->duration_us += now_us() - started;
     answer(outcome, code);
-    if (code != 0) return;
+    return code == 0;
+}
 
+void backend_load(const struct step *step, struct outcome *outcome) {
+    if (!require(qnn.api == NULL, outcome, "a backend is loaded already")) return;
+    const void *const *list = NULL;
+    uint32_t count = 0;
+    if (!list_providers(step, "QnnInterface_getProviders", &list, &count, outcome)) return;
     const struct abi_backend_provider *chosen = NULL;
     struct json *data = &outcome->data;
     json_open(data, "providers", '[');
     for (uint32_t i = 0; i < count && i < PROVIDERS_LISTED; i++) {
+        const struct abi_backend_provider *one = list[i];
         json_open(data, NULL, '{');
-        json_text(data, "name", list[i]->name);
-        json_u64(data, "backend_id", list[i]->backend_id);
-        describe_version(data, "core_api", &list[i]->core);
-        describe_version(data, "backend_api", &list[i]->backend);
+        json_text(data, "name", one->name);
+        json_u64(data, "backend_id", one->backend_id);
+        describe_version(data, "core_api", &one->core);
+        describe_version(data, "backend_api", &one->backend);
         json_close(data, '}');
-        if (chosen == NULL && list[i]->core.major == CORE_MAJOR) chosen = list[i];
+        if (chosen == NULL && one->core.major == CORE_MAJOR) chosen = one;
     }
     json_close(data, ']');
     if (chosen == NULL) {
@@ -78,67 +80,50 @@ void backend_load(const struct step *step, struct outcome *outcome) {
 }
 
 void system_load(const struct step *step, struct outcome *outcome) {
-    if (qnn.system != NULL) {
-        fail(outcome, "plan", "a system library is loaded already");
-        return;
-    }
-    abi_system_providers *providers;
-    *(void **)&providers =
-        open_library(step_text(step, "lib"), "QnnSystemInterface_getProviders", outcome);
-    if (providers == NULL) return;
-    const struct abi_system_provider **list = NULL;
+    if (!require(qnn.system == NULL, outcome, "a system library is loaded already")) return;
+    const void *const *list = NULL;
     uint32_t count = 0;
-    uint64_t started = now_us();
-    abi_error code = providers(&list, &count);
-    outcome->duration_us += now_us() - started;
-    answer(outcome, code);
-    if (code != 0) return;
+    if (!list_providers(step, "QnnSystemInterface_getProviders", &list, &count, outcome)) return;
     if (count == 0) {
         fail(outcome, "symbol", "no provider");
         return;
     }
-    qnn.system = &list[0]->api;
-    json_text(&outcome->data, "provider", list[0]->name);
-    describe_version(&outcome->data, "system_api", &list[0]->version);
+    const struct abi_system_provider *first = list[0];
+    qnn.system = &first->api;
+    json_text(&outcome->data, "provider", first->name);
+    describe_version(&outcome->data, "system_api", &first->version);
 }
 
 static bool backend_loaded(struct outcome *outcome) {
-    if (qnn.api == NULL) fail(outcome, "plan", "no backend library is loaded");
-    return qnn.api != NULL;
+    return require(qnn.api != NULL, outcome, "no backend library is loaded");
 }
 
 void log_create(const struct step *step, struct outcome *outcome) {
     (void)step;
-    if (!backend_loaded(outcome)) return;
-    if (qnn.log != NULL) {
-        fail(outcome, "plan", "there is a log already");
-    } else if (qnn.api->log_create == NULL) {
-        fail(outcome, "symbol", "the interface has no logCreate");
-    } else if (qnn.log_level == 0) {
+    if (!backend_loaded(outcome) ||
+        !require(qnn.log == NULL, outcome, "there is a log already") ||
+        !offered(qnn.api->log_create != NULL, outcome, "logCreate"))
+        return;
+    if (qnn.log_level == 0) {
         outcome->skipped = "log_level=off";
-    } else {
-        uint64_t started = now_us();
-        abi_error code = qnn.api->log_create(log_line, qnn.log_level, &qnn.log);
-        outcome->duration_us = now_us() - started;
-        answer(outcome, code);
-        if (code != 0) qnn.log = NULL;
+        return;
     }
+    uint64_t started = now_us();
+    abi_error code = qnn.api->log_create(log_line, qnn.log_level, &qnn.log);
+    answer_since(started, outcome, code);
+    if (code != 0) qnn.log = NULL;
 }
 
 void backend_create(const struct step *step, struct outcome *outcome) {
     (void)step;
-    if (!backend_loaded(outcome)) return;
-    if (qnn.backend != NULL) {
-        fail(outcome, "plan", "there is a backend already");
-    } else if (qnn.api->backend_create == NULL) {
-        fail(outcome, "symbol", "the interface has no backendCreate");
-    } else {
-        uint64_t started = now_us();
-        abi_error code = qnn.api->backend_create(qnn.log, NULL, &qnn.backend);
-        outcome->duration_us = now_us() - started;
-        answer(outcome, code);
-        if (code != 0) qnn.backend = NULL;
-    }
+    if (!backend_loaded(outcome) ||
+        !require(qnn.backend == NULL, outcome, "there is a backend already") ||
+        !offered(qnn.api->backend_create != NULL, outcome, "backendCreate"))
+        return;
+    uint64_t started = now_us();
+    abi_error code = qnn.api->backend_create(qnn.log, NULL, &qnn.backend);
+    answer_since(started, outcome, code);
+    if (code != 0) qnn.backend = NULL;
 }
 
 /* The HTP backend's device option and what follows it. The union behind the option word starts at
@@ -159,15 +144,10 @@ static struct htp_device_option arch_option(uint32_t arch) {
 }
 
 void device_create(const struct step *step, struct outcome *outcome) {
-    if (!backend_loaded(outcome)) return;
-    if (qnn.device != NULL) {
-        fail(outcome, "plan", "there is a device already");
+    if (!backend_loaded(outcome) ||
+        !require(qnn.device == NULL, outcome, "there is a device already") ||
+        !offered(qnn.api->device_create != NULL, outcome, "deviceCreate"))
         return;
-    }
-    if (qnn.api->device_create == NULL) {
-        fail(outcome, "symbol", "the interface has no deviceCreate");
-        return;
-    }
     struct htp_device_option options[2];
     struct abi_device_config entries[2];
     const void *list[3] = {NULL};
@@ -195,13 +175,10 @@ static void free_handle(abi_handle *handle, abi_error (*function)(abi_handle),
                         struct outcome *outcome) {
     if (*handle == NULL) {
         outcome->skipped = "there is nothing to free";
-    } else if (function == NULL) {
-        fail(outcome, "symbol", "the interface has no such function");
-    } else {
+    } else if (offered(function != NULL, outcome, "such function")) {
         uint64_t started = now_us();
         abi_error code = function(*handle);
-        outcome->duration_us = now_us() - started;
-        answer(outcome, code);
+        answer_since(started, outcome, code);
         *handle = NULL; /* after an error, too: nobody may use it again */
     }
 }

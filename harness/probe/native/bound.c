@@ -11,14 +11,7 @@ void io_bind(const struct step *step, struct outcome *outcome) {
     uint64_t number = step_number(step, "context", 0);
     const char *memory = step_text(step, "memory");
     bool registered = strcmp(memory, "memhandle") == 0;
-    if (!registered && strcmp(memory, "raw") != 0) {
-        fail(outcome, "plan", "memory must be raw or memhandle");
-        return;
-    }
-    if (bound[number] != NULL) {
-        fail(outcome, "plan", "this context has buffers already");
-        return;
-    }
+    if (!require(bound[number] == NULL, outcome, "this context has buffers already")) return;
     struct run *run = calloc(1, sizeof *run);
     if (run == NULL) {
         fail(outcome, "memory", "out of memory");
@@ -40,11 +33,7 @@ void io_run(const struct step *step, struct outcome *outcome) {
     struct run *run = bound[step_number(step, "context", 0)];
     uint64_t repeats = step_number(step, "repeat", 1);
     const char *level = step_text(step, "profile");
-    if (run == NULL) {
-        fail(outcome, "plan", "this context has no buffers");
-        return;
-    }
-    if (!rounds_allowed(repeats, outcome)) return;
+    if (!require(run != NULL, outcome, "this context has no buffers")) return;
     run->step = step;
     run->outcome = outcome;
     run->tolerance = step_real(step, "tolerance", 0);
@@ -52,15 +41,7 @@ void io_run(const struct step *step, struct outcome *outcome) {
     memset(run->comparisons, 0, sizeof run->comparisons);
     json_text(&outcome->data, "graph", run->graph->name);
     run_all(run, repeats);
-    json_open(&outcome->data, "digests", '[');
-    for (uint32_t i = 0; i < run->graph->output_count; i++) {
-        const struct buffer *output = &run->output_buffers[i].plain;
-        uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a: equal outputs are told by it */
-        for (uint64_t at = 0; at < output->size; at++)
-            hash = (hash ^ output->data[at]) * UINT64_C(0x100000001b3);
-        json_u64(&outcome->data, NULL, hash >> 1); /* JSON's readers take 63 bits */
-    }
-    json_close(&outcome->data, ']');
+    report_digests(run);
     if (run->profile != NULL) profile_close(run->profile, outcome);
     run->profile = NULL;
 }

@@ -8,18 +8,10 @@
 void context_load(const struct step *step, struct outcome *outcome) {
     struct context *context = &qnn.contexts[step_number(step, "context", 0)];
     const char *file = step_text(step, "file");
-    if (qnn.backend == NULL) {
-        fail(outcome, "plan", "there is no backend");
+    if (!require(qnn.backend != NULL, outcome, "there is no backend") ||
+        !require(context->handle == NULL, outcome, "this context is loaded already") ||
+        !offered(qnn.api->context_create_from_binary != NULL, outcome, "contextCreateFromBinary"))
         return;
-    }
-    if (context->handle != NULL) {
-        fail(outcome, "plan", "this context is loaded already");
-        return;
-    }
-    if (qnn.api->context_create_from_binary == NULL) {
-        fail(outcome, "symbol", "the interface has no contextCreateFromBinary");
-        return;
-    }
     struct context_config config;
     if (!context_configure(step, &config, outcome)) return;
     struct buffer binary;
@@ -33,8 +25,7 @@ void context_load(const struct step *step, struct outcome *outcome) {
     started = now_us();
     abi_error code = qnn.api->context_create_from_binary(
         qnn.backend, qnn.device, config.list, binary.data, binary.size, &handle, NULL);
-    outcome->duration_us = now_us() - started;
-    answer(outcome, code);
+    answer_since(started, outcome, code);
     uint64_t damage = buffer_damage(&binary);
     /* The library has taken what it needs: frameworks let go of the file here as well. */
     buffer_free(&binary);
@@ -52,15 +43,11 @@ void context_free(const struct step *step, struct outcome *outcome) {
         outcome->skipped = "there is nothing to free";
         return;
     }
-    if (qnn.api->context_free == NULL) {
-        fail(outcome, "symbol", "the interface has no contextFree");
-        return;
-    }
+    if (!offered(qnn.api->context_free != NULL, outcome, "contextFree")) return;
     bound_forget(step_number(step, "context", 0));
     uint64_t started = now_us();
     abi_error code = qnn.api->context_free(context->handle, NULL);
-    outcome->duration_us = now_us() - started;
-    answer(outcome, code);
+    answer_since(started, outcome, code);
     free(context->graphs);
     *context = (struct context){0}; /* after an error, too: nobody may use it again */
 }

@@ -16,18 +16,14 @@ static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 bool buffer_make(struct buffer *buffer, uint64_t size, struct outcome *outcome) {
     uint64_t page = page_bytes();
     *buffer = (struct buffer){0};
-    if (size > UINT64_MAX / 2) {
-        fail(outcome, "memory", "%llu bytes are too many", (unsigned long long)size);
-        return false;
-    }
+    if (size > UINT64_MAX / 2)
+        return fail(outcome, "memory", "%llu bytes are too many", (unsigned long long)size);
     uint64_t area_size = (size + page - 1) / page * page + 2 * page;
     /* Not malloc: what is freed must leave the resident set, or memory figures mean nothing. */
     void *area = mmap(NULL, area_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (area == MAP_FAILED) {
-        fail(outcome, "memory", "cannot allocate %llu bytes: %s", (unsigned long long)size,
-             strerror(errno));
-        return false;
-    }
+    if (area == MAP_FAILED)
+        return fail(outcome, "memory", "cannot allocate %llu bytes: %s", (unsigned long long)size,
+                    strerror(errno));
 #ifdef MADV_HUGEPAGE
     /* Otherwise page faults take longer than execution does. */
     if (area_size >= LARGE_BYTES) madvise(area, area_size, MADV_HUGEPAGE);
@@ -79,11 +75,9 @@ static bool read_exactly(int fd, const char *path, struct buffer *into, struct o
         uint64_t left = into->size - done;
         ssize_t got = read(fd, into->data + done, left < (1 << 30) ? left : (1 << 30));
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) {
-            fail(outcome, "file", "cannot read %s: %s", path,
-                 got == 0 ? "it became shorter meanwhile" : strerror(errno));
-            return false;
-        }
+        if (got <= 0)
+            return fail(outcome, "file", "cannot read %s: %s", path,
+                        got == 0 ? "it became shorter meanwhile" : strerror(errno));
         done += (uint64_t)got;
     }
     return true;
@@ -98,6 +92,31 @@ bool file_load(const char *path, uint64_t max_bytes, struct buffer *buffer,
     bool fine = buffer_make(buffer, size, outcome) && read_exactly(fd, path, buffer, outcome);
     close(fd);
     if (!fine) buffer_free(buffer);
+    return fine;
+}
+
+bool file_map(const char *path, uint64_t offset, uint64_t size, struct buffer *buffer,
+              struct outcome *outcome) {
+    static uint8_t nothing;
+    uint64_t whole, before = offset % page_bytes();
+    *buffer = (struct buffer){&nothing, 0, NULL, 0};
+    int fd = open_file(path, UINT64_MAX, &whole, outcome);
+    if (fd < 0) return false;
+    if (size == 0 && offset < whole) size = whole - offset;
+    bool fine = offset <= whole && size <= whole - offset;
+    if (!fine) {
+        fail(outcome, "size", "%s has %llu bytes, and not %llu from byte %llu on", path,
+             (unsigned long long)whole, (unsigned long long)size, (unsigned long long)offset);
+    } else if (size > 0) {
+        void *area = mmap(NULL, before + size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd,
+                          (off_t)(offset - before));
+        fine = area != MAP_FAILED;
+        if (fine)
+            *buffer = (struct buffer){(uint8_t *)area + before, size, area, before + size};
+        else
+            fail(outcome, "memory", "cannot map %s: %s", path, strerror(errno));
+    }
+    close(fd);
     return fine;
 }
 
@@ -117,15 +136,12 @@ bool file_read(const char *path, struct buffer *into, struct outcome *outcome) {
 
 bool file_write(const char *path, const uint8_t *data, uint64_t size, struct outcome *outcome) {
     char part[4096];
-    if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part) {
-        fail(outcome, "file", "path too long: %.200s", path);
-        return false;
-    }
+    if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part)
+        return fail(outcome, "file", "path too long: %.200s", path);
     struct stat there; /* to rename over a device node would succeed, and take it away */
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
-        fail(outcome, "file", "cannot write %s: it is there and is not a regular file", path);
-        return false;
-    }
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return fail(outcome, "file", "cannot write %s: it is there and is not a regular file",
+                    path);
     unlink(part); /* whatever it is: a FIFO would hold us up */
     int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     bool fine = fd >= 0;

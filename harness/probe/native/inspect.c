@@ -32,13 +32,11 @@ static bool view_of(const void *info, struct binary_view *view, struct outcome *
             body->core,         body->backend,           body->context_blob,
             body->context_blob_size, body->graphs,       NULL};
     } else {
-        fail(outcome, "metadata", "binary info of unknown version %u", version);
-        return false;
+        return fail(outcome, "metadata", "binary info of unknown version %u", version);
     }
     if (view->graph_count <= GRAPHS_MAX && (view->graph_count == 0 || view->graphs != NULL))
         return true;
-    fail(outcome, "metadata", "%u graphs", view->graph_count);
-    return false;
+    return fail(outcome, "metadata", "%u graphs", view->graph_count);
 }
 
 /* NULL and a failed outcome if the name is too long to be one. */
@@ -53,10 +51,9 @@ static char *copy_name(const char *name, struct outcome *outcome) {
 static bool copy_tensor(const struct abi_tensor *from, struct abi_tensor *to,
                         struct outcome *outcome) {
     if (from->version < 1 || from->version > 2 || from->rank > RANK_MAX ||
-        (from->rank > 0 && from->dimensions == NULL)) {
-        fail(outcome, "metadata", "a tensor of version %u, rank %u", from->version, from->rank);
-        return false;
-    }
+        (from->rank > 0 && from->dimensions == NULL))
+        return fail(outcome, "metadata", "a tensor of version %u, rank %u", from->version,
+                    from->rank);
     *to = *from;
     to->memory.data = NULL;
     to->memory.size = 0;
@@ -74,15 +71,10 @@ static bool copy_tensor(const struct abi_tensor *from, struct abi_tensor *to,
 /* Copies without a pointer into the library's memory; false and a failed outcome if it cannot. */
 static bool copy_tensors(const struct abi_tensor *from, uint32_t count, struct abi_tensor **to,
                          uint32_t *copied, struct outcome *outcome) {
-    if (count > TENSORS_MAX || (count > 0 && from == NULL)) {
-        fail(outcome, "metadata", "%u tensors", count);
-        return false;
-    }
+    if (count > TENSORS_MAX || (count > 0 && from == NULL))
+        return fail(outcome, "metadata", "%u tensors", count);
     *to = calloc(count + 1, sizeof **to);
-    if (*to == NULL) {
-        fail(outcome, "memory", "out of memory");
-        return false;
-    }
+    if (*to == NULL) return fail(outcome, "memory", "out of memory");
     for (*copied = 0; *copied < count;) {
         uint32_t at = (*copied)++; /* counted first: what is there gets freed */
         if (!copy_tensor(&from[at], &(*to)[at], outcome)) return false;
@@ -143,28 +135,30 @@ static void describe_graph(struct json *json, const struct abi_graph_info *graph
     json_open(json, NULL, '{');
     json_text(json, "name", copy->name);
     json_open(json, "inputs", '[');
-    for (uint32_t i = 0; i < copy->input_count; i++) tensor_describe(json, &copy->inputs[i]);
+    for (uint32_t i = 0; i < copy->input_count; i++)
+        tensor_describe(json, &copy->inputs[i], &graph->inputs[i].quantization);
     json_close(json, ']');
     json_open(json, "outputs", '[');
-    for (uint32_t i = 0; i < copy->output_count; i++) tensor_describe(json, &copy->outputs[i]);
+    for (uint32_t i = 0; i < copy->output_count; i++)
+        tensor_describe(json, &copy->outputs[i], &graph->outputs[i].quantization);
     json_close(json, ']');
     describe_blob(json, graph);
     json_close(json, '}');
 }
 
+static void describe_version(struct json *json, const char *key,
+                             const struct abi_version *version) {
+    char text[64];
+    snprintf(text, sizeof text, "%u.%u.%u", version->major, version->minor, version->patch);
+    json_text(json, key, text);
+}
+
 static void describe_binary(struct json *json, const struct binary_view *view) {
-    char version[64];
     json_text(json, "build_id", view->build_id);
     json_u64(json, "backend_id", view->backend_id);
-    snprintf(version, sizeof version, "%u.%u.%u", view->core.major, view->core.minor,
-             view->core.patch);
-    json_text(json, "core_api", version);
-    snprintf(version, sizeof version, "%u.%u.%u", view->backend.major, view->backend.minor,
-             view->backend.patch);
-    json_text(json, "backend_api", version);
-    snprintf(version, sizeof version, "%u.%u.%u", view->context_blob.major,
-             view->context_blob.minor, view->context_blob.patch);
-    json_text(json, "blob_version", version);
+    describe_version(json, "core_api", &view->core);
+    describe_version(json, "backend_api", &view->backend);
+    describe_version(json, "blob_version", &view->context_blob);
     json_u64(json, "blob_bytes", view->context_blob_size);
     if (view->soc_model != 0) json_u64(json, "soc_model", view->soc_model);
     if (view->context != NULL && view->context->version == 1)
@@ -174,10 +168,7 @@ static void describe_binary(struct json *json, const struct binary_view *view) {
 static bool copy_graphs(const struct binary_view *view, struct binary_metadata *binary,
                         struct outcome *outcome) {
     binary->graphs = calloc(view->graph_count + 1, sizeof *binary->graphs);
-    if (binary->graphs == NULL) {
-        fail(outcome, "memory", "out of memory");
-        return false;
-    }
+    if (binary->graphs == NULL) return fail(outcome, "memory", "out of memory");
     binary->graph_count = view->graph_count;
     for (uint32_t i = 0; i < view->graph_count; i++)
         if (!copy_graph(&view->graphs[i], &binary->graphs[i], outcome)) return false;
@@ -187,7 +178,7 @@ static bool copy_graphs(const struct binary_view *view, struct binary_metadata *
 /* Takes over what `info` says, as long as the library's memory behind it is there. */
 static const struct binary_metadata *keep(const void *info, const char *file, struct json *describe,
                                           struct outcome *outcome) {
-    struct binary_view view;
+    struct binary_view view = {0};
     if (!view_of(info, &view, outcome)) return NULL;
     struct binary_metadata *binary = calloc(1, sizeof *binary);
     if (binary == NULL || (binary->file = strdup(file)) == NULL) {
@@ -223,8 +214,7 @@ static const struct binary_metadata *inspect(const char *file, const struct buff
         event_call("QnnSystemContext_getBinaryInfo");
         code = qnn.system->binary_info(handle, binary->data, binary->size, &info, &info_size);
     }
-    outcome->duration_us = now_us() - started;
-    answer(outcome, code);
+    answer_since(started, outcome, code);
     const struct binary_metadata *kept = NULL;
     if (code == 0 && info == NULL)
         fail(outcome, "metadata", "success, and no binary info");
@@ -235,18 +225,18 @@ static const struct binary_metadata *inspect(const char *file, const struct buff
 }
 
 static bool system_loaded(struct outcome *outcome) {
-    if (qnn.system == NULL)
-        fail(outcome, "plan", "no system library is loaded, which could read the metadata");
-    return qnn.system != NULL;
+    return require(qnn.system != NULL, outcome,
+                   "no system library is loaded, which could read the metadata");
 }
 
 void context_inspect(const struct step *step, struct outcome *outcome) {
     const char *file = step_text(step, "file");
     struct buffer binary;
-    uint64_t limit = step_number(step, "max_bytes", FILE_BYTES_DEFAULT_MAX);
-    if (!system_loaded(outcome) || !file_load(file, limit, &binary, outcome)) return;
+    uint64_t offset = step_number(step, "offset", 0), size = step_number(step, "bytes", 0);
+    if (!system_loaded(outcome) || !file_map(file, offset, size, &binary, outcome)) return;
     json_u64(&outcome->data, "size", binary.size);
-    inspect(file, &binary, &outcome->data, outcome);
+    /* Under the name of its file only what is the whole file: execute looks for it there. */
+    inspect(offset == 0 && size == 0 ? file : "", &binary, &outcome->data, outcome);
     buffer_free(&binary);
 }
 

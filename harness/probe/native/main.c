@@ -28,8 +28,8 @@
 #error "the ABI is declared for 64-bit Android and Linux only"
 #endif
 
-#define PROTOCOL 1
-enum { PLAN_SECONDS = 60 };
+#define PROTOCOL 2
+enum { PLAN_SECONDS = 60, LOOKS = 16 };
 
 /* What --version prints. It stands in the file as it is, so that the host can read it without
  * running what was built for another machine. */
@@ -41,52 +41,26 @@ static const char identity[] =
 struct qnn qnn;
 static struct plan plan;
 
-/* How each verb is carried out: the first call it makes, and whether it can change memory. */
-static const struct {
-    verb_function *function;
-    const char *api;
-    bool memory;
-} verbs[] = {
-    [VERB_BACKEND_LOAD] = {backend_load, "dlopen", true},
-    [VERB_SYSTEM_LOAD] = {system_load, "dlopen", true},
-    [VERB_LOG_CREATE] = {log_create, "QnnLog_create", true},
-    [VERB_BACKEND_CREATE] = {backend_create, "QnnBackend_create", true},
-    [VERB_DEVICE_CREATE] = {device_create, "QnnDevice_create", true},
-    [VERB_CONTEXT_INSPECT] = {context_inspect, "QnnSystemContext_create", true},
-    [VERB_CONTEXT_LOAD] = {context_load, "QnnContext_createFromBinary", true},
-    [VERB_EXECUTE] = {execute, "QnnGraph_execute", true},
-    [VERB_CONTEXT_FREE] = {context_free, "QnnContext_free", true},
-    [VERB_CONTEXT_LOAD_LIST] = {context_load_list, "QnnContext_createFromBinaryListAsync", true},
-    [VERB_IO_BIND] = {io_bind, "QnnGraph_retrieve", true},
-    [VERB_IO_RUN] = {io_run, "QnnGraph_execute", true},
-    [VERB_IO_RELEASE] = {io_release, NULL, true},
-    [VERB_MEMORY_SAMPLE] = {memory_sample, NULL, true},
-    [VERB_DEVICE_FREE] = {device_free, "QnnDevice_free", true},
-    [VERB_BACKEND_FREE] = {backend_free, "QnnBackend_free", true},
-    [VERB_LOG_FREE] = {log_free, "QnnLog_free", true},
-    [VERB_ORT_LOAD] = {ort_load, "dlopen", true},
-    [VERB_ORT_ENV] = {ort_env, "CreateEnvWithCustomLogger", true},
-    [VERB_ORT_REGISTER_EP] = {ort_register_ep, "RegisterExecutionProviderLibrary", true},
-    [VERB_ORT_SESSION] = {ort_session, "CreateSessionOptions", true},
-    [VERB_ORT_PLACEMENT] = {ort_placement, "Session_GetEpGraphAssignmentInfo", false},
-    [VERB_ORT_RUN] = {ort_run, "CreateTensorWithDataAsOrtValue", true},
-    [VERB_ORT_SESSION_FREE] = {ort_session_free, "ReleaseSession", true},
-    [VERB_ORT_UNREGISTER_EP] = {ort_unregister_ep, "UnregisterExecutionProviderLibrary", true},
-    [VERB_ORT_ENV_FREE] = {ort_env_free, "ReleaseEnv", true},
-    [VERB_NOOP] = {fault_noop, NULL, false},
-    [VERB_SLEEP] = {fault_sleep, NULL, false},
-    [VERB_CRASH] = {fault_crash, NULL, false},
-    [VERB_HANG] = {fault_hang, NULL, false},
-    [VERB_SPEW] = {fault_spew, NULL, false},
-    [VERB_EXIT] = {fault_exit, NULL, false},
-};
-
-void fail(struct outcome *outcome, const char *error, const char *format, ...) {
+bool fail(struct outcome *outcome, const char *error, const char *format, ...) {
     va_list args;
     va_start(args, format);
     vsnprintf(outcome->message, sizeof outcome->message, format, args);
     va_end(args);
     outcome->error = error;
+    return false;
+}
+
+bool require(bool fine, struct outcome *outcome, const char *why) {
+    return fine || fail(outcome, "plan", "%s", why);
+}
+
+bool offered(bool there, struct outcome *outcome, const char *function) {
+    return there || fail(outcome, "symbol", "the interface has no %s", function);
+}
+
+void answer_since(uint64_t started_us, struct outcome *outcome, abi_error code) {
+    outcome->duration_us = now_us() - started_us;
+    answer(outcome, code);
 }
 
 /* The library's own words for a code: "SYMBOL: text". */
@@ -106,18 +80,20 @@ void answer(struct outcome *outcome, abi_error code) {
     snprintf(outcome->message, sizeof outcome->message, "%s", text);
 }
 
+/* Sleeps until the deadline, and looks now and then whether anybody takes what we print. */
 static void *watch(void *nothing) {
     (void)nothing;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)(plan.deadline_ms / 1000);
-    until.tv_nsec += (long)(plan.deadline_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
+    uint64_t began_ms = clock_us(CLOCK_MONOTONIC) / 1000;
+    uint32_t unread = 0;
+    for (uint32_t look = 1; look <= LOOKS; look++) {
+        uint64_t at_ms = began_ms + plan.deadline_ms / LOOKS * look;
+        if (look == LOOKS) at_ms = began_ms + plan.deadline_ms;
+        struct timespec until = {.tv_sec = (time_t)(at_ms / 1000),
+                                 .tv_nsec = (long)(at_ms % 1000) * 1000000};
+        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0) continue;
+        if (output_unread()) unread++;
     }
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0) continue;
-    event_deadline();
+    event_deadline(LOOKS, unread);
     struct timespec linger = {.tv_sec = (time_t)(plan.linger_ms / 1000),
                               .tv_nsec = (long)(plan.linger_ms % 1000) * 1000000};
     while (nanosleep(&linger, &linger) != 0) continue; /* a debugger may look at us meanwhile */
@@ -150,8 +126,8 @@ static void write_context(struct json *json, const struct step *step) {
 static void write_begin(uint32_t number, const struct step *step) {
     struct json *json = event_open("begin");
     json_u64(json, "step", number);
-    json_text(json, "verb", step->verb_name);
-    if (verbs[step->verb].api != NULL) json_text(json, "api", verbs[step->verb].api);
+    json_text(json, "verb", step->verb->name);
+    if (step->verb->api != NULL) json_text(json, "api", step->verb->api);
     write_context(json, step);
     const char *file = step_text(step, "file");
     if (file == NULL) file = step_text(step, "lib");
@@ -163,7 +139,7 @@ static void write_begin(uint32_t number, const struct step *step) {
 static void write_skip(uint32_t number, const struct step *step, const char *reason) {
     struct json *json = event_open("skip");
     json_u64(json, "step", number);
-    json_text(json, "verb", step->verb_name);
+    json_text(json, "verb", step->verb->name);
     write_context(json, step);
     json_text(json, "reason", reason);
     event_close();
@@ -171,7 +147,7 @@ static void write_skip(uint32_t number, const struct step *step, const char *rea
 
 static void write_end(uint32_t number, const struct outcome *outcome,
                       const struct memory_use *before, const struct memory_use *after) {
-    uint64_t dropped = log_dropped_in_step();
+    uint64_t dropped = log_dropped(true);
     struct json *json = event_open("end");
     json_u64(json, "step", number);
     if (outcome->error != NULL || !outcome->called)
@@ -206,12 +182,15 @@ static bool carry_out(uint32_t number, const struct step *step) {
     memset(&outcome, 0, sizeof outcome);
     json_reset(&outcome.data, data, sizeof data - 1);
     json_open(&outcome.data, NULL, '{');
-    enum memory_detail detail = verbs[step->verb].memory ? plan.memory : MEMORY_OFF;
+    enum memory_detail detail = step->verb->memory ? plan.memory : MEMORY_OFF;
     /* Between two steps nothing happens, and asking for PSS costs a millisecond. */
     struct memory_use before = last_known && detail == plan.memory ? last : memory_use(detail);
     output_step(number);
     write_begin(number, step);
-    verbs[step->verb].function(step, &outcome);
+    if (step->verb->function != NULL)
+        step->verb->function(step, &outcome);
+    else
+        fail(&outcome, "unsupported", "this probe is not linked with ExecuTorch");
     if (outcome.skipped != NULL) {
         write_skip(number, step, outcome.skipped);
     } else {
@@ -229,7 +208,7 @@ static uint32_t carry_out_all(void) {
     bool skipping = false, cleaning = false;
     for (uint32_t i = 0; i < plan.step_count; i++) {
         const struct step *step = &plan.steps[i];
-        if (step->verb == VERB_CLEANUP) {
+        if (strcmp(step->verb->name, "cleanup") == 0) {
             cleaning = true;
             skipping = false;
             write_skip(i, step, "marker");
@@ -250,14 +229,12 @@ int main(int argc, char **argv) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) return EXIT_OUTPUT; /* it went before we could ask to go with it */
 
-    struct timespec wall;
-    clock_gettime(CLOCK_REALTIME, &wall);
     struct json *json = event_open("start");
     json_u64(json, "probe", PROTOCOL);
     json_text(json, "source", PROBE_SOURCE);
     json_i64(json, "pid", getpid());
     json_text(json, "target", TARGET);
-    json_u64(json, "time_us", (uint64_t)wall.tv_sec * 1000000 + (uint64_t)wall.tv_nsec / 1000);
+    json_u64(json, "time_us", clock_us(CLOCK_REALTIME));
     event_close();
 
     alarm(PLAN_SECONDS); /* until the plan has said what its deadline is */
@@ -267,15 +244,22 @@ int main(int argc, char **argv) {
         json = event_open("plan-error");
         json_u64(json, "line", plan.bad_line);
         json_text(json, "message", plan.problem);
+        json_bool(json, "damaged", plan.damaged);
         event_close();
         return EXIT_BAD_PLAN;
     }
+    /* From here on it is ours to carry out; by a clock that the device's shell can read, too. */
+    json = event_open("plan");
+    json_u64(json, "steps", plan.step_count);
+    json_u64(json, "plan_crc", plan.crc);
+    json_u64(json, "boot_us", clock_us(CLOCK_BOOTTIME));
+    event_close();
     start_watchdog();
     output_limit_log(plan.max_log_bytes);
     qnn.log_level = plan.log_level;
     uint32_t failed = carry_out_all();
 
-    uint64_t dropped = log_dropped_total();
+    uint64_t dropped = log_dropped(false);
     json = event_open("done");
     json_u64(json, "steps", plan.step_count);
     json_u64(json, "failed", failed);

@@ -1,6 +1,7 @@
 /* What this process occupies, as the kernel says. */
 #include "probe.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,3 +37,19 @@ struct memory_use memory_use(enum memory_detail detail) {
     }
     return use;
 }
+
+#ifdef __ANDROID__
+enum { PURGE_ALL = -104, PURGE = -101 }; /* of bionic's mallopt: from API 34 and 28 on */
+
+void memory_trim(void) {
+    int (*tune)(int, int);
+    *(void **)&tune = dlsym(RTLD_DEFAULT, "mallopt"); /* from API 26 on */
+    if (tune != NULL && tune(PURGE_ALL, 0) == 0) tune(PURGE, 0);
+}
+#else
+void memory_trim(void) {
+    int (*trim)(size_t);
+    *(void **)&trim = dlsym(RTLD_DEFAULT, "malloc_trim"); /* glibc's */
+    if (trim != NULL) trim(0);
+}
+#endif

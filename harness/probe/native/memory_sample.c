@@ -13,7 +13,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-enum { BUFFERS_MAX = 4096, LINE_MAX_BYTES = 1024 };
+enum { BUFFERS_MAX = 4096, LINE_MAX_BYTES = 1024, LOOK_AGAIN_US = 10000 };
 
 bool bound_owns(uint64_t device, uint64_t inode); /* bound.c */
 
@@ -84,18 +84,29 @@ static void take_mappings(void) {
     if (maps != NULL) fclose(maps);
 }
 
-void memory_sample(const struct step *step, struct outcome *outcome) {
-    struct json *data = &outcome->data;
-    const char *allocator = shared_allocator(); /* first: it may load a library */
-    struct memory_use use = memory_use(MEMORY_PSS);
-    uint64_t shared = 0, dma_bufs = 0;
-    buffer_count = 0;
+static uint64_t look(uint64_t *dma_bufs) {
+    uint64_t shared = 0;
+    *dma_bufs = buffer_count = 0;
     take_descriptors();
     take_mappings();
     for (uint32_t i = 0; i < buffer_count; i++) {
         shared += buffers[i].bytes;
-        if (buffers[i].dma_buf) dma_bufs += buffers[i].bytes;
+        if (buffers[i].dma_buf) *dma_bufs += buffers[i].bytes;
     }
+    return shared;
+}
+
+/* `back_ms`: a backend may give its buffers back in a thread of its own, which comes late where all
+ * cores are busy. So long it has until no more is held than at the first sample. */
+void memory_sample(const struct step *step, struct outcome *outcome) {
+    static uint64_t first = UINT64_MAX;
+    struct json *data = &outcome->data;
+    const char *allocator = shared_allocator(); /* first: it may load a library */
+    uint64_t dma_bufs, until = now_us() + step_number(step, "back_ms", 0) * 1000;
+    uint64_t shared = look(&dma_bufs);
+    for (; shared > first && now_us() < until; shared = look(&dma_bufs)) usleep(LOOK_AGAIN_US);
+    if (first == UINT64_MAX) first = shared;
+    struct memory_use use = memory_use(MEMORY_PSS);
     json_text(data, "label", step_text(step, "label"));
     if (use.rss_known) json_u64(data, "rss_bytes", use.rss_bytes);
     if (use.pss_known) json_u64(data, "pss_bytes", use.pss_bytes);

@@ -148,7 +148,7 @@ struct ort_session {
 
 struct ort_state {
     const struct ort_api *api;
-    uint32_t api_version, registered; /* plug-in libraries that can be let go of */
+    uint32_t api_version, alive, registered; /* plug-in libraries that can be let go of */
     ort_handle env;
     struct ort_session sessions[CONTEXTS_MAX];
 };

@@ -1,7 +1,6 @@
 /* ONNX Runtime itself: its library, its environment with the log, plug-in libraries of EPs. */
 #include "ort.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,15 +16,20 @@ static void say(uint32_t level, const char *format, ...) {
 }
 
 /* ORT's severities, 0 to 4: verbose, info, warning, error, fatal. The QNN EP passes on what the
- * backend logs, errors too, as verbose lines that begin with QNN's own mark: "<E> ...". */
-static uint32_t level_of(int severity, const char *message) {
+ * backend logs, errors too, as verbose lines that begin with QNN's own mark: "<E> ...". Those of
+ * the GPU backend have no mark. */
+static uint32_t level_of(int severity, const char *place, const char *message) {
     static const uint32_t levels[] = {ABI_LOG_VERBOSE, ABI_LOG_INFO, ABI_LOG_WARN};
     static const char marks[] = "EWIVD"; /* in the order of the levels, which begin at 1 */
+    static const char *const errors[] = {"GPU ERROR:", "QNN ERROR:", "Cannot "};
     message += strspn(message, " \t");
     if (message[0] == '<' && message[1] != '\0' && message[2] == '>') {
         const char *mark = strchr(marks, message[1]);
         if (mark != NULL) return (uint32_t)(mark - marks) + ABI_LOG_ERROR;
     }
+    if (place != NULL && strstr(place, "QnnLogging") != NULL)
+        for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+            if (strncmp(message, errors[i], strlen(errors[i])) == 0) return ABI_LOG_ERROR;
     return severity >= 0 && severity < 3 ? levels[severity] : ABI_LOG_ERROR;
 }
 
@@ -33,7 +37,7 @@ static void take_log(void *param, int severity, const char *category, const char
                      const char *place, const char *message) {
     (void)param, (void)category, (void)id;
     const char *said = message != NULL ? message : "";
-    uint32_t level = level_of(severity, said);
+    uint32_t level = level_of(severity, place, said);
     if (level > qnn.log_level) return;
     int length = (int)strnlen(said, LOG_LINE_MAX);
     while (length > 0 && strchr("\r\n", said[length - 1]) != NULL) length--;
@@ -76,8 +80,7 @@ bool ort_fine(ort_status status, struct outcome *outcome) {
 }
 
 bool ort_has_env(struct outcome *outcome) {
-    if (ort.env == NULL) fail(outcome, "plan", "there is no ORT environment");
-    return ort.env != NULL;
+    return require(ort.env != NULL, outcome, "there is no ORT environment");
 }
 
 struct api_base {
@@ -87,24 +90,10 @@ struct api_base {
 
 void ort_load(const struct step *step, struct outcome *outcome) {
     const struct api_base *(*base_of)(void);
-    if (ort.api != NULL) {
-        fail(outcome, "plan", "an ORT library is loaded already");
-        return;
-    }
-    const char *path = step_text(step, "lib");
+    if (!require(ort.api == NULL, outcome, "an ORT library is loaded already")) return;
+    *(void **)&base_of = library_open(step, "OrtGetApiBase", outcome);
+    if (base_of == NULL) return;
     uint64_t started = now_us();
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
-        const char *why = dlerror();
-        fail(outcome, "dlopen", "%s", why != NULL ? why : "dlopen failed without a reason");
-        return;
-    }
-    *(void **)&base_of = dlsym(library, "OrtGetApiBase");
-    if (base_of == NULL) {
-        fail(outcome, "symbol", "%s has no OrtGetApiBase", path);
-        return;
-    }
-    event_call("OrtGetApiBase");
     const struct api_base *base = base_of();
     if (base == NULL) {
         fail(outcome, "symbol", "OrtGetApiBase gave nothing");
@@ -114,7 +103,7 @@ void ort_load(const struct step *step, struct outcome *outcome) {
     event_call("GetApi");
     uint32_t version = ORT_API_NEWEST;
     while (version >= ORT_API_OLDEST && (ort.api = base->get(version)) == NULL) version--;
-    outcome->duration_us = now_us() - started;
+    outcome->duration_us += now_us() - started;
     if (ort.api == NULL) {
         fail(outcome, "symbol", "it has none of the API versions %d to %d", ORT_API_OLDEST,
              ORT_API_NEWEST);
@@ -126,15 +115,9 @@ void ort_load(const struct step *step, struct outcome *outcome) {
 }
 
 void ort_env(const struct step *step, struct outcome *outcome) {
-    if (ort.api == NULL || ort.env != NULL) {
-        fail(outcome, "plan", ort.api == NULL ? "no ORT library is loaded"
-                                              : "there is an ORT environment already");
+    if (!require(ort.api != NULL, outcome, "no ORT library is loaded") ||
+        !require(ort.env == NULL, outcome, "there is an ORT environment already"))
         return;
-    }
-    if (step_number(step, "severity", 0) > 4) {
-        fail(outcome, "plan", "severity must be 0 to 4");
-        return;
-    }
     uint64_t started = now_us();
     /* A lower one than the plan's level: whatever is below that is dropped here, see level_of. */
     int severity = (int)step_number(step, "severity", (uint64_t)severity_of(qnn.log_level));
@@ -157,9 +140,9 @@ void ort_env(const struct step *step, struct outcome *outcome) {
 
 static bool takes_plugins(struct outcome *outcome) {
     if (ort.api_version >= ORT_API_PLUGIN) return true;
-    fail(outcome, "unsupported", "this ORT has API %u and takes no plug-in libraries (API %d)",
-         ort.api_version, ORT_API_PLUGIN);
-    return false;
+    return fail(outcome, "unsupported",
+                "this ORT has API %u and takes no plug-in libraries (API %d)", ort.api_version,
+                ORT_API_PLUGIN);
 }
 
 ort_handle const *ort_devices(size_t *count, struct outcome *outcome) {

@@ -30,10 +30,8 @@ static bool count_nodes(ort_handle subgraph, struct placed *eps, size_t *count,
         !ort_fine(ort.api->subgraph_nodes(subgraph, &nodes, &node_count), outcome))
         return false;
     while (at < *count && strcmp(eps[at].ep, name) != 0) at++;
-    if (at == EPS_LISTED) {
-        fail(outcome, "unsupported", "more than %d EPs in one graph", EPS_LISTED);
-        return false;
-    }
+    if (at == EPS_LISTED)
+        return fail(outcome, "unsupported", "more than %d EPs in one graph", EPS_LISTED);
     if (at == *count) eps[(*count)++] = (struct placed){.ep = name};
     eps[at].subgraphs++;
     for (size_t i = 0; i < node_count; i++) {

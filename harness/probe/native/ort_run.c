@@ -16,11 +16,10 @@ static struct { /* static: one inference at a time, and so many tensors are too 
 static bool bind(const struct ort_tensor *tensor, ort_handle memory, struct buffer *buffer,
                  ort_handle *value, struct outcome *outcome) {
     uint64_t bytes = tensor_bytes(&tensor->tensor);
-    if (bytes == 0) {
-        fail(outcome, "unsupported", "tensor %s: element type %d, or a shape that is not fixed",
-             tensor->name, tensor->type);
-        return false;
-    }
+    if (bytes == 0)
+        return fail(outcome, "unsupported",
+                    "tensor %s: element type %d, or a shape that is not fixed", tensor->name,
+                    tensor->type);
     if (!buffer_make(buffer, bytes, outcome)) return false;
     return ort_fine(ort.api->create_tensor(memory, buffer->data, bytes, tensor->shape,
                                            tensor->tensor.rank, tensor->type, value),
@@ -30,23 +29,15 @@ static bool bind(const struct ort_tensor *tensor, ort_handle memory, struct buff
 static bool prepare(const struct step *step, const struct ort_session *session, ort_handle memory,
                     struct outcome *outcome) {
     for (uint32_t i = 0; i < session->input_count; i++) {
-        const char *file = step_numbered(step, "input.", i);
         io.input_names[i] = session->inputs[i].name;
-        if (file == NULL) {
-            fail(outcome, "plan", "no input.%u: tensor %s", i, session->inputs[i].name);
-            return false;
-        }
         if (!bind(&session->inputs[i], memory, &io.inputs[i], &io.input_values[i], outcome) ||
-            !file_read(file, &io.inputs[i], outcome))
+            !input_read(step, i, io.input_names[i], &io.inputs[i], outcome))
             return false;
     }
     for (uint32_t i = 0; i < session->output_count; i++) {
-        const char *file = step_numbered(step, "expect.", i);
         io.output_names[i] = session->outputs[i].name;
-        if (!bind(&session->outputs[i], memory, &io.outputs[i], &io.output_values[i], outcome))
-            return false;
-        if (file != NULL && (!buffer_make(&io.expected[i], io.outputs[i].size, outcome) ||
-                             !file_read(file, &io.expected[i], outcome)))
+        if (!bind(&session->outputs[i], memory, &io.outputs[i], &io.output_values[i], outcome) ||
+            !expected_read(step, i, io.outputs[i].size, &io.expected[i], outcome))
             return false;
     }
     return true;
@@ -112,7 +103,6 @@ void ort_run(const struct step *step, struct outcome *outcome) {
     uint64_t repeats = step_number(step, "repeat", 1);
     const struct ort_session *session = ort_session_of(step, outcome);
     if (session == NULL) return;
-    if (!rounds_allowed(repeats, outcome)) return;
     ort_handle memory = NULL;
     if (!tensors_within(step, "model", session->input_count, session->output_count, outcome) ||
         !ort_fine(ort.api->create_cpu_memory(1, 0, &memory), outcome)) /* arena, default */
@@ -120,11 +110,8 @@ void ort_run(const struct step *step, struct outcome *outcome) {
     memset(io.comparisons, 0, sizeof io.comparisons);
     if (prepare(step, session, memory, outcome)) {
         run_all(session, step_real(step, "tolerance", 0), repeats, outcome);
-        for (uint32_t i = 0; outcome->code == 0 && i < session->output_count; i++) {
-            const char *file = step_numbered(step, "save.", i);
-            if (file != NULL && !file_write(file, io.outputs[i].data, io.outputs[i].size, outcome))
-                break;
-        }
+        for (uint32_t i = 0; outcome->code == 0 && i < session->output_count; i++)
+            if (!output_save(step, i, &io.outputs[i], outcome)) break;
     }
     release_all();
     ort.api->release_memory(memory);

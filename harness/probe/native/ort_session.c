@@ -68,10 +68,7 @@ static bool describe(ort_handle session, size_t index, bool input, struct ort_te
         return false;
     into->name = strdup(name);
     if (!ort_fine(api->allocator_free(allocator, name), outcome)) return false;
-    if (into->name == NULL) {
-        fail(outcome, "memory", "out of memory");
-        return false;
-    }
+    if (into->name == NULL) return fail(outcome, "memory", "out of memory");
     if (!ort_fine((input ? api->input_type : api->output_type)(session, index, &type), outcome))
         return false;
     bool fine = ort_fine(api->tensor_info(type, &info), outcome);
@@ -100,15 +97,11 @@ static bool describe_all(struct ort_session *session, bool input, struct outcome
     ort_status status = input ? ort.api->input_count(session->handle, &count)
                               : ort.api->output_count(session->handle, &count);
     if (!ort_fine(status, outcome)) return false;
-    if (count > TENSORS_MAX) {
-        fail(outcome, "unsupported", "%zu tensors, at most %d are possible", count, TENSORS_MAX);
-        return false;
-    }
+    if (count > TENSORS_MAX)
+        return fail(outcome, "unsupported", "%zu tensors, at most %d are possible", count,
+                    TENSORS_MAX);
     struct ort_tensor *tensors = calloc(count + 1, sizeof *tensors);
-    if (tensors == NULL) {
-        fail(outcome, "memory", "out of memory");
-        return false;
-    }
+    if (tensors == NULL) return fail(outcome, "memory", "out of memory");
     *(input ? &session->inputs : &session->outputs) = tensors;
     *(input ? &session->input_count : &session->output_count) = (uint32_t)count;
     struct json *data = &outcome->data;
@@ -116,7 +109,7 @@ static bool describe_all(struct ort_session *session, bool input, struct outcome
     bool fine = true;
     for (size_t i = 0; fine && i < count; i++) {
         fine = describe(session->handle, i, input, &tensors[i], outcome);
-        if (fine) tensor_describe(data, &tensors[i].tensor);
+        if (fine) tensor_describe(data, &tensors[i].tensor, &tensors[i].tensor.quantization);
     }
     json_close(data, ']');
     return fine;
@@ -173,7 +166,7 @@ static bool append_ep(const struct step *step, ort_handle options, struct outcom
 static bool set_options(const struct step *step, ort_handle options, struct outcome *outcome) {
     struct pairs pairs;
     uint64_t threads = step_number(step, "threads", 0);
-    if (threads > 0 && threads <= 1024) {
+    if (threads > 0) {
         event_call("SetIntraOpNumThreads");
         if (!ort_fine(ort.api->set_threads(options, (int)threads), outcome)) return false;
     }
@@ -188,11 +181,9 @@ static bool set_options(const struct step *step, ort_handle options, struct outc
 void ort_session(const struct step *step, struct outcome *outcome) {
     struct ort_session *session = &ort.sessions[step_number(step, "context", 0)];
     ort_handle options = NULL;
-    if (!ort_has_env(outcome)) return;
-    if (session->handle != NULL) {
-        fail(outcome, "plan", "this session exists already");
+    if (!ort_has_env(outcome) ||
+        !require(session->handle == NULL, outcome, "this session exists already"))
         return;
-    }
     report_anonymous(&outcome->data, "anonymous_before_bytes");
     if (!ort_fine(ort.api->create_options(&options), outcome)) return;
     if (set_options(step, options, outcome)) {
@@ -205,15 +196,14 @@ void ort_session(const struct step *step, struct outcome *outcome) {
     }
     ort.api->release_options(options);
     if (session->handle == NULL) return;
+    ort.alive++;
     event_call("SessionGetInputTypeInfo");
     if (describe_all(session, true, outcome)) describe_all(session, false, outcome);
 }
 
 struct ort_session *ort_session_of(const struct step *step, struct outcome *outcome) {
     struct ort_session *session = &ort.sessions[step_number(step, "context", 0)];
-    if (session->handle != NULL) return session;
-    fail(outcome, "plan", "there is no such session");
-    return NULL;
+    return require(session->handle != NULL, outcome, "there is no such session") ? session : NULL;
 }
 
 void ort_session_free(const struct step *step, struct outcome *outcome) {
@@ -227,5 +217,6 @@ void ort_session_free(const struct step *step, struct outcome *outcome) {
     outcome->duration_us = now_us() - started;
     outcome->called = true;
     forget(session);
+    if (--ort.alive == 0) memory_trim();
     report_anonymous(&outcome->data, "anonymous_bytes");
 }

@@ -18,19 +18,28 @@ static struct {
     struct json json;
     char text[(1 << 20) + (1 << 16)]; /* a step's data at its largest, and what goes around it */
     atomic_llong step;
+    atomic_ullong count; /* of events so far */
     uint64_t log_max, log_used, step_log_used, step_dropped, dropped;
 } output = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .step = -1, .log_max = 1 << 20};
 
-static uint64_t clock_us(void) {
+uint64_t clock_us(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-uint64_t now_us(void) { return clock_us() - output.opened_us; }
+static void put_step(struct json *json) {
+    long long step = atomic_load(&output.step);
+    if (step < 0)
+        json_null(json, "step");
+    else
+        json_i64(json, "step", step);
+}
+
+uint64_t now_us(void) { return clock_us(CLOCK_MONOTONIC) - output.opened_us; }
 
 void output_open(void) {
-    output.opened_us = clock_us();
+    output.opened_us = clock_us(CLOCK_MONOTONIC);
     output.fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
     if (output.fd < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) _exit(EXIT_OUTPUT);
 }
@@ -62,17 +71,24 @@ static void write_all(const char *text, size_t length) {
 
 struct json *event_open(const char *event) {
     pthread_mutex_lock(&output.lock);
-    json_reset(&output.json, output.text, sizeof output.text - 1);
+    json_reset(&output.json, output.text, sizeof output.text);
     json_raw(&output.json, "\x1e", 1);
     json_raw(&output.json, "{", 1);
     json_text(&output.json, "event", event);
     return &output.json;
 }
 
+void event_seal(struct json *json) {
+    char seal[24];
+    json_u64(json, "n", atomic_fetch_add(&output.count, 1));
+    uint32_t crc = checksum(0, json->text + 1, json->length - 1); /* without the mark */
+    int length = snprintf(seal, sizeof seal, ",\"crc\":\"%08x\"}\n", (unsigned)crc);
+    json_raw(json, seal, (size_t)length);
+}
+
 void event_close(void) {
-    json_raw(&output.json, "}", 1);
-    output.text[output.json.length] = '\n';
-    write_all(output.text, output.json.length + 1);
+    event_seal(&output.json);
+    write_all(output.text, output.json.length);
     pthread_mutex_unlock(&output.lock);
 }
 
@@ -97,21 +113,32 @@ void event_noise(const char *bytes, size_t length) {
     pthread_mutex_unlock(&output.lock);
 }
 
-void event_deadline(void) {
+bool output_unread(void) {
+    struct pollfd fds[] = {{.fd = output.fd, .events = POLLOUT},
+                           {.fd = STDERR_FILENO, .events = POLLOUT}};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (poll(&fds[i], 1, 0) == 0) return true;
+    return false;
+}
+
+void event_deadline(uint32_t looks, uint32_t unread) {
     /* The step's own thread may hang in write(2) with the lock held: then go without it. */
     struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
     for (int i = 0; i < 50 && pthread_mutex_trylock(&output.lock) != 0; i++)
         nanosleep(&pause, NULL);
-    char text[160];
-    long long step = atomic_load(&output.step);
-    int length = step < 0
-        ? snprintf(text, sizeof text, "\x1e{\"event\":\"deadline\",\"step\":null,\"t_us\":%llu}\n",
-                   (unsigned long long)now_us())
-        : snprintf(text, sizeof text, "\x1e{\"event\":\"deadline\",\"step\":%lld,\"t_us\":%llu}\n",
-                   step, (unsigned long long)now_us());
+    char text[200];
+    struct json json;
+    json_reset(&json, text, sizeof text);
+    static const char begin[] = "\x1e{\"event\":\"deadline\"";
+    json_raw(&json, begin, sizeof begin - 1);
+    put_step(&json);
+    json_u64(&json, "t_us", now_us());
+    json_u64(&json, "looks", looks);
+    json_u64(&json, "unread", unread);
+    event_seal(&json);
     struct pollfd writable = {.fd = output.fd, .events = POLLOUT};
     if (poll(&writable, 1, 1000) <= 0) return;
-    write_all(text, (size_t)length);
+    write_all(text, json.length);
     event_threads(output.fd); /* behind it: should the kernel not answer, that much is told */
 }
 
@@ -141,11 +168,7 @@ void log_line(const char *format, uint32_t level, uint64_t timestamp, va_list ar
     }
     output.log_used += length;
     output.step_log_used += length;
-    long long step = atomic_load(&output.step);
-    if (step < 0)
-        json_null(json, "step");
-    else
-        json_i64(json, "step", step);
+    put_step(json);
     json_text(json, "level", level_name(level));
     json_u64(json, "t_us", now);
     json_bytes(json, "text", text, length);
@@ -153,16 +176,9 @@ void log_line(const char *format, uint32_t level, uint64_t timestamp, va_list ar
     event_close();
 }
 
-uint64_t log_dropped_in_step(void) {
+uint64_t log_dropped(bool in_step) {
     pthread_mutex_lock(&output.lock);
-    uint64_t dropped = output.step_dropped;
-    pthread_mutex_unlock(&output.lock);
-    return dropped;
-}
-
-uint64_t log_dropped_total(void) {
-    pthread_mutex_lock(&output.lock);
-    uint64_t dropped = output.dropped;
+    uint64_t dropped = in_step ? output.step_dropped : output.dropped;
     pthread_mutex_unlock(&output.lock);
     return dropped;
 }

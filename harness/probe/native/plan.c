@@ -3,107 +3,31 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum kind { TEXT, NUMBER, REAL };
-
-struct rule {
-    const char *key; /* one that ends in a dot is followed by a number: input.0 */
-    enum kind kind;
-    bool required;
+#define TEXT IS_TEXT, 0, 0, NULL
+#define REAL IS_REAL, 0, 0, NULL
+#define NUMBER IS_NUMBER, 0, UINT64_MAX, NULL
+#define BELOW(count) IS_NUMBER, 0, (count) - 1, NULL
+#define ONE_TO(most) IS_NUMBER, 1, most, NULL
+#define ONE_OF(words) IS_WORD, 0, 0, words
+#define MUST(key, kind) {key, true, kind},
+#define MAY(key, kind) {key, false, kind},
+#define LIST(key, count) {key, false, IS_TEXT, 0, (count) - 1, NULL},
+#define NO_FIELDS
+static const struct verb verbs[] = {
+#define VERB(name, function, api, memory, fields) {name, function, api, memory, {fields {0}}},
+#define LINE(name, fields) {name, NULL, NULL, false, {fields {0}}},
+#include "verbs.h"
 };
 
-struct verb_rule {
-    const char *name;
-    struct rule rules[12]; /* in the order of enum verb */
-};
-
-static const struct verb_rule verbs[] = {
-    {"backend-load", {{"lib", TEXT, true}}},
-    {"system-load", {{"lib", TEXT, true}}},
-    {"log-create", {{0}}},
-    {"backend-create", {{0}}},
-    {"device-create", {{"soc", NUMBER, false}, {"arch", NUMBER, false}}},
-    {"context-inspect",
-     {{"context", NUMBER, false}, {"file", TEXT, true}, {"max_bytes", NUMBER, false}}},
-    {"context-load",
-     {{"context", NUMBER, true},
-      {"file", TEXT, true},
-      {"max_bytes", NUMBER, false},
-      {"group", NUMBER, false},
-      {"max_spill_fill", NUMBER, false}}},
-    {"execute",
-     {{"context", NUMBER, true},
-      {"graph", NUMBER, true},
-      {"input.", TEXT, false},
-      {"expect.", TEXT, false},
-      {"save.", TEXT, false},
-      {"tolerance", REAL, false},
-      {"repeat", NUMBER, false}}},
-    {"context-free", {{"context", NUMBER, true}}},
-    {"context-load-list",
-     {{"first", NUMBER, true}, {"file.", TEXT, false}, {"share", NUMBER, false}}},
-    {"io-bind",
-     {{"context", NUMBER, true},
-      {"graph", NUMBER, true},
-      {"memory", TEXT, true},
-      {"input.", TEXT, false},
-      {"expect.", TEXT, false}}},
-    {"io-run",
-     {{"context", NUMBER, true},
-      {"tolerance", REAL, false},
-      {"repeat", NUMBER, false},
-      {"profile", TEXT, false}}},
-    {"io-release", {{"context", NUMBER, true}}},
-    {"memory-sample", {{"label", TEXT, true}}},
-    {"device-free", {{0}}},
-    {"backend-free", {{0}}},
-    {"log-free", {{0}}},
-    {"ort-load", {{"lib", TEXT, true}}},
-    {"ort-env", {{"severity", NUMBER, false}}},
-    {"ort-register-ep", {{"name", TEXT, true}, {"lib", TEXT, true}}},
-    {"ort-session",
-     {{"context", NUMBER, true},
-      {"file", TEXT, true},
-      {"ep", TEXT, false},
-      {"device", NUMBER, false},
-      {"threads", NUMBER, false},
-      {"session.", TEXT, false},
-      {"provider.", TEXT, false}}},
-    {"ort-placement", {{"context", NUMBER, true}, {"whole", TEXT, false}}},
-    {"ort-run",
-     {{"context", NUMBER, true},
-      {"input.", TEXT, false},
-      {"expect.", TEXT, false},
-      {"save.", TEXT, false},
-      {"tolerance", REAL, false},
-      {"repeat", NUMBER, false}}},
-    {"ort-session-free", {{"context", NUMBER, true}}},
-    {"ort-unregister-ep", {{"name", TEXT, true}}},
-    {"ort-env-free", {{0}}},
-    {"cleanup", {{0}}},
-    {"noop", {{0}}},
-    {"sleep", {{"ms", NUMBER, true}}},
-    {"crash", {{"signal", NUMBER, true}}},
-    {"hang", {{0}}},
-    {"spew", {{"bytes", NUMBER, true}, {"to", TEXT, false}}},
-    {"exit", {{"code", NUMBER, true}}},
-};
-
-static const struct verb_rule settings = {
-    "set",
-    {{"deadline_ms", NUMBER, false},
-     {"linger_ms", NUMBER, false},
-     {"log_level", TEXT, false},
-     {"max_log_bytes", NUMBER, false},
-     {"memory", TEXT, false}},
-};
-
-static char plan_text[PLAN_BYTES_MAX];
+enum { HEADER_MAX = 64 };
+static char plan_text[HEADER_MAX + PLAN_BYTES_MAX + 1];
 static struct field *fields;
 static size_t field_total;
 
@@ -149,25 +73,49 @@ static bool decode(char *text) {
     return true;
 }
 
-static const struct rule *find_rule(const struct verb_rule *verb, const char *key) {
+/* The number of `text` among the words. */
+static bool to_word(const char *text, const char *words, uint64_t *number) {
+    size_t length = strlen(text);
+    for (*number = 0; words != NULL; ++*number) {
+        const char *end = strchr(words, ' ');
+        size_t here = end != NULL ? (size_t)(end - words) : strlen(words);
+        if (here == length && memcmp(words, text, length) == 0) return true;
+        words = end != NULL ? end + 1 : NULL;
+    }
+    return false;
+}
+
+static const struct rule *find_rule(const struct verb *verb, const char *key) {
     for (const struct rule *rule = verb->rules; rule->key != NULL; rule++) {
         size_t length = strlen(rule->key);
-        if (rule->key[length - 1] != '.') {
-            if (strcmp(rule->key, key) == 0) return rule;
-            continue;
-        }
-        uint64_t number;
-        if (strncmp(rule->key, key, length) != 0) continue;
+        bool numbered = rule->key[length - 1] == '.';
+        if (strncmp(rule->key, key, length + !numbered) != 0) continue;
         const char *digits = key + length;
-        if (to_number(digits, &number) && number < TENSORS_MAX &&
-            (digits[0] != '0' || digits[1] == '\0'))
+        uint64_t number;
+        if (!numbered || (to_number(digits, &number) && number <= rule->most &&
+                          (digits[0] != '0' || digits[1] == '\0')))
             return rule;
     }
     return NULL;
 }
 
+/* Reads what the field's text says; false and a problem if its rule does not allow it. */
+static bool parse_value(struct plan *plan, uint32_t line, const struct rule *rule,
+                        struct field *field) {
+    const char *key = field->key, *value = field->value;
+    if (rule->kind == IS_WORD && !to_word(value, rule->words, &field->number))
+        return refuse(plan, line, "'%.80s' is none of %s: '%.80s'", key, rule->words, value);
+    if ((rule->kind == IS_NUMBER && !to_number(value, &field->number)) ||
+        (rule->kind == IS_REAL && !to_real(value, &field->real)))
+        return refuse(plan, line, "'%.80s' is not a number: '%.80s'", key, value);
+    if (rule->kind == IS_NUMBER && (field->number < rule->least || field->number > rule->most))
+        return refuse(plan, line, "'%.80s' must be %" PRIu64 " to %" PRIu64 ": '%.80s'", key,
+                      rule->least, rule->most, value);
+    return true;
+}
+
 /* Splits `rest` into fields of `verb` that follow all others; false and a problem if it cannot. */
-static bool parse_fields(struct plan *plan, uint32_t line, const struct verb_rule *verb, char *rest,
+static bool parse_fields(struct plan *plan, uint32_t line, const struct verb *verb, char *rest,
                          struct step *step) {
     step->fields = fields + field_total;
     step->field_count = 0;
@@ -183,9 +131,7 @@ static bool parse_fields(struct plan *plan, uint32_t line, const struct verb_rul
         if (!decode(value) || *value == '\0')
             return refuse(plan, line, "bad value of '%.80s'", rest);
         struct field field = {.key = rest, .value = value};
-        if ((rule->kind == NUMBER && !to_number(value, &field.number)) ||
-            (rule->kind == REAL && !to_real(value, &field.real)))
-            return refuse(plan, line, "'%.80s' is not a number: '%.80s'", rest, value);
+        if (!parse_value(plan, line, rule, &field)) return false;
         if (step->field_count == STEP_FIELDS_MAX) return refuse(plan, line, "too many fields");
         fields[field_total++] = field;
         step->field_count++;
@@ -197,99 +143,99 @@ static bool parse_fields(struct plan *plan, uint32_t line, const struct verb_rul
     return true;
 }
 
-static bool choose(const char *text, const char *const *names, uint32_t *index) {
-    for (uint32_t i = 0; names[i] != NULL; i++) {
-        if (strcmp(names[i], text) != 0) continue;
-        *index = i;
-        return true;
-    }
-    return false;
-}
-
-static bool parse_settings(struct plan *plan, uint32_t line, char *rest) {
-    static const char *const levels[] = {"off", "error", "warn", "info", "verbose", "debug", NULL};
-    static const char *const details[] = {"off", "rss", "pss", NULL};
+static bool parse_settings(struct plan *plan, uint32_t line, const struct verb *verb, char *rest) {
     struct step step = {0};
-    if (!parse_fields(plan, line, &settings, rest, &step)) return false;
+    if (plan->step_count > 0) return refuse(plan, line, "set comes before the first step");
+    if (!parse_fields(plan, line, verb, rest, &step)) return false;
     plan->deadline_ms = step_number(&step, "deadline_ms", plan->deadline_ms);
     plan->linger_ms = step_number(&step, "linger_ms", plan->linger_ms);
     plan->max_log_bytes = step_number(&step, "max_log_bytes", plan->max_log_bytes);
-    const char *level = step_text(&step, "log_level"), *memory = step_text(&step, "memory");
-    uint32_t detail = plan->memory;
-    if (level != NULL && !choose(level, levels, &plan->log_level))
-        return refuse(plan, line, "no log_level '%.80s'", level);
-    if (memory != NULL && !choose(memory, details, &detail))
-        return refuse(plan, line, "no memory '%.80s'", memory);
-    plan->memory = (enum memory_detail)detail;
+    plan->log_level = (uint32_t)step_number(&step, "log_level", plan->log_level);
+    plan->memory = (enum memory_detail)step_number(&step, "memory", plan->memory);
     return true;
 }
 
-static bool parse_step(struct plan *plan, uint32_t line, const char *name, char *rest) {
-    if (plan->step_count == PLAN_STEPS_MAX) return refuse(plan, line, "too many steps");
-    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
-        if (strcmp(verbs[i].name, name) != 0) continue;
-        struct step *step = &plan->steps[plan->step_count];
-        *step = (struct step){.verb = (enum verb)i, .verb_name = verbs[i].name};
-        if (!parse_fields(plan, line, &verbs[i], rest, step)) return false;
-        if (step_number(step, "context", 0) >= CONTEXTS_MAX)
-            return refuse(plan, line, "context must be below %d", CONTEXTS_MAX);
-        plan->step_count++;
-        return true;
-    }
-    return refuse(plan, line, "no verb '%.80s'", name);
-}
-
-/* One line without its newline; true in `last` for the line that ends the plan. */
-static bool parse_line(struct plan *plan, uint32_t line, char *text, bool *last) {
-    if (line == 1)
-        return strcmp(text, "probe-plan 1") == 0 ||
-               refuse(plan, 1, "not a plan of this version: '%.80s'", text);
+static bool parse_line(struct plan *plan, uint32_t line, char *text) {
     char *rest = strchr(text, ' ');
     if (rest != NULL) *rest++ = '\0';
-    if (strcmp(text, "end") == 0) {
-        uint64_t steps;
-        *last = true;
-        if (rest == NULL || strncmp(rest, "steps=", 6) != 0 || !to_number(rest + 6, &steps))
-            return refuse(plan, line, "end needs steps=N");
-        return steps == plan->step_count ||
-               refuse(plan, line, "the plan has %u steps, its end says %.20s", plan->step_count,
-                      rest + 6);
+    const struct verb *verb = verbs, *end = verbs + sizeof verbs / sizeof *verbs;
+    while (verb < end && strcmp(verb->name, text) != 0) verb++;
+    if (verb == end) return refuse(plan, line, "no verb '%.80s'", text);
+    if (strcmp(text, "set") == 0) return parse_settings(plan, line, verb, rest);
+    if (plan->step_count == PLAN_STEPS_MAX) return refuse(plan, line, "too many steps");
+    struct step *step = &plan->steps[plan->step_count];
+    *step = (struct step){.verb = verb};
+    if (!parse_fields(plan, line, verb, rest, step)) return false;
+    plan->step_count++;
+    return true;
+}
+
+/* What the first line says of the rest: exactly as the harness writes it, or false. */
+static bool parse_header(const char *text, uint64_t *bytes, uint32_t *crc) {
+    char again[HEADER_MAX];
+    if (sscanf(text, "probe-plan 2 bytes=%20" SCNu64 " crc32=%8" SCNx32, bytes, crc) != 2)
+        return false;
+    snprintf(again, sizeof again, "probe-plan 2 bytes=%" PRIu64 " crc32=%08" PRIx32, *bytes, *crc);
+    return strcmp(text, again) == 0;
+}
+
+/* Reads the plan to its end, as its first line says, and no further: not every shell can send EOF.
+ * The text behind that line; NULL if it is not what was sent, which is no fault of the plan. */
+static char *receive(int fd, struct plan *plan) {
+    size_t length = 0, wanted = sizeof plan_text - 1;
+    char *body = NULL;
+    while (body == NULL || length < wanted) {
+        ssize_t got = read(fd, plan_text + length, wanted - length);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) refuse(plan, 0, "cannot read stdin: %s", strerror(errno));
+        if (got == 0) refuse(plan, 0, "stdin ended after %zu bytes, before the plan did", length);
+        if (got <= 0) return NULL;
+        length += (size_t)got;
+        char *newline = body == NULL ? memchr(plan_text, '\n', length) : NULL;
+        if (newline != NULL) {
+            uint64_t bytes;
+            *newline = '\0';
+            body = newline + 1;
+            bool known = parse_header(plan_text, &bytes, &plan->crc);
+            if (!known || bytes > PLAN_BYTES_MAX) {
+                refuse(plan, 1, "not the first line of a plan: '%.80s'", plan_text);
+                return NULL;
+            }
+            wanted = (size_t)(body - plan_text) + bytes;
+        } else if (body == NULL && length >= HEADER_MAX) {
+            refuse(plan, 1, "not a plan: its first line does not end");
+            return NULL;
+        }
     }
-    if (strcmp(text, "set") != 0) return parse_step(plan, line, text, rest);
-    if (plan->step_count > 0) return refuse(plan, line, "set comes before the first step");
-    return parse_settings(plan, line, rest);
+    plan->body_bytes = wanted - (size_t)(body - plan_text);
+    if (length > wanted || checksum(0, body, plan->body_bytes) != plan->crc) {
+        refuse(plan, 0, "%zu bytes came, and are not what their first line says", length);
+        return NULL;
+    }
+    plan->damaged = false;
+    return body;
 }
 
 bool plan_read(int fd, struct plan *plan) {
     *plan = (struct plan){
-        .deadline_ms = 600000, .max_log_bytes = 1 << 20, .log_level = 2, .memory = MEMORY_PSS};
+        .deadline_ms = 600000, .max_log_bytes = 1 << 20, .log_level = 2, .memory = MEMORY_PSS,
+        .damaged = true};
     plan->steps = calloc(PLAN_STEPS_MAX, sizeof *plan->steps);
     fields = calloc(PLAN_BYTES_MAX / 4 + STEP_FIELDS_MAX, sizeof *fields); /* "k=v " is shortest */
     if (plan->steps == NULL || fields == NULL) return refuse(plan, 0, "out of memory");
-    size_t length = 0, start = 0, scanned = 0;
-    uint32_t line = 1;
-    for (;;) {
-        char *newline = memchr(plan_text + scanned, '\n', length - scanned);
-        scanned = newline != NULL ? (size_t)(newline - plan_text) + 1 : length;
-        if (scanned - start > PLAN_LINE_MAX) return refuse(plan, line, "line too long");
-        if (newline != NULL) {
-            bool last = false;
-            *newline = '\0';
-            if (strlen(plan_text + start) != (size_t)(newline - plan_text) - start)
-                return refuse(plan, line, "a NUL byte");
-            if (!parse_line(plan, line, plan_text + start, &last)) return false;
-            if (last) return true; /* without waiting for EOF: not every shell can send one */
-            start = scanned;
-            line++;
-            continue;
-        }
-        if (length == sizeof plan_text) return refuse(plan, line, "plan too long");
-        ssize_t got = read(fd, plan_text + length, sizeof plan_text - length);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return refuse(plan, line, "cannot read stdin: %s", strerror(errno));
-        if (got == 0) return refuse(plan, line, "stdin ended before the plan did");
-        length += (size_t)got;
+    char *text = receive(fd, plan);
+    if (text == NULL) return false;
+    char *end = text + plan->body_bytes;
+    for (uint32_t line = 2; text < end; line++) {
+        char *newline = memchr(text, '\n', (size_t)(end - text));
+        if (newline == NULL) return refuse(plan, line, "a line without an end");
+        if (newline - text >= PLAN_LINE_MAX) return refuse(plan, line, "line too long");
+        *newline = '\0';
+        if (strlen(text) != (size_t)(newline - text)) return refuse(plan, line, "a NUL byte");
+        if (!parse_line(plan, line, text)) return false;
+        text = newline + 1;
     }
+    return true;
 }
 
 static const struct field *find_field(const struct step *step, const char *key) {

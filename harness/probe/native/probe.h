@@ -9,22 +9,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "abi.h"
 #include "json.h"
 
 enum {
-    PLAN_BYTES_MAX = 8 << 20,
-    PLAN_LINE_MAX = 16384,
-    PLAN_STEPS_MAX = 65536,
-    STEP_FIELDS_MAX = 64,
-    CONTEXTS_MAX = 8192,
-    GRAPHS_MAX = 256,
-    TENSORS_MAX = 512,
+#define LIMIT(name, value) name = value,
+#include "verbs.h"
     RANK_MAX = 16,
     NAME_BYTES_MAX = 512,
     LOG_LINE_MAX = 4096,
-    REPEATS_MAX = 100000,
     REPEATS_LISTED = 1000,
     MESSAGE_MAX = 1024,
     SYMBOL_MAX = 96,
@@ -39,53 +34,38 @@ enum {
     EXIT_OUTPUT = 125, /* nobody takes what the probe says */
 };
 
+/* --- checksum.c --- */
+
+uint32_t checksum(uint32_t before, const void *data, size_t length); /* zlib's CRC-32; begins with 0 */
+
 /* --- plan.c --- */
 
-enum verb {
-    VERB_BACKEND_LOAD,
-    VERB_SYSTEM_LOAD,
-    VERB_LOG_CREATE,
-    VERB_BACKEND_CREATE,
-    VERB_DEVICE_CREATE,
-    VERB_CONTEXT_INSPECT,
-    VERB_CONTEXT_LOAD,
-    VERB_EXECUTE,
-    VERB_CONTEXT_FREE,
-    VERB_CONTEXT_LOAD_LIST,
-    VERB_IO_BIND,
-    VERB_IO_RUN,
-    VERB_IO_RELEASE,
-    VERB_MEMORY_SAMPLE,
-    VERB_DEVICE_FREE,
-    VERB_BACKEND_FREE,
-    VERB_LOG_FREE,
-    VERB_ORT_LOAD,
-    VERB_ORT_ENV,
-    VERB_ORT_REGISTER_EP,
-    VERB_ORT_SESSION,
-    VERB_ORT_PLACEMENT,
-    VERB_ORT_RUN,
-    VERB_ORT_SESSION_FREE,
-    VERB_ORT_UNREGISTER_EP,
-    VERB_ORT_ENV_FREE,
-    VERB_CLEANUP,
-    VERB_NOOP,
-    VERB_SLEEP,
-    VERB_CRASH,
-    VERB_HANG,
-    VERB_SPEW,
-    VERB_EXIT,
+struct step;
+struct outcome;
+typedef void verb_function(const struct step *step, struct outcome *outcome);
+
+struct verb {
+    const char *name;
+    verb_function *function; /* NULL: it is not linked, or the line has none */
+    const char *api;         /* the first call that it makes */
+    bool memory;             /* whether it can change memory */
+    struct rule {
+        const char *key; /* one that ends in a dot is followed by a number: input.0 */
+        bool required;
+        enum kind { IS_TEXT, IS_NUMBER, IS_REAL, IS_WORD } kind;
+        uint64_t least, most; /* of a number; of what follows the dot */
+        const char *words;    /* with spaces between them */
+    } rules[9];
 };
 
 struct field {
     const char *key, *value;
-    uint64_t number; /* of a numeric field: read before a library can change the locale */
+    uint64_t number; /* read before a library can change the locale */
     double real;
 };
 
 struct step {
-    enum verb verb;
-    const char *verb_name;
+    const struct verb *verb;
     uint32_t field_count;
     const struct field *fields;
 };
@@ -98,6 +78,9 @@ struct plan {
     enum memory_detail memory;
     uint32_t step_count;
     struct step *steps;
+    size_t body_bytes; /* of the text behind its first line */
+    uint32_t crc;      /* of that */
+    bool damaged;      /* it did not arrive as it was sent: `problem` is none of the plan's */
     uint32_t bad_line; /* 1-based, of `problem` */
     char problem[256]; /* why plan_read returned false */
 };
@@ -114,13 +97,18 @@ void output_open(void); /* from here on the library's stdout lands on stderr */
 void output_limit_log(uint64_t max_bytes);
 void output_step(int64_t step); /* whom log lines belong to; -1: nobody */
 struct json *event_open(const char *event);
-void event_close(void); /* writes what event_open began; both in one thread */
-void event_deadline(void); /* for the watchdog: never waits for long; keeps the lock */
+void event_close(void); /* numbers, seals and writes what event_open began; both in one thread */
+void event_seal(struct json *json); /* number and checksum of an event, and its end */
+bool output_unread(void); /* somebody who should read what we or the library print does not */
+/* For the watchdog: never waits for long; keeps the lock. Of so many looks, output was unread at
+ * some: then the process may have waited for its reader, and its deadline says nothing of it. */
+void event_deadline(uint32_t looks, uint32_t unread);
 void event_call(const char *api); /* the step goes on to this call */
 void event_answer(abi_error code); /* an error came back; asking what it means may crash */
 void event_noise(const char *bytes, size_t length); /* for fault tests: no event at all */
 abi_log_callback log_line;
-uint64_t log_dropped_in_step(void), log_dropped_total(void);
+uint64_t log_dropped(bool in_step); /* lines that were too many: in this step, or in all */
+uint64_t clock_us(clockid_t clock);
 uint64_t now_us(void); /* monotonic, since output_open */
 
 /* --- one step's outcome --- */
@@ -135,9 +123,15 @@ struct outcome {
     struct json data;
 };
 
-__attribute__((format(printf, 3, 4))) void fail(struct outcome *outcome, const char *error,
-                                                const char *format, ...);
+__attribute__((format(printf, 3, 4))) bool fail(struct outcome *outcome, const char *error,
+                                                const char *format, ...); /* false */
+/* False and a failed outcome unless `fine`: the plan asks for what cannot be, for this reason. */
+bool require(bool fine, struct outcome *outcome, const char *why);
+/* The same unless the backend's interface has this function. */
+bool offered(bool there, struct outcome *outcome, const char *function);
 void answer(struct outcome *outcome, abi_error code); /* adds symbol and text if it is an error */
+/* The answer of a call that began then. */
+void answer_since(uint64_t started_us, struct outcome *outcome, abi_error code);
 
 /* --- memory.c --- */
 
@@ -146,6 +140,9 @@ struct memory_use {
     uint64_t rss_bytes, pss_bytes;
 };
 struct memory_use memory_use(enum memory_detail detail);
+/* Gives the kernel back what malloc holds of freed memory, where this libc can: how much that is
+ * depends on which thread came first, hence on how busy the device is. */
+void memory_trim(void);
 
 /* --- threads.c --- */
 
@@ -166,6 +163,9 @@ void buffer_free(struct buffer *buffer);
 bool file_read(const char *path, struct buffer *into, struct outcome *outcome); /* exact size */
 bool file_load(const char *path, uint64_t max_bytes, struct buffer *buffer,
                struct outcome *outcome);
+/* `size` bytes from `offset` on (0: to the end), as they lie there: nothing is copied. */
+bool file_map(const char *path, uint64_t offset, uint64_t size, struct buffer *buffer,
+              struct outcome *outcome);
 bool file_write(const char *path, const uint8_t *data, uint64_t size, struct outcome *outcome);
 
 /* --- backend.c, inspect.c, context.c, execute.c, ort_*.c, faults.c: the verbs --- */
@@ -201,14 +201,13 @@ struct qnn {
 };
 extern struct qnn qnn;
 
-typedef void verb_function(const struct step *step, struct outcome *outcome);
-verb_function backend_load, system_load, log_create, backend_create, device_create;
-verb_function context_inspect, context_load, execute;
-verb_function context_free, device_free, backend_free, log_free;
-verb_function context_load_list, io_bind, io_run, io_release, memory_sample;
-verb_function ort_load, ort_env, ort_register_ep, ort_session, ort_placement, ort_run;
-verb_function ort_session_free, ort_unregister_ep, ort_env_free;
-verb_function fault_noop, fault_sleep, fault_crash, fault_hang, fault_spew, fault_exit;
+#define VERB(name, function, api, memory, fields) verb_function function;
+#include "verbs.h"
+/* executorch.cpp: only in a probe that is linked with ExecuTorch's libraries */
+__attribute__((weak)) verb_function executorch_program, executorch_device, executorch_context;
+__attribute__((weak)) verb_function executorch_run, executorch_free;
+/* backend.c: dlopen of the step's `lib`, and the one symbol that leads to everything else. */
+void *library_open(const struct step *step, const char *symbol, struct outcome *outcome);
 /* What is known of a file, inspecting it if nothing is; NULL and a failed outcome if it cannot. */
 const struct binary_metadata *metadata_of(const char *file, struct outcome *outcome);
 
@@ -216,7 +215,9 @@ const struct binary_metadata *metadata_of(const char *file, struct outcome *outc
 
 uint64_t tensor_bytes(const struct abi_tensor *tensor); /* 0: unknown width, dynamic or absurd */
 const char *data_type_name(uint32_t data_type);
-void tensor_describe(struct json *json, const struct abi_tensor *tensor);
+/* `told` is how the tensor is quantised, by the library's own words: `tensor` may be a copy. */
+void tensor_describe(struct json *json, const struct abi_tensor *tensor,
+                     const struct abi_quantization *told);
 
 struct comparison {
     uint64_t elements, beyond, first, nan;

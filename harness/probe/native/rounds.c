@@ -12,9 +12,8 @@ bool tensors_within(const struct step *step, const char *what, uint32_t inputs, 
         bool input = strncmp(key, "input.", 6) == 0;
         uint32_t count = input ? inputs : outputs;
         if (strtoul(dot + 1, NULL, 10) < count) continue;
-        fail(outcome, "plan", "%s: the %s has %u %s", key, what, count,
-             input ? "inputs" : "outputs");
-        return false;
+        return fail(outcome, "plan", "%s: the %s has %u %s", key, what, count,
+                    input ? "inputs" : "outputs");
     }
     return true;
 }
@@ -23,9 +22,9 @@ bool guard_whole(uint64_t damage, uint64_t round, uint32_t at, uint32_t inputs,
                  struct outcome *outcome) {
     if (damage == 0) return true;
     bool input = at < inputs;
-    fail(outcome, "guard", "run %llu wrote %llu bytes outside of %s %u", (unsigned long long)round,
-         (unsigned long long)damage, input ? "input" : "output", input ? at : at - inputs);
-    return false;
+    return fail(outcome, "guard", "run %llu wrote %llu bytes outside of %s %u",
+                (unsigned long long)round, (unsigned long long)damage, input ? "input" : "output",
+                input ? at : at - inputs);
 }
 
 bool output_right(uint32_t index, uint32_t data_type, const struct buffer *got,
@@ -35,12 +34,32 @@ bool output_right(uint32_t index, uint32_t data_type, const struct buffer *got,
     tensor_compare(data_type, got->data, expected->data, got->size, tolerance, comparison);
     if (comparison->beyond == 0) return true;
     if (outcome->error == NULL)
-        fail(outcome, "mismatch",
-             "run %llu: output %u has %llu of %llu elements beyond %.9g, the first at %llu",
-             (unsigned long long)round, index, (unsigned long long)comparison->beyond,
-             (unsigned long long)comparison->elements, tolerance,
-             (unsigned long long)comparison->first);
+        return fail(outcome, "mismatch",
+                    "run %llu: output %u has %llu of %llu elements beyond %.9g, the first at %llu",
+                    (unsigned long long)round, index, (unsigned long long)comparison->beyond,
+                    (unsigned long long)comparison->elements, tolerance,
+                    (unsigned long long)comparison->first);
     return false;
+}
+
+bool input_read(const struct step *step, uint32_t index, const char *name, struct buffer *into,
+                struct outcome *outcome) {
+    const char *file = step_numbered(step, "input.", index);
+    if (file == NULL) return fail(outcome, "plan", "no input.%u: tensor %s", index, name);
+    return file_read(file, into, outcome);
+}
+
+bool expected_read(const struct step *step, uint32_t index, uint64_t size, struct buffer *expected,
+                   struct outcome *outcome) {
+    const char *file = step_numbered(step, "expect.", index);
+    if (file == NULL) return true;
+    return buffer_make(expected, size, outcome) && file_read(file, expected, outcome);
+}
+
+bool output_save(const struct step *step, uint32_t index, const struct buffer *output,
+                 struct outcome *outcome) {
+    const char *file = step_numbered(step, "save.", index);
+    return file == NULL || file_write(file, output->data, output->size, outcome);
 }
 
 void report_comparison(uint32_t index, const char *name, const struct comparison *comparison,
@@ -59,12 +78,6 @@ void report_comparison(uint32_t index, const char *name, const struct comparison
         json_real(data, "first_expected", comparison->first_expected);
     }
     json_close(data, '}');
-}
-
-bool rounds_allowed(uint64_t repeats, struct outcome *outcome) {
-    if (repeats > 0 && repeats <= REPEATS_MAX) return true;
-    fail(outcome, "plan", "repeat must be 1 to %d", REPEATS_MAX);
-    return false;
 }
 
 void rounds_begin(struct rounds *rounds) {

@@ -8,6 +8,15 @@
 bool tensors_within(const struct step *step, const char *what, uint32_t inputs, uint32_t outputs,
                     struct outcome *outcome);
 
+/* What the step's files hold of an input, which must be given, and of an output, if it is expected;
+ * a file for an output, if it is to be saved. */
+bool input_read(const struct step *step, uint32_t index, const char *name, struct buffer *into,
+                struct outcome *outcome);
+bool expected_read(const struct step *step, uint32_t index, uint64_t size, struct buffer *expected,
+                   struct outcome *outcome);
+bool output_save(const struct step *step, uint32_t index, const struct buffer *output,
+                 struct outcome *outcome);
+
 /* Whether a buffer is whole; `at` counts inputs, then outputs. */
 bool guard_whole(uint64_t damage, uint64_t round, uint32_t at, uint32_t inputs,
                  struct outcome *outcome);
@@ -28,6 +37,5 @@ struct rounds {
 void rounds_begin(struct rounds *rounds);
 void rounds_add(struct rounds *rounds, uint64_t took_us);
 void rounds_report(const struct rounds *rounds, struct outcome *outcome);
-bool rounds_allowed(uint64_t repeats, struct outcome *outcome);
 
 #endif

@@ -43,6 +43,7 @@ struct run {
 bool run_open(struct run *run, const struct step *step, struct outcome *outcome);
 bool run_prepare(struct run *run);
 void run_all(struct run *run, uint64_t repeats);
+void report_digests(const struct run *run); /* of what the last round gave */
 void run_close(struct run *run); /* gives back what run_prepare got, as far as it came */
 
 /* bound.c, for context_free: buffers that are still registered with a context */

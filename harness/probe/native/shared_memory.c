@@ -100,9 +100,8 @@ bool shared_make(struct shared_buffer *buffer, uint64_t size, struct outcome *ou
     if (!made) {
         int why = errno;
         shared_free(buffer);
-        fail(outcome, "memory", "cannot allocate %llu bytes from %s: %s", (unsigned long long)size,
-             name, strerror(why));
-        return false;
+        return fail(outcome, "memory", "cannot allocate %llu bytes from %s: %s",
+                    (unsigned long long)size, name, strerror(why));
     }
     memset(buffer->data, 0, size); /* every page is there before anything is measured */
     memset(buffer->data + size, GUARD_BYTE, buffer->area_size - size);

@@ -4,17 +4,14 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { LIST_MAX = 48 };
-
 bool context_configure(const struct step *step, struct context_config *config,
                        struct outcome *outcome) {
     *config = (struct context_config){0};
     if (step_text(step, "max_spill_fill") == NULL) return true;
     uint64_t own = step_number(step, "context", 0), head = step_number(step, "group", own);
-    if (head >= CONTEXTS_MAX || (head != own && qnn.contexts[head].handle == NULL)) {
-        fail(outcome, "plan", "the group's first context is not loaded");
+    if (!require(head == own || qnn.contexts[head].handle != NULL, outcome,
+                 "the group's first context is not loaded"))
         return false;
-    }
     config->group = (struct abi_htp_group_option){
         .option = ABI_HTP_REGISTER_MULTI_CONTEXTS,
         .first = head == own ? NULL : qnn.contexts[head].handle,
@@ -99,25 +96,18 @@ void context_load_list(const struct step *step, struct outcome *outcome) {
     static struct buffer binaries[LIST_MAX];
     uint64_t first = step_number(step, "first", 0);
     uint32_t count = 0;
-    while (count <= LIST_MAX && step_numbered(step, "file.", count) != NULL) count++;
-    if (qnn.backend == NULL) {
-        fail(outcome, "plan", "there is no backend");
+    while (step_numbered(step, "file.", count) != NULL) count++;
+    if (!require(qnn.backend != NULL, outcome, "there is no backend")) return;
+    if (first + count > CONTEXTS_MAX) {
+        fail(outcome, "plan", "the last context must be below %d", CONTEXTS_MAX);
         return;
     }
-    if (count == 0 || count > LIST_MAX || first >= CONTEXTS_MAX - LIST_MAX) {
-        fail(outcome, "plan", "a list of 1 to %d files, file.0 first", LIST_MAX);
-        return;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        if (qnn.contexts[first + i].handle == NULL) continue;
-        fail(outcome, "plan", "this context is loaded already");
-        return;
-    }
+    for (uint32_t i = 0; i < count; i++)
+        if (!require(qnn.contexts[first + i].handle == NULL, outcome,
+                     "this context is loaded already"))
+            return;
     abi_context_create_list *function = list_function();
-    if (function == NULL) {
-        fail(outcome, "symbol", "the interface has no contextCreateFromBinaryListAsync");
-        return;
-    }
+    if (!offered(function != NULL, outcome, "contextCreateFromBinaryListAsync")) return;
     memset(binaries, 0, sizeof binaries);
     bool read = true;
     for (uint32_t i = 0; read && i < count; i++)

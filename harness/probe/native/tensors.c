@@ -44,7 +44,28 @@ uint64_t tensor_bytes(const struct abi_tensor *tensor) {
     return bytes;
 }
 
-void tensor_describe(struct json *json, const struct abi_tensor *tensor) {
+/* By their number in the ABI. */
+static const char *const encodings[] = {
+    "scale-offset", "axis-scale-offset",   "bw-scale-offset", "bw-axis-scale-offset",
+    "block",        "blockwise-expansion", "vector",
+};
+
+static void describe_quantization(struct json *json, const struct abi_quantization *told) {
+    if (told->definition == ABI_UNDEFINED ||
+        told->encoding >= sizeof encodings / sizeof *encodings)
+        return;
+    json_text(json, "encoding", encodings[told->encoding]);
+    if (told->encoding == ABI_SCALE_OFFSET) {
+        json_real(json, "scale", (double)told->as.scale_offset.scale);
+        json_i64(json, "offset", told->as.scale_offset.offset);
+    } else if (told->encoding == ABI_AXIS_SCALE_OFFSET) {
+        json_i64(json, "axis", told->as.axis.axis);
+        json_u64(json, "channels", told->as.axis.count);
+    }
+}
+
+void tensor_describe(struct json *json, const struct abi_tensor *tensor,
+                     const struct abi_quantization *told) {
     json_open(json, NULL, '{');
     json_u64(json, "id", tensor->id);
     json_text(json, "name", tensor->name);
@@ -55,11 +76,7 @@ void tensor_describe(struct json *json, const struct abi_tensor *tensor) {
     json_close(json, ']');
     json_u64(json, "bytes", tensor_bytes(tensor));
     json_u64(json, "memory_type", tensor->memory_type);
-    if (tensor->quantization.encoding == ABI_SCALE_OFFSET &&
-        tensor->quantization.definition != ABI_UNDEFINED) {
-        json_real(json, "scale", (double)tensor->quantization.as.scale_offset.scale);
-        json_i64(json, "offset", tensor->quantization.as.scale_offset.offset);
-    }
+    describe_quantization(json, told);
     json_close(json, '}');
 }
 

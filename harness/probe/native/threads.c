@@ -71,7 +71,7 @@ void event_threads(int fd) {
     uint64_t count = 0;
     int folder = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) return;
-    json_reset(&json, text, sizeof text - 1);
+    json_reset(&json, text, sizeof text);
     static const char begin[] = "\x1e{\"event\":\"threads\"";
     json_raw(&json, begin, sizeof begin - 1);
     json_open(&json, "threads", '[');
@@ -86,6 +86,6 @@ void event_threads(int fd) {
     close(folder);
     json_close(&json, ']');
     json_u64(&json, "count", count);
-    json_raw(&json, "}\n", 2);
+    event_seal(&json);
     if (!json.overflow) write_patiently(fd, text, json.length);
 }

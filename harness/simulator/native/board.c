@@ -316,13 +316,10 @@ EXPORTED size_t confstr(int name, char *buffer, size_t size) {
         va_end(more);                                                                           \
     }
 
-static int open_here(int at, const char *path, int flags, mode_t mode) {
+static int open_any(int at, const char *path, int flags, mode_t mode) {
+    if (!READS(flags)) return REAL(openat)(at, path, flags, mode);
     HERE(path);
     return REAL(openat)(at, path, flags, mode);
-}
-
-static int open_any(int at, const char *path, int flags, mode_t mode) {
-    return READS(flags) ? open_here(at, path, flags, mode) : REAL(openat)(at, path, flags, mode);
 }
 
 EXPORTED int open(const char *path, int flags, ...) {
@@ -335,23 +332,8 @@ EXPORTED int openat(int at, const char *path, int flags, ...) {
     return open_any(at, path, flags, mode);
 }
 
-/* The same for programs that were compiled with large files or fortified: on 64 bits one call. */
-EXPORTED int open64(const char *path, int flags, ...) {
-    MODE(flags);
-    return open_any(AT_FDCWD, path, flags, mode);
-}
-
-EXPORTED int openat64(int at, const char *path, int flags, ...) {
-    MODE(flags);
-    return open_any(at, path, flags, mode);
-}
-
 EXPORTED int __open_2(const char *path, int flags) { return open_any(AT_FDCWD, path, flags, 0); }
-EXPORTED int __open64_2(const char *path, int flags) { return open_any(AT_FDCWD, path, flags, 0); }
 EXPORTED int __openat_2(int at, const char *path, int flags) { return open_any(at, path, flags, 0); }
-EXPORTED int __openat64_2(int at, const char *path, int flags) {
-    return open_any(at, path, flags, 0);
-}
 
 EXPORTED FILE *fopen(const char *path, const char *mode) {
     if (mode[0] != 'r' || strchr(mode, '+') != NULL) return REAL(fopen)(path, mode);
@@ -359,54 +341,31 @@ EXPORTED FILE *fopen(const char *path, const char *mode) {
     return REAL(fopen)(path, mode);
 }
 
-EXPORTED FILE *fopen64(const char *path, const char *mode) { return fopen(path, mode); }
+/* What programs call that were compiled with large files: on 64 bits the same. */
+#define THE_SAME(name) EXPORTED __attribute__((alias(#name)))
+THE_SAME(open) int open64(const char *path, int flags, ...);
+THE_SAME(openat) int openat64(int at, const char *path, int flags, ...);
+THE_SAME(__open_2) int __open64_2(const char *path, int flags);
+THE_SAME(__openat_2) int __openat64_2(int at, const char *path, int flags);
+THE_SAME(fopen) FILE *fopen64(const char *path, const char *mode);
 
-EXPORTED DIR *opendir(const char *path) {
-    HERE(path);
-    return REAL(opendir)(path);
-}
+/* The real function, of what the board has in the place of `path`. */
+#define SHOWS(type, name, parameters, arguments)                                                \
+    EXPORTED type name parameters {                                                             \
+        HERE(path);                                                                             \
+        return REAL(name) arguments;                                                            \
+    }
 
-EXPORTED int access(const char *path, int mode) {
-    HERE(path);
-    return REAL(access)(path, mode);
-}
-
-EXPORTED int faccessat(int at, const char *path, int mode, int flags) {
-    HERE(path);
-    return REAL(faccessat)(at, path, mode, flags);
-}
-
-EXPORTED int stat(const char *path, struct stat *status) {
-    HERE(path);
-    return REAL(stat)(path, status);
-}
-
-EXPORTED int lstat(const char *path, struct stat *status) {
-    HERE(path);
-    return REAL(lstat)(path, status);
-}
-
-EXPORTED int fstatat(int at, const char *path, struct stat *status, int flags) {
-    HERE(path);
-    return REAL(fstatat)(at, path, status, flags);
-}
-
-EXPORTED int stat64(const char *path, struct stat64 *status) {
-    HERE(path);
-    return REAL(stat64)(path, status);
-}
-
-EXPORTED int lstat64(const char *path, struct stat64 *status) {
-    HERE(path);
-    return REAL(lstat64)(path, status);
-}
-
-EXPORTED int fstatat64(int at, const char *path, struct stat64 *status, int flags) {
-    HERE(path);
-    return REAL(fstatat64)(at, path, status, flags);
-}
-
-EXPORTED int statx(int at, const char *path, int flags, unsigned mask, struct statx *status) {
-    HERE(path);
-    return REAL(statx)(at, path, flags, mask, status);
-}
+SHOWS(DIR *, opendir, (const char *path), (path))
+SHOWS(int, access, (const char *path, int mode), (path, mode))
+SHOWS(int, faccessat, (int at, const char *path, int mode, int flags), (at, path, mode, flags))
+SHOWS(int, stat, (const char *path, struct stat *status), (path, status))
+SHOWS(int, lstat, (const char *path, struct stat *status), (path, status))
+SHOWS(int, fstatat, (int at, const char *path, struct stat *status, int flags),
+      (at, path, status, flags))
+SHOWS(int, stat64, (const char *path, struct stat64 *status), (path, status))
+SHOWS(int, lstat64, (const char *path, struct stat64 *status), (path, status))
+SHOWS(int, fstatat64, (int at, const char *path, struct stat64 *status, int flags),
+      (at, path, status, flags))
+SHOWS(int, statx, (int at, const char *path, int flags, unsigned mask, struct statx *status),
+      (at, path, flags, mask, status))

@@ -22,7 +22,7 @@ from _pytest.runner import runtestprotocol
 
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
-from harness.adb.key import harness_key
+from harness.adb.private_server import harness_key
 from harness.adb.server import AdbServer
 from harness.simulator.device import SimulatedDevice
 from tests.integration.adb.faulty_link import FaultyLink
@@ -31,13 +31,22 @@ from tests.integration.adb.steady_server import CRASHES, SteadyServer, end_in_wo
 
 REAL = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
 OLD_ADB = pytest.mark.needs("QNN_HARNESS_ADB29")
+SIMULATED = pytest.param(("simulated", 36), id="simulated")
+REAL_ADBD = pytest.param(("real", 36), id="real", marks=[REAL])
+REAL_ADBD_29 = pytest.param(("real", 29), id="real-adb29", marks=[REAL, OLD_ADB])
+# Each daemon and each adb has its turn by day; the other two pairs have theirs by night.
 LABS = [
-    pytest.param(("simulated", 36), id="simulated"),
-    pytest.param(("simulated", 29), id="simulated-adb29", marks=[OLD_ADB]),
-    pytest.param(("real", 36), id="real", marks=[REAL]),
-    pytest.param(("real", 29), id="real-adb29", marks=[REAL, OLD_ADB]),
+    SIMULATED,
+    pytest.param(("simulated", 29), id="simulated-adb29", marks=[OLD_ADB, pytest.mark.nightly]),
+    pytest.param(("real", 36), id="real", marks=[REAL, pytest.mark.nightly]),
+    REAL_ADBD_29,
 ]
-BOTH_DAEMONS = [LABS[0], LABS[2]]
+BOTH_DAEMONS = [SIMULATED, REAL_ADBD]
+SIMULATED_BY_NIGHT = pytest.param(*SIMULATED.values, id="simulated", marks=pytest.mark.nightly)
+REAL_BY_DAY = pytest.mark.parametrize(
+    "lab", [SIMULATED_BY_NIGHT, REAL_ADBD], indirect=True, scope="session"
+)
+"""For slow tests of the same: on the simulated device by night."""
 NEWEST_SERVER = pytest.mark.parametrize("lab", BOTH_DAEMONS, indirect=True, scope="session")
 """For tests of what stands above the transport: the server's version makes no difference there."""
 CONNECT_S = 15.0

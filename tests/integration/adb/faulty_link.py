@@ -73,6 +73,10 @@ class FaultyLink:
         self.bytes_per_s = None
         self._flowing.set()
 
+    def changed(self, data: bytes, *, to_device: bool) -> bytes:
+        """What is passed on in place of `data`; here nothing else."""
+        return data
+
     def lead_to(self, target: str) -> None:
         """Carries new connections to another address: a device that came back, or another one."""
         host, _, port = target.rpartition(":")
@@ -116,6 +120,7 @@ class FaultyLink:
                     if not data or self._ended:
                         return
                     self._count(len(data))
+                    data = self.changed(data, to_device=source is near)
                     self._flowing.wait()
                     sink.sendall(data)
 

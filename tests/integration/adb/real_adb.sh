@@ -34,7 +34,7 @@ if [ "$1" = adbd ]; then
 else
   # unpacked, not installed: neither the machine's PATH nor its version of Debian matters
   mmdebstrap --quiet --variant=extract --include=adb bookworm "$new" >&2
-  rm -rf "$new/var" "$new/usr/share"
+  rm -rf "${new:?}/var" "${new:?}/usr/share"
   cat >"$new/adb" <<'EOF'
 #!/bin/sh
 here=${0%/*}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import time
 
 from harness.adb.device import AdbDevice
+from harness.errors import InfraError
 
 SLACK_S = 6.0
 """What a busy machine may add to a deadline: far less than what runs without one would take."""
@@ -36,3 +38,16 @@ def survivors(device: AdbDevice, folder: str) -> list[str]:
     count, *alive = answer.stdout.decode().split()
     assert count == "4"
     return alive
+
+
+def wait_ready(device: AdbDevice, *, timeout_s: float = 10) -> None:
+    """Waits until the device's shell answers again."""
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            device.shell("true", timeout_s=5)
+            return
+        except InfraError:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(0.1)

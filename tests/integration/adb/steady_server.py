@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from harness.adb.deadline import Deadline
-from harness.adb.server import AdbServer, PrivateAdbServer
+from harness.adb.private_server import PrivateAdbServer
+from harness.adb.server import AdbServer
 
 CRASHES = {128 + number for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)}
 

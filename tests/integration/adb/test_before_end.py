@@ -8,12 +8,13 @@ import pytest
 
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
-from harness.adb.shell import END_GRACE_S, LOOK_GRACE_S
+from harness.adb.ending import END_GRACE_S
+from harness.adb.shell import LOOK_GRACE_S
 from harness.errors import DeviceLost, DeviceTimeout
-from tests.integration.adb.conftest import NEWEST_SERVER, Linked
+from tests.integration.adb.conftest import REAL_BY_DAY, Linked
 from tests.integration.adb.remote import SLACK_S, family, survivors
 
-pytestmark = NEWEST_SERVER
+pytestmark = REAL_BY_DAY
 
 
 def test_it_is_called_while_the_processes_are_there(any_device: AdbDevice, folder: str) -> None:

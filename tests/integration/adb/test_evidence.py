@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.adb.address import TcpAddress
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice, PushItem
-from harness.adb.evidence import (
+from harness.adb.server import AdbServer
+from harness.evidence.case_evidence import (
     SUMMARY,
-    Baseline,
     CaseEvidence,
     Collected,
     EvidenceLimits,
     take_baseline,
 )
-from harness.adb.server import AdbServer
-from harness.cache import cache_root
+from harness.evidence.report import Baseline
+from harness.files.cache import cache_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.run import run_plan
 from tests.integration.adb.conftest import NEWEST_SERVER, Lab, Linked, Place, linked_to
 from tests.integration.adb.remote import SLACK_S
+from tests.needed import C_COMPILERS, need
 
 pytestmark = NEWEST_SERVER
 COLLECT_S = 20
@@ -35,8 +36,7 @@ COLLECT_S = 20
 @pytest.fixture(scope="module")
 def probe_folder(lab: Lab, shared_daemon: tuple[str, str]) -> str:
     """A folder on the device with the probe in it."""
-    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("needs a C compiler")
+    need(*C_COMPILERS)
     probe = ProbeBuilder(cache_root() / "probe").build()
     address, top = shared_daemon
     folder = f"{top}/evidence"
@@ -68,7 +68,7 @@ def collect(evidence: CaseEvidence, folder: Path, seconds: float = COLLECT_S) ->
 
 
 def test_a_case_that_passes_costs_no_round_trip(lab: Lab) -> None:
-    nobody = AdbDevice("nobody", AdbServer(port=1))
+    nobody = AdbDevice("nobody", AdbServer(TcpAddress(port=1)))
     CaseEvidence(nobody)
 
 

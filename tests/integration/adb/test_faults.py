@@ -13,15 +13,31 @@ from pathlib import Path
 
 import pytest
 
+from harness.adb.address import TcpAddress
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice, PushItem
-from harness.adb.key import harness_key
-from harness.adb.server import AdbServer, PrivateAdbServer
-from harness.adb.shell import END_GRACE_S
+from harness.adb.ending import END_GRACE_S
+from harness.adb.private_server import PrivateAdbServer, harness_key
+from harness.adb.server import AdbServer
 from harness.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
-from tests.integration.adb.conftest import Lab, Linked, Place, linked_to
-from tests.integration.adb.remote import SLACK_S, family, survivors
+from tests.integration.adb.conftest import (
+    LABS,
+    SIMULATED,
+    SIMULATED_BY_NIGHT,
+    Lab,
+    Linked,
+    Place,
+    linked_to,
+)
+from tests.integration.adb.remote import SLACK_S, family, survivors, wait_ready
 
+SLOW = pytest.mark.parametrize(
+    "lab",
+    [SIMULATED_BY_NIGHT if lab is SIMULATED else lab for lab in LABS],
+    indirect=True,
+    scope="session",
+)
+"""By day on the real adbd only: waiting for a deadline is all that these do."""
 BIG = 24 << 20
 TIMEOUT_S = 1.5
 
@@ -44,7 +60,6 @@ def operations(linked: Linked, local: Path) -> dict[str, Callable[[float], objec
         "push": lambda s: device.push([PushItem(bytes(BIG), f"{folder}/big")], timeout_s=s),
         "pull": lambda s: device.pull(f"{folder}/source", local, timeout_s=s, max_bytes=BIG),
         "stat": lambda s: device.stat(folder, timeout_s=s),
-        "list": lambda s: device.list(folder, timeout_s=s),
     }
 
 
@@ -72,6 +87,7 @@ def test_a_link_that_is_cut(name: str, with_source: Linked, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+@SLOW
 def test_a_link_that_stalls(lab: Lab, shared: Place, folder: str, tmp_path: Path) -> None:
     """Every operation over a link of its own, all at once, since waiting is all they do."""
     shared.device.push([PushItem(bytes(BIG), f"{folder}/source")], timeout_s=20)
@@ -92,12 +108,13 @@ def test_a_link_that_stalls(lab: Lab, shared: Place, folder: str, tmp_path: Path
                 assert caught.value.output == b"up\n"
             return name
 
-    names = [*STREAMING, "stat", "list"]
+    names = [*STREAMING, "stat"]
     with ThreadPoolExecutor(len(names)) as pool:
         assert list(pool.map(stalled, names)) == names
     assert list(tmp_path.iterdir()) == []
 
 
+@SLOW
 def test_a_device_that_stops(lab: Lab, tmp_path: Path) -> None:
     for name in ("shell", "push", "pull"):
         daemon, folder = lab.start()
@@ -127,10 +144,11 @@ def test_a_device_that_comes_back_is_ready_again(linked: Linked, lab: Lab) -> No
         linked.device.shell("true", timeout_s=1)
     linked.link.resume()
     lab.connect(linked.link.address)
-    linked.device.wait_ready(timeout_s=10)
+    wait_ready(linked.device)
     assert linked.device.shell("true", timeout_s=5).ok
 
 
+@SLOW
 @pytest.mark.parametrize("fault", ["cut", "stall"])
 def test_what_a_broken_link_left_running_is_ended_before_the_next_script(
     fault: str, linked: Linked, lab: Lab
@@ -142,13 +160,13 @@ def test_what_a_broken_link_left_running_is_ended_before_the_next_script(
         linked.device.shell(family(linked.folder), timeout_s=1, on_stdout=break_it)
     linked.link.resume()
     lab.connect(linked.link.address)
-    linked.device.wait_ready(timeout_s=10)
+    wait_ready(linked.device)
     assert survivors(linked.device, linked.folder) == []
     assert linked.device.end_abandoned(timeout_s=5)
 
 
 def test_a_server_that_is_not_there() -> None:
-    device = AdbDevice("nobody", AdbServer(port=1))
+    device = AdbDevice("nobody", AdbServer(TcpAddress(port=1)))
     with in_time(1), pytest.raises(DeviceLost, match="no adb server"):
         device.shell("true", timeout_s=1)
     with in_time(1), pytest.raises(InfraError, match="no adb server"):
@@ -183,9 +201,10 @@ def test_a_server_that_is_killed(own_server: tuple[PrivateAdbServer, AdbDevice])
     private.start()
     again = AdbDevice(device.serial, private.server)
     private.server.connect(again.serial, deadline=Deadline(10))
-    again.wait_ready(timeout_s=10)
+    wait_ready(again)
 
 
+@SLOW
 def test_a_server_that_is_frozen(own_server: tuple[PrivateAdbServer, AdbDevice]) -> None:
     private, device = own_server
     assert "shell_v2" in device.features

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.adb.binary import adb_binary
+from harness.adb.address import TcpAddress, UnixAddress
 from harness.adb.deadline import Deadline
-from harness.adb.key import harness_key
-from harness.adb.server import AdbServer, PrivateAdbServer
+from harness.adb.private_server import PrivateAdbServer, harness_key
+from harness.adb.server import AdbServer, adb_binary
 from harness.errors import ConfigError, InfraError
 from tests.integration.adb.conftest import OLD_ADB, old_adb
 from tests.integration.adb.remote import SLACK_S
@@ -31,10 +31,10 @@ from tests.unit.adb.test_guard import wait_gone
 HOLDER = """
 import sys, time
 from pathlib import Path
-from harness.adb.server import PrivateAdbServer
+from harness.adb.private_server import PrivateAdbServer
 private = PrivateAdbServer(key_folder=Path(sys.argv[1]))
 private.start()
-print(private.server.port, private.pid, flush=True)
+print(private.server.address.path, private.pid, flush=True)
 time.sleep(100)
 """
 
@@ -44,12 +44,13 @@ def test_it_ends_with_us(tmp_path: Path, number: int) -> None:
     argv = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
-        port, pid = map(int, holder.stdout.readline().split())
-        assert AdbServer(port=port).is_running()
+        path, pid = holder.stdout.readline().decode().split()
+        assert AdbServer(UnixAddress(path)).is_running()
+        (guardian,) = Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()
         holder.send_signal(number)
         holder.wait(5)
-        wait_gone([pid], 2)
-    assert not AdbServer(port=port).is_running()
+        wait_gone([int(pid), int(guardian)], 2)
+    assert not Path(path).parent.exists()
 
 
 @contextlib.contextmanager
@@ -93,7 +94,8 @@ def test_the_users_server_home_and_temporary_folder_are_not_touched(tmp_path: Pa
         environment |= {"ADB_SERVER_SOCKET": f"tcp:127.0.0.1:{port}", "ANDROID_SERIAL": "x"}
         code = (
             "import sys; from pathlib import Path\n"
-            "from harness.adb.server import *; from harness.adb.deadline import Deadline\n"
+            "from harness.adb.deadline import Deadline\n"
+            "from harness.adb.private_server import PrivateAdbServer\n"
             "from harness.errors import InfraError\n"
             "with PrivateAdbServer(key_folder=Path(sys.argv[1])) as private:\n"
             "    print(private.server.devices())\n"
@@ -119,18 +121,6 @@ def test_the_users_server_home_and_temporary_folder_are_not_touched(tmp_path: Pa
     assert left == {"adbkey", "adbkey.pub", "adbkey.lock"}
 
 
-def test_it_listens_on_the_loopback_only_and_sees_no_usb(tmp_path: Path) -> None:
-    with PrivateAdbServer(key_folder=tmp_path) as private:
-        port = f"{private.server.port:04X}"
-        bound = []
-        for table in ("tcp", "tcp6"):
-            with contextlib.suppress(FileNotFoundError):
-                lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-                bound += [line.split()[1] for line in lines if line.split()[3] == "0A"]
-        assert [end for end in bound if end.endswith(f":{port}")] == [f"0100007F:{port}"]
-        assert private.server.version(deadline=Deadline(5)) >= 41
-
-
 def test_several_at_once_share_one_key(tmp_path: Path) -> None:
     def start(_number: int) -> PrivateAdbServer:
         private = PrivateAdbServer(key_folder=tmp_path)
@@ -140,7 +130,7 @@ def test_several_at_once_share_one_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         servers = list(pool.map(start, range(4)))
     try:
-        assert len({private.server.port for private in servers}) == 4
+        assert len({private.server.address for private in servers}) == 4
         assert all(private.server.is_running() for private in servers)
     finally:
         for private in servers:
@@ -187,32 +177,13 @@ def test_the_adb_of_the_wheel_is_used_not_one_on_path(
         adb_binary()
 
 
-def test_the_users_server_is_started_only_when_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    for name in ("ADB_USB", "ADB_MDNS", "ADB_EMU"):  # this one is nobody's: it must not take part
-        monkeypatch.setenv(name, "0")
+def test_the_users_server_is_not_started_by_a_question() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        server = AdbServer(port=free.getsockname()[1])
-    with pytest.raises(InfraError):
+        server = AdbServer(TcpAddress(port=free.getsockname()[1]))
+    with pytest.raises(InfraError, match="start-server` starts it"):
         server.devices()
     assert not server.is_running()
-    server.ensure_running(deadline=Deadline(15))
-    try:
-        assert server.is_running()
-        server.ensure_running(deadline=Deadline(1))
-    finally:
-        with socket.create_connection((server.host, server.port), timeout=5) as connection:
-            connection.sendall(b"0009host:kill")
-            connection.recv(4)
-
-
-def test_a_server_on_another_host_is_not_started_here() -> None:
-    with pytest.raises(InfraError, match="not on this host"):
-        AdbServer("192.0.2.1", 5037).ensure_running(deadline=Deadline(0.2))
 
 
 REFUSED = [

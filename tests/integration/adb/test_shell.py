@@ -11,8 +11,9 @@ import time
 
 import pytest
 
+from harness.adb.address import UnixAddress
 from harness.adb.device import AdbDevice
-from harness.adb.shell import END_GRACE_S
+from harness.adb.ending import END_GRACE_S
 from harness.errors import DeviceTimeout, InternalError
 from tests.integration.adb.conftest import Place
 from tests.integration.adb.remote import SLACK_S, family, survivors
@@ -131,10 +132,11 @@ def test_an_error_of_the_callers_passes_and_ends_the_script(
 
 CTRL_C = """
 import sys
+from harness.adb.address import UnixAddress
 from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer
-serial, port, script, features = sys.argv[1:]
-device = AdbDevice(serial, AdbServer(port=int(port)), features=frozenset(features.split()))
+serial, path, script, features = sys.argv[1:]
+device = AdbDevice(serial, AdbServer(UnixAddress(path)), features=frozenset(features.split()))
 def show(data):
     sys.stdout.write(data.decode())
     sys.stdout.flush()
@@ -143,7 +145,9 @@ device.shell(script, timeout_s=60, on_stdout=show)
 
 
 def test_ctrl_c_ends_the_whole_family(any_device: AdbDevice, folder: str) -> None:
-    argv = [sys.executable, "-c", CTRL_C, any_device.serial, str(any_device.server.port)]
+    address = any_device.server.address
+    assert isinstance(address, UnixAddress)
+    argv = [sys.executable, "-c", CTRL_C, any_device.serial, address.path]
     argv += [family(folder), " ".join(any_device.features)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -181,15 +185,3 @@ def test_calls_leave_no_descriptor_open(device: AdbDevice) -> None:
         with pytest.raises(DeviceTimeout):
             device.shell("sleep 10", timeout_s=0)
     assert count() == before
-
-
-def test_properties(shared: Place, device: AdbDevice) -> None:
-    found = device.properties()
-    if device.shell("getprop", timeout_s=5).exit_code == 0:
-        assert found["ro.product.model"] == "Test"
-    else:
-        assert found == {}
-
-
-def test_wait_ready(device: AdbDevice) -> None:
-    device.wait_ready(timeout_s=10)

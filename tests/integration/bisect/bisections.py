@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.in_process import qnn_harness
 from tests.stand_in.build import build_htp
 
 TIMEOUT_S = 1200
@@ -54,6 +55,12 @@ def bisect(lab: DeviceRuns, *arguments: object, **settings: str) -> Done:
     )
     result = json.loads(done.stdout) if done.stdout.strip() else {}
     return Done(done.returncode, result, done.stderr)
+
+
+def refused(lab: DeviceRuns, *arguments: object) -> Done:
+    """How wrong input ends, which needs no process of its own."""
+    done = qnn_harness(*command(lab, *arguments)[3:], environment=lab.environment)
+    return Done(done.returncode, json.loads(done.stdout or "{}"), done.stderr)
 
 
 def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | None:

@@ -14,12 +14,19 @@ import pytest
 from click.testing import CliRunner
 
 from harness.bisect.case_run import judge, run_case
+from harness.bisect.folder import LOG
 from harness.bisect.match import ANY_FAILURE
-from harness.bisect.specs import AxisSpec
-from harness.bisect.state import LOG
+from harness.bisect.search import AxisSpec
 from harness.cli.main import commands
 from harness.qnn.versions import QNN_WHEELS
-from tests.integration.bisect.bisections import PLAIN, SESSION, bisect, command, every_version
+from tests.integration.bisect.bisections import (
+    PLAIN,
+    SESSION,
+    bisect,
+    command,
+    every_version,
+    refused,
+)
 from tests.integration.conftest import RuntimeFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.runtimes.real_layouts import qairt_tree
@@ -78,6 +85,7 @@ def test_a_log_can_be_replayed_without_running(folder: Path, tmp_path: Path) -> 
         call("bisect", "replay", edited, "--no-run")
 
 
+@pytest.mark.needs("pgrep")
 def test_ctrl_c_ends_everything_and_says_how_to_go_on(lab: DeviceRuns) -> None:
     process = subprocess.Popen(
         command(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0]),
@@ -105,6 +113,8 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(lab: DeviceRuns) -> None:
     assert "the time is over" in stopped.errors
 
 
+@pytest.mark.needs("pgrep")
+@pytest.mark.nightly
 def test_a_run_that_does_not_end_is_ended(tmp_path: Path) -> None:
     suite = tmp_path / "test_slow.py"
     suite.write_text("import time\n\ndef test_slow():\n    time.sleep(600)\n")
@@ -117,6 +127,7 @@ def test_a_run_that_does_not_end_is_ended(tmp_path: Path) -> None:
     assert not left.stdout
 
 
+@pytest.mark.nightly
 def test_a_comparison_says_what_to_bisect(lab: DeviceRuns) -> None:
     none = lab.folder / "known.yaml"
     none.write_text("schema: 1\nknown_issues: []\n")
@@ -143,6 +154,7 @@ def test_a_comparison_says_what_to_bisect(lab: DeviceRuns) -> None:
     assert (equal.returncode, json.loads(equal.stdout)["new"]) == (0, [])
 
 
+@pytest.mark.nightly
 def test_three_axes_are_slices_of_two_and_are_gone_on_with_together(lab: DeviceRuns) -> None:
     orts, qnns, compilers = ("1.27.0", "1.28.0"), (QNN[0], QNN[1]), (QNN[0], QNN[1])
     truth = every_version(
@@ -196,12 +208,13 @@ def test_wrong_options_name_themselves(lab: DeviceRuns, tmp_path: Path) -> None:
         ((*asked, "--newer", "better,better"), "--newer: "),
         (("--resume", *asked), "--case: "),
     ):
-        done = bisect(lab, *arguments)
+        done = refused(lab, *arguments)
         assert (done.code, done.result) == (2, {}), arguments
         assert says in done.errors.splitlines()[-1], done.errors
     assert not list(lab.reports.glob("*-bisect"))
 
 
+@pytest.mark.nightly
 def test_a_lab_file_that_breaks_meanwhile_is_no_answer(lab: DeviceRuns) -> None:
     whole = lab.file.read_text()
     versions = ",".join((QNN[0], QNN[1], QNN[-1]))
@@ -226,13 +239,14 @@ def test_a_lab_file_that_breaks_meanwhile_is_no_answer(lab: DeviceRuns) -> None:
     assert "untestable" not in done.answers.values()
 
 
+@pytest.mark.nightly
 def test_what_comes_next_is_made_ready_while_a_case_runs(lab: DeviceRuns) -> None:
     suite = lab.folder / "mine" / "test_mine.py"
     suite.parent.mkdir()
     suite.write_text(
-        "import time, pytest\nfrom harness.contexts.models import ModelSpec\n"
+        "import time, pytest\nfrom harness.contexts.models import Model\n"
         '@pytest.mark.device(backend="htp")\n'
-        '@pytest.mark.parametrize("model", [ModelSpec("tiny")], ids=str)\n'
+        '@pytest.mark.parametrize("model", [Model("tiny")], ids=str)\n'
         "def test_mine(bench, model):\n"
         '    look = f"ls {bench.device.workdir}/sets"\n'
         "    def there():\n"
@@ -259,20 +273,36 @@ def test_what_comes_next_is_made_ready_while_a_case_runs(lab: DeviceRuns) -> Non
     ("body", "says"),
     [
         ("def test_mine(bench)\n", "cannot be collected"),
-        ("import nothing_of_this_name\ndef test_mine(bench): pass\n", "nothing_of_this_name"),
-        ("import pytest\n@pytest.mark.device\ndef test_mine(bench): bench.ort()\n", 'engine="ort"'),
-        ("import pytest\n@pytest.mark.device(moon=1)\ndef test_mine(bench): pass\n", "moon"),
+        pytest.param(
+            *("import nothing_of_this_name\ndef test_mine(bench): pass\n", "nothing_of_this_name"),
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "import pytest\n@pytest.mark.device\ndef test_mine(bench): bench.ort()\n",
+            'engine="ort"',
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            *("import pytest\n@pytest.mark.device(moon=1)\ndef test_mine(bench): pass\n", "moon"),
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "import pytest\n@pytest.mark.device\ndef test_mine(bench): raise ValueError('mine')\n",
+            "ValueError: mine",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_what_is_wrong_with_a_suite_is_no_answer(lab: DeviceRuns, body: str, says: str) -> None:
     suite = lab.folder / "test_mine.py"
     suite.write_text(body)
-    done = bisect(lab, "--case", f"{suite}::test_mine", "--axis", "qnn")
+    done = refused(lab, "--case", f"{suite}::test_mine", "--axis", "qnn")
     assert (done.code, done.result) == (2, {}), done.errors
     assert says in done.errors.splitlines()[-1]
     assert not list(lab.reports.glob("*-bisect"))
 
 
+@pytest.mark.nightly
 def test_an_end_that_cannot_be_brought_together_is_left_out(
     lab: DeviceRuns, runtime_for: RuntimeFor
 ) -> None:

@@ -12,8 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from harness.bisect.new_failures import compare
+from harness.cli.schema import schemas
 from harness.qnn.versions import QNN_WHEELS
-from harness.results.schema import schemas
 from tests.integration.device_runs import DeviceRuns
 from tests.unit.bisect.scripted_runs import record
 
@@ -75,6 +75,7 @@ def compared(lab: DeviceRuns, *arguments: object) -> tuple[int, str]:
     return call(lab, "harness.cli.main", "compare", *arguments)
 
 
+@pytest.mark.nightly
 def test_a_failure_that_replaced_another_is_bisected(suite: DeviceRuns) -> None:
     before, after = run_of(suite, QNN[0]), run_of(suite, QNN[-1])
     code, output = compared(suite, before, after, "--bisect", "--json", "--max-minutes", "5")
@@ -93,6 +94,7 @@ def test_a_failure_that_replaced_another_is_bisected(suite: DeviceRuns) -> None:
         assert f"{name}/report.html" in page.read_text()
 
 
+@pytest.mark.nightly
 def test_what_fails_as_known_is_listed_and_bisected_on_demand(suite: DeviceRuns) -> None:
     (suite.folder / "test_mine.py").write_text(BREAKS)
     (suite.folder / "known.yaml").write_text(KNOWN)

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.bisect.candidates import Costs
-from harness.bisect.fetching import FetchAhead
-from harness.bisect.task import Task
-from harness.cache import cache_root
+from harness.bisect.case_run import Task
+from harness.bisect.versions import Supply
+from harness.files.cache import cache_root
 from harness.qnn.versions import QNN_WHEELS
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.ort_wheels import ort_request
+from harness.runtimes.ort import ort_request
 
 TARGET = "linux-x64"
 ORT, QNN = "1.31.1", "2.48.40"
@@ -53,22 +52,21 @@ def test_an_ort_comes_with_the_runtime_of_its_place(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     catalog, at = Catalog(cache), (ORT, QNN)
-    costs = Costs(catalog, task(tmp_path))
-    dear = costs(at)
-    ahead = FetchAhead(catalog, task(tmp_path))
+    supply = Supply(catalog, task(tmp_path))
+    dear = supply.cost(at)
     try:
         began = time.monotonic()
-        ahead.want((at,))
-        ahead.want((("1.27.0", "2.51.0"),))  # one at a time
+        supply.want((at,))
+        supply.want((("1.27.0", "2.51.0"),))  # one at a time
         assert time.monotonic() - began < 2
         while not (catalog.ort.is_cached(ORT, TARGET) and catalog.is_cached(QNN, TARGET)):
             assert time.monotonic() - began < 120
             time.sleep(0.1)
     finally:
-        ahead.stop()
+        supply.close()
     assert {path.name for path in (cache / "wheels").glob("*.whl")} == set(names)
-    costs.ran([])
-    assert costs(at) < dear / 5
+    supply.ran([])
+    assert supply.cost(at) < dear / 5
 
 
 def test_what_cannot_be_fetched_harms_nobody_and_ends_with_us(
@@ -76,9 +74,9 @@ def test_what_cannot_be_fetched_harms_nobody_and_ends_with_us(
 ) -> None:
     monkeypatch.setenv("QNN_HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_INDEX_URL", f"file://{tmp_path}/nothing")
-    ahead = FetchAhead(Catalog(tmp_path / "cache"), task(tmp_path))
+    supply = Supply(Catalog(tmp_path / "cache"), task(tmp_path))
     began = time.monotonic()
-    ahead.want(((ORT, QNN),))
+    supply.want(((ORT, QNN),))
     assert time.monotonic() - began < 2
-    ahead.stop()
-    ahead.stop()
+    supply.close()
+    supply.close()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.needed import C_COMPILERS, need
 from tests.stand_in.flaky_versions import Backend, figures, searches
 
 SEEDS = 8
@@ -14,7 +14,6 @@ SEEDS = 8
 
 @pytest.mark.parametrize("alarms", [0.0, 0.25])
 def test_a_flaky_backend_is_seen_through(tmp_path: Path, alarms: float) -> None:
-    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("needs a C compiler")
+    need(*C_COMPILERS)
     found = searches(Backend.build(tmp_path), SEEDS, 0.25, alarms)
     assert sum(one.right for one in found) >= SEEDS - 1, figures(found, 0.25)

@@ -16,6 +16,7 @@ from tests.integration.bisect.bisections import (
     bisect_flaky,
     every_version,
     killed_after,
+    refused,
     require_nothing_made_twice,
 )
 from tests.integration.device_runs import DeviceRuns
@@ -28,6 +29,7 @@ def changes(truth: list[str]) -> list[int]:
     return [i for i in range(1, len(truth)) if truth[i] != truth[i - 1]]
 
 
+@pytest.mark.nightly
 def test_which_runtime_keeps_the_budget(lab: DeviceRuns) -> None:
     truth = every_version(lab, "io-heavy and resident and 66", "--qnn", "all", "--compiler", QNN[0])
     told = [truth[QNN[0], version] for version in QNN]
@@ -72,6 +74,7 @@ def test_which_compiler_an_old_runtime_refuses(lab: DeviceRuns) -> None:
     assert len(done.result["runs"]) <= 4
 
 
+@pytest.mark.nightly
 def test_a_thin_grid_of_ort_and_qnn(lab: DeviceRuns) -> None:
     qnn = [QNN[0], QNN[1], QNN[-1]]
     truth = every_version(
@@ -94,6 +97,7 @@ def test_a_thin_grid_of_ort_and_qnn(lab: DeviceRuns) -> None:
     assert done.result["libraries"]["qnn"]["changed"]
 
 
+@pytest.mark.nightly
 def test_killed_it_goes_on_and_repeats_nothing_but_what_was_under_way(lab: DeviceRuns) -> None:
     dice = random.Random(6)
     arguments = ["--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0]]
@@ -113,19 +117,26 @@ def test_killed_it_goes_on_and_repeats_nothing_but_what_was_under_way(lab: Devic
     ("arguments", "says"),
     [
         (["--case", SESSION.replace("tiny", "huge"), "--axis", "qnn"], "has no case [huge]"),
-        (["--case", SESSION.partition("[")[0], "--axis", "qnn"], "has 2 cases; name one"),
-        (["--case", "suites/test_ort_sessions.py::test_none", "--axis", "qnn"], "test_none"),
+        pytest.param(
+            *(["--case", SESSION.partition("[")[0], "--axis", "qnn"], "has 2 cases; name one"),
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            *(["--case", "suites/test_ort_sessions.py::test_none", "--axis", "qnn"], "test_none"),
+            marks=pytest.mark.nightly,
+        ),
         (["--case", SESSION, "--axis", "qnn", "--good", "2.12"], "unknown QNN version"),
     ],
 )
 def test_wrong_input_is_named_before_much_is_run(
     lab: DeviceRuns, arguments: list[str], says: str
 ) -> None:
-    done = bisect(lab, *arguments)
+    done = refused(lab, *arguments)
     assert done.code == 2, done.errors
     assert says in done.errors
 
 
+@pytest.mark.nightly
 def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path) -> None:
     # few runs: 100 seeds, all rates and more candidates are tested every night
     few = ("--versions", f"{QNN[0]},{QNN[2]}", "--confidence", "0.8")
@@ -137,6 +148,7 @@ def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path) -> None:
     assert done.result["after"]["error"]["code"] == 1100
 
 
+@pytest.mark.nightly
 def test_a_lost_device_moves_the_search_to_its_twin(lab: DeviceRuns) -> None:
     twin = lab.file.read_text().partition("devices:\n")[2]
     lab.file.write_text(lab.file.read_text() + twin.replace("sim-v73", "sim-twin"))
@@ -151,15 +163,16 @@ def test_a_lost_device_moves_the_search_to_its_twin(lab: DeviceRuns) -> None:
     assert set(good) == {"sim-twin"}
 
 
+@pytest.mark.nightly
 def test_a_suite_of_ones_own_anywhere(lab: DeviceRuns) -> None:
     suite = lab.folder / "mine" / "test_mine.py"
     suite.parent.mkdir()
     suite.write_text(
-        "import pytest\nfrom harness.contexts.models import ModelSpec\n"
+        "import pytest\nfrom harness.contexts.models import Model\n"
         '@pytest.mark.device(backend="htp")\n'
         '@pytest.mark.parametrize("contexts", [1, 2])\n'
         "def test_mine(bench, contexts):\n"
-        '    bench.run_contexts([ModelSpec("tiny")], contexts, "resident").check()\n'
+        '    bench.run_contexts([Model("tiny")], contexts, "resident").check()\n'
     )
     case = f"{suite}::test_mine[2]"
     done = bisect(lab, "--case", case, "--axis", "qnn", "--versions", f"{QNN[0]},{QNN[-1]}")

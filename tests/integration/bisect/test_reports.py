@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from harness.bisect.driver import Bisection
-from harness.bisect.findings import Finding
-from harness.bisect.outcome import RESULT, write_outcome
-from harness.bisect.specs import AxisSpec
+from harness.bisect.findings import AxisFinding
+from harness.bisect.search import AxisSpec
+from harness.bisect.write_reports import RESULT, write_reports
 from harness.cli.main import commands
 from harness.results.bisections import INDEX, bisections_in
 from harness.results.rundir import RunFolder
@@ -28,8 +28,8 @@ def bisection(tmp_path: Path) -> Bisection:
     runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "passed")
     made = new_bisection(tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), runs)
     finding = made.go_on()
-    assert isinstance(finding, Finding)
-    write_outcome(made.folder, made.task, finding, None, tmp_path)
+    assert isinstance(finding, AxisFinding)
+    write_reports(made.folder, made.task, finding, None, tmp_path)
     made.folder.close()
     return made
 

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.adb.binary import adb_binary
-from harness.cache import cache_root, simulated_root
+from harness.adb.server import adb_binary
+from harness.files.cache import cache_root, lease_root, simulated_root
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import load_lab
-from harness.lab.lease import Leases, lease_root
+from harness.lab.lease import Leases
 from harness.lab.quarantine import Quarantine
-from harness.runtimes.deploy import Deployer, DeployFile
+from harness.store.deploy import Deployer
+from tests.integration.in_process import qnn_harness
 
 QNN_HARNESS = [sys.executable, "-m", "harness.cli.main"]
 
@@ -68,8 +69,8 @@ def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: P
     with opened(simulated_lab) as lab:
         device = lab.device("sim-test")
         deployer = Deployer(device.adb, device.workdir)
-        folder = Path(deployer.deploy_files("inputs", [DeployFile(file, "input.raw")]))
-        deployer.deploy_files("again", [DeployFile(file, "input.raw")])
+        folder = Path(deployer.deploy_files("inputs", {"input.raw": file}))
+        deployer.deploy_files("again", {"input.raw": file})
     assert (folder / "input.raw").exists()
 
     # this process lives, so it may still use them
@@ -96,7 +97,7 @@ def test_devices_clean_all_removes_what_is_used_too(simulated_lab: Path, tmp_pat
     file.write_bytes(b"x" * 1000)
     with opened(simulated_lab) as lab:
         device = lab.device("sim-test")
-        Deployer(device.adb, device.workdir).deploy_files("one", [DeployFile(file, "input.raw")])
+        Deployer(device.adb, device.workdir).deploy_files("one", {"input.raw": file})
         workdir = Path(device.workdir)
     done = run("devices", "clean", "--all", "--lab", simulated_lab)
     assert done.returncode == 0, done.stderr
@@ -122,7 +123,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(
 ) -> None:
     if arguments[0] == "simulator":
         arguments = [*arguments, "--lab", str(simulated_lab)]
-    done = run(*arguments)
+    done = qnn_harness(*arguments)
     assert done.returncode == code
     assert told in done.stderr
     assert "Traceback" not in done.stderr
@@ -134,10 +135,10 @@ def test_simulator_serves_plain_adb_until_ctrl_c(simulated_lab: Path) -> None:
     assert process.stdout is not None
     try:
         first = process.stdout.readline()
-        port = re.search(r"ANDROID_ADB_SERVER_PORT=(\d+)", process.stdout.readline())
-        assert port is not None
+        socket = re.search(r"ADB_SERVER_SOCKET=(localfilesystem:\S+)", process.stdout.readline())
+        assert socket is not None
         serial = first.split(" as ")[1].split(";")[0]
-        shell = [adb_binary(), "-P", port[1], "-s", serial, "shell"]
+        shell = [adb_binary(), "-L", socket[1], "-s", serial, "shell"]
         model = subprocess.run(
             [*shell, "getprop ro.soc.model"], capture_output=True, text=True, timeout=20, check=True
         )
@@ -183,6 +184,7 @@ def test_a_device_that_answers_and_is_bad_is_a_negative_answer(
     assert "sim-test: its work folder cannot be written" in done.stdout
 
 
+@pytest.mark.nightly
 def test_why_a_device_is_in_quarantine_is_told(simulated_lab: Path, tmp_path: Path) -> None:
     entry = Quarantine(tmp_path / "quarantine").put(key_of(simulated_lab), "it rebooted all day")
     done = run("devices", "--lab", simulated_lab)

@@ -16,12 +16,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from harness.cache import quarantine_root
+from harness.files.cache import lease_root, quarantine_root
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import load_lab
-from harness.lab.lease import Leases, lease_root
+from harness.lab.lease import Leases
 from harness.lab.quarantine import Quarantine
+from harness.simulator.device import SimulatedDevice
+from tests.integration.conftest import RuntimeFor
 from tests.integration.device_runs import ROOT
+from tests.integration.runtimes.real_layouts import folder_of
+from tests.integration.simulator.conftest import AdbClient, StartDevice
 
 QNN_HARNESS = [sys.executable, "-m", "harness.cli.main"]
 NAME = "sim-test"
@@ -49,6 +53,15 @@ def run(
     return done, {(check["subject"], check["name"]): check for check in said["checks"]}
 
 
+def describe_on_host(lab_file: Path, adb: AdbClient, device: SimulatedDevice, fields: str) -> None:
+    """A lab with one device behind an adb server of its own, and these fields besides."""
+    lab_file.write_text(
+        f"schema: 1\nhosts:\n  - {{name: here, host: 127.0.0.1, port: {adb.port}}}\n"
+        f"devices:\n  - {{{fields}, host: here, "
+        f"serial: '{device.address}', workdir: {device.storage}/work}}\n"
+    )
+
+
 def key_of(lab_file: Path, name: str = NAME) -> str:
     lab = OpenLab(load_lab(lab_file), key_folder=Path("/none"), storage_root=storage())
     return lab.key(name)
@@ -66,18 +79,26 @@ def test_a_healthy_simulated_device(simulated_lab: Path) -> None:
     assert checks[NAME, "smoke htp"]["status"] == "ok"
     assert "outputs as expected" in checks[NAME, "smoke htp"]["found"]
     gpu = checks[NAME, "smoke gpu"]
-    assert gpu["status"] == "not-applicable"
-    assert "QnnBackend_create 4000 QNN_BACKEND_ERROR_CANNOT_INITIALIZE" in gpu["found"]
+    assert (gpu["status"], "it only prepares, there is no GPU" in gpu["found"]) == ("ok", True), gpu
     assert "has no libQnnCpu.so" in checks[NAME, "smoke cpu"]["found"]
     assert checks[NAME, "probe"]["status"] == "ok"
     assert checks["lab", "devices.yaml"]["status"] == "ok"
 
 
-def test_an_older_runtime_has_a_cpu_backend(simulated_lab: Path) -> None:
-    done, checks = run(NAME, "--lab", simulated_lab, "--qnn", "2.47.0")
+@pytest.mark.nightly
+def test_a_runtime_older_than_every_compiler(
+    simulated_lab: Path, runtime_for: RuntimeFor, tmp_path: Path
+) -> None:
+    folder_of(tmp_path / "libs", runtime_for("2.47.0").files)
+    old = f"{{name: old, kind: folder, path: {tmp_path / 'libs'}, version: 2.31.0}}"
+    lab = tmp_path / "old.yaml"
+    lab.write_text(f"{simulated_lab.read_text()}\nruntimes:\n  - {old}\n")
+    done, checks = run(NAME, "--lab", lab, "--qnn", "old:2.31.0")
     assert done.returncode == 0, done.stdout
-    cpu = checks[NAME, "smoke cpu"]
-    assert (cpu["status"], "QNN 2.47.0" in cpu["found"]) == ("ok", True), cpu
+    for backend in ("htp", "cpu"):
+        check = checks[NAME, f"smoke {backend}"]
+        assert (check["status"], "QNN old:2.31.0" in check["found"]) == ("ok", True), check
+        assert "no context for it can be compiled here" in check["found"]
 
 
 def test_as_a_table(simulated_lab: Path) -> None:
@@ -114,16 +135,20 @@ def test_a_lab_where_nothing_can_be_asked_is_3(simulated_lab: Path) -> None:
     assert checks["gone", "reachable"]["status"] == "fail"
 
 
-def test_a_device_that_another_process_holds_is_left_alone(simulated_lab: Path) -> None:
+def test_a_device_that_another_process_holds_is_left_alone(
+    adb: AdbClient, start_device: StartDevice, simulated_lab: Path
+) -> None:
+    file = simulated_lab
+    describe_on_host(file, adb, start_device(), "name: held, target: linux-x64, soc: QCS8550")
     leases = Leases(lease_root(), purpose="a test")
-    leases.take(key_of(simulated_lab), NAME)
+    leases.take(key_of(file, "held"), "held")
     try:
-        done, checks = run("--lab", simulated_lab)
+        done, checks = run("--lab", file)
     finally:
         leases.close()
     assert done.returncode == 0, done.stdout
-    assert "(a test)" in checks[NAME, "lease"]["found"]
-    assert checks[NAME, "checked"]["status"] == "unknown"
+    assert "(a test)" in checks["held", "lease"]["found"]
+    assert checks["held", "checked"]["status"] == "unknown"
 
 
 def test_a_device_in_quarantine_stays_there(simulated_lab: Path) -> None:
@@ -147,6 +172,7 @@ def mute_device() -> Iterator[str]:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
+@pytest.mark.nightly
 def test_a_device_that_hangs_does_not_stop_the_others(
     simulated_lab: Path, mute_device: str
 ) -> None:
@@ -162,6 +188,7 @@ def test_a_device_that_hangs_does_not_stop_the_others(
     assert checks["lab", "adb host slow"]["status"] == "fail"
 
 
+@pytest.mark.nightly
 def test_a_deadline_of_a_second(simulated_lab: Path) -> None:
     """What was found by then is kept, and the device is said to be given up."""
     done, checks = run("--lab", simulated_lab, "--timeout", "1")
@@ -172,27 +199,11 @@ def test_a_deadline_of_a_second(simulated_lab: Path) -> None:
 
 
 def test_a_target_that_contradicts_the_device(
-    simulated_lab: Path, monkeypatch: pytest.MonkeyPatch
+    adb: AdbClient, start_device: StartDevice, simulated_lab: Path
 ) -> None:
-    text = simulated_lab.read_text()
-    real = subprocess.Popen(
-        [*QNN_HARNESS, "simulator", "--lab", str(simulated_lab)], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert real.stdout is not None
-        serial = real.stdout.readline().split(" as ")[1].split(";")[0]
-        port = real.stdout.readline().strip().partition("=")[2]
-        lab = (
-            "schema: 1\nhosts:\n  - {name: here, host: 127.0.0.1, port: " + port + "}\n"
-            "devices:\n  - {name: wrong, host: here, target: android-arm64, "
-            f"serial: '{serial}', workdir: {storage()}/work}}\n"
-        )
-        simulated_lab.write_text(lab)
-        done, checks = run("--lab", simulated_lab, "--no-smoke")
-    finally:
-        real.send_signal(signal.SIGINT)
-        real.wait(timeout=20)
-        simulated_lab.write_text(text)
+    file = simulated_lab
+    describe_on_host(file, adb, start_device(), "name: wrong, target: android-arm64")
+    done, checks = run("--lab", file, "--no-smoke")
     assert done.returncode == 1, done.stdout
     found = checks["wrong", "target"]["found"]
     assert "says that wrong is android-arm64" in found
@@ -217,6 +228,7 @@ def test_the_validator_of_an_sdk_is_run(simulated_lab: Path, tmp_path: Path) -> 
     assert not list(storage().rglob("validator-*/output"))
 
 
+@pytest.mark.needs("ps")
 def test_ctrl_c_leaves_nothing_behind(simulated_lab: Path) -> None:
     process = subprocess.Popen(
         [*QNN_HARNESS, "doctor", "--lab", str(simulated_lab)],
@@ -225,17 +237,18 @@ def test_ctrl_c_leaves_nothing_behind(simulated_lab: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    until = time.monotonic() + 30
-    leases = Leases(lease_root(), purpose="a test")
-    while leases.look(key_of(simulated_lab)) is None and time.monotonic() < until:
+    until, runs = time.monotonic() + 30, storage() / ".runs"
+    while not list(runs.glob("*/*")) and time.monotonic() < until:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert out == ""
-    time.sleep(3)
-    assert leases.look(key_of(simulated_lab)) is None
+    until = time.monotonic() + 60
+    while list(runs.iterdir()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not list(runs.iterdir())
     left = subprocess.run(
         ["ps", "-A", "-o", "pid=,sess="], capture_output=True, text=True, check=True
     ).stdout

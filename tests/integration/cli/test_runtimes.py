@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from harness.runtimes.plain_folder import FolderSource
+from harness.runtimes.local_sources import FolderSource
 from tests.integration.conftest import RuntimeFor
+from tests.integration.in_process import qnn_harness
 from tests.integration.runtimes.real_layouts import folder_of
 
 LAB = """schema: 1
@@ -92,6 +93,7 @@ def test_show_names_what_is_missing(runtimes: Commands) -> None:
     assert "error needed-missing: libc++-" in shown.stdout
 
 
+@pytest.mark.nightly
 def test_verify_finds_one_flipped_byte(runtimes: Commands, runtime_for: RuntimeFor) -> None:
     assert runtimes("show", "mine:latest").returncode == 0
     assert runtimes.rows("verify", "mine:latest")[0]["damage"] == []
@@ -122,7 +124,9 @@ def test_verify_finds_one_flipped_byte(runtimes: Commands, runtime_for: RuntimeF
     ],
 )
 def test_wrong_words(arguments: list[str], told: str, runtimes: Commands) -> None:
-    done = runtimes(*arguments)
+    done = qnn_harness(
+        "runtimes", *arguments, "--lab", runtimes.lab, environment=runtimes.environment
+    )
     assert done.returncode == 2
     assert told in done.stderr
     assert done.stderr.count("\n") == 1

@@ -13,8 +13,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from harness.contexts import mobilenet
-from harness.contexts.mobilenet_ranges import RANGES
-from harness.contexts.models import ModelSpec
+from harness.contexts.models import Model
 from harness.runtimes.catalog import Catalog
 
 RUN = """
@@ -30,14 +29,14 @@ for path in sys.argv[2:]:
 
 def test_ranges_are_those_of_a_calibration_run(catalog: Catalog, tmp_path: Path) -> None:
     host = catalog.compiler_host("2.51.0")
-    model = ModelSpec("mobilenet-v2").build()
+    model = Model("mobilenet-v2").build()
     seen = [layer.name for layer in mobilenet.layers() if not layer.relu6]
     outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in seen[:-1]]
     model.graph.output.extend(outputs)
     onnx.save(model, tmp_path / "model.onnx")
     pictures = []
     for variant in range(1000, 1004):
-        picture = ModelSpec("mobilenet-v2", variant=variant).inputs()["x"]
+        picture = Model("mobilenet-v2", variant=variant).inputs()["x"]
         np.save(tmp_path / f"{variant}.npy", picture)
         pictures.append(picture)
     files = [str(tmp_path / f"{variant}.npy") for variant in range(1000, 1004)]
@@ -52,6 +51,6 @@ def test_ranges_are_those_of_a_calibration_run(catalog: Catalog, tmp_path: Path)
     runs = [json.loads(line) for line in done.stdout.splitlines()]
     for run, picture in zip(runs, pictures, strict=True):
         run["x"] = [float(picture.min()), float(picture.max())]
-    for name, (least, most) in RANGES.items():
+    for name, (least, most) in mobilenet.RANGES.items():
         found = min(run[name][0] for run in runs), max(run[name][1] for run in runs)
         assert np.allclose(found, (least, most), atol=0.02), (name, found)

@@ -15,9 +15,10 @@ import onnx
 import pytest
 
 from harness.contexts import compiler
-from harness.contexts.compile import Context, ContextStore
+from harness.contexts.compile import ContextStore
 from harness.contexts.compiler import CompileError, CompileJob, run_jobs
-from harness.contexts.models import ModelSpec
+from harness.contexts.models import Model
+from harness.contexts.source import Context
 from harness.errors import ConfigError, InfraError
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
@@ -25,9 +26,10 @@ from harness.probe.plan import Plan, Step
 from harness.probe.run import run_plan_locally
 from harness.runtimes.catalog import Catalog
 from tests.integration.conftest import HTP_ARCH, ContextFor, RuntimeFor
+from tests.logged import Logged
 
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
-WORKLOADS = (ModelSpec("tiny"), ModelSpec("weights-heavy", 4), ModelSpec("io-heavy", 22))
+WORKLOADS = (Model("tiny"), Model("weights-heavy", 4), Model("io-heavy", 22))
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +84,7 @@ def test_every_compiler_makes_what_its_runtime_runs(
 @pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
 @pytest.mark.parametrize("model", WORKLOADS[1:], ids=str)
 def test_8_bit_workloads_are_exact(
-    model: ModelSpec,
+    model: Model,
     version: str,
     context_for: ContextFor,
     runtime_for: RuntimeFor,
@@ -97,7 +99,7 @@ def test_8_bit_workloads_are_exact(
 
 def test_workloads_are_as_large_as_they_say(context_store: ContextStore) -> None:
     tiny, weights, io = context_store.get_many(
-        [(model, "2.51.0", HTP_ARCH) for model in (*WORKLOADS[:2], ModelSpec("io-heavy", 56))]
+        [(model, "2.51.0", HTP_ARCH) for model in (*WORKLOADS[:2], Model("io-heavy", 56))]
     )
     assert tiny.size < 100_000
     assert 4_000_000 < weights.size < 4_100_000
@@ -123,8 +125,8 @@ def test_what_is_made_twice_is_the_same(
     began = time.monotonic()
     made = own_store.get_many(wanted)
     cold_s = time.monotonic() - began
-    for context in made:
-        kept = context_for(context.model, "2.51.0")
+    for model, context in zip(WORKLOADS, made, strict=True):
+        kept = context_for(model, "2.51.0")
         assert context.path != kept.path
         assert context.sha256 == kept.sha256
         for one, other in zip(context.expected, kept.expected, strict=True):
@@ -137,20 +139,19 @@ def test_what_is_made_twice_is_the_same(
 
 
 def test_variants_give_binaries_of_their_own(own_store: ContextStore) -> None:
-    models = [ModelSpec("tiny", variant=number) for number in range(4)]
-    models += [ModelSpec("io-heavy", 2, number) for number in range(4)]
+    models = [Model("tiny", variant=number) for number in range(4)]
+    models += [Model("io-heavy", 2, number) for number in range(4)]
     made = own_store.get_many([(model, "2.51.0", HTP_ARCH) for model in models])
     assert len({context.sha256 for context in made}) == len(models)
-    assert [context.model for context in made] == models
+    assert [context.source for context in made] == models
 
 
 @pytest.mark.parametrize("damaged", ["binaries", "models"])
 def test_a_damaged_context_is_made_again(
-    damaged: str, tmp_path: Path, user_cache: Path, probes: ProbeBuilder
+    damaged: str, tmp_path: Path, user_cache: Path, probes: ProbeBuilder, logged: Logged
 ) -> None:
-    warnings: list[str] = []
-    catalog = Catalog(user_cache, warn=warnings.append)
-    wanted = (ModelSpec("tiny"), "2.51.0", HTP_ARCH)
+    catalog = Catalog(user_cache)
+    wanted = (Model("tiny"), "2.51.0", HTP_ARCH)
     before = ContextStore(tmp_path, catalog, probes).get(*wanted)
     path = before.path if damaged == "binaries" else before.expected[0]
     content = bytearray(path.read_bytes())
@@ -159,15 +160,15 @@ def test_a_damaged_context_is_made_again(
     os.utime(path, ns=(1, 1))
     assert ContextStore(tmp_path, catalog, probes).get(*wanted) == before
     assert sha256_of(before.path) == before.sha256
-    assert len(warnings) == 1
-    assert path.name in warnings[0]
-    assert "making it again" in warnings[0]
+    assert len(logged.warnings) == 1
+    assert path.name in logged.warnings[0]
+    assert "making it again" in logged.warnings[0]
 
 
 def test_an_architecture_the_compiler_does_not_know(
     own_store: ContextStore, tmp_path: Path
 ) -> None:
-    wanted = [(ModelSpec("tiny"), "2.51.0", arch) for arch in (71, HTP_ARCH)]
+    wanted = [(Model("tiny"), "2.51.0", arch) for arch in (71, HTP_ARCH)]
     with pytest.raises(ConfigError, match=r"asked for HTP v71.*valid: 68, 69, 73, 75, 79, 81"):
         own_store.get_many(wanted)
     (kept,) = (tmp_path / "contexts/binaries").iterdir()
@@ -181,16 +182,16 @@ def test_other_architectures(arch: int, context_for: ContextFor) -> None:
 
 def test_two_processes_want_the_same(tmp_path: Path, context_for: ContextFor) -> None:
     code = (
-        "import sys; from pathlib import Path\n"
-        "from harness.cache import cache_root\n"
+        "import logging, sys; from pathlib import Path\n"
+        "logging.basicConfig(level='INFO', format='%(message)s', stream=sys.stdout)\n"
+        "from harness.files.cache import cache_root\n"
         "from harness.contexts.compile import ContextStore\n"
-        "from harness.contexts.models import ModelSpec\n"
+        "from harness.contexts.models import Model\n"
         "from harness.probe.build import ProbeBuilder\n"
         "from harness.runtimes.catalog import Catalog\n"
         "root = cache_root()\n"
-        "store = ContextStore(Path(sys.argv[1]), Catalog(root), ProbeBuilder(root / 'probe'),\n"
-        "    notify=lambda text: print(text, flush=True))\n"
-        "print(store.get(ModelSpec('tiny'), '2.51.0', 73).sha256)"
+        "store = ContextStore(Path(sys.argv[1]), Catalog(root), ProbeBuilder(root / 'probe'))\n"
+        "print(store.get(Model('tiny'), '2.51.0', 73).sha256)"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -227,7 +228,7 @@ def test_a_model_the_compiler_refuses_spoils_no_other(tmp_path: Path, catalog: C
     jobs = [
         job_for(what_no_htp_does(), tmp_path, "refused"),
         job_for(tmp_path / "absent.onnx", tmp_path, "absent"),
-        job_for(ModelSpec("tiny").build(), tmp_path, "good"),
+        job_for(Model("tiny").build(), tmp_path, "good"),
     ]
     results = run_jobs(catalog.compiler_host("2.51.0"), jobs)
     assert results["good"] is None
@@ -241,31 +242,30 @@ def test_a_model_the_compiler_refuses_spoils_no_other(tmp_path: Path, catalog: C
 
 
 def test_a_refusal_is_remembered_and_spoils_no_other(
-    tmp_path: Path, catalog: Catalog, probes: ProbeBuilder
+    tmp_path: Path, catalog: Catalog, probes: ProbeBuilder, logged: Logged
 ) -> None:
     """QNN 2.47.0 cannot prepare for memory handles where there is no libcdsprpc: it crashes."""
-    told: list[str] = []
-    store = ContextStore(tmp_path, catalog, probes, notify=told.append)
-    good = (ModelSpec("tiny"), "2.47.0", HTP_ARCH)
-    refused = (ModelSpec("tiny", prepare="memhandle"), "2.47.0", HTP_ARCH)
+    store = ContextStore(tmp_path, catalog, probes)
+    good = (Model("tiny"), "2.47.0", HTP_ARCH)
+    refused = (Model("tiny", prepare="memhandle"), "2.47.0", HTP_ARCH)
     assert store.without_refused([refused, good]) == [good]
     for _ in range(2):
         with pytest.raises(CompileError, match=r"tiny-by-memhandle .*crashed with signal 11"):
             store.get_many([good, refused])
     assert store.get(*good).max_size is None
-    assert len(told) == 1
+    assert len(logged.progress) == 1
 
 
 def test_a_compiler_that_is_not_there_is_the_labs_fault(tmp_path: Path, catalog: Catalog) -> None:
     host = replace(catalog.compiler_host("2.51.0"), qnn_root=tmp_path)
     with pytest.raises(InfraError, match=r"ORT 1\.26\.0 cannot use the plug-in of QNN 2\.51\.0"):
-        run_jobs(host, [job_for(ModelSpec("tiny").build(), tmp_path, "tiny")])
+        run_jobs(host, [job_for(Model("tiny").build(), tmp_path, "tiny")])
 
 
 def test_the_hosts_own_onnxruntime_is_not_used(tmp_path: Path, catalog: Catalog) -> None:
     host = replace(catalog.compiler_host("2.51.0"), ort_root=tmp_path)
     with pytest.raises(InfraError, match=r"cannot use the plug-in|cannot be used"):
-        run_jobs(host, [job_for(ModelSpec("tiny").build(), tmp_path, "tiny")])
+        run_jobs(host, [job_for(Model("tiny").build(), tmp_path, "tiny")])
 
 
 STAND_IN = """
@@ -288,16 +288,16 @@ def test_a_stand_in_worker_that_breaks_off(
     stand_in = tmp_path / "stand_in_worker.py"
     stand_in.write_text(STAND_IN)
     monkeypatch.setattr(compiler, "WORKER", stand_in)
-    jobs = [job_for(ModelSpec("tiny").build(), tmp_path, one) for one in (name, "other")]
+    jobs = [job_for(Model("tiny").build(), tmp_path, one) for one in (name, "other")]
     with pytest.raises(InfraError, match=f"{told}.*about to misbehave"):
-        run_jobs(catalog.compiler_host("2.51.0"), jobs, start_timeout_s=0.5, job_timeout_s=0.5)
+        run_jobs(catalog.compiler_host("2.51.0"), jobs, start_timeout_s=0.5, job_cpu_s=0.1)
 
 
 def test_a_job_that_takes_too_long_is_ended(tmp_path: Path, catalog: Catalog) -> None:
     jobs = [
-        job_for(ModelSpec("weights-heavy", 64).build(), tmp_path, "large"),
-        job_for(ModelSpec("tiny").build(), tmp_path, "tiny"),
+        job_for(Model("weights-heavy", 64).build(), tmp_path, "large"),
+        job_for(Model("tiny").build(), tmp_path, "tiny"),
     ]
-    results = run_jobs(catalog.compiler_host("2.51.0"), jobs, job_timeout_s=0.3)
+    results = run_jobs(catalog.compiler_host("2.51.0"), jobs, job_cpu_s=0.3)
     assert "it did not come to an end in time" in str(results["large"])
     assert set(results) == {"large", "tiny"}

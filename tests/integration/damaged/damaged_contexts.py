@@ -14,11 +14,11 @@ import pytest
 
 from harness.adb.device import PushItem
 from harness.bench import Bench
-from harness.contexts.models import ModelSpec
+from harness.contexts.models import Model
 from harness.contexts.schedule import Move, Schedule
 from harness.probe.plan import Settings
 
-TINY = ModelSpec.parse("tiny")
+TINY = Model.parse("tiny")
 CASES = 400
 TIMEOUT_S = 5.0
 """Far more than the 0.1 s that a process takes here, for machines that are busy."""

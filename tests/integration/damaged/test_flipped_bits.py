@@ -19,6 +19,8 @@ from harness.results.journal import read_journal
 from tests.integration.damaged.damaged_contexts import CASES, DAMAGED, TIMEOUT_S
 from tests.integration.device_runs import DeviceRuns, Finished
 
+pytestmark = pytest.mark.nightly
+
 HERE = Path(__file__).parent
 LAB = """schema: 1
 devices:

@@ -1,7 +1,8 @@
-"""Each step of the ladder brings back a real simulated device from what it is meant for."""
+"""Each recovery step brings back a real simulated device from what it is meant for."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -9,20 +10,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from harness.adb.deadline import Deadline
+from harness.adb.private_server import harness_key
+from harness.cli.devices import describe
 from harness.errors import InfraError
 from harness.lab.attach import AttachedDevice, OpenLab
-from harness.lab.care import DeviceCare
-from harness.lab.events import LabEvent
+from harness.lab.device_watch import DeviceWatch
+from harness.lab.health import LabEvent
 from harness.lab.inventory import load_lab
 from harness.lab.quarantine import Quarantine
 from harness.lab.recovery import Recovery, ask_vitals
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.properties import device_properties
+from tests.faults.breakable import KeptServer
+from tests.integration.adb.faulty_link import FaultyLink
 
 NAME = "sim-test"
 
 
 class Ward:
-    """One device under care, and what was told of it."""
+    """One device under watch, and what was told of it."""
 
     def __init__(self, lab_file: Path, folder: Path) -> None:
         self.events: list[LabEvent] = []
@@ -31,7 +40,7 @@ class Ward:
         )
         self.now = 0.0
         self.quarantine = Quarantine(folder / "quarantine")
-        self.care = DeviceCare(
+        self.watch = DeviceWatch(
             self.lab,
             self.quarantine,
             probe_problem=lambda device: None,
@@ -55,15 +64,15 @@ def ward(simulated_lab: Path, tmp_path: Path) -> Iterator[Ward]:
 
 
 def test_a_healthy_device_is_used_without_a_word(ward: Ward) -> None:
-    ward.care.require(NAME)
+    ward.watch.require(NAME)
     assert ward.told == []
     assert ward.answers()
 
 
 def test_a_device_that_died_is_connected_again(ward: Ward) -> None:
-    ward.care.require(NAME)
-    os.kill(ward.lab._simulated[NAME].pid or 0, signal.SIGKILL)
-    assert ward.care.failed(NAME, case_over=False)
+    ward.watch.require(NAME)
+    os.kill(ward.lab.simulated[NAME].pid or 0, signal.SIGKILL)
+    assert ward.watch.failed(NAME, case_over=False)
     assert ward.told == [("reconnect", "good")]
     assert ward.events[0].vitals is not None
     assert ward.events[0].vitals.free_ram_bytes
@@ -71,21 +80,22 @@ def test_a_device_that_died_is_connected_again(ward: Ward) -> None:
 
 
 def test_an_adb_server_that_died_is_started_again(ward: Ward) -> None:
-    ward.care.require(NAME)
-    assert ward.lab._private is not None
-    os.kill(ward.lab._private.pid or 0, signal.SIGKILL)
-    assert ward.care.failed(NAME, case_over=False)
+    ward.watch.require(NAME)
+    assert ward.lab.private_server is not None
+    os.kill(ward.lab.private_server.pid or 0, signal.SIGKILL)
+    assert ward.watch.failed(NAME, case_over=False)
     assert ward.told[-1][1] == "good"
     assert ward.answers()
 
 
+@pytest.mark.nightly
 def test_an_adb_server_that_hangs_is_replaced(ward: Ward) -> None:
-    ward.care.require(NAME)
-    assert ward.lab._private is not None
-    pid = ward.lab._private.pid or 0
+    ward.watch.require(NAME)
+    assert ward.lab.private_server is not None
+    pid = ward.lab.private_server.pid or 0
     os.kill(pid, signal.SIGSTOP)
     try:
-        assert ward.care.failed(NAME, case_over=False)
+        assert ward.watch.failed(NAME, case_over=False)
     finally:
         with_pid = Path(f"/proc/{pid}")
         if with_pid.exists():
@@ -98,7 +108,7 @@ def test_a_reboot_is_waited_for(ward: Ward) -> None:
     device = ward.lab.device(NAME)
     before = ask_vitals(device.adb, device.workdir).boot_id
     device.adb.shell("sleep 1000 >/dev/null 2>&1 &", timeout_s=10)
-    Recovery(ward.lab, ward.lab.lab.recovery_of(NAME), patient=False).climb(NAME, "reboot")
+    Recovery(ward.lab, ward.lab.lab.recovery_of(NAME), come_back=Deadline(0)).take(NAME, "reboot")
     device = ward.lab.device(NAME)
     after = ask_vitals(device.adb, device.workdir).boot_id
     assert before
@@ -119,9 +129,9 @@ def test_leftovers_of_this_computer_are_ended_and_nobody_elses(ward: Ward) -> No
 
 
 def test_failing_again_and_again_ends_in_quarantine_and_heals(ward: Ward) -> None:
-    ward.care.require(NAME)
+    ward.watch.require(NAME)
     over = [False, False, True, False, True, True]
-    usable = [ward.care.failed(NAME, case_over=case_over) for case_over in over]
+    usable = [ward.watch.failed(NAME, case_over=case_over) for case_over in over]
     assert usable == [True] * 5 + [False]
     assert [event for event, _ in ward.told] == [
         "reconnect",
@@ -134,40 +144,40 @@ def test_failing_again_and_again_ends_in_quarantine_and_heals(ward: Ward) -> Non
     assert entry is not None
     assert "last 3 cases" in entry.why
     with pytest.raises(InfraError, match="devices heal sim-test"):
-        ward.care.require(NAME)
+        ward.watch.require(NAME)
     ward.now += 61
-    ward.care.require(NAME)
+    ward.watch.require(NAME)
     assert ward.told[-1][0] == "healed"
     assert ward.quarantine.find(ward.lab.key(NAME)) is None
 
 
 def test_success_is_a_fresh_start(ward: Ward) -> None:
-    ward.care.require(NAME)
+    ward.watch.require(NAME)
     for _ in range(3):
-        assert ward.care.failed(NAME, case_over=False)
-        ward.care.succeeded(NAME)
+        assert ward.watch.failed(NAME, case_over=False)
+        ward.watch.succeeded(NAME)
     assert [event for event, _ in ward.told] == ["reconnect"] * 3
 
 
 def test_a_device_that_cannot_come_back(ward: Ward, tmp_path: Path) -> None:
-    ward.care.require(NAME)
+    ward.watch.require(NAME)
     storage = tmp_path / "simulated" / NAME
-    os.kill(ward.lab._simulated[NAME].pid or 0, signal.SIGKILL)
-    ward.lab._simulated[NAME].stop()
+    os.kill(ward.lab.simulated[NAME].pid or 0, signal.SIGKILL)
+    ward.lab.simulated[NAME].stop()
     storage.rename(tmp_path / "away")
     storage.write_text("in the way")
-    assert not ward.care.failed(NAME, case_over=False)
+    assert not ward.watch.failed(NAME, case_over=False)
     assert ward.told[-1] == ("quarantine", "bad")
     storage.unlink()
-    health = ward.care.heal(NAME)
+    health = ward.watch.heal(NAME)
     assert health.state != "bad"
     assert ward.told[-1][0] == "healed"
-    ward.care.require(NAME)
+    ward.watch.require(NAME)
     assert ward.answers()
 
 
 def test_the_gate_is_off_for_simulated_devices(ward: Ward) -> None:
-    assert ward.care.settle(NAME) == {}
+    assert ward.watch.settle(NAME) == {}
 
 
 def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
@@ -175,7 +185,7 @@ def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
     simulated_lab.write_text(simulated_lab.read_text() + gate)
     ward = Ward(simulated_lab, tmp_path)
     with ward.lab:
-        settled = ward.care.settle(NAME)
+        settled = ward.watch.settle(NAME)
     assert settled["waited_s"] == 0
     assert isinstance(settled["busy"], float)
 
@@ -213,26 +223,171 @@ def test_a_quarantine_does_not_end_before_the_probe_has_run(ward: Ward) -> None:
         asked.append(device.name)
         return "it ends with a segmentation fault"
 
-    care = DeviceCare(
+    watch = DeviceWatch(
         ward.lab,
         ward.quarantine,
         probe_problem=lambda device: None,
         thorough=fails,
         tell=ward.events.append,
     )
-    care.require(NAME)
+    watch.require(NAME)
     assert asked == []  # a device that was well is not kept waiting
     ward.quarantine.put(ward.lab.key(NAME), "its probe crashed")
     with pytest.raises(InfraError, match="segmentation fault"):
-        DeviceCare(
+        DeviceWatch(
             ward.lab,
             ward.quarantine,
             probe_problem=lambda device: None,
             thorough=fails,
             tell=ward.events.append,
         ).require(NAME)
-    assert care.heal(NAME).state == "bad"
+    assert watch.heal(NAME).state == "bad"
     assert asked == [NAME, NAME]
     entry = ward.quarantine.find(ward.lab.key(NAME))
     assert entry is not None
     assert entry.why == "its probe crashed"
+
+
+class BlinkingLink(FaultyLink):
+    """A relay that is back as soon as it was cut."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(target)
+        self.cuts = 0
+
+    def cut(self) -> None:
+        super().cut()
+        self.cuts += 1
+        self._cut = False
+
+
+@pytest.fixture
+def far_ward(tmp_path: Path) -> Iterator[tuple[Ward, BlinkingLink]]:
+    """A device that is reached by its address, through a relay."""
+    with contextlib.ExitStack() as stack:
+        server = KeptServer(tmp_path / "home")
+        stack.callback(server.stop)
+        server.start()
+        device = stack.enter_context(
+            SimulatedDevice(
+                NAME,
+                storage=tmp_path / "storage",
+                properties=device_properties(NAME, "QCS8550"),
+                public_key=harness_key(tmp_path / "home").with_suffix(".pub"),
+            )
+        )
+        link = stack.enter_context(BlinkingLink(device.address))
+        entry = {"name": NAME, "serial": link.address, "host": "here", "target": "linux-x64"}
+        lab = {
+            "schema": 1,
+            "hosts": [{"name": "here", "host": "127.0.0.1", "port": server.port}],
+            "recovery": {"come_back_s": 20, "reboot": False},
+            "devices": [entry | {"workdir": f"{tmp_path}/storage/data/local/tmp/qnn"}],
+        }
+        file = tmp_path / "devices.yaml"
+        file.write_text(yaml.safe_dump(lab))
+        ward = Ward(file, tmp_path)
+        stack.enter_context(ward.lab)
+        yield ward, link
+
+
+@pytest.mark.nightly
+def test_a_cut_at_any_moment_of_the_first_look_costs_no_device(
+    far_ward: tuple[Ward, BlinkingLink],
+) -> None:
+    ward, link = far_ward
+    before = link.carried
+    ward.watch.require(NAME)
+    whole = link.carried - before
+    cuts_before = link.cuts
+    for share in range(1, 20):
+        ward.lab.release(NAME)
+        ward.lab._server_of("here").disconnect(link.address)
+        fresh = DeviceWatch(
+            ward.lab,
+            ward.quarantine,
+            probe_problem=lambda device: None,
+            tell=ward.events.append,
+        )
+        link.cut_after(whole * share // 20)
+        fresh.require(NAME)
+        link.resume()
+        assert ward.answers(), share
+    assert link.cuts > cuts_before + 10
+    assert "quarantine" not in [event for event, _ in ward.told]
+    assert ("reconnect", "good") in ward.told
+
+
+def test_a_second_fault_while_a_device_is_brought_back_is_waited_out(
+    far_ward: tuple[Ward, BlinkingLink],
+) -> None:
+    ward, link = far_ward
+    ward.watch.require(NAME)
+    looks = 0
+
+    def fails_twice(device: AttachedDevice) -> None:
+        nonlocal looks
+        looks += 1
+        if looks <= 2:
+            link.cut()
+            ask_vitals(device.adb, device.workdir)
+
+    watch = DeviceWatch(
+        ward.lab, ward.quarantine, probe_problem=fails_twice, tell=ward.events.append
+    )
+    assert watch.failed(NAME, case_over=True)
+    assert looks >= 3
+    assert ward.told[-1] == ("reconnect", "good")
+    assert ward.quarantine.find(ward.lab.key(NAME)) is None
+
+
+def test_faults_in_a_row_that_a_reconnect_mends_are_no_reason_to_give_up(
+    far_ward: tuple[Ward, BlinkingLink],
+) -> None:
+    ward, link = far_ward
+    ward.watch.require(NAME)
+    for _ in range(3):  # without retries each is the end of a case
+        link.cut()
+        assert ward.watch.failed(NAME, case_over=True)
+    assert "quarantine" not in [event for event, _ in ward.told]
+
+
+@pytest.mark.nightly
+def test_a_device_that_was_only_unplugged_is_back_as_soon_as_it_answers(
+    far_ward: tuple[Ward, BlinkingLink], tmp_path: Path
+) -> None:
+    _, link = far_ward
+    file = tmp_path / "devices.yaml"
+    file.write_text(file.read_text().replace("come_back_s: 20", "come_back_s: 1"))
+    hasty = Ward(file, tmp_path)
+    with hasty.lab:
+        hasty.watch.require(NAME)
+        FaultyLink.cut(link)
+        assert not hasty.watch.failed(NAME, case_over=True)
+        told = [event for event, _ in hasty.told]
+        assert told == ["reconnect", "quarantine"]
+        entry = hasty.quarantine.find(hasty.lab.key(NAME))
+        assert entry is not None
+        assert entry.until == "answers"
+        assert entry.why.startswith("it does not answer: ")
+        for seconds in (0, 10):  # refused at once, without a look
+            hasty.now += seconds
+            with pytest.raises(InfraError, match=f"{NAME} is used again as soon as it answers"):
+                hasty.watch.require(NAME)
+        assert [event for event, _ in hasty.told] == told
+        link.resume()
+        hasty.now += 10
+        hasty.watch.require(NAME)
+        assert [event for event, _ in hasty.told] == [*told, "healed"]
+    assert hasty.quarantine.find(hasty.lab.key(NAME)) is None
+
+
+def test_devices_ends_the_quarantine_of_what_answers(ward: Ward) -> None:
+    key, (config,) = ward.lab.key(NAME), ward.lab.lab.devices
+    ward.quarantine.put(key, "it does not answer: cut off", until="answers")
+    row = describe(ward.lab, config, ward.quarantine)
+    assert (row["health"], row["quarantine"]) == ("good", None)
+    assert ward.quarantine.find(key) is None
+    ward.quarantine.put(key, "it crashes")
+    assert describe(ward.lab, config, ward.quarantine)["health"] == "quarantine"
+    assert ward.quarantine.find(key) is not None

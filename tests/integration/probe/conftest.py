@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.cache import cache_root
+from harness.files.cache import cache_root
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.run import ProbeRun, run_plan_locally
+from tests.needed import C_COMPILERS, need
 from tests.stand_in.build import build_backend
 
 # What a sanitizer finds in the probe ends it with this code, which the probe itself never uses.
@@ -48,8 +48,7 @@ DATA_TYPES = {
 
 @pytest.fixture(scope="session")
 def builder() -> ProbeBuilder:
-    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("needs a C compiler")
+    need(*C_COMPILERS)
     return ProbeBuilder(cache_root() / "probe")
 
 
@@ -58,7 +57,13 @@ def plain_probe(builder: ProbeBuilder) -> Path:
     return builder.build()
 
 
-@pytest.fixture(scope="session", params=["plain", "sanitized"])
+PLAIN_TOO = pytest.mark.parametrize("probe", ["plain", "sanitized"], indirect=True, scope="session")
+"""For the few tests that run both by day: all others leave the plain probe to the night."""
+
+
+@pytest.fixture(
+    scope="session", params=[pytest.param("plain", marks=pytest.mark.nightly), "sanitized"]
+)
 def probe(request: pytest.FixtureRequest, builder: ProbeBuilder) -> Path:
     """The probe as it is delivered, and the same under AddressSanitizer and UBSan."""
     return builder.build(sanitize=SANITIZERS if request.param == "sanitized" else "")
@@ -76,10 +81,11 @@ def run(probe: Path) -> Runner:
         env: dict[str, str] | None = None,
         settings: Settings = DEFAULTS,
         timeout_s: float = 20,
+        cwd: Path | None = None,
     ) -> ProbeRun:
         environment = ENVIRONMENT | (env or {})
         plan = Plan(steps, settings)
-        done = run_plan_locally(probe, plan, env=environment, timeout_s=timeout_s)
+        done = run_plan_locally(probe, plan, env=environment, timeout_s=timeout_s, cwd=cwd)
         said = done.stderr.decode("utf-8", "replace")
         assert done.exit_code != SANITIZER_CODE, said
         assert "runtime error" not in said, said

@@ -64,6 +64,10 @@ static struct context *read_binary(const void *binary, uint64_t size) {
     if (strcmp(context->behaviour, "unknown-info") == 0) context->info.version = 9;
     if (strcmp(context->behaviour, "many-graphs") == 0) context->info.graph_count = 100000;
     if (strcmp(context->behaviour, "many-tensors") == 0) context->graph.input_count = 100000;
+    if (strcmp(context->behaviour, "per-channel") == 0)
+        context->tensors[0].quantization = (struct abi_quantization){1, 1, {.axis = {3, 8}}};
+    if (strcmp(context->behaviour, "dies-read") == 0) abort();
+    while (strcmp(context->behaviour, "hangs-read") == 0) pause();
     return context;
 }
 

@@ -12,8 +12,9 @@ import pytest
 
 from harness.errors import ConfigError, InfraError
 from harness.probe import build
-from harness.probe.build import ProbeBuilder, check_probe, read_sources, source_hash
+from harness.probe.build import ProbeBuilder, read_sources, source_hash
 from harness.probe.plan import Plan, Step
+from harness.probe.prebuilt import check_probe
 from harness.probe.run import run_plan_locally
 
 SYSTEM = {"PATH": os.environ["PATH"]}
@@ -123,6 +124,7 @@ def test_a_probe_built_elsewhere(plain_probe: Path, tmp_path: Path) -> None:
         check_probe(tmp_path / "missing", "linux-x64")
 
 
+@pytest.mark.needs("readelf")
 def test_it_needs_nothing_but_the_c_library(plain_probe: Path) -> None:
     dynamic = subprocess.run(
         ["readelf", "-d", str(plain_probe)], capture_output=True, text=True, check=True

@@ -10,10 +10,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from harness.contexts.compile import Context
-from harness.contexts.models import ModelSpec
+from harness.bench.ort import OrtOnDevice, ort_on_device
+from harness.contexts.models import Model
 from harness.contexts.onnx_files import OnnxFiles
-from harness.ort_bench import DeployedModel, OrtOnDevice, ort_on_device, run_model
+from harness.contexts.session_plan import DeployedModel
+from harness.contexts.source import Context
+from harness.failure.error import ErrorRecord
+from harness.failure.verdict import judge
 from harness.probe.ort_plan import (
     CPU_EP,
     QNN_EP,
@@ -27,11 +30,9 @@ from harness.probe.ort_plan import (
 from harness.probe.plan import Settings, Step
 from harness.probe.run import ProbeRun
 from harness.probe.transcript import StepResult
-from harness.results.ort_figures import ort_figures
-from harness.results.record import ErrorRecord
-from harness.results.verdict import judge
+from harness.results.measurements import ort_figures
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.deploy import DeployedRuntime
+from harness.store.deploy import DeployedRuntime
 from tests.integration.conftest import HTP_ARCH
 from tests.integration.probe.conftest import Runner
 
@@ -60,7 +61,7 @@ def ort_for(catalog: Catalog) -> OrtFor:
             def library(self, name: str) -> str:
                 return str(self.runtime.library(name))
 
-        here = Here(runtime, "/", ":".join(folders), {"LD_LIBRARY_PATH": ":".join(folders)})
+        here = Here(runtime, "/", {"LD_LIBRARY_PATH": ":".join(folders)})
         return ort_on_device(here, backend, HTP_ARCH)
 
     return get
@@ -81,8 +82,8 @@ def on_ort(run: Runner, ort_for: OrtFor) -> OnOrt:
 
 
 @pytest.fixture(scope="session")
-def tiny(user_cache: Path, context_for: Callable[[ModelSpec, str], Context]) -> DeployedModel:
-    spec = ModelSpec("tiny")
+def tiny(user_cache: Path, context_for: Callable[[Model, str], Context]) -> DeployedModel:
+    spec = Model("tiny")
     context = context_for(spec, NEWEST)
     inputs, expected = map(str, context.inputs), map(str, context.expected)
     file = OnnxFiles(user_cache).path(spec)
@@ -139,10 +140,10 @@ def test_every_slot_is_where_it_is_declared(
             ort_run(0, inputs=tiny.inputs, saved=[str(kept)]),
             ort_session_free(0),
             *here.session(1, tiny.file, options=dump_options(dump, embed=False)),
-            run_model(1, tiny, repeat=2),
+            OrtOnDevice.run(1, tiny, repeat=2),
             ort_session_free(1),
             *here.session(2, dump),
-            run_model(2, tiny),
+            OrtOnDevice.run(2, tiny),
             # last, since it is to fail: the built-in kind of provider, which this build has not
             ort_session(3, tiny.file, Provider("QNN", builtin=True)),
         )
@@ -182,7 +183,7 @@ def test_every_slot_is_where_it_is_declared(
 @pytest.mark.parametrize("ort", [MINORS[0], MINORS[-1]])
 @pytest.mark.parametrize("qnn", QNNS[1:])
 def test_pairs_that_work(on_ort: OnOrt, tiny: DeployedModel, qnn: str, ort: str) -> None:
-    done = on_ort(qnn, ort, lambda here: (*here.session(0, tiny.file), run_model(0, tiny)))
+    done = on_ort(qnn, ort, lambda here: (*here.session(0, tiny.file), OrtOnDevice.run(0, tiny)))
     assert done.exit_code == 0, judge(done).explanation()
 
 
@@ -190,7 +191,7 @@ def test_pairs_that_work(on_ort: OnOrt, tiny: DeployedModel, qnn: str, ort: str)
 def test_the_oldest_plug_in_works_up_to_ort_1_27(
     on_ort: OnOrt, tiny: DeployedModel, ort: str, works: bool
 ) -> None:
-    done = on_ort(OLDEST, ort, lambda here: (*here.session(0, tiny.file), run_model(0, tiny)))
+    done = on_ort(OLDEST, ort, lambda here: (*here.session(0, tiny.file), OrtOnDevice.run(0, tiny)))
     if works:
         assert done.exit_code == 0, judge(done).explanation()
         return
@@ -248,7 +249,7 @@ def test_a_silent_fallback_is_found(on_ort: OnOrt, tiny: DeployedModel) -> None:
     def steps(here: OrtOnDevice) -> tuple[Step, ...]:
         provider = here.provider({"backend_path": "/no/lib.so"})
         made = ort_session(0, tiny.file, provider, fallback=True)
-        return made, run_model(0, tiny), ort_placement(0, whole=QNN_EP)
+        return made, OrtOnDevice.run(0, tiny), ort_placement(0, whole=QNN_EP)
 
     done = on_ort(NEWEST, USUAL, steps)
     assert found(done, "ort-run")[0].ok
@@ -297,11 +298,12 @@ def test_files_that_are_not_there(on_ort: OnOrt, tmp_path: Path) -> None:
 
 def test_sessions_made_and_released_again_and_again(on_ort: OnOrt, tiny: DeployedModel) -> None:
     def steps(here: OrtOnDevice) -> tuple[Step, ...]:
-        once = (*here.session(0, tiny.file), run_model(0, tiny), ort_session_free(0))
-        return once * 14
+        once = (*here.session(0, tiny.file), OrtOnDevice.run(0, tiny), ort_session_free(0))
+        return once * 20
 
     figures = ort_figures(on_ort(NEWEST, USUAL, steps).transcript.steps)
-    assert (figures["sessions"], figures["released"]) == (14, 14)
+    assert (figures["sessions"], figures["released"]) == (20, 20)
     assert figures["placement"] == {QNN_EP: 1}
     assert isinstance(figures["kept_bytes"], int)
     assert abs(int(str(figures["growth_bytes_per_session"]))) < 1 << 20
+    assert isinstance(figures["growth_noise_bytes"], int)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.probe.build import SOURCE_FOLDER
+from harness.failure.verdict import judge
 from harness.probe.ort_plan import (
     Provider,
     ort_end,
@@ -26,8 +26,8 @@ from harness.probe.ort_plan import (
 from harness.probe.plan import Settings, Step
 from harness.probe.run import ProbeRun
 from harness.probe.transcript import StepResult
-from harness.results.verdict import judge
-from tests.integration.probe.conftest import Runner
+from harness.probe.verbs import SOURCE_FOLDER
+from tests.integration.probe.conftest import PLAIN_TOO, Runner
 
 EP = "StandIn"
 ON_EP = Provider(EP)
@@ -86,6 +86,7 @@ def only(done: ProbeRun, verb: str) -> StepResult:
     return found
 
 
+@PLAIN_TOO
 def test_a_session_runs_and_is_released(on_stand: OnStand, stand: Stand) -> None:
     data, kept = stand.floats("in", 1, 2, 3, 4), stand.folder / "kept"
     done = on_stand(
@@ -235,7 +236,6 @@ def test_too_many_tensors(on_stand: OnStand, stand: Stand) -> None:
         (ort_placement(0), "no such session"),
         (ort_env(), "environment already"),
         (Step("ort-session", {"context": "0", "file": "/x", "session.0": "none"}), "key=value"),
-        (Step("ort-env", {"severity": "5"}), "already"),
     ],
 )
 def test_plans_that_make_no_sense(on_stand: OnStand, step: Step, says: str) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -17,15 +18,16 @@ from harness.probe import plan
 from harness.probe.events import parse_transcript
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.run import MAX_STDERR_BYTES, run_plan_locally
-from tests.integration.probe.conftest import ENVIRONMENT, Runner
+from harness.probe.verbs import LIMITS, VERBS, Field
+from tests.integration.probe.conftest import ENVIRONMENT, PLAIN_TOO, Runner
 
-VERBS = (
+EVERY_VERB = (
     "backend-load lib=/none",
     "system-load lib=/none",
     "log-create",
     "backend-create",
     "device-create soc=43 arch=73",
-    "context-inspect file=/none context=1 max_bytes=5",
+    "context-inspect file=/none offset=16 bytes=5",
     "context-load context=1 file=/none max_bytes=5",
     "execute context=1 graph=0 input.0=/none expect.0=/none save.0=/none tolerance=0.5 repeat=2",
     "context-load context=2 file=/none group=1 max_spill_fill=5",
@@ -47,6 +49,11 @@ VERBS = (
     "ort-session-free context=1",
     "ort-unregister-ep name=x",
     "ort-env-free",
+    "executorch-program file=/none method=forward",
+    "executorch-device",
+    "executorch-context context=1",
+    "executorch-run input.0=/none expect.0=/none save.0=/none tolerance=0.5 repeat=2",
+    "executorch-free",
     "noop",
     "sleep ms=1",
     "spew bytes=10 to=stderr",
@@ -63,6 +70,7 @@ def feed(probe: Path, text: bytes, timeout_s: float = 20) -> subprocess.Complete
     )
 
 
+@PLAIN_TOO
 def test_an_empty_plan(run: Runner) -> None:
     done = run()
     assert (done.exit_code, done.signal, done.timed_out, done.truncated) == (0, None, False, False)
@@ -70,13 +78,14 @@ def test_an_empty_plan(run: Runner) -> None:
     assert done.transcript.elapsed_us is not None
 
 
+@PLAIN_TOO
 def test_every_verb_is_known_on_both_sides(probe: Path) -> None:
-    text = "\n".join(("probe-plan 1", "cleanup", *VERBS, f"end steps={len(VERBS) + 1}", ""))
+    text = plan.sealed(["cleanup", *EVERY_VERB])
     transcript = parse_transcript(feed(probe, text.encode()).stdout)
     assert transcript.plan_error is None
     assert [step.verb for step in plan.parse(text).steps] == [
         "cleanup",
-        *(line.split()[0] for line in VERBS),
+        *(line.split()[0] for line in EVERY_VERB),
     ]
     steps = {step.verb: step for step in transcript.steps}
     assert steps["backend-load"].error == "dlopen"
@@ -95,6 +104,8 @@ def test_every_verb_is_known_on_both_sides(probe: Path) -> None:
         assert steps[verb].error == "plan", verb
     for verb in ("ort-session-free", "ort-unregister-ep", "ort-env-free"):
         assert steps[verb].skipped == "there is nothing to free"
+    for verb in ("program", "device", "context", "run", "free"):
+        assert steps[f"executorch-{verb}"].error == "unsupported", verb
     for verb in ("context-free", "device-free", "backend-free", "log-free"):
         assert steps[verb].skipped == "there is nothing to free"
     assert steps["exit"].unfinished
@@ -103,40 +114,36 @@ def test_every_verb_is_known_on_both_sides(probe: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "line", "says"),
     [
-        (["probe-plan 2"], 1, "not a plan of this version"),
-        (["probe-plan 1", "explode", "end steps=1"], 2, "no verb 'explode'"),
-        (["probe-plan 1", "noop lib=x", "end steps=1"], 2, "noop has no field 'lib'"),
-        (["probe-plan 1", "backend-load", "end steps=1"], 2, "backend-load needs 'lib'"),
-        (["probe-plan 1", "backend-load lib=", "end steps=1"], 2, "bad value of 'lib'"),
-        (["probe-plan 1", "backend-load lib=a%00b", "end steps=1"], 2, "bad value of 'lib'"),
-        (["probe-plan 1", "backend-load lib=a%4", "end steps=1"], 2, "bad value of 'lib'"),
-        (["probe-plan 1", "backend-load lib=a lib=b", "end steps=1"], 2, "'lib' given twice"),
-        (["probe-plan 1", "backend-load lib", "end steps=1"], 2, "not key=value: 'lib'"),
-        (["probe-plan 1", "backend-load  lib=a", "end steps=1"], 2, "not key=value: ''"),
-        (["probe-plan 1", "noop\0", "end steps=1"], 2, "a NUL byte"),
-        (["probe-plan 1", "sleep ms=-1", "end steps=1"], 2, "'ms' is not a number: '-1'"),
-        (["probe-plan 1", f"sleep ms={10**19}", "end steps=1"], 2, "is not a number"),
-        (["probe-plan 1", "context-free context=8192", "end steps=1"], 2, "below 8192"),
-        (["probe-plan 1", "execute context=0 graph=0 input.00=x", "end steps=1"], 2, "input.00"),
-        (["probe-plan 1", "execute context=0 graph=0 input.512=x", "end steps=1"], 2, "input.512"),
-        (["probe-plan 1", "noop", "set memory=off", "end steps=1"], 3, "before the first step"),
-        (["probe-plan 1", "set memory=all", "end steps=0"], 2, "no memory 'all'"),
-        (["probe-plan 1", "set log_level=loud", "end steps=0"], 2, "no log_level 'loud'"),
-        (["probe-plan 1", "noop", "end steps=2"], 3, "has 1 steps, its end says 2"),
-        (["probe-plan 1", "noop", "end"], 3, "end needs steps=N"),
-        (["probe-plan 1", "noop"], 3, "stdin ended before the plan did"),
-        (["probe-plan 1", "", "end steps=0"], 2, "no verb ''"),
-        (["probe-plan 1", "backend-load lib=" + "x" * 20000, "end steps=1"], 2, "line too long"),
+        (["explode"], 2, "no verb 'explode'"),
+        (["noop lib=x"], 2, "noop has no field 'lib'"),
+        (["backend-load"], 2, "backend-load needs 'lib'"),
+        (["backend-load lib="], 2, "bad value of 'lib'"),
+        (["backend-load lib=a%00b"], 2, "bad value of 'lib'"),
+        (["backend-load lib=a%4"], 2, "bad value of 'lib'"),
+        (["backend-load lib=a lib=b"], 2, "'lib' given twice"),
+        (["backend-load lib"], 2, "not key=value: 'lib'"),
+        (["backend-load  lib=a"], 2, "not key=value: ''"),
+        (["noop\0"], 2, "a NUL byte"),
+        (["sleep ms=-1"], 2, "'ms' is not a number: '-1'"),
+        ([f"sleep ms={10**19}"], 2, "is not a number"),
+        (["context-free context=8192"], 2, "'context' must be 0 to 8191: '8192'"),
+        (["execute context=0 graph=0 input.00=x"], 2, "input.00"),
+        (["execute context=0 graph=0 input.512=x"], 2, "input.512"),
+        (["noop", "set memory=off"], 3, "before the first step"),
+        (["set memory=all"], 2, "'memory' is none of off rss pss: 'all'"),
+        (["set log_level=loud"], 2, "'log_level' is none of off error warn"),
+        ([""], 2, "no verb ''"),
     ],
 )
 def test_a_bad_plan_is_refused_before_anything_is_done(
     probe: Path, lines: list[str], line: int, says: str
 ) -> None:
-    text = "\n".join((*lines, ""))
+    text = plan.sealed(lines)
     done = feed(probe, text.encode())
     transcript = parse_transcript(done.stdout)
     assert done.returncode == 2, done.stderr
     assert transcript.plan_error is not None
+    assert not transcript.plan_damaged
     assert transcript.plan_error.startswith(f"line {line}: ")
     assert says in transcript.plan_error
     assert not transcript.steps
@@ -144,10 +151,100 @@ def test_a_bad_plan_is_refused_before_anything_is_done(
         plan.parse(text)
 
 
+def least_and_most(key: str, rule: Field) -> tuple[list[str], list[str]]:
+    """Fields that are just allowed, and such as just are not."""
+    if key.endswith("."):
+        return [f"{key}0=x", f"{key}{rule.most}=x"], [f"{key}{rule.most + 1}=x", f"{key}00=x"]
+    if rule.kind == "word":
+        return [f"{key}={word}" for word in rule.words], [f"{key}={rule.words[0][:-1]}"]
+    values = {"text": ("x", ""), "real": ("1e299", "1e301"), "number": ("0", "-1")}
+    allowed, refused = values[rule.kind]
+    if rule.kind == "number":
+        allowed, refused = str(rule.most), str(rule.most + 1)
+        if rule.least > 0:
+            return [f"{key}={rule.least}"], [f"{key}={rule.least - 1}", f"{key}={refused}"]
+    return [f"{key}={allowed}"], [f"{key}={refused}"]
+
+
+def test_the_probe_and_the_harness_know_the_same_bounds(plain_probe: Path) -> None:
+    taken: list[str] = []
+    for verb, rules in VERBS.items():
+        some = {
+            key: least_and_most(key, rule)[0][0] for key, rule in rules.items() if rule.required
+        }
+        lines = [" ".join((verb, *some.values()))]
+        for key, rule in rules.items():
+            others = [text for other, text in some.items() if other != key]
+            allowed, refused = least_and_most(key, rule)
+            lines += [" ".join((verb, *others, field)) for field in allowed if field not in others]
+            for field in refused:
+                text = plan.sealed([" ".join((verb, *others, field))])
+                assert feed(plain_probe, text.encode()).returncode == 2, text
+                with pytest.raises(ConfigError):
+                    plan.parse(text)
+        for key in some:
+            text = plan.sealed([" ".join((verb, *(some[one] for one in some if one != key)))])
+            assert f"needs '{key}'" in feed(plain_probe, text.encode()).stdout.decode(), text
+            with pytest.raises(ConfigError, match="needs"):
+                plan.parse(text)
+        taken += lines
+    for start in range(0, len(taken), 40):
+        text = plan.sealed([*taken[start : start + 40], "at-the-end"])
+        said = parse_transcript(feed(plain_probe, text.encode()).stdout).plan_error
+        assert said is not None
+        assert "no verb 'at-the-end'" in said
+
+
+def by_hand(body: bytes, **other: int) -> bytes:
+    told = {"bytes": len(body), "crc32": crc32(body)} | other
+    return b"probe-plan 2 bytes=%d crc32=%08x\n" % tuple(told.values()) + body
+
+
+WHOLE = by_hand(b"noop\nnoop\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "stdin ended after 0 bytes"),
+        (b"probe-plan 2", "stdin ended after 12 bytes"),
+        (WHOLE[:-1], "before the plan did"),
+        (WHOLE + b"\n", "are not what their first line says"),
+        (WHOLE.replace(b"noop", b"noop,", 1), "are not what their first line says"),
+        (WHOLE.replace(b"noop", b"nood", 1), "are not what their first line says"),
+        (WHOLE.replace(b"plan 2", b"plan 1"), "not the first line of a plan"),
+        (WHOLE.replace(b"bytes=10", b"bytes=010"), "not the first line of a plan"),
+        (WHOLE.replace(b"bytes=10", b"bytes=1o"), "not the first line of a plan"),
+        (WHOLE.replace(b"bytes=10", b"bytes=99999999999999999999"), "not the first line of"),
+        (by_hand(b"noop\n", bytes=LIMITS["PLAN_BYTES_MAX"] + 1), "not the first line of a plan"),
+        (by_hand(b"noop\n", crc32=1), "are not what their first line says"),
+        (b"x" * 5000, "its first line does not end"),
+        (b"\0" * 100, "its first line does not end"),
+    ],
+)
+def test_a_plan_that_was_damaged_on_its_way_is_no_bad_plan(
+    probe: Path, text: bytes, says: str
+) -> None:
+    done = feed(probe, text)
+    transcript = parse_transcript(done.stdout)
+    assert done.returncode == 2, done.stderr
+    assert says in (transcript.plan_error or "")
+    assert transcript.plan_damaged
+    assert not transcript.steps
+
+
+def test_a_line_that_is_too_long_or_does_not_end(probe: Path) -> None:
+    for body, says in ((b"backend-load lib=" + b"x" * 20000 + b"\n", "too long"), (b"noop", "end")):
+        transcript = parse_transcript(feed(probe, by_hand(body)).stdout)
+        assert says in (transcript.plan_error or "")
+        with pytest.raises(ConfigError):
+            plan.parse(by_hand(body).decode())
+
+
 def test_a_plan_may_have_as_many_steps_as_promised(probe: Path) -> None:
-    most = plan.MAX_STEPS
+    most = LIMITS["PLAN_STEPS_MAX"]
     for steps, code in ((most, 1), (most + 1, 2)):
-        text = "probe-plan 1\nexit code=1\n" + "noop\n" * (steps - 1) + f"end steps={steps}\n"
+        text = plan.sealed(["exit code=1", *["noop"] * (steps - 1)])
         assert feed(probe, text.encode()).returncode == code
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice, PushItem
-from harness.adb.key import harness_key
-from harness.adb.server import PrivateAdbServer
+from harness.adb.private_server import PrivateAdbServer, harness_key
+from harness.adb.shell_protocol import exit_status
 from harness.errors import ConfigError, DeviceError, DeviceLost
 from harness.probe.plan import Plan, Settings, Step, backend_load
 from harness.probe.run import ProbeRun, run_plan
@@ -69,7 +69,7 @@ def test_a_plan_is_carried_out(device: AdbDevice, folder: str) -> None:
     assert (done.exit_code, done.signal, done.timed_out) == (0, None, False)
     assert [step.ok for step in done.transcript.steps] == [True] * 3
     assert done.transcript.malformed_count == 0
-    assert done.raw_events.count(b"\x1e") == 8
+    assert done.raw_events.count(b"\x1e") == 9
     noise = done.stderr + b"".join(done.transcript.noise.lines)
     assert b"noise" in noise
 
@@ -100,7 +100,7 @@ def test_looking_at_a_hang_may_fail(device: AdbDevice, folder: str) -> None:
         raise DeviceLost("gone", serial="x")
 
     done = run(device, folder, Step("hang"), timeout_s=1, on_hang=fail)
-    assert (done.timed_out, done.exit_code) == (True, 124)
+    assert (done.timed_out, done.exit_code, done.signal) == (True, None, None)
     assert done.transcript.threads
 
 
@@ -150,6 +150,28 @@ def test_a_probe_that_does_not_start_is_no_verdict(
     place = folder if wrong == "probe" else f"{folder}/none"
     with pytest.raises(DeviceError, match="the probe did not start"):
         run_plan(device, f"{folder}/none/none", Plan(()), env={}, cwd=place, timeout_s=10)
+
+
+CRASH = Step("crash", {"signal": "11"})
+
+
+@pytest.mark.parametrize(
+    ("step", "code"),
+    [(Step("noop"), 1), (Step("noop"), 11), (Step("noop"), 139), (CRASH, 0), (CRASH, 137)],
+)
+def test_an_exit_status_that_changed_on_its_way_is_no_verdict(
+    connected: AdbDevice, folder: str, monkeypatch: pytest.MonkeyPatch, step: Step, code: int
+) -> None:
+    monkeypatch.setattr("harness.adb.shell.exit_status", lambda _status: exit_status(code))
+    with pytest.raises(DeviceError, match="exit status is not what the shell"):
+        run(connected, folder, step)
+
+
+def test_what_the_shell_says_of_a_crash_is_not_the_probes(
+    connected: AdbDevice, folder: str
+) -> None:
+    steps = Step("spew", {"bytes": "3", "to": "stderr"}), Step("crash", {"signal": "11"})
+    assert run(connected, folder, *steps).stderr == b"noi"
 
 
 def test_a_name_that_no_shell_could_export(device: AdbDevice, folder: str) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from harness.errors import ConfigError
 from harness.probe.build import ProbeBuilder, read_sources, source_hash
-from harness.probe.prebuilt import FOLDER_VARIABLE, ProbeIdentity, identity_of
+from harness.probe.prebuilt import FOLDER_VARIABLE, PROTOCOL, ProbeIdentity, identity_of
 from harness.runtimes.elf import read_elf
 from tests.integration.probe.stand_in_ndk import CROSS, make_stand_in_ndk
+from tests.needed import need
 
 SYSTEM = {"PATH": os.environ["PATH"]}
 SOURCE = source_hash(read_sources())
@@ -22,8 +23,7 @@ SOURCE = source_hash(read_sources())
 @pytest.fixture(scope="module")
 def ndk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Not the real NDK: see stand_in_ndk.py."""
-    if not shutil.which(CROSS):
-        pytest.skip(f"needs {CROSS}")
+    need(CROSS)
     return make_stand_in_ndk(tmp_path_factory.mktemp("stand-in ndk".replace(" ", "-")))
 
 
@@ -35,24 +35,31 @@ def version(command: list[object]) -> str:
 
 def test_it_says_what_it_is(plain_probe: Path) -> None:
     said = version([plain_probe])
-    assert said == f"qnn-probe protocol=1 source={SOURCE} target=linux-x64\n"
-    assert identity_of(plain_probe.read_bytes()) == ProbeIdentity(1, SOURCE, "linux-x64")
+    assert said == f"qnn-probe protocol=2 source={SOURCE} target=linux-x64\n"
+    assert identity_of(plain_probe.read_bytes()) == ProbeIdentity(PROTOCOL, SOURCE, "linux-x64")
 
 
 @pytest.mark.needs(CROSS)
 @pytest.mark.needs("qemu-aarch64")
 def test_the_cross_compiled_one_runs_and_says_the_same(tmp_path: Path) -> None:
     probe = ProbeBuilder(tmp_path, SYSTEM).build("linux-arm64")
-    assert identity_of(probe.read_bytes()) == ProbeIdentity(1, SOURCE, "linux-arm64")
+    assert identity_of(probe.read_bytes()) == ProbeIdentity(PROTOCOL, SOURCE, "linux-arm64")
     facts = read_elf(probe.read_bytes())
     assert (facts.machine, facts.libc) == ("aarch64", "glibc")
     said = version(["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", probe])
-    assert said == f"qnn-probe protocol=1 source={SOURCE} target=linux-arm64\n"
+    assert said == f"qnn-probe protocol=2 source={SOURCE} target=linux-arm64\n"
 
 
 @pytest.mark.needs(CROSS)
 @pytest.mark.parametrize(
-    ("device_api", "level"), [(None, 21), (29, 21), (30, 30), (33, 30), (36, 34)]
+    ("device_api", "level"),
+    [
+        (30, 30),
+        *(
+            pytest.param(*asked, marks=pytest.mark.nightly)
+            for asked in ((None, 21), (29, 21), (33, 30), (36, 34))
+        ),
+    ],
 )
 def test_the_ndk_compiler_is_chosen_by_the_device(
     ndk: Path, tmp_path: Path, device_api: int | None, level: int
@@ -62,7 +69,7 @@ def test_the_ndk_compiler_is_chosen_by_the_device(
     facts = read_elf(probe.read_bytes())
     assert (facts.bits, facts.machine, facts.libc) == (64, "aarch64", "bionic")
     assert facts.android_api == level
-    assert identity_of(probe.read_bytes()) == ProbeIdentity(1, SOURCE, "android-arm64")
+    assert identity_of(probe.read_bytes()) == ProbeIdentity(PROTOCOL, SOURCE, "android-arm64")
 
 
 @pytest.mark.needs(CROSS)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.contexts.compile import Context
+from harness.contexts.source import Context
 from harness.probe import plan
 from harness.probe.plan import Settings, Step
 from harness.probe.run import ProbeRun
 from harness.probe.transcript import StepResult
-from harness.runtimes.catalog import Runtime
-from tests.integration.probe.conftest import Runner
+from harness.runtimes.runtime import Runtime
+from tests.integration.probe.conftest import PLAIN_TOO, Runner
 
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
 OLDEST, NEWEST = VERSIONS[0], VERSIONS[-1]
@@ -88,6 +88,7 @@ def errors(step: StepResult) -> list[str]:
     return [line.text for line in step.logs if line.level == "error"]
 
 
+@PLAIN_TOO
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_context_loads_runs_and_is_freed(
     session: Session, context_for: ContextFor, version: str

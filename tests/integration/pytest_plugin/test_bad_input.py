@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.cache import cache_root
+from harness.files.cache import cache_root
 from tests.integration.device_runs import DeviceRuns, Finished
 
+NIGHT = pytest.mark.nightly
 OFFLINE = {
     "PIP_NO_INDEX": "1",
     "PIP_FIND_LINKS": "",
@@ -19,7 +20,8 @@ OFFLINE = {
 
 
 def says_once(done: Finished, text: str) -> None:
-    lines = [line for line in done.output.splitlines() if text in line]
+    told = [line for line in done.output.splitlines() if not line.startswith("rootdir:")]
+    lines = [line for line in told if text in line]
     assert len(lines) == 1, done.output
     assert "Traceback" not in done.output, done.output
 
@@ -27,9 +29,9 @@ def says_once(done: Finished, text: str) -> None:
 @pytest.mark.parametrize(
     ("typo", "line", "told"),
     [
-        ("simulatd: true", 4, "simulatd"),
-        ("soc: QCS8551", 5, "QCS8550"),
-        ("target: linux-x46", 6, "linux-x64"),
+        pytest.param("simulatd: true", 4, "simulatd", marks=NIGHT),
+        pytest.param("soc: QCS8551", 5, "QCS8550", marks=NIGHT),
+        pytest.param("target: linux-x46", 6, "linux-x64", marks=NIGHT),
     ],
 )
 def test_a_typo_in_the_lab(lab: DeviceRuns, typo: str, line: int, told: str) -> None:
@@ -49,9 +51,9 @@ def test_a_typo_in_the_lab(lab: DeviceRuns, typo: str, line: int, told: str) -> 
     ("option", "value", "valid"),
     [
         ("--qnn", "2.99.0", "2.51.0"),
-        ("--compiler", "nonsense", "2.51.0"),
-        ("--device", "sim-v74", "sim-v73"),
-        ("--backend", "npu", "htp"),
+        pytest.param("--compiler", "nonsense", "2.51.0", marks=NIGHT),
+        pytest.param("--device", "sim-v74", "sim-v73", marks=NIGHT),
+        pytest.param("--backend", "npu", "htp", marks=NIGHT),
     ],
 )
 def test_an_unknown_choice(lab: DeviceRuns, option: str, value: str, valid: str) -> None:
@@ -61,6 +63,7 @@ def test_an_unknown_choice(lab: DeviceRuns, option: str, value: str, valid: str)
     assert valid in done.output
 
 
+@pytest.mark.nightly
 def test_no_lab_file(lab: DeviceRuns) -> None:
     lab.file.unlink()
     done = lab.run("-k", "tiny and 66")
@@ -68,6 +71,7 @@ def test_no_lab_file(lab: DeviceRuns) -> None:
     says_once(done, "devices.yaml")
 
 
+@pytest.mark.nightly
 def test_no_compiler(lab: DeviceRuns, tmp_path: Path) -> None:
     done = lab.run(
         "-k",
@@ -84,8 +88,12 @@ def test_no_network_on_the_first_run(lab: DeviceRuns, tmp_path: Path) -> None:
     done = lab.run("-k", "tiny and 66", QNN_HARNESS_CACHE=str(tmp_path / "cache"), **OFFLINE)
     assert done.code == 3, done.output
     says_once(done, "onnxruntime-qnn")
+    ends = [(case["outcome"], case["cause"], case["attempt"]) for case in done.cases]
+    assert ends == [("error", "infra", 1)] * 3
+    assert "could not fetch onnxruntime-qnn" in done.cases[-1]["error"]["message"]
 
 
+@pytest.mark.nightly
 def test_a_damaged_wheel_is_named_and_not_used(lab: DeviceRuns, tmp_path: Path) -> None:
     cache = borrowed_cache(tmp_path, without="")
     (wheel,) = (cache / "wheels").rglob("onnxruntime_qnn-2.7.0-*x86_64.whl")
@@ -99,6 +107,7 @@ def test_a_damaged_wheel_is_named_and_not_used(lab: DeviceRuns, tmp_path: Path) 
     says_once(done, "damaged")
 
 
+@pytest.mark.nightly
 def test_a_damaged_wheel_is_fetched_again_and_that_is_said(lab: DeviceRuns, tmp_path: Path) -> None:
     cache = borrowed_cache(tmp_path, without="")
     (wheel,) = (cache / "wheels").rglob("onnxruntime_qnn-2.7.0-*x86_64.whl")

@@ -22,7 +22,7 @@ from harness.probe.plan import Plan, Step
 
 @pytest.mark.device(backend="gpu")
 def test_gpu(bench):
-    library = bench._runtime.library
+    library = bench._case.runtime.library
     libraries = Libraries(library(BACKEND_LIBRARIES["gpu"]), library("libQnnSystem.so"))
     bench.run(Plan((*session_start(libraries), Step("cleanup")))).check()
 
@@ -55,7 +55,7 @@ def test_a_board_without_a_soc(htp_cases: dict[str, dict[str, Any]]) -> None:
     case = htp_cases["sim-arm64"]
     assert (case["outcome"], case["cause"]) == ("unsupported", None)
     assert case["device"]["target"] == "linux-arm64"
-    assert case["device"]["coprocessors"] == {"dsp": [], "gpu": []}
+    assert case["device"]["coprocessors"] == {"dsp": [], "gpu": [], "gpu_compiler": []}
     error = case["error"]
     assert (error["code"], error["symbol"], error["component"]) == (
         4000,
@@ -86,6 +86,7 @@ def test_a_board_that_tells_its_soc_gets_as_far_as_the_skel(
     assert codes[-1] == 14001
 
 
+@pytest.mark.nightly
 def test_a_gpu_library_without_a_driver_and_a_crash(runs: DeviceRuns, tmp_path: Path) -> None:
     suite = tmp_path / "test_boards_gpu.py"
     suite.write_text(GPU_SUITE)
@@ -104,6 +105,7 @@ def test_a_gpu_library_without_a_driver_and_a_crash(runs: DeviceRuns, tmp_path: 
     assert "SIGSEGV" in crash["error"]["message"]
 
 
+@pytest.mark.nightly
 def test_where_qemu_is_missing_it_is_said(runs: DeviceRuns, tmp_path: Path) -> None:
     bare = {"QNN_HARNESS_ARM64_LIBRARIES": str(tmp_path)}
     done = runs.run("--device", "sim-arm64", "--plan", **bare)

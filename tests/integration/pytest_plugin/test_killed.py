@@ -15,8 +15,10 @@ import pytest
 from tests.integration.device_runs import ROOT, DeviceRuns
 
 GONE_WITHIN_S = 10
+NIGHT = pytest.mark.nightly
 
 
+@pytest.mark.nightly
 def test_sigkill_leaves_a_whole_journal_and_no_process(lab: DeviceRuns) -> None:
     mark = str(lab.folder)
     process = subprocess.Popen(
@@ -45,26 +47,156 @@ def test_sigkill_leaves_a_whole_journal_and_no_process(lab: DeviceRuns) -> None:
     assert again.code == 0, again.output
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_being_told_to_end_leaves_complete_reports(lab: DeviceRuns, number: int) -> None:
-    process = subprocess.Popen(
-        lab.command("-k", "io-heavy and sequential", ROOT / "suites"),
-        cwd=ROOT,
-        env=lab.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        # what a shell does for its background jobs must not decide this test
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+TWO_DEVICES = """schema: 1
+devices:
+  - {name: sim-a, simulated: true, soc: QCS8550, target: linux-x64}
+  - {name: sim-b, simulated: true, soc: QCS8550, target: linux-x64}
+"""
+SLOW_SUITE = '''"""Cases that give time to end them."""
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+DIES = Path(os.environ.get("DIES", "/"))
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+if WORKER == "gw1":
+    time.sleep(float(os.environ.get("GW1_COLLECTS_S", "0")))
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(int(os.environ.get("CASES", "20"))))
+def test_slow(bench, number):
+    time.sleep(0.5)
+    if not DIES.exists():
+        DIES.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+'''
+PLUGIN = '''"""Kills a worker as soon as it has collected."""
+import os
+import signal
+import threading
+
+
+def pytest_collection_finish(session):
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker and worker in os.environ.get("KILLED_WORKERS", ""):
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGKILL)).start()
+'''
+
+
+@pytest.fixture
+def slow_suite(lab: DeviceRuns, tmp_path: Path) -> Path:
+    lab.file.write_text(TWO_DEVICES)
+    suite = tmp_path / "test_slow.py"
+    suite.write_text(SLOW_SUITE)
+    (tmp_path / "worker_killer.py").write_text(PLUGIN)
+    return suite
+
+
+def ignoring_sigint() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+# Ctrl-C reaches every process of a terminal; a CI system's signal the one that it started
+@pytest.mark.parametrize(
+    ("words", "numbers", "whole_group", "ignored"),
+    [
+        pytest.param((), [signal.SIGINT] * 3, True, False, id="ctrl-c-thrice", marks=NIGHT),
+        pytest.param((), [signal.SIGTERM], False, True, id="sigterm-under-nohup", marks=NIGHT),
+        pytest.param(("-n", "2"), [signal.SIGINT] * 3, True, False, id="ctrl-c-thrice-n2"),
+        pytest.param(
+            ("-n", "2"), [signal.SIGTERM], False, True, id="sigterm-under-nohup-n2", marks=NIGHT
+        ),
+    ],
+)
+def test_being_told_to_end_leaves_complete_reports(
+    lab: DeviceRuns,
+    slow_suite: Path,
+    words: tuple[str, ...],
+    numbers: list[int],
+    whole_group: bool,
+    ignored: bool,
+) -> None:
+    said = lab.folder / "said"
+    with said.open("wb") as output:
+        process = subprocess.Popen(
+            lab.command(*words, slow_suite),
+            cwd=ROOT,
+            env=lab.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=ignoring_sigint if ignored else None,
+        )
     folder = lab.reports / "latest"
-    wait_for(lambda: (folder / "results.jsonl").exists() and (folder / "logs").exists())
-    process.send_signal(number)
-    assert process.wait(timeout=30) == 2
+    wait_for(lambda: (folder / "results.jsonl").exists() and recorded(folder))
+    for number in numbers:
+        (os.killpg if whole_group else os.kill)(process.pid, number)
+        time.sleep(0.2)
+        if process.poll() is not None:
+            break
+    assert process.wait(timeout=60) == 2, said.read_text()
     info = json.loads((folder / "run.json").read_text())
-    assert info["exit_code"] == 2
+    assert (info["exit_code"], info["problem"]) == (2, "interrupted")
+    assert info["finished"]
     assert (folder / "junit.xml").exists()
     assert (folder / "report.html").exists()
-    wait_for(lambda: not {p for p in running() if str(lab.folder) in environment_of(p)}, 10)
+    output = said.read_text()
+    assert "Traceback" not in output, output
+    assert "INTERNALERROR" not in output, output
+    assert f"{40 - recorded(folder)} of 40 cases were not run" in output, output
+    wait_for(lambda: not {p for p in running() if str(lab.folder) in environment_of(p)}, 30)
+
+
+def recorded(folder: Path) -> int:
+    return (folder / "results.jsonl").read_bytes().count(b'"kind":"case"')
+
+
+def test_workers_that_die_before_they_have_work_or_in_a_case_are_replaced(
+    lab: DeviceRuns, slow_suite: Path
+) -> None:
+    done = lab.run(
+        *("-n", "2", "-p", "worker_killer", "--reruns", "1"),
+        suites=slow_suite,
+        PYTHONPATH=str(slow_suite.parent),
+        KILLED_WORKERS="gw0",
+        GW1_COLLECTS_S="2",
+        CASES="2",
+        DIES=str(lab.folder / "died"),
+    )
+    assert done.code == 0, done.output
+    assert "replacing crashed worker gw0" in done.output
+    assert "crashed while running" in done.output
+    assert len({case["case"] for case in done.cases}) == 4
+    assert "INTERNALERROR" not in done.output
+
+
+@pytest.mark.nightly
+def test_a_run_whose_workers_cannot_start_says_so_and_is_kept(
+    lab: DeviceRuns, slow_suite: Path, tmp_path: Path
+) -> None:
+    """The worker's Python ends as if it was killed: once before it says anything, once later."""
+    dying = tmp_path / "python"
+    dying.write_text("#!/bin/sh\nkill -KILL $$\n")
+    dying.chmod(0o755)
+    for words in (["--tx", f"popen//python={dying}"], ["-n", "1", "--max-worker-restart", "0"]):
+        done = lab.run(
+            *("--dist", "load", *words, "-p", "worker_killer"),
+            suites=slow_suite,
+            PYTHONPATH=str(tmp_path),
+            KILLED_WORKERS="gw0",
+        )
+        assert done.code == 3, done.output
+        assert "INTERNALERROR" not in done.output, done.output
+        info = json.loads((lab.reports / "latest/run.json").read_text())
+        assert info["exit_code"] == 3
+        assert info["finished"]
+        assert done.cases == []
+    assert "40 of 40 cases were not run" in done.output
 
 
 def running() -> set[int]:

@@ -27,6 +27,13 @@ known_issues:
     until: {until}
 """
 ENTRY = {"id": "shaky", "outcome": "crashed", "name": "'*'", "until": "2099-01-01"}
+HERE_AND_ON_A_WORKER = pytest.mark.parametrize(
+    "workers",
+    [
+        pytest.param((), id="here"),
+        pytest.param(("-n", "1"), id="xdist", marks=pytest.mark.nightly),
+    ],
+)
 
 
 @pytest.fixture
@@ -43,6 +50,7 @@ def issues(folder: Path, **changed: str) -> str:
     return f"--known-issues={path}"
 
 
+@pytest.mark.nightly
 def test_what_passes_is_named_and_the_run_is_fine(
     lab: DeviceRuns, tmp_path: Path, suite: Path
 ) -> None:
@@ -59,7 +67,7 @@ def test_what_passes_is_named_and_the_run_is_fine(
     assert "1 passed, 1 xfailed" in done.output
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "xdist"])
+@HERE_AND_ON_A_WORKER
 def test_strict_runs_fail(
     lab: DeviceRuns, tmp_path: Path, suite: Path, workers: tuple[str, ...]
 ) -> None:
@@ -81,7 +89,8 @@ def test_another_failure_at_the_same_place_is_a_failure(
     assert "known issue shaky: 1 case met its conditions and failed otherwise" in done.output
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "xdist"])
+@HERE_AND_ON_A_WORKER
+@pytest.mark.nightly
 def test_an_entry_that_is_over_or_cannot_match_is_named(
     lab: DeviceRuns, tmp_path: Path, suite: Path, workers: tuple[str, ...]
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +10,13 @@ from tests.integration.device_runs import DeviceRuns
 
 SUITE = """
 import pytest
-from harness.contexts.models import ModelSpec
-from harness.ort_bench import run_model
+from harness.contexts.models import Model
+from harness.bench.ort import OrtOnDevice
 from harness.probe.ort_plan import QNN_EP, dump_options, ort_placement
 from harness.probe.ort_plan import ort_session, ort_session_free
 
 pytestmark = pytest.mark.device(backend="htp", engine="ort")
-TINY = ModelSpec("tiny")
+TINY = Model("tiny")
 
 
 def test_dump(bench):
@@ -28,7 +27,7 @@ def test_dump(bench):
             *ort.session(0, model.file, options=dump_options(dump, embed=False)),
             ort_session_free(0),
             *ort.session(1, dump),
-            run_model(1, model),
+            OrtOnDevice.run(1, model),
         )
         bench.run(ort.plan(steps, sessions=2, causes=False)).check()
 
@@ -37,7 +36,7 @@ def test_fallback(bench):
     ort, model = bench.ort(), bench.model(TINY)
     provider = ort.provider({"backend_path": "/nowhere/libQnnHtp.so"})
     made = ort_session(0, model.file, provider, fallback=True)
-    steps = (made, run_model(0, model), ort_placement(0, whole=QNN_EP))
+    steps = (made, OrtOnDevice.run(0, model), ort_placement(0, whole=QNN_EP))
     bench.run(ort.plan(steps, sessions=1)).check()
 
 
@@ -55,6 +54,13 @@ def test_unmarked(bench):
 def test_scratch_goes_after_a_failure(bench):
     with bench.scratch():
         raise AssertionError("on purpose")
+
+
+def test_what_is_left(bench):
+    folder = f"{bench.device.workdir}/scratch"
+    listed = bench.device.adb.shell(f"cd '{folder}' && ls -A", timeout_s=30)
+    assert listed.ok
+    bench.measure(left=listed.stdout.decode().split())
 """
 
 
@@ -98,6 +104,7 @@ def test_an_error_has_both_codes_and_the_chain(cases: dict[str, dict[str, Any]])
     assert error["message"].startswith("Unknown config socModel 0\n")
 
 
+@pytest.mark.nightly
 def test_a_version_that_does_not_exist_is_the_users_mistake(module_lab: DeviceRuns) -> None:
     done = module_lab.run("--ort", "1.2.3", "--collect-only")
     assert done.code == 2, done.output
@@ -110,9 +117,6 @@ def test_a_test_that_does_not_say_that_it_uses_ort(cases: dict[str, dict[str, An
     assert 'device(engine="ort")' in case["error"]["message"]
 
 
-def test_nothing_of_what_cases_wrote_stays(
-    cases: dict[str, dict[str, Any]], module_lab: DeviceRuns
-) -> None:
+def test_nothing_of_what_cases_wrote_stays(cases: dict[str, dict[str, Any]]) -> None:
     assert cases["test_scratch_goes_after_a_failure"]["outcome"] == "failed"
-    (scratch,) = (Path(module_lab.folder) / "simulated").glob("**/qnn-harness/scratch")
-    assert list(scratch.iterdir()) == []
+    assert cases["test_what_is_left"]["measurements"]["left"] == []

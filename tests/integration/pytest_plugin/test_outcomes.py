@@ -12,7 +12,7 @@ from tests.integration.device_runs import DeviceRuns
 SUITE = '''"""One test for each way of ending."""
 import pytest
 
-from harness.contexts.models import ModelSpec
+from harness.contexts.models import Model
 from harness.probe.plan import Plan, Step
 
 
@@ -54,7 +54,7 @@ def test_unchecked(bench):
 
 @pytest.mark.device
 def test_misspelt(bench):
-    bench.run_contexts([ModelSpec("tiny")], 2, "residnt").check()
+    bench.run_contexts([Model("tiny")], 2, "residnt").check()
 
 
 @pytest.mark.device
@@ -70,7 +70,7 @@ def test_other_device(bench):
 
 @pytest.mark.device
 def test_binary(bench):
-    bench.run_contexts([ModelSpec("tiny")], 2, "resident").check()
+    bench.run_contexts([Model("tiny")], 2, "resident").check()
 
 
 @pytest.mark.device
@@ -118,16 +118,19 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     assert "needs htp_arch 75, has 73" in done.output
 
 
+@pytest.mark.nightly
 def test_what_the_target_cannot_do_is_no_failure(lab: DeviceRuns, suite: Path) -> None:
     done = lab.run("--backend", "gpu", "-k", "test_binary", suites=suite)
     assert done.code == 0, done.output
     (case,) = done.cases
     assert (case["outcome"], case["cause"]) == ("unsupported", None)
-    assert case["error"]["api"] == "QnnBackend_create"
-    assert case["error"]["code"] == 4000
+    assert (
+        "contexts are compiled for HTP, and the gpu backend reads none" in case["error"]["message"]
+    )
     assert "1 unsupported" in done.output
 
 
+@pytest.mark.nightly
 def test_a_wrong_requirement_of_a_marker(lab: DeviceRuns, suite: Path) -> None:
     suite.write_text(SUITE.replace("htp_arch=75", "htp_arhc=75"))
     done = lab.run(suites=suite)
@@ -136,6 +139,7 @@ def test_a_wrong_requirement_of_a_marker(lab: DeviceRuns, suite: Path) -> None:
     assert "htp_arch" in done.output
 
 
+@pytest.mark.nightly
 def test_a_failure_of_a_plain_test_is_not_hidden_by_good_cases(
     lab: DeviceRuns, suite: Path
 ) -> None:
@@ -157,6 +161,7 @@ def test_a_failure_of_a_plain_test_is_not_hidden_by_good_cases(
     assert "1 failed, 1 passed" in done.stdout
 
 
+@pytest.mark.nightly
 def test_a_device_test_must_hold_a_device(lab: DeviceRuns, suite: Path) -> None:
     suite.write_text("import pytest\n@pytest.mark.device\ndef test_nothing(): pass\n")
     done = lab.run(suites=suite)

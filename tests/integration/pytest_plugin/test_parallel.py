@@ -30,7 +30,9 @@ def test_without_a_device():
 '''
 
 
-@pytest.mark.parametrize("workers", ["auto", "1", "3"])
+@pytest.mark.parametrize(
+    "workers", ["auto", *(pytest.param(count, marks=pytest.mark.nightly) for count in "13")]
+)
 def test_every_device_has_one_worker_and_the_run_one_journal(
     lab: DeviceRuns, tmp_path: Path, workers: str
 ) -> None:
@@ -52,6 +54,7 @@ def test_every_device_has_one_worker_and_the_run_one_journal(
     assert all((runs[0] / log).is_file() for case in done.cases for log in case["logs"])
 
 
+@pytest.mark.nightly
 def test_one_device_needs_no_worker(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = tmp_path / "test_farm.py"
     suite.write_text(SUITE)
@@ -75,7 +78,7 @@ from harness.probe.plan import Plan, Step
 def test_some(bench, number):
     if number == 2 and bench.device.name == "sim-a":
         storage = Path(bench.device.workdir).parents[3]
-        os.kill(bench._workbench.lab._simulated["sim-a"].pid, signal.SIGKILL)
+        os.kill(bench._case.ready.held.lab.simulated["sim-a"].pid, signal.SIGKILL)
         storage.rename(storage.with_name("away"))
         storage.write_text("in the way of a new one")
     bench.measure(worker=os.environ["PYTEST_XDIST_WORKER"])
@@ -110,8 +113,31 @@ def test_cases_of_a_device_that_was_lost_go_on_with_the_worker_that_has_its_twin
     assert [event["event"] for event in done.events][-1] == "quarantine"
 
 
+def test_a_test_that_is_called_like_a_case_is_none(lab: DeviceRuns, tmp_path: Path) -> None:
+    """Nobody waits for its record, and there is nothing to report."""
+    suite = tmp_path / "test_plain.py"
+    suite.write_text(
+        "import pytest\n"
+        '@pytest.mark.parametrize("text", ["sim-v73-htp-2.51.0", "sim-v73-other"])\n'
+        "def test_plain(text): pass\n"
+    )
+    done = lab.run("-m", "", "-n", "2", suites=suite)
+    assert done.code == 0, done.output
+    assert "were not run" not in done.output
+    assert not lab.reports.exists()
+
+
 def test_wrong_input_is_said_once_and_before_any_worker_starts(lab: DeviceRuns) -> None:
     done = lab.run("-n", "2", "--qnn", "2.99.0")
     assert done.code == 2, done.output
     assert done.output.count("2.99.0") == 1
     assert not lab.reports.exists()
+
+
+@pytest.mark.nightly
+def test_wrong_input_that_only_workers_find_is_said_once(lab: DeviceRuns) -> None:
+    """Without `-m device` nobody knows before collection that devices are asked for."""
+    done = lab.run("-m", "", "-n", "2", "--qnn", "2.99.0")
+    assert done.code == 2, done.output
+    assert done.output.count("2.99.0") == 1, done.output
+    assert "node down" not in done.output

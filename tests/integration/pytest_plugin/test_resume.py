@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.integration.device_runs import DeviceRuns
 
 SUITE = '''"""Cases that note that they ran."""
@@ -62,6 +64,7 @@ def test_only_what_is_missing_or_was_the_labs_fault_runs(lab: DeviceRuns, tmp_pa
     assert f"nothing is missing in {run}" in whole.output
 
 
+@pytest.mark.nightly
 def test_no_such_run(lab: DeviceRuns) -> None:
     done = lab.run("--resume", "latest", "-k", "tiny and 66")
     assert done.code == 2, done.output

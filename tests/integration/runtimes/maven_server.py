@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from harness.runtimes.maven_files import METADATA, Coordinates
+from harness.runtimes.maven_repository import METADATA, Coordinates
 
 
 def make_aar(libraries: Mapping[str, bytes]) -> bytes:
@@ -44,7 +44,8 @@ def make_pom(artifact: Coordinates, *wants: Coordinates) -> bytes:
 class MavenServer:
     """Serves `files`; `cuts` says after how many bytes which answers break off, once each.
 
-    `validators` off: no ETag, so that nothing can be continued. `ignores_ranges`: sends the whole
+    `reason` is said of what is refused; `login` is the header that it wants to see. `validators`
+    off: no ETag, so that nothing can be continued. `ignores_ranges`: sends the whole
     file each time.
     """
 
@@ -56,6 +57,8 @@ class MavenServer:
         self.validators = True
         self.ignores_ranges = False
         self.status: dict[str, int] = {}
+        self.reason: str | None = None
+        self.login: str | None = None
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -106,8 +109,12 @@ class MavenServer:
         self.asked.append((name, request.headers.get("Range")))
         content = self.files.get(name)
         status = self.status.get(name, 200 if content is not None else 404)
+        if self.login is not None and request.headers.get("Authorization") != self.login:
+            status = 401
         if content is None or status >= 400:
-            request.send_response(status)
+            # as bytes in UTF-8: http.server wants Latin-1
+            reason = None if self.reason is None else self.reason.encode().decode("latin-1")
+            request.send_response(status, reason)
             request.send_header("Content-Length", "0")
             request.end_headers()
             return

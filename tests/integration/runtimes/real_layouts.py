@@ -8,13 +8,12 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.runtimes.catalog import Runtime
-from harness.runtimes.runtime import RuntimeFile
+from harness.runtimes.runtime import LocalFile, Runtime
 
 TOOLCHAINS = {"linux-x64": "x86_64-linux-clang", "linux-arm64": "aarch64-oe-linux-gcc11.2"}
 
 
-def linked(file: RuntimeFile, folder: Path, name: str | None = None) -> None:
+def linked(file: LocalFile, folder: Path, name: str | None = None) -> None:
     """Puts a file into a folder without copying its bytes where that is possible."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / (name or file.path.name)
@@ -24,7 +23,7 @@ def linked(file: RuntimeFile, folder: Path, name: str | None = None) -> None:
         target.write_bytes(file.path.read_bytes())
 
 
-def folder_of(path: Path, files: Iterable[RuntimeFile]) -> Path:
+def folder_of(path: Path, files: Iterable[LocalFile]) -> Path:
     """A plain folder with these files."""
     for file in files:
         linked(file, path)
@@ -46,7 +45,7 @@ def qairt_tree(path: Path, *runtimes: Runtime) -> Path:
     return path
 
 
-def aar(path: Path, files: Iterable[RuntimeFile]) -> Path:
+def aar(path: Path, files: Iterable[LocalFile]) -> Path:
     """An AAR with the libraries in jni/arm64-v8a."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
@@ -56,7 +55,7 @@ def aar(path: Path, files: Iterable[RuntimeFile]) -> Path:
     return path
 
 
-def maven_repository(path: Path, version: str, files: Iterable[RuntimeFile]) -> Path:
+def maven_repository(path: Path, version: str, files: Iterable[LocalFile]) -> Path:
     """A repository with qnn-runtime in one version: list, POM, AAR and their checksums."""
     artifact = path / "com/qualcomm/qti/qnn-runtime"
     folder = artifact / version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,11 @@ import pytest
 
 from harness.errors import ConfigError, InfraError
 from harness.runtimes import maven_repository
+from harness.runtimes.aar import MavenSource
 from harness.runtimes.download import Bounds
-from harness.runtimes.maven import MavenSource
-from harness.runtimes.maven_files import Coordinates
-from harness.runtimes.maven_repository import HttpRepository
+from harness.runtimes.maven_repository import Coordinates, HttpRepository
 from tests.integration.runtimes.maven_server import MavenServer, make_aar, make_pom
+from tests.logged import Logged
 from tests.unit.runtimes.elf_files import elf_file
 
 QNN = Coordinates.parse("com.qualcomm.qti:qnn-runtime")
@@ -41,17 +42,13 @@ def server() -> Iterator[MavenServer]:
     started.stop()
 
 
-class Told(list[str]):
-    pass
-
-
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def told(logged: Logged) -> list[str]:
+    return logged.warnings
 
 
-def opened(server: MavenServer, cache: Path, told: Told, what: Coordinates = QNN) -> MavenSource:
-    return MavenSource("maven", what, server.url, cache, notify=lambda _: None, warn=told.append)
+def opened(server: MavenServer, cache: Path, what: Coordinates = QNN) -> MavenSource:
+    return MavenSource("maven", what, server.url, cache)
 
 
 def files_below(folder: Path) -> set[str]:
@@ -62,8 +59,8 @@ def files_below(folder: Path) -> set[str]:
     }
 
 
-def test_an_artifact_is_a_source(server: MavenServer, tmp_path: Path, told: Told) -> None:
-    source = opened(server, tmp_path, told)
+def test_an_artifact_is_a_source(server: MavenServer, tmp_path: Path, told: list[str]) -> None:
+    source = opened(server, tmp_path)
     assert source.versions(TARGET) == ["2.9.0", "2.31.0"]
     assert source.versions("linux-x64") == []
     assert not source.is_cached("2.31.0", TARGET)
@@ -78,53 +75,49 @@ def test_an_artifact_is_a_source(server: MavenServer, tmp_path: Path, told: Told
     assert runtime.build_id == "2.31.0.250130151446"
     assert source.is_cached("2.31.0", TARGET)
     server.stop()
-    again = opened(server, tmp_path, told)
+    again = opened(server, tmp_path)
     assert again.runtime("2.31.0", TARGET) == runtime
     assert "of the last time" in told[0]
 
 
-def test_an_ort_brings_the_runtime_that_it_wants(
-    server: MavenServer, tmp_path: Path, told: Told
-) -> None:
+def test_an_ort_brings_the_runtime_that_it_wants(server: MavenServer, tmp_path: Path) -> None:
     ort = elf_file(needed=["libc.so"], android_api=21, defines=["VERS_1.24.1"])
     aar = make_aar({"libonnxruntime.so": ort, "libonnxruntime4j_jni.so": ort})
     server.add(ORT.at("1.24.1"), aar, QNN.at("2.31.0"))
     server.add(ORT.at("1.9.0"), aar)
-    source = opened(server, tmp_path, told, ORT)
+    source = opened(server, tmp_path, ORT)
     assert source.versions(TARGET) == ["2.31.0"]
     runtime = source.runtime("2.31.0", TARGET)
     assert {"libonnxruntime.so", "libQnnHtp.so"} <= {file.path.name for file in runtime.files}
     assert (runtime.ort_version, runtime.qnn_version) == ("1.24.1", "2.31.0")
-    pinned = opened(server, tmp_path, told, ORT.at("1.9.0"))
+    pinned = opened(server, tmp_path, ORT.at("1.9.0"))
     with pytest.raises(ConfigError, match=r"names no com\.qualcomm\.qti:qnn-runtime"):
         pinned.versions(TARGET)
 
 
-def test_a_download_that_breaks_off_goes_on(
-    server: MavenServer, tmp_path: Path, told: Told
-) -> None:
+def test_a_download_that_breaks_off_goes_on(server: MavenServer, tmp_path: Path) -> None:
     name = QNN.at("2.31.0").file("aar")
     size = len(server.files[name])
     server.cuts[name] = [300_000, 300_000]
-    opened(server, tmp_path, told).runtime("2.31.0", TARGET)
+    opened(server, tmp_path).runtime("2.31.0", TARGET)
     ranges = [asked for path, asked in server.asked if path == name]
     assert ranges == [None, "bytes=300000-", "bytes=600000-"]
     assert server.sent_bytes < size + 10_000
 
 
 def test_what_broke_off_for_good_is_taken_up_by_the_next_run(
-    server: MavenServer, tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+    server: MavenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.runtimes.download._PAUSE_S", 0.01)
     name = QNN.at("2.31.0").file("aar")
     server.cuts[name] = [700_000, 0, 0, 0]
     with pytest.raises(InfraError, match="broke off after 700000 bytes"):
-        opened(server, tmp_path, told).runtime("2.31.0", TARGET)
+        opened(server, tmp_path).runtime("2.31.0", TARGET)
     there = files_below(tmp_path)
     assert not any(path.endswith(".aar") or "aars/" in path for path in there)
     assert any(path.endswith("/part") for path in there)
     server.asked.clear()
-    opened(server, tmp_path, told).runtime("2.31.0", TARGET)
+    opened(server, tmp_path).runtime("2.31.0", TARGET)
     assert (name, "bytes=700000-") in server.asked
     assert not any("part" in path for path in files_below(tmp_path))
 
@@ -133,7 +126,6 @@ def test_what_broke_off_for_good_is_taken_up_by_the_next_run(
 def test_what_cannot_be_continued_begins_anew(
     server: MavenServer,
     tmp_path: Path,
-    told: Told,
     how: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -143,35 +135,32 @@ def test_what_cannot_be_continued_begins_anew(
     server.ignores_ranges = how == "ranges ignored"
     server.cuts[name] = [700_000, 0, 0, 0]
     with pytest.raises(InfraError, match="broke off"):
-        opened(server, tmp_path, told).runtime("2.31.0", TARGET)
+        opened(server, tmp_path).runtime("2.31.0", TARGET)
     server.cuts.clear()
     if how == "another file":
         server.add(QNN.at("2.31.0"), qnn_aar("2.31.1"))
-    runtime = opened(server, tmp_path, told).runtime("2.31.0", TARGET)
+    runtime = opened(server, tmp_path).runtime("2.31.0", TARGET)
     expected = "2.31.1" if how == "another file" else "2.31.0"
     assert runtime.build_id == f"{expected}.250130151446"
 
 
-def test_a_wrong_checksum_leaves_nothing(server: MavenServer, tmp_path: Path, told: Told) -> None:
+def test_a_wrong_checksum_leaves_nothing(server: MavenServer, tmp_path: Path) -> None:
     name = QNN.at("2.31.0").file("aar")
     server.files[f"{name}.sha256"] = b"0" * 64
     with pytest.raises(InfraError, match="is written beside it; it was not kept"):
-        opened(server, tmp_path, told).runtime("2.31.0", TARGET)
+        opened(server, tmp_path).runtime("2.31.0", TARGET)
     assert not any(path.endswith((".aar", "part")) for path in files_below(tmp_path))
 
 
-def test_without_checksums_the_first_use_counts(
-    server: MavenServer, tmp_path: Path, told: Told
-) -> None:
+def test_without_checksums_the_first_use_counts(server: MavenServer, tmp_path: Path) -> None:
     server.add(QNN.at("2.32.0"), qnn_aar("2.32.0"), sums=False)
-    assert opened(server, tmp_path, told).runtime("2.32.0", TARGET).qnn_version == "2.32.0"
+    assert opened(server, tmp_path).runtime("2.32.0", TARGET).qnn_version == "2.32.0"
 
 
 def test_too_large_a_file_is_not_taken(server: MavenServer, tmp_path: Path) -> None:
     name = QNN.at("2.31.0").file("aar")
     small = Bounds(max_bytes=1000, timeout_s=10)
-    silent = {"notify": lambda _: None, "warn": lambda _: None}
-    repository = HttpRepository(server.url, tmp_path, bounds=small, **silent)
+    repository = HttpRepository(server.url, tmp_path, bounds=small)
     with pytest.raises(InfraError, match="at most 1000 are taken"):
         repository.file(name)
     assert not any(path.endswith(".aar") for path in files_below(tmp_path))
@@ -181,7 +170,6 @@ def test_too_large_a_file_is_not_taken(server: MavenServer, tmp_path: Path) -> N
 def test_refusals(
     server: MavenServer,
     tmp_path: Path,
-    told: Told,
     status: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -189,13 +177,13 @@ def test_refusals(
     server.status[f"{QNN.folder}/maven-metadata.xml"] = status
     error = ConfigError if status == 404 else InfraError
     with pytest.raises(error, match=str(status)):
-        opened(server, tmp_path, told).versions(TARGET)
+        opened(server, tmp_path).versions(TARGET)
 
 
 def test_one_flipped_byte_is_found_and_repaired(
-    server: MavenServer, tmp_path: Path, told: Told
+    server: MavenServer, tmp_path: Path, told: list[str]
 ) -> None:
-    source = opened(server, tmp_path, told)
+    source = opened(server, tmp_path)
     runtime = source.runtime("2.31.0", TARGET)
     assert source.damage("2.31.0", TARGET) == []
     unpacked = runtime.library("libQnnHtp.so")
@@ -203,22 +191,20 @@ def test_one_flipped_byte_is_found_and_repaired(
     for path in (unpacked, aar):
         good = path.read_bytes()
         path.write_bytes(good[:-5] + bytes([good[-5] ^ 1]) + good[-4:])
-        (damage,) = opened(server, tmp_path, told).damage("2.31.0", TARGET)
+        (damage,) = opened(server, tmp_path).damage("2.31.0", TARGET)
         assert path.name in damage
-        assert opened(server, tmp_path, told).runtime("2.31.0", TARGET).files == runtime.files
+        assert opened(server, tmp_path).runtime("2.31.0", TARGET).files == runtime.files
         assert path.read_bytes() == good
     assert len(told) == 2
 
 
-def test_a_repository_that_is_a_folder(server: MavenServer, tmp_path: Path, told: Told) -> None:
+def test_a_repository_that_is_a_folder(server: MavenServer, tmp_path: Path) -> None:
     root = tmp_path / "m2"
     for name, content in server.files.items():
         if not name.endswith("maven-metadata.xml"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes(content)
-    source = MavenSource(
-        "m2", QNN, root, tmp_path / "cache", notify=lambda _: None, warn=told.append
-    )
+    source = MavenSource("m2", QNN, root, tmp_path / "cache")
     assert source.versions(TARGET) == ["2.9.0", "2.31.0"]
     assert source.runtime("2.31.0", TARGET).source == "m2"
     assert source.damage("2.31.0", TARGET) == []
@@ -229,19 +215,39 @@ def test_a_repository_that_is_a_folder(server: MavenServer, tmp_path: Path, told
         source.runtime("2.31.0", TARGET)
     nobody = Coordinates.parse("a:b")
     with pytest.raises(ConfigError, match="there is no a:b"):
-        MavenSource(
-            "m2", nobody, root, tmp_path / "cache", notify=lambda _: None, warn=told.append
-        ).versions(TARGET)
+        MavenSource("m2", nobody, root, tmp_path / "cache").versions(TARGET)
 
 
-def test_a_pom_that_is_none(server: MavenServer, tmp_path: Path, told: Told) -> None:
+def test_a_pom_that_is_none(server: MavenServer, tmp_path: Path) -> None:
     server.add(ORT.at("1.24.1"), make_aar({"libonnxruntime.so": b""}), QNN.at("2.31.0"))
     name = ORT.at("1.24.1").file("pom")
     server.files[name] = b"<!DOCTYPE x>" + make_pom(ORT.at("1.24.1"))
     server.files[f"{name}.sha1"] = hashlib.sha1(server.files[name]).hexdigest().encode()
     with pytest.raises(InfraError, match="declares a document type"):
-        opened(server, tmp_path, told, ORT).versions(TARGET)
+        opened(server, tmp_path, ORT).versions(TARGET)
 
 
 def test_bounds_of_texts_are_smaller_than_those_of_archives() -> None:
     assert maven_repository.TEXT_BOUNDS.max_bytes < maven_repository.AAR_BOUNDS.max_bytes
+
+
+def test_user_and_password_are_sent_and_not_told(
+    server: MavenServer, tmp_path: Path, told: list[str]
+) -> None:
+    server.login = "Basic " + base64.b64encode(b"me:s3/cr@t").decode()
+    server.reason = "No\x1b]0;x\x07"
+    cache = tmp_path / "cache"
+
+    def with_password(password: str) -> MavenSource:
+        url = server.url.replace("://", f"://me:{password}@")
+        return MavenSource("far", QNN, url, cache)
+
+    with pytest.raises(InfraError, match=r"401 No\\x1b\]0;x\\x07") as refused:
+        with_password("wr0ng").versions(TARGET)
+    source = with_password("s3%2Fcr%40t")
+    assert source.versions(TARGET) == ["2.9.0", "2.31.0"]
+    assert source.runtime("2.9.0", TARGET).files
+    said = [str(refused.value), source.origin, *told]
+    said += [path.read_text("latin-1") for path in cache.rglob("*") if path.is_file()]
+    assert not [text for text in said if "wr0ng" in text or "cr%40t" in text or "cr@t" in text]
+    assert "***@127.0.0.1" in source.origin

@@ -10,6 +10,7 @@ from tests.integration.conftest import RuntimeFor
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.runtimes.real_layouts import folder_of, qairt_tree
 
+NIGHT = pytest.mark.nightly
 CASE = ("-k", "context_count and tiny and resident-3")
 
 
@@ -34,6 +35,7 @@ def test_a_qairt_tree_runs(runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: 
     assert (case["outcome"], case["preflight"]) == ("passed", [])
 
 
+@pytest.mark.nightly
 def test_the_environment_names_a_tree(
     runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
 ) -> None:
@@ -43,6 +45,7 @@ def test_the_environment_names_a_tree(
     assert done.cases[0]["runtime"]["source"] == "sdk"
 
 
+@pytest.mark.nightly
 def test_a_system_library_of_another_wheel(
     runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
 ) -> None:
@@ -66,6 +69,7 @@ def without_cpp_runtime(runtime_for: RuntimeFor, folder: Path) -> Path:
     return folder_of(folder, files)
 
 
+@NIGHT
 @pytest.mark.parametrize(("mode", "findings"), [("warn", 3), ("off", 0)])
 def test_a_missing_cpp_runtime_is_named_and_what_happens_is_kept(
     mode: str, findings: int, runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
@@ -90,6 +94,7 @@ def test_strict_runs_nothing_with_them(
     assert "nothing was run" in done.output
 
 
+@pytest.mark.nightly
 def test_a_context_that_is_too_new(runs: DeviceRuns) -> None:
     done = runs.run("--qnn", "2.47", "--compiler", "2.51", *CASE)
     assert done.code == 1, done.output
@@ -102,10 +107,14 @@ def test_a_context_that_is_too_new(runs: DeviceRuns) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--qnn", ">=2.60"], "no QNN version is >=2.60"),
-        (["--qnn", "nosource:latest"], "unknown QNN version 'nosource:latest'"),
         (["--qnn=/no/such/place"], "--qnn: /no/such/place does not exist"),
-        (["--qnn", "2.51", "--compiler", "9.9"], "unknown QNN version '9.9'"),
+        pytest.param(["--qnn", ">=2.60"], "no QNN version is >=2.60", marks=NIGHT),
+        pytest.param(
+            ["--qnn", "nosource:latest"], "unknown QNN version 'nosource:latest'", marks=NIGHT
+        ),
+        pytest.param(
+            ["--qnn", "2.51", "--compiler", "9.9"], "unknown QNN version '9.9'", marks=NIGHT
+        ),
     ],
 )
 def test_wrong_words(arguments: list[str], told: str, runs: DeviceRuns) -> None:
@@ -124,6 +133,7 @@ def test_a_range_of_versions_is_one_word(runs: DeviceRuns) -> None:
     assert "2.51.0" not in done.output
 
 
+@pytest.mark.nightly
 def test_a_device_that_nobody_has_libraries_for_is_told(runs: DeviceRuns) -> None:
     phone = "  - {name: phone, serial: NOT-THERE, soc: SM8650, target: android-arm64}\n"
     runs.file.write_text(runs.file.read_text() + phone)

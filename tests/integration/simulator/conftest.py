@@ -21,7 +21,7 @@ from harness.simulator.properties import device_properties
 
 ADB = Path(adbutils.__file__).parent / "binaries" / "adb"
 DEADLINE_S = 20.0
-OLD_DEVICE = ("cmd",)
+OLD_DEVICE = ("remount_shell",)
 
 
 def wait_for(what: str, condition: Callable[[], bool], seconds: float = DEADLINE_S) -> None:
@@ -49,6 +49,7 @@ class AdbClient:
 
     home: Path
     port: int
+    program: Path = ADB
 
     @property
     def public_key(self) -> Path:
@@ -72,7 +73,7 @@ class AdbClient:
     ) -> subprocess.CompletedProcess[bytes]:
         chosen = [] if serial is None else ["-s", serial]
         return subprocess.run(
-            [ADB, *chosen, *map(str, arguments)],
+            [self.program, *chosen, *map(str, arguments)],
             env=self.environment,
             input=stdin,
             capture_output=True,
@@ -111,16 +112,11 @@ def free_port() -> int:
 
 
 def start_server(client: AdbClient) -> subprocess.Popen[bytes]:
-    (client.home / ".android").mkdir(parents=True)
-    subprocess.run(
-        [ADB, "keygen", client.home / ".android/adbkey"],
-        env=client.environment,
-        check=True,
-        capture_output=True,
-        timeout=DEADLINE_S,
-    )
+    if not client.public_key.exists():
+        client.public_key.parent.mkdir(parents=True)
+        assert client("keygen", client.public_key.with_suffix("")).returncode == 0
     process = subprocess.Popen(
-        [ADB, "nodaemon", "server"],
+        [client.program, "nodaemon", "server"],
         env=client.environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -139,8 +135,8 @@ def start_server(client: AdbClient) -> subprocess.Popen[bytes]:
     return process
 
 
-def running_server(home: Path) -> Iterator[AdbClient]:
-    client = AdbClient(home, free_port())
+def running_server(home: Path, program: Path = ADB) -> Iterator[AdbClient]:
+    client = AdbClient(home, free_port(), program)
     process = start_server(client)
     yield client
     process.kill()
@@ -171,7 +167,7 @@ def start_device(adb: AdbClient, tmp_path: Path) -> Iterator[StartDevice]:
             settings.setdefault("storage", tmp_path / f"storage-{name}")
             device = SimulatedDevice(
                 name,
-                properties=device_properties(name, "QCS8550"),
+                properties=device_properties(name, "QCS8550", root=os.getuid() == 0),
                 public_key=adb.public_key,
                 **settings,
             )
@@ -192,7 +188,7 @@ def shared_device(
     with SimulatedDevice(
         "sim-shared",
         storage=tmp_path_factory.mktemp("shared") / "storage",
-        properties=device_properties("sim-shared", "QCS8550"),
+        properties=device_properties("sim-shared", "QCS8550", root=os.getuid() == 0),
         public_key=adb.public_key,
     ) as device:
         adb.connect(device.address)
@@ -229,7 +225,7 @@ def shared(adb: AdbClient, shared_device: SimulatedDevice) -> OnDevice:
 def processes_of(storage: Path) -> list[int]:
     """Every process that is the daemon of this storage or one of its commands."""
     found = []
-    marks = [f"--storage\0{storage}\0".encode(), f"\0HOME={storage}\0".encode()]
+    marks = [f'"storage": "{storage}"'.encode(), f"\0HOME={storage}\0".encode()]
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             try:

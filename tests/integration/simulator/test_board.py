@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from harness.adb.address import TcpAddress
 from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer
-from harness.cache import cache_root
 from harness.errors import DeviceTimeout
+from harness.failure.verdict import judge
+from harness.files.cache import cache_root
 from harness.probe.build import ProbeBuilder
-from harness.probe.check import probe_problem
-from harness.probe.plan import Plan, Step
+from harness.probe.fitness import probe_problem
+from harness.probe.plan import Plan, Step, sealed
 from harness.probe.run import run_plan
-from harness.results.verdict import judge
 from harness.simulator.board import libc_version, soc_files
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.emulation import find_tools, make_board
@@ -73,7 +74,7 @@ def board(adb: AdbClient, storage: Path) -> Iterator[AdbDevice]:
         probe = storage / "data/local/tmp/qnn-probe"
         probe.write_bytes(ProbeBuilder(cache_root() / "probe").build("linux-arm64").read_bytes())
         probe.chmod(0o755)
-        yield AdbDevice(device.address, AdbServer("127.0.0.1", adb.port))
+        yield AdbDevice(device.address, AdbServer(TcpAddress(port=adb.port)))
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +130,7 @@ def test_the_board_tells_the_truth_about_itself(board: AdbDevice) -> None:
         ("env -i sh -c '@ x'", ["@", "x"]),
         ("echo x | xargs @", ["@", "x"]),
         ("sh -c '(@ x)'", ["@", "x"]),
+        ("cp @ /data/local/tmp/own; /data/local/tmp/own x", ["/data/local/tmp/own", "x"]),
         ("find ${0%/*} -name says -exec {} x \\;", ["@", "x"]),
     ],
 )
@@ -196,7 +198,7 @@ def test_a_program_that_hangs_ends_with_its_command(
     board: AdbDevice, says: str, storage: Path
 ) -> None:
     folder = os.path.dirname(says)
-    plan = "probe-plan 1\\nhang\\nend steps=1\\n"
+    plan = sealed(["hang"]).replace("\n", "\\n")
     hang = f"printf '{plan}' | setsid {folder}/qnn-probe & printf '{plan}' | {folder}/qnn-probe"
     began = time.monotonic()
     with pytest.raises(DeviceTimeout):
@@ -209,7 +211,7 @@ def test_a_reboot_ends_every_program_and_the_board_is_there_again(
     adb: AdbClient, board: AdbDevice, says: str, storage: Path
 ) -> None:
     folder = os.path.dirname(says)
-    plan = "probe-plan 1\\nhang\\nend steps=1\\n"
+    plan = sealed(["hang"]).replace("\n", "\\n")
     before = output(board, "getprop ro.boot.boot_id")
     hang = f"(printf '{plan}'; sleep 60) | setsid {folder}/qnn-probe"
     with adb.open(board.serial, f"shell,v2,raw:{hang}"):

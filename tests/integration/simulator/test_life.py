@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -215,6 +212,7 @@ def test_stopping_leaves_nothing(adb: AdbClient, start_device: StartDevice) -> N
     stream.close()
 
 
+@pytest.mark.nightly
 def test_storage_is_kept_and_locked(
     adb: AdbClient, start_device: StartDevice, tmp_path: Path
 ) -> None:
@@ -232,13 +230,29 @@ def test_storage_is_kept_and_locked(
         assert (second.storage / "data/kept").read_text() == "x"
 
 
+def test_a_kill_while_it_starts_leaves_no_temporary_file(
+    adb: AdbClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    holder = run_python(HOLDER, tmp_path / "storage", adb.public_key)
+    children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
+    # its daemon is begun, and does not listen yet
+    wait_for("the daemon is there", lambda: children.read_text() != "")
+    holder.kill()
+    holder.wait()
+    wait_for("it is gone", lambda: not processes_of(tmp_path / "storage"))
+    assert list(temporary.iterdir()) == []
+
+
 def test_settings_that_are_wrong(adb: AdbClient, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()
     (full / "thesis").touch()
     good = {"storage": tmp_path / "storage", "properties": {}, "public_key": adb.public_key}
     for change, problem in [
-        ({"features": ["teleport"]}, "unknown feature 'teleport'.*valid: cmd"),
+        ({"features": ["teleport"]}, "unknown feature 'teleport'.*valid: fixed_push_mkdir"),
         ({"public_key": tmp_path / "none"}, "none: cannot be read: No such file"),
         ({"public_key": adb.public_key.with_suffix("")}, "not an adb public key"),
         ({"storage": tmp_path / "a:b"}, "colon"),
@@ -250,22 +264,3 @@ def test_settings_that_are_wrong(adb: AdbClient, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=problem):
             device.start()
     assert [path.name for path in full.iterdir()] == ["thesis"]
-
-
-def test_the_daemon_by_hand(adb: AdbClient, tmp_path: Path) -> None:
-    (tmp_path / "properties.json").write_text(json.dumps({"ro.product.model": "By hand"}))
-    command = [sys.executable, "-m", "harness.simulator.daemon"]
-    help_text = subprocess.run([*command, "--help"], capture_output=True, check=True, timeout=20)
-    assert b"--storage DIR" in help_text.stdout
-    options = ["--storage", tmp_path / "storage", "--key", adb.public_key]
-    options += ["--properties", tmp_path / "properties.json", "--ignore-stdin"]
-    with subprocess.Popen(
-        [*command, *options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-    ) as daemon:
-        assert daemon.stdout is not None
-        port = json.loads(daemon.stdout.readline())["port"]
-        adb.connect(f"127.0.0.1:{port}")
-        adb("disconnect", f"127.0.0.1:{port}")
-        daemon.send_signal(signal.SIGINT)
-        assert daemon.wait(10) == 0
-    assert not processes_of(tmp_path / "storage")

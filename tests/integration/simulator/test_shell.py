@@ -64,6 +64,23 @@ def test_exec_out_is_binary_safe(shared: OnDevice) -> None:
     assert shared("exec-out", "printf 'a\\nb'").stdout == b"a\nb"
 
 
+def test_exec_in_loses_nothing(shared: OnDevice) -> None:
+    """The host closes the stream to say that its input is over; adb does not wait for the end."""
+    whole = shared.storage / "whole"
+    content = BLOB * (1 + 1_000_000 // len(BLOB))
+    done = shared("exec-in", "sleep 0.2; cat > part; mv part whole", stdin=content)
+    assert done.returncode == 0
+    wait_for("it is there", whole.exists)
+    assert whole.read_bytes() == content
+
+
+def test_a_command_that_was_given_nothing_dies_with_exec(shared: OnDevice) -> None:
+    stream = shared.adb.open(shared.device.address, "exec:echo $$; exec sleep 1000")
+    pid = int(stream.recv(100).decode())
+    stream.close()
+    wait_for("it is gone", lambda: not Path(f"/proc/{pid}").exists(), 5)
+
+
 def test_terminal(shared: OnDevice) -> None:
     script = b"stty size; echo in-$((40 + 2)); exit 4\n"
     done = shared("shell", "-tt", stdin=script)
@@ -158,27 +175,42 @@ def test_a_slow_reader_gets_everything(shared: OnDevice) -> None:
     stream.close()
 
 
+def test_what_lets_the_gpu_backend_prepare(
+    adb: AdbClient, shared: OnDevice, start_device: StartDevice
+) -> None:
+    """An `oqclc` that compiles nothing, and only where it was asked for."""
+    preparing = OnDevice(adb, start_device("sim-gpu", prepares_gpu=True))
+    (preparing.storage / "empty").mkdir()
+    found = preparing.text("cd empty && oqclc k.cl -o x; ls; command -v oqclc").split()
+    assert found == ["bin.o", f"{preparing.storage}/system/bin/oqclc"]
+    assert b"no kernel" in (preparing.storage / "empty/bin.o").read_bytes()
+    assert shared("shell", "command -v oqclc").returncode != 0
+
+
 def test_an_old_device_has_no_exit_codes(adb: AdbClient, start_device: StartDevice) -> None:
     old = OnDevice(adb, start_device(features=OLD_DEVICE))
-    assert old("features").stdout.split() == [b"cmd"]
+    assert old("features").stdout.split() == [b"remount_shell"]
     done = old("shell", "echo out; echo err >&2; exit 3")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"out\nerr\n", b"")
     with pytest.raises(ConnectionError, match="FAIL"):
         adb.open(old.device.address, "shell,v2,raw:true")
 
 
-@pytest.mark.parametrize(
-    "service", ["nonsense:", "tcp:5555", "jdwp:1", "reverse:list-forward", "x"]
-)
+@pytest.mark.parametrize("service", ["nonsense:", "tcp:0", "localabstract:nobody", "jdwp:1", "x"])
 def test_unknown_services_are_closed(shared: OnDevice, service: str) -> None:
     with pytest.raises(ConnectionError, match="FAIL"):
         shared.adb.open(shared.device.address, service)
 
 
-def test_refusals(shared: OnDevice) -> None:
-    assert b"cannot run as root in production builds" in shared("root").stdout
-    assert b"not running as root" in shared("unroot").stdout
-    assert b"Not running as root" in shared("remount").stdout + shared("remount").stderr
+def test_who_its_commands_run_as_is_what_it_says(shared: OnDevice) -> None:
+    root = shared.text("id -u") == "0"
+    kind = "userdebug" if root else "user"
+    assert shared.text("getprop ro.build.type") == kind
+    assert f":{kind}/" in shared.text("getprop ro.build.fingerprint")
+    assert shared.text("getprop ro.debuggable") == ("1" if root else "0")
+    assert shared.text("getprop ro.secure") == ("0" if root else "1")
+    said = b"adbd is already running as root" if root else b"cannot run as root in production"
+    assert said in shared("root").stdout
 
 
 def test_programs(shared: OnDevice) -> None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import struct
 
 import pytest
-from adbutils.errors import AdbConnectionError, AdbError, AdbTimeout
 
-from harness.adb.faults import AdbFailError, ProtocolError, device_faults, server_faults
+from harness.adb.faults import (
+    AdbFailError,
+    NoServerError,
+    ProtocolError,
+    device_faults,
+    server_faults,
+)
 from harness.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 
 FAULTS: list[tuple[BaseException, type[DeviceError], str]] = [
@@ -15,12 +20,11 @@ FAULTS: list[tuple[BaseException, type[DeviceError], str]] = [
     (EOFError(), DeviceLost, "ended early: EOFError"),
     (struct.error("unpack"), DeviceLost, "ended early: unpack"),
     (AssertionError(), DeviceLost, "ended early: AssertionError"),
-    (AdbError("connection closed"), DeviceLost, "ended early: connection closed"),
     (ProtocolError("unknown packet"), DeviceLost, "ended early: unknown packet"),
     (ValueError("invalid literal"), DeviceLost, "ended early: invalid literal"),
-    (AdbConnectionError("no adb server at x"), DeviceLost, "x: no adb server at x"),
+    (NoServerError("no adb server at x"), DeviceLost, "x: no adb server at x"),
     (TimeoutError("timed out"), DeviceTimeout, "no answer in time"),
-    (AdbTimeout("no answer within 5 s"), DeviceTimeout, "no answer within 5 s"),
+    (TimeoutError("no answer within 5 s"), DeviceTimeout, "no answer within 5 s"),
     (AdbFailError("device 'x' not found"), DeviceLost, "adb says: device 'x' not found"),
     (AdbFailError("device offline"), DeviceLost, "adb says: device offline"),
     (AdbFailError("closed"), DeviceLost, "adb says: closed"),
@@ -49,7 +53,7 @@ def test_faults_of_a_server(error: BaseException) -> None:
     ):
         raise error
     assert type(caught.value) is InfraError
-    if isinstance(error, AdbConnectionError):
+    if isinstance(error, NoServerError):
         assert str(caught.value).startswith("no adb server at x; ")
         assert "adb -P 5038 start-server" in str(caught.value)
     else:

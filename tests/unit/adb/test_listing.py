@@ -1,4 +1,4 @@
-"""The adb server's device list and getprop's table, from real and from broken texts."""
+"""The adb server's device list, from real and from broken texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.adb.listing import SeenDevice, parse_devices, parse_properties
+from harness.adb.server import SeenDevice, parse_devices
 
 LINES = [
     (
@@ -48,20 +48,3 @@ def test_any_text_is_survived(text: str) -> None:
     for seen in parse_devices(text):
         assert seen.serial
         assert seen.state
-    parse_properties(text)
-
-
-def test_properties_may_span_lines_and_hold_brackets() -> None:
-    text = "[a.b]: [1]\r\n[c]: [two\nlines [x]]\n[empty]: []\nnoise\n"
-    assert parse_properties(text) == {"a.b": "1", "c": "two\nlines [x]", "empty": ""}
-
-
-@given(
-    st.dictionaries(
-        st.from_regex(r"[a-z][a-z0-9._]{0,20}", fullmatch=True),
-        st.text("abc []:\n", max_size=20).filter(lambda v: "\n[" not in v),
-    )
-)
-def test_properties_come_back_as_printed(table: dict[str, str]) -> None:
-    printed = "".join(f"[{name}]: [{value}]\n" for name, value in table.items())
-    assert parse_properties(printed) == table

@@ -14,10 +14,8 @@ from harness.adb.faults import ProtocolError
 from harness.adb.sync_protocol import (
     Data,
     Dialect,
-    Done,
     Fail,
     Okay,
-    RemoteEntry,
     RemoteStat,
     Reply,
     ReplyReader,
@@ -26,7 +24,7 @@ from harness.adb.sync_protocol import (
 )
 
 OLD = Dialect.of(frozenset())
-NEW = Dialect.of(frozenset({"stat_v2", "ls_v2", "sendrecv_v2"}))
+NEW = Dialect.of(frozenset({"stat_v2", "sendrecv_v2"}))
 NUMBER = st.integers(0, 2**31)
 
 
@@ -49,12 +47,6 @@ def encode(reply: Reply, dialect: Dialect) -> bytes:
             return stat_v2(b"STA2", reply)
         case RemoteStat(mode, size, mtime_s):
             return b"STAT" + struct.pack("<III", mode, size, mtime_s)
-        case RemoteEntry(name, s) if dialect.list_v2:
-            encoded = name.encode("utf-8", "surrogateescape")
-            return stat_v2(b"DNT2", s) + struct.pack("<I", len(encoded)) + encoded
-        case RemoteEntry(name, s):
-            encoded = name.encode("utf-8", "surrogateescape")
-            return b"DENT" + struct.pack("<IIII", s.mode, s.size, s.mtime_s, len(encoded)) + encoded
     raise AssertionError(reply)
 
 
@@ -64,7 +56,6 @@ REPLIES = st.one_of(
     st.builds(Fail, st.text(max_size=20)),
     st.builds(Data, st.binary(min_size=1, max_size=100)),
     STATS,
-    st.builds(RemoteEntry, st.text(max_size=20), STATS),
 )
 
 
@@ -88,15 +79,14 @@ def joined(replies: list[Reply]) -> list[Reply]:
 def test_replies_survive_any_cut(replies: list[Reply], cuts: list[int], dialect: Dialect) -> None:
     stream = b"".join(encode(reply, dialect) for reply in replies)
     edges = [0, *sorted({c % (len(stream) + 1) for c in cuts}), len(stream)]
-    reader = ReplyReader(dialect)
+    reader = ReplyReader()
     seen = [r for a, b in itertools.pairwise(edges) for r in reader.feed(stream[a:b])]
     assert joined(seen) == joined(replies)
 
 
-@given(st.lists(st.binary(max_size=64), max_size=8), st.booleans())
-def test_any_bytes_end_in_replies_or_a_protocol_error(pieces: list[bytes], listing: bool) -> None:
-    reader = ReplyReader(NEW)
-    reader.listing = listing
+@given(st.lists(st.binary(max_size=64), max_size=8))
+def test_any_bytes_end_in_replies_or_a_protocol_error(pieces: list[bytes]) -> None:
+    reader = ReplyReader()
     try:
         for piece in pieces:
             list(reader.feed(piece))
@@ -104,27 +94,18 @@ def test_any_bytes_end_in_replies_or_a_protocol_error(pieces: list[bytes], listi
         pass
 
 
-@pytest.mark.parametrize(("dialect", "size"), [(OLD, 20), (NEW, 76)])
-def test_the_end_of_a_list_is_as_long_as_an_entry(dialect: Dialect, size: int) -> None:
-    reader = ReplyReader(dialect)
-    reader.listing = True
-    assert list(reader.feed(b"DONE" + b"\0" * (size - 5))) == []
-    assert list(reader.feed(b"\0")) == [Done()]
-
-
 @pytest.mark.parametrize(
     "bad",
     [
         b"DATA" + struct.pack("<I", 65537),
         b"FAIL" + struct.pack("<I", 1 << 20),
-        b"DENT" + struct.pack("<IIII", 0, 0, 0, 5000),
         b"SEND\0\0\0\0",
         b"\0\0\0\0\0\0\0\0",
     ],
 )
 def test_what_would_not_end_is_refused(bad: bytes) -> None:
     with pytest.raises(ProtocolError):
-        list(ReplyReader(OLD).feed(bad))
+        list(ReplyReader().feed(bad))
 
 
 def test_requests_of_both_versions() -> None:
@@ -133,8 +114,6 @@ def test_requests_of_both_versions() -> None:
     assert NEW.send("/a", 0o755) == b"SND2\2\0\0\0/aSND2" + struct.pack("<II", mode, 0)
     assert OLD.receive("/a") == b"RECV\2\0\0\0/a"
     assert NEW.receive("/a") == b"RCV2\2\0\0\0/aRCV2\0\0\0\0"
-    assert OLD.list("/a") == b"LIST\2\0\0\0/a"
-    assert NEW.list("/a") == b"LIS2\2\0\0\0/a"
     assert OLD.stat("/a", follow=True) == b"STAT\2\0\0\0/a"
     assert NEW.stat("/a", follow=True) == b"STA2\2\0\0\0/a"
     assert NEW.stat("/a", follow=False) == b"LST2\2\0\0\0/a"
@@ -150,6 +129,6 @@ def test_paths_that_adbd_cannot_take(path: str) -> None:
 
 
 def test_the_old_protocol_says_missing_by_a_mode_of_zero() -> None:
-    (reply,) = ReplyReader(OLD).feed(b"STAT" + b"\0" * 12)
+    (reply,) = ReplyReader().feed(b"STAT" + b"\0" * 12)
     assert isinstance(reply, RemoteStat)
     assert reply.is_missing

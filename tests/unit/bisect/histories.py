@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from harness.bisect.answers import Answer, Place, Question
-from harness.bisect.findings import Finding
-from harness.bisect.grid_findings import GridFinding
+from harness.bisect.answers import Answer, Point, Question
+from harness.bisect.axis_search import AxisSearch
+from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.grid_search import GridSearch
-from harness.bisect.search import Search
-from harness.bisect.specs import AxisSpec, GridSpec
+from harness.bisect.search import AxisSpec, GridSpec
 
-World = Callable[[Place], Answer]
+World = Callable[[Point], Answer]
 
 
 def names(number: int) -> tuple[str, ...]:
@@ -39,24 +38,24 @@ def changing(
     other: Answer = "bad" if first == "good" else "good"
     order = names(number)
 
-    def world(at: Place) -> Answer:
+    def world(at: Point) -> Answer:
         i = order.index(at[0])
         return "untestable" if i in holes else first if i < k else other
 
     return world
 
 
-def drive(search: Search, world: World) -> tuple[Finding, list[Place]]:
-    asked: list[Place] = []
+def drive(search: AxisSearch, world: World) -> tuple[AxisFinding, list[Point]]:
+    asked: list[Point] = []
     while isinstance(question := search.next(), Question):
         asked.append(question.at)
         search.answer(question, world(question.at))
-    assert isinstance(question, Finding), question
+    assert isinstance(question, AxisFinding), question
     return question, asked
 
 
-def drive_grid(search: GridSearch, world: World) -> tuple[GridFinding, list[Place]]:
-    asked: list[Place] = []
+def drive_grid(search: GridSearch, world: World) -> tuple[GridFinding, list[Point]]:
+    asked: list[Point] = []
     while isinstance(question := search.next(), Question):
         asked.append(question.at)
         search.answer(question, world(question.at))

@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.bisect.answers import Place, Question
-from harness.bisect.case_run import PROBLEM, RunEnd, read_run
-from harness.bisect.driver import Bisection
+from harness.bisect.answers import Axis, Point
+from harness.bisect.case_run import PROBLEM, RunEnd, Task, read_run
+from harness.bisect.driver import Bisection, Watcher
+from harness.bisect.folder import BisectFolder
 from harness.bisect.log import Begun
-from harness.bisect.match import Judged
-from harness.bisect.specs import AxisSpec, GridSpec
-from harness.bisect.state import BisectFolder
-from harness.bisect.task import Axis, Task
+from harness.bisect.search import AxisSpec, GridSpec
+from harness.bisect.versions import Supply
 from harness.errors import ConfigError, HarnessError, InfraError, VersionError
+from harness.failure.error import ErrorRecord
 from harness.pytest_plugin.problem import Problem, write_problem
-from harness.results.record import CaseRecord, DeviceRecord, ErrorRecord
+from harness.results.record import CaseRecord, DeviceRecord
 from harness.results.rundir import RunFolder
 
 CASE = "suites/test_a.py::test_b[sim-htp-2.51.0-tiny]"
@@ -59,7 +59,9 @@ def record(
             "case": CASE,
             "suite": "a",
             "axes": {"ort": ort},
-            "device": DeviceRecord(name=device, serial=None, soc=None, target=None, simulated=True),
+            "device": DeviceRecord(  # type: ignore[call-arg]
+                name=device, serial=None, soc=None, target=None, simulated=True
+            ),
             "runtime": {
                 "qnn": "2.51.0",
                 "build_id": "2.51.0.260929181845",
@@ -84,16 +86,22 @@ class ScriptedRuns:
     `dies` is called at each moment at which the process could be killed.
     """
 
-    says: Callable[[Place, str], str]
+    says: Callable[[Point, str], str]
     axes: tuple[Axis, ...] = ("qnn",)
-    value: Callable[[Place], float] = lambda at: 1.0
+    value: Callable[[Point], float] = lambda at: 1.0
     ort: str | None = "1"
     by: str | None = "2.47.0"
     dies: Callable[[str], None] = lambda moment: None
-    made: list[Place] = field(default_factory=list)
+    made: list[Point] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
     ahead: list[list[str]] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
+
+    sleeps: Callable[[float], None] = lambda seconds: None
+
+    def sleep(self, seconds: float) -> None:
+        self.waited.append(seconds)
+        self.sleeps(seconds)
 
     def __call__(self, arguments: list[str], reports: Path, cwd: Path, timeout_s: float) -> RunEnd:
         told = dict(one.removeprefix("--").split("=", 1) for one in arguments if "=" in one)
@@ -119,22 +127,24 @@ class ScriptedRuns:
         return read_run(reports, 0, 1.0)
 
 
-class Silent:
-    """Watches and says nothing; keeps what was remarked."""
+class Silent(Watcher):
+    """Keeps what was remarked."""
 
     def __init__(self) -> None:
         self.remarks: list[str] = []
-
-    def asked(self, question: Question) -> None: ...
-
-    def answered(self, question: Question, judged: Judged, end: RunEnd) -> None: ...
 
     def remark(self, text: str) -> None:
         self.remarks.append(text)
 
 
 def new_bisection(
-    folder: Path, spec: AxisSpec | GridSpec, runs: ScriptedRuns, **more: Any
+    folder: Path,
+    spec: AxisSpec | GridSpec,
+    runs: ScriptedRuns,
+    *,
+    supply: Supply | None = None,
+    stop_at: float | None = None,
+    **more: Any,
 ) -> Bisection:
     """A bisection of its own; `more` are fields of the task."""
     axes = (spec.axis,) if isinstance(spec, AxisSpec) else spec.axes
@@ -150,7 +160,7 @@ def new_bisection(
     task = Task.model_validate(fields | more)
     runs.axes = task.axes
     state = BisectFolder.create(folder, Begun(spec=spec, task=task.model_dump(mode="json")))
-    return Bisection(state, task, Silent(), runner=runs, sleep=runs.waited.append)
+    return Bisection(state, Silent(), supply=supply, run=runs, stop_at=stop_at, sleep=runs.sleep)
 
 
 @contextmanager
@@ -160,6 +170,6 @@ def reopened(bisection: Bisection, runs: ScriptedRuns) -> Iterator[Bisection]:
     state = BisectFolder.open(bisection.folder.path)
     state.hold()
     try:
-        yield Bisection(state, bisection.task, Silent(), runner=runs, sleep=runs.waited.append)
+        yield Bisection(state, Silent(), run=runs, sleep=runs.sleep)
     finally:
         state.close()

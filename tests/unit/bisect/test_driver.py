@@ -10,17 +10,15 @@ from typing import Any
 
 import pytest
 
-from harness.bisect.answers import Place, Stopped
-from harness.bisect.begin import replayed, task_of
-from harness.bisect.case_run import RunEnd, judge
-from harness.bisect.driver import records_of
-from harness.bisect.findings import Finding
-from harness.bisect.grid_findings import GridFinding
+from harness.bisect import driver
+from harness.bisect.answers import Axis, Point, Stopped
+from harness.bisect.case_run import RunEnd, judge, task_of
+from harness.bisect.findings import AxisFinding, GridFinding
+from harness.bisect.folder import LOG, BisectFolder
 from harness.bisect.log import Answered, Asked
 from harness.bisect.match import ANY_FAILURE
-from harness.bisect.specs import AxisSpec, GridSpec
-from harness.bisect.state import LOG, BisectFolder
-from harness.bisect.task import Axis
+from harness.bisect.request import replayed
+from harness.bisect.search import AxisSpec, GridSpec
 from harness.errors import ConfigError
 from harness.pytest_plugin.problem import Problem
 from tests.unit.bisect.scripted_runs import (
@@ -53,11 +51,12 @@ def test_it_finds_the_change_within_the_bound(tmp_path: Path) -> None:
         runs = broke_at(version)
         bisection = new_bisection(tmp_path / str(number), spec(), runs)
         found = bisection.go_on()
-        assert isinstance(found, Finding)
+        assert isinstance(found, AxisFinding)
         assert (found.last_good, found.first_bad) == (VERSIONS[number], version)
         assert len(runs.made) <= 6
-        assert len(records_of(bisection.folder)) == len(runs.made)
-        assert bisection.go_on() == found
+        assert len(bisection.folder.answers()) == len(runs.made)
+        with reopened(bisection, runs) as again:
+            assert again.go_on() == found
         assert (bisection.folder.path / LOG).read_text().count('"concluded"') == 1
 
 
@@ -114,7 +113,7 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(tmp_path: Path, see
                 log = bisection.folder.path / LOG
                 whole = log.read_bytes()
                 log.write_bytes(whole + b'{"schema":1,"kind":"answ')  # died within a line
-    assert isinstance(found, Finding)
+    assert isinstance(found, AxisFinding)
     assert found.first_bad == version
     again_made = Counter(runs.made)
     # a run that died before its end is made again, one that had ended is not
@@ -125,7 +124,7 @@ def test_lab_trouble_is_asked_again_on_the_next_device_and_stops_in_the_end(tmp_
     runs = ScriptedRuns(lambda at, device: "lab" if device == "a" else "passed")
     bisection = new_bisection(tmp_path, spec(), runs, devices=("a", "b"))
     found = bisection.go_on()
-    assert isinstance(found, Finding)
+    assert isinstance(found, AxisFinding)
     assert found.kind == "no-change"
     assert runs.devices == ["a", *["b"] * (len(runs.devices) - 1)]
     dead = ScriptedRuns(lambda at, _: "error")
@@ -137,7 +136,7 @@ def test_lab_trouble_is_asked_again_on_the_next_device_and_stops_in_the_end(tmp_
     healed = broke_at(VERSIONS[4])
     with reopened(bisection, healed) as again:
         found = again.go_on()
-    assert isinstance(found, Finding)
+    assert isinstance(found, AxisFinding)
     assert found.first_bad == VERSIONS[4]
 
 
@@ -147,7 +146,7 @@ def test_what_cannot_be_brought_together_is_untestable(tmp_path: Path) -> None:
         lambda at, _: "refused" if at[0] in holes else "failed" if at[0] > holes[-1] else "passed"
     )
     found = new_bisection(tmp_path, spec(), runs).go_on()
-    assert isinstance(found, Finding)
+    assert isinstance(found, AxisFinding)
     assert (found.kind, found.before, found.after) == ("range", VERSIONS[4], VERSIONS[8])
     assert found.between == holes
 
@@ -155,26 +154,26 @@ def test_what_cannot_be_brought_together_is_untestable(tmp_path: Path) -> None:
 def test_a_lab_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
     left = [5]
 
-    def away(at: Place, _: str) -> str:
+    def away(at: Point, _: str) -> str:
         left[0] -= 1
         return "lab" if left[0] >= 0 else "failed" if at[0] >= VERSIONS[4] else "passed"
 
     runs = ScriptedRuns(away)
     bisection = new_bisection(tmp_path, spec(patience=6), runs)
     found = bisection.go_on()
-    assert isinstance(found, Finding)
+    assert isinstance(found, AxisFinding)
     assert found.first_bad == VERSIONS[4]
     assert runs.waited == [15.0, 60.0, 60.0, 60.0]
     assert isinstance(bisection.watcher, Silent)
     assert bisection.watcher.remarks[0] == "the lab failed; it is tried again in 15 s"
 
 
-def test_no_wait_is_longer_than_the_time_that_is_left(tmp_path: Path) -> None:
-    runs = ScriptedRuns(lambda at, _: "lab")
-    bisection = new_bisection(tmp_path, spec(), runs)
-    bisection.stop_at = time.monotonic() + 2
-    bisection.waits = (100.0,)
-    bisection.sleep = lambda seconds: (runs.waited.append(seconds), time.sleep(seconds))[1]
+def test_no_wait_is_longer_than_the_time_that_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "WAITS_S", (100.0,))
+    runs = ScriptedRuns(lambda at, _: "lab", sleeps=time.sleep)
+    bisection = new_bisection(tmp_path, spec(), runs, stop_at=time.monotonic() + 2)
     assert bisection.go_on() is None
     assert len(runs.made) == len(runs.waited) == 1
     assert 0 < runs.waited[0] <= 2
@@ -186,7 +185,7 @@ def test_ends_that_cannot_be_installed_move_inward(tmp_path: Path) -> None:
         lambda at, _: "refused" if at[0] in holes else "failed" if at[0] > "2.47.0" else "passed"
     )
     found = new_bisection(tmp_path / "a", spec(), runs).go_on()
-    assert isinstance(found, Finding)
+    assert isinstance(found, AxisFinding)
     assert (found.kind, found.last_good, found.first_bad) == ("change", VERSIONS[7], VERSIONS[8])
     grid = GridSpec(axes=("ort", "qnn"), rows=("1", "2", "3"), columns=VERSIONS[:5])
     runs = ScriptedRuns(
@@ -207,7 +206,7 @@ def test_ends_that_cannot_be_installed_move_inward(tmp_path: Path) -> None:
 def test_where_nothing_can_be_installed_that_is_the_answer(tmp_path: Path) -> None:
     runs = ScriptedRuns(lambda at, _: "refused")
     found = new_bisection(tmp_path, spec(), runs).go_on()
-    assert isinstance(found, Finding)
+    assert isinstance(found, AxisFinding)
     assert found.kind == "undecided"
     assert sorted(runs.made) == [(version,) for version in VERSIONS]
 
@@ -225,7 +224,7 @@ def test_wrong_input_is_no_answer_and_can_be_mended(tmp_path: Path, kind: str, a
     assert len(bisection.folder.read().evidence().tallies) == after
     with reopened(bisection, mended) as again:
         found = again.go_on()
-    assert isinstance(found, Finding)
+    assert isinstance(found, AxisFinding)
     assert found.first_bad == VERSIONS[5]
     assert not set(mended.made) & set(runs.made[:after])
 
@@ -267,7 +266,7 @@ def test_an_axis_that_the_case_does_not_have_is_refused(
 def test_a_case_that_fails_early_may_still_take_contexts(tmp_path: Path) -> None:
     runs = ScriptedRuns(lambda at, _: "failed", by=None)
     found = new_bisection(tmp_path, AxisSpec(axis="compiler", candidates=("1", "2")), runs).go_on()
-    assert isinstance(found, Finding)
+    assert isinstance(found, AxisFinding)
 
 
 def test_measurements_are_compared_with_those_of_the_good_end(tmp_path: Path) -> None:
@@ -278,7 +277,7 @@ def test_measurements_are_compared_with_those_of_the_good_end(tmp_path: Path) ->
     found = new_bisection(
         tmp_path, asked, runs, match="measurement took_us > 1.2 * good", good=(VERSIONS[0],)
     ).go_on()
-    assert isinstance(found, Finding)
+    assert isinstance(found, AxisFinding)
     assert (found.first_bad, runs.made[0]) == (VERSIONS[9], (VERSIONS[0],))
 
 
@@ -288,7 +287,7 @@ def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: 
     bisection.go_on()
     file = bisection.folder.path / LOG
     lines = file.read_text().splitlines(keepends=True)
-    at: Place = (VERSIONS[9],)
+    at: Point = (VERSIONS[9],)
     edited = [
         line.replace('"answer":"bad"', '"answer":"untestable"') if VERSIONS[9] in line else line
         for line in lines[1:]
@@ -301,7 +300,7 @@ def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: 
     bisection.folder = copy
     with reopened(bisection, again) as replay:
         found = replay.go_on()
-    assert isinstance(found, Finding)
+    assert isinstance(found, AxisFinding)
     assert found.kind == "range"
     assert at not in again.made
     assert not {entry.at for entry in copy.read().entries if isinstance(entry, Asked)} & {

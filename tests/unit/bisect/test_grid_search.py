@@ -1,4 +1,4 @@
-"""Two axes: every monotone grid up to 5 x 6, holes, contradictions, noise."""
+"""Two axes: every monotone grid up to 5 x 6, holes, contradictions, flaky answers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.bisect.answers import Answer, Place, Question, Stopped
+from harness.bisect.answers import Answer, Point, Question, Stopped
 from harness.bisect.grid_search import GridSearch
-from harness.bisect.specs import GridSpec
+from harness.bisect.search import GridSpec
 from tests.unit.bisect.histories import drive_grid, grid
 
-Truth = dict[Place, Answer]
-ODD: Place = ("1.2", "2.11")
+Truth = dict[Point, Answer]
+ODD: Point = ("1.2", "2.11")
 
 
 def truths(spec: GridSpec, *, older: tuple[bool, bool] = (False, False)) -> Iterator[Truth]:
@@ -38,7 +38,7 @@ def truth_of(spec: GridSpec, first_good: tuple[int, ...], older: tuple[bool, boo
     }
 
 
-def minimal(spec: GridSpec, truth: Truth, verdict: Answer) -> set[Place]:
+def minimal(spec: GridSpec, truth: Truth, verdict: Answer) -> set[Point]:
     """By brute force: the places with this verdict of which no older neighbour has it."""
     found = set()
     for (i, row), (j, column) in itertools.product(enumerate(spec.rows), enumerate(spec.columns)):
@@ -104,7 +104,7 @@ def test_the_grids_that_were_once_answered_wrongly() -> None:
         said = {"g": "good", "b": "bad"}
         truth: Truth = {
             at: said[letter]  # type: ignore[misc]
-            for at, letter in zip(spec.places(), letters, strict=True)
+            for at, letter in zip(spec.points(), letters, strict=True)
         }
         require_right_within_the_bound(spec, truth)
 
@@ -143,7 +143,7 @@ def test_too_few_runs_to_tell_the_directions_say_so() -> None:
     assert all(cell.verdict in (None, truth[at]) for at, cell in found.cells.items())
 
 
-def board_has_holed_corner(spec: GridSpec, holes: frozenset[Place]) -> bool:
+def has_holed_corner(spec: GridSpec, holes: frozenset[Point]) -> bool:
     corners = itertools.product((spec.rows[0], spec.rows[-1]), (spec.columns[0], spec.columns[-1]))
     return any(corner in holes for corner in corners)
 
@@ -168,7 +168,7 @@ def test_holes_and_costs(data: st.DataObject) -> None:
     if found.kind == "undecided":
         assert not left
         return
-    assert found.kind != "not-monotone" or board_has_holed_corner(spec, holes)
+    assert found.kind != "not-monotone" or has_holed_corner(spec, holes)
     if found.kind == "frontier":
         assert {at: found.cells[at].verdict for at in left} == left
         for at in holes:
@@ -188,13 +188,13 @@ def test_a_grid_that_is_not_monotone_is_told_by_the_checks_or_by_every_pair() ->
     assert {at: cell.verdict for at, cell in every.cells.items()} == truth
     crossed = {
         at: "good" if at in {("1.0", "2.10"), ("1.1", "2.11")} else "bad"
-        for at in grid(2, 2).places()
+        for at in grid(2, 2).points()
     }
     assert drive_grid(GridSearch(grid(2, 2)), crossed.__getitem__)[0].kind == "not-monotone"  # type: ignore[arg-type]
 
 
 def test_alike_corners_with_an_odd_one_within() -> None:
-    truth: Truth = dict.fromkeys(grid(5, 5).places(), "good")
+    truth: Truth = dict.fromkeys(grid(5, 5).points(), "good")
     truth["1.2", "2.12"] = "bad"
     found, asked = drive_grid(GridSearch(grid(5, 5)), truth.__getitem__)
     assert (found.kind, found.witnesses, len(asked)) == ("not-monotone", (("1.2", "2.12"),), 6) or (
@@ -214,14 +214,14 @@ def test_every_pair_agrees_with_the_search(start: tuple[int, ...]) -> None:
     )
 
 
-def test_noise_on_a_grid() -> None:
+def test_flaky_answers_on_a_grid() -> None:
     spec = grid(4, 5, repeat="auto")
     truth = truth_of(spec, (5, 2, 2, 0), (False, False))
     right = 0
     for seed in range(8):
         chance = random.Random(seed)
 
-        def shown(at: Place, chance: random.Random = chance) -> Answer:
+        def shown(at: Point, chance: random.Random = chance) -> Answer:
             hidden = truth[at] == "bad" and chance.random() < 0.25
             return "good" if hidden else truth[at]
 
@@ -240,10 +240,10 @@ def test_trouble_and_limits_and_ahead() -> None:
     search.answer(first, "unknown")
     assert search.next() == Stopped(1, first)
     search.resume()
-    assert all(len(at) == 2 for at in search.ahead())
+    assert all(len(at) == 2 for at in search.likely_next())
     truth = truth_of(search.spec, (3, 2, 1), (False, False))
     found, asked = drive_grid(search, truth.__getitem__)
     assert (found.kind, len(asked), found.unknown) == ("partial", 4, 1)
     assert any(cell.how == "open" for cell in found.cells.values())
-    assert search.ahead() == ()
+    assert search.likely_next() == ()
     assert "as far as known" in str(found)

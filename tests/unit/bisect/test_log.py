@@ -9,19 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.bisect.answers import Question
-from harness.bisect.findings import Finding
-from harness.bisect.grid_findings import GridFinding
+from harness.bisect.axis_search import AxisSearch
+from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.grid_search import GridSearch
 from harness.bisect.log import Answered, Begun, Concluded, Entry, Resumed, asked, read_log, to_line
-from harness.bisect.search import Search
-from harness.bisect.specs import AxisSpec, GridSpec
+from harness.bisect.search import AxisSpec, GridSpec
 from harness.errors import ConfigError
 from tests.unit.bisect.histories import World, axis, changing, grid
 
 
 def written(spec: AxisSpec | GridSpec, world: World) -> tuple[str, list[Any]]:
     """The log of a whole search, and what it asked at each of its lines."""
-    search = Search(spec) if isinstance(spec, AxisSpec) else GridSearch(spec)
+    search = AxisSearch(spec) if isinstance(spec, AxisSpec) else GridSearch(spec)
     entries: list[Entry] = [Begun(spec=spec)]
     standing: list[Any] = [search.next()]
     while isinstance(question := search.next(), Question):
@@ -46,16 +45,19 @@ def written(spec: AxisSpec | GridSpec, world: World) -> tuple[str, list[Any]]:
         (grid(2, 2, held={"compiler": "2.47.0"}), lambda _: "untestable"),
     ],
 )
+@pytest.mark.parametrize("closely", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_killed_at_any_byte_it_goes_on_where_it_was(
-    spec: AxisSpec | GridSpec, world: World
+    spec: AxisSpec | GridSpec, world: World, closely: bool
 ) -> None:
     text, standing = written(spec, world)
     first = text.index("\n") + 1
-    for end in range(first, len(text) + 1, 1 if len(text) < 3000 else 7):
+    step = 1 if len(text) < 3000 else 7
+    ends = set(range(first, len(text) + 1, step if closely else 31 * step))
+    ends |= {at + by for at in range(first, len(text)) if text[at] == "\n" for by in (0, 1)}
+    for end in sorted(ends):
         log = read_log(text[:end])
         assert log.spec == spec
         assert log.search().next() == standing[text[:end].count("\n") - 1]
-        assert log.torn == (text[end - 1] != "\n")
         under_way = log.under_way()
         assert under_way is None or log.search().next().at == under_way  # type: ignore[union-attr]
 
@@ -69,7 +71,7 @@ def test_an_edited_answer_is_as_if_it_had_been_given() -> None:
     ).search()
     while isinstance(question := search.next(), Question):
         search.answer(question, truth(question.at))  # type: ignore[arg-type]
-    assert isinstance(question, Finding)
+    assert isinstance(question, AxisFinding)
     assert (question.after, question.one_change) == ("2.16", True)
 
 
@@ -77,7 +79,7 @@ def test_an_edited_answer_is_as_if_it_had_been_given() -> None:
 def test_lines_may_be_taken_out_and_answers_corrected(data: st.DataObject) -> None:
     spec = data.draw(st.sampled_from([axis(9), axis(5, repeat="auto"), grid(3, 4)]))
     answers = st.sampled_from(["good", "bad", "untestable", "unknown"])
-    places = [(n,) for n in spec.candidates] if isinstance(spec, AxisSpec) else [*spec.places()]
+    places = [(n,) for n in spec.candidates] if isinstance(spec, AxisSpec) else [*spec.points()]  # type: ignore[attr-defined]
     given_ = data.draw(st.lists(st.tuples(st.sampled_from(places), answers), max_size=12))
     text = to_line(Begun(spec=spec)) + "".join(
         to_line(Answered(at=at, answer=answer)) for at, answer in given_
@@ -89,7 +91,7 @@ def test_lines_may_be_taken_out_and_answers_corrected(data: st.DataObject) -> No
         if not isinstance(step, Question):
             break
         search.answer(step, data.draw(answers.filter(lambda a: a != "unknown")))  # type: ignore[arg-type]
-    assert isinstance(search.next(), Finding | GridFinding)
+    assert isinstance(search.next(), AxisFinding | GridFinding)
 
 
 def test_resuming_gives_the_lab_another_chance() -> None:
@@ -121,3 +123,29 @@ BEGUN = to_line(Begun(spec=axis(2)))
 def test_what_is_wrong_is_named_by_its_line(text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         read_log(text, file="log")
+
+
+SEARCHES = (
+    '"repeat":1,"confidence":0.99,"patience":3,"max_runs":null,"held":{"compiler":"1"},"match":null,'
+    '"kind":"axis","axis":"qnn","candidates":["1","2"],"good":"1","bad":null,"prior":{"2":5.0},'
+    '"untestable":[]',
+    '"repeat":"auto","confidence":0.99,"patience":3,"max_runs":9,"held":{},"match":"code=1002",'
+    '"kind":"grid","axes":["ort","qnn"],"rows":["1"],"columns":["1","2"],"untestable":[],'
+    '"newer":[true,false],"checks":2,"every":false',
+)
+
+
+@pytest.mark.parametrize(("search", "at"), [(SEARCHES[0], '["2"]'), (SEARCHES[1], '["1","2"]')])
+def test_a_log_of_long_ago_is_read_and_written_to_the_letter(search: str, at: str) -> None:
+    lines = [
+        '{"schema":1,"kind":"begun","spec":{' + search + '},"task":{"case":"a.py::b"}}',
+        '{"kind":"asked","at":' + at + ',"number":1,"why":"the newest"}',
+        '{"kind":"answered","at":' + at + ',"answer":"unknown","run":null,"case":null,"detail":{}}',
+        '{"kind":"resumed"}',
+        '{"kind":"concluded","text":"no change","detail":{"bound":"at most 2 runs"}}',
+    ]
+    log = read_log("".join(f"{line}\n" for line in lines))
+    entries = [Begun(spec=log.spec, task=dict(log.task)), *log.entries]
+    assert [to_line(entry) for entry in entries] == [f"{line}\n" for line in lines]
+    assert (log.evidence().unknown, log.evidence().troubles) == (1, 0)
+    assert isinstance(log.search().next(), Question)

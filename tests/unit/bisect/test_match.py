@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.bisect.expression import Unmeasured, figure, parse_comparison
-from harness.bisect.match import ANY_FAILURE, parse_match
+from harness.bisect.match import ANY_FAILURE, Unmeasured, figure, parse_comparison, parse_match
 from harness.errors import ConfigError
 from tests.unit.results.records import error, record
 
@@ -87,17 +86,26 @@ def test_a_measurement_is_compared_with_the_good_end() -> None:
         ("code=12x", "is not a code"),
         ("code= else good", "none of its forms"),
         ("symbol= else good", "none of its forms"),
-        ("measurement loaded < 60 else good", "nothing may follow"),
+        ("measurement loaded < 60 else good", "cannot be read from 'else good' on"),
         ("colour=red", "none of its forms"),
-        ("measurement", "missing at the end"),
-        ("measurement loaded", "the end is no comparison"),
-        ("measurement loaded < 3 < 4", "nothing may follow"),
+        ("measurement", "read to its end: .* is missing"),
+        ("measurement loaded <", "read to its end: .* is missing"),
+        ("measurement loaded < * 3", r"cannot be read from '\* 3' on"),
+        ("measurement loaded", "is no comparison"),
+        ("measurement loaded < 3 < 4", "nothing may follow before '< 4'"),
         ("measurement 3 < loaded", "names no measurement"),
         ("measurement good > loaded", "goes to the right"),
-        ("measurement loaded > (3", "not closed"),
+        ("measurement loaded > (3", r"cannot be read from '\(3' on"),
+        ("measurement loaded > 3)", r"cannot be read from '\)' on"),
+        ("measurement loaded in many", "is no comparison"),
+        ("measurement loaded > 2 ** 9", r"cannot be read from '2 \*\* 9' on"),
+        ("measurement loaded > abs(3)", r"cannot be read from 'abs\(3\)' on"),
+        ("measurement loaded > True", "cannot be read from 'True' on"),
+        ("measurement loaded > (a < 3)", r"cannot be read from 'a < 3\)' on"),
+        ("measurement loaded > -+3", "cannot be read from '\\+3' on"),
+        ("measurement loaded > (1).x", r"cannot be read from '\(1\).x' on"),
         ("measurement loaded > __import__('os')", "cannot be read from"),
         ("measurement loaded > 3; 4", "cannot be read from"),
-        ("measurement loaded > " + "(" * 40 + "1" + ")" * 40, "nested too deep"),
         ("measurement " + "-" * 400, "at most 300 characters"),
         ("code=" + "1," * 1000, "at most 1000 characters"),
     ],
@@ -125,6 +133,9 @@ FIGURES = {"a": 6, "b": {"peak": 2.5}, "many": [3, 1, 8], "text": "x", "flag": T
         ("many.min + many.max + many.count == 12", True),
         ("many.first != many.last", True),
         ("many.mean <= 4", True),
+        ("a > " + "(" * 90 + "5" + ")" * 90, True),
+        ("a > " + "-" * 290 + "5", True),
+        ("a > 5" + "+ 0" * 90, True),
     ],
 )
 def test_arithmetic(text: str, holds: bool) -> None:
@@ -159,3 +170,31 @@ def test_any_expression_is_read_or_refused(text: str) -> None:
 
 def test_a_figure_by_its_path() -> None:
     assert figure({"x": {"y": [1, 2]}}, "x.y.last") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        ("measurement load_us > 1.2 * good", "load_us"),
+        ("measurement load_us.median > 2 * steady_ms.max", "load_us.median and steady_ms.max"),
+        ("measurement probe.took_s > 1", "probe.took_s"),
+        ("measurement load_us.count > 66", ""),
+        ("measurement loaded < 66", ""),
+        ("measurement rss_bytes.peak > 1.2 * good", ""),
+        ("code=1002", ""),
+    ],
+)
+def test_who_believes_one_time_is_told_so(text: str, times: str) -> None:
+    match = parse_match(text)
+    said = match.too_trusting(1)
+    assert (said or "").partition(" differs")[0] == times
+    assert said is None or "--repeat auto" in said
+    assert match.too_trusting("auto") is None
+    assert match.too_trusting(3) == said  # one bad answer is enough there, too
+
+
+def test_a_case_that_could_not_be_set_up_says_why() -> None:
+    said = error(code=None, symbol=None, message="RuntimeError: user's own bug")
+    judged = ANY_FAILURE.judge(record(outcome="error", cause="config", error=said))
+    assert judged.answer == "untestable"
+    assert judged.why.endswith("RuntimeError: user's own bug")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from harness.bisect.findings import Finding
+from click.testing import CliRunner
+
+from harness.bisect.findings import AxisFinding
 from harness.bisect.new_failures import alike, compare
-from harness.bisect.specs import AxisSpec
+from harness.bisect.search import AxisSpec
+from harness.cli.compare import compare_command
 from harness.results.record import CaseRecord, Expected
+from harness.results.rundir import RunFolder
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
 
 EXPECTED = Expected(known_issue="few-contexts")
@@ -91,7 +96,7 @@ def test_a_failure_that_replaced_another_is_found(tmp_path: Path) -> None:
     axis = AxisSpec(axis="qnn", candidates=versions, good=told["--good"], bad=told["--bad"])
     runs = ScriptedRuns(lambda at, _: "failed" if at[0] >= versions[3] else "crashed")
     answer = new_bisection(tmp_path, axis, runs, match=told["--match"]).go_on()
-    assert isinstance(answer, Finding)
+    assert isinstance(answer, AxisFinding)
     assert (answer.last_good, answer.first_bad) == (versions[2], versions[3])
 
 
@@ -133,3 +138,50 @@ def test_of_three_axes_two_are_searched_with_the_third_at_both_ends() -> None:
     assert told["--qnn"] == ">=2.47.0,<=2.51.0"
     assert told["--ort"] == ">=1.27.0,<=1.31.1"
     assert told["--compiler"] == "2.47.0,2.48.40"
+
+
+def test_what_is_tested_no_more_has_vanished() -> None:
+    before = [case("sim-htp-2.50.40", contexts=number) for number in range(6)]
+    before[5] = case("sim-htp-2.50.40", "error", contexts=5)
+    after = [
+        case("sim-htp-2.51.0", contexts=0),
+        case("sim-htp-2.51.0", "skipped", contexts=1),
+        case("sim-htp-2.51.0", "unsupported", contexts=2),
+        case("sim-htp-2.51.0", "error", contexts=3),
+    ]
+    found = compare(before, after)
+    assert {name.partition("[")[2] for name in found.vanished} == {
+        *("sim-htp-2.51.0-1]", "sim-htp-2.51.0-2]"),  # they say so themselves
+        "sim-htp-2.50.40-4]",  # nobody asked; of the one behind it nothing was known
+    }
+    assert len(found.only_before) == 2
+    (spoilt,) = found.spoilt
+    assert spoilt.endswith("[sim-htp-2.51.0-3]")
+    assert not found.new
+    unrelated = compare(before, [case("other-htp-2.51.0", contexts=number) for number in range(4)])
+    assert len(unrelated.vanished) == 5
+
+
+def run_folder(reports: Path, records: list[CaseRecord]) -> str:
+    folder = RunFolder.create(reports, command=["pytest"], lab={}, devices=[])
+    for one in records:
+        folder.journal.append(one.model_dump(mode="json"))
+    folder.finish(exit_code=0)
+    return str(folder.path)
+
+
+def test_a_comparison_in_which_cases_vanished_ends_with_1(tmp_path: Path) -> None:
+    all_of_them = [case("sim-htp-2.50.40", contexts=number) for number in range(95)]
+    unrelated = [case("other-htp-2.50.40", contexts=number) for number in range(4)]
+    before, after = run_folder(tmp_path, all_of_them), run_folder(tmp_path, unrelated)
+    code = {}
+    for words in ((before, after), (before, after, "--allow-missing"), (after, after)):
+        done = CliRunner().invoke(compare_command, list(words), standalone_mode=False)
+        assert done.exception is None, done.output
+        code[words] = done.return_value
+        assert ("95 x tested no more" in done.output) == (words[0] == before)
+        assert ("unless you give --allow-missing" in done.output) == (done.return_value == 1)
+    assert list(code.values()) == [1, 0, 0]
+    done = CliRunner().invoke(compare_command, [before, after, "--json"], standalone_mode=False)
+    assert done.return_value == 1
+    assert len(json.loads(done.output)["vanished"]) == 95

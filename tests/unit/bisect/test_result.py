@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from harness.bisect.answers import Place
+from harness.bisect.answers import Point
+from harness.bisect.before_after import sides_of
 from harness.bisect.driver import Bisection
-from harness.bisect.findings import Finding
-from harness.bisect.grid_findings import GridFinding
-from harness.bisect.outcome import write_outcome
+from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.report_text import summary, title
-from harness.bisect.result import build_date
-from harness.bisect.sides import sides_of
-from harness.bisect.specs import AxisSpec, GridSpec
-from harness.results.schema import schemas
+from harness.bisect.result import AxisAnswer, BisectionResult, SideShape, build_date
+from harness.bisect.search import AxisSpec, GridSpec
+from harness.bisect.write_reports import RESULT, write_reports
+from harness.cli.schema import schemas
+from harness.failure.error import ErrorRecord
 from tests.unit.bisect.scripted_runs import CASE, ScriptedRuns, new_bisection
 
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40")
@@ -44,10 +44,13 @@ def test_the_day_of_a_build(build: str | None, day: str | None) -> None:
 SCHEMA = Draft202012Validator(json.loads(schemas()["bisect.schema.json"]))
 
 
-def written(bisection: Bisection, finding: Finding | GridFinding | None) -> dict[str, Any]:
+def written(bisection: Bisection, finding: AxisFinding | GridFinding | None) -> dict[str, Any]:
     """The result, which is what its schema says, and nothing more."""
     folder = bisection.folder.path
-    result = write_outcome(bisection.folder, bisection.task, finding, None, folder)
+    made = write_reports(bisection.folder, bisection.task, finding, None, folder)
+    result = made.as_json()
+    assert json.loads((folder / RESULT).read_text()) == result
+    assert BisectionResult.model_validate(result) == made
     SCHEMA.validate(result)
     for key in result:
         assert not SCHEMA.is_valid({name: one for name, one in result.items() if name != key})
@@ -70,9 +73,8 @@ def test_one_axis(tmp_path: Path) -> None:
         tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), runs, held={"compiler": "2.47.0"}
     )
     finding = bisection.go_on()
-    assert isinstance(finding, Finding)
+    assert isinstance(finding, AxisFinding)
     result = written(bisection, finding)
-    assert json.loads((bisection.folder.path / "result.json").read_text()) == result
     assert result["answer"]["last_good"] == "2.47.0"
     assert result["versions"]["qnn"]["2.48.40"]["date"] == "2026-09-29"
     assert (result["before"]["at"], result["after"]["at"]) == (["2.47.0"], ["2.48.40"])
@@ -112,7 +114,7 @@ def test_a_grid(tmp_path: Path) -> None:
     assert "ort \\ qnn" in (bisection.folder.path / "report.md").read_text()
 
 
-def grid_result(folder: Path, bad: Callable[[Place], bool], **more: Any) -> tuple[Any, str, str]:
+def grid_result(folder: Path, bad: Callable[[Point], bool], **more: Any) -> tuple[Any, str, str]:
     grid = GridSpec(axes=("ort", "qnn"), rows=("1", "2", "3"), columns=VERSIONS, **more)
     runs = ScriptedRuns(lambda at, _: "failed" if bad(at) else "passed")
     bisection = new_bisection(folder, grid, runs)
@@ -152,32 +154,32 @@ def test_a_contradiction_is_marked(tmp_path: Path) -> None:
     assert page.count("!</td>") == 2
 
 
-TITLED: dict[str, Any] = {
-    "axes": ["qnn"],
-    "case": "suites/a.py::test_context_count[sim-v73-htp-2.51.0-io-heavy-56mb-resident-66]",
-    "answer": {"text": "last good 2.48.40, first bad 2.49.40"},
-    "before": None,
-    "after": {
-        "answer": "bad",
-        "error": {"api": "QnnContext_create", "code": 1002, "symbol": "MEM_ALLOC"},
-    },
-}
+SINCE = "last good 2.48.40, first bad 2.49.40"
+ERROR = ErrorRecord.of(api="QnnContext_create", code=1002, symbol="MEM_ALLOC", message="")
+LONG = "suites/a.py::test_context_count[sim-v73-htp-2.51.0-io-heavy-56mb-resident-66]"
+SHORT = "a.py::test_b[sim-htp-2.51.0-tiny]"
+
+
+def titled(text: str | None, error: ErrorRecord | None, case: str = SHORT) -> str:
+    bad = SideShape.model_construct(answer="bad", error=error)
+    answer = None if text is None else AxisAnswer.model_construct(text=text)
+    return title(
+        BisectionResult.model_construct(
+            axes=["qnn"], case=case, answer=answer, before=None, after=bad
+        )
+    )
 
 
 def test_a_title_names_the_versions_first_and_cuts_no_word() -> None:
-    start = "qnn: last good 2.48.40, first bad 2.49.40; QnnContext_create 1002 MEM_ALLOC; "
-    assert title(TITLED) == start + "test_context_count"
-    short = TITLED | {"case": "a.py::test_b[sim-htp-2.51.0-tiny]"}
-    assert title(short) == start + "test_b[sim-htp-2.51.0-tiny]"
-    unknown = TITLED | {"after": None, "answer": None}
-    assert title(unknown).startswith("qnn: not over; test_context_count[")
-    error = {"api": None, "code": None, "symbol": None, "message": "it is\nnot so " + "x" * 60}
-    said = short | {"after": {"answer": "bad", "error": error}}
-    assert title(said).endswith("; it is not so ...; test_b[sim-htp-2.51.0-tiny]")
-    long = TITLED | {"answer": {"text": " ".join(["2.50.40,"] * 30)}}
-    assert len(title(long)) <= 120
-    assert title(long).endswith("2.50.40 ...")
-    assert len(title(TITLED | {"answer": {"text": "x" * 500}})) <= 120
+    start = f"qnn: {SINCE}; QnnContext_create 1002 MEM_ALLOC; "
+    assert titled(SINCE, ERROR, LONG) == start + "test_context_count"
+    assert titled(SINCE, ERROR) == start + "test_b[sim-htp-2.51.0-tiny]"
+    assert titled(None, None, LONG).startswith("qnn: not over; test_context_count[")
+    said = ErrorRecord.of(message="it is\nnot so " + "x" * 60)
+    assert titled(SINCE, said).endswith("; it is not so ...; test_b[sim-htp-2.51.0-tiny]")
+    assert len(titled(" ".join(["2.50.40,"] * 30), ERROR)) <= 120
+    assert titled(" ".join(["2.50.40,"] * 30), ERROR, LONG).endswith("2.50.40 ...")
+    assert len(titled("x" * 500, ERROR)) <= 120
 
 
 def test_failures_that_told_nothing_are_pointed_out(tmp_path: Path) -> None:
@@ -187,8 +189,8 @@ def test_failures_that_told_nothing_are_pointed_out(tmp_path: Path) -> None:
         axis = AxisSpec(axis="qnn", candidates=VERSIONS, match=match)
         bisection = new_bisection(tmp_path / match, axis, runs, match=match)
         finding = bisection.go_on()
-        assert isinstance(finding, Finding)
-        said.append("\n".join(summary(written(bisection, finding))))
+        assert isinstance(finding, AxisFinding)
+        said.append("\n".join(summary(BisectionResult.model_validate(written(bisection, finding)))))
     assert "failed otherwise, which tells nothing: 1 of the runs" in said[0]
     assert "failed otherwise" not in said[1]
 

@@ -1,4 +1,4 @@
-"""One axis, steady answers: against brute force, whatever cannot be tested, however it is asked."""
+"""One axis, exact answers: against brute force, whatever cannot be tested, however it is asked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.bisect.answers import Answer, Question, Stopped
-from harness.bisect.findings import Finding
-from harness.bisect.search import Search
+from harness.bisect.answers import Answer, Evidence, Question, Stopped
+from harness.bisect.axis_search import AxisSearch
+from harness.bisect.findings import AxisFinding
 from tests.unit.bisect.histories import axis, changing, drive, names
 
 FIRST: tuple[Answer, ...] = ("good", "bad")
@@ -20,7 +20,7 @@ FIRST: tuple[Answer, ...] = ("good", "bad")
 @pytest.mark.parametrize("number", range(1, 10))
 def test_every_history_within_the_bound(number: int) -> None:
     for k, first in itertools.product(range(number + 1), FIRST):
-        found, asked = drive(Search(axis(number)), changing(number, k, first))
+        found, asked = drive(AxisSearch(axis(number)), changing(number, k, first))
         assert len(asked) == found.runs <= math.ceil(math.log2(number)) + 2
         assert len(asked) <= axis(number).bound().runs
         if 0 < k < number:
@@ -37,7 +37,7 @@ def test_every_history_with_every_placement_of_untestable(number: int) -> None:
     order = names(number)
     for size, k, first in itertools.product(range(1, number + 1), range(number + 1), FIRST):
         for holes in map(frozenset, itertools.combinations(range(number), size)):
-            search = Search(axis(number))
+            search = AxisSearch(axis(number))
             found, asked = drive(search, changing(number, k, first, holes))
             left = [i for i in range(number) if i not in holes]
             older = [i for i in left if i < k]
@@ -68,7 +68,7 @@ def test_any_costs_priors_claims_and_repeats(data: st.DataObject) -> None:
     repeat = data.draw(st.integers(1, 3))
     claim = {} if claimed is None else {claimed: data.draw(st.sampled_from(order))}
     spec = axis(number, prior=dict(zip(order, weights, strict=True)), repeat=repeat, **claim)
-    search = Search(spec, cost=lambda at: costs[order.index(at[0])])
+    search = AxisSearch(spec, cost=lambda at: costs[order.index(at[0])])
     found, asked = drive(search, changing(number, k, first, holes))
     wasted = sum(order.index(at[0]) in holes for at in asked)
     assert len(asked) <= search.bound.limit(wasted=wasted)
@@ -80,20 +80,20 @@ def test_any_costs_priors_claims_and_repeats(data: st.DataObject) -> None:
 
 
 def test_one_claim_within_is_confirmed_first_and_then_the_longer_side() -> None:
-    found, asked = drive(Search(axis(9, good="2.12")), changing(9, 5))
+    found, asked = drive(AxisSearch(axis(9, good="2.12")), changing(9, 5))
     assert [at[0] for at in asked[:2]] == ["2.12", "2.18"]
     assert "2.10" not in {at[0] for at in asked}
     assert (found.last_good, found.first_bad) == ("2.14", "2.15")
     for n, k, claimed in itertools.product(range(2, 15), range(1, 15), range(15)):
         if k < n and claimed < n:
             claim = {"good" if claimed < k else "bad": names(n)[claimed]}
-            found, asked = drive(Search(axis(n, **claim)), changing(n, k))
+            found, asked = drive(AxisSearch(axis(n, **claim)), changing(n, k))
             assert found.after == names(n)[k]
             assert len(asked) <= math.ceil(math.log2(n)) + 2
 
 
 def test_only_what_lies_between_two_claims_is_searched() -> None:
-    found, asked = drive(Search(axis(20, good="2.15", bad="2.12")), changing(20, 4, "bad"))
+    found, asked = drive(AxisSearch(axis(20, good="2.15", bad="2.12")), changing(20, 4, "bad"))
     assert all("2.12" <= at[0] <= "2.15" for at in asked)
     assert asked[0] == ("2.15",)
     assert (found.direction, found.last_bad, found.first_good) == ("fix", "2.13", "2.14")
@@ -101,10 +101,10 @@ def test_only_what_lies_between_two_claims_is_searched() -> None:
 
 
 def test_claims_that_do_not_hold_are_told() -> None:
-    found, asked = drive(Search(axis(5, good="2.10", bad="2.14")), changing(5, 2, "bad"))
+    found, asked = drive(AxisSearch(axis(5, good="2.10", bad="2.14")), changing(5, 2, "bad"))
     assert found.direction == "fix"
     assert "the other way round than said" in found.notes[1]
-    found, asked = drive(Search(axis(5, good="2.10", bad="2.14")), lambda _: "good")
+    found, asked = drive(AxisSearch(axis(5, good="2.10", bad="2.14")), lambda _: "good")
     assert (found.kind, found.verdict, len(asked)) == ("no-change", "good", 2)
     assert "2.14 was said to be bad" in found.notes
 
@@ -114,7 +114,7 @@ def test_alike_ends_are_looked_between_and_the_newest_change_is_found() -> None:
         n, start, end = end + 1, n, start
         if not start < end < n:
             continue
-        search = Search(axis(n))
+        search = AxisSearch(axis(n))
         order = names(n)
         world = {o: "bad" if start <= i < end else "good" for i, o in enumerate(order)}
         found, asked = drive(search, lambda at, world=world: world[at[0]])  # type: ignore[misc]
@@ -129,30 +129,30 @@ def test_alike_ends_are_looked_between_and_the_newest_change_is_found() -> None:
 
 def test_no_change_names_what_could_not_be_tested() -> None:
     holes = frozenset({0, 1, 2})
-    found, _ = drive(Search(axis(5, good="2.10", bad="2.14")), changing(5, 3, "good", holes))
+    found, _ = drive(AxisSearch(axis(5, good="2.10", bad="2.14")), changing(5, 3, "good", holes))
     assert str(found) == (
         "no change: all that could be tested are bad; undecided: 2.10, 2.11, 2.12"
     )
     assert found.between == ("2.10", "2.11", "2.12")
     assert "2.10 was said to be good, and cannot be tested" in found.notes
-    steady, _ = drive(Search(axis(5)), changing(5, 5))
-    assert (str(steady), steady.between) == ("no change: all are good", ())
-    flaky, _ = drive(Search(axis(4, repeat="auto")), changing(4, 4, "bad", frozenset({3})))
+    exact, _ = drive(AxisSearch(axis(5)), changing(5, 5))
+    assert (str(exact), exact.between) == ("no change: all are good", ())
+    flaky, _ = drive(AxisSearch(axis(4, repeat="auto")), changing(4, 4, "bad", frozenset({3})))
     assert str(flaky) == "no change: all that could be tested are bad; undecided: 2.13"
 
 
 def test_the_cheap_one_is_taken_where_the_bound_allows_it() -> None:
     cached = {"2.10", "2.19", "2.15"}
-    search = Search(axis(10), cost=lambda at: 1 if at[0] in cached else 60)
+    search = AxisSearch(axis(10), cost=lambda at: 1 if at[0] in cached else 60)
     _, asked = drive(search, changing(10, 5))
     assert asked[2] == ("2.15",)
     # 2.12 leaves seven gaps, which three runs decide as well as four: cheap enough to begin with
-    search = Search(axis(10), cost=lambda at: 1 if at[0] == "2.12" else 60)
+    search = AxisSearch(axis(10), cost=lambda at: 1 if at[0] == "2.12" else 60)
     assert drive(search, changing(10, 5))[1][2] == ("2.12",)
 
 
 def test_trouble_is_asked_again_and_stops_in_a_row() -> None:
-    search = Search(axis(4, patience=2))
+    search = AxisSearch(axis(4, patience=2))
     first = search.next()
     assert isinstance(first, Question)
     search.answer(first, "unknown")
@@ -167,24 +167,24 @@ def test_trouble_is_asked_again_and_stops_in_a_row() -> None:
 
 
 def test_a_repeated_good_is_asked_again_and_one_bad_is_enough() -> None:
-    found, asked = drive(Search(axis(3, repeat=3)), changing(3, 1))
+    found, asked = drive(AxisSearch(axis(3, repeat=3)), changing(3, 1))
     assert [asked.count((name,)) for name in names(3)] == [3, 1, 1]
     assert (found.kind, found.after) == ("change", "2.11")
 
 
 def test_ahead_names_what_may_come_next() -> None:
-    search = Search(axis(9))
+    search = AxisSearch(axis(9))
     while isinstance(question := search.next(), Question):
-        ahead = search.ahead()
+        ahead = search.likely_next()
         search.answer(question, changing(9, 4)(question.at))
         after = search.next()
         if isinstance(after, Question):
             assert after.at in ahead
-    assert search.ahead() == ()
+    assert search.likely_next() == ()
 
 
 def test_a_limit_gives_an_honest_range() -> None:
-    found, asked = drive(Search(axis(33, max_runs=4)), changing(33, 20))
+    found, asked = drive(AxisSearch(axis(33, max_runs=4)), changing(33, 20))
     assert len(asked) == 4
     assert found.kind == "range"
     assert found.before is not None
@@ -193,12 +193,12 @@ def test_a_limit_gives_an_honest_range() -> None:
     assert found.before < names(33)[20] <= found.after
 
 
-def test_known_untestable_is_never_asked() -> None:
-    spec = axis(6, untestable=frozenset({"2.10", "2.13"}))
-    found, asked = drive(Search(spec), changing(6, 3))
-    assert {at[0] for at in asked}.isdisjoint(spec.untestable)
+def test_what_turned_out_untestable_is_never_asked_again() -> None:
+    met = Evidence().plus(("2.10",), "untestable").plus(("2.13",), "untestable")
+    found, asked = drive(AxisSearch(axis(6), evidence=met), changing(6, 3))
+    assert {at[0] for at in asked}.isdisjoint({"2.10", "2.13"})
     assert (found.before, found.between, found.after) == ("2.12", ("2.13",), "2.14")
-    assert isinstance(found, Finding)
+    assert isinstance(found, AxisFinding)
     assert "could not be tested: 2.10" in found.notes
 
 
@@ -209,6 +209,7 @@ def test_known_untestable_is_never_asked() -> None:
         ({"good": "2.10", "bad": "2.10"}, "cannot be good and bad"),
         ({"prior": {"2.10": 0}}, "greater than 0"),
         ({"confidence": 1.0}, "less than 1"),
+        ({"untestable": ["2.10"]}, "untestable"),
         ({"patience": 0}, "patience"),
         ({"patience": 101}, "patience"),
     ],

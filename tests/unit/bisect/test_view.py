@@ -6,7 +6,7 @@ import io
 import re
 from pathlib import Path
 
-from harness.bisect.specs import AxisSpec
+from harness.bisect.search import AxisSpec
 from harness.cli.bisect_view import Progress
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection
 

@@ -9,7 +9,7 @@ import pytest
 
 from harness.contexts.compiler import CompileError, CompileJob, output_of, results_of
 from harness.errors import InfraError
-from harness.runtimes.catalog import CompilerHost
+from harness.runtimes.pypi import CompilerHost
 
 HOST = CompilerHost("2.51.0", "1.26.0", Path("/ort"), Path("/qnn"))
 JOBS = [
@@ -64,7 +64,7 @@ def test_a_refusal_carries_the_whole_chain() -> None:
     ("code", "told"),
     [
         (-11, "the compiler crashed with signal 11"),
-        (-14, "it did not come to an end in time"),
+        (-27, "it did not come to an end in time"),
         (1, "the compiler ended its process with exit code 1"),
         ("?", "exit code ?"),
     ],
@@ -73,6 +73,15 @@ def test_a_job_whose_process_died(code: object, told: str) -> None:
     found = results([BEGIN_ONE, MADE_ONE, BEGIN_TWO, {"event": "died", "job": "two", "code": code}])
     assert found["one"] is None
     assert told in str(found["two"])
+
+
+@pytest.mark.parametrize("signal", [14, 9, 15, 2])
+def test_a_job_that_waited_or_was_ended_from_outside_says_nothing_of_the_compiler(
+    signal: int,
+) -> None:
+    died = {"event": "died", "job": "two", "code": -signal}
+    with pytest.raises(InfraError, match="does not compile two: it "):
+        results([BEGIN_ONE, MADE_ONE, BEGIN_TWO, died])
 
 
 def test_a_death_after_the_job_was_done_does_not_matter() -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.contexts.compile_jobs import compile_options
 from harness.contexts.compiler import CompileError
-from harness.contexts.metadata import check_arch, memory_bytes, tensor_order
+from harness.contexts.metadata import (
+    Tensor,
+    check_arch,
+    graph_named,
+    memory_bytes,
+    tensor_order,
+    tensors_of,
+)
 from harness.errors import ConfigError
 
 
@@ -74,3 +82,33 @@ def test_options(arch: int, soc_model: str) -> None:
     options = compile_options(arch)
     assert options["htp_arch"] == str(arch)
     assert options["soc_model"] == soc_model
+
+
+FILE = Path("/mine/model.bin")
+TWO = {"graphs": [GRAPH | {"name": "prefill"}, GRAPH | {"name": "decode"}]}
+
+
+def test_a_graph_by_its_name_or_the_only_one() -> None:
+    assert graph_named(METADATA, FILE, None) == (0, GRAPH)
+    assert graph_named(TWO, FILE, "decode")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name", "told"),
+    [
+        (TWO, None, r"^/mine/model.bin: graph: has 2 graphs: name one \(valid: prefill, decode\)"),
+        (TWO, "deocde", r"has no graph 'deocde' \(valid: prefill, decode\)"),
+        ({"graphs": []}, None, "has 0 graphs"),
+    ],
+)
+def test_a_graph_that_nobody_can_mean(
+    metadata: dict[str, Any], name: str | None, told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        graph_named(metadata, FILE, name)
+
+
+def test_tensors_of_a_graph() -> None:
+    assert tensors_of(GRAPH, "outputs", FILE) == [Tensor("y", 4, "None")]
+    with pytest.raises(ConfigError, match="nobody knows the size of y"):
+        tensors_of({"outputs": [tensor("y", 0)]}, "outputs", FILE)

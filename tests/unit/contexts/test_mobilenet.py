@@ -14,10 +14,9 @@ import pytest
 from onnx import numpy_helper, shape_inference
 
 from harness.contexts import mobilenet
-from harness.contexts.mobilenet_ranges import RANGES
-from harness.contexts.models import ModelSpec
+from harness.contexts.models import Model
 
-FLOAT, TWIN = ModelSpec("mobilenet-v2"), ModelSpec("mobilenet-v2-8bit")
+FLOAT, TWIN = Model("mobilenet-v2"), Model("mobilenet-v2-8bit")
 # torchvision's mobilenet_v2 has 3,504,872 parameters, two of them per channel of batch
 # normalisation, of which folding leaves one; and 300,774,272 multiplications and additions.
 PARAMETERS = 3_504_872 - 17_056
@@ -69,19 +68,19 @@ def test_its_stages_have_the_sizes_of_the_paper(shapes: dict[str, tuple[int, ...
 
 
 @pytest.mark.parametrize("spec", [FLOAT, TWIN], ids=str)
-def test_models_are_valid(spec: ModelSpec) -> None:
+def test_models_are_valid(spec: Model) -> None:
     model = spec.build()
     onnx.checker.check_model(model, full_check=True)
-    assert ModelSpec.parse(str(spec)) == spec
+    assert Model.parse(str(spec)) == spec
     assert [value.name for value in model.graph.input] == list(spec.inputs())
     assert spec.inputs()["x"].dtype == np.float32
 
 
 def test_they_are_the_same_in_another_process() -> None:
     code = (
-        "import hashlib; from harness.contexts.models import ModelSpec\n"
+        "import hashlib; from harness.contexts.models import Model\n"
         "for kind in ('mobilenet-v2', 'mobilenet-v2-8bit'):\n"
-        "    print(hashlib.sha256(ModelSpec(kind).serialized()).hexdigest())"
+        "    print(hashlib.sha256(Model(kind).serialized()).hexdigest())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -112,14 +111,14 @@ def test_the_twin_has_the_same_weights() -> None:
 
 def test_the_twin_shares_its_inputs_and_variants_differ() -> None:
     np.testing.assert_array_equal(FLOAT.inputs()["x"], TWIN.inputs()["x"])
-    other = ModelSpec("mobilenet-v2", variant=1)
+    other = Model("mobilenet-v2", variant=1)
     assert other.serialized() != FLOAT.serialized()
     assert not np.array_equal(other.inputs()["x"], FLOAT.inputs()["x"])
 
 
 def test_what_is_not_behind_relu6_is_calibrated() -> None:
     wanted = {"x"} | {layer.name for layer in mobilenet.layers() if not layer.relu6}
-    assert set(RANGES) == wanted
+    assert set(mobilenet.RANGES) == wanted
 
 
 @pytest.mark.parametrize(

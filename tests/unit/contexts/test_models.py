@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.contexts.model_graphs import random_bytes
-from harness.contexts.models import KINDS, PREPARATIONS, ModelSpec
+from harness.contexts.models import KINDS, PREPARATIONS, Model
 from harness.errors import ConfigError
 
 SPECS = [
-    ModelSpec("tiny"),
-    ModelSpec("tiny", variant=3),
-    ModelSpec("weights-heavy", 4),
-    ModelSpec("io-heavy", 56),
-    ModelSpec("io-heavy", 2, 1),
-    ModelSpec("spill-heavy", 2, 1),
-    ModelSpec("io-heavy", 2, 1, "memhandle"),
+    Model("tiny"),
+    Model("tiny", variant=3),
+    Model("weights-heavy", 4),
+    Model("io-heavy", 56),
+    Model("io-heavy", 2, 1),
+    Model("spill-heavy", 2, 1),
+    Model("io-heavy", 2, 1, "memhandle"),
 ]
 NAMES = [
     "tiny",
@@ -37,7 +37,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_a_model_is_valid_and_takes_its_inputs(spec: ModelSpec) -> None:
+def test_a_model_is_valid_and_takes_its_inputs(spec: Model) -> None:
     model = spec.build()
     onnx.checker.check_model(model, full_check=True)
     assert [value.name for value in model.graph.input] == list(spec.inputs())
@@ -49,7 +49,7 @@ def test_a_model_is_valid_and_takes_its_inputs(spec: ModelSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_inputs_are_the_same_every_time(spec: ModelSpec) -> None:
+def test_inputs_are_the_same_every_time(spec: Model) -> None:
     for one, other in zip(spec.inputs().values(), spec.inputs().values(), strict=True):
         np.testing.assert_array_equal(one, other)
         assert len(np.unique(one)) > 8
@@ -57,8 +57,8 @@ def test_inputs_are_the_same_every_time(spec: ModelSpec) -> None:
 
 def test_a_model_is_the_same_in_another_process() -> None:
     code = (
-        "import hashlib; from harness.contexts.models import ModelSpec\n"
-        "for spec in (ModelSpec('tiny'), ModelSpec('weights-heavy', 4), ModelSpec('io-heavy', 56)):"
+        "import hashlib; from harness.contexts.models import Model\n"
+        "for spec in (Model('tiny'), Model('weights-heavy', 4), Model('io-heavy', 56)):"
         " print(hashlib.sha256(spec.serialized()).hexdigest())"
     )
     done = subprocess.run(
@@ -83,14 +83,14 @@ def test_random_bytes_are_those_of_every_numpy() -> None:
 @pytest.mark.parametrize(
     ("spec", "inputs", "outputs", "model"),
     [
-        (ModelSpec("weights-heavy", 4), 64, 64_000, 4_000_000),
-        (ModelSpec("weights-heavy", 1), 64, 64_000, 1_000_000),
-        (ModelSpec("io-heavy", 56), 28_000_000, 28_000_000, 0),
-        (ModelSpec("tiny"), 64, 64, 1024),
+        (Model("weights-heavy", 4), 64, 64_000, 4_000_000),
+        (Model("weights-heavy", 1), 64, 64_000, 1_000_000),
+        (Model("io-heavy", 56), 28_000_000, 28_000_000, 0),
+        (Model("tiny"), 64, 64, 1024),
     ],
     ids=str,
 )
-def test_sizes(spec: ModelSpec, inputs: int, outputs: int, model: int) -> None:
+def test_sizes(spec: Model, inputs: int, outputs: int, model: int) -> None:
     built = spec.build()
     (output,) = built.graph.output
     shape = [one.dim_value for one in output.type.tensor_type.shape.dim]
@@ -104,15 +104,15 @@ def test_sizes(spec: ModelSpec, inputs: int, outputs: int, model: int) -> None:
 def test_variants_differ(kind: str) -> None:
     size = KINDS[kind].megabytes[0]
     count = 3 if kind.startswith("mobilenet") else 70  # each takes a while to make
-    specs = [ModelSpec(kind, size, variant) for variant in range(count)]
+    specs = [Model(kind, size, variant) for variant in range(count)]
     assert len({hashlib.sha256(spec.serialized()).digest() for spec in specs}) == count
     assert len({str(spec) for spec in specs}) == count
 
 
 @pytest.mark.parametrize(("spec", "name"), list(zip(SPECS, NAMES, strict=True)), ids=str)
-def test_names(spec: ModelSpec, name: str) -> None:
+def test_names(spec: Model, name: str) -> None:
     assert str(spec) == name
-    assert ModelSpec.parse(name) == spec
+    assert Model.parse(name) == spec
 
 
 @pytest.mark.parametrize(
@@ -134,28 +134,24 @@ def test_names(spec: ModelSpec, name: str) -> None:
 )
 def test_models_that_do_not_exist(kind: str, megabytes: int, variant: int, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        ModelSpec(kind, megabytes, variant)
+        Model(kind, megabytes, variant)
 
 
 @given(st.text(max_size=30) | st.from_regex(r"[a-z-]{1,15}(-\d+mb)?(-variant\d+)?", fullmatch=True))
 def test_any_name_is_a_model_or_a_config_error(name: str) -> None:
     try:
-        spec = ModelSpec.parse(name)
+        spec = Model.parse(name)
     except ConfigError:
         return
-    assert ModelSpec.parse(str(spec)) == spec
-
-
-def test_every_kind_says_what_it_is_for() -> None:
-    assert all(kind.purpose for kind in KINDS.values())
+    assert Model.parse(str(spec)) == spec
 
 
 def test_how_a_context_is_prepared_changes_nothing_in_its_model() -> None:
-    raw = ModelSpec("io-heavy", 2)
+    raw = Model("io-heavy", 2)
     for prepare in PREPARATIONS:
-        prepared = ModelSpec("io-heavy", 2, prepare=prepare)
+        prepared = Model("io-heavy", 2, prepare=prepare)
         assert prepared.serialized() == raw.serialized()
-        assert ModelSpec.parse(str(prepared)) == prepared
+        assert Model.parse(str(prepared)) == prepared
         np.testing.assert_array_equal(prepared.inputs()["x"], raw.inputs()["x"])
     with pytest.raises(ConfigError, match=r"unknown preparation 'somehow' \(valid: raw, memhandle"):
-        ModelSpec("tiny", prepare="somehow")  # type: ignore[arg-type]
+        Model("tiny", prepare="somehow")  # type: ignore[arg-type]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.contexts.models import ModelSpec
+from harness.contexts.models import Model
 from harness.contexts.onnx_files import OnnxFiles
 from harness.errors import InfraError
 
-TINY = ModelSpec("tiny")
+TINY = Model("tiny")
 
 
 def test_a_models_file_is_made_once(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_models_file_is_made_once(tmp_path: Path) -> None:
 
 def test_variants_have_files_of_their_own(tmp_path: Path) -> None:
     files = OnnxFiles(tmp_path)
-    assert files.path(TINY) != files.path(ModelSpec("tiny", variant=1))
+    assert files.path(TINY) != files.path(Model("tiny", variant=1))
 
 
 def test_a_damaged_file_is_made_again(tmp_path: Path) -> None:

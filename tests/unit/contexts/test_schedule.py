@@ -30,11 +30,13 @@ def test_every_context_is_used_while_it_is_loaded(
 ) -> None:
     plan = schedule(contexts, residency, window)
     loaded: set[int] = set()
+    peak = 0
     executed: list[int] = []
     for move in plan.moves:
         if move.verb == "load":
             assert move.context not in loaded
             loaded.add(move.context)
+            peak = max(peak, len(loaded))
         elif move.verb == "execute":
             assert move.context in loaded
             executed.append(move.context)
@@ -43,7 +45,7 @@ def test_every_context_is_used_while_it_is_loaded(
     assert executed == list(range(contexts))
     assert {move.context for move in plan.frees} >= loaded
     expected_peak = {"resident": contexts, "sequential": 1, "window": min(window, contexts)}
-    assert plan.peak_resident == expected_peak[residency]
+    assert peak == expected_peak[residency]
 
 
 @pytest.mark.parametrize(("contexts", "window"), [(0, 4), (3, 0), (-1, 1)])

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.doctor.device_checks import device_checks
+from harness.doctor.check import Check
+from harness.doctor.device_checks import Patient, device_checks
 from harness.doctor.device_script import DeviceAnswers, parse_answers, script_for
 from harness.doctor.device_visit import clock_skew, gentle
-from harness.doctor.patient import Patient
-from harness.lab.checks import Check
 from harness.lab.facts import DeviceFacts
 from harness.lab.health import HealthRules, RecoveryRules
 from harness.lab.inventory import DeviceConfig, Lab

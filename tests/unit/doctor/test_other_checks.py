@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.adb.server import SeenDevice
+from harness.doctor.check import Check, Group, Status, exit_code_of, one_line, report_of
 from harness.doctor.host_checks import LabNeeds, host_checks, packages
 from harness.doctor.host_facts import HostFacts, ServerOwner, listener
 from harness.doctor.lab_checks import (
@@ -19,17 +20,17 @@ from harness.doctor.lab_checks import (
     state_check,
     stranger_check,
 )
-from harness.doctor.smoke import compiler_for, error_text, hint, verdict_check
+from harness.doctor.smoke import error_text, hint, what_it_means
 from harness.doctor.usb import UsbDevice, rule_line, rule_vendors, rules_for_vendors, vendor_devices
 from harness.doctor.validator import parse_answers, validator_checks
 from harness.errors import InfraError
-from harness.lab.checks import Check, Group, Status, exit_code_of, one_line, report_of
+from harness.failure.diagnosis import diagnosed
+from harness.failure.error import ErrorRecord
+from harness.failure.verdict import Verdict
 from harness.lab.inventory import DeviceConfig
 from harness.lab.lease import Held
 from harness.lab.quarantine import Quarantined
 from harness.probe.ndk import Ndk
-from harness.results.record import ErrorRecord
-from harness.results.verdict import Verdict
 
 GOOD = HostFacts(
     python=(3, 12, 1),
@@ -60,7 +61,6 @@ def test_a_good_host_for_the_simulator() -> None:
 @pytest.mark.parametrize(
     ("changes", "needs", "name", "status", "advice"),
     [
-        ({"python": (3, 10, 9)}, LabNeeds(), "Python", "fail", "3.11"),
         ({"compilers": {}}, LabNeeds(), "C compiler", "fail", "apt install gcc"),
         ({}, EVERYTHING, "cross compiler", "fail", "gcc-aarch64-linux-gnu"),
         ({}, EVERYTHING, "Android NDK", "fail", "ANDROID_NDK_HOME"),
@@ -99,6 +99,8 @@ def test_who_started_the_adb_server() -> None:
     facts = replace(GOOD, server_running=True, server_owner=owner)
     (check,) = (check for check in host_checks(facts, EVERYTHING) if check.name == "adb server")
     assert "of ann, process 42 (adb -L tcp:5037 fork-server)" in check.found
+    assert "every account of this computer can use it" in check.found
+    assert check.status == "ok"
 
 
 def test_a_listener_is_found_by_what_the_kernel_shows(tmp_path: Path) -> None:
@@ -163,7 +165,7 @@ BOARD = DeviceConfig(name="board", serial="192.0.2.7:5555")
         (DESK, [SeenDevice("1A2B", "device", model="Pixel")], "ok", "1A2B Pixel"),
         (DESK, [SeenDevice("1A2B", "unauthorized")], "fail", "accept this computer's key"),
         (DESK, [SeenDevice("1A2B", "offline")], "fail", "adb reconnect"),
-        (DESK, [SeenDevice("1A2B", "no permissions", detail="udev")], "fail", "USB access"),
+        (DESK, [SeenDevice("1A2B", "no permissions", detail="udev")], "fail", "add a udev rule"),
         (DESK, [SeenDevice("1A2B", "bootloader")], "fail", "fastboot reboot"),
         (DESK, [SeenDevice("OTHER", "device")], "fail", "it sees OTHER (device)"),
         (DESK, [], "fail", "it sees no device"),
@@ -241,7 +243,7 @@ def test_the_validator_may_say_anything(text: str) -> None:
 
 
 def error(api: str, code: int | None, message: str) -> ErrorRecord:
-    return ErrorRecord.of(api=api, code=code, message=message)
+    return diagnosed("failed", ErrorRecord.of(api=api, code=code, message=message))
 
 
 SKEL = error(
@@ -259,13 +261,13 @@ SKEL = error(
             Verdict("failed", "target", SKEL),
             "fail",
             "QnnDevice_create 14001 QNN_DEVICE_ERROR_INVALID_CONFIG: Failed to load skel",
-            "unsigned PD",
+            "put the skel of this SoC and this SDK into a folder of ADSP_LIBRARY_PATH",
         ),
         (
             Verdict("failed", "target", error("QnnBackend_create", 1006, "")),
             "fail",
             "QnnBackend_create 1006",
-            "see OpenCL driver",
+            "finds no OpenCL driver",
         ),
         (
             Verdict("unsupported", None, error("QnnBackend_create", 4000, "TuningMode")),
@@ -279,10 +281,16 @@ SKEL = error(
             "crashed: dlopen: the process was ended",
             "/logs",
         ),
+        (
+            Verdict("error", "infra", error("", None, "2 events were damaged on their way")),
+            "fail",
+            "2 events were damaged",
+            "the lab failed, not the target: `qnn-harness devices heal desk`",
+        ),
     ],
 )
 def test_what_came_of_an_inference(verdict: Verdict, status: str, found: str, advice: str) -> None:
-    check = verdict_check("desk", "smoke htp", verdict, "done", Path("/logs"))
+    check = what_it_means(verdict, "desk", "done", Path("/logs"))
     assert check.status == status
     assert found in check.found
     assert advice in check.advice
@@ -291,22 +299,9 @@ def test_what_came_of_an_inference(verdict: Verdict, status: str, found: str, ad
 
 def test_hints_and_texts() -> None:
     assert "skel" in hint(SKEL)
-    assert "docs/results.md" in hint(error("x", 6999, ""))
+    assert "see the lines above" in hint(SKEL)
+    assert "docs/results.md" in hint(error("x", 4000, ""))
     assert error_text(error("", None, "")) == "the probe"
-
-
-@pytest.mark.parametrize(
-    ("runtime", "compiler"),
-    [
-        ("2.51.0", "2.51.0"),
-        ("2.48.0", "2.47.0"),
-        ("2.50.40.260101", "2.50.40"),
-        ("2.99.0", "2.51.0"),
-        ("2.28.2.241116", "2.47.0"),
-    ],
-)
-def test_a_context_is_never_newer_than_what_runs_it(runtime: str, compiler: str) -> None:
-    assert compiler_for(runtime) == compiler
 
 
 def check(status: Status, name: str = "x", group: Group = "device") -> Check:

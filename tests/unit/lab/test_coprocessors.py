@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.lab.coprocessors import Coprocessors, parse_coprocessors
-from harness.lab.facts import SCRIPT, parse_facts
+from harness.lab.facts import SCRIPT, Coprocessors, parse_coprocessors, parse_facts
 
 
 @pytest.mark.parametrize(
@@ -19,6 +18,10 @@ from harness.lab.facts import SCRIPT, parse_facts
         ([], None),
         (["dsp /dev/adsprpc-smd"], None),
         (["looked"], Coprocessors()),
+        (
+            ["gpu_compiler /system/bin/oqclc", "looked"],
+            Coprocessors((), (), ("/system/bin/oqclc",)),
+        ),
         (
             ["dsp /dev/fastrpc-cdsp", "gpu /vendor/lib64/libOpenCL.so", "noise", "npu x", "looked"],
             Coprocessors(("/dev/fastrpc-cdsp",), ("/vendor/lib64/libOpenCL.so",)),

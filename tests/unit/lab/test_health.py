@@ -14,7 +14,7 @@ from harness.lab.health import (
     judge_health,
     unreachable,
 )
-from harness.lab.ladder import is_worth_trying, rungs
+from harness.lab.recovery import is_worth_trying, recovery_steps
 from harness.lab.vitals import Vitals
 
 ALL = ("reconnect", "end-leftovers", "restart-server", "reboot")
@@ -78,18 +78,18 @@ def test_the_worst_finding_counts() -> None:
         (("hot", "dsp-down"), 1, True, True, ALL),
     ],
 )
-def test_the_ladder(
+def test_which_steps_may_bring_a_device_back(
     codes: tuple[str, ...],
     strikes: int,
     own_server: bool,
     may_reboot: bool,
     expected: tuple[str, ...],
 ) -> None:
-    assert rungs(codes, strikes, own_server=own_server, may_reboot=may_reboot) == expected
+    assert recovery_steps(codes, strikes, own_server=own_server, may_reboot=may_reboot) == expected
 
 
 def test_what_needs_a_connection_is_not_tried_without_one() -> None:
-    assert [rung for rung in ALL if is_worth_trying(rung, {"unreachable"})] == [
+    assert [step for step in ALL if is_worth_trying(step, {"unreachable"})] == [
         "reconnect",
         "restart-server",
     ]

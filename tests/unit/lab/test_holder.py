@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.lab.holder import MAX_BYTES, Holder, device_file, parse_holder
+from harness.lab.lease import MAX_BYTES, Holder, device_file, parse_holder
 
 ANNA = Holder("anna", "lab-pc", 4711, "2026-11-21T08:15:00Z", "pytest, run 1")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,9 +9,9 @@ import pytest
 
 from harness.errors import InfraError
 from harness.lab.identity import (
-    Badge,
-    require_same_badge,
+    DeviceId,
     require_same_device,
+    require_same_id,
     require_serial,
 )
 
@@ -57,21 +56,23 @@ def test_the_serial_of_a_device_on_usb(serial: str, said: str | None, same: bool
     ("now", "same"),
     [
         (None, True),
-        (Badge("/f", "a", found=True), True),
-        (Badge("/f", "b", found=True), False),
-        (Badge("/f", "b", found=False), True),  # emptied, and given a new one
+        (DeviceId("/f", "a", found=True), True),
+        (DeviceId("/f", "b", found=True), False),
+        (DeviceId("/f", "b", found=False), True),  # emptied, and given a new one
     ],
 )
-def test_the_badge_on_a_device(now: Badge | None, same: bool) -> None:
-    require_same_badge("x", (), now)
+def test_the_id_on_a_device(now: DeviceId | None, same: bool) -> None:
+    require_same_id("x", (), now)
     if same:
-        require_same_badge("x", {"a", "c"}, now)
+        require_same_id("x", {"a", "c"}, now)
     else:
         with pytest.raises(InfraError, match="another device answers"):
-            require_same_badge("x", {"a", "c"}, now)
+            require_same_id("x", {"a", "c"}, now)
 
 
-@pytest.mark.parametrize("shell", [name for name in ("dash", "bash") if shutil.which(name)])
+@pytest.mark.parametrize(
+    "shell", [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("dash", "bash")]
+)
 @pytest.mark.parametrize(
     ("there", "fine"), [("right\n", True), ("wrong\n", False), ("", False), (None, False)]
 )
@@ -81,7 +82,7 @@ def test_the_shell_that_starts_a_probe_checks_it(
     path = tmp_path / "it's a file"
     if there is not None:
         path.write_text(there)
-    script = Badge(str(path), "right", found=True).check() + "echo started"
+    script = DeviceId(str(path), "right", found=True).check() + "echo started"
     done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout == "started\n") is fine
     assert ("another device answers" in done.stderr) is not fine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.lab.inventory import DEFAULT_WORKDIR, DeviceConfig, Lab, load_lab
+from harness.lab.inventory import DEFAULT_WORKDIR, SIMULATED_LAB, DeviceConfig, Lab, load_lab
 from harness.yaml_lines.document import parse_document
 from harness.yaml_lines.models import check_document
 
@@ -36,7 +37,23 @@ def test_the_shipped_lab() -> None:
     assert (device.htp_arch, device.adreno, device.target) == (73, "740", "linux-x64")
     assert (board.name, board.htp_arch, board.target) == ("sim-arm64", 73, "linux-arm64")
     assert (twin.name, twin.htp_arch, twin.shows_soc) == ("sim-arm64-sm8650", 75, True)
+    prepare = (device.prepares_gpu, board.prepares_gpu, twin.prepares_gpu)
+    assert prepare == (True, False, False)
     assert (device.enabled, board.enabled, twin.enabled) == (True, "auto", "auto")
+
+
+def test_what_a_missing_lab_is_told_is_a_lab(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"lab.yaml: no such file; --lab FILE names") as caught:
+        load_lab(tmp_path / "lab.yaml")
+    (phone,) = re.findall("`({.*})`", str(caught.value))
+    (word,) = re.findall("`([^`{]*true)`", str(caught.value))
+    for text in (phone, phone.replace("serial: 1a2b3c4d", word)):
+        (device,) = lab_of(tmp_path, text).devices
+        assert (device.soc, device.simulated) == ("QCS8550", text != phone)
+
+
+def test_who_has_no_lab_runs_on_the_first_of_the_shipped_one() -> None:
+    assert load_lab(SIMULATED_LAB).devices == load_lab(ROOT / "devices.yaml").devices[:1]
 
 
 def test_the_shipped_example_is_valid_when_uncommented(tmp_path: Path) -> None:
@@ -121,6 +138,14 @@ ONE_MISTAKE = [
     ("schema: 1\ndevices:\n  - name: a\n    serial: a b\n", "4: devices[0].serial: must be 1 to"),
     (REAL + "    enabled: maybe\n", "5: devices[0].enabled: must be true, false or auto"),
     (REAL + "    enabled: auto\n", "5: devices[0].enabled: only a simulated device can be on by"),
+    (
+        REAL + "    prepares_gpu: true\n",
+        "5: devices[0].prepares_gpu: only the GPU backend of a sim",
+    ),
+    (
+        SIMULATED + "    target: linux-arm64\n    prepares_gpu: true\n",
+        "7: devices[0].prepares_gpu: only the GPU backend of a simulated linux-x64",
+    ),
     (REAL + "    shows_soc: true\n", "5: devices[0].shows_soc: only a simulated board is told"),
     (SIMULATED + "    shows_soc: true\n", "6: devices[0].shows_soc: needs target linux-arm64"),
     (
@@ -175,6 +200,11 @@ ONE_MISTAKE = [
     (
         REAL + "  - name: other\n    serial: ABC\n",
         "6: devices[1].serial: 'ABC' is taken already by",
+    ),
+    (
+        "schema: 1\ndevices:\n  - {name: a, serial: 'localhost:5555'}\n"
+        "  - {name: b, serial: '127.0.0.1:05555'}\n",
+        "4: devices[1].serial: '127.0.0.1:05555' is taken already by line 3",
     ),
     ("", "1: is empty (valid: schema, hosts, devices, health, recovery, gate, runtimes)"),
     (
@@ -291,4 +321,4 @@ def test_whatever_stands_there_is_a_lab_or_a_configerror(
         check_document(parse_document(text, "f"), Lab, more=mistakes_between_fields)
     except ConfigError as error:
         said = str(error)
-    assert all(line.startswith("f:") for line in said.splitlines())
+    assert all(line.startswith(("f:", "and ")) for line in said.splitlines())

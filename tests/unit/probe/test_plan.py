@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -10,20 +11,24 @@ from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.probe import memory_steps, plan
-from harness.probe.plan import Plan, Settings, Step, parse
+from harness.probe.plan import LogLevel, MemoryDetail, Plan, Settings, Step, parse, sealed
+from harness.probe.verbs import LIMITS, SOURCE_FOLDER, VERBS
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1)
-NUMBERS = st.integers(0, 10**9).map(str)
 REALS = st.floats(0, 1e30).map(lambda value: f"{value:.17g}")
-TENSORS = st.dictionaries(st.integers(0, plan.MAX_TENSORS - 1), TEXTS, max_size=4)
+CONTEXTS = st.integers(0, LIMITS["CONTEXTS_MAX"] - 1)
+TENSORS = st.dictionaries(st.integers(0, LIMITS["TENSORS_MAX"] - 1), TEXTS, max_size=4)
 
 
 @st.composite
 def executions(draw: st.DrawFn) -> Step:
-    fields = {"context": draw(st.integers(0, 99).map(str)), "graph": draw(NUMBERS)}
+    fields = {
+        "context": draw(st.integers(0, 99).map(str)),
+        "graph": draw(st.integers(0, 255).map(str)),
+    }
     for prefix in ("input", "expect", "save"):
         fields |= {f"{prefix}.{index}": file for index, file in draw(TENSORS).items()}
-    optional = {"tolerance": REALS, "repeat": NUMBERS}
+    optional = {"tolerance": REALS, "repeat": st.integers(1, 10**5).map(str)}
     return Step("execute", fields | draw(st.fixed_dictionaries({}, optional=optional)))
 
 
@@ -32,7 +37,7 @@ STEPS = st.one_of(
     st.sampled_from(["log-create", "backend-create", "cleanup", "noop", "hang"]).map(Step),
     TEXTS.map(plan.backend_load),
     TEXTS.map(plan.system_load),
-    st.builds(plan.context_load, st.integers(0, plan.MAX_CONTEXTS - 1), TEXTS),
+    st.builds(plan.context_load, CONTEXTS, TEXTS),
     st.builds(
         memory_steps.context_load_shared,
         st.integers(0, 99),
@@ -43,7 +48,7 @@ STEPS = st.one_of(
     st.builds(
         memory_steps.context_load_list,
         st.integers(0, 99),
-        st.lists(TEXTS, min_size=1, max_size=memory_steps.MAX_LIST),
+        st.lists(TEXTS, min_size=1, max_size=LIMITS["LIST_MAX"]),
         share=st.booleans(),
     ),
     st.builds(
@@ -56,13 +61,13 @@ STEPS = st.one_of(
     st.builds(
         memory_steps.io_run,
         st.integers(0, 99),
-        repeat=st.integers(1, 10**6),
+        repeat=st.integers(1, 10**5),
         tolerance=st.floats(0, 1e30),
         profile=st.sampled_from([None, "basic", "detailed"]),
     ),
     st.integers(0, 99).map(memory_steps.io_release),
-    TEXTS.map(memory_steps.memory_sample),
-    st.builds(plan.context_inspect, TEXTS, max_bytes=st.integers(0, 2**62)),
+    st.builds(memory_steps.memory_sample, TEXTS, all_back=st.booleans()),
+    st.builds(plan.context_inspect, TEXTS, offset=st.integers(0, 2**62)),
     st.builds(lambda soc, arch: plan.device_create(soc=soc, arch=arch), *[st.integers(0, 999)] * 2),
 )
 SETTINGS = st.builds(
@@ -81,7 +86,7 @@ def test_a_plan_survives_its_text(made: Plan) -> None:
     text = made.text()
     assert parse(text) == made
     assert set(text) <= set(string.printable) - set("\t\r\v\f")
-    assert text.count("\n") == len(made.steps) + 3
+    assert text.count("\n") == len(made.steps) + 2
 
 
 @given(PLANS, st.data())
@@ -91,9 +96,18 @@ def test_a_plan_cut_anywhere_is_refused(made: Plan, data: st.DataObject) -> None
         parse(text[: data.draw(st.integers(0, len(text) - 1))])
 
 
+@given(PLANS, st.data())
+def test_a_plan_with_one_character_changed_is_refused(made: Plan, data: st.DataObject) -> None:
+    text = made.text()
+    place = data.draw(st.integers(0, len(text) - 1))
+    other = data.draw(st.characters().filter(lambda one: one != text[place]))
+    with pytest.raises(ConfigError):
+        parse(text[:place] + other + text[place + 1 :])
+
+
 @given(st.text())
 def test_any_text_is_a_plan_or_refused(text: str) -> None:
-    for whole in (text, f"probe-plan 1\n{text}\nend steps=1\n"):
+    for whole in (text, sealed([text])):
         try:
             made = parse(whole)
         except ConfigError:
@@ -118,7 +132,7 @@ def test_the_text_of_a_plan() -> None:
         plan.context_free(3),
     )
     assert Plan(steps, Settings(deadline_ms=1000)).text() == (
-        "probe-plan 1\n"
+        "probe-plan 2 bytes=269 crc32=9b97cff8\n"
         "set log_level=warn max_log_bytes=1048576 memory=pss deadline_ms=1000\n"
         "backend-load lib=/data/libQnnHtp.so\n"
         "device-create soc=43\n"
@@ -126,21 +140,20 @@ def test_the_text_of_a_plan() -> None:
         "execute context=3 graph=0 input.0=x expect.1=y tolerance=0.5 repeat=2\n"
         "cleanup\n"
         "context-free context=3\n"
-        "end steps=6\n"
     )
 
 
 @pytest.mark.parametrize(
     ("verb", "fields", "says"),
     [
-        ("explode", {}, "no verb 'explode' (valid: backend-load, "),
+        ("explode", {}, "no verb 'explode' (valid: cleanup, backend-load, "),
         ("noop", {"lib": "x"}, "noop has no field 'lib'"),
         ("backend-load", {}, "backend-load needs 'lib'"),
         ("backend-load", {"lib": ""}, "empty"),
         ("backend-load", {"lib": "a\0b"}, "NUL"),
         ("backend-load", {"lib": "\ud800"}, "no UTF-8 form"),
         ("context-load", {"context": "-1", "file": "x"}, "'-1' is not a number"),
-        ("context-load", {"context": "8192", "file": "x"}, "below 8192"),
+        ("context-load", {"context": "8192", "file": "x"}, "8192 is not 0 to 8191"),
         ("context-load", {"context": "1", "file": "x", "max_bytes": "1e9"}, "not a number"),
         ("execute", {"context": "0", "graph": "0", "input": "x"}, "no field 'input'"),
         ("execute", {"context": "0", "graph": "0", "input.": "x"}, "no field 'input.'"),
@@ -149,6 +162,11 @@ def test_the_text_of_a_plan() -> None:
         ("execute", {"context": "0", "graph": "0", "tolerance": "nan"}, "not a real"),
         ("execute", {"context": "0", "graph": "0", "tolerance": "-1"}, "not a real"),
         ("execute", {"context": "0", "graph": "0"} | {f"input.{i}": "x" for i in range(80)}, "64"),
+        ("execute", {"context": "0", "graph": "0", "repeat": "0"}, "0 is not 1 to 100000"),
+        ("io-bind", {"context": "0", "graph": "0", "memory": "ion"}, "valid: raw, memhandle"),
+        ("context-load-list", {"first": "0"}, "context-load-list needs 'file.0'"),
+        ("context-load-list", {"first": "0", "file.48": "x"}, "file.0 to 47"),
+        ("set", {"memory": "off"}, "no verb 'set'"),
     ],
 )
 def test_a_wrong_step_is_refused(verb: str, fields: dict[str, str], says: str) -> None:
@@ -182,9 +200,19 @@ def test_what_the_probe_could_not_hold_is_refused() -> None:
         Plan((plan.backend_load("x" * 16000),) * 600).text()
 
 
-def test_steps_for_memory_that_do_not_exist() -> None:
-    with pytest.raises(ConfigError, match=r"no memory 'ion' .*raw, memhandle"):
-        memory_steps.io_bind(0, "ion", inputs=())  # type: ignore[arg-type]
-    for count in (0, memory_steps.MAX_LIST + 1):
-        with pytest.raises(ConfigError, match=f"{count} contexts"):
-            memory_steps.context_load_list(0, ["/x"] * count)
+def test_all_that_the_table_says_is_read() -> None:
+    text = (SOURCE_FOLDER / "verbs.h").read_text()
+    body = text[text.index("LIMIT(PLAN") :]
+    assert len(LIMITS) == body.count("LIMIT(")
+    assert len(VERBS) == body.count("VERB(") + body.count("LINE(")
+    fields = [field for fields in VERBS.values() for field in fields.values()]
+    for words, count in (
+        (("MUST(",), sum(field.required for field in fields)),
+        (("MUST(", "MAY(", "LIST("), len(fields)),
+        (("ONE_OF(",), sum(bool(field.words) for field in fields)),
+    ):
+        assert sum(body.count(word) for word in words) == count
+    assert VERBS["io-run"]["repeat"].most == LIMITS["REPEATS_MAX"]
+    assert VERBS["set"]["log_level"].words == get_args(LogLevel)
+    assert VERBS["set"]["memory"].words == get_args(MemoryDetail)
+    assert VERBS["io-bind"]["memory"].words == memory_steps.TENSOR_MEMORIES

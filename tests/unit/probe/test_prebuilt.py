@@ -12,6 +12,7 @@ from harness.errors import ConfigError
 from harness.probe.ndk import Ndk, find_ndk, fitting_level, read_ndk
 from harness.probe.prebuilt import (
     FOLDER_VARIABLE,
+    PROTOCOL,
     ProbeIdentity,
     checked_prebuilt,
     find_prebuilt,
@@ -25,10 +26,10 @@ OTHER = "cd" * 32
 
 
 def facts(needed: tuple[str, ...] = ("libc.so",), api: int | None = 30) -> ElfFacts:
-    return ElfFacts(64, "aarch64", 0, None, needed, (), (), (), api)
+    return ElfFacts(64, "aarch64", 0, None, needed, (), (), api)
 
 
-GOOD = ProbeIdentity(1, SOURCE, "android-arm64")
+GOOD = ProbeIdentity(PROTOCOL, SOURCE, "android-arm64")
 GLIBC = facts(("libc.so.6",), None)
 
 
@@ -41,8 +42,13 @@ GLIBC = facts(("libc.so.6",), None)
         (facts(api=35), GOOD, 34, ["Android API 35, the device has 34"]),
         (GLIBC, GOOD, 34, ["linked with glibc, and android-arm64 has bionic"]),
         (facts(), None, 34, ["does not say what it was built from"]),
-        (facts(), ProbeIdentity(2, SOURCE, "android-arm64"), 34, ["speaks protocol 2"]),
-        (facts(), ProbeIdentity(1, OTHER, "android-arm64"), 34, [f"the sources {OTHER[:16]}"]),
+        (facts(), ProbeIdentity(1, SOURCE, "android-arm64"), 34, ["speaks protocol 1"]),
+        (
+            facts(),
+            ProbeIdentity(PROTOCOL, OTHER, "android-arm64"),
+            34,
+            [f"the sources {OTHER[:16]}"],
+        ),
         (
             GLIBC,
             ProbeIdentity(3, OTHER, "linux-arm64"),
@@ -62,8 +68,8 @@ def test_each_mismatch_is_named(
 @given(st.binary(max_size=300))
 def test_an_identity_is_read_out_of_anything(data: bytes) -> None:
     identity_of(data)
-    text = b"qnn-probe protocol=1 source=" + SOURCE.encode() + b" target=linux-x64\0"
-    assert identity_of(b"\0" + text + data) == ProbeIdentity(1, SOURCE, "linux-x64")
+    text = b"qnn-probe protocol=2 source=" + SOURCE.encode() + b" target=linux-x64\0"
+    assert identity_of(b"\0" + text + data) == ProbeIdentity(PROTOCOL, SOURCE, "linux-x64")
 
 
 @pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", b"\x7fELF", b"\x7fELF\x01" + b"\0" * 60])

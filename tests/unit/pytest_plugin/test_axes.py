@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from harness.contexts.models import ModelSpec
+from harness.contexts.context_file import ContextFile
+from harness.contexts.models import Model
 from harness.lab.inventory import DeviceConfig
-from harness.pytest_plugin.axes import axis_value, chosen_backends, models_of, placements
+from harness.pytest_plugin.axes import (
+    axis_value,
+    chosen_backends,
+    narrowed,
+    placements,
+    sources_of,
+    takes_compiled,
+)
 from harness.pytest_plugin.options import split_list
 from harness.workbench import Placement
 
@@ -82,10 +92,48 @@ def test_a_device_without_htp_runs_what_the_test_names_besides() -> None:
 
 def test_axes_are_json() -> None:
     assert axis_value(3) == 3
-    assert axis_value(ModelSpec("tiny")) == "tiny"
-    assert axis_value((ModelSpec("io-heavy", 56), "x")) == ["io-heavy-56mb", "x"]
+    assert axis_value(Model("tiny")) == "tiny"
+    assert axis_value((Model("io-heavy", 56), "x")) == ["io-heavy-56mb", "x"]
 
 
-def test_models_among_parameters() -> None:
-    tiny, heavy = ModelSpec("tiny"), ModelSpec("io-heavy", 56)
-    assert models_of({"a": 1, "b": tiny, "c": (heavy, tiny)}) == (tiny, heavy)
+def test_sources_among_parameters(tmp_path: Path) -> None:
+    tiny, heavy, file = Model("tiny"), Model("io-heavy", 56), ContextFile("a/model.bin")
+    found = sources_of({"a": 1, "b": tiny, "c": (heavy, tiny), "d": [file]}, tmp_path)
+    assert found == (tiny, heavy, ContextFile(tmp_path / "a/model.bin"))
+    assert str(found[2]) == "model.bin"
+
+
+FILE, TINY = ContextFile("model.bin"), Model("tiny")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], True),
+        ([1, "model.bin"], True),
+        ([[FILE]], False),
+        ([[(FILE, 2)], [1, 2]], False),
+        ([[pytest.param(FILE, id="mine")]], False),
+        ([[FILE, TINY]], True),
+    ],
+)
+def test_who_wants_a_compiler(values: list[object], expected: bool) -> None:
+    assert takes_compiled(values) is expected
+
+
+def test_files_have_no_compiler() -> None:
+    runtimes = {"a": {"2.47.0": ["2.47.0", "2.51.0"], "sdk:2.31.0": []}}
+    found, _ = placements([V73], {"qnn": ["2.47.0"]}, ["htp"], runtimes, compiled=False)
+    assert [str(place) for place in found] == ["a-htp-2.47.0", "a-htp-sdk:2.31.0"]
+    assert {place.compiler for place in found} == {None}
+    compiled, _ = placements([V73], {}, ["htp"], runtimes)
+    assert [str(place) for place in compiled] == ["a-htp-2.47.0", "a-htp-2.47.0-by-2.51.0"]
+
+
+def test_a_test_names_runtimes_as_each_device_has_them() -> None:
+    runtimes = {"a": {"1": ["1"], "2": ["1"]}, "b": {"2": ["2"]}, "c": {"3": ["3"]}}
+    assert narrowed(runtimes, {"a": ["2", "4"], "b": ["2"]}) == {
+        "a": {"2": ["1"]},
+        "b": {"2": ["2"]},
+        "c": {},
+    }

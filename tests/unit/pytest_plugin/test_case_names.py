@@ -54,7 +54,7 @@ def test_a_case_is_found_under_the_names_of_other_versions(placement: Placement,
     assert rest_meant(rest, known) == rest
 
 
-@pytest.mark.parametrize("name", ["nothing", "sim-v73-htp-2.51.0-huge", "sim-v73-npu-2.51.0-66"])
+@pytest.mark.parametrize("name", ["nothing", "sim-a-htp-2.51.0-huge", "sim-a-npu-2.51.0-66"])
 def test_what_is_no_case_means_none(name: str) -> None:
     assert rest_meant(name, {"66", "resident-66", "tiny"}) is None
 

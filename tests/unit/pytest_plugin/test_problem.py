@@ -8,11 +8,11 @@ import pytest
 
 from harness.errors import ConfigError, HarnessError, InfraError, InternalError, VersionError
 from harness.lab.inventory import DeviceConfig
+from harness.pytest_plugin.axes import device_runtimes
 from harness.pytest_plugin.problem import Problem, read_problem, write_problem
-from harness.pytest_plugin.versions import device_runtimes
 from harness.qnn.versions import QNN_WHEELS
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.ort_wheels import ort_library_of
+from harness.runtimes.ort import ort_library_of
 from harness.runtimes.runtime import LibraryMissing, NotOffered, Runtime
 
 NEWEST = list(QNN_WHEELS)[-1]
@@ -74,6 +74,6 @@ def test_errors_of_versions_are_of_that_kind(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as raised:
             resolved(str(place), NEWEST, "1.31.1")
         assert not isinstance(raised.value, VersionError), "a place that went away is the lab's"
-    none = Runtime("1", None, "linux-x64", "key", tmp_path, (), ())
+    none = Runtime("1", None, "linux-x64", tmp_path, ())
     with pytest.raises(VersionError):
         ort_library_of(none)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.qnn.codes import COMPONENTS, describe, symbol_table
+from harness.qnn.codes import COMPONENTS, GPU_ERRORS, describe, symbol_table
 
 # What QnnError_getMessage of libQnnHtp.so answers, 2.47.0 and 2.51.0 alike.
 SAID_BY_THE_LIBRARY = {
@@ -123,3 +123,26 @@ def test_every_code_of_the_table_has_a_component_and_a_symbol() -> None:
         info = describe(code)
         assert info.component != "unknown", code
         assert info.symbol in symbols
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    # as libQnnGpu.so of QNN 2.51.0 for x86-64 logged them together
+    [
+        (10005, "DOES_NOT_EXIST"),
+        (10006, "FAILED_CREATION"),
+        (10008, "INVALID_ARG"),
+        (10011, "INVALID_SIZE"),
+        (10012, "INVALID_TYPE"),
+        (10013, "NULL_INSTANCE"),
+        (10014, "OPENCL"),
+        (10018, "UNSUPPORTED"),
+        (10019, "ALREADY_EXISTS"),
+        (10023, "OP_PACKAGE_FAILED"),
+        (10025, "INVALID_TENSOR"),
+        (10026, "INSUFFICIENT_BUFFER"),
+        (10028, "INVALID_VERSION"),
+    ],
+)
+def test_numbers_of_the_gpu_library(number: int, name: str) -> None:
+    assert GPU_ERRORS[number] == f"GPU_ERROR_{name}"

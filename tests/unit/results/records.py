@@ -7,8 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from harness.failure.error import ErrorRecord
 from harness.results.checks import Check
-from harness.results.record import NO_CAUSE, CaseRecord, ErrorRecord
+from harness.results.record import NO_CAUSE, CaseRecord
 
 LOAD = "QnnContext_createFromBinary"
 NO_PD = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.results.chain import ChainLink
-from harness.results.grid import GRID, grid_json, grid_lines, grids
+from harness.failure.error import ChainLink
+from harness.results.grid import grid_json, grid_lines, grids
 from harness.results.record import CaseRecord
 from tests.unit.results.records import DEVICE, error, record, records
 
@@ -18,7 +18,7 @@ def case(
         "case": f"suites/test_x.py::{test}[{device}-{qnn}-by-{compiler}]",
         "axes": {"backend": "htp", "qnn": qnn, "ort": None, "compiler": compiler},
         "device": DEVICE | {"name": device},
-        "measurements": {GRID: ["compiler", "qnn"]},
+        "measurements": {"grid": ["compiler", "qnn"]},
     }
     return record(**(given | more))
 
@@ -64,7 +64,7 @@ def test_devices_have_grids_of_their_own() -> None:
     found = grids([case("1.0", "1.0"), case("1.0", "1.0", device="b"), case("2.0", "1.0")])
     assert [grid.title for grid in found] == ["t on sim, htp", "t on b, htp"]
     assert found[0].rows == ("1.0", "2.0")
-    assert found[0].mark("9", "1.0") == "-"
+    assert found[0].label("9", "1.0") == "-"
 
 
 @given(st.lists(records(), max_size=5))

@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.results.charts import outcome_bar, sparkline, thinned
-from harness.results.checks import held, unseen
-from harness.results.diagnose import diagnosed
+from harness.failure.diagnosis import diagnosed
+from harness.results.checks import held, undecided
 from harness.results.html import html_text
 from harness.results.journal import Contents, Damage
+from harness.results.pages import outcome_bar, sparkline, thinned
 from harness.results.record import CaseRecord
 from tests.unit.results.records import error, record, records
 
@@ -87,7 +87,7 @@ def test_what_is_shown() -> None:
 
 
 def test_checks_are_shown_with_their_verdicts() -> None:
-    checks = [held("saves", False, "saved nothing"), unseen("copies", "no event tells")]
+    checks = [held("saves", False, "saved nothing"), undecided("copies", "no event tells")]
     text = " ".join(" ".join(page([record(checks=checks)]).texts).split())
     for shown in ("saves", "broken", "saved nothing", "copies", "unseen", "no event tells"):
         assert shown in text

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
-from harness.results.record import CaseRecord, ErrorRecord, as_json, final_attempts
+from harness.failure.error import ErrorRecord
+from harness.results.record import CaseRecord, as_json, final_attempts
 from tests.unit.results.records import DEVICE, error, json_values, record, records
 
 # The example of the design, with what it leaves open filled in.
@@ -41,14 +42,14 @@ CONTRACT = """
 def test_the_line_of_the_contract_is_read_and_written_as_it_is() -> None:
     line = json.loads(CONTRACT)
     parsed = CaseRecord.model_validate_json(CONTRACT)
-    more = {"runtime": None, "preflight": [], "fixed": None}
+    more = {"runtime": None, "preflight": [], "fixed": None, "outputs": None}
     assert parsed.model_dump(mode="json") == line | more
     assert json.loads(parsed.model_dump_json()) == line | more
 
 
 def test_every_key_is_there_even_if_null() -> None:
     line = json.loads(record().model_dump_json())
-    assert set(line) == {*json.loads(CONTRACT), "runtime", "preflight", "fixed"}
+    assert set(line) == {*json.loads(CONTRACT), "runtime", "preflight", "fixed", "outputs"}
     assert (line["cause"], line["expected"], line["error"]) == (None, None, None)
 
 

@@ -61,6 +61,20 @@ def test_reports_can_be_made_again(tmp_path: Path) -> None:
     again.project()
     assert (folder.path / "junit.xml").read_bytes() == before
     assert again.info() == {}
+    (folder.path / "run.json").unlink()
+    os.mkfifo(folder.path / "run.json")
+    assert again.info() == {}, "it does not wait for a writer"
+
+
+def test_secrets_of_a_command_are_not_kept(tmp_path: Path) -> None:
+    url = "https://user:s3cret@host/x"
+    lab = {"runtimes": [{"repository": url}]}
+    folder = RunFolder.create(tmp_path, command=["pytest", f"--x={url}"], lab=lab, devices=[])
+    RunFolder.resume(folder.path, command=["pytest", url])
+    folder.finish(exit_code=2, problem=f"{url} is gone")
+    kept = (folder.path / "run.json").read_text()
+    assert "s3cret" not in kept
+    assert kept.count("https://***@host/x") == 5
 
 
 def test_a_run_that_died_can_be_reported(tmp_path: Path) -> None:

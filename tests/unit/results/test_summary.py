@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.results.chain import ChainLink
-from harness.results.diagnose import diagnosed
-from harness.results.libraries import PreflightRecord
-from harness.results.record import CaseRecord, final_attempts
+from harness.failure.diagnosis import diagnosed
+from harness.failure.error import ChainLink
+from harness.results.record import CaseRecord, PreflightRecord, final_attempts
 from harness.results.summary import (
     exit_code,
     failure_groups,
@@ -26,6 +25,23 @@ def test_what_strictness_fails_is_counted_in_the_first_line() -> None:
     fixed = {"known_issues": ("x",), "fails": True}
     lines = summary_lines([record(fixed=fixed), record(case="s/test_b.py::test_c[d]")], "r")
     assert lines[0] == "2 cases: 2 passed (1 of them fail by --strict-known)"
+
+
+def test_each_wrong_file_has_a_line_of_its_own() -> None:
+    made = [
+        record(
+            case=f"case{number}",
+            outcome="error",
+            cause="config",
+            error=error(api=None, code=None, message=f"/here/{name}.bin: is none", symbol=None),
+        )
+        for number, name in enumerate(("one", "two", "two"))
+    ]
+    lines = summary_lines(made, "r")[1:-1]
+    assert [line.split("  [")[0] for line in lines] == [
+        "   2 x ERROR (config): /here/two.bin: is none",
+        "   1 x ERROR (config): /here/one.bin: is none",
+    ]
 
 
 def test_the_lines_say_what_happened() -> None:

@@ -16,7 +16,6 @@ def elf_file(
     flags: int = 0,
     soname: str | None = None,
     needed: Sequence[str] = (),
-    runpath: str | None = None,
     needs: Mapping[str, Sequence[str]] | None = None,
     defines: Sequence[str] = (),
     android_api: int | None = None,
@@ -35,8 +34,6 @@ def elf_file(
     tags: list[tuple[int, int]] = [(1, string(name)) for name in needed]
     if soname is not None:
         tags.append((14, string(soname)))
-    if runpath is not None:
-        tags.append((29, string(runpath)))
     verneed = b""
     for index, (library, versions) in enumerate((needs or {}).items()):
         last = index + 1 == len(needs or {})

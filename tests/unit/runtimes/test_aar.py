@@ -41,8 +41,7 @@ def source(folder: Path, content: bytes | None, version: str | None = None) -> A
     path = folder / "qnn-runtime.aar"
     if content is not None:
         path.write_bytes(content)
-    quiet = {"notify": lambda _: None, "warn": lambda _: None}
-    return AarSource("aar", path, folder / "cache", version=version, **quiet)
+    return AarSource("aar", path, folder / "cache", version=version)
 
 
 def test_an_aar_is_a_source(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 import stat
@@ -16,13 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.errors import InfraError
-from harness.runtimes.archive import (
-    ArchiveLimits,
-    names_of,
-    parse_record,
-    read_member,
-    unpack,
-)
+from harness.runtimes.archive import ArchiveLimits, names_of, unpack
 
 CONTENT = b"libraries " * 500
 
@@ -133,17 +126,6 @@ def test_what_is_wanted_comes_out(tmp_path: Path) -> None:
     assert (tmp_path / "out/p/lib.so").read_bytes() == CONTENT
     assert not (tmp_path / "out/p/left").exists()
     assert names_of(archive) == ["p/lib.so", "p/d/é.txt", "p/left"]
-    assert read_member(archive, "p/left", max_bytes=1) == b"y"
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"), [("p/left", "has 2 bytes"), ("absent", "holds no absent")]
-)
-def test_a_member_too_large_or_absent(name: str, problem: str, tmp_path: Path) -> None:
-    archive = tmp_path / "good.whl"
-    archive.write_bytes(zipped(("p/left", b"yz")))
-    with pytest.raises(InfraError, match=problem):
-        read_member(archive, name, max_bytes=1)
 
 
 @pytest.mark.parametrize(
@@ -224,34 +206,3 @@ def check_contained(content: bytes, factory: pytest.TempPathFactory) -> None:
     assert {path.name for path in outer.iterdir()} == {"fuzzed.whl", "in"}
     assert {path.name for path in (outer / "in").iterdir()} == {"out"}
     assert not any(path.is_symlink() for path in folder.rglob("*"))
-
-
-def record_row(name: str, content: bytes) -> str:
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-    return f"{name},sha256={digest},{len(content)}"
-
-
-def test_a_record_is_read() -> None:
-    text = "\r\n".join([record_row("a.so", b"1"), record_row('"b,c"', b"2"), "RECORD,,", ""])
-    assert parse_record(text) == {
-        "a.so": hashlib.sha256(b"1").hexdigest(),
-        "b,c": hashlib.sha256(b"2").hexdigest(),
-    }
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["a,b", "a.so,sha256=AAAA,3", "a.so,sha256=!!!,3", 'a"x,', "a,b,c,d"],
-)
-def test_a_damaged_record_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):
-        parse_record(text)
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_a_record_or_not(text: str) -> None:
-    try:
-        found = parse_record(text)
-    except ValueError:
-        return
-    assert all(len(digest) == 64 for digest in found.values())

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import random
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from harness.runtimes.difference import Content, change_of, difference, plain_name
-from harness.runtimes.elf import ElfError
-from harness.runtimes.elf_symbols import exported_symbols
-from harness.runtimes.runtime import RuntimeFile
+from harness.runtimes.difference import NameList, difference, plain_name
+from harness.runtimes.elf import ElfError, exported_symbols
+from harness.runtimes.runtime import LocalFile
 
 SOURCE = """
 int offered(void) { return 1; }
@@ -42,7 +40,7 @@ def test_exported_symbols(library: Path) -> None:
     assert not exported_symbols(library.read_bytes()) & {"hidden", "own", "wanted"}
 
 
-@pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
+@pytest.mark.needs("nm")
 def test_they_are_what_nm_says(library: Path) -> None:
     import ctypes.util
 
@@ -76,13 +74,25 @@ def test_damage_is_an_elf_error_and_nothing_else(library: Path) -> None:
             assert len(exported_symbols(cut)) <= len(cut)
 
 
-def test_what_changed() -> None:
-    before = Content(frozenset({"a", "b"}), frozenset({"libc.so.6"}))
-    after = Content(frozenset({"b", "c"}), frozenset({"libc.so.6", "libm.so.6"}))
-    change = change_of("lib.so", 10, 12, before, after)
-    assert (change.symbols_gone, change.symbols_new) == (("a",), ("c",))
-    assert (change.needs_gone, change.needs_new) == ((), ("libm.so.6",))
-    assert change_of("lib.so", 1, 2, Content(problem="it is damaged"), after).problem
+def test_what_changed(library: Path, tmp_path: Path) -> None:
+    (tmp_path / "b.c").write_text("int offered(void) { return 1; } int other(void) { return 0; }")
+    other = tmp_path / "libother.so"
+    command = ["cc", "-shared", "-fPIC", "-nostdlib", "-Wl,-soname,lib.so", "-o", str(other)]
+    subprocess.run(
+        [*command, str(tmp_path / "b.c"), "-Wl,--no-as-needed", "-lm"], check=True, timeout=60
+    )
+    old, new = LocalFile(library, "lib.so", 10, "1" * 64), LocalFile(other, "lib.so", 12, "2" * 64)
+    (change,) = difference([old], [new]).changed
+    assert (change.size_before, change.size_after, change.problem) == (10, 12, None)
+    assert {"offered_too", "weak", "user"} <= set(change.symbols_gone.names)
+    assert "offered" not in change.symbols_gone.names
+    assert change.symbols_new.names == ["other"]
+    assert (change.needs_gone.count, change.needs_new.names) == (0, ["libm.so.6"])
+
+
+def test_long_lists_are_cut_and_tell_their_length() -> None:
+    listed = NameList.of({f"n{number:03}" for number in range(300)})
+    assert (listed.count, len(listed.names), listed.names[0]) == (300, 200, "n000")
 
 
 def test_files_are_paired_by_their_plain_names(library: Path, tmp_path: Path) -> None:
@@ -92,20 +102,20 @@ def test_files_are_paired_by_their_plain_names(library: Path, tmp_path: Path) ->
     text = tmp_path / "no.so"
     text.write_text("no library")
     old = [
-        RuntimeFile(library, "liba.so.1", 10, "1" * 64),
-        RuntimeFile(library, "libsame.so", 10, "2" * 64),
-        RuntimeFile(library, "libgone.so", 10, "3" * 64),
+        LocalFile(library, "liba.so.1", 10, "1" * 64),
+        LocalFile(library, "libsame.so", 10, "2" * 64),
+        LocalFile(library, "libgone.so", 10, "3" * 64),
     ]
     new = [
-        RuntimeFile(text, "liba.so.2", 12, "4" * 64),
-        RuntimeFile(library, "libsame.so", 10, "2" * 64),
-        RuntimeFile(library, "libnew.so", 11, "5" * 64),
+        LocalFile(text, "liba.so.2", 12, "4" * 64),
+        LocalFile(library, "libsame.so", 10, "2" * 64),
+        LocalFile(library, "libnew.so", 11, "5" * 64),
     ]
     found = difference(old, new)
     assert (found.gone, found.new, found.same) == (
         {"libgone.so": 10},
         {"libnew.so": 11},
-        ("libsame.so",),
+        ["libsame.so"],
     )
     (change,) = found.changed
     assert (change.name, change.problem) == ("liba.so", "it is not an ELF file")

@@ -14,7 +14,6 @@ from tests.unit.runtimes.elf_files import elf_file
 STUB = elf_file(
     soname="libQnnHtpV73Stub.so",
     needed=["libcdsprpc.so", "libc.so.6"],
-    runpath="$ORIGIN:$ORIGIN/../x.libs",
     needs={"libc.so.6": ["GLIBC_2.17", "GLIBC_2.34", "GLIBC_2.4"], "libm.so.6": ["GLIBC_2.29"]},
     defines=["VERS_1.26.0"],
 )
@@ -24,7 +23,6 @@ def test_a_library_of_linux() -> None:
     facts = read_elf(STUB)
     assert (facts.bits, facts.machine, facts.soname) == (64, "aarch64", "libQnnHtpV73Stub.so")
     assert facts.needed == ("libcdsprpc.so", "libc.so.6")
-    assert facts.runpath == ("$ORIGIN", "$ORIGIN/../x.libs")
     assert facts.min_glibc == (2, 34)
     assert facts.libc == "glibc"
     assert facts.versions == ("VERS_1.26.0",)

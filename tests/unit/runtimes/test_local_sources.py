@@ -10,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError, InfraError
-from harness.runtimes.ledger import Ledger
-from harness.runtimes.plain_folder import FolderSource
-from harness.runtimes.said_versions import SaidVersion, sdk_version, short_version
-from harness.runtimes.sdk_tree import SdkSource, sdk_of_environment, target_folder
+from harness.files.hash_cache import HashCache
+from harness.runtimes.library_facts import DetectedVersion, sdk_version, short_version
+from harness.runtimes.local_sources import (
+    FolderSource,
+    SdkSource,
+    sdk_of_environment,
+    target_folder,
+)
 from tests.unit.runtimes.elf_files import elf_file
 
 BUILD = "2.31.0.250130151446"
@@ -65,30 +69,30 @@ HEADER = '#define QNN_SDK_BUILD_ID "v2.28.2.241116104011_103376"\n'
 @pytest.mark.parametrize(
     ("yaml", "header", "folder", "expected"),
     [
-        ("version: 2.36.1.250708", None, "", SaidVersion("2.36.1.250708", "2.36.1.250708")),
-        ('version: "2.36.1"\n', None, "2.28.0.241029", SaidVersion("2.36.1")),
-        ("name: x\nversion: v2.36.1 # it\n", None, "", SaidVersion("2.36.1")),
+        ("version: 2.36.1.250708", None, "", DetectedVersion("2.36.1.250708", "2.36.1.250708")),
+        ('version: "2.36.1"\n', None, "2.28.0.241029", DetectedVersion("2.36.1")),
+        ("name: x\nversion: v2.36.1 # it\n", None, "", DetectedVersion("2.36.1")),
         (
             None,
             HEADER,
             "qairt",
-            SaidVersion("2.28.2.241116", "2.28.2.241116104011_103376"),
+            DetectedVersion("2.28.2.241116", "2.28.2.241116104011_103376"),
         ),
         (
             "version: 2.28.2",
             HEADER,
             "",
-            SaidVersion("2.28.2.241116", "2.28.2.241116104011_103376"),
+            DetectedVersion("2.28.2.241116", "2.28.2.241116104011_103376"),
         ),
-        ("version: 2.29.0", HEADER, "", SaidVersion("2.29.0")),
-        (None, None, "2.31.0.250130", SaidVersion("2.31.0.250130", "2.31.0.250130")),
-        (None, None, "qairt-2.31.0", SaidVersion("2.31.0")),
+        ("version: 2.29.0", HEADER, "", DetectedVersion("2.29.0")),
+        (None, None, "2.31.0.250130", DetectedVersion("2.31.0.250130", "2.31.0.250130")),
+        (None, None, "qairt-2.31.0", DetectedVersion("2.31.0")),
         ("version: nonsense", "#define OTHER 1", "sdk", None),
         (None, None, "12.2.31.0.25.1", None),
     ],
 )
 def test_the_version_of_a_tree(
-    yaml: str | None, header: str | None, folder: str, expected: SaidVersion | None
+    yaml: str | None, header: str | None, folder: str, expected: DetectedVersion | None
 ) -> None:
     assert sdk_version(yaml, header, folder) == expected
 
@@ -135,7 +139,6 @@ def test_a_tree_gives_a_runtime(tmp_path: Path, target: str) -> None:
     assert source.versions(target) == ["2.31.0.250130"]
     runtime = source.runtime("2.31.0.250130", target)
     assert {file.name for file in runtime.files} == {
-        "bin/qnn-net-run",
         *(f"lib/{name}" for name in LIBRARIES if name not in ("libSNPE.so", "libQnnSaver.so")),
         "lib/libQnnHtpV73Skel.so",
         "lib/libQnnHtpV75Skel.so",
@@ -144,7 +147,6 @@ def test_a_tree_gives_a_runtime(tmp_path: Path, target: str) -> None:
     assert runtime.htp_archs == (73, 75)
     assert (runtime.source, runtime.build_id) == ("sdk", f"{BUILD}_114721")
     modes = {file.name: file.mode for file in runtime.files}
-    assert modes["bin/qnn-net-run"] == 0o755
     assert modes["lib/libQnnHtp.so"] == 0o644
 
 
@@ -242,17 +244,17 @@ def test_one_flipped_byte_is_found(tmp_path: Path, kept_time: bool) -> None:
         assert source.damage("2.31.0.250130", "android-arm64") == []
 
 
-def test_a_ledger_is_remembered_and_survives_damage(tmp_path: Path) -> None:
+def test_hashes_are_remembered_and_had_anew_after_damage(tmp_path: Path) -> None:
     library = tmp_path / "lib.so"
     library.write_bytes(b"content")
     files = {"lib.so": library}
-    first = Ledger(tmp_path / "cache", tmp_path).hashed(files)
-    assert Ledger(tmp_path / "cache", tmp_path).knows(files)
+    first = HashCache(tmp_path / "cache", tmp_path).hashed(files)
     (kept,) = (tmp_path / "cache/ledgers").iterdir()
+    whole = kept.read_bytes()
     for damaged in (b"", b"[]", b'{"files": {"x": {"sha256": "00"}}}', b"\xff"):
         kept.write_bytes(damaged)
-        assert not Ledger(tmp_path / "cache", tmp_path).knows(files)
-        assert Ledger(tmp_path / "cache", tmp_path).hashed(files) == first
+        assert HashCache(tmp_path / "cache", tmp_path).hashed(files) == first
+        assert kept.read_bytes() == whole
     library.unlink()
     with pytest.raises(InfraError, match="cannot read"):
-        Ledger(tmp_path / "cache", tmp_path).hashed(files)
+        HashCache(tmp_path / "cache", tmp_path).hashed(files)

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.runtimes.maven_files import Coordinates, checksum, metadata_versions, pom_dependencies
+from harness.runtimes.maven_repository import (
+    Coordinates,
+    checksum,
+    metadata_versions,
+    pom_dependencies,
+)
 
 METADATA = b"""<?xml version="1.0" encoding="UTF-8"?>
 <!-- made by hand -->

@@ -8,36 +8,33 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ConfigError
-from harness.runtimes.known_wheels import KNOWN_SHA256
-from harness.runtimes.ort_wheels import (
+from harness.runtimes.ort import (
     ORT_DEVICE_VERSION,
     ORT_PLATFORMS,
     ORT_VERSIONS,
     PLUGIN,
-    OrtWheels,
+    OrtLibraries,
     is_ort_library,
     joined,
     ort_library_of,
     ort_request,
     resolve_ort,
 )
-from harness.runtimes.runtime import Runtime, RuntimeFile
-from harness.runtimes.unpacked import UnpackedWheels
-from harness.runtimes.wheels import WheelCache
+from harness.runtimes.pypi import UnpackedWheels
+from harness.runtimes.runtime import LocalFile, Runtime
+from harness.runtimes.wheels import WheelCache, known_sha256
 
 
-def file(name: str, sha256: str = "a") -> RuntimeFile:
-    return RuntimeFile(Path("/cache") / name, name, 10, sha256)
+def file(name: str, sha256: str = "a") -> LocalFile:
+    return LocalFile(Path("/cache") / name, name, 10, sha256)
 
 
 RUNTIME = Runtime(
     qnn_version="2.51.0",
     build_id=None,
     target="linux-x64",
-    key="k",
     root=Path("/cache"),
     files=(file("onnxruntime_qnn/libQnnHtp.so"), file("onnxruntime_qnn.libs/libc++.so")),
-    library_dirs=("onnxruntime_qnn", "onnxruntime_qnn.libs"),
 )
 ORT = file("onnxruntime/capi/libonnxruntime.so.1.26.0")
 
@@ -45,7 +42,7 @@ ORT = file("onnxruntime/capi/libonnxruntime.so.1.26.0")
 @pytest.mark.parametrize("target", ORT_PLATFORMS)
 @pytest.mark.parametrize("version", ORT_VERSIONS)
 def test_every_wheel_is_known_by_its_hash(version: str, target: str) -> None:
-    assert ort_request(version, target).file_name in KNOWN_SHA256
+    assert ort_request(version, target).file_name in known_sha256()
 
 
 def test_versions_come_oldest_first() -> None:
@@ -121,12 +118,12 @@ def test_a_runtime_without_ort() -> None:
 
 
 @pytest.fixture
-def wheels(tmp_path: Path) -> OrtWheels:
-    cache = WheelCache(tmp_path / "wheels", notify=print, warn=print)
-    return OrtWheels(cache, UnpackedWheels(tmp_path / "unpacked", cache, notify=print, warn=print))
+def wheels(tmp_path: Path) -> OrtLibraries:
+    cache = WheelCache(tmp_path / "wheels")
+    return OrtLibraries(cache, UnpackedWheels(tmp_path / "unpacked", cache), tmp_path)
 
 
-def test_a_runtime_with_an_ort_of_its_own_stays_as_it_is(wheels: OrtWheels) -> None:
+def test_a_runtime_with_an_ort_of_its_own_stays_as_it_is(wheels: OrtLibraries) -> None:
     own = replace(RUNTIME, ort_version="1.22.0", source="aar")
     assert wheels.join(own, "1.22.0", []) is own
     assert wheels.join(own, None, []) is own
@@ -134,12 +131,12 @@ def test_a_runtime_with_an_ort_of_its_own_stays_as_it_is(wheels: OrtWheels) -> N
         wheels.join(own, "1.26.0", [])
 
 
-def test_a_runtime_without_plug_in_takes_no_ort(wheels: OrtWheels) -> None:
+def test_a_runtime_without_plug_in_takes_no_ort(wheels: OrtLibraries) -> None:
     with pytest.raises(ConfigError, match="which ORT from PyPI needs"):
         wheels.join(RUNTIME, "1.26.0", [])
 
 
-def test_versions_by_target(wheels: OrtWheels) -> None:
+def test_versions_by_target(wheels: OrtLibraries) -> None:
     assert wheels.versions("linux-x64") == wheels.versions("linux-arm64") == list(ORT_VERSIONS)
     assert wheels.versions("android-arm64") == []
     assert not wheels.is_cached("1.26.0", "linux-x64")

@@ -102,6 +102,7 @@ SIMULATOR = Subject(
 )
 
 C = ContextFacts
+TOO_LARGE = C("c.bin", "2.51.0", 73, 16 << 20, (3840 << 20) + 1)
 CLEAN_ONES = [
     ON_BOARD,
     ON_PHONE,
@@ -118,6 +119,9 @@ CLEAN_ONES = [
     replace(ON_BOARD, files=(library("libQnnGpu.so"),), backend="gpu"),
     replace(ON_BOARD, files=(library("libQnnCpu.so"),), backend="cpu"),
     replace(SIMULATOR, contexts=[C("a", "2.51.0", 81)]),
+    replace(SIMULATOR, contexts=[C("a", "2.51.0", None, 16 << 20, 5 << 30)]),
+    replace(ON_BOARD, contexts=[C("a", "2.51.0", 73, 8 << 20, 3840 << 20)]),
+    replace(ON_BOARD, files=(library("libQnnGpu.so"),), backend="gpu", contexts=[TOO_LARGE]),
 ]
 
 
@@ -212,6 +216,18 @@ FAULTS: list[tuple[Subject, str, str, tuple[str, ...], str]] = [
         *("context-arch", "info", ("c.bin",), "simulator"),
     ),
     (
+        replace(
+            ON_BOARD,
+            device=replace(BOARD, soc="sm8550"),
+            contexts=[C("c.bin", "2.51.0", 73, (8 << 20) + 1)],
+        ),
+        *("context-vtcm", "error", ("c.bin",), "SM8550 has 8: it is refused with 5005"),
+    ),
+    (
+        replace(ON_BOARD, device=replace(BOARD, soc=None), contexts=[TOO_LARGE]),
+        *("context-memory", "error", ("c.bin",), "needs 4026531841 bytes at least"),
+    ),
+    (
         replace(ON_BOARD, files=with_(library_facts("libQnnSystem.so", b"<html>"))),
         *("elf-damaged", "error", ("libQnnSystem.so",), "it is not an ELF file"),
     ),
@@ -276,6 +292,10 @@ FAULTS: list[tuple[Subject, str, str, tuple[str, ...], str]] = [
     (
         replace(ON_BOARD, files=[*CLEAN, PLUGIN, library("libonnxruntime.so")]),
         *("ort-unknown", "info", (PLUGIN.name,), "not known"),
+    ),
+    (
+        replace(ON_BOARD, executorch="1.5.1"),
+        *("executorch-device", "error", ("libQnnHtp.so",), "Take QNN 2.49.40"),
     ),
 ]
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.runtimes.catalog import (
-    Catalog,
-    all_versions,
-    content_key,
-    resolve_versions,
-)
-from harness.runtimes.file_sets import WHEEL_RULES, use_of
-from harness.runtimes.known_wheels import KNOWN_SHA256
-from harness.runtimes.unpacked import build_info_version
+from harness.runtimes.catalog import Catalog, resolve_versions
+from harness.runtimes.pypi import WHEEL_RULES, all_versions, build_info_version, use_of
+from harness.runtimes.runtime import LocalFile, content_key
+from harness.runtimes.wheels import known_sha256
 
 ALL = ["2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0"]
 
@@ -116,8 +113,8 @@ def test_every_rule_has_a_reason() -> None:
 
 
 def test_known_hashes_are_hashes() -> None:
-    assert all(len(bytes.fromhex(digest)) == 32 for digest in KNOWN_SHA256.values())
-    assert len(set(KNOWN_SHA256.values())) == len(KNOWN_SHA256)
+    assert all(len(bytes.fromhex(digest)) == 32 for digest in known_sha256().values())
+    assert len(set(known_sha256().values())) == len(known_sha256())
 
 
 def test_the_version_in_a_wheel_is_read_and_not_run() -> None:
@@ -135,15 +132,20 @@ def test_a_build_info_that_names_no_version(source: str) -> None:
 
 
 FILES = st.lists(
-    st.tuples(st.text("ab/", min_size=1, max_size=4), st.sampled_from("xyz"), st.just(0o644)),
-    unique_by=lambda file: file[0],
+    st.builds(
+        LocalFile,
+        path=st.just(Path("somewhere")),
+        name=st.text("ab/", min_size=1, max_size=4),
+        size=st.just(1),
+        sha256=st.sampled_from("xyz"),
+        mode=st.sampled_from([0o644, 0o755]),
+    ),
+    unique_by=lambda file: file.name,
     max_size=5,
 )
 
 
 @given(FILES, FILES)
-def test_a_content_key_stands_for_the_content(
-    one: list[tuple[str, str, int]], other: list[tuple[str, str, int]]
-) -> None:
+def test_a_content_key_stands_for_the_content(one: list[LocalFile], other: list[LocalFile]) -> None:
     assert content_key(one) == content_key(reversed(one))
-    assert (content_key(one) == content_key(other)) == (sorted(one) == sorted(other))
+    assert (content_key(one) == content_key(other)) == (set(one) == set(other))

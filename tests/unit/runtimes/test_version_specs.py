@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.runtimes.catalog import Catalog, resolve_versions
-from harness.runtimes.runtime import Runtime
-from harness.runtimes.source import version_key
+from harness.runtimes.runtime import Runtime, version_key
 from harness.runtimes.version_specs import choose, is_path, names, split_specs
 
 
@@ -36,7 +35,7 @@ class FixedSource:
 
     def runtime(self, version: str, target: str) -> Runtime:
         self.asked.append((version, target))
-        return Runtime(version, None, target, "", Path(), (), (), source=self.name)
+        return Runtime(version, None, target, Path(), (), source=self.name)
 
     def damage(self, version: str, target: str) -> list[str]:
         return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from harness.simulator.board import (
     libc_version,
     soc_files,
 )
+from harness.simulator.device import DeviceSettings
 from harness.simulator.properties import board_properties
 
 LIBC = b"\x7fELF..GNU C Library (Debian GLIBC 2.36-8cross1) stable release version 2.36.\nCopy"
@@ -55,30 +56,19 @@ def test_a_library_that_does_not_tell_its_version(tmp_path: Path, content: bytes
         libc_version(tmp_path)
 
 
-def test_a_board_goes_through_the_command_line(tmp_path: Path) -> None:
-    board = board_of(tmp_path)
-    assert Board.from_json(board.to_json()) == board
-
-
-GOOD = {"qemu": "/q", "shim": "/s", "libraries": "/l", "files": {}}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        json.dumps(GOOD | {"files": {"sys/x": "1"}}),
-        json.dumps(GOOD | {"files": {"/sys/../../x": "1"}}),
-        json.dumps(GOOD | {"files": {"/sys/x": 1}}),
-        json.dumps(GOOD | {"files": []}),
-        json.dumps(GOOD | {"qemu": 3}),
-    ],
-)
-def test_what_is_no_board(text: str) -> None:
-    with pytest.raises(ConfigError, match="not a board"):
-        Board.from_json(text)
+def test_settings_go_through_the_command_line(tmp_path: Path) -> None:
+    settings = DeviceSettings(
+        storage=tmp_path,
+        properties={"ro.product.model": "\u00e9 \n"},
+        public_key=tmp_path / "adbkey.pub",
+        features=frozenset({"shell_v2", "ls_v2"}),
+        storage_limit_bytes=None,
+        reboot_s=0.5,
+        board=board_of(tmp_path),
+        prepares_gpu=True,
+    )
+    for some in (settings, replace(settings, board=None, storage_limit_bytes=5)):
+        assert DeviceSettings.from_json(some.to_json()) == some
 
 
 def test_a_board_says_little_and_nothing_of_android() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,58 +14,60 @@ from harness.simulator.emulation import (
     CROSS_COMPILER_VARIABLE,
     CROSS_COMPILERS,
     LIBRARIES_VARIABLE,
-    Tools,
+    ZIG_TARGET,
     build_shim,
     find_tools,
-    missing,
 )
 
-ALL = Tools(Path("/q"), Path("/l"), ("/cc",), "/x", Path("/l/c++"))
+
+def host(folder: Path) -> dict[str, str]:
+    """An environment in which everything is in one folder."""
+    for name in ("qemu-aarch64-static", "my-cross", "my-cc", "zig"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    (folder / LOADER).touch()
+    (folder / "libstdc++.so.6").touch()
+    return {
+        "PATH": str(folder),
+        "CC": "my-cc -m64",
+        CROSS_COMPILER_VARIABLE: "my-cross -O1",
+        LIBRARIES_VARIABLE: str(folder),
+    }
 
 
 @pytest.mark.parametrize(
-    ("tools", "said"),
+    ("gone", "said"),
     [
-        (ALL, []),
+        (["qemu-aarch64-static"], "qemu-aarch64 (apt install qemu-user)"),
         (
-            replace(ALL, qemu=None),
-            ["qemu-aarch64 (apt install qemu-user)"],
+            [LOADER, "libstdc++.so.6", "my-cross"],
+            "the arm64 C library (apt install libc6-dev-arm64-cross), "
+            "aarch64-linux-gnu-gcc or zig (apt install gcc-aarch64-linux-gnu)",
         ),
-        (
-            replace(ALL, libraries=None, cross=None, cpp=None),
-            [
-                "the arm64 C library (apt install libc6-dev-arm64-cross)",
-                "aarch64-linux-gnu-gcc or zig (apt install gcc-aarch64-linux-gnu)",
-            ],
-        ),
-        (replace(ALL, cpp=None), ["its C++ runtime (apt install libstdc++6-arm64-cross)"]),
-        (replace(ALL, compiler=None), ["a C compiler (apt install gcc)"]),
+        (["libstdc++.so.6"], "its C++ runtime (apt install libstdc++6-arm64-cross)"),
+        (["my-cc"], "a C compiler (apt install gcc)"),
     ],
 )
-def test_what_is_missing_is_named_with_its_package(tools: Tools, said: list[str]) -> None:
-    assert [str(lack) for lack in missing(tools)] == said
+def test_what_is_missing_is_named_with_its_package(
+    gone: list[str], said: str, tmp_path: Path
+) -> None:
+    environment = host(tmp_path)
+    for name in gone:
+        (tmp_path / name).unlink()
+    with pytest.raises(ConfigError) as caught:
+        find_tools(environment)
+    assert str(caught.value) == f"this computer lacks {said}"
 
 
 def test_tools_are_found_where_variables_say(tmp_path: Path) -> None:
-    for name in ("qemu-aarch64-static", "my-cross", "my-cc"):
-        (tmp_path / name).write_text("#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / LOADER).touch()
-    (tmp_path / "libstdc++.so.6").touch()
-    environment = {
-        "PATH": str(tmp_path),
-        "CC": "my-cc -m64",
-        CROSS_COMPILER_VARIABLE: "my-cross -O1",
-        LIBRARIES_VARIABLE: str(tmp_path),
-    }
+    environment = host(tmp_path)
     found = find_tools(environment)
     assert found.qemu == tmp_path / "qemu-aarch64-static"
     assert found.libraries == tmp_path
     assert found.compiler == (str(tmp_path / "my-cc"), "-m64")
-    assert found.cross == str(tmp_path / "my-cross")
-    assert missing(found) == []
-    nothing = find_tools({"PATH": "/nonexistent", LIBRARIES_VARIABLE: "/nonexistent"})
-    assert nothing == Tools(None, None, None, None, None)
+    assert found.cross == (str(tmp_path / "my-cross"), "-O1")
+    del environment[CROSS_COMPILER_VARIABLE]
+    assert find_tools(environment).cross == (str(tmp_path / "zig"), "cc", "-target", ZIG_TARGET)
 
 
 def test_the_probe_is_built_by_the_same_compilers() -> None:

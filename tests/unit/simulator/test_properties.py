@@ -17,14 +17,22 @@ def test_a_device_for_a_soc() -> None:
     assert list(table) == sorted(table)
 
 
+def test_who_its_commands_run_as_is_told() -> None:
+    names = ("ro.build.type", "ro.debuggable", "ro.secure")
+    tables = [device_properties("a", "QCS8550", root=root) for root in (False, True)]
+    assert [[table[name] for name in names] for table in tables] == [
+        ["user", "0", "1"],
+        ["userdebug", "1", "0"],
+    ]
+    assert [table["ro.build.fingerprint"].split(":")[2] for table in tables] == [
+        "user/test-keys",
+        "userdebug/test-keys",
+    ]
+
+
 def test_devices_differ_in_their_serial_numbers() -> None:
     serials = {device_properties(name, "QCS8550")["ro.serialno"] for name in ("a", "b", "a")}
     assert len(serials) == 2
-
-
-def test_overrides_come_last() -> None:
-    table = device_properties("a", "SM8750", overrides={"ro.product.model": "X", "my.own": "1"})
-    assert (table["ro.product.model"], table["my.own"]) == ("X", "1")
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from harness.simulator.services import ShellRequest, parse_shell
+from harness.simulator.services import ShellRequest, parse_shell, refusal
+from harness.simulator.socket_service import parse_socket
 
 
 @pytest.mark.parametrize(
@@ -25,7 +28,7 @@ from harness.simulator.services import ShellRequest, parse_shell
         ("shell,raw:x", ShellRequest("x", False, True, True)),
         ("shell,pty:x", ShellRequest("x", False, True, False)),
         ("shell:a\nb", ShellRequest("a\nb", False, True, True)),
-        ("exec:cat", ShellRequest("cat", False, True, True)),
+        ("exec:cat", ShellRequest("cat", False, True, True, piped_input=True)),
         ("exec:", None),
         ("shell", None),
         ("shellx:ls", None),
@@ -46,3 +49,47 @@ def test_what_is_run() -> None:
     assert prompt is not None
     assert prompt.arguments == ["/bin/sh"]
     assert prompt.interactive
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tcp:80", (socket.AF_INET, ("127.0.0.1", 80))),
+        ("tcp:65535", (socket.AF_INET, ("127.0.0.1", 65535))),
+        ("tcp:0", None),
+        ("tcp:65536", None),
+        ("tcp:80:elsewhere", None),
+        ("tcp:", None),
+        ("localabstract:a name", (socket.AF_UNIX, "\0a name")),
+        ("localfilesystem:/a:b", (socket.AF_UNIX, "/a:b")),
+        ("localabstract:", None),
+        ("localreserved:x", None),
+        ("jdwp:1", None),
+    ],
+)
+def test_sockets(name: str, expected: object) -> None:
+    assert parse_socket(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("reverse:forward:tcp:1;tcp:2", "FAIL0058a simulated device has no reverse"),
+        ("reverse:killforward:tcp:1", "FAIL0058a simulated device has no reverse"),
+        ("reverse:list-forward", "0000"),
+        ("reverse:killforward-all", "OKAY"),
+        ("tcpip:5555", "cannot restart in TCP mode: a simulated device is reached by TCP only"),
+        ("usb:", "cannot restart in USB mode: a simulated"),
+        ("root:", "adbd cannot run as root in production builds"),
+        ("unroot:", "adbd not running as root\n"),
+        ("remount:", "remount failed: a simulated device has no partitions of its own"),
+    ],
+)
+def test_what_no_simulated_device_has_is_said(name: str, said: str) -> None:
+    assert (refusal(name, root=False) or "").startswith(said)
+
+
+def test_who_is_root_already() -> None:
+    assert refusal("root:", root=True) == "adbd is already running as root\n"
+    assert "the user who started it" in (refusal("unroot:", root=True) or "")
+    assert refusal("nonsense:", root=True) is refusal("root", root=True) is None

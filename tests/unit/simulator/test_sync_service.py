@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.simulator.protocol import CLSE, OKAY, OPEN, WRTE, Packet
-from harness.simulator.services import SUPPORTED_FEATURES
+from harness.simulator.device import SUPPORTED_FEATURES
+from harness.simulator.protocol import CLSE, OKAY, OPEN, WRTE, Data, Packet, Streams
 from harness.simulator.storage import Storage
-from harness.simulator.streams import Data, Streams
 from harness.simulator.sync_service import SyncSession
 
 DONE = b"DONE" + bytes(4)
@@ -34,6 +33,7 @@ class Host:
         storage = Storage(root, limit_bytes=limit)
         self.answer = b""
         self.closed = False
+        self.order: list[int] = []
         self._may_send = False
         self._unread = 0
         self.streams = Streams(
@@ -44,6 +44,7 @@ class Host:
         self.streams.handle(Packet(OPEN, 7, 0, b"sync:"))
 
     def _take(self, command: int, _: int, __: int, payload: Data) -> None:
+        self.order.append(command)
         if command == OKAY:
             self._may_send = True
         elif command == CLSE:
@@ -283,3 +284,39 @@ def test_any_cut_gives_the_same_answer(cuts: list[int]) -> None:
 def test_garbage_does_no_harm(data: bytes, cuts: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         talk(Path(folder), data, cuts=cuts)
+
+
+def test_what_arrived_is_acknowledged_before_it_is_answered(tmp_path: Path) -> None:
+    """As adbd does, and as clients expect that wait for the one, then for the other."""
+    host = Host(tmp_path, features=SUPPORTED_FEATURES)
+    (tmp_path / "file").write_bytes(b"content")
+    file = str(tmp_path / "file")
+    for request in (
+        message(b"STAT", file),
+        message(b"LIST", str(tmp_path)),
+        message(b"RECV", file),
+    ):
+        host.order.clear()
+        host.send(request, [1 << 20])
+        assert host.order == [OKAY, WRTE]
+    host.order.clear()
+    host.send(message(b"SEND", f"{file},33188") + message(b"DATA", b"x") + DONE, [1 << 20])
+    assert host.order == [OKAY, WRTE]
+
+
+@pytest.mark.parametrize("size", [0, 1, 3000])
+def test_a_small_file_goes_out_in_one_write(tmp_path: Path, size: int) -> None:
+    (tmp_path / "file").write_bytes(CONTENT[:size])
+    host = Host(tmp_path, features=SUPPORTED_FEATURES)
+    answer = host.send(message(b"RECV", str(tmp_path / "file")), [1 << 20])
+    assert answer == (message(b"DATA", CONTENT[:size]) if size else b"") + DONE
+    assert host.order.count(WRTE) == 1
+
+
+def test_a_large_folder_is_listed_in_few_writes(tmp_path: Path) -> None:
+    for number in range(400):
+        (tmp_path / f"file-{number}").touch()
+    host = Host(tmp_path, features=SUPPORTED_FEATURES)
+    answer = host.send(message(b"LIST", str(tmp_path)), [1 << 20])
+    assert answer.count(b"DENT") == 403  # its own two, and the device's folder
+    assert host.order.count(WRTE) == -(-len(answer) // 4096)

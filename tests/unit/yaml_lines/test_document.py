@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
+from harness.yaml_lines import document
 from harness.yaml_lines.document import all_of, field_name, parse_document, read_document
 
 words = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=6)
@@ -49,14 +50,39 @@ LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("a: 1\n? [x]\n: 2\n", 2, "a key must be text"),
         ("a: 1\nb: \x01\n", 2, "holds a character that YAML does not allow"),
         ("a: 1\nb: *nix\n", 2, "found undefined alias 'nix'"),
+        ("a: !!int ''\n", 1, "a: '' is not a valid int"),
+        ("a: !!float x\n", 1, "a: 'x' is not a valid float"),
+        ("a: !!bool x\n", 1, "a: 'x' is not a valid bool"),
+        ("a: !!timestamp x\n", 1, "a: 'x' is not a valid timestamp"),
+        ("a: 1" + ":59" * 3000, 1, "a: '1:59:59"),
+        ("a: 0x" + "f" * 9000, 1, "is not a valid int"),
+        ("a: .inf\n", 1, "a: '.inf' is not a valid float"),
+        ("a: 1.0e+999\n", 1, "a: '1.0e+999' is not a valid float"),
+        ("? !!str {a: 1}\n: 2\n", 1, "a key must be text"),
+        ("a: !!str [x]\n", 1, "a: str is no tag that is known here"),
+        ("a: !!set {x}\n", 1, "a: set is no tag that is known here"),
+        ("a: !!int {x: 1}\n", 1, "a: int is no tag that is known here"),
+        ('a: "\\ud800"\n', 1, "a: holds half of a character"),
+        ('"\\ud800": 1\n', 1, "a key holds half of a character"),
+        ("a: " + "x" * 20_000, 1, "a: is longer than 10000 characters"),
+        ("a: 1" + ":59" * 300_000, 1, "a: is longer than 10000 characters"),
+        ("%YAML 1." + "1" * 5000 + "\n---\na: 1\n", None, "not valid YAML: Exceeds the limit"),
+        ('a: "\\UFFFFFFFF"\n', None, "not valid YAML: "),
         ("---\na: 1\n---\nb: 1\n", 3, "found another document"),
     ],
 )
-def test_mistakes_name_their_line(text: str, line: int, problem: str) -> None:
+def test_mistakes_name_their_line(text: str, line: int | None, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_document(text, "lab.yaml")
-    assert str(caught.value).startswith(f"lab.yaml:{line}: ")
+    assert str(caught.value).startswith("lab.yaml: " if line is None else f"lab.yaml:{line}: ")
     assert problem in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_values_are_counted_while_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document, "_MAX_VALUES", 1000)
+    with pytest.raises(ConfigError, match="f:500: has more than 1000 values"):
+        parse_document("- [x]\n" * 5000 + "]", "f")
 
 
 def test_a_long_chain_of_aliases_is_refused_and_not_followed() -> None:
@@ -73,22 +99,22 @@ def test_several_mistakes_come_together_in_the_order_of_the_file() -> None:
 
 
 def test_aliases_are_filled_in() -> None:
-    document = parse_document("a: &x {k: [1]}\nb: *x\n", "f")
-    assert document.value == {"a": {"k": [1]}, "b": {"k": [1]}}
+    parsed = parse_document("a: &x {k: [1]}\nb: *x\n", "f")
+    assert parsed.value == {"a": {"k": [1]}, "b": {"k": [1]}}
 
 
 def test_lines_and_text_as_written() -> None:
-    document = parse_document("# note\na:\n  - x: 0123\n    y: no\n", "f")
-    assert document.line(("a", 0, "x")) == 3
-    assert document.line(("a", 0, "y")) == 4
-    assert document.written["a", 0, "x"] == "0123"
-    assert document.line(("a", 0, "gone", 3)) == 3
-    assert document.line(("elsewhere",)) == 2
+    parsed = parse_document("# note\na:\n  - x: 0123\n    y: no\n", "f")
+    assert parsed.line(("a", 0, "x")) == 3
+    assert parsed.line(("a", 0, "y")) == 4
+    assert parsed.written["a", 0, "x"] == "0123"
+    assert parsed.line(("a", 0, "gone", 3)) == 3
+    assert parsed.line(("elsewhere",)) == 2
 
 
 def test_a_mistake_points_at_its_field() -> None:
-    document = parse_document("a:\n  - b: 1\n", "lab.yaml")
-    mistake = document.mistake(("a", 0, "b"), "is odd", ["2", "4"])
+    parsed = parse_document("a:\n  - b: 1\n", "lab.yaml")
+    mistake = parsed.mistake(("a", 0, "b"), "is odd", ["2", "4"])
     assert str(mistake) == "lab.yaml:2: a[0].b: is odd (valid: 2, 4)"
     assert all_of([mistake]) is mistake
 
@@ -102,7 +128,7 @@ def test_field_names() -> None:
     ("content", "line", "problem"),
     [
         (b"a: 1\nb: \xff\n", ":2", "is not UTF-8 text"),
-        (b"#" * (2 << 20), "", "is larger than 1048576 bytes"),
+        (b"#" * (2 << 20), "", "cannot be read: it has more than 1048576 bytes"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, content: bytes, line: str, problem: str) -> None:

@@ -1,0 +1,81 @@
+"""Cuts a device's answer into its named parts, and reads what several scripts ask (pure).
+
+A part begins behind a line of `PREFIX` and its name, and ends at the next one. Where it holds what
+anybody may have written, such as a log, a token that nobody can guess stands before the name; such
+a part ends with a line break that is not its own and the name `=`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+PREFIX: Final = "@qnn-harness:"
+"""What begins each line of a script that is meant for us; here, the one in front of a part."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of an answer; `whole` unless the answer ended within it."""
+
+    content: bytes
+    whole: bool
+
+
+def sections_with(answer: bytes, token: str) -> dict[str, Section]:
+    """The parts of an answer by name, as far as it came; `token` may be empty."""
+    before = f"{PREFIX}{token} " if token else PREFIX
+    mark = re.compile(rb"(?:\A|\n)" + re.escape(before.encode()) + rb"([^\n]{0,200})(?=\n)")
+    sections: dict[str, Section] = {}
+    name, start = "=", 0
+    for found in mark.finditer(answer):
+        if name != "=":
+            sections[name] = Section(answer[start : found.start()], whole=True)
+        name, start = found[1].decode("utf-8", "replace"), found.end() + 1
+    if name != "=":
+        sections[name] = Section(answer[start:], whole=False)
+    return sections
+
+
+def sections_of(text: str) -> dict[str, list[str]]:
+    """{name: its lines, stripped, without empty ones} of an answer whose parts have no token."""
+    lines = text.replace("\r\n", "\n") + "\n"
+    found = sections_with(lines.encode("utf-8", "replace"), "")
+    return {
+        name.strip(): [
+            line.strip() for line in section.content.decode().split("\n") if line.strip()
+        ]
+        for name, section in found.items()
+    }
+
+
+def first_line(sections: Mapping[str, list[str]], name: str) -> str | None:
+    """The first line of a part, at most 200 characters; None if there is none."""
+    lines = sections.get(name) or [""]
+    return lines[0][:200] or None
+
+
+def integer(text: str | None) -> int | None:
+    """A plain decimal number of at most 18 digits, else None."""
+    return int(text) if text and re.fullmatch(r"\d{1,18}", text) else None
+
+
+def free_storage(lines: list[str]) -> int | None:
+    """Bytes free as `df -k` says for one folder."""
+    # Long device names make some df break a row in two: the numbers are found from the right.
+    fields = " ".join(lines[1:]).split()
+    for index in range(len(fields) - 1, 2, -1):
+        # what is left can be less than nothing, where root may write on
+        if re.fullmatch(r"\d{1,3}%", fields[index]) and re.fullmatch(
+            r"-?\d{1,18}", fields[index - 1], re.ASCII
+        ):
+            return max(0, int(fields[index - 1])) * 1024
+    return None
+
+
+def memory(sections: Mapping[str, list[str]], name: str) -> int | None:
+    """Bytes that a line of /proc/meminfo tells, e.g. MemTotal."""
+    found = re.search(rf"^{name}: +(\d{{1,15}}) kB$", "\n".join(sections.get("memory", [])), re.M)
+    return int(found[1]) * 1024 if found else None

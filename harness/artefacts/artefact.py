@@ -1,0 +1,84 @@
+"""What a file of a user holds: the pieces that a runtime would load, where their bytes lie."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from harness.errors import ConfigError
+from harness.files.copy_range import sha256_of_range
+
+Kind = Literal["context", "pte", "epcontext", "tflite", "dlc", "onnx", "manifest"]
+PieceKind = Literal["context", "dlc", "empty"]
+
+SUFFIXES: Final = (".bin", ".pte", ".onnx", ".tflite", ".dlc")
+"""What files are called that people take for artefacts; what one is, its content tells."""
+
+
+class ArtefactError(ConfigError):
+    """A file that is not, or not wholly, what it says it is; `offset` is where (bytes)."""
+
+    def __init__(
+        self, problem: str, *, file: Path | str, offset: int | None = None, field: str | None = None
+    ) -> None:
+        self.offset = offset
+        where = "" if offset is None else f"at byte {offset}: "
+        super().__init__(f"{where}{problem}", file=file, field=field)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One blob inside a file; nothing of it is read yet.
+
+    `path` is the file that holds its bytes, from `offset` on `size` of them, which lie within the
+    file. `origin` says where it belongs inside the artefact ("forward/3", "node EPContext_1"; ""
+    for a file that is one), `kind` what the bytes are ("empty": a cache without content), `facts`
+    what the container says of it.
+    """
+
+    path: Path
+    offset: int
+    size: int
+    origin: str
+    kind: PieceKind
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def open(self) -> memoryview:
+        """Its bytes, read-only and not copied. Raises ArtefactError if they are gone."""
+        if not self.size:
+            return memoryview(b"")
+        try:
+            with self.path.open("rb") as file:
+                mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (OSError, ValueError) as error:
+            raise ArtefactError(f"cannot be read: {error}", file=self.path) from error
+        if len(mapped) < self.offset + self.size:
+            problem = f"the file ends there now, and had {self.offset + self.size} bytes or more"
+            raise ArtefactError(problem, file=self.path, offset=len(mapped))
+        return mapped[self.offset : self.offset + self.size]
+
+    def sha256(self) -> str:
+        """The hash of its bytes, in hex; they are read in small parts.
+
+        Raises ArtefactError, also if its facts name another hash.
+        """
+        try:
+            found = sha256_of_range(self.path, self.offset, self.size)
+        except (OSError, EOFError) as error:
+            raise ArtefactError(f"cannot be read: {error}", file=self.path) from error
+        if self.facts.get("sha256") not in (None, found):
+            raise ArtefactError("is not what it was when it was extracted", file=self.path)
+        return found
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A file that was recognised; its pieces are in the order in which a runtime loads them."""
+
+    path: Path
+    kind: Kind
+    pieces: tuple[Piece, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)

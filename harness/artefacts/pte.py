@@ -1,0 +1,115 @@
+"""ExecuTorch programs (.pte): which contexts their QNN delegates bring.
+
+The layout is that of pytorch/executorch: schema/program.fbs and schema/extended_header.h.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+from harness.artefacts.artefact import Artefact, Piece
+from harness.artefacts.blobs import delegate_blob
+from harness.artefacts.file_bytes import FileBytes
+from harness.artefacts.flatbuffer import Table
+
+PTE_IDENTIFIER: Final = b"ET12"
+"""At byte 4."""
+
+_BACKEND: Final = "QnnBackend"
+_HEADER_MAGIC: Final = b"eh00"
+_HEADER_AT: Final = 8
+_HEADER_BYTES: Final = 24
+_HEADER_BYTES_WITH_SIZE: Final = 32
+
+# numbers of fields in program.fbs
+_PLANS, _INLINE, _SEGMENTS = 1, 3, 4
+_NAME, _DELEGATES = 0, 7
+_ID, _PROCESSED = 0, 1
+_LOCATION, _INDEX = 0, 1
+_IN_SEGMENT: Final = 1
+
+
+def read_pte(data: FileBytes) -> Artefact:
+    """The contexts in the order in which the runtime loads them: by method, then by delegate.
+
+    One that several delegates share is one piece, as ExecuTorch loads it once; `also` in its facts
+    names the others. Raises ArtefactError.
+    """
+    base, end = _segments_of(data)
+    program = Table.root(data, "the program")
+    pieces: dict[tuple[int, int], Piece] = {}
+    shared: dict[tuple[int, int], list[str]] = {}
+    backends: Counter[str] = Counter()
+    methods = []
+    for number, plan in enumerate(program.tables(_PLANS, "method")):
+        methods.append(plan.text(_NAME) or str(number))
+        for index, delegate in enumerate(plan.tables(_DELEGATES, f"{methods[-1]}: delegate")):
+            backend = delegate.text(_ID)
+            backends[backend] += 1
+            if backend == _BACKEND:
+                origin = f"{methods[-1]}/{index}"
+                where = _place(data, program, delegate, base, end)
+                if where in pieces:
+                    shared[where].append(origin)
+                else:
+                    pieces[where] = delegate_blob(data, *where, origin)
+                    shared[where] = []
+    _look_at_segments(data, program, base, end)
+    found = tuple(
+        replace(one, facts={**one.facts, "also": also}) if (also := shared[where]) else one
+        for where, one in pieces.items()
+    )
+    facts = {"methods": methods, "delegates": dict(backends)}
+    return Artefact(data.path, "pte", found, facts)
+
+
+def _segments_of(data: FileBytes) -> tuple[int, int]:
+    """Where segments begin and end: behind the program; a program without header has none."""
+    if data.size < _HEADER_AT + _HEADER_BYTES:
+        raise data.error("the file ends before its program does", data.size)
+    if data.at(_HEADER_AT, 4, "the extended header") != _HEADER_MAGIC:
+        return data.size, data.size
+    length = data.number("<I", _HEADER_AT + 4, "the length of the extended header")
+    if length < _HEADER_BYTES:
+        problem = f"the extended header says that it has {length} bytes; it has {_HEADER_BYTES}"
+        raise data.error(f"{problem} or more", _HEADER_AT + 4)
+    program = data.number("<Q", _HEADER_AT + 8, "the size of the program")
+    data.require(0, program, "the program")
+    base = data.number("<Q", _HEADER_AT + 16, "where segments begin")
+    if base and base < program:
+        problem = f"segments begin at {base}, within the program of {program} bytes"
+        raise data.error(problem, _HEADER_AT + 16)
+    if length < _HEADER_BYTES_WITH_SIZE or not base:
+        return base or data.size, data.size
+    size = data.number("<Q", _HEADER_AT + 24, "the size of all segments")
+    data.require(base, size, "the room of all segments")
+    return base, base + size
+
+
+def _look_at_segments(data: FileBytes, program: Table, base: int, end: int) -> None:
+    for segment in program.tables(_SEGMENTS, "segment"):
+        _segment(data, segment, base, end)
+
+
+def _segment(data: FileBytes, segment: Table, base: int, end: int) -> tuple[int, int]:
+    offset, size = base + segment.number(0, "<Q"), segment.number(1, "<Q")
+    if offset + size > end:
+        problem = f"{segment.what} of {size} bytes ends behind byte {end}, where segments end"
+        raise data.error(problem, offset)
+    return offset, size
+
+
+def _place(
+    data: FileBytes, program: Table, delegate: Table, base: int, end: int
+) -> tuple[int, int]:
+    """Offset and size of what a delegate is given, in a segment or in the program itself."""
+    reference = delegate.table(_PROCESSED, f"the data of {delegate.what}")
+    if reference is None:
+        return 0, 0
+    index = reference.number(_INDEX, "<I")
+    if reference.number(_LOCATION, "<b") == _IN_SEGMENT:
+        return _segment(data, program.table_at(_SEGMENTS, index, "segment"), base, end)
+    content = program.table_at(_INLINE, index, "inline data").vector(0, 1)
+    return content.offset, content.count

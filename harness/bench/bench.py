@@ -1,0 +1,382 @@
+"""What a test holds in its hand: a device made ready, and a way to say what was found out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from harness.bench.case_bench import CaseBench, Observation, TargetFailure
+from harness.bench.executorch import Program, Replay, is_failure, open_program, replayed
+from harness.bench.kept_outputs import keep_outputs_of
+from harness.bench.ort import OrtOnDevice, ort_on_device
+from harness.contexts.compiler import CompileError
+from harness.contexts.contexts import Source
+from harness.contexts.models import Model
+from harness.contexts.schedule import RESIDENCIES, Schedule, schedule
+from harness.contexts.session_plan import (
+    DeployedContext,
+    DeployedModel,
+    Libraries,
+    session_plan,
+)
+from harness.contexts.source import Context, Reference, with_files
+from harness.errors import ConfigError, InternalError
+from harness.failure.error import ErrorRecord
+from harness.failure.verdict import Verdict
+from harness.files.scratch import scratch_folder
+from harness.probe.plan import Plan, Settings
+from harness.qnn.backends import BACKEND_LIBRARIES
+from harness.qnn.versions import QnnVersion, VersionRange
+from harness.results.checks import Check, conclusion, failure_text
+from harness.results.drift import KEPT
+from harness.runtimes.executorch import EXECUTORCH_VERSION
+from harness.runtimes.runtime import LibraryMissing
+from harness.workbench import Placement
+
+if TYPE_CHECKING:
+    from harness.lab.attach import AttachedDevice
+
+_CASE_TIMEOUT_S = 300.0
+_FETCH_S = 60.0
+_SYSTEM = "libQnnSystem.so"
+
+
+@contextlib.contextmanager
+def _has_backend() -> Iterator[None]:
+    """A runtime without a backend's library does not support that backend."""
+    try:
+        yield
+    except LibraryMissing as error:
+        missing = ErrorRecord.of(message=str(error))
+        raise TargetFailure(Verdict("unsupported", None, missing)) from error
+
+
+class Bench:
+    """A device with a runtime on it, for one case.
+
+    Placement tells which; `run` runs a plan in a fresh process there. Whatever is passed to
+    `measure` ends in the case's record.
+    """
+
+    def __init__(self, case: CaseBench) -> None:
+        self._case = case
+
+    @property
+    def placement(self) -> Placement:
+        """Where and with what the case runs."""
+        return self._case.placement
+
+    @property
+    def device(self) -> AttachedDevice:
+        """The device; `device.adb` runs commands there and moves files."""
+        return self._case.device
+
+    def qnn_in(self, versions: str) -> bool:
+        """Whether the runtime's QNN is one of ">=2.49,<2.51". Raises ConfigError."""
+        return QnnVersion.parse(self.placement.qnn_version) in VersionRange.parse(versions)
+
+    def beside(self, qnn: str) -> Bench:
+        """The same device with another QNN on it, for what that is to make first."""
+        return Bench(self._case.beside(qnn))
+
+    def measure(self, **figures: object) -> None:
+        """Adds figures to the record's `measurements`; units belong in the names."""
+        self._case.notes.measurements.update(figures)
+
+    def conclude(self, text: str) -> None:
+        """Says in words what the case found out; shown at the end of the run."""
+        self._case.notes.conclusion = text
+
+    def check(self, *checks: Check) -> None:
+        """Records checks; `expect` also fails for one that is broken."""
+        self._case.notes.checks += checks
+
+    def expect(self, *checks: Check) -> None:
+        """Records checks, which become the conclusion.
+
+        Raises TargetFailure, whose text names those that broke, if any did.
+        """
+        self.check(*checks)
+        self.conclude(conclusion(self._case.notes.checks))
+        problem = failure_text(checks)
+        if problem:
+            error = ErrorRecord.of(message=problem)
+            raise TargetFailure(Verdict("failed", "target", error))
+
+    def accept_refusal(self) -> None:
+        """Says that the target had to refuse what was run last: that fails no case."""
+        self._case.notes.verdict = None
+
+    def outputs_compared(self) -> None:
+        """Says that the case itself compared outputs with a reference; the record tells so."""
+        self._case.notes.outputs_compared = True
+
+    def grid(self, rows: str, columns: str) -> None:
+        """Has the cases of this test shown as a grid of two axes, such as compiler and qnn."""
+        self._case.notes.grid = rows, columns
+
+    def contexts(self, *sources: Source) -> list[DeployedContext]:
+        """The context binaries of these sources on the device; those of models are compiled.
+
+        Raises TargetFailure if the compiler does not make one: it is software under test, too; and
+        with the outcome `unsupported` for contexts of another backend: models are compiled for HTP.
+        Raises ConfigError for a file that is missing or wrong, and for what is no source.
+        """
+        for source in sources:
+            if not isinstance(source, Source):
+                problem = (
+                    f"{source!r} is no source of contexts: Model(...) and ContextFile(...) are"
+                )
+                raise ConfigError(problem)
+        backend = self.placement.backend
+        if backend != "htp" and any(source.compiled for source in sources):
+            self._refuse_contexts("contexts are compiled for HTP")
+        wanted = [source.seen_from(self._case.folder) for source in sources]
+        try:
+            deployed = self._case.ready.deploy_contexts(wanted)
+        except CompileError as error:
+            self._case.notes.makers += filter(None, [self.placement.compiler])
+            refusal = ErrorRecord.of(message=str(error))
+            raise TargetFailure(Verdict("failed", "target", refusal)) from error
+        taken = [deployed[source].context for source in wanted]
+        self._case.notes.makers += [context.made_by for context in taken if context.made_by]
+        if files := [one for one in taken if not one.source.compiled]:
+            earlier: Any = self._case.notes.measurements.get("context_files", {})
+            self.measure(context_files=with_files(earlier, files))
+        for one in taken:
+            if one.backend not in (None, backend):
+                self._refuse_contexts(f"{one.source} is a context for {one.backend}")
+        return [deployed[source] for source in wanted]
+
+    def _refuse_contexts(self, why: str) -> NoReturn:
+        """The backend that the case is about cannot read what it would be given."""
+        self.libraries()
+        why = f"{why}, and the {self.placement.backend} backend reads none of them"
+        raise TargetFailure(Verdict("unsupported", None, ErrorRecord.of(message=why)))
+
+    def ort(self) -> OrtOnDevice:
+        """The ONNX Runtime of the placement, on the device.
+
+        Raises ConfigError unless the test is marked `device(engine="ort")`, and TargetFailure as
+        `libraries`.
+        """
+        backend = self.placement.backend
+        if self.placement.engine != "ort":
+            raise ConfigError(
+                'a test that uses ONNX Runtime is marked `@pytest.mark.device(engine="ort")`'
+            )
+        arch = self._case.ready.htp_arch() if backend == "htp" else None
+        with _has_backend():
+            return ort_on_device(self._case.runtime, BACKEND_LIBRARIES[backend], arch)
+
+    def executorch(
+        self,
+        program: str | os.PathLike[str],
+        *,
+        method: str = "forward",
+        inputs: Sequence[str | os.PathLike[str]] = (),
+        expected: Sequence[str | os.PathLike[str]] = (),
+        tolerance: float = 0.0,
+        repeat: int = 1,
+        timeout_s: float = _CASE_TIMEOUT_S,
+    ) -> Observation:
+        """Loads a .pte with ExecuTorch in a process of its own, executes it, and judges that.
+
+        `inputs` and `expected` are raw files, one for each tensor; without inputs some are made up,
+        the same each time, and without `expected` the runs are compared with each other only. Where
+        it fails, its contexts are run without ExecuTorch, and the record says what the failure is
+        of. Otherwise as `run`.
+
+        Raises ConfigError unless the test is marked `device(engine="executorch")`, for a file that
+        is no .pte, and for a device that ExecuTorch's wheel has no libraries for.
+        """
+        if self.placement.engine != "executorch":
+            raise ConfigError(
+                'a test that uses ExecuTorch is marked `@pytest.mark.device(engine="executorch")`'
+            )
+        made = open_program(self._case.folder / program, method)
+        names = {
+            **{f"input_{at}.raw": self._case.folder / one for at, one in enumerate(inputs)},
+            **{f"expected_{at}.raw": self._case.folder / one for at, one in enumerate(expected)},
+        }
+        folder = self._case.ready.deploy_files(made.path.name, {"program.pte": made.path, **names})
+        beside = [f"{folder}/{name}" for name in names]
+        plan = made.plan(
+            f"{folder}/program.pte",
+            beside[: len(inputs)],
+            beside[len(inputs) :],
+            tolerance=tolerance,
+            repeat=repeat,
+        )
+        probe = self._case.ready.deploy_executorch()
+        observation = self._case.run(plan, timeout_s, probe=probe)
+        self.measure(executorch=EXECUTORCH_VERSION, **observation.measurements)
+        with contextlib.suppress(ConfigError):  # what cannot be read, ExecuTorch has told
+            known = list(self._case.ready.contexts(made.sources()).values())
+            self._case.notes.makers += [one.made_by for one in known if one.made_by]
+            self._note_forecast(known, schedule(len(known), "resident"))
+        if is_failure(observation.verdict) and made.holds_contexts:
+            executions = list(self._case.notes.executions)
+            replay = self._replay(made)
+            self._case.notes.executions = executions  # those of the program itself
+            self.measure(replay=replay.figures())
+            self.conclude(str(replay))
+        self._case.notes.verdict = observation.verdict
+        return observation
+
+    def _replay(self, program: Program) -> Replay:
+        """A program's contexts without ExecuTorch, loaded as it does, and the failing one alone."""
+        sources = program.sources()
+        try:
+            contexts = self.contexts(*sources)
+        except ConfigError:
+            return self._unreadable(sources)
+        steps = schedule(len(contexts), "resident")
+        together = self.attempt(self.context_plan(contexts, steps)).verdict
+        failed = None if together.error is None else together.error.context
+        if failed is None:
+            return replayed(together, None)
+        alone = self.context_plan([contexts[failed]], schedule(1, "resident"))
+        return replayed(together, self.attempt(alone).verdict)
+
+    def _unreadable(self, sources: Sequence[Source]) -> Replay:
+        """Which of these is the first that not even its metadata can be read of."""
+        for number, source in enumerate(sources):
+            try:
+                self.contexts(source)
+            except ConfigError as error:
+                return Replay("context", number, str(error.problem))
+        raise InternalError("each context can be read alone, and not all of them")
+
+    def model(self, model: Model) -> DeployedModel:
+        """A model's ONNX file on the device, with inputs and expected outputs."""
+        (deployed,) = self._case.ready.deploy_models([model])
+        return deployed
+
+    def reference(self, model: Model) -> Reference:
+        """A model's inputs and expected outputs on this host."""
+        return self._case.ready.reference(model)
+
+    def fetch(self, remote: str, *, max_bytes: int) -> bytes:
+        """What a plan wrote into a file on the device. Raises DeviceError, also if it is larger."""
+        with scratch_folder() as folder:
+            local = folder / "fetched"
+            self.device.adb.pull(remote, local, timeout_s=_FETCH_S, max_bytes=max_bytes)
+            return local.read_bytes()
+
+    def run(self, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S) -> Observation:
+        """Runs a plan in a probe process of its own and judges it.
+
+        The observation becomes the case's own: its verdict and figures go into the record.
+        Raises DeviceError or TargetFailure (with the cause `infra`) if the lab failed on the way; a
+        failing target raises nothing here.
+        """
+        observation = self.attempt(plan, timeout_s=timeout_s)
+        self._case.notes.verdict = observation.verdict
+        self.measure(**observation.measurements)
+        return observation
+
+    def attempt(
+        self,
+        plan: Plan,
+        *,
+        timeout_s: float = _CASE_TIMEOUT_S,
+        environment: Mapping[str, str] | None = None,
+    ) -> Observation:
+        """Like `run`, for a process whose failure is an answer and not yet the case's verdict.
+
+        `environment` is added to what the runtime needs. Raises TargetFailure where the lab kept
+        the target from an answer, for nobody to take that for one. A backend that did not open
+        before is not asked again: that process's answer is given, and says so.
+        """
+        return self._case.run(plan, timeout_s, environment)
+
+    def resident(
+        self, contexts: Source | Sequence[Source], number: int | None = None
+    ) -> Observation:
+        """Loads `number` contexts, taken in turn, then executes all of them, then frees them.
+
+        Without a number each of them once, here as in `sequential`, `window`, `run_contexts`.
+        """
+        return self.run_contexts(contexts, number, "resident")
+
+    def sequential(
+        self, contexts: Source | Sequence[Source], number: int | None = None
+    ) -> Observation:
+        """Loads, executes and frees `number` contexts one after the other, taken in turn."""
+        return self.run_contexts(contexts, number, "sequential")
+
+    def window(
+        self, contexts: Source | Sequence[Source], number: int | None = None, *, most: int = 4
+    ) -> Observation:
+        """Loads and executes `number` contexts, keeping the last `most` loaded."""
+        return self.run_contexts(contexts, number, "window", window=most)
+
+    def run_contexts(
+        self,
+        contexts: Source | Sequence[Source],
+        number: int | None,
+        residency: str,
+        *,
+        window: int = 4,
+        keep_outputs: bool = False,
+    ) -> Observation:
+        """`resident`, `sequential` or `window`, by its name. Raises ConfigError for another.
+
+        `keep_outputs`: the outputs of each context stay with the run, for its report to compare
+        with those of other versions.
+        """
+        if residency not in RESIDENCIES:
+            raise ConfigError(f"no residency {residency!r}", field="residency", choices=RESIDENCIES)
+        # a text is a slip, and is told whole instead of letter by letter
+        alone = isinstance(contexts, str) or not isinstance(contexts, Sequence)
+        sources = cast("Sequence[Source]", [contexts] if alone else contexts)
+        deployed = self.contexts(*sources)
+        steps = schedule(len(deployed) if number is None else number, residency, window)
+        # for contexts of one's own; of those compiled here the capacity suite knows better
+        if self.placement.backend == "htp" and not any(one.compiled for one in sources):
+            self._note_forecast([one.context for one in deployed], steps)
+        if not keep_outputs:
+            return self.run(self.context_plan(deployed, steps))
+        with self.scratch() as folder:
+            seen = self.run(session_plan(self.libraries(), deployed, steps, save_below=folder))
+            ran = seen.run.transcript
+            kept = keep_outputs_of(deployed, ran, folder, self.fetch, self._case.run_folder)
+        self.measure(**{KEPT: kept})
+        return seen
+
+    def _note_forecast(self, contexts: Sequence[Context], steps: Schedule) -> None:
+        if told := self._case.ready.forecast(contexts, steps):
+            self.measure(forecast=told)
+
+    def context_plan(
+        self,
+        contexts: Sequence[DeployedContext],
+        steps: Schedule,
+        settings: Settings = Settings(),  # noqa: B008 - it is frozen
+    ) -> Plan:
+        """The plan for a schedule over these contexts, taken in turn."""
+        return session_plan(self.libraries(), contexts, steps, settings)
+
+    def libraries(self) -> Libraries:
+        """Where libQnnSystem and the backend's library lie on the device.
+
+        Raises TargetFailure with the outcome `unsupported` if the runtime does not have them; ONNX
+        Runtime on the CPU backend does without libQnnSystem.
+        """
+        names = {file.path.name for file in self._case.runtime.runtime.files}
+        without = self.placement.engine == "ort" and _SYSTEM not in names
+        with _has_backend():
+            return Libraries(
+                backend=self._case.runtime.library(BACKEND_LIBRARIES[self.placement.backend]),
+                system=None if without else self._case.runtime.library(_SYSTEM),
+            )
+
+    def scratch(self) -> contextlib.AbstractContextManager[str]:
+        """A folder on the device for what a plan writes; it is gone afterwards.
+
+        Raises DeviceError if it cannot be made.
+        """
+        return self._case.scratch()

@@ -1,0 +1,258 @@
+"""One case on a device made ready: what the plug-in drives, and a test sees through its bench."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.adb.deadline import Deadline
+from harness.errors import DeviceRefused, InfraError
+from harness.evidence.case_evidence import CaseEvidence, telling_lines
+from harness.failure.error import ErrorRecord
+from harness.failure.verdict import Verdict, judge
+from harness.lab.lease import LeaseLost
+from harness.probe.plan import Plan
+from harness.probe.run import ProbeRun, run_plan
+from harness.results.checks import Check
+from harness.results.measurements import loaded_contexts, measure
+from harness.results.outputs import Execution, Outputs, disagreement, executions, outputs_of
+from harness.results.record import RuntimeRecord, named_figures
+from harness.workbench import Placement
+from harness.workbench.refusals import Refusal
+
+if TYPE_CHECKING:
+    from harness.lab.attach import AttachedDevice
+    from harness.workbench import ReadyPlacement
+
+_EVIDENCE_S = 20.0
+_SCRATCH_S = 20.0
+_EVIDENCE = "evidence"
+
+
+class TargetFailure(AssertionError):
+    """The target did not do what the case demands; carries the verdict for the record."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        super().__init__(verdict.explanation())
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One probe process: what it did, what that means, and the figures it gave."""
+
+    run: ProbeRun
+    verdict: Verdict
+    measurements: dict[str, object]
+
+    @property
+    def loaded(self) -> int:
+        """How many contexts were loaded, one by one or as a list."""
+        return loaded_contexts(self.run.transcript.steps)
+
+    def check(self) -> None:
+        """Raises TargetFailure unless everything in the plan succeeded."""
+        if self.verdict.outcome != "passed":
+            raise TargetFailure(self.verdict)
+
+
+@dataclass
+class Notes:
+    """What a case has found out so far; becomes part of its record.
+
+    `verdict` is what the last plan that the case ran came to, None once that was accepted;
+    `makers` are the QNN versions that made the contexts it took. `outputs_compared`: the case has
+    compared outputs with a reference by itself.
+    """
+
+    measurements: dict[str, object] = field(default_factory=dict)
+    conclusion: str | None = None
+    grid: tuple[str, str] | None = None
+    checks: list[Check] = field(default_factory=list)
+    verdict: Verdict | None = None
+    probe_us: int = 0
+    logs: list[str] = field(default_factory=list)
+    runtime: RuntimeRecord | None = None
+    makers: list[str] = field(default_factory=list)
+    executions: list[Execution] = field(default_factory=list)
+    outputs_compared: bool = False
+
+    @property
+    def outputs(self) -> Outputs | None:
+        """What is known of the outputs of all that was executed."""
+        return "reference" if self.outputs_compared else outputs_of(self.executions)
+
+    def libraries(self) -> RuntimeRecord | None:
+        """What the record says of the libraries: its `runtime`."""
+        made_by = ", ".join(dict.fromkeys(self.makers)) or None
+        return self.runtime and self.runtime.model_copy(update={"contexts_by": made_by})
+
+    def figures(self) -> dict[str, object]:
+        """All that the record's `measurements` hold."""
+        return self.measurements | named_figures(
+            conclusion=self.conclusion, grid=self.grid, probe_us=self.probe_us
+        )
+
+
+class CaseBench:
+    """A device with a runtime on it, for one case, and the notes that its record is made of.
+
+    `folder` is that of the test: relative paths of context files are meant from there.
+    """
+
+    def __init__(self, ready: ReadyPlacement, log_folder: Path, folder: Path = Path()) -> None:
+        self.ready = ready
+        self.placement: Placement = ready.placement
+        self.folder = folder
+        self.notes = Notes()
+        self.device: AttachedDevice = ready.device
+        self.runtime, self.probe = ready.runtime, ready.probe
+        self.notes.runtime = ready.identity()
+        self._log_folder = log_folder
+        self._runs = 0
+        self._evidence = CaseEvidence(self.device.adb, ready.held.baseline)
+
+    def beside(self, qnn: str) -> CaseBench:
+        """The same device with another QNN on it."""
+        placement = replace(self.placement, qnn=qnn, compiler=qnn)
+        logs = self._log_folder / f"beside-{qnn}"
+        return CaseBench(self.ready.held.place(placement), logs, self.folder)
+
+    @property
+    def run_folder(self) -> Path:
+        """The folder of the run that the case is part of: its logs lie two below."""
+        return self._log_folder.parents[1]
+
+    def settle(self) -> None:
+        """Waits until the device is cool and idle, as a timed case wants it; records what it was.
+
+        Raises InfraError if it does not become so in the time that the lab's `gate` gives it.
+        """
+        settled = self.ready.settle()
+        if settled:
+            self.notes.measurements.update(gate=settled)
+
+    def run(
+        self,
+        plan: Plan,
+        timeout_s: float,
+        environment: Mapping[str, str] | None = None,
+        *,
+        probe: str | None = None,
+    ) -> Observation:
+        """Runs a plan in a probe process of its own and judges it; see `Bench.attempt`.
+
+        `probe` is the path of another one than that which each device gets.
+        """
+        refusals = self.ready.held.refusals
+        known = refusals.find(environment or {}, plan)
+        if known is not None:
+            return Observation(known.run, known.verdict, {})
+        started = time.monotonic()
+        with self._current_folder() as folder:
+            run = run_plan(
+                self.device.adb,
+                probe or self.probe,
+                plan,
+                env=self.runtime.environment | dict(environment or {}),
+                cwd=folder,
+                timeout_s=timeout_s,
+                first=self.ready.check(),
+                on_hang=self._evidence.look,
+            )
+        self._runs += 1
+        self.notes.probe_us += run.transcript.elapsed_us or int(
+            (time.monotonic() - started) * 1_000_000
+        )
+        self._keep(plan, run)
+        verdict = judge(run, self.device.facts.coprocessors)
+        if verdict.cause == "infra":
+            self.notes.verdict = verdict
+            raise TargetFailure(verdict)
+        where = f"{self._log_folder.parent.name}/{self._log_folder.name}"
+        refusals.note(environment or {}, plan, Refusal(run, verdict), where)
+        self.notes.executions += executions(plan, run.transcript)
+        if verdict.outcome == "passed" and (why := disagreement(self.notes.executions)):
+            error = ErrorRecord.of(api="QnnGraph_execute", message=why)
+            verdict = Verdict("failed", "target", error)
+        return Observation(run, verdict, measure(run.transcript))
+
+    @contextlib.contextmanager
+    def _current_folder(self) -> Iterator[str]:
+        """Where a probe runs: the GPU backend leaves its maker's kernel sources there."""
+        if self.placement.backend != "gpu":
+            yield self.runtime.root
+            return
+        with self.scratch() as folder:
+            yield folder
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[str]:
+        """A folder on the device for what a plan writes; it is gone afterwards.
+
+        Raises DeviceError if it cannot be made. What a run that was killed left behind goes after
+        a day; a run's simulated devices go with it.
+        """
+        base = f"{self.device.workdir}/scratch"
+        folder = f"{base}/{secrets.token_hex(8)}"
+        old = f"find {shlex.quote(base)} -mindepth 1 -maxdepth 1 -mtime +0 -exec rm -rf {{}} +"
+        made = self.device.adb.shell(
+            f"mkdir -p {shlex.quote(folder)} && {{ {old}; :; }}", timeout_s=_SCRATCH_S
+        )
+        if made.exit_code != 0:
+            raise DeviceRefused(
+                "cannot make a folder for what the case writes",
+                serial=self.device.adb.serial,
+                command=f"mkdir -p {folder}",
+                output=made.stderr,
+            )
+        try:
+            yield folder
+        finally:
+            with contextlib.suppress(InfraError):
+                self.device.adb.shell(f"rm -rf {shlex.quote(folder)}", timeout_s=_SCRATCH_S)
+
+    def lost_lease(self) -> LeaseLost | None:
+        """Why nothing of this case may count: somebody else may have used the device meanwhile."""
+        try:
+            self.ready.require_held()
+        except LeaseLost as lost:
+            return lost
+        return None
+
+    def collect_evidence(self) -> tuple[str, ...]:
+        """Asks the device what it has to say about this case, once it has gone wrong.
+
+        Gives the lines of its logs. Never raises because of the device: what could not be had is
+        noted in evidence.json.
+        """
+        folder = self._log_folder / _EVIDENCE
+        collected = self._evidence.collect(folder, deadline=Deadline(_EVIDENCE_S))
+        self.notes.logs += [f"{_EVIDENCE}/{name}" for name in collected.files]
+        if collected.baseline is not None:
+            self.ready.held.baseline = collected.baseline  # the next case is not told of it
+        return telling_lines(folder, collected.files)
+
+    def _keep(self, plan: Plan, run: ProbeRun) -> None:
+        """Writes down what the probe was told and answered, for whoever looks into the case."""
+        stem = "probe" if self._runs == 1 else f"probe-{self._runs}"
+        files: Mapping[str, bytes] = {
+            f"{stem}.plan": plan.text().encode(),
+            f"{stem}.jsonl": run.raw_events,
+            f"{stem}.stderr": run.stderr,
+        }
+        try:
+            self._log_folder.mkdir(parents=True, exist_ok=True)
+            for name, content in files.items():
+                if content:
+                    (self._log_folder / name).write_bytes(content)
+                    self.notes.logs.append(name)
+        except OSError as error:
+            why = f"cannot keep logs in {self._log_folder}: {error.strerror or error}"
+            raise InfraError(why) from error

@@ -1,0 +1,163 @@
+"""ExecuTorch on a device: a .pte as its user runs it, and which part of it a failure is of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from harness.artefacts.artefact import Piece
+from harness.artefacts.extract import piece_file
+from harness.artefacts.open import open_artefact
+from harness.contexts.context_file import ContextFile
+from harness.errors import ConfigError
+from harness.failure.verdict import Verdict
+from harness.files.cache import cache_root
+from harness.probe.plan import Plan, Step
+
+Fault = Literal["executorch", "context", "room", "library"]
+"""What a failure is of, once its contexts ran without ExecuTorch on the same libraries.
+
+executorch: they run there; context: one fails there all alone, too; room: one fails there beside
+the others only; library: no context is concerned, since the backend or its device does not open.
+"""
+
+_WORDS: Final[dict[Fault, str]] = {
+    "executorch": "ExecuTorch: on the same libraries its contexts load and run without it",
+    "context": "context {context}: without ExecuTorch it fails all alone, too",
+    "room": "what all contexts need together: without ExecuTorch context {context} fails beside "
+    "the others, and not alone",
+    "library": "the library: without ExecuTorch it fails, too, and not with a context",
+}
+_FAILED: Final = ("failed", "crashed", "hung")
+
+
+@dataclass(frozen=True)
+class ProgramFile:
+    """A .pte that a user named, and what goes with it: raw files, one for each tensor."""
+
+    path: Path
+    method: str = "forward"
+    inputs: tuple[Path, ...] = ()
+    expected: tuple[Path, ...] = ()
+    tolerance: float = 0.0
+
+    def __str__(self) -> str:
+        return self.path.name
+
+    # other plug-ins of pytest (allure) show parameters so
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Program:
+    """A method of a .pte: the contexts of its delegates, in the order in which they are loaded."""
+
+    path: Path
+    method: str
+    contexts: tuple[Piece, ...]
+
+    @property
+    def holds_contexts(self) -> bool:
+        """Whether all that it holds are contexts, which can be loaded without ExecuTorch."""
+        return all(piece.kind == "context" for piece in self.contexts)
+
+    def sources(self) -> list[ContextFile]:
+        """Its contexts as files of their own. Raises ConfigError if one is none, InfraError."""
+        for number, piece in enumerate(self.contexts):
+            if piece.kind != "context":
+                problem = f"delegate {number} ({piece.origin}) holds no context but: {piece.kind}"
+                raise ConfigError(problem, file=self.path)
+        return [
+            ContextFile(piece_file(piece, cache_root()), name=f"{self.path.name}#{number}")
+            for number, piece in enumerate(self.contexts)
+        ]
+
+    def plan(
+        self,
+        program: str,
+        inputs: Sequence[str],
+        expected: Sequence[str],
+        *,
+        tolerance: float,
+        repeat: int,
+    ) -> Plan:
+        """Loads it on a device, a step for the device and for each context, and executes it.
+
+        It is executed once more than `repeat` says, in a step of its own, so that there is always
+        something to compare its outputs with.
+        """
+        fields = {"tolerance": f"{tolerance:.17g}", "repeat": str(repeat)}
+        fields |= {f"input.{number}": path for number, path in enumerate(inputs)}
+        fields |= {f"expect.{number}": path for number, path in enumerate(expected)}
+        numbers = range(len(self.contexts))
+        return Plan(
+            (
+                Step("executorch-program", {"file": program, "method": self.method}),
+                Step("executorch-device"),
+                *(Step("executorch-context", {"context": str(number)}) for number in numbers),
+                Step("executorch-run", fields),
+                Step("executorch-run", fields | {"repeat": "1"}),
+                Step("cleanup"),
+                Step("executorch-free"),
+            )
+        )
+
+
+def open_program(path: Path, method: str) -> Program:
+    """A method of a .pte. Raises ConfigError for another file, and a method that it has not."""
+    artefact = open_artefact(path)
+    if artefact.kind != "pte":
+        raise ConfigError(f"ExecuTorch runs a .pte, and this is: {artefact.kind}", file=path)
+    methods = artefact.facts["methods"]
+    if method not in methods:
+        raise ConfigError(f"it has no method {method!r}", file=path, choices=methods)
+    found = {}
+    for piece in artefact.pieces:
+        for origin in (piece.origin, *piece.facts.get("also", ())):
+            of, _, number = origin.rpartition("/")
+            if of == method:
+                found[int(number)] = piece
+    return Program(path, method, tuple(found[number] for number in sorted(found)))
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of a program's contexts without ExecuTorch.
+
+    `context` is the one that failed, `error` the signature of that, or why it cannot be read.
+    """
+
+    fault: Fault
+    context: int | None
+    error: str | None
+
+    def figures(self) -> dict[str, object]:
+        """As it stands in the measurements of a record."""
+        return {"fault": self.fault, "context": self.context, "error": self.error}
+
+    def __str__(self) -> str:
+        return f"the failure is of {_WORDS[self.fault].format(context=self.context)}"
+
+
+def replayed(together: Verdict, alone: Verdict | None) -> Replay:
+    """What the failure of a program is of (pure).
+
+    `together` is how its contexts ended that were loaded in one process as ExecuTorch loads them,
+    `alone` how the one ended that failed there, in a process of its own.
+    """
+    error = together.error
+    signature = None if error is None else error.signature
+    if together.outcome not in _FAILED:
+        return Replay("executorch", None, signature)
+    context = None if error is None else error.context
+    if context is None:
+        return Replay("library", None, signature)
+    fails_alone = alone is not None and alone.outcome in _FAILED
+    return Replay("context" if fails_alone else "room", context, signature)
+
+
+def is_failure(verdict: Verdict) -> bool:
+    """Whether the target failed, so that a replay can tell more (pure)."""
+    return verdict.outcome in _FAILED

@@ -1,0 +1,76 @@
+"""The two runs of a bisection to set side by side: one before the change, one after it (pure)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from harness.bisect.answers import Answer
+from harness.bisect.findings import AxisFinding, GridFinding
+from harness.bisect.log import Answered
+
+
+def sides_of(
+    finding: AxisFinding | GridFinding | None, answers: Sequence[Answered]
+) -> tuple[int | None, int | None]:
+    """The runs to set side by side, the older first: their positions among the answers.
+
+    On one axis the neighbours of the change. On a grid the two pairs of unlike answers that lie
+    closest to each other.
+    """
+    if isinstance(finding, AxisFinding) and finding.before and finding.after:
+        regression = finding.direction == "regression"
+        before = _last(answers, finding.before, "good" if regression else "bad")
+        return before, _last(answers, finding.after, "bad" if regression else "good")
+    if isinstance(finding, GridFinding):
+        return next((pair for _, pair in _unlike(finding, answers)), (None, None))
+    return None, None
+
+
+def edges_of(
+    finding: AxisFinding | GridFinding | None, answers: Sequence[Answered]
+) -> list[tuple[int, int]]:
+    """The pairs of runs that show what made a difference; `sides_of` first.
+
+    On a grid on which both axes matter there is one for each: the closest unlike answers that
+    differ on that axis alone, as far as there are any.
+    """
+    before, after = sides_of(finding, answers)
+    if before is None or after is None:
+        return []
+    edges = [(before, after)]
+    if isinstance(finding, GridFinding):
+        pairs = _unlike(finding, answers)
+        shown, _ = pairs[0]
+        for axis in range(2):
+            alone = [pair for on, pair in pairs if on == {axis}]
+            if alone and axis not in shown and finding.mattered[axis] is not False:
+                edges.append(alone[0])
+    return edges
+
+
+def _last(answers: Sequence[Answered], version: str, answer: Answer) -> int | None:
+    alike = ((version,), answer)
+    return max((i for i, one in enumerate(answers) if (one.at, one.answer) == alike), default=None)
+
+
+def _unlike(
+    finding: GridFinding, answers: Sequence[Answered]
+) -> list[tuple[frozenset[int], tuple[int, int]]]:
+    """All pairs of a good and a bad answer, the older run first; those that tell most in front.
+
+    With each the axes, 0 or 1, on which the two differ.
+    """
+    rows = list(dict.fromkeys(row for row, _ in finding.cells))
+    columns = list(dict.fromkeys(column for _, column in finding.cells))
+    cells = [(rows.index(one.at[0]), columns.index(one.at[1])) for one in answers]
+    found = []
+    for good, bad in itertools.product(range(len(answers)), repeat=2):
+        if (answers[good].answer, answers[bad].answer) == ("good", "bad"):
+            apart = [abs(a - b) for a, b in zip(cells[good], cells[bad], strict=True)]
+            on = frozenset(axis for axis, far in enumerate(apart) if far)
+            # pairs that differ on one axis only say more than neighbours across a corner
+            order = len(on), sum(apart), -good, -bad
+            older_first = (good, bad) if cells[good] < cells[bad] else (bad, good)
+            found.append((order, on, older_first))
+    return [(on, pair) for _, on, pair in sorted(found, key=lambda one: one[0])]

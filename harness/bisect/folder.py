@@ -1,0 +1,222 @@
+"""A bisection on disk, reports/<id>-bisect/: its log, which is all of its state, and its runs.
+
+Searches that were asked for together, the slices of a third axis, lie side by side as
+<id>-1-bisect, <id>-2-bisect and so on.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, Self
+
+from harness.bisect.log import (
+    Answered,
+    Asked,
+    Begun,
+    Entry,
+    Log,
+    concluded,
+    read_log,
+    to_line,
+)
+from harness.errors import ConfigError, InfraError
+from harness.files.cache import PRIVATE
+from harness.files.whole_file import read_bounded, write_whole
+from harness.results.rundir import new_run_id
+
+LOG: Final = "log.jsonl"
+RUNS: Final = "runs"
+_SUFFIX = "-bisect"
+_NAME = re.compile(r"(?P<id>\d{8}T\d{6}Z-[0-9a-f]+)(?:-(?P<slice>\d{1,4}))?" + _SUFFIX, re.ASCII)
+_MAX_BYTES = 256 << 20
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
+
+
+class BisectFolder:
+    """The folder of a bisection, held by one process at a time while it is written to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = -1
+
+    @classmethod
+    def create(cls, reports: Path, begun: Begun) -> Self:
+        """Makes a new one with the first line of its log, and holds it; raises as `create_all`."""
+        (folder,) = cls.create_all(reports, [begun])
+        return folder
+
+    @classmethod
+    def create_all(cls, reports: Path, begun: Sequence[Begun]) -> list[Self]:
+        """Makes new ones that belong together, and holds them.
+
+        Raises ConfigError if the folder for reports cannot be used, InfraError if the disk fails.
+        """
+        folders: list[Self] = []
+        try:
+            reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+            run_id = _new_id(reports.resolve(), len(begun))
+            for number, one in enumerate(begun, start=1):
+                path = reports.resolve() / _name(run_id, number, len(begun))
+                path.mkdir(exist_ok=True)
+                write_whole(path / LOG, to_line(one).encode())
+                folders.append(cls(path))
+        except OSError as error:
+            raise ConfigError(f"cannot hold reports: {error.strerror}", file=reports) from error
+        for folder in folders:
+            folder.hold()
+        return folders
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """One that exists. Raises ConfigError if that is none."""
+        if not (path / LOG).is_file():
+            raise ConfigError(f"is no bisection: there is no {LOG}", file=path)
+        return cls(path.resolve())
+
+    @classmethod
+    def newest(cls, reports: Path) -> Self:
+        """The one that was begun last. Raises ConfigError if there is none."""
+        found = _all(reports)
+        if not found:
+            raise ConfigError("holds no bisection", file=reports)
+        return cls(found[-1].resolve())
+
+    @classmethod
+    def to_go_on_with(cls, reports: Path) -> list[Self]:
+        """The newest that is not over, with those it was begun with; the newest if all are over.
+
+        Logs that cannot be read are passed over while there are others. Raises ConfigError if
+        there is none.
+        """
+        problem: ConfigError | None = None
+        for path in reversed(_all(reports)):
+            folder = cls(path.resolve())
+            try:
+                if not concluded(folder.read()):
+                    return folder.slices()
+            except ConfigError as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem
+        return cls.newest(reports).slices()
+
+    def slices(self) -> list[Self]:
+        """Itself and all that were begun with it, in their order."""
+        own, number = _parts(self.path)
+        if not number:
+            return [self]
+        alike = (one for one in _all(self.path.parent) if _parts(one)[0] == own)
+        return [type(self)(one.resolve()) for one in alike]
+
+    def answers(self) -> list[Answered]:
+        """What runs told so far, if only that the lab failed."""
+        return [entry for entry in self.read().entries if isinstance(entry, Answered)]
+
+    def discard(self) -> None:
+        """Lets go of it and removes it with all its runs."""
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def hold(self) -> None:
+        """Keeps other processes from going on with it; ends a torn last line by dropping it.
+
+        Raises ConfigError if another process is at it, InfraError if the disk fails.
+        """
+        path = self.path / LOG
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            size = os.fstat(self._file).st_size
+            if size:
+                tail = os.pread(self._file, size, 0)
+                os.ftruncate(self._file, tail.rfind(b"\n") + 1)
+        except BlockingIOError as error:
+            raise ConfigError("another process is at this bisection", file=self.path) from error
+        except OSError as error:
+            raise InfraError(f"cannot write {path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Lets go of it; safe to call twice."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def append(self, entry: Entry) -> None:
+        """Writes an entry; when this returns, it survives the death of the computer.
+
+        Raises InfraError if it cannot be written.
+        """
+        line = to_line(entry).encode()
+        try:
+            written = os.write(self._file, line)
+            os.fsync(self._file)
+        except OSError as error:
+            raise InfraError(f"cannot write {self.path / LOG}: {error.strerror}") from error
+        if written < len(line):
+            raise InfraError(f"cannot write {self.path / LOG}: no space left on the disk")
+
+    def read(self) -> Log:
+        """The log as it stands. Raises ConfigError for what is none."""
+        path = self.path / LOG
+        return read_log(log_text(path), file=str(path))
+
+    def reports_of(self, log: Log) -> Path:
+        """Where the run of the log's last question has its reports: runs/003-2.49.40."""
+        asked = [entry.at for entry in log.entries if isinstance(entry, Asked)]
+        return self.path / RUNS / f"{len(asked):03}-{_UNSAFE.sub('-', '-'.join(asked[-1]))[:80]}"
+
+
+def read_text(path: Path, *, most_bytes: int, what: str) -> str:
+    """The text of a file; what is no UTF-8 in it becomes question marks.
+
+    Raises ConfigError naming the file if it cannot be read, or is too long for `what` it should be.
+    """
+    try:
+        return read_bounded(path, most_bytes).decode("utf-8", "replace")
+    except OSError as error:
+        long = error.errno == errno.EFBIG
+        problem = f"is too long for {what}" if long else f"cannot be read: {error.strerror}"
+        raise ConfigError(problem, file=path) from error
+
+
+def log_text(path: Path) -> str:
+    """A log's text. Raises ConfigError if it cannot be read."""
+    return read_text(path, most_bytes=_MAX_BYTES, what="a log")
+
+
+def _new_id(reports: Path, count: int) -> str:
+    """An id that sorts by the time it was made, also within a second; its folder is made.
+
+    The folder keeps others from taking the same id.
+    """
+    now = datetime.now(UTC)
+    while True:
+        run_id = new_run_id(now, f"{now.microsecond:05x}")
+        try:
+            (reports / _name(run_id, 1, count)).mkdir()
+        except FileExistsError:
+            now += timedelta(microseconds=1)
+            continue
+        return run_id
+
+
+def _name(run_id: str, number: int, count: int) -> str:
+    return f"{run_id}-{number}{_SUFFIX}" if count > 1 else run_id + _SUFFIX
+
+
+def _parts(path: Path) -> tuple[str, int]:
+    """The id of a bisection's folder, and which slice it is (pure)."""
+    found = _NAME.fullmatch(path.name)
+    return (found["id"], int(found["slice"] or 0)) if found else (path.name, 0)
+
+
+def _all(reports: Path) -> list[Path]:
+    """Every bisection in the order in which they were begun."""
+    return sorted((log.parent for log in reports.glob(f"*{_SUFFIX}/{LOG}")), key=_parts)

@@ -1,0 +1,283 @@
+"""From what a user asks to a search: the spec, the task of its runs, and the state on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import ValidationError
+
+from harness.bisect.answers import AXES, Axis, Point
+from harness.bisect.case_run import Task, task_of
+from harness.bisect.folder import BisectFolder, log_text
+from harness.bisect.log import Answered, Begun, read_log
+from harness.bisect.match import Match, parse_match
+from harness.bisect.search import AxisSpec, GridSpec
+from harness.bisect.versions import Versions, versions_from, where_to_run
+from harness.errors import ConfigError
+from harness.lab.inventory import Lab
+from harness.pytest_plugin.case_names import split_node_id
+from harness.runtimes.catalog import Catalog
+
+_EACH_ITS_OWN: Final = "with two axes give each its own candidates: --qnn, --ort, --compiler"
+_TWICE: Final = " lists the candidates, too: give one of the two"
+_OPTIONS: Final = {
+    "repeat": "--repeat",
+    "confidence": "--confidence",
+    "patience": "--patience",
+    "max_runs": "--max-runs",
+    "candidates": "--versions",
+    "prior": "--prior",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for, as given. `versions` are {axis: spec}: candidates, or held."""
+
+    case: str
+    axes: tuple[str, ...]
+    lab: Path
+    reports: Path
+    good: str | None = None
+    bad: str | None = None
+    candidates: str | None = None
+    candidates_file: Path | None = None
+    versions: Mapping[Axis, str] | None = None
+    devices: Sequence[str] = ()
+    backend: str | None = None
+    match: str | None = None
+    repeat: int | Literal["auto"] = 1
+    confidence: float | None = None
+    patience: int = 3
+    prior: Sequence[str] = ()
+    max_runs: int | None = None
+    every: bool = False
+    newer: tuple[bool, bool] | None = None
+    known_issues: Path | None = None
+    run_timeout_s: int = 1800
+    pytest_arguments: tuple[str, ...] = ()
+
+
+def begin(request: Request, lab: Lab, catalog: Catalog) -> list[Begun]:
+    """The searches that a request means: one, or one for each version a third axis is held at.
+
+    Raises ConfigError for everything that is wrong with it; nothing is run or written.
+    """
+    axes = _axes(request.axes)
+    root = _where_pytest_starts(request.case)
+    match = None if request.match is None else parse_match(request.match)
+    _refuse_what_would_be_ignored(request, len(axes), match)
+    where = where_to_run(lab, request.case, request.devices, request.backend)
+    given = dict(request.versions or {})
+    versions = Versions(catalog, where.target)
+    candidates = {axis: _candidates(axis, request, given, versions) for axis in axes}
+    good = _claim(request.good, "--good", candidates, versions)
+    bad = _claim(request.bad, "--bad", candidates, versions)
+    prior = _prior(request.prior, candidates, versions)
+    if match is not None and match.needs_good and good is None:
+        raise ConfigError("--match compares with the good end: name it", field="--good")
+    paths = {axis: versions.paths(axis, _specs(axis, request, given)) for axis in AXES}
+    begun = []
+    for held in versions.held(given, axes, where.named):
+        task = Task(
+            case=request.case,
+            axes=axes,
+            held=held,
+            paths={axis: found for axis, found in paths.items() if found},
+            devices=where.devices,
+            target=where.target,
+            backend=where.backend,
+            lab=request.lab.absolute(),
+            folder=root,
+            known_issues=request.known_issues.absolute() if request.known_issues else None,
+            match=request.match,
+            good=good,
+            run_timeout_s=request.run_timeout_s,
+            pytest_arguments=request.pytest_arguments,
+        )
+        spec = _spec(request, candidates, good, bad, held, prior)
+        begun.append(Begun(spec=spec, task=task.model_dump(mode="json")))
+    return begun
+
+
+def replayed(file: Path, reports: Path) -> BisectFolder:
+    """A new bisection that knows what a log, which may be edited, says was answered.
+
+    It is held. Raises ConfigError for what is no log.
+    """
+    log = read_log(log_text(file), file=str(file))
+    task_of(log)
+    folder = BisectFolder.create(reports, Begun(spec=log.spec, task=dict(log.task)))
+    for entry in log.entries:
+        if isinstance(entry, Answered):
+            run = file.absolute().parent / entry.run if entry.run else None
+            there = run is not None and run.is_dir()
+            path = os.path.relpath(run, folder.path) if run is not None and there else None
+            folder.append(entry.model_copy(update={"run": path}))
+    return folder
+
+
+def _axes(given: Sequence[str]) -> tuple[Axis, ...]:
+    known: dict[str, Axis] = {axis: axis for axis in AXES}
+    unknown = [one for one in given if one not in known]
+    if unknown:
+        raise ConfigError(f"unknown axis {unknown[0][:80]!r}", field="--axis", choices=AXES)
+    if not given or len(given) > 2 or len(set(given)) < len(given):
+        problem = "one axis is searched, or two; a third is held, at one version or several in turn"
+        raise ConfigError(problem, field="--axis", choices=AXES)
+    return tuple(known[one] for one in given)
+
+
+def _refuse_what_would_be_ignored(request: Request, axes: int, match: Match | None) -> None:
+    """Raises ConfigError for what means nothing beside the rest: nobody writes it for nothing."""
+    one, two = axes == 1, axes == 2
+    with_good = match is not None and match.needs_good
+    wrong: tuple[tuple[str, bool, str], ...] = (
+        ("--versions", two and request.candidates is not None, _EACH_ITS_OWN),
+        ("--from-file", two and request.candidates_file is not None, _EACH_ITS_OWN),
+        (
+            "--from-file",
+            request.candidates is not None and request.candidates_file is not None,
+            f"--versions{_TWICE}",
+        ),
+        ("--prior", two and bool(request.prior), "is for one axis"),
+        ("--every", one and request.every, "is for two axes"),
+        ("--newer", one and request.newer is not None, "is for two axes; on one it is found out"),
+        (
+            "--newer",
+            request.every and request.newer is not None,
+            "nothing is concluded with --every, so that it tells nothing",
+        ),
+        (
+            "--good",
+            two and request.good is not None and not with_good,
+            "on two axes it is what a measurement is compared with: --match measurement "
+            '"... * good"; the ends are the corners of the grid',
+        ),
+        (
+            "--bad",
+            two and request.bad is not None,
+            "on two axes the ends are the corners of the grid",
+        ),
+        (
+            "--confidence",
+            request.confidence is not None and request.repeat != "auto",
+            "is how sure --repeat auto has to be",
+        ),
+    )
+    for field, is_wrong, problem in wrong:
+        if is_wrong:
+            raise ConfigError(problem, field=field)
+    given = {f"--{axis}": spec for axis, spec in (request.versions or {}).items()}
+    for field, spec in {**given, "--versions": request.candidates}.items():
+        if spec is not None and not spec.strip(" ,"):
+            raise ConfigError("names no version", field=field)
+
+
+def _where_pytest_starts(case: str) -> Path:
+    """The folder that the path of a case is seen from: this one, or one above it."""
+    file = split_node_id(case)[0].partition("::")[0]
+    if "::" not in case:
+        raise ConfigError(f"{case[:200]!r} is no case: FILE::TEST[parameters]", field="--case")
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / file).is_file():
+            return folder
+    raise ConfigError(f"there is no file {file} here, nor in a folder above", field="--case")
+
+
+def _candidates(
+    axis: Axis, request: Request, given: Mapping[Axis, str], versions: Versions
+) -> tuple[str, ...]:
+    field = "--versions" if request.candidates is not None else f"--{axis}"
+    field = "--from-file" if request.candidates_file is not None else field
+    if axis in given and field != f"--{axis}":
+        raise ConfigError(f"{field}{_TWICE}", field=f"--{axis}")
+    return versions.candidates(axis, _specs(axis, request, given), field)
+
+
+def _specs(axis: Axis, request: Request, given: Mapping[Axis, str]) -> list[str]:
+    """What the user says of the versions of an axis, searched or held."""
+    if axis in request.axes and request.candidates is not None:
+        return [request.candidates]
+    if axis in request.axes and request.candidates_file is not None:
+        return versions_from(request.candidates_file)
+    return [given[axis]] if axis in given else []
+
+
+def _claim(
+    given: str | None, field: str, candidates: Mapping[Axis, tuple[str, ...]], versions: Versions
+) -> Point | None:
+    """A point that the user names: a version, or one for each axis with a comma between."""
+    if given is None:
+        return None
+    parts = [part.strip() for part in given.split(",")]
+    if len(parts) != len(candidates):
+        raise ConfigError(f"{given[:80]!r} is not one version of each axis", field=field)
+    point = []
+    for part, (axis, known) in zip(parts, candidates.items(), strict=True):
+        fitting = [name for name in versions.meant(axis, part, field) if name in known]
+        if len(fitting) != 1:
+            raise ConfigError(f"{part!r} is not one of the candidates", field=field, choices=known)
+        point.append(fitting[0])
+    return tuple(point)
+
+
+def _prior(
+    given: Sequence[str], candidates: Mapping[Axis, tuple[str, ...]], versions: Versions
+) -> dict[str, float]:
+    """{candidate: weight} of texts such as 2.49.40=5."""
+    weights: dict[str, float] = {}
+    for text in given:
+        version, _, weight = text.rpartition("=")
+        try:
+            number = float(weight)
+        except ValueError:
+            number = -1.0
+        if not version or not 0 < number < float("inf"):
+            problem = f"{text[:80]!r} is not of the form VERSION=WEIGHT, with a weight above 0"
+            raise ConfigError(problem, field="--prior")
+        found = _claim(version, "--prior", candidates, versions)
+        weights |= dict.fromkeys(found or (), number)
+    return weights
+
+
+def _spec(
+    request: Request,
+    candidates: Mapping[Axis, tuple[str, ...]],
+    good: Point | None,
+    bad: Point | None,
+    held: Mapping[Axis, str],
+    prior: Mapping[str, float],
+) -> AxisSpec | GridSpec:
+    shared = {
+        "repeat": request.repeat,
+        "confidence": 0.99 if request.confidence is None else request.confidence,
+        "patience": request.patience,
+        "max_runs": request.max_runs,
+        "held": dict(held),
+        "match": request.match,
+    }
+    try:
+        axes = tuple(candidates)
+        if len(axes) == 1:
+            return AxisSpec.model_validate(
+                shared
+                | {"axis": axes[0], "candidates": candidates[axes[0]]}
+                | {"good": good[0] if good else None, "bad": bad[0] if bad else None}
+                | {"prior": dict(prior)}
+            )
+        rows, columns = candidates.values()
+        return GridSpec.model_validate(
+            shared
+            | {"axes": axes, "rows": rows, "columns": columns}
+            | {"every": request.every, "newer": request.newer}
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = _OPTIONS.get(str(first["loc"][0])) if first["loc"] else None
+        raise ConfigError(first["msg"].removeprefix("Value error, "), field=field) from error

@@ -1,0 +1,121 @@
+"""JSON Schemas of the files that people and programs exchange with the harness.
+
+`python -m harness.cli.schema` writes them to docs/schema; with `--check` it says whether they
+are current.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import json
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, TypeAdapter
+
+from harness.artefacts.manifest import Manifest
+from harness.bisect.result import BisectionResult
+from harness.contexts.inspection import Inspection
+from harness.doctor.check import DoctorReport
+from harness.files.whole_file import write_whole
+from harness.fit.report import Fit
+from harness.lab import health, inventory, runtime_sources
+from harness.lab.inventory import Lab
+from harness.results.known_issues import KnownIssues
+from harness.results.record import Line
+
+FOLDER: Final = Path("docs/schema")
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schemas() -> dict[str, str]:
+    """Name of each schema file and its text."""
+    made = {
+        # As it is written: every key is there.
+        "results.schema.json": _schema(Line, "A line of results.jsonl", "serialization"),
+        "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints", "serialization"),
+        "bisect.schema.json": _schema(
+            BisectionResult, "What bisect --json prints, and its result.json", "validation"
+        ),
+        "contexts.schema.json": _schema(
+            Inspection, "What contexts inspect --json prints", "serialization"
+        ),
+        "fit.schema.json": _schema(Fit, "What contexts fit --json prints", "serialization"),
+        "devices.schema.json": _described(
+            _schema(Lab, "devices.yaml", "validation"), inventory, health, runtime_sources
+        ),
+        "manifest.schema.json": _schema(
+            Manifest, "The manifest.json of contexts extract", "validation"
+        ),
+        "known_issues.schema.json": _schema(KnownIssues, "known_issues.yaml", "validation"),
+    }
+    return {name: json.dumps(schema, indent=2) + "\n" for name, schema in made.items()}
+
+
+def outdated(folder: Path) -> list[str]:
+    """The names of the files in `folder` that are not what `schemas` makes."""
+    return [name for name, text in schemas().items() if _read(folder / name) != text]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the files, or with --check only compares them; 1 if they are not current."""
+    if list(arguments) == ["--check"]:
+        wrong = outdated(FOLDER)
+        for name in wrong:
+            print(f"{FOLDER / name} is not current: run `python -m harness.cli.schema`")
+        return 1 if wrong else 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in schemas().items():
+        write_whole(FOLDER / name, text.encode())
+    return 0
+
+
+def _schema(model: Any, title: str, mode: Literal["serialization", "validation"]) -> dict[str, Any]:
+    made = TypeAdapter(model).json_schema(by_alias=True, mode=mode)
+    return {"$schema": _DIALECT} | made | {"title": title}
+
+
+def _described(schema: dict[str, Any], *modules: ModuleType) -> dict[str, Any]:
+    """The schema, its properties described by the texts below the fields of modules' models.
+
+    Pydantic could read them as well, but would do it whenever a lab is read.
+    """
+    models = {"Lab": schema} | schema["$defs"]
+    for module in modules:
+        for name, model in inspect.getmembers(module, inspect.isclass):
+            if (
+                name in models
+                and issubclass(model, BaseModel)
+                and model.__module__ == module.__name__
+            ):
+                properties = models[name]["properties"]
+                for field, text in _texts_below(model):
+                    key = model.model_fields[field].alias or field
+                    properties[key] = dict(sorted({**properties[key], "description": text}.items()))
+    return schema
+
+
+def _texts_below(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(body, ast.ClassDef)
+    for field, below in itertools.pairwise(body.body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                yield name, inspect.cleandoc(text)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,111 @@
+"""What a file of a user holds, as sources of contexts: each piece a file, taken as it lies."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.artefacts.artefact import Artefact, Piece
+from harness.artefacts.extract import piece_file
+from harness.artefacts.open import open_artefacts
+from harness.contexts.context_file import ContextFile
+from harness.contexts.contexts import SourceList
+from harness.contexts.onnx_model import OnnxModel
+from harness.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a user gives besides an artefact; `inputs` and `expected` are folders.
+
+    Such a folder holds the files of the tensors. For an artefact of several contexts it holds a
+    folder for each, called like its number: `0`, `1` and so on; for several artefacts, all this in
+    a folder called like the artefact. `graph` names the graph to execute.
+    """
+
+    inputs: Path | None = None
+    expected: Path | None = None
+    tolerance: float = 0.0
+    graph: str | None = None
+
+
+NOTHING: Final = Given()
+_WITHOUT: Final = ("dlc", "onnx")
+
+
+def artefacts_with_contexts(paths: Sequence[Path]) -> list[Artefact]:
+    """The artefacts of files, folders and patterns, without those that hold no contexts.
+
+    One that was named itself is among them whatever it is. Raises ArtefactError as
+    `open_artefacts`.
+    """
+    found = []
+    for artefact in open_artefacts(paths):
+        without = artefact.kind in _WITHOUT or not artefact.pieces
+        if without and artefact.path not in paths:
+            _log.warning("%s: passed by: a %s without contexts", artefact.path, artefact.kind)
+        else:
+            found.append(artefact)
+    return found
+
+
+def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) -> SourceList:
+    """The contexts of an artefact, in the order in which its runtime loads them.
+
+    One that lies inside another file is copied into the cache, once. A piece is called by its
+    number, as in model.pte#3; the only one like the file. Raises ConfigError for what holds no
+    context, InfraError if the cache cannot be written.
+    """
+    name = artefact.path.name
+    if artefact.kind == "onnx":
+        if given.inputs is not None or given.expected is not None:
+            problem = "is compiled here: its inputs are made up, and none can be given"
+            raise ConfigError(problem, file=artefact.path)
+        return SourceList(name, [OnnxModel.of(artefact.path.absolute(), given.tolerance)])
+    pieces = [piece for piece in artefact.pieces if piece.kind != "empty"]
+    empty = [piece.origin for piece in artefact.pieces if piece.kind == "empty"]
+    if empty:
+        _log.warning("%s: %s", artefact.path, left_out(empty))
+    for piece in pieces:
+        if piece.kind != "context":
+            where = f"{piece.origin}: " if piece.origin else ""
+            problem = f"{where}is a DLC, which a backend compiles; contexts are loaded here"
+            raise ConfigError(problem, file=piece.path)
+    if not pieces:
+        raise ConfigError("holds no context", file=artefact.path)
+    sources = [
+        ContextFile(
+            piece_file(piece, cache_root).absolute(),
+            inputs=_folder(given.inputs, name, at, pieces),
+            expected=_folder(given.expected, name, at, pieces),
+            tolerance=given.tolerance,
+            graph=given.graph,
+            name=f"{name}#{at}" if len(pieces) > 1 else name,
+        )
+        for at, piece in enumerate(pieces)
+    ]
+    return SourceList(name, sources, empty)
+
+
+def left_out(empty_caches: Sequence[str]) -> str:
+    """What to say of a model some of whose nodes hold no context: what runs is not all of it.
+
+    Seen in microsoft/onnxruntime#31977.
+    """
+    named = ", ".join(empty_caches)
+    return f"left out, as their caches are empty: {named}; ONNX Runtime does not load such a model"
+
+
+def _folder(given: Path | None, name: str, at: int, pieces: Sequence[Piece]) -> Path | None:
+    """Where the files of a context are, below the folder that was given for all."""
+    if given is None:
+        return None
+    own = given.absolute() / name
+    folder = own if os.path.isdir(own) else given.absolute()
+    return folder / str(at) if len(pieces) > 1 else folder

@@ -1,0 +1,216 @@
+"""Context binaries that a user has: the file as it lies, its inputs and what it should give."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from harness.artefacts.artefact import Piece
+from harness.contexts.metadata import (
+    Tensor,
+    Unreadable,
+    graph_named,
+    memory_bytes,
+    read_each,
+    tensors_of,
+)
+from harness.contexts.source import Context
+from harness.contexts.tensor_files import TensorFiles
+from harness.errors import ConfigError
+from harness.files.hash_cache import HashCache, Hashed
+from harness.probe.build import ProbeBuilder
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.pypi import all_versions
+
+_MAX_BYTES: Final = 4 << 30  # the probe reads no more (probe.h)
+
+Where = str | os.PathLike[str]
+Files = Path | tuple[Path, ...] | None
+
+
+@dataclass(frozen=True, init=False)
+class ContextFile:
+    """A context binary, to be used as it lies there.
+
+    Relative paths are meant from the folder of the test's file. `inputs` and `expected` name a
+    folder or list files, raw or .npy: in a folder those called like the tensors (x.raw), else all
+    in the order of their names. Without `inputs` deterministic ones are made up, without
+    `expected` no output is looked at; both is said in the record. Outputs may differ by
+    `tolerance`, in units of the raw values. `graph` names the one that is executed of several.
+    `name` is what it is called in cases and reports: by default like the file.
+    """
+
+    path: Path
+    inputs: Files
+    expected: Files
+    tolerance: float
+    graph: str | None
+    name: str
+
+    def __init__(
+        self,
+        path: Where,
+        *,
+        inputs: Where | Sequence[Where] | None = None,
+        expected: Where | Sequence[Where] | None = None,
+        tolerance: float = 0.0,
+        graph: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Nothing is read yet. Raises ConfigError for a tolerance that is none."""
+        if not 0 <= tolerance < float("inf"):
+            raise ConfigError(f"{tolerance} is not 0 or more", file=str(path), field="tolerance")
+        given = {
+            "path": Path(path),
+            "inputs": _files(inputs),
+            "expected": _files(expected),
+            "tolerance": float(tolerance),
+            "graph": graph,
+            "name": name or Path(path).name,
+        }
+        for field, value in given.items():
+            object.__setattr__(self, field, value)
+
+    def __str__(self) -> str:
+        return self.name
+
+    # other plug-ins of pytest (allure) show parameters so
+    __repr__ = __str__
+
+    @property
+    def compiled(self) -> bool:
+        """Whether a compiler is started here to make it: never."""
+        return False
+
+    def seen_from(self, folder: Path) -> Self:
+        """The same with its relative paths below a folder."""
+
+        def below(files: Files) -> Files:
+            if isinstance(files, Path):
+                return folder / files
+            return files if files is None else tuple(folder / file for file in files)
+
+        return type(self)(
+            folder / self.path,
+            inputs=below(self.inputs),
+            expected=below(self.expected),
+            tolerance=self.tolerance,
+            graph=self.graph,
+            name=self.name,
+        )
+
+
+def _files(given: Where | Sequence[Where] | None) -> Files:
+    if given is None:
+        return None
+    if isinstance(given, str | os.PathLike):
+        return Path(given)
+    return tuple(Path(one) for one in given)
+
+
+class ContextFiles:
+    """Reads context files: once each, as long as they do not change."""
+
+    def __init__(self, cache_root: Path, catalog: Catalog, probes: ProbeBuilder) -> None:
+        self._cache = cache_root
+        self._catalog = catalog
+        self._probes = probes
+        self._tensors = TensorFiles(cache_root)
+        self._metadata: dict[tuple[Path, str], Mapping[str, Any] | ConfigError] = {}
+
+    def contexts(self, sources: Iterable[ContextFile]) -> dict[ContextFile, Context | ConfigError]:
+        """The context of each file, with its inputs and expected outputs, or what is wrong with it.
+
+        All are read in one process. Raises InfraError if the library that reads metadata cannot be
+        had.
+        """
+        found: dict[ContextFile, Context | ConfigError] = {}
+        hashed: dict[ContextFile, Hashed] = {}
+        for source in sources:
+            path = source.path
+            try:
+                self._require(path)
+                hashed[source] = HashCache(self._cache, path.parent).hashed({path.name: path})[
+                    path.name
+                ]
+            except ConfigError as error:
+                found[source] = error
+        self._read({(source.path, one.sha256): one.size for source, one in hashed.items()})
+        for source, one in hashed.items():
+            try:
+                found[source] = self._context(source, one)
+            except ConfigError as error:
+                found[source] = error
+        return found
+
+    def _context(self, source: ContextFile, hashed: Hashed) -> Context:
+        path = source.path
+        metadata = self._metadata[path, hashed.sha256]
+        if isinstance(metadata, ConfigError):
+            raise metadata
+        number, graph = graph_named(metadata, path, source.graph)
+        inputs = tensors_of(graph, "inputs", path)
+        outputs = tensors_of(graph, "outputs", path)
+        arch = metadata.get("dsp_arch")
+        return Context(
+            path=path,
+            sha256=hashed.sha256,
+            size=hashed.size,
+            source=source,
+            compiler=None,
+            htp_arch=arch if isinstance(arch, int) else None,
+            inputs=self._inputs(source, inputs),
+            expected=self._expected(source, outputs),
+            tolerance=source.tolerance,
+            metadata=metadata,
+            memory_bytes=memory_bytes(metadata),
+            graph=number,
+            generated_inputs=source.inputs is None,
+        )
+
+    def _inputs(self, source: ContextFile, tensors: Sequence[Tensor]) -> tuple[Path, ...]:
+        if source.inputs is None:
+            return self._tensors.generated(tensors, source.path)
+        return self._tensors.given("inputs", source.inputs, tensors, source.path)
+
+    def _expected(self, source: ContextFile, tensors: Sequence[Tensor]) -> tuple[Path, ...]:
+        if source.expected is None:
+            return ()
+        return self._tensors.given("expected", source.expected, tensors, source.path)
+
+    def _require(self, path: Path) -> None:
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            problem = (
+                f"no context binary can be read there: {error.strerror or error}; relative paths "
+                "are meant from the folder of the test's file"
+            )
+            raise ConfigError(problem, file=path.absolute()) from error
+        if not path.is_file():
+            raise ConfigError("is not a file, but a context binary is one", file=path.absolute())
+        if not 0 < size <= _MAX_BYTES:
+            problem = f"has {size} bytes; a context binary has 1 to {_MAX_BYTES}"
+            raise ConfigError(problem, file=path.absolute())
+
+    def _read(self, files: Mapping[tuple[Path, str], int]) -> None:
+        """Has the metadata of files, by path and hash, with their sizes."""
+        new = [key for key in files if key not in self._metadata]
+        if not new:
+            return
+        # the newest reads what the others read, and more
+        newest = all_versions()[-1]
+        library = self._catalog.runtime(newest, "linux-x64").library("libQnnSystem.so")
+        pieces = [Piece(key[0], 0, files[key], "", "context") for key in new]
+        for key, told in zip(new, read_each(self._probes, library, pieces), strict=True):
+            if isinstance(told, Unreadable):
+                problem = (
+                    f"is no whole context binary for libQnnSystem.so of QNN {newest}, "
+                    f"which reads what one is made of: {told.reason}"
+                )
+                self._metadata[key] = ConfigError(problem, file=key[0])
+            else:
+                self._metadata[key] = told

@@ -1,0 +1,102 @@
+"""The contexts of any sources: compiled, or read from files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Self
+
+from harness.contexts.compile import ContextStore
+from harness.contexts.compile_jobs import Wanted
+from harness.contexts.context_file import ContextFile, ContextFiles
+from harness.contexts.models import Model
+from harness.contexts.source import Context, Reference
+from harness.errors import ConfigError, InternalError
+from harness.probe.build import ProbeBuilder
+from harness.runtimes.catalog import Catalog
+
+Source = Model | ContextFile
+"""The kinds of sources that there are."""
+
+
+class SourceList(tuple[Source, ...]):
+    """Sources that belong together and have one name, such as those of a file with many contexts.
+
+    A test takes it as it takes a tuple of sources; cases and records call it by its name.
+    """
+
+    name: str
+
+    empty_caches: tuple[str, ...]
+    """Where its file should hold further contexts, and holds none."""
+
+    def __new__(
+        cls, name: str, sources: Iterable[Source], empty_caches: Iterable[str] = ()
+    ) -> Self:
+        """Takes the sources in the order in which they are to be loaded."""
+        made = super().__new__(cls, tuple(sources))
+        made.name = name
+        made.empty_caches = tuple(empty_caches)
+        return made
+
+    def __str__(self) -> str:
+        return self.name
+
+    # other plug-ins of pytest (allure) show parameters so
+    __repr__ = __str__
+
+
+class Contexts:
+    """Contexts by source, for any compiler and HTP architecture; nothing is made or read twice."""
+
+    def __init__(self, cache: Path, catalog: Catalog, probes: ProbeBuilder) -> None:
+        self._compiled = ContextStore(cache, catalog, probes)
+        self._files = ContextFiles(cache, catalog, probes)
+
+    def of(
+        self, sources: Iterable[Source], compiler: str | None, htp_arch: int | None
+    ) -> dict[Source, Context]:
+        """The contexts of all of these; those of models as a compiler makes them.
+
+        Files need neither compiler nor architecture. Raises as `ContextStore.get_many` and
+        `ContextFiles.contexts`, and ConfigError for a file that is wrong.
+        """
+        wanted = list(dict.fromkeys(sources))
+        found: dict[Source, Context] = self._made(_models(wanted, compiler, htp_arch))
+        for source, context in self._read(wanted).items():
+            if isinstance(context, ConfigError):
+                raise context
+            found[source] = context
+        return {one: found[one] for one in wanted}
+
+    def available(
+        self, sources: Iterable[Source], compiler: str | None, htp_arch: int | None
+    ) -> dict[Source, Context]:
+        """Like `of`, without those that are refused or wrong: only their own cases suffer."""
+        wanted = list(dict.fromkeys(sources))
+        fine = self._compiled.without_refused(_models(wanted, compiler, htp_arch))
+        found: dict[Source, Context] = self._made(fine)
+        for source, context in self._read(wanted).items():
+            if not isinstance(context, ConfigError):
+                found[source] = context
+        return {one: found[one] for one in wanted if one in found}
+
+    def _read(self, sources: Iterable[Source]) -> dict[ContextFile, Context | ConfigError]:
+        return self._files.contexts([one for one in sources if isinstance(one, ContextFile)])
+
+    def _made(self, wanted: Sequence[Wanted]) -> dict[Source, Context]:
+        models = [model for model, _, _ in wanted]
+        return dict(zip(models, self._compiled.get_many(wanted), strict=True))
+
+    def references(self, models: Sequence[Model], compiler: str) -> list[Reference]:
+        """The references of models; raises as `ContextStore.references`."""
+        return self._compiled.references(models, compiler)
+
+
+def _models(sources: Iterable[Source], compiler: str | None, htp_arch: int | None) -> list[Wanted]:
+    models = [one for one in sources if isinstance(one, Model)]
+    if not models:
+        return []
+    if compiler is None or htp_arch is None:
+        raise InternalError(f"{models[0]} is to be compiled, but not by what or for which HTP")
+    return [(model, compiler, htp_arch) for model in models]

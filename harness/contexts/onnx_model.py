@@ -1,0 +1,123 @@
+"""ONNX models that a user has: compiled here as those that are built in code."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from harness.contexts.models import Model
+from harness.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+_MAX_BYTES: Final = (2 << 30) - 1  # what protobuf can hold
+_SEED: Final = 0
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_.]+")
+
+
+@dataclass(frozen=True)
+class OnnxModel(Model):
+    """An .onnx file, with its weights in it or beside it.
+
+    Inputs are made up, the same every time. Outputs are compared with those of ONNX Runtime on the
+    CPU if they may differ `within` more than 0, in units of the raw values; else only with each
+    other. `digest` is that of the model with its weights.
+    """
+
+    path: Path = Path()
+    digest: str = ""
+    within: float = 0.0
+
+    @classmethod
+    def of(cls, path: Path, within: float = 0.0) -> Self:
+        """The model in a file. Raises ConfigError for what cannot be compiled here.
+
+        That is one whose inputs are of no fixed shape, or larger than 2 GB.
+        """
+        loaded = _load(path)
+        for one in _inputs(loaded):
+            _shape(one, path)
+        digest = hashlib.sha256(_bytes(loaded)).hexdigest()
+        return cls(_UNUSUAL.sub("_", path.name), path=path, digest=digest, within=within)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.within < float("inf"):
+            raise ConfigError(f"{self.within} is not 0 or more", file=self.path, field="tolerance")
+
+    __str__ = Model.__str__
+    __repr__ = Model.__str__
+
+    @property
+    def compared(self) -> bool:
+        """Whether its outputs are compared with those of ONNX Runtime on the CPU."""
+        return self.within > 0
+
+    @property
+    def tolerance(self) -> float:
+        """By how much an output may differ from the reference, in units of its raw values."""
+        return self.within
+
+    def build(self) -> onnx.ModelProto:
+        """The model, weights included. Raises ConfigError if it is not the one it was."""
+        loaded = _load(self.path)
+        if hashlib.sha256(_bytes(loaded)).hexdigest() != self.digest:
+            raise ConfigError("was changed while it was in use", file=self.path)
+        return loaded
+
+    def inputs(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Numbers between -1 and 1; of whole ones 0 and 1, which are places of any table."""
+        import numpy as np
+        from onnx import helper
+
+        random = np.random.default_rng(_SEED)
+        made = {}
+        for one in _inputs(_load(self.path, weights=False)):
+            shape, kind = _shape(one, self.path), one.type.tensor_type.elem_type
+            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
+            if dtype.kind == "f":
+                made[one.name] = random.uniform(-1, 1, shape).astype(dtype)
+            else:
+                made[one.name] = random.integers(0, 2, shape).astype(dtype)
+        return made
+
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the outputs, in the order of the model."""
+        return tuple(one.name for one in _load(self.path, weights=False).graph.output)
+
+
+def _load(path: Path, *, weights: bool = True) -> onnx.ModelProto:
+    """The model; without `weights` what lies beside it is left there."""
+    import onnx
+
+    try:
+        return onnx.load(path, load_external_data=weights)
+    except Exception as error:  # protobuf has no public name for what it raises
+        raise ConfigError(f"cannot be read as an ONNX model: {error}", file=path) from error
+
+
+def _bytes(model: onnx.ModelProto) -> bytes:
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _inputs(model: onnx.ModelProto) -> list[Any]:
+    weights = {one.name for one in model.graph.initializer}
+    return [one for one in model.graph.input if one.name not in weights]
+
+
+def _shape(tensor: Any, path: Path) -> tuple[int, ...]:
+    shape = []
+    for at, size in enumerate(tensor.type.tensor_type.shape.dim):
+        if size.dim_value <= 0:
+            named = f" ({size.dim_param})" if size.dim_param else ""
+            raise ConfigError(
+                f"input {tensor.name}: dimension {at}{named} is not fixed, and QNN needs fixed "
+                "ones: `python -m onnxruntime.tools.make_dynamic_shape_fixed` fixes them",
+                file=path,
+            )
+        shape.append(size.dim_value)
+    return tuple(shape)

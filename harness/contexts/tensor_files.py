@@ -1,0 +1,171 @@
+"""Inputs and expected outputs that a user gives, as the raw files that the probe takes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.contexts.metadata import Tensor
+from harness.errors import ConfigError
+from harness.files.whole_file import keep_whole
+
+_MAX_BYTES: Final = 2 << 30
+_MAX_LISTED: Final = 512
+_SEED: Final = 20_240
+_WORD = re.compile(r"[^A-Za-z0-9]+")
+_DIGITS = re.compile(r"(\d+)")
+_REALS: Final = {"float16": "<f2", "float32": "<f4", "float64": "<f8"}
+# what an index, or a count, is passed as: any table has two rows, and few have a million
+_INDICES: Final = ("int32", "uint32", "int64", "uint64")
+_NPY_MAGIC: Final = b"\x93NUMPY"
+# what numpy calls the elements of a type; one without a type of numpy's (4 bits) takes any
+_KINDS: Final = {"float": "f", "int": "i", "sfixed": "i", "uint": "u", "ufixed": "u", "bool": "bui"}
+_TYPE: Final = re.compile(r"(float|int|sfixed|uint|ufixed|bool)(8|16|32|64)")
+
+
+class TensorFiles:
+    """Raw files by tensor; what has to be made for that is kept below `<cache_root>/tensors`."""
+
+    def __init__(self, cache_root: Path) -> None:
+        self._root = cache_root / "tensors"
+        self._made_up: dict[Tensor, Path] = {}
+
+    def given(
+        self, what: str, where: Path | tuple[Path, ...], tensors: Sequence[Tensor], binary: Path
+    ) -> tuple[Path, ...]:
+        """One raw file per tensor, of those that a folder or a list has.
+
+        Raises ConfigError naming `what` and `binary` for a wrong number of files, or a wrong size.
+        """
+        if isinstance(where, Path):
+            found = f"{where} has "
+            files = chosen_files(listed_files(what, where, binary), tensors)
+        else:
+            found, files = "", where
+        if len(files) != len(tensors):
+            wanted = ", ".join(str(one) for one in tensors) or "none"
+            problem = f"{found}{len(files)} files, and the graph has {len(tensors)}: {wanted}"
+            raise ConfigError(problem, file=binary, field=what)
+        pairs = zip(files, tensors, strict=True)
+        return tuple(self._raw(what, file, tensor, binary) for file, tensor in pairs)
+
+    def generated(self, tensors: Sequence[Tensor], binary: Path) -> tuple[Path, ...]:
+        """Deterministic inputs: reals from 0 to 1, indices 0 or 1, else whatever bytes come."""
+        for tensor in tensors:
+            if tensor not in self._made_up:
+                self._made_up[tensor] = self._keep(made_up(tensor, binary))
+        return tuple(self._made_up[tensor] for tensor in tensors)
+
+    def _raw(self, what: str, file: Path, tensor: Tensor, binary: Path) -> Path:
+        try:
+            size = file.stat().st_size
+            if not file.is_file():
+                raise ValueError("that is not a file")
+            if file.suffix == ".npy":
+                content, kind, fits = _array(file, tensor)
+                size = len(content)
+            else:
+                content, kind, fits = None, "raw", True
+        except (OSError, ValueError, EOFError) as error:
+            told = error.strerror if isinstance(error, OSError) else None
+            raise ConfigError(
+                f"cannot read {file}: {told or error}", file=binary, field=what
+            ) from error
+        if size != tensor.size or not fits:
+            problem = f"{file} has {size} bytes ({kind}), and {tensor} is wanted"
+            raise ConfigError(problem, file=binary, field=what)
+        return file if content is None else self._keep(content)
+
+    def _keep(self, content: bytes) -> Path:
+        """A file of this content: what it is called after, so that it never changes."""
+        path = self._root / f"{hashlib.sha256(content).hexdigest()[:32]}.raw"
+        keep_whole(path, content)
+        return path
+
+
+def chosen_files(files: Sequence[Path], tensors: Sequence[Tensor]) -> tuple[Path, ...]:
+    """The files of a folder that belong to tensors, in their order (pure).
+
+    Those called like the tensors if all are there, else all by their names, input.2 before
+    input.10.
+    """
+    by_name = {_plain(file.stem): file for file in files}
+    named = [by_name.get(_plain(tensor.name)) for tensor in tensors]
+    if tensors and None not in named:
+        return tuple(file for file in named if file is not None)
+    return tuple(sorted(files, key=lambda file: [_order(p) for p in _DIGITS.split(file.name)]))
+
+
+def made_up(tensor: Tensor, binary: Path) -> bytes:
+    """An input's content where nobody gave one, the same every time (pure)."""
+    if tensor.size > _MAX_BYTES:
+        problem = f"{tensor} is more than is made up: give files"
+        raise ConfigError(problem, file=binary, field="inputs")
+    import numpy as np
+
+    seed = [_SEED, *tensor.name.encode()]
+    random = np.random.default_rng(seed)
+    real = _REALS.get(tensor.data_type)
+    if real is not None:
+        return random.random(tensor.size // np.dtype(real).itemsize).astype(real).tobytes()
+    if tensor.data_type in _INDICES:
+        return (
+            random.integers(0, 2, tensor.size // np.dtype(tensor.data_type).itemsize)
+            .astype(np.dtype(tensor.data_type).newbyteorder("<"))
+            .tobytes()
+        )
+    content = random.bytes(tensor.size)
+    if tensor.data_type == "bool8":
+        return bytes(byte & 1 for byte in content)
+    return content
+
+
+def listed_files(what: str, folder: Path, binary: Path) -> tuple[Path, ...]:
+    """The files of a folder, or the file that it is.
+
+    Raises ConfigError naming `what` and `binary` for one that cannot be read, or has too many.
+    """
+    if folder.is_file():
+        return (folder,)
+    try:
+        found = tuple(
+            path
+            for path in sorted(folder.iterdir())
+            if path.is_file() and not path.name.startswith(".")
+        )
+    except OSError as error:
+        problem = f"cannot read {folder}: {error.strerror or error}"
+        raise ConfigError(problem, file=binary, field=what) from error
+    if len(found) > _MAX_LISTED:
+        problem = f"{folder} has {len(found)} files; a graph takes {_MAX_LISTED} at most"
+        raise ConfigError(problem, file=binary, field=what)
+    return found
+
+
+def _array(file: Path, tensor: Tensor) -> tuple[bytes, str, bool]:
+    """The content of an array, what it is, and whether its elements are those of the tensor."""
+    import numpy as np
+
+    with file.open("rb") as stream:
+        if stream.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
+            raise ValueError("that is no .npy file")
+    array = np.load(file, mmap_mode="r", allow_pickle=False)
+    if array.nbytes > _MAX_BYTES:
+        raise ValueError(f"{array.nbytes} bytes are too many")
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    wanted = _TYPE.fullmatch(tensor.data_type)
+    fits = wanted is None or (
+        array.dtype.kind in _KINDS[wanted[1]] and array.itemsize * 8 == int(wanted[2])
+    )
+    return little.tobytes(), f"{array.dtype.name}, {array.shape}", fits
+
+
+def _plain(name: str) -> str:
+    return _WORD.sub("_", name).strip("_").lower()
+
+
+def _order(part: str) -> tuple[int, str]:
+    return (int(part), "") if part.isdecimal() else (0, part)

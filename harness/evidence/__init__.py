@@ -1,0 +1,1 @@
+"""What a device can tell about a case that went wrong."""

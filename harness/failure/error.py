@@ -1,0 +1,183 @@
+"""What went wrong in a case, and where: the error of a record, and its signature (pure)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictInt, model_validator
+
+from harness.qnn.codes import describe
+
+Outcome = Literal["passed", "failed", "crashed", "hung", "unsupported", "error", "skipped"]
+MAX_MESSAGE_CHARS: Final = 16_000
+MAX_SIGNATURE_CHARS: Final = 300
+
+# In this order: each takes out what a later one would take apart. A placeholder holds nothing
+# that any of them matches, and none matches right behind one, so that a second pass changes
+# nothing.
+_VARYING: Final = (
+    (re.compile(r"(?<![\w<>])(?:/[\w.+@~%:-]+)+/?"), "<path>"),
+    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.I), "<uuid>"),
+    (re.compile(r"\b0x[0-9a-f]+\b", re.I), "<hex>"),
+    (re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8,}\b", re.I), "<hex>"),
+    (re.compile(r"(?:(?<![\w>.)])[-+])?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?", re.I), "<n>"),
+)
+_SPACE: Final = re.compile(r"\s+")
+
+
+def clean_text(text: object) -> object:
+    """Text that UTF-8 can hold: halves of surrogate pairs become question marks."""
+    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
+
+
+Text = Annotated[str, BeforeValidator(clean_text)]
+
+
+class Part(BaseModel):
+    """A part of a record: known keys only, never changed, every key written."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        serialize_by_alias=True,
+        json_schema_serialization_defaults_required=True,
+    )
+
+
+class ChainLink(Part):
+    """One thing that went wrong on the way to a failure.
+
+    `source` tells whether the library logged it or the call returned it; `code` is null where
+    nobody named a number. `symbol` and `component` explain the code.
+    """
+
+    code: StrictInt | None = None
+    hex: str | None = None
+    symbol: Text | None = None
+    component: str | None = None
+    message: Text = ""
+    source: Literal["log", "call"]
+
+
+class Diagnosis(Part):
+    """What is known of this kind of failure: in words, what helps, and a public thread about it."""
+
+    id: Text
+    words: Text
+    fix: Text | None = None
+    thread: Text | None = None
+
+    def text(self) -> str:
+        """One line for a person."""
+        parts = [f"{self.id}: {self.words}", self.fix or "", self.thread or ""]
+        return "; ".join(part for part in parts if part)
+
+
+class OrtCode(Part):
+    """What ONNX Runtime itself answered: an OrtErrorCode, which tells no more than the kind."""
+
+    code: StrictInt
+    name: Text
+
+
+class ErrorRecord(Part):
+    """What went wrong, where: the first failed step.
+
+    `code` is the number the API returned, null if the failure has none (a crash, a wrong output);
+    `hex` is how logs print it. `step` counts the plan's steps from 0, `context` is the number of
+    the context concerned. `message` is the library's own explanation. `chain` is all that went
+    wrong on the way, in order, and `first_cause` where that began. `diagnosis` is the known kind of
+    failure that this is one of, if it is.
+
+    Of a call of ONNX Runtime `code` is QNN's number in what was said, if there is one, `ort` what
+    ORT returned, and `message` the whole chain of causes, the first one first.
+    """
+
+    api: Text | None = None
+    code: StrictInt | None = None
+    hex: str | None = None
+    symbol: Text | None = None
+    component: str | None = None
+    message: Text = ""
+    step: StrictInt | None = None
+    context: StrictInt | None = None
+    ort: OrtCode | None = None
+    signature: Text
+    chain: tuple[ChainLink, ...] = ()
+    first_cause: ChainLink | None = None
+    diagnosis: Diagnosis | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        message: str,
+        api: str | None = None,
+        code: int | None = None,
+        symbol: str | None = None,
+        step: int | None = None,
+        context: int | None = None,
+        ort: OrtCode | None = None,
+        chain: tuple[ChainLink, ...] = (),
+    ) -> ErrorRecord:
+        """Fills in what follows from the code; `symbol` is the library's, if it named one.
+
+        Messages longer than 16,000 characters are cut in the middle.
+        """
+        info = None if code is None else describe(code, api=api)
+        text = cut_message(str(clean_text(message)))
+        return cls(
+            api=api,
+            code=code,
+            hex=info.hex if info else None,
+            symbol=symbol or (info.symbol if info else None),
+            component=info.component if info else None,
+            message=text,
+            step=step,
+            context=context,
+            ort=ort,
+            signature=signature(api, code, text),
+            chain=chain,
+            first_cause=chain[0] if chain else None,
+        )
+
+    def with_line(self, line: str) -> ErrorRecord:
+        """The same with one line more in its message, which its signature does not have."""
+        return self.model_copy(update={"message": cut_message(f"{self.message}\n{line}".strip())})
+
+    @model_validator(mode="after")
+    def _hex_is_the_code(self) -> ErrorRecord:
+        if self.hex is not None and (self.code is None or self.hex != hex(self.code)):
+            raise ValueError(f"hex {self.hex} is not code {self.code}")
+        return self
+
+
+def cut_message(message: str) -> str:
+    """A message as records hold it: at most 16,000 characters, cut in the middle."""
+    if len(message) <= MAX_MESSAGE_CHARS:
+        return message
+    half = MAX_MESSAGE_CHARS // 2 - 20
+    return f"{message[:half]}\n[... cut ...]\n{message[-half:]}"
+
+
+def signature(api: str | None, code: int | None, message: str) -> str:
+    """`api|code|message`, the same for two failures that differ only in what varies by chance.
+
+    Numbers, addresses, hashes, UUIDs and absolute paths are taken out of the message; lines that
+    then are equal count once. At most 300 characters of it are used. A missing part is "-".
+    """
+    return f"{api or '-'}|{'-' if code is None else code}|{without_varying_parts(message) or '-'}"
+
+
+def without_varying_parts(message: str) -> str:
+    """The message as it stands in a signature; applied twice it changes nothing more."""
+    lines = (_without(line) for line in message[: 20 * MAX_SIGNATURE_CHARS].splitlines())
+    text = " / ".join(dict.fromkeys(line for line in lines if line))
+    return text[:MAX_SIGNATURE_CHARS].rstrip()
+
+
+def _without(line: str) -> str:
+    for pattern, name in _VARYING:
+        line = pattern.sub(name, line)
+    return _SPACE.sub(" ", line).strip()

@@ -1,0 +1,286 @@
+"""From what a probe process did to outcome, cause and error of a case (pure).
+
+What the lab loses on the way (connection, device, deadline of adb) is an exception and never
+comes here: a verdict is given only about a process whose end was seen.
+"""
+
+from __future__ import annotations
+
+import signal as signals
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from harness.errors import Cause
+from harness.failure.chain import error_lines, failure_chain
+from harness.failure.diagnosis import EARLIER, diagnosed
+from harness.failure.error import ErrorRecord, Outcome
+from harness.failure.step_error import BLAME, Blame, cause_of, step_error
+from harness.failure.unsupported import is_unsupported
+from harness.lab.facts import Coprocessors
+from harness.probe.run import ProbeRun
+from harness.probe.transcript import StepResult, Transcript
+from harness.probe.wholeness import damage, misfit
+
+_MAX_STDERR_CHARS: Final = 1000
+_MAX_STDERR_BYTES: Final = 64 << 10
+# It could not print, or not even that its deadline had passed.
+_EXITS_NOBODY_READS: Final = (124, 125)
+# A shell reports a process ended by signal n as exit code 128 + n.
+_SHELL_SIGNALS: Final = range(129, 129 + 64)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a process comes to; `error` and `cause` are None if nothing went wrong.
+
+    For `unsupported` there is an error, which says what the target cannot do, and no cause.
+    """
+
+    outcome: Outcome
+    cause: Cause | None = None
+    error: ErrorRecord | None = None
+
+    def explanation(self) -> str:
+        """One or more lines for a person: outcome, place, API, code, symbol, message."""
+        if self.error is None:
+            return self.outcome
+        error, where = self.error, ""
+        if error.step is not None:
+            context = "" if error.context is None else f", context {error.context}"
+            where = f" in step {error.step}{context}"
+        code = f" returned {error.ort.code} ({error.ort.name})" if error.ort else ""
+        if error.code is not None:
+            named = ", ".join(part for part in (error.symbol, error.component) if part)
+            what = f" returned {error.code}" if error.ort is None else f"{code}, QNN {error.code}"
+            code = what + (f" ({named})" if named else "")
+        api = f": {error.api}{code}" if error.api else code
+        began = error.first_cause
+        first = "" if began is None or began.message in error.message else began.message
+        cause = f"\nfirst cause: {first}" if first else ""
+        known = f"\ndiagnosis: {error.diagnosis.text()}" if error.diagnosis else ""
+        return f"{self.outcome}{where}{api}\n{error.message}{cause}{known}".rstrip()
+
+
+@dataclass(frozen=True)
+class Ending:
+    """One way in which a probe process can end: how to see it, and what it comes to."""
+
+    name: str
+    holds: Callable[[ProbeRun], bool]
+    verdict: Callable[[ProbeRun], Verdict]
+
+
+ENDINGS: Final = (
+    Ending(
+        "damaged",
+        lambda run: damage(run.transcript) is not None,
+        lambda run: _no_verdict("infra", damage(run.transcript) or ""),
+    ),
+    Ending(
+        "plan-damaged",
+        lambda run: run.transcript.plan_damaged,
+        lambda run: _no_verdict(
+            "infra", f"the plan was damaged on its way: {run.transcript.plan_error}"
+        ),
+    ),
+    Ending(
+        "plan-refused",
+        lambda run: run.transcript.plan_error is not None,
+        lambda run: _no_verdict(
+            "harness", f"the probe refused its plan: {run.transcript.plan_error}"
+        ),
+    ),
+    Ending(
+        "not-started",
+        lambda run: run.transcript.start is None,
+        lambda run: _no_verdict("infra", _silence(run, "did not start")),
+    ),
+    Ending(
+        "unread-until-deadline",
+        lambda run: run.transcript.unread and _late(run),
+        lambda run: _no_verdict(
+            "infra", _silence(run, "may have waited for somebody to read what it printed")
+        ),
+    ),
+    Ending(
+        "hung",
+        lambda run: _late(run),
+        lambda run: _cut_short(run, "hung", f"did not end within {run.duration_s:.1f} s"),
+    ),
+    Ending(
+        "endless-output",
+        lambda run: run.truncated,
+        lambda run: _cut_short(run, "hung", "wrote without end and was ended"),
+    ),
+    Ending(
+        "signal",
+        lambda run: _signal_number(run) is not None and not _failed_before_its_end(run),
+        lambda run: _cut_short(run, "crashed", f"was ended by {_signal_name(_signal_number(run))}"),
+    ),
+    Ending(
+        "nobody-read",
+        lambda run: not run.transcript.done and run.exit_code in _EXITS_NOBODY_READS,
+        lambda run: _no_verdict("infra", _silence(run, "could not write its results")),
+    ),
+    Ending(
+        "left-early",
+        lambda run: not run.transcript.done,
+        lambda run: _cut_short(
+            run, "crashed", f"ended with exit code {run.exit_code} before its plan was done"
+        ),
+    ),
+    Ending(
+        "another-plan",
+        lambda run: misfit(run.transcript, run.plan) is not None,
+        lambda run: _no_verdict(
+            "infra",
+            f"what the probe said does not fit its plan: {misfit(run.transcript, run.plan)}",
+        ),
+    ),
+    Ending(
+        "left-with-a-code",
+        lambda run: run.exit_code != 0 and run.transcript.first_failure is None,
+        lambda run: _cut_short(run, "crashed", f"ended with exit code {run.exit_code}"),
+    ),
+)
+"""The worst that can happen first, and the first that holds decides; else the steps do."""
+
+
+def judge(
+    run: ProbeRun,
+    coprocessors: Coprocessors | None = None,
+    *,
+    endings: Sequence[Ending] = ENDINGS,
+    blame: Sequence[Blame] = BLAME,
+) -> Verdict:
+    """What a probe process comes to, on a device that shows these `coprocessors` (None: not known).
+
+    The worst that happened decides. A process that was ended or ended itself before its plan was
+    done has crashed or hung, in the step begun last, even if a step had failed before: the failed
+    step then stands in the message. Otherwise the first failed step decides, also where the process
+    crashed behind the end of its plan, which then stands in the message. A process of which
+    nothing was heard never reached the target: that is an error of the lab.
+
+    What went wrong with the target gets the diagnosis that its texts and codes allow.
+    """
+    ending = next((ending for ending in endings if ending.holds(run)), None)
+    if ending is not None:
+        verdict = ending.verdict(run)
+    else:
+        verdict = _of_finished(run.transcript, coprocessors, blame)
+    if verdict.error is None or verdict.outcome == "error":
+        return verdict
+    error = verdict.error
+    if ending is None and _signal_number(run) is not None:
+        then = f"the process was ended by {_signal_name(_signal_number(run))} after its plan"
+        error = error.with_line(then)
+    return replace(verdict, error=diagnosed(verdict.outcome, error, _stderr_lines(run)))
+
+
+def _of_finished(
+    transcript: Transcript, coprocessors: Coprocessors | None, blame: Sequence[Blame]
+) -> Verdict:
+    step = transcript.first_failure
+    if step is None:
+        return Verdict("passed")
+    cause = cause_of(step, blame)
+    if cause != "target":
+        return _no_verdict(cause, step.message or f"{step.error}", step)
+    error = step_error(step)
+    if is_unsupported(error, coprocessors):
+        return Verdict("unsupported", None, error)
+    return Verdict("failed", "target", error)
+
+
+def _failed_before_its_end(run: ProbeRun) -> bool:
+    """Whether a process carried out its plan, and a step of it failed.
+
+    A crash that comes only then belongs to tearing down what was never set up, and the step tells
+    why.
+    """
+    return run.transcript.done and run.transcript.first_failure is not None
+
+
+def _late(run: ProbeRun) -> bool:
+    return run.timed_out or run.transcript.deadline
+
+
+def _stderr_lines(run: ProbeRun) -> list[str]:
+    """What libraries printed besides their log; as little trusted as a device's logs."""
+    return run.stderr[-_MAX_STDERR_BYTES:].decode("utf-8", "replace").splitlines()
+
+
+def _cut_short(run: ProbeRun, outcome: Outcome, how: str) -> Verdict:
+    """A process that crashed or hung, with the step it was in and what had failed before."""
+    transcript = run.transcript
+    step = transcript.last_begun
+    inside = step is not None and step.unfinished
+    if step is None:
+        place = "before its first step"
+    elif inside:
+        place = f"in step {step.step} ({_named(step)})"
+    elif transcript.done:
+        place = "after its plan was done"
+    else:
+        place = f"after step {step.step} ({_named(step)})"
+    lines = [f"the process {how}, {place}"]
+    if inside and step is not None:
+        if step.code is not None:
+            lines.append(f"{step.api or step.verb} had returned {step.code}")
+        lines += error_lines(step)
+    failed = transcript.first_failure
+    if failed is not None and failed is not step:
+        error = step_error(failed)
+        first = error.message.partition("\n")[0]
+        lines.append(f"{EARLIER}step {failed.step} failed: {_named(failed)} {error.code}: {first}")
+    error = ErrorRecord.of(
+        api=(step.api or step.verb) if inside and step is not None else None,
+        code=step.code if inside and step is not None else None,
+        message="\n".join(lines),
+        step=step.step if inside and step is not None else None,
+        context=step.context if inside and step is not None else None,
+        chain=failure_chain(step) if inside and step is not None else (),
+    )
+    return Verdict(outcome, "target", error)
+
+
+def _no_verdict(cause: Cause, message: str, step: StepResult | None = None) -> Verdict:
+    error = ErrorRecord.of(
+        api=step.api if step else None,
+        code=None,
+        message=message,
+        step=step.step if step else None,
+        context=step.context if step else None,
+    )
+    return Verdict("error", cause, error)
+
+
+def _silence(run: ProbeRun, what: str) -> str:
+    said = run.stderr.decode("utf-8", "replace").strip()[-_MAX_STDERR_CHARS:]
+    ended_by = _signal_number(run)
+    how = f"exit code {run.exit_code}" if ended_by is None else _signal_name(ended_by)
+    return f"the probe {what} ({how})" + (f": {said}" if said else "")
+
+
+def _signal_number(run: ProbeRun) -> int | None:
+    if run.signal is not None:
+        return run.signal
+    code = run.exit_code
+    if code is None or code not in _SHELL_SIGNALS or run.transcript.done:
+        return None
+    return code - 128
+
+
+def _signal_name(number: int | None) -> str:
+    try:
+        name = signals.Signals(number or 0).name
+    except ValueError:
+        name = f"signal {number}"
+    hint = " (often the low-memory killer)" if name == "SIGKILL" else ""
+    return f"{name}{hint}"
+
+
+def _named(step: StepResult) -> str:
+    context = "" if step.context is None else f", context {step.context}"
+    return f"{step.api or step.verb}{context}"

@@ -1,0 +1,1 @@
+"""Files on this computer: whole or not there, bounded, in folders of their own."""

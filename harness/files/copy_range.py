@@ -1,0 +1,76 @@
+"""Parts of large files, copied by the kernel; what is a hole in a file stays one."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from pathlib import Path
+from typing import BinaryIO, Final
+
+_CHUNK: Final = 1 << 20
+_MOST_AT_ONCE: Final = 1 << 30
+# what a file system answers that cannot do it, or not to that other one
+_NOT_HERE: Final = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF}
+
+
+def sha256_of_range(source: Path, offset: int, size: int) -> str:
+    """The sha256 of so many bytes, in hex. Raises OSError, EOFError if the file ends before."""
+    digest, left = hashlib.sha256(), size
+    with source.open("rb", buffering=0) as file:
+        file.seek(offset)
+        while left and (part := file.read(min(left, _CHUNK))):
+            digest.update(part)
+            left -= len(part)
+    if left:
+        raise EOFError(f"it ends {left} bytes early")
+    return digest.hexdigest()
+
+
+def copy_range(source: Path, offset: int, size: int, target: Path) -> None:
+    """Writes `size` bytes of `source` from `offset` on into the new file `target`.
+
+    Raises OSError, EOFError if the file ends before; what was written until then stays.
+    """
+    with source.open("rb") as read, target.open("xb") as write:
+        write.truncate(size)
+        at, end = offset, offset + size
+        while at < end:
+            begin, at = _next_data(read, at, end)
+            _copy(read, begin, write, begin - offset, at - begin)
+        if os.fstat(read.fileno()).st_size < end:
+            raise EOFError(f"it ends {end - os.fstat(read.fileno()).st_size} bytes early")
+
+
+def _next_data(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
+    """Where bytes that are no hole begin and end; nothing at `end` if only holes are left."""
+    try:
+        begin = min(os.lseek(file.fileno(), at, os.SEEK_DATA), end)
+        return begin, min(os.lseek(file.fileno(), begin, os.SEEK_HOLE), end)
+    except OSError as error:
+        # ENXIO: no data behind it; EINVAL: a file system that knows of no holes
+        if error.errno == errno.ENXIO:
+            return end, end
+        if error.errno == errno.EINVAL:
+            return at, end
+        raise
+
+
+def _copy(read: BinaryIO, at: int, write: BinaryIO, to: int, size: int) -> None:
+    source, target = read.fileno(), write.fileno()
+    by_range = True
+    while size:
+        if by_range:
+            try:
+                done = os.copy_file_range(source, target, min(size, _MOST_AT_ONCE), at, to)
+            except OSError as error:
+                if error.errno not in _NOT_HERE:
+                    raise
+                by_range = False
+                continue
+        else:
+            os.lseek(target, to, os.SEEK_SET)
+            done = os.sendfile(target, source, at, min(size, _MOST_AT_ONCE))
+        if not done:
+            raise EOFError(f"it ends {size} bytes early")
+        at, to, size = at + done, to + done, size - done

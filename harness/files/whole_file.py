@@ -1,0 +1,86 @@
+"""Files that are there whole or not at all, and read no further than they may be long."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import InfraError
+
+_MAX_NOTE_BYTES: Final = 64 << 10
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes beside `path`, then renames: a reader sees the old content or the new, never a part.
+
+    Raises OSError; nothing stays behind then.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        with beside.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def keep_whole(path: Path, content: bytes) -> None:
+    """Has a file of this content there, in a folder that is made: written if it is not so.
+
+    Raises InfraError.
+    """
+    try:
+        if not path.is_file() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, content)
+    except OSError as error:
+        raise InfraError(f"cannot keep {path}: {error.strerror or error}") from error
+
+
+def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:
+    """The same for JSON. Raises OSError."""
+    write_whole(path, f"{json.dumps(content, indent=1, sort_keys=True)}\n".encode())
+
+
+def read_bounded(path: Path, most_bytes: int) -> bytes:
+    """The content of a file. Raises OSError, with EFBIG for one of more than `most_bytes`."""
+    with path.open("rb") as stream:
+        content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes} bytes", str(path))
+    return content
+
+
+def read_json(path: Path, most_bytes: int) -> Any:
+    """The same for JSON. Raises OSError, and ValueError for what is none."""
+    try:
+        return json.loads(read_bounded(path, most_bytes))
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+
+
+def read_note(path: Path) -> dict[str, Any] | None:
+    """What was written down of a file when it was fetched, its `sha256` at least.
+
+    None if there is no such note, or it makes no sense.
+    """
+    try:
+        note = read_json(path, _MAX_NOTE_BYTES)
+        return note if len(bytes.fromhex(note["sha256"])) == 32 else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file, in hex. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

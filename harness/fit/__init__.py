@@ -1,0 +1,1 @@
+"""Whether contexts fit into protection domains: measured, packed, forecast."""

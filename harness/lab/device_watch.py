@@ -1,0 +1,318 @@
+"""Keeps the devices of a run fit: checks them, brings them back, or takes them out of use."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from harness.adb.deadline import Deadline
+from harness.errors import InfraError
+from harness.lab.attach import OpenLab
+from harness.lab.health import (
+    EventKind,
+    Health,
+    HealthFinding,
+    LabEvent,
+    Tell,
+    gate_problem,
+    unreachable,
+)
+from harness.lab.lease import DeviceHeld
+from harness.lab.quarantine import Quarantine, Until
+from harness.lab.recovery import (
+    ProbeProblem,
+    Recovery,
+    RecoveryStep,
+    ask_load,
+    ask_vitals,
+    check,
+    is_worth_trying,
+    recovery_steps,
+)
+
+# one that does not answer may be back at any time, another one waits for a person
+_LOOK_AGAIN_S: Final[Mapping[Until, float]] = {"answers": 15.0, "healed": 60.0}
+# of the time of a run that has lost a device, looks at it take a fifth at most
+_LOOKS_SHARE: Final = 0.2
+_CASES_IN_A_ROW: Final = 3
+# how many failures in a row get something done against them; without retries each ends a case
+_STEPS: Final = 4
+_GATE_POLL_S: Final = 5.0
+_PAUSE_S: Final = (0.5, 10.0)
+# a device that is ours comes back when it is started, or not at all
+_ROUNDS_OF_OURS: Final = 2
+
+
+@dataclass(frozen=True)
+class _Out:
+    """Why a device takes no cases, and when (on the run's clock) it is looked at again."""
+
+    error: InfraError
+    look_at: float
+
+
+class DeviceWatch:
+    """What a run knows about the health of its devices.
+
+    A device is checked before its first use and after each failure of the lab on it. When it is
+    bad, or fails again and again, the recovery steps are taken; where they do not help it ends in
+    quarantine, which outlasts the run and ends with a check that finds the device well.
+    """
+
+    def __init__(
+        self,
+        lab: OpenLab,
+        quarantine: Quarantine,
+        *,
+        probe_problem: ProbeProblem,
+        tell: Tell,
+        thorough: ProbeProblem | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`thorough` puts the probe there first; it is asked before a quarantine ends."""
+        self._lab = lab
+        self._quarantine = quarantine
+        self._thorough = thorough or probe_problem
+        self._probe_problem = probe_problem
+        self._tell = tell
+        self._clock = clock
+        self._fit: set[str] = set()
+        self._strikes: dict[str, int] = {}
+        self._cases: dict[str, int] = {}
+        self._out: dict[str, _Out] = {}
+
+    def is_out(self, name: str) -> bool:
+        """Whether a device takes no cases now."""
+        return name in self._out
+
+    def require(self, name: str) -> None:
+        """Makes sure that a device may be used; at once if it was found well before.
+
+        A device that was given up is looked at again once in a while. Raises InfraError saying why
+        it may not be used.
+        """
+        if name in self._fit:
+            return
+        out = self._out.get(name)
+        if out is not None:
+            if self._clock() < out.look_at:
+                raise out.error
+            self._lab.release(name)
+        try:
+            self._lab.hold(name)
+            self._make_fit(name)
+        except DeviceHeld as held:
+            # nothing is wrong with it, so it is not put into quarantine
+            self._keep_out(name, held)
+            raise
+
+    def _make_fit(self, name: str) -> None:
+        began, health = self._clock(), self._check(name, "health")
+        entry, is_out = self._quarantine.find(self._lab.key(name)), name in self._out
+        if health.state == "bad" and not is_out and (entry is None or self._lab.has_answered(name)):
+            health = self._recover(name, health, strikes=1)
+        was_unwell = is_out or (entry is not None and entry.until != "answers")
+        if health.state != "bad" and was_unwell:
+            health = self._look(name, self._thorough)
+        if health.state == "bad":
+            raise self._give_up(name, health, look_s=self._clock() - began if is_out else 0.0)
+        self._take_back(name, health)
+
+    def failed(self, name: str, *, case_over: bool) -> bool:
+        """To be called after each failure of the lab on a device; whether it can be used again.
+
+        `case_over`: the case is not tried again on it. A device that was reached before gets
+        `come_back_s` to be reached again. One that is bad and stays so is given up, and so is one
+        that looks well but gave no verdict to several cases in a row, whatever was done.
+        """
+        if name in self._out:
+            return False
+        self._fit.discard(name)
+        self._strikes[name] = self._strikes.get(name, 0) + 1
+        self._cases[name] = self._cases.get(name, 0) + case_over
+        try:
+            health = self._look(name)
+            # where it is not reached, nothing that helped before has been tried in vain
+            strikes = 1 if _is_gone(health) else self._strikes[name]
+            health = self._recover(name, health, strikes=strikes)
+        except DeviceHeld as held:
+            self._keep_out(name, held)
+            return False
+        in_vain = self._strikes[name] > _STEPS and self._cases[name] >= _CASES_IN_A_ROW
+        if health.state != "bad" and in_vain:
+            why = f"the last {self._cases[name]} cases on it came to no verdict, whatever was done"
+            health = Health(
+                (*health.findings, HealthFinding("bad", "keeps-failing", why)), health.vitals
+            )
+        if health.state == "bad":
+            self._give_up(name, health)
+            return False
+        self._fit.add(name)
+        return True
+
+    def succeeded(self, name: str) -> None:
+        """To be called after each case that the lab survived."""
+        self._strikes.pop(name, None)
+        self._cases.pop(name, None)
+
+    def heal(self, name: str) -> Health:
+        """Checks a device, takes all recovery steps if it is bad, and takes it back if it is not.
+
+        Raises DeviceHeld if another process uses it.
+        """
+        health = self._check(name, "health")
+        if health.state == "bad":
+            health = self._recover(name, health, strikes=1)
+        if health.state != "bad":
+            health = self._look(name, self._thorough)
+        if health.state != "bad":
+            self._take_back(name, health)
+        return health
+
+    def settle(self, name: str) -> dict[str, object]:
+        """Waits until a device is cool and idle enough for a timed case; what it was like then.
+
+        Returns {} for a device without a gate. Raises InfraError if it does not become so.
+        """
+        gate = self._lab.lab.gate_of(name)
+        if gate is None:
+            return {}
+        began, started = self._clock(), datetime.now(UTC)
+        while True:
+            device = self._lab.device(name)
+            vitals = ask_vitals(device.adb, device.workdir)
+            busy = ask_load(device.adb)
+            why = gate_problem(vitals, busy, gate)
+            waited_s = round(self._clock() - began, 1)
+            if why is None:
+                return {"waited_s": waited_s, "hottest_c": vitals.hottest_c, "busy": busy}
+            if waited_s >= gate.wait_s:
+                text = f"device {name} is not fit for a timed case after {waited_s:g} s: {why}"
+                self._tell(LabEvent(name, "gate", "suspect", ("gate",), text, started, waited_s))
+                raise InfraError(text)
+            time.sleep(min(_GATE_POLL_S, max(0.1, gate.wait_s - waited_s)))
+
+    def _recover(self, name: str, health: Health, *, strikes: int) -> Health:
+        """Takes steps until the device is well; its health after the last one.
+
+        A device that was reached and is gone, if only since the last step, is waited for.
+        """
+        rules, ours = self._lab.lab.recovery_of(name), self._lab.owns_server(name)
+        patient = not ours and self._lab.has_answered(name)
+        come_back = Deadline(rules.come_back_s if patient else 0)
+        recovery = Recovery(self._lab, rules, come_back=come_back)
+        pause_s, most_s = _PAUSE_S
+        for number in itertools.count(1):
+            codes = _codes(health)
+            for step in recovery_steps(codes, strikes, own_server=ours, may_reboot=rules.reboot):
+                if is_worth_trying(step, _codes(health)):
+                    health = self._take_step(name, step, health, recovery)
+                    if health.state != "bad":
+                        return health
+            over = number >= _ROUNDS_OF_OURS if ours else come_back.expired
+            if over or not _is_gone(health):
+                break
+            time.sleep(min(pause_s, come_back.remaining()))
+            pause_s, strikes = min(2 * pause_s, most_s), 1
+        return health
+
+    def _take_step(
+        self, name: str, step: RecoveryStep, health: Health, recovery: Recovery
+    ) -> Health:
+        """Takes one step and says so; the device's health afterwards."""
+        began, started = self._clock(), datetime.now(UTC)
+        problem = None
+        try:
+            recovery.take(name, step)
+            health = self._look(name)
+        except DeviceHeld:
+            raise
+        except InfraError as error:
+            problem = str(error)
+            # out of reach is what it is after a step that had waited for it
+            waited = step in ("reconnect", "restart-server")
+            health = _still(health, problem) if waited else self._look(name)
+        self._say(name, step, health, began, started, problem)
+        return health
+
+    def _look(self, name: str, probe_problem: ProbeProblem | None = None) -> Health:
+        rules = self._lab.lab.health_of(name)
+        return check(self._lab, name, rules, probe_problem or self._probe_problem)
+
+    def _check(self, name: str, event: EventKind) -> Health:
+        began, started = self._clock(), datetime.now(UTC)
+        health = self._look(name)
+        if health.state != "good":
+            self._say(name, event, health, began, started)
+        return health
+
+    def _say(
+        self,
+        name: str,
+        event: EventKind,
+        health: Health,
+        began: float,
+        started: datetime,
+        problem: str | None = None,
+    ) -> None:
+        codes = tuple(finding.code for finding in health.findings)
+        detail = str(health)
+        if problem is not None and problem not in detail:
+            detail = f"{problem}; {detail}"
+        took_s = round(max(0.0, self._clock() - began), 3)
+        self._tell(
+            LabEvent(name, event, health.state, codes, detail, started, took_s, health.vitals)
+        )
+
+    def _give_up(self, name: str, health: Health, *, look_s: float = 0.0) -> InfraError:
+        """Takes a device out of use, and says so if that is news."""
+        began, started = self._clock(), datetime.now(UTC)
+        why = "; ".join(finding.text for finding in health.findings)
+        # what the harness starts itself has no cable that somebody might plug in
+        is_gone = _is_gone(health) and not self._lab.owns_server(name)
+        if is_gone:
+            why = f"it does not answer: {why}"
+        key = self._lab.key(name)
+        entry = self._quarantine.find(key)
+        if entry is None or (entry.until == "answers" and not is_gone):
+            entry = self._quarantine.put(key, why, until="answers" if is_gone else "healed")
+            self._say(name, "quarantine", health, began, started)
+        error = InfraError(f"device {name} is in quarantine: {why}. {entry.end(name)}")
+        self._keep_out(name, error, until=entry.until, look_s=look_s)
+        self._lab.release(name)
+        return error
+
+    def _keep_out(
+        self, name: str, error: InfraError, *, until: Until = "answers", look_s: float = 0.0
+    ) -> None:
+        """No cases for a device until it is looked at again; the last look took `look_s`."""
+        pause_s = max(_LOOK_AGAIN_S[until], look_s * (1 / _LOOKS_SHARE - 1))
+        self._fit.discard(name)
+        self._out[name] = _Out(error, self._clock() + pause_s)
+
+    def _take_back(self, name: str, health: Health) -> None:
+        began, started = self._clock(), datetime.now(UTC)
+        lifted = self._quarantine.lift(self._lab.key(name))
+        if lifted or name in self._out:
+            self._say(name, "healed", health, began, started)
+        self._out.pop(name, None)
+        self.succeeded(name)
+        self._fit.add(name)
+
+
+def _still(health: Health, problem: str) -> Health:
+    """Out of reach, with the words of before, which may have told what to do about it."""
+    before = [finding for finding in health.findings if finding.code == "unreachable"]
+    return Health(tuple(dict.fromkeys((*before, *unreachable(problem).findings))))
+
+
+def _is_gone(health: Health) -> bool:
+    return "unreachable" in _codes(health)
+
+
+def _codes(health: Health) -> set[str]:
+    return {finding.code for finding in health.findings if finding.state == "bad"}

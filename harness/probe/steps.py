@@ -1,0 +1,68 @@
+"""All that plans are made of: steps for QNN and for ONNX Runtime, and single calls."""
+
+from harness.probe.call_steps import APP_READ, APP_WRITE, STATIC, call, operation, tensor
+from harness.probe.memory_steps import (
+    context_load_list,
+    context_load_shared,
+    io_bind,
+    io_release,
+    io_run,
+    memory_sample,
+)
+from harness.probe.ort_plan import (
+    QNN_EP,
+    Provider,
+    dump_options,
+    ort_end,
+    ort_env,
+    ort_load,
+    ort_placement,
+    ort_register_ep,
+    ort_run,
+    ort_session,
+    ort_session_free,
+)
+from harness.probe.plan import (
+    Step,
+    backend_load,
+    context_free,
+    context_inspect,
+    context_load,
+    device_create,
+    execute,
+    system_load,
+)
+
+__all__ = [
+    "APP_READ",
+    "APP_WRITE",
+    "QNN_EP",
+    "STATIC",
+    "Provider",
+    "Step",
+    "backend_load",
+    "call",
+    "context_free",
+    "context_inspect",
+    "context_load",
+    "context_load_list",
+    "context_load_shared",
+    "device_create",
+    "dump_options",
+    "execute",
+    "io_bind",
+    "io_release",
+    "io_run",
+    "memory_sample",
+    "operation",
+    "ort_end",
+    "ort_env",
+    "ort_load",
+    "ort_placement",
+    "ort_register_ep",
+    "ort_run",
+    "ort_session",
+    "ort_session_free",
+    "system_load",
+    "tensor",
+]

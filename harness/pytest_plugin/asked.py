@@ -1,0 +1,182 @@
+"""What a run is asked for: its lab, its matrix, and the failures that it expects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import ConfigError, HarnessError
+from harness.pytest_plugin.options import Options
+
+if TYPE_CHECKING:
+    from harness.lab.inventory import DeviceConfig, Lab
+    from harness.pytest_plugin.axes import DeviceRuntimes
+    from harness.results.known_issues import KnownIssue
+    from harness.results.record import CaseRecord, Fixed
+    from harness.runtimes.catalog import Catalog
+    from harness.workbench import Placement
+
+
+class Asked:
+    """What options, lab and known issues say; each is read when it is first needed."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._named_runtimes: dict[tuple[str, ...], DeviceRuntimes] = {}
+
+    @cached_property
+    def lab(self) -> Lab:
+        """The lab; raises ConfigError naming file, line and field."""
+        from harness.lab.inventory import load_lab
+
+        return load_lab(self.options.lab)
+
+    @cached_property
+    def devices(self) -> Sequence[DeviceConfig]:
+        """The devices asked for, or all enabled ones."""
+        return self.lab.select(self.options.devices or None)
+
+    @property
+    def device_names(self) -> list[str]:
+        """The names of the devices asked for; none if the lab cannot be read."""
+        try:
+            return [device.name for device in self.devices]
+        except HarnessError:
+            return []
+
+    @cached_property
+    def known_issues(self) -> Sequence[KnownIssue]:
+        """The expected failures; raises ConfigError like the lab."""
+        from harness.results.known_issues import load_known_issues
+
+        path = self.options.known_issues
+        return load_known_issues(path) if path else ()
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """Where libraries come from. Raises ConfigError for a source that cannot be."""
+        from harness.files.cache import cache_root
+        from harness.runtimes.catalog import Catalog
+
+        return Catalog.of(self.lab, os.environ, cache_root())
+
+    @cached_property
+    def runtimes(self) -> DeviceRuntimes:
+        """The runtimes and compilers of each device. Raises ConfigError for an unknown one."""
+        return self._device_runtimes(self.options.qnn, "--qnn")
+
+    def placements(
+        self, requirements: dict[str, Any], *, compiled: bool = True
+    ) -> tuple[list[Placement], list[str]]:
+        """The placements of a test with these requirements, and why the others do not fit.
+
+        `compiled`: it may take contexts that are compiled here. Raises ConfigError for an unknown
+        device, version, backend or requirement.
+        """
+        from harness.pytest_plugin.axes import placements
+        from harness.qnn.backends import BACKENDS
+
+        options = self.options
+        for backend in options.backends:
+            if backend not in BACKENDS:
+                raise ConfigError(
+                    f"unknown backend {backend!r}", field="--backend", choices=BACKENDS
+                )
+        runtimes, reasons = self._runtimes_for(requirements.get("qnn"))
+        if compiled:
+            runtimes.require_compilers()
+        found, unfit = placements(
+            self.devices,
+            requirements,
+            options.backends,
+            runtimes.compilers,
+            runtimes.orts,
+            compiled=compiled,
+        )
+        return found, [*unfit, *reasons, *runtimes.reasons]
+
+    def _runtimes_for(self, named: object) -> tuple[DeviceRuntimes, list[str]]:
+        """The runtimes of a test that names versions of QNN, or none; and why it has none.
+
+        One that names some gets these, and of them only those asked for, if any were. A single
+        case (`--only-case`) is run with what is asked for.
+        """
+        from harness.pytest_plugin.axes import narrowed
+
+        given = (named,) if isinstance(named, str) else named or ()
+        if not isinstance(given, Iterable) or any(not isinstance(one, str) for one in given):
+            problem = f"{named!r} is no version, nor several: they are text, as in '2.51.0'"
+            raise ConfigError(problem, field="device(qnn=...)")
+        specs = tuple(given)
+        if not specs or self.options.only_case is not None:
+            return self.runtimes, []
+        if specs not in self._named_runtimes:
+            self._named_runtimes[specs] = self._device_runtimes(specs, "device(qnn=...)")
+        of_test = self._named_runtimes[specs]
+        if not self.options.qnn_given:
+            return of_test, []
+        both = narrowed(self.runtimes.compilers, of_test.compilers)
+        reasons = [f"it needs QNN {' or '.join(specs)}, asked for {', '.join(self.options.qnn)}"]
+        found = replace(self.runtimes, compilers=both, reasons=())
+        return found, [] if any(both.values()) else reasons
+
+    def _device_runtimes(self, qnn: Sequence[str], field: str) -> DeviceRuntimes:
+        from harness.pytest_plugin.axes import device_runtimes
+
+        options = self.options
+        return device_runtimes(
+            self.catalog, self.devices, qnn, options.compilers, options.ort, field=field
+        )
+
+    def check(self) -> None:
+        """Raises ConfigError for anything wrong in the lab, the known issues or the options."""
+        _ = self.known_issues
+        self.placements({})
+
+    def identity(self, placement: Placement) -> dict[str, object]:
+        """The `device` of a record before the device itself has said anything."""
+        (config,) = self.lab.select([placement.device])
+        keys = ("name", "serial", "soc", "target", "simulated")
+        return {key: getattr(config, key) for key in keys}
+
+    def twins(self, name: str) -> list[str]:
+        """The devices asked for that can stand in for one."""
+        from harness.lab.matching import twins
+
+        (own,) = self.lab.select([name])
+        return [device.name for device in twins(own, self.devices)]
+
+    def expected(self, record: CaseRecord) -> KnownIssue | None:
+        """The known issue that explains this record, if there is one."""
+        from harness.results.known_issues import match
+
+        return match(record, self.known_issues)
+
+    def not_asked(self, record: CaseRecord) -> list[str]:
+        """What to say of known issues that took too long to be compared with this record."""
+        from harness.results.known_issues import not_asked
+
+        return [issue.too_slow for issue in not_asked(record, self.known_issues)]
+
+    def fixed(self, record: Callable[[], CaseRecord]) -> Fixed | None:
+        """What a case that passed says of known issues that it was expected to show."""
+        if not self.known_issues:
+            return None
+        from harness.results.known_issues import passed_anyway
+        from harness.results.record import Fixed
+
+        found = passed_anyway(record(), self.known_issues)
+        if not found:
+            return None
+        names = tuple(issue.id for issue in found)
+        return Fixed(known_issues=names, fails=self.options.strict_known)
+
+    def note_problem(self, error: HarnessError) -> None:
+        """Tells whoever started the run what keeps it from its cases, if that was asked for."""
+        if self.options.problem_file is not None:
+            from harness.pytest_plugin.problem import Problem, write_problem
+
+            write_problem(self.options.problem_file, Problem.of(error))

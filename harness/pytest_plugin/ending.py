@@ -1,0 +1,66 @@
+"""Being told to end: by Ctrl-C, once or more often, and by the SIGTERM of a CI system."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Generator
+from types import FrameType
+from typing import Final
+
+import pytest
+
+_OBEYED_WITHIN_S: Final = 10.0
+
+
+class Ending:
+    """Ends a program in order, and once: what it does to end is not cut short by a second signal.
+
+    SIGINT and SIGTERM raise KeyboardInterrupt; SIGTERM also where SIGINT is ignored, as in a
+    background job of a shell. More of them are passed over while the first one is obeyed: only who
+    asks again after ten seconds cuts that short. It is a plug-in of pytest, too.
+    """
+
+    def __init__(self, *, interrupt: bool = True) -> None:
+        """Without `interrupt` SIGINT is left alone, as for a debugger's prompt."""
+        self._interrupt = interrupt
+        self._asked_at: float | None = None
+        self._held = False
+        self._replaced: dict[int, object] = {}
+
+    def watch(self) -> None:
+        """From now on; leaves alone what somebody else handles."""
+        if self._replaced or threading.current_thread() is not threading.main_thread():
+            return
+        usual: dict[signal.Signals, object] = {signal.SIGTERM: signal.SIG_DFL}
+        if self._interrupt:
+            usual[signal.SIGINT] = signal.default_int_handler
+        for number, handler in usual.items():
+            if signal.getsignal(number) is handler:
+                self._replaced[number] = signal.signal(number, self._asked)
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        __tracebackhide__ = True  # what was interrupted is what is shown
+        now = time.monotonic()
+        obeyed = self._asked_at is not None and now - self._asked_at < _OBEYED_WITHIN_S
+        if not self._held and not obeyed:
+            self._asked_at = now
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def held(self) -> Generator[None]:
+        """Nothing interrupts what is done here: it must be short, and the last there is to do."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Signals are again what they were."""
+        for number, handler in self._replaced.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._replaced.clear()

@@ -1,0 +1,35 @@
+"""The cases of a file of a user's: of each engine the test that `ArtefactFile` collects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from harness.bench import Bench
+    from harness.bench.executorch import ProgramFile
+    from harness.contexts.contexts import SourceList
+
+
+@pytest.mark.device
+def test_contexts(bench: Bench, workload: SourceList, residency: str, contexts: int) -> None:
+    """All contexts load, execute and free, one process a case, with the outputs expected."""
+    if workload.empty_caches:
+        from harness.contexts.artefact_sources import left_out
+
+        bench.measure(empty_caches=list(workload.empty_caches))
+        bench.conclude(left_out(workload.empty_caches))
+    bench.run_contexts(workload, contexts, residency, keep_outputs=True).check()
+
+
+@pytest.mark.device(backend="htp", engine="executorch")
+def test_program(bench: Bench, workload: ProgramFile) -> None:
+    """A .pte loads and executes in ExecuTorch, with the outputs that are expected."""
+    bench.executorch(
+        workload.path,
+        method=workload.method,
+        inputs=workload.inputs,
+        expected=workload.expected,
+        tolerance=workload.tolerance,
+    ).check()

@@ -1,0 +1,211 @@
+"""Contexts of the user's own: given to suites that take some, or run as cases of their file.
+
+`pytest --contexts model.pte` has every test marked `takes_contexts` run on the contexts in that
+file, instead of on what it is parametrized with. `pytest model.pte` collects the file itself, as if
+it were a module with a test of `own_cases.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from harness.artefacts.artefact import SUFFIXES
+from harness.errors import ConfigError
+from harness.pytest_plugin.options import ContextsAsked, Options
+
+if TYPE_CHECKING:
+    from harness.artefacts.artefact import Artefact
+    from harness.bench.executorch import ProgramFile
+    from harness.contexts.contexts import SourceList
+
+TAKES: Final = "takes_contexts"
+
+# By engine: the test in own_cases.py, and what records call the suite.
+_TESTS: Final = {"qnn": "test_contexts", "executorch": "test_program"}
+_SUITES: Final = {"qnn": "run_contexts", "executorch": "run_executorch"}
+_RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
+_UNNAMED: Final = ("[", "::")
+
+
+class ArtefactFile(pytest.Module):
+    """A file of the user's that was named on pytest's command line."""
+
+    @property
+    def engine(self) -> str:
+        """What loads its contexts; the case of a search says it by its name."""
+        only_case = self.config.getoption("--only-case")
+        if only_case is not None:
+            return "executorch" if f"::{_TESTS['executorch']}" in only_case else "qnn"
+        return str(self.config.getoption("--contexts-engine"))
+
+    def _getobj(self) -> ModuleType:
+        from harness.pytest_plugin import own_cases
+
+        return own_cases
+
+    def funcnamefilter(self, name: str) -> bool:
+        """Which functions are its tests: pytest asks for each that the module has."""
+        return name == _TESTS[self.engine]
+
+
+def collect_artefact(file: Path, parent: pytest.Collector) -> ArtefactFile | None:
+    """The cases of a file, if it is one that was named and may hold contexts.
+
+    Its name in node ids is its path as seen from the root folder, wherever it lies: pytest has none
+    for a file outside.
+    """
+    if file.suffix == ".py" or not parent.session.isinitpath(file):
+        return None
+    # what is called so is taken whatever it holds: its case says what is wrong with it
+    if file.suffix.lower() not in SUFFIXES and not _recognised(file):
+        return None
+    name = Path(os.path.relpath(file, parent.config.rootpath)).as_posix()
+    made: ArtefactFile = ArtefactFile.from_parent(parent, path=file, nodeid=name)
+    return made
+
+
+def _recognised(file: Path) -> bool:
+    from harness.artefacts.open import UnknownFileError, open_artefact
+
+    try:
+        open_artefact(file)
+    except UnknownFileError:
+        return False
+    except ConfigError:
+        return True  # its case says what is wrong with it
+    return True
+
+
+def suite_of(item: pytest.Item) -> str:
+    """What records call the file that a test stands in."""
+    module = item.getparent(ArtefactFile)
+    return _SUITES[module.engine] if module is not None else item.path.stem.removeprefix("test_")
+
+
+def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
+    """Gives a test the contexts of the user's instead of its own, if there are any for it.
+
+    Raises ConfigError for what is no artefact, or an option that asks for what there is not.
+    """
+    own = metafunc.definition.getparent(ArtefactFile)
+    marker = metafunc.definition.get_closest_marker(TAKES)
+    if own is not None and own.engine == "executorch":
+        _parametrize(metafunc, "workload", [_program(own.path, options.contexts)])
+    elif own is not None:
+        contexts = _contexts_of_file(own.path, options.contexts)
+        ways = _ways(options, len(contexts))
+        _parametrize(metafunc, "workload", [contexts])
+        _parametrize(metafunc, "residency,contexts", ways)
+    elif marker is not None and options.contexts.paths:
+        _parametrize(metafunc, marker.args[0], _contexts_of_paths(options.contexts))
+
+
+def _program(path: Path, asked: ContextsAsked) -> ProgramFile:
+    """A .pte as ExecuTorch is to run it; its graphs are methods. Raises ConfigError."""
+    from harness.bench.executorch import ProgramFile
+    from harness.contexts.tensor_files import chosen_files, listed_files
+
+    def files(what: str, folder: Path | None) -> tuple[Path, ...]:
+        return () if folder is None else chosen_files(listed_files(what, folder, path), ())
+
+    if asked.numbers or asked.residencies:
+        problem = "ExecuTorch loads what a program holds, all at once: no number, no residency"
+        raise ConfigError(problem, file=path)
+    return ProgramFile(
+        path=path,
+        method=asked.graph or "forward",
+        inputs=files("inputs", asked.inputs),
+        expected=files("expected", asked.expected),
+        tolerance=asked.tolerance,
+    )
+
+
+def left_out(items: Sequence[pytest.Item], options: Options) -> list[pytest.Item]:
+    """The device tests that take no contexts, where the user's are given to those that do."""
+    if not options.contexts.paths:
+        return []
+    return [
+        item
+        for item in items
+        if item.get_closest_marker("device")
+        and not item.get_closest_marker(TAKES)
+        and item.getparent(ArtefactFile) is None
+    ]
+
+
+def _parametrize(metafunc: pytest.Metafunc, names: str, values: Sequence[object]) -> None:
+    """Has a test run with these values of parameters, whatever it says of them itself."""
+    marks = metafunc.definition.own_markers
+    ids = str if "," not in names else None
+    new = pytest.mark.parametrize(names, values, ids=ids).mark
+    for at, mark in enumerate(marks):
+        if mark.name == "parametrize" and mark.args[0] == names:
+            marks[at] = new
+            return
+    marks.append(new)
+
+
+@cache
+def _contexts_of_paths(asked: ContextsAsked) -> list[SourceList]:
+    from harness.contexts.artefact_sources import artefacts_with_contexts
+
+    return [_contexts_in(artefact, asked) for artefact in artefacts_with_contexts(asked.paths)]
+
+
+@cache
+def _contexts_of_file(path: Path, asked: ContextsAsked) -> SourceList:
+    from harness.artefacts.open import open_artefact
+
+    return _contexts_in(open_artefact(path), asked)
+
+
+def _contexts_in(artefact: Artefact, asked: ContextsAsked) -> SourceList:
+    """The contexts of an artefact. Raises ConfigError and InfraError."""
+    from harness.contexts.artefact_sources import Given, contexts_of
+    from harness.files.cache import cache_root
+
+    require_name(artefact.path)
+    given = Given(asked.inputs, asked.expected, asked.tolerance, asked.graph)
+    return contexts_of(artefact, cache_root(), given)
+
+
+def require_name(path: Path) -> None:
+    """Raises ConfigError for a file that no case can be called by."""
+    if any(text in str(path) for text in _UNNAMED):
+        problem = "a path with [ or :: cannot stand in the name of a case: call it otherwise"
+        raise ConfigError(problem, file=path)
+
+
+def _ways(options: Options, own: int) -> list[tuple[str, int]]:
+    """Residency and number of contexts of each case of a file with so many contexts.
+
+    A single case (`--only-case`) is run as its name says. Raises ConfigError.
+    """
+    from harness.contexts.schedule import RESIDENCIES
+
+    named = _RUN.search(options.only_case or "")
+    if named is not None:
+        return [(named[1], int(named[2]))]
+    # twice the same would be two cases of one name
+    numbers = list(dict.fromkeys(map(_number, options.contexts.numbers))) or [own]
+    residencies = list(dict.fromkeys(options.contexts.residencies or RESIDENCIES[:1]))
+    for residency in residencies:
+        if residency not in RESIDENCIES:
+            problem = f"no residency {residency!r}"
+            raise ConfigError(problem, field="--contexts-residency", choices=RESIDENCIES)
+    return [(residency, number) for residency in residencies for number in numbers]
+
+
+def _number(text: str) -> int:
+    if text.isdecimal() and len(text) < 7 and int(text):
+        return int(text)
+    problem = f"{text!r} is no number of contexts: 1 to 999999"
+    raise ConfigError(problem, field="--contexts-number")

@@ -1,0 +1,79 @@
+"""`--ahead`: what later runs may need is made ready while the cases of this one run."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from harness.errors import ConfigError, HarnessError, InfraError
+from harness.pytest_plugin.axes import device_runtimes
+from harness.workbench import Need
+from harness.workbench.placement import by_placement
+from harness.workbench.prefetch import DeviceAddress, PrefetchJob, start
+
+_log = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from harness.adb.guard import GuardedProcess
+    from harness.pytest_plugin.run import Run
+
+AXES: Final = ("qnn", "ort", "compiler")
+
+
+def begin_ahead(run: Run, needs: Sequence[Need]) -> GuardedProcess | None:
+    """Begins with what `--ahead` asks for, on the device of the first of `needs`.
+
+    None if that is nothing, or there already. What cannot be had is left to the run that needs it.
+    Raises ConfigError for what is not of the form of versions.
+    """
+    if not needs:
+        return None
+    own = needs[0].placement
+    (config,) = run.asked.lab.select([own.device])
+    sources = by_placement(needs)[own]
+    found: dict[Need, None] = {}
+    for asked in [parse_versions(text) for text in run.options.ahead]:
+        options = run.options
+        try:
+            runtimes = device_runtimes(
+                run.asked.catalog,
+                [config],
+                asked.get("qnn", options.qnn),
+                asked.get("compiler", options.compilers),
+                asked.get("ort", options.ort),
+            )
+        except HarnessError as error:
+            _log.warning(f"--ahead: {error}")
+            continue
+        orts = runtimes.orts[own.device] if own.engine == "ort" else ()
+        for qnn, compilers in runtimes.compilers[own.device].items():
+            compiler = None if own.compiler is None else next(iter(compilers), None)
+            other = replace(own, qnn=qnn, compiler=compiler, ort=orts[0] if orts else own.ort)
+            found[Need(other, sources)] = None
+    wanted = tuple(need for need in found if need.placement != own)
+    if not wanted:
+        return None
+    try:
+        address = DeviceAddress.of(run.workbench.device(own.device))
+        return start(PrefetchJob(lab=run.options.lab, address=address, needs=wanted))
+    except InfraError as error:
+        _log.warning(f"--ahead: {error}")
+        return None
+
+
+def parse_versions(text: str) -> dict[str, list[str]]:
+    """{axis: [version]} of "qnn=2.50.40 compiler=2.47.0", quoted as in a shell (pure).
+
+    Raises ConfigError.
+    """
+    try:
+        parts = [part.partition("=") for part in shlex.split(text)]
+    except ValueError as error:
+        raise ConfigError(f"{text[:80]!r}: {error}", field="--ahead") from None
+    if not parts or any(axis not in AXES or not version for axis, _, version in parts):
+        problem = f'{text[:80]!r} is not of the form "qnn=2.50.40 compiler=2.47.0"'
+        raise ConfigError(problem, field="--ahead", choices=AXES)
+    return {axis: [version] for axis, _, version in parts}

@@ -1,0 +1,84 @@
+"""What pages are made of: templates, and figures as inline SVG; all texts in them are escaped."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Final
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+
+@cache
+def template(package: str, name: str) -> Template:
+    """A template that lies beside the modules of a package, loaded once; HTML is escaped."""
+    environment = Environment(
+        loader=PackageLoader(package, ""),
+        autoescape=name.endswith(".html.j2"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
+
+
+def link(path: str) -> str:
+    """What a page refers to a file beside it with: relative, and never a scheme."""
+    return "./" + quote(path)
+
+
+_MAX_POINTS: Final = 200
+_HEIGHT: Final = 26.0
+
+
+def outcome_bar(counts: Mapping[str, int], *, width: int = 640) -> Markup:
+    """One bar, divided by outcome; the classes o-<outcome> give the colours."""
+    total = sum(counts.values())
+    parts, left = [], 0.0
+    for name, count in counts.items():
+        share = width * count / total if total else 0.0
+        parts.append(
+            Markup(
+                '<rect class="o-{}" x="{:.2f}" y="0" width="{:.2f}" height="14">'
+                "<title>{} {}</title></rect>"
+            ).format(name, left, share, count, name)
+        )
+        left += share
+    return Markup(
+        '<svg class="bar" viewBox="0 0 {0} 14" role="img" aria-label="cases by outcome" '
+        'preserveAspectRatio="none">{1}</svg>'
+    ).format(width, Markup("").join(parts))
+
+
+def sparkline(values: Sequence[float], *, width: int = 180) -> Markup:
+    """The values in their order as a line from their minimum to their maximum.
+
+    More than 200 values are thinned out, keeping each stretch's largest. Empty for fewer than two.
+    """
+    points = thinned(values, _MAX_POINTS)
+    if len(points) < 2:
+        return Markup("")
+    low, high = min(points), max(points)
+    # Halved first: the difference of two floats may be beyond what a float holds.
+    span = (high / 2 - low / 2) or 1.0
+    step = width / (len(points) - 1)
+    line = " ".join(
+        f"{index * step:.1f},{_HEIGHT - 2 - (value / 2 - low / 2) / span * (_HEIGHT - 4):.1f}"
+        for index, value in enumerate(points)
+    )
+    return Markup(
+        '<svg class="spark" viewBox="0 0 {} {:.0f}" width="{}" height="{:.0f}" role="img" '
+        'aria-label="{} values"><polyline fill="none" '
+        'stroke="currentColor" points="{}"/></svg>'
+    ).format(width, _HEIGHT, width, _HEIGHT, len(values), line)
+
+
+def thinned(values: Sequence[float], most: int) -> list[float]:
+    """At most `most` values: the largest of each of equally long stretches."""
+    if len(values) <= most:
+        return [float(value) for value in values]
+    edges = [index * len(values) // most for index in range(most + 1)]
+    return [float(max(values[start:end])) for start, end in itertools.pairwise(edges)]

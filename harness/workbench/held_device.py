@@ -1,0 +1,229 @@
+"""A device that a run holds, and the placements made ready on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from harness.contexts.contexts import Source
+from harness.contexts.models import Model
+from harness.contexts.schedule import Schedule
+from harness.contexts.session_plan import DeployedContext, DeployedModel
+from harness.contexts.source import Context, Reference
+from harness.errors import DeviceError, HarnessError, InfraError
+from harness.evidence.case_evidence import take_baseline
+from harness.evidence.report import Baseline
+from harness.lab.attach import AttachedDevice, OpenLab
+from harness.lab.device_watch import DeviceWatch
+from harness.lab.inventory import DeviceConfig
+from harness.probe.build import PROBE_NAME
+from harness.results.record import RuntimeRecord
+from harness.store.deploy import DeployedRuntime, Deployer, runtime_set
+from harness.store.layout import FileSet
+from harness.workbench.placement import Need, Placement, PushedFile
+from harness.workbench.pushed import (
+    context_set,
+    deployed_context,
+    deployed_model,
+    model_set,
+    pushed_files,
+)
+from harness.workbench.refusals import Refusals
+from harness.workbench.supplies import Supplies, arch_of
+
+_BASELINE_S: Final = 10.0
+
+
+class HeldDevice:
+    """What a run knows of one device, and has put there. After a fault it is made anew.
+
+    The device is asked for nothing before it is needed, and never for what devices.yaml tells.
+    """
+
+    def __init__(
+        self,
+        config: DeviceConfig,
+        lab: OpenLab,
+        watch: DeviceWatch,
+        supplies: Supplies,
+        open_deployer: Callable[[AttachedDevice], Deployer],
+        try_probe: Callable[[AttachedDevice, str], str | None],
+    ) -> None:
+        """`try_probe` says why the probe that now lies at a path of a device does not run there."""
+        self.config = config
+        self.lab = lab
+        self.watch = watch
+        self.supplies = supplies
+        self.refusals = Refusals()
+        self.failed: dict[Placement, HarnessError] = {}
+        self.ready: dict[Placement, ReadyPlacement] = {}
+        self._open_deployer = open_deployer
+        self._try_probe = try_probe
+
+    @property
+    def device(self) -> AttachedDevice:
+        """The device, connected and well.
+
+        Raises as `OpenLab.device`, and InfraError for a device in quarantine.
+        """
+        self.watch.require(self.config.name)
+        return self.lab.device(self.config.name)
+
+    @property
+    def target(self) -> str:
+        """What its libraries are built for."""
+        return self.config.target or self.device.target
+
+    @property
+    def htp_arch(self) -> int | None:
+        """Its HTP architecture, 73 for v73."""
+        return self.config.htp_arch or self.device.htp_arch
+
+    @cached_property
+    def baseline(self) -> Baseline | None:
+        """What it was like before its cases, for evidence to be compared with; None if unknown."""
+        try:
+            return take_baseline(self.device.adb, timeout_s=_BASELINE_S)
+        except InfraError:
+            return None
+
+    @cached_property
+    def deployer(self) -> Deployer:
+        """Puts files there."""
+        return self._open_deployer(self.device)
+
+    def release(self) -> None:
+        """Says on the device that it is not in use any more, if that was ever said."""
+        if "deployer" in self.__dict__:
+            self.deployer.release()
+
+    def deploy(self, need: Need) -> ReadyPlacement:
+        """Puts all that a case needs there in one go."""
+        runtime = self.supplies.runtime(need.placement, self)
+        contexts = self.supplies.expected_contexts(need, self)
+        sets = [runtime_set(runtime), self._probe_set()]
+        sets += [context_set(self.deployer, *made) for made in contexts.items()]
+        self.deployer.deploy_sets(sets)
+        return self.place(need.placement)
+
+    def place(self, placement: Placement) -> ReadyPlacement:
+        """Puts runtime and probe there, and sees once that the probe runs."""
+        if placement not in self.ready:
+            runtime = self.deployer.deploy_runtime(self.supplies.runtime(placement, self))
+            (folder,) = self.deployer.deploy_sets([self._probe_set()])
+            path = f"{folder}/{PROBE_NAME}"
+            device = self.device
+            if why := self._try_probe(device, path):
+                problem = f"the probe does not run on {placement.device}: {why}"
+                raise DeviceError(problem, serial=device.adb.serial)
+            _ = self.baseline  # before its first case, whose time it would be
+            self.ready[placement] = ReadyPlacement(placement, self, runtime, path)
+        return self.ready[placement]
+
+    def files(self, need: Need) -> list[PushedFile]:
+        """The files that a case needs there, made on this computer. Raises HarnessError."""
+        placement = need.placement
+        return pushed_files(
+            self.supplies.runtime(placement, self),
+            self.probe,
+            self.supplies.required_contexts(need, self),
+            self.supplies.models(placement, self, need.models) if placement.engine == "ort" else {},
+        )
+
+    @property
+    def probe(self) -> Path:
+        """The probe that is built for it, on this computer."""
+        api = self.device.facts.android_api if "android" in self.target else None
+        return self.supplies.probe(self.target, api)
+
+    def _probe_set(self) -> FileSet:
+        files = {PROBE_NAME: self.probe}
+        return self.deployer.file_set("probe", files, programs=files)
+
+
+@dataclass(frozen=True)
+class ReadyPlacement:
+    """What the cases of a placement find on their device, and can have put there besides.
+
+    `probe` is a path on the device.
+    """
+
+    placement: Placement
+    held: HeldDevice
+    runtime: DeployedRuntime
+    probe: str
+
+    @property
+    def device(self) -> AttachedDevice:
+        """The device, connected and well. Raises as `HeldDevice.device`."""
+        return self.held.device
+
+    def identity(self) -> RuntimeRecord:
+        """What its libraries are: the `runtime` of a record. Raises HarnessError."""
+        return self.held.supplies.libraries.identity(self.placement, self.held.target)
+
+    def htp_arch(self) -> int:
+        """The HTP architecture of its device (73 for v73). Raises ConfigError if unknown."""
+        return arch_of(self.placement, self.held)
+
+    def contexts(self, sources: Sequence[Source]) -> dict[Source, Context]:
+        """The contexts of these sources, on this computer. Raises as `Supplies.contexts`."""
+        return self.held.supplies.contexts(self.placement, self.held, sources)
+
+    def deploy_contexts(self, sources: Sequence[Source]) -> dict[Source, DeployedContext]:
+        """Puts the contexts of these sources, for the placement, on its device."""
+        held, made = self.held, self.contexts(sources)
+        sets = [context_set(held.deployer, *one) for one in made.items()]
+        folders = held.deployer.deploy_sets(sets)
+        return {
+            source: deployed_context(context, folder)
+            for (source, context), folder in zip(made.items(), folders, strict=True)
+        }
+
+    def forecast(self, contexts: Sequence[Context], steps: Schedule) -> dict[str, object] | None:
+        """What is forecast for a schedule over contexts. Raises as `Forecasts.of`."""
+        supplies = self.held.supplies
+        runtime = supplies.runtime(self.placement, self.held)
+        return supplies.forecasts.of(runtime, contexts, steps.moves)
+
+    def deploy_executorch(self) -> str:
+        """Puts the probe with ExecuTorch in it on the device; its path there.
+
+        Raises ConfigError for a device that ExecuTorch's wheel has no libraries for.
+        """
+        files = self.held.supplies.executorch(self.held.target)
+        return f"{self.held.deployer.deploy_files('executorch', files, [PROBE_NAME])}/{PROBE_NAME}"
+
+    def deploy_files(self, name: str, files: Mapping[str, Path]) -> str:
+        """Puts files into a folder of their own on the device; its path there."""
+        return self.held.deployer.deploy_files(name, files)
+
+    def deploy_models(self, models: Sequence[Model]) -> list[DeployedModel]:
+        """Puts the ONNX files of these models, their inputs and references on the device."""
+        deployer = self.held.deployer
+        made = self.held.supplies.models(self.placement, self.held, models)
+        sets = [model_set(deployer, onnx, reference) for onnx, reference in made.values()]
+        folders = deployer.deploy_sets(sets)
+        return [
+            deployed_model(model, reference, folder)
+            for (model, (_, reference)), folder in zip(made.items(), folders, strict=True)
+        ]
+
+    def reference(self, model: Model) -> Reference:
+        """A model's inputs and expected outputs on this computer. Raises HarnessError."""
+        return self.held.supplies.references(self.placement, self.held, [model])[model]
+
+    def settle(self) -> dict[str, object]:
+        """Waits until the device is fit for a timed case; see `DeviceWatch.settle`."""
+        return self.held.watch.settle(self.placement.device)
+
+    def require_held(self) -> None:
+        """Raises LeaseLost if another process may have begun to use the device beside this one."""
+        self.held.lab.require_held(self.placement.device)
+
+    def check(self) -> str:
+        """Shell text that exits where another device answers than the one made ready."""
+        return self.held.lab.device_ids.check_of(self.placement.device)

@@ -1,0 +1,110 @@
+"""Makes ready what a later run may need, beside the run that uses the device.
+
+`python -m harness.workbench.prefetch JSON` fetches, compiles and pushes it, one placement after the
+other. It takes no lease, since whoever starts it has one, and never touches a device's health: what
+it cannot do is left to the run that needs it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.adb.address import TcpAddress, UnixAddress
+from harness.adb.device import AdbDevice
+from harness.adb.guard import GuardedProcess, spawn_guarded
+from harness.adb.server import AdbServer
+from harness.errors import HarnessError
+from harness.files.cache import cache_root
+from harness.lab.attach import AttachedDevice
+from harness.lab.inventory import load_lab
+from harness.runtimes.catalog import Catalog
+from harness.store.deploy import Deployer, runtime_set
+from harness.store.layout import FileSet
+from harness.workbench.placement import Need
+from harness.workbench.pushed import context_set, model_set
+from harness.workbench.supplies import Supplies
+
+
+class DeviceAddress(BaseModel):
+    """How a device is reached that somebody else has attached, and what it is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    server: TcpAddress | UnixAddress
+    serial: str
+    workdir: str
+    target: str
+    htp_arch: int | None
+    cap_bytes: int | None
+
+    @classmethod
+    def of(cls, device: AttachedDevice) -> DeviceAddress:
+        """That of an attached device."""
+        return cls(
+            server=device.adb.server.address,
+            serial=device.adb.serial,
+            workdir=device.workdir,
+            target=device.target,
+            htp_arch=device.htp_arch,
+            cap_bytes=device.config.store_limit_bytes,
+        )
+
+
+class PrefetchJob(BaseModel):
+    """What is to be made ready on a device; `needs` in the order in which it is likely wanted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    lab: Path
+    address: DeviceAddress
+    needs: tuple[Need, ...]
+
+
+def start(job: PrefetchJob) -> GuardedProcess:
+    """Begins to make it ready in a process that ends with this one at the latest.
+
+    Raises InfraError if it cannot be started.
+    """
+    return spawn_guarded([sys.executable, "-m", __name__, job.model_dump_json()])
+
+
+def main(text: str) -> int:
+    """Makes a job's needs ready; 1 if one of them could not be. Nobody hears how it goes."""
+    logging.getLogger("harness").addHandler(logging.NullHandler())
+    job = PrefetchJob.model_validate_json(text)
+    address, cache, failed = job.address, cache_root(), 0
+    catalog = Catalog.of(load_lab(job.lab), os.environ, cache)
+    supplies = Supplies(catalog, cache)
+    adb = AdbDevice(address.serial, AdbServer(address.server))
+    deployer = Deployer(adb, address.workdir, cap_bytes=address.cap_bytes)
+    try:
+        for need in job.needs:
+            try:
+                deployer.deploy_sets(_sets(supplies, deployer, need, address))
+            except HarnessError:
+                failed = 1
+    finally:
+        deployer.release()
+    return failed
+
+
+def _sets(
+    supplies: Supplies, deployer: Deployer, need: Need, address: DeviceAddress
+) -> list[FileSet]:
+    placement = need.placement
+    sets = [runtime_set(supplies.runtime(placement, address))]
+    contexts = supplies.expected_contexts(need, address)
+    sets += [context_set(deployer, *made) for made in contexts.items()]
+    if placement.engine == "ort":
+        models = supplies.models(placement, address, need.models)
+        sets += [model_set(deployer, *made) for made in models.values()]
+    return sets
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,87 @@
+"""What it costs to look into 4 GiB and to copy out of them, beside `cp`, all in one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.files.copy_range import copy_range
+from tests.unit.artefacts.made import CONTEXT, Pte, wrapped
+
+GIB = 1 << 30
+LARGE = (4 * GIB - (4 << 20)) // 3 // 4096 * 4096
+MOST_BYTES = 200e6
+AIM = 0.8
+SLACK = 2  # other programs run here, too
+
+pytestmark = pytest.mark.benchmark
+
+
+def timed(command: Sequence[object], result: int = 0) -> tuple[float, int, str]:
+    """Seconds, largest resident memory in bytes, and what was printed."""
+    begin = time.monotonic()
+    done = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
+    assert done.stdout is not None
+    said = done.stdout.read()
+    _, status, usage = os.wait4(done.pid, 0)
+    done.returncode = os.waitstatus_to_exitcode(status)
+    assert done.returncode == result
+    return time.monotonic() - begin, usage.ru_maxrss * 1024, said
+
+
+def test_a_large_pte(tmp_path: Path, show_figures: Callable[..., None]) -> None:
+    path, out = tmp_path / "large.pte", tmp_path / "out"
+    sizes = [256 + len(CONTEXT)] + [256 + LARGE] * 3
+    blobs = [wrapped(CONTEXT), *[wrapped(CONTEXT, size=LARGE)] * 3]
+    methods = {"forward": [("QnnBackend", number) for number in range(4)]}
+    Pte(methods, blobs, sizes=sizes).write(path)
+    assert path.stat().st_size > 3.99 * GIB
+
+    command = [sys.executable, "-m", "harness.cli.main", "contexts"]
+    seconds, memory, said = timed([*command, "inspect", path, "--json"])
+    told = json.loads(said)["contexts"]
+    assert [one["size"] for one in told] == [len(CONTEXT), LARGE, LARGE, LARGE]
+    assert told[0]["build_id"].startswith("v2.22.0")
+    show_figures("inspecting 4 GiB", s=round(seconds, 1), mb=memory // 10**6)
+    assert memory < MOST_BYTES
+
+    seconds, memory, _ = timed([*command, "extract", path, "--out", out])
+    assert sorted(one.stat().st_size for one in out.glob("*.bin")) == sorted(
+        one["size"] for one in told
+    )
+    assert sum(one.stat().st_blocks for one in out.iterdir()) * 512 < 1 << 20  # holes stayed
+    # cp as well would see nothing but holes; what it takes for that many bytes is what counts
+    copied = timed(["cp", "--sparse=never", path, tmp_path / "copy"])[0]
+    (tmp_path / "copy").unlink()
+    figures = {"s": round(seconds, 1), "cp_s": round(copied, 1), "mb": memory // 10**6}
+    show_figures("extracting 4 GiB", **figures, speed_of_cp=round(copied / seconds, 2))
+    assert memory < MOST_BYTES
+    assert seconds < copied / AIM * SLACK
+
+
+def test_bytes_without_holes(tmp_path: Path, show_figures: Callable[..., None]) -> None:
+    source = tmp_path / "source"
+    part = random.Random(0).randbytes(16 << 20)
+    with source.open("wb") as file:
+        for _ in range(64):
+            file.write(part)
+    speeds = []
+    for _ in range(3):
+        copied = timed(["cp", source, tmp_path / "copy"])[0]
+        (tmp_path / "copy").unlink()
+        begin = time.monotonic()
+        copy_range(source, 4096, GIB - 4096, tmp_path / "copy")
+        speeds.append(copied / (time.monotonic() - begin))
+        (tmp_path / "copy").unlink()
+    speed = statistics.median(speeds)
+    show_figures("copying 1 GiB", speed_of_cp=round(speed, 2))
+    assert speed > AIM / SLACK

@@ -1,0 +1,241 @@
+"""Runs of many cases over links that are disturbed at random, held against a quiet run of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.adb.deadline import Deadline
+from harness.adb.private_server import harness_key
+from harness.results.journal import read_journal
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.properties import device_properties
+from tests.faults.breakable import CONNECT_S, KeptServer
+from tests.faults.chaos_link import CASE_S, ChaosLink, Disturbance
+from tests.faults.chaos_suite import KINDS, kind_of
+from tests.faults.control import VARIABLE, controlled
+from tests.faults.table import REAL
+from tests.integration.adb.real_adbd import RealDevice
+from tests.integration.device_runs import ROOT, DeviceRuns, Finished
+
+SUITE = Path(__file__).parent / "chaos_suite.py"
+MOST_IN_A_RUN = 30
+"""Cases that one run has time for, with recoveries between them."""
+
+COME_BACK_S = 25
+"""How long a device may be away: the longest stall and what it takes to connect anew."""
+
+LONGEST_ATTEMPT_S = CASE_S + 8 + 10 + 60
+"""One attempt: its plan, the look at what hangs, evidence, and making the device ready."""
+
+EXPECTED = {
+    "tiny": ("passed", None),
+    "damaged": ("failed", "target"),
+    "crash": ("crashed", "target"),
+    "hang": ("hung", "target"),
+    "slow": ("passed", None),
+    "many": ("passed", None),
+}
+"""Outcome and cause of each kind of plan where nothing disturbs it."""
+
+Verdict = tuple[str, str | None, str | None, int | None, int | None]
+
+
+@dataclass
+class ChaosRun:
+    """What came of one run: its records by seed in the order of attempts, and what it left."""
+
+    done: Finished
+    attempts: dict[int, list[dict[str, Any]]]
+    left: list[str] = field(default_factory=list)
+
+    def final(self, seed: int) -> dict[str, Any]:
+        return (self.attempts[seed] or [{"outcome": "missing"}])[-1]
+
+
+def verdict_of(record: dict[str, Any]) -> Verdict:
+    """What a record says of the target."""
+    error = record["error"] or {}
+    return (
+        record["outcome"],
+        record["cause"],
+        error.get("api"),
+        error.get("code"),
+        error.get("step"),
+    )
+
+
+@contextlib.contextmanager
+def chaos_lab(folder: Path, daemon: str) -> Iterator[tuple[DeviceRuns, ChaosLink]]:
+    """One device behind a ChaosLink, and an adb server that its user has started."""
+    home = folder / "home"
+    server = KeptServer(home)
+    storage = folder / "storage-main"
+    device: SimulatedDevice | RealDevice
+    if daemon == REAL:
+        storage.mkdir(parents=True)
+        device = RealDevice(Path(os.environ["QNN_HARNESS_ADBD_ROOT"]), storage=storage)
+        workdir = "/data/local/tmp/qnn-harness"
+    else:
+        device = SimulatedDevice(
+            "sim-main",
+            storage=storage,
+            properties=device_properties("sim-main", "QCS8550"),
+            public_key=harness_key(home).with_suffix(".pub"),
+        )
+        workdir = f"{storage}/data/local/tmp/qnn-harness"
+    with contextlib.ExitStack() as cleanup:
+        cleanup.callback(shutil.rmtree, storage, ignore_errors=True)
+        cleanup.callback(server.stop)
+        server.start()
+        cleanup.callback(device.stop)
+        device.start()
+        link = cleanup.enter_context(ChaosLink(device.address))
+        server.server.connect(link.address, deadline=Deadline(CONNECT_S))
+        runs = DeviceRuns(folder)
+        host = {"name": "here", "host": "127.0.0.1", "port": server.port}
+        main = {"name": "main", "serial": link.address, "host": "here", "soc": "QCS8550"}
+        main |= {"target": "linux-x64", "workdir": workdir}
+        lab = {"schema": 1, "hosts": [host], "devices": [main]}
+        lab |= {"recovery": {"reboot": False, "come_back_s": COME_BACK_S}}
+        runs.file.write_text(yaml.safe_dump(lab))
+        control = folder / "control"
+        cleanup.enter_context(controlled(control, _Disturbing(link)))
+        runs.environment[VARIABLE] = str(control)
+        yield runs, link
+
+
+class _Disturbing:
+    """Carries out `disturb SEED`, once for each seed: what is tried again finds peace."""
+
+    def __init__(self, link: ChaosLink) -> None:
+        self._link = link
+        self._times: Counter[int] = Counter()
+
+    def __call__(self, command: str) -> None:
+        seed = int(command.removeprefix("disturb "))
+        self._times[seed] += 1
+        if self._times[seed] == 1:
+            self._link.disturb(Disturbance.drawn(seed))
+
+
+def run_once(
+    folder: Path,
+    daemon: str,
+    seeds: Sequence[int],
+    *,
+    quiet: bool = False,
+    opening: Disturbance | None = None,
+) -> ChaosRun:
+    """Runs the cases of these seeds on a lab of their own; `quiet`: none of them is disturbed.
+
+    `opening` disturbs the first look at the device.
+    """
+    folder.mkdir()
+    with chaos_lab(folder, daemon) as (runs, link):
+        if opening is not None:
+            link.disturb(opening)
+        done = runs.run(
+            suites=SUITE,
+            QNN_CHAOS_SEEDS=" ".join(map(str, seeds)),
+            QNN_CHAOS_QUIET="1" if quiet else "",
+            PYTHONPATH=str(ROOT),
+        )
+        link.calm()
+        left = sorted(
+            str(path.relative_to(folder))
+            for pattern in ("store/.incoming/*", "sets/.new-*", ".qnn-harness-*")
+            for path in (folder / "storage-main").rglob(pattern)
+            if path.is_file()
+        )
+    left += _processes(f"{folder}/")
+    journal = done.folder / "latest/results.jsonl"
+    contents = read_journal(journal)
+    assert contents.damage == (), done.output[-3000:]
+    attempts: dict[int, list[dict[str, Any]]] = {seed: [] for seed in seeds}
+    for record in done.cases:
+        attempts[record["axes"]["seed"]].append(record)
+    return ChaosRun(done, attempts, left)
+
+
+def _processes(folder: str) -> list[str]:
+    """Processes whose files lie in `folder`, which everything of a run has in its environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if folder.encode() in path.read_bytes():
+                found.append(f"process {path.parent.name}: {(path.parent / 'comm').read_text()}")
+    return found
+
+
+@dataclass(frozen=True)
+class Chaos:
+    """The truth by kind of plan, from a quiet run, and the disturbed runs."""
+
+    truth: dict[str, Verdict]
+    runs: list[ChaosRun]
+
+    def problems(self) -> list[str]:
+        """Whatever must not be, in all runs."""
+        return [problem for run in self.runs for problem in problems(self.truth, run)]
+
+    def outcomes(self) -> Counter[str]:
+        """How the cases ended, counted."""
+        return Counter(run.final(s)["outcome"] for run in self.runs for s in run.attempts)
+
+
+def run_many(folder: Path, daemon: str, seeds: Sequence[int], *, at_once: int) -> Chaos:
+    """Runs the cases of these seeds, `at_once` runs beside each other, and a quiet one."""
+    folder.mkdir(exist_ok=True)
+    runs_in_all = max(at_once, -(-len(seeds) // MOST_IN_A_RUN))
+    each = -(-len(seeds) // runs_in_all)
+    # neighbours, so that every run has plans of all kinds, and with them failing ones
+    parts = [seeds[start : start + each] for start in range(0, len(seeds), each)]
+    with ThreadPoolExecutor(at_once + 1) as pool:
+        kinds = range(len(KINDS))
+        quiet = pool.submit(run_once, folder / "quiet", daemon, kinds, quiet=True)
+        folders = [folder / f"part-{number}" for number in range(len(parts))]
+        openings = [Disturbance.drawn(-1 - part[0]) for part in parts]
+        runs = list(
+            pool.map(
+                lambda at, part, opening: run_once(at, daemon, part, opening=opening),
+                folders,
+                parts,
+                openings,
+            )
+        )
+        known = quiet.result()
+    truth = {kind_of(seed): verdict_of(known.final(seed)) for seed in known.attempts}
+    return Chaos(truth, runs)
+
+
+def problems(truth: dict[str, Verdict], run: ChaosRun) -> list[str]:
+    """What must not be: wrong verdicts, records too many or too few, leftovers, time overrun."""
+    found = [f"left behind: {what}" for what in run.left]
+    for seed, records in run.attempts.items():
+        if not records:
+            found.append(f"seed {seed}: no record")
+        name = f"seed {seed} ({kind_of(seed)}; {Disturbance.drawn(seed)})"
+        if [record["attempt"] for record in records] != list(range(1, len(records) + 1)):
+            numbers = [record["attempt"] for record in records]
+            found.append(f"{name}: missing or double records, attempts {numbers}")
+        for record in records:
+            said = verdict_of(record)
+            in_the_lab = record["outcome"] == "error" and record["cause"] == "infra"
+            if not in_the_lab and said != truth[kind_of(seed)]:
+                message = (record["error"] or {}).get("message")
+                found.append(f"{name}: {said} in place of {truth[kind_of(seed)]}: {message}")
+            if record["duration_s"] > LONGEST_ATTEMPT_S:
+                found.append(f"{name}: took {record['duration_s']} s")
+    if "INTERNALERROR" in run.done.output or run.done.code not in (1, 3):
+        found.append(f"exit code {run.done.code}: {run.done.output[-2000:]}")
+    return found

@@ -1,0 +1,41 @@
+"""Links disturbed at random by day: a few cases, new seeds each time, printed if one goes wrong."""
+
+from __future__ import annotations
+
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.faults.chaos import EXPECTED, Chaos, run_many
+from tests.faults.conftest import daemon_parameters
+from tests.faults.table import REAL, SIMULATED
+
+CASES = 30
+AT_ONCE = 3
+FIRST = int(os.environ.get("QNN_CHAOS_FIRST") or random.SystemRandom().randrange(10**6))
+"""The first seed; set the variable to see the same disturbances again."""
+
+
+@pytest.fixture(scope="module")
+def chaos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Chaos]:
+    """What came of the cases on each daemon; both at once, since they mostly wait."""
+    daemons = [SIMULATED, REAL] if os.environ.get("QNN_HARNESS_ADBD_ROOT") else [SIMULATED]
+    folder = tmp_path_factory.mktemp("chaos")
+    seeds = range(FIRST, FIRST + CASES)
+    with ThreadPoolExecutor() as pool:
+        runs = pool.map(
+            lambda daemon: run_many(folder / daemon, daemon, seeds, at_once=AT_ONCE), daemons
+        )
+        return dict(zip(daemons, runs, strict=True))
+
+
+@pytest.mark.parametrize("daemon", daemon_parameters((SIMULATED, REAL)))
+def test_no_disturbance_makes_a_wrong_verdict(chaos: dict[str, Chaos], daemon: str) -> None:
+    seen = chaos[daemon]
+    assert {kind: verdict[:2] for kind, verdict in seen.truth.items()} == EXPECTED
+    found = seen.problems()
+    assert not found, "\n".join([f"QNN_CHAOS_FIRST={FIRST}", *found])
+    # each case is disturbed once and tried up to three times: hardly any ends without a verdict
+    assert seen.outcomes()["error"] <= CASES // 5, f"QNN_CHAOS_FIRST={FIRST}: {seen.outcomes()}"

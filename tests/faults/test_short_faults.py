@@ -1,0 +1,174 @@
+"""What a short fault of the link costs: never a run, and never a record."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.results.journal import read_journal
+from tests.faults.breakable import BreakableLab
+from tests.faults.chaos import EXPECTED, run_once, verdict_of
+from tests.faults.chaos_link import Disturbance
+from tests.faults.chaos_suite import KINDS, kind_of
+from tests.faults.table import SIMULATED
+from tests.integration.adb.faulty_link import FaultyLink
+from tests.integration.device_runs import ROOT, Finished
+
+SUITE = '''"""Many quick cases, which give a device time while it is away."""
+import time
+from pathlib import Path
+import pytest
+from harness.probe.plan import Plan, Step
+
+
+@pytest.fixture(autouse=True)
+def pace():
+    if Path(__file__).with_name("away").exists():
+        time.sleep(0.5)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range({cases}))
+def test_quick(bench, number):
+    bench.run(Plan((Step("noop"),))).check()
+'''
+
+
+class Journal:
+    """What a run has written down so far."""
+
+    def __init__(self, lab: BreakableLab) -> None:
+        self._file = lab.folder / "reports/latest/results.jsonl"
+
+    def wait_for(self, fits: Callable[[list[Any]], bool], *, within_s: float = 120) -> None:
+        """Returns when the case records so far fit."""
+        until = time.monotonic() + within_s
+        while time.monotonic() < until:
+            if self._file.exists() and fits(list(read_journal(self._file).records)):
+                return
+            time.sleep(0.05)
+        raise TimeoutError("the run does not get so far")
+
+
+def run_with_faults(
+    lab: BreakableLab,
+    faults: Callable[[FaultyLink, Journal], None],
+    *arguments: object,
+    cases: int,
+) -> Finished:
+    """Runs a suite of quick cases on the device behind the relay while `faults` breaks it."""
+    suite = lab.folder / "suite/test_quick.py"
+    suite.parent.mkdir()
+    suite.write_text(SUITE.format(cases=cases))
+    problems: list[BaseException] = []
+
+    def break_it() -> None:
+        try:
+            faults(lab.link, Journal(lab))
+        except BaseException as error:
+            problems.append(error)
+
+    breaking = threading.Thread(target=break_it)
+    breaking.start()
+    chosen = ("--device", "main", *arguments)
+    done = lab.run(*chosen, suites=suite, PYTHONPATH=str(ROOT))
+    breaking.join(120)
+    assert not problems, (problems, done.output)
+    assert read_journal(done.folder / "latest/results.jsonl").damage == ()
+    assert len({case["case"] for case in done.cases}) == cases, done.output
+    return done
+
+
+def last_outcomes(done: Finished) -> Counter[tuple[str, str | None]]:
+    last = {case["case"]: (case["outcome"], case["cause"]) for case in done.cases}
+    return Counter(last.values())
+
+
+def test_three_faults_in_a_row_cost_no_verdict(tmp_path: Path) -> None:
+    def faults(link: FaultyLink, journal: Journal) -> None:
+        journal.wait_for(lambda records: len(records) >= 5)
+        for _ in range(2):
+            link.cut()
+            time.sleep(0.1)
+            link.resume()
+            time.sleep(0.3)
+        link.stall()
+        time.sleep(6)
+        link.resume()
+
+    with BreakableLab(tmp_path, SIMULATED, None) as lab:
+        done = run_with_faults(lab, faults, cases=80)
+    assert done.code == 0, done.output
+    assert last_outcomes(done) == {("passed", None): 80}
+    assert "quarantine" not in {event["event"] for event in done.events}
+
+
+@pytest.mark.nightly
+def test_a_device_that_was_away_is_used_again(tmp_path: Path) -> None:
+    """Longer than `come_back_s`; on a worker of pytest-xdist, which is told of no other device."""
+
+    def faults(link: FaultyLink, journal: Journal) -> None:
+        journal.wait_for(lambda records: len(records) >= 5)
+        link.cut()
+        (tmp_path / "suite/away").touch()
+        journal.wait_for(lambda records: sum(one.outcome == "error" for one in records) >= 10)
+        link.resume()
+
+    with BreakableLab(tmp_path, SIMULATED, None, come_back_s=2) as lab:
+        done = run_with_faults(lab, faults, "-n", 1, cases=50)
+    assert done.code == 3, done.output
+    outcomes = last_outcomes(done)
+    assert set(outcomes) == {("passed", None), ("error", "infra")}
+    assert outcomes["passed", None] > 5, done.output
+    refused = [case["error"]["message"] for case in done.cases if case["outcome"] == "error"]
+    assert "main is used again as soon as it answers" in refused[-1]
+    events = [event["event"] for event in done.events]
+    assert events[-1] == "healed", done.output
+    assert events.count("quarantine") == 1
+    assert not list((tmp_path / "quarantine").iterdir())
+
+
+@pytest.mark.nightly
+def test_cases_of_a_device_that_is_not_there_have_records(tmp_path: Path) -> None:
+    with BreakableLab(tmp_path, SIMULATED, None) as lab:
+        text = (tmp_path / "devices.yaml").read_text()
+        described = yaml.safe_load(text)
+        described["devices"] = [described["devices"][0] | {"serial": "R5CX1234"}]
+        (tmp_path / "devices.yaml").write_text(yaml.safe_dump(described))
+        began = time.monotonic()
+        done = run_with_faults(lab, lambda link, journal: None, cases=16)
+        took_s = time.monotonic() - began
+    assert done.code == 3, done.output
+    assert last_outcomes(done) == {("error", "infra"): 16}
+    assert len(done.cases) == 16  # there is nothing to try again on
+    for case in done.cases:
+        message = case["error"]["message"]
+        assert "does not answer" in message
+        assert "unplugged or switched off" in message
+    assert took_s < 90  # once, not once a case
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "opening",
+    [
+        Disturbance("cut", event="begin"),
+        Disturbance("stall", 12.0, event="start"),
+        Disturbance("flip", event="end", place=5),
+    ],
+    ids=lambda opening: opening.action,
+)
+def test_a_fault_while_the_probe_is_tried_for_the_first_time(
+    tmp_path: Path, opening: Disturbance
+) -> None:
+    run = run_once(tmp_path / "run", SIMULATED, range(len(KINDS)), quiet=True, opening=opening)
+    ends = {kind_of(seed): verdict_of(run.final(seed))[:2] for seed in run.attempts}
+    assert ends == EXPECTED, run.done.output
+    assert not run.left

@@ -1,0 +1,95 @@
+"""A binary with several graphs: each is known, is executed, and takes what it would take alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.artefacts.open import open_artefact
+from harness.contexts.inspection import context_report
+from harness.contexts.metadata import read_each
+from harness.contexts.models import Model
+from harness.fit.calibration import reserved, room
+from harness.fit.packing import Size
+from harness.probe import plan
+from harness.probe.build import ProbeBuilder
+from harness.probe.plan import Plan, Step
+from harness.probe.run import run_plan_locally
+from harness.runtimes.catalog import Catalog
+from tests.integration.conftest import ContextFor, RuntimeFor
+
+SHARE = Path(__file__).with_name("share_contexts.py")
+VERSION = "2.51.0"
+MODELS = ("io-heavy-22mb", "tiny", "spill-heavy-2mb")
+TOTALS_ROUND_TO = 2 << 20  # the library rounds the weights of a context
+
+
+@pytest.fixture(scope="module")
+def probe(user_cache: Path) -> Path:
+    return ProbeBuilder(user_cache / "probe").build("linux-x64")
+
+
+@pytest.fixture(scope="module")
+def binary(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The graphs of three models in one context, as ONNX Runtime makes it to share weights."""
+    host, folder = catalog.compiler_host(VERSION), tmp_path_factory.mktemp("shared")
+    models = [folder / f"{name}.model" for name in MODELS]
+    for name, path in zip(MODELS, models, strict=True):
+        path.write_bytes(Model.parse(name).serialized())
+    subprocess.run(
+        [sys.executable, "-P", SHARE, host.plugin, host.backend, folder, *models],
+        env=os.environ | {"PYTHONPATH": f"{host.ort_root}:{host.qnn_root}"},
+        capture_output=True,
+        timeout=200,
+        check=True,
+    )
+    (made,) = folder.glob("*.bin")
+    return made
+
+
+def test_each_graph_is_known_and_right(
+    binary: Path, probe: Path, user_cache: Path, context_for: ContextFor, runtime_for: RuntimeFor
+) -> None:
+    runtime = runtime_for(VERSION)
+    library = runtime.library("libQnnSystem.so")
+    artefact = open_artefact(binary)
+    probes = ProbeBuilder(user_cache / "probe")
+    (metadata,) = read_each(probes, library, artefact.pieces)
+    told = context_report(artefact, artefact.pieces[0], "", metadata)
+    assert len(told.graphs) == len(MODELS)
+    alone = [context_for(name, VERSION) for name in MODELS]
+    assert told.io_bytes == sum(one.metadata["graphs"][0]["io_bytes"] for one in alone)
+    steps = [
+        plan.backend_load(str(runtime.library("libQnnHtp.so"))),
+        plan.system_load(str(library)),
+        Step("backend-create"),
+        plan.device_create(),
+        plan.context_load(0, str(binary)),
+    ]
+    for graph, one in enumerate(alone):
+        inputs, expected = map(str, one.inputs), map(str, one.expected)
+        tolerance = one.tolerance
+        steps.append(
+            plan.execute(0, graph=graph, inputs=inputs, expected=expected, tolerance=tolerance)
+        )
+    run = run_plan_locally(probe, Plan(tuple(steps)), env={}, timeout_s=60)
+    assert run.transcript.first_failure is None, run.transcript.first_failure
+    assert [step.data["outputs"][0]["beyond"] for step in run.transcript.steps[5:]] == [0, 0, 0]
+
+
+def test_it_takes_what_its_graphs_take_alone(
+    binary: Path, probe: Path, context_for: ContextFor, runtime_for: RuntimeFor
+) -> None:
+    library = runtime_for(VERSION).library("libQnnHtp.so")
+    alone = [context_for(name, VERSION).path for name in MODELS]
+    merged, *each = [
+        size for size in reserved(probe, library, [binary, *alone]) if isinstance(size, Size)
+    ]
+    total = sum(size.total for size in each)
+    assert total - len(MODELS) * TOTALS_ROUND_TO <= merged.total <= total
+    # what it takes is exact: the library's budget comes out the same with it
+    assert room(probe, library, binary) == room(probe, library, alone[1])

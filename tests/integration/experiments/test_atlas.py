@@ -1,0 +1,35 @@
+"""The atlas of error codes runs when it is asked for, and sees what changed between versions."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.device_runs import DeviceRuns
+
+CHOSEN = ("-k", "test_error_codes and (14003 or gpu-2.51.0-6999)", "--qnn", "2.47.0,2.51.0")
+
+
+@pytest.mark.nightly
+def test_codes_that_are_provoked(lab: DeviceRuns) -> None:
+    done = lab.run("-m", "device and atlas", *CHOSEN)
+    assert done.code == 0, done.output
+    seen = {
+        (case["axes"]["backend"], case["axes"]["qnn"], case["measurements"]["code"]): case
+        for case in done.cases
+        if not case["axes"]["ort"]
+    }
+    answers = {key: case["measurements"]["answered"] for key, case in seen.items()}
+    assert answers == {
+        ("htp", "2.47.0", 14003): 14003,
+        ("htp", "2.51.0", 14003): None,
+        ("gpu", "2.51.0", 6999): 6999,
+    }
+    error = seen["gpu", "2.51.0", 6999]["measurements"]["error"]
+    assert error["api"] == "QnnGraph_execute"
+    assert error["diagnosis"]["id"] == "gpu-offline"
+
+
+@pytest.mark.nightly
+def test_by_default_it_does_not_run(lab: DeviceRuns) -> None:
+    done = lab.run("--collect-only", "-q", "-k", "test_error_codes")
+    assert done.code == 5, done.output

@@ -1,0 +1,198 @@
+"""The suite of backends, from command line to journal: with the real libraries, and with stand-ins.
+
+A stand-in shows each verdict the other way round. Behind it works the real library of another
+backend, since no GPU library does anything on this host.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.device_runs import DeviceRuns, Finished
+from tests.stand_in.build import build_htp
+
+OLDEST = ("--qnn", "2.47.0")  # the only one with libQnnCpu.so for x86-64
+FLOAT, TWIN = "mobilenet-v2", "mobilenet-v2-8bit"
+
+
+def run_stand_in(
+    lab: DeviceRuns, folder: Path, behind: str, told: str, *arguments: str
+) -> Finished:
+    build_htp(folder)
+    (folder / "stand_in.conf").write_text(told.replace(",", "\n"))
+    plugin = ("-p", "tests.stand_in.as_backend", "-k", "test_backends and test_backend[")
+    settings = {"STAND_IN_FOLDER": str(folder), "STAND_IN_BEHIND": behind}
+    return lab.run(*plugin, *arguments, **settings)
+
+
+def verdicts(case: dict[str, Any]) -> dict[str, str]:
+    return {check["name"]: check["verdict"] for check in case["checks"]}
+
+
+def of(done: Finished, backend: str, model: str) -> dict[str, Any]:
+    """The case that went through ORT."""
+    (found,) = (
+        case
+        for case in done.cases
+        if "test_backend[" in case["case"]
+        and (case["axes"]["backend"], case["axes"]["model"]) == (backend, model)
+    )
+    return found
+
+
+def test_every_backend_by_default(module_lab: DeviceRuns) -> None:
+    """The real GPU backend prepares and cannot execute: 6999, as in microsoft/onnxruntime#24004.
+
+    That is expected here, so that the run ends with 0, also where it is strict with what is known.
+    """
+    done = module_lab.run("-k", "test_backends", "--qnn", "2.51.0", "--strict-known")
+    assert done.code == 0, done.output
+    assert len(done.cases) == 8
+    gpu, twin = of(done, "gpu", FLOAT), of(done, "gpu", TWIN)
+    assert (gpu["outcome"], gpu["cause"]) == ("failed", "target")
+    assert gpu["expected"] == {"known_issue": "gpu-without-a-gpu"}
+    assert verdicts(gpu) == dict.fromkeys(("init", "op_support", "load"), "held") | {
+        "execute": "broken"
+    }
+    error = gpu["error"]
+    assert (error["api"], error["code"], error["step"]) == ("Run", 6999, 5)
+    assert error["ort"] == {"code": 11, "name": "ORT_EP_FAIL"}
+    assert [(link["code"], link["symbol"]) for link in error["chain"]][:2] == [
+        (None, None),
+        (10014, "GPU_ERROR_OPENCL"),
+    ]
+    assert error["first_cause"]["message"] == "Cannot enqueue Gpu kernel in offline mode"
+    assert error["diagnosis"]["id"] == "gpu-offline"
+    assert gpu["device"]["coprocessors"]["gpu_compiler"][0].endswith("/system/bin/oqclc")
+    assert twin["outcome"] == "passed"
+    assert verdicts(twin) == {"init": "held", "refuses_uint8": "held"}
+    assert twin["measurements"]["rejected_operators"]["Conv2d"] == [3110]
+    # what the library wrote as it prepared is its maker's, and is gone
+    left = [*module_lab.folder.rglob("*.cl"), *module_lab.folder.rglob("bin.o")]
+    assert left == []
+    passed = {"init", "op_support", "load", "execute", "cosine[y]", "max_abs[y]"}
+    for model, nodes in ((FLOAT, 102), (TWIN, 319)):
+        case = of(done, "htp", model)
+        assert case["outcome"] == "passed"
+        assert verdicts(case) == dict.fromkeys(passed, "held")
+        figures = case["measurements"]
+        assert (figures["nodes_on_qnn"], figures["nodes"]) == (nodes, nodes)
+        assert figures["operators"]["Conv"] == {"qnn": 52, "elsewhere": 0}
+        assert figures["arithmetic"] == {FLOAT: "float16", TWIN: "uint8"}[model]
+        (accuracy,) = figures["accuracy"]
+        assert 0.99 < accuracy["cosine"] < 1
+        assert accuracy["max_abs"] > 0
+        (context,) = (
+            case
+            for case in done.cases
+            if "test_context[" in case["case"] and case["axes"]["model"] == model
+        )
+        assert verdicts(context) == dict.fromkeys(passed - {"op_support"}, "held")
+        assert context["measurements"]["accuracy"] == figures["accuracy"]
+
+
+@pytest.mark.nightly
+def test_an_execution_on_a_gpu_that_nothing_expects(lab: DeviceRuns, tmp_path: Path) -> None:
+    known = tmp_path / "known.yaml"
+    known.write_text("schema: 1\nknown_issues: []\n")
+    chosen = ("-k", f"test_backends and {FLOAT}]", "--backend", "gpu", "--qnn", "2.51.0")
+    done = lab.run(*chosen, "--known-issues", known)
+    assert done.code == 1, done.output
+    assert of(done, "gpu", FLOAT)["expected"] is None
+    for report in ("junit.xml", "report.html"):
+        text = (done.folder / "latest" / report).read_text("utf-8")
+        assert "6999" in text
+        assert "Cannot enqueue Gpu kernel in offline mode" in text
+
+
+@pytest.mark.parametrize("model", [FLOAT, pytest.param(TWIN, marks=pytest.mark.nightly)])
+def test_a_gpu_that_does_not_open(lab: DeviceRuns, model: str) -> None:
+    lab.without_gpu()
+    done = lab.run("-k", f"test_backends and {model}]", "--backend", "gpu", "--qnn", "2.51.0")
+    assert done.code == 0, done.output
+    case = of(done, "gpu", model)
+    assert (case["outcome"], case["cause"]) == ("unsupported", None)
+    assert (case["error"]["api"], case["error"]["code"]) == ("QnnBackend_create", 4000)
+    assert "TuningMode must be enabled" in case["error"]["message"]
+    assert case["measurements"]["refused_at"] == "init"
+    assert set(verdicts(case).values()) == {"unseen"}
+
+
+@pytest.mark.nightly
+def test_a_runtime_without_the_backend(lab: DeviceRuns) -> None:
+    """Another suite, too: whatever the test, that runtime cannot do it."""
+    chosen = f"(test_backends and {FLOAT}]) or test_mem_type_pairing and raw-raw"
+    done = lab.run("-k", chosen, "--backend", "cpu", "--qnn", "2.51.0")
+    assert done.code == 0, done.output
+    cases = [case for case in done.cases if case["outcome"] != "skipped"]
+    assert {case["axes"]["backend"] for case in cases} == {"cpu"}
+    assert len(cases) == 2
+    for case in cases:
+        assert (case["outcome"], case["cause"]) == ("unsupported", None)
+        assert case["error"]["message"] == "QNN 2.51.0 for linux-x64 has no libQnnCpu.so"
+
+
+@pytest.mark.nightly
+def test_the_cpu_backend(lab: DeviceRuns) -> None:
+    done = lab.run("-k", "test_backends", "--backend", "cpu", *OLDEST)
+    assert done.code == 0, done.output
+    case = of(done, "cpu", FLOAT)
+    assert case["outcome"] == "passed"
+    assert case["measurements"]["device"] == "this backend has no devices (1000)"
+    assert case["measurements"]["arithmetic"] == "float32"
+    assert case["measurements"]["nodes_on_qnn"] == 102
+    twin = of(done, "cpu", TWIN)
+    assert (twin["outcome"], twin["cause"]) == ("unsupported", None)
+    assert twin["measurements"]["refused_at"] == "op_support"
+    assert twin["measurements"]["operators"]["Conv"] == {"qnn": 0, "elsewhere": 52}
+    assert "nodes are not on QNN" in twin["error"]["message"]
+
+
+@pytest.mark.nightly
+def test_a_gpu_that_refuses_the_twin(lab: DeviceRuns, tmp_path: Path) -> None:
+    done = run_stand_in(lab, tmp_path, "libQnnCpu.so", "composed=1", "--backend", "gpu", *OLDEST)
+    assert done.code == 0, done.output
+    twin = of(done, "gpu", TWIN)
+    assert twin["outcome"] == "passed"
+    assert verdicts(twin) == {"init": "held", "refuses_uint8": "held"}
+    assert twin["measurements"]["refused_at"] == "op_support"
+    assert "refused at op_support, as it must be" in done.output
+    assert of(done, "gpu", FLOAT)["outcome"] == "passed"
+
+
+@pytest.mark.nightly
+def test_a_gpu_that_takes_the_twin(lab: DeviceRuns, tmp_path: Path) -> None:
+    chosen = ("--backend", "gpu", "-k", f"test_backends and {TWIN}]")
+    done = run_stand_in(lab, tmp_path, "libQnnHtp.so", "composed=1", *chosen)
+    assert done.code == 1, done.output
+    twin = of(done, "gpu", TWIN)
+    assert (twin["outcome"], twin["cause"]) == ("failed", "target")
+    assert verdicts(twin) == {"init": "held", "refuses_uint8": "broken"}
+    assert "refuses_uint8: it ran" in twin["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("told", "broken", "code"),
+    [
+        ("composed=1,outputs=zero", {"cosine[y]", "max_abs[y]"}, None),
+        ("composed=1,execute_code=6999", {"execute"}, 6999),
+    ],
+    ids=["wrong-outputs", "6999"],
+)
+@pytest.mark.nightly
+def test_a_gpu_that_fails_later(
+    lab: DeviceRuns, tmp_path: Path, told: str, broken: set[str], code: int | None
+) -> None:
+    """6999 when it is executed, with every node taken: as microsoft/onnxruntime#24004 has it."""
+    chosen = ("--backend", "gpu", "-k", f"test_backends and {FLOAT}]", *OLDEST)
+    done = run_stand_in(lab, tmp_path, "libQnnCpu.so", told, *chosen)
+    assert done.code == 1, done.output
+    case = of(done, "gpu", FLOAT)
+    assert (case["outcome"], case["cause"]) == ("failed", "target")
+    found = verdicts(case)
+    assert {name for name, verdict in found.items() if verdict == "broken"} == broken
+    assert found["op_support"] == "held"
+    assert case["error"]["code"] == code

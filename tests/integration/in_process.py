@@ -1,0 +1,38 @@
+"""Runs `qnn-harness` inside the process of the test, where nothing needs one of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from unittest import mock
+
+from harness.cli.main import main
+
+
+def qnn_harness(
+    *arguments: object, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What a process of its own would have said and ended with: for wrong input above all."""
+    words = ["qnn-harness", *map(str, arguments)]
+    watched = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    out, err, code = io.StringIO(), io.StringIO(), None
+    with (
+        mock.patch.object(sys, "argv", words),
+        mock.patch.dict(os.environ, environment or os.environ, clear=True),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+        finally:
+            for number, handler in watched.items():
+                signal.signal(number, handler)
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())

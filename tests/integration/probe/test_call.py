@@ -1,0 +1,163 @@
+"""Single calls with arguments of one's own: a graph built by hand, and what is no argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.probe import plan
+from harness.probe.call_steps import APP_READ, APP_WRITE, call, operation, tensor
+from harness.probe.plan import Step
+from harness.probe.run import ProbeRun
+from harness.runtimes.runtime import Runtime
+from harness.simulator.device import DeviceSettings
+from harness.simulator.programs import install
+from tests.integration.probe.conftest import Runner
+
+BYTES = 8 * 8 * 4 * 4
+BUILD = (
+    call("QnnContext_create", "backend", "device", 0, "&ctx"),
+    call("QnnGraph_create", "ctx", "'g'", 0, "&graph"),
+    call("QnnTensor_createGraphTensor", "graph", "tin=" + tensor("in", APP_WRITE)),
+    call("QnnTensor_createGraphTensor", "graph", "tout=" + tensor("out", APP_READ)),
+    call("QnnGraph_addNode", "graph", value=operation("Relu", "tin", "tout")),
+    call("QnnGraph_finalize", "graph", 0, 0),
+)
+
+RuntimeFor = Callable[[str], Runtime]
+
+
+@pytest.fixture
+def opened(run: Runner, runtime_for: RuntimeFor) -> Callable[..., ProbeRun]:
+    def with_backend(
+        *steps: Step,
+        version: str = "2.51.0",
+        backend: str = "libQnnHtp.so",
+        path: str = "/usr/bin:/bin",
+        cwd: Path | None = None,
+    ) -> ProbeRun:
+        runtime = runtime_for(version)
+        folders = ":".join(str(runtime.root / folder) for folder in runtime.library_dirs)
+        opening = (
+            plan.backend_load(str(runtime.library(backend))),
+            plan.system_load(str(runtime.library("libQnnSystem.so"))),
+            Step("log-create"),
+            Step("backend-create"),
+            plan.device_create(),
+        )
+        return run(*opening, *steps, env={"LD_LIBRARY_PATH": folders, "PATH": path}, cwd=cwd)
+
+    return with_backend
+
+
+@pytest.mark.parametrize("version", ["2.47.0", "2.51.0"])
+def test_a_graph_by_hand_runs_and_its_binary_is_a_context(
+    opened: Callable[..., ProbeRun], tmp_path: Path, version: str
+) -> None:
+    binary, inputs = tmp_path / "context.bin", tmp_path / "in.raw"
+    inputs.write_bytes(bytes(BYTES))
+    execute = call(
+        "QnnGraph_execute",
+        "graph",
+        tensor("in", APP_WRITE, number="tin.1", data=f"?{BYTES}", size=BYTES),
+        1,
+        "result=" + tensor("out", APP_READ, number="tout.1", data=f"?{BYTES}", size=BYTES),
+        1,
+        0,
+        0,
+    )
+    get = ("ctx", "data=?0x100000", "size", "&done")
+    done = opened(
+        *BUILD,
+        execute,
+        call("QnnContext_getBinarySize", "ctx", "&size"),
+        call("QnnContext_getBinary", *get, save=str(binary)),
+        plan.context_load(0, str(binary)),
+        plan.execute(0, inputs=[str(inputs)], expected=[str(inputs)]),
+        # the same file by hand
+        call(
+            "QnnContext_createFromBinary",
+            *("backend", "device", 0, "@file", "#file", "&again", 0),
+            file=str(binary),
+        ),
+        version=version,
+    )
+    assert done.exit_code == 0, (done.transcript.first_failure, done.stderr)
+    called = [step.api for step in done.transcript.steps if step.verb == "call"]
+    assert called[:2] == ["QnnContext_create", "QnnGraph_create"]
+
+
+def test_the_code_is_the_library_s_and_its_lines_are_kept(
+    opened: Callable[..., ProbeRun],
+) -> None:
+    done = opened(*BUILD[:5], call("QnnContext_getBinarySize", "ctx", "&size"))
+    failure = done.transcript.first_failure
+    assert failure is not None
+    assert (failure.api, failure.code) == ("QnnContext_getBinarySize", 5003)
+    assert failure.symbol == "QNN_CONTEXT_ERROR_NOT_FINALIZED"
+    assert any("was not finalized" in line.text for line in failure.logs)
+
+
+@pytest.mark.parametrize("probe", ["plain"], indirect=True)  # the library leaks what it prepares
+def test_gpu_graphs_are_finalized_where_files_can_be_written(
+    opened: Callable[..., ProbeRun], tmp_path: Path
+) -> None:
+    """The backend passes files through its current folder; nobody can write into /proc."""
+    settings = DeviceSettings(
+        storage=tmp_path,
+        properties={},
+        public_key=tmp_path / "adbkey.pub",
+        features=frozenset(),
+        storage_limit_bytes=None,
+        reboot_s=0.0,
+        board=None,
+        prepares_gpu=True,
+    )
+    install(settings, "test")
+    path = f"{tmp_path}/system/bin:/usr/bin:/bin"
+    work = tmp_path / "work"
+    work.mkdir()
+    done = opened(*BUILD, backend="libQnnGpu.so", path=path, cwd=work)
+    assert done.exit_code == 0, (done.transcript.first_failure, done.stderr)
+    done = opened(*BUILD, backend="libQnnGpu.so", path=path, cwd=Path("/proc"))
+    failure = done.transcript.first_failure
+    assert failure is not None
+    assert (failure.api, failure.code) == ("QnnGraph_finalize", 6022)
+
+
+WRONG = [
+    "-1",
+    "1 2",
+    "'open",
+    "[1 2",
+    "[1 [2]",
+    "?0",
+    "?9999999999",
+    "@other",
+    "&",
+    "A",
+    "a.",
+    "x.3",
+]
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [" ", *WRONG, "[" * 2000, f"[{'1 ' * 65}]", "n" * 40],
+    ids=range(len(WRONG) + 4),
+)
+def test_what_is_no_argument(opened: Callable[..., ProbeRun], argument: str) -> None:
+    done = opened(call("QnnBackend_free", argument))
+    failure = done.transcript.first_failure
+    assert failure is not None, done.stderr
+    assert failure.error == "plan", done.stderr
+    assert "not an argument" in (failure.message or "")
+
+
+def test_what_is_not_there_to_be_called(run: Runner) -> None:
+    done = run(call("QnnBackend_free", 0))
+    failure = done.transcript.first_failure
+    assert failure is not None
+    assert (failure.error, failure.message) == ("plan", "no library with an entry 8")

@@ -1,0 +1,171 @@
+"""The probe with ExecuTorch in it, on the real libraries: a step each for device and contexts."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.errors import ConfigError
+from harness.failure.verdict import judge
+from harness.files.cache import cache_root
+from harness.probe.build import ProbeBuilder
+from harness.probe.plan import Plan, Settings, Step
+from harness.probe.run import ProbeRun, run_plan_locally
+from harness.results.measurements import measure
+from harness.runtimes.catalog import Catalog
+from harness.workbench.supplies import Supplies
+from tests.integration.conftest import RuntimeFor
+from tests.needed import need
+
+PROGRAM = Path(__file__).parents[2] / "field/executorch-3-contexts.pte"
+TAKEN, REFUSED = "2.49.40", "2.51.0"
+DEFAULTS = Settings()
+BLOB = struct.pack("<I", 0x5678ABCD)
+
+RunProgram = Callable[..., ProbeRun]
+
+
+@pytest.fixture(scope="module")
+def run_program(catalog: Catalog, runtime_for: RuntimeFor) -> RunProgram:
+    """Runs a program's steps in the probe with ExecuTorch, on the libraries of a version."""
+    need("c++", "g++", "clang++")
+    supplies = Supplies(catalog, cache_root())
+    files = supplies.executorch("linux-x64")
+    beside = files["libexecutorch.so"].parent
+
+    def run(
+        version: str, *steps: Step, program: Path = PROGRAM, settings: Settings = DEFAULTS
+    ) -> ProbeRun:
+        runtime = runtime_for(version)
+        folders = [*(runtime.root / folder for folder in runtime.library_dirs), beside]
+        first = Step("executorch-program", {"file": str(program)})
+        last = (Step("cleanup"), Step("executorch-free"))
+        return run_plan_locally(
+            files["qnn-probe"],
+            Plan((first, *steps, *last), settings),
+            env={"LD_LIBRARY_PATH": ":".join(map(str, folders))},
+            timeout_s=120,
+        )
+
+    return run
+
+
+def loading(contexts: int) -> tuple[Step, ...]:
+    device = Step("executorch-device")
+    each = (Step("executorch-context", {"context": str(one)}) for one in range(contexts))
+    return device, *each
+
+
+def execute(**fields: str) -> Step:
+    return Step("executorch-run", {key.replace("_", "."): value for key, value in fields.items()})
+
+
+def test_device_and_contexts_are_steps(run_program: RunProgram, tmp_path: Path) -> None:
+    saved = tmp_path / "output.raw"
+    info = Settings(log_level="info")
+    done = run_program(TAKEN, *loading(3), execute(repeat="3", save_0=str(saved)), settings=info)
+    assert judge(done).explanation() == "passed"
+    program, device, *contexts, execution, _, freed = done.transcript.steps
+    assert program.data == {"delegates": 3, "inputs": 1, "outputs": 1}
+    assert [step.context for step in contexts] == [0, 1, 2]
+    # each line belongs to the step it tells of
+    assert "Creating new backend bundle." in [line.text for line in device.logs]
+    for step in contexts:
+        said = [line.text for line in step.logs]
+        assert sum(text.startswith("Running level") for text in said) == 1, said
+    assert [line.text for line in freed.logs].count("Destroy Qnn context") == 3
+    figures = measure(done.transcript)
+    assert (figures["loaded"], figures["executed"]) == (3, 1)
+    assert execution.data["runs"] == 3
+    assert np.isfinite(np.fromfile(saved, dtype=np.float32)).all()
+    # the same again: against what came out, with inputs from a file, and with wrong ones
+    inputs = tmp_path / "input.raw"
+    ((np.arange(16) * 37 % 251 - 125) / 125).astype(np.float32).tofile(inputs)
+    same = execute(input_0=str(inputs), expect_0=str(saved))
+    assert judge(run_program(TAKEN, *loading(3), same)).outcome == "passed"
+    np.zeros(16, dtype=np.float32).tofile(inputs)
+    other = judge(run_program(TAKEN, *loading(3), same))
+    assert (other.outcome, other.cause) == ("failed", "target")
+    assert other.error is not None
+    assert other.error.message.startswith("run 1: output 0 has 45 of 256 elements beyond 0")
+
+
+def test_a_plan_need_not_name_the_contexts(run_program: RunProgram) -> None:
+    assert judge(run_program(TAKEN, execute())).outcome == "passed"
+    assert judge(run_program(TAKEN, *loading(1), execute())).outcome == "passed"
+    half = run_program(TAKEN, *loading(2))  # what was begun is brought to its end and freed
+    assert judge(half).outcome == "passed"
+    more = run_program(TAKEN, *loading(4)).transcript.first_failure
+    assert more is not None
+    assert (more.context, more.error) == (3, "plan")
+    assert more.message == "the method has come to context 3 of 3, and is loaded"
+    none = run_program(TAKEN, Step("executorch-device"), Step("executorch-device"))
+    assert none.transcript.first_failure is not None
+    assert none.transcript.first_failure.message == "the method is being loaded already"
+
+
+def test_a_version_that_wants_another_device_configuration(run_program: RunProgram) -> None:
+    verdict = judge(run_program(REFUSED, *loading(3), execute()))
+    assert (verdict.outcome, verdict.cause) == ("failed", "target")
+    error = verdict.error
+    assert error is not None
+    assert (error.step, error.context) == (1, None)
+    assert (error.api, error.code) == ("QnnDevice_create", 14001)
+    assert "unknown custom config socModel 0" in error.message
+
+
+def changed(tmp_path: Path, edit: Callable[[bytearray, int], None]) -> Path:
+    """The program with something changed in its second context, which begins at a byte."""
+    content = bytearray(PROGRAM.read_bytes())
+    second = content.index(BLOB, content.index(BLOB) + 1) + 256
+    edit(content, second)
+    path = tmp_path / "changed.pte"
+    path.write_bytes(content)
+    return path
+
+
+def test_a_context_that_fails_is_named(run_program: RunProgram, tmp_path: Path) -> None:
+    def head(content: bytearray, at: int) -> None:
+        content[at + 40 : at + 44] = b"\xff" * 4
+
+    def tail(content: bytearray, at: int) -> None:
+        size = int.from_bytes(content[at - 244 : at - 236], "little")
+        content[at + size - 600 : at + size - 100] = b"\xff" * 500
+
+    for edit, api, code in (
+        (head, "QnnSystemContext_getBinaryInfo", 30010),
+        (tail, "QnnContext_createFromBinary", 5005),
+    ):
+        done = run_program(TAKEN, *loading(3), execute(), program=changed(tmp_path, edit))
+        error = judge(done).error
+        assert error is not None
+        assert (error.api, error.code, error.context) == (api, code, 1)
+        assert error.diagnosis is not None
+        assert error.diagnosis.id == "damaged-binary"
+        assert measure(done.transcript)["loaded"] == 1
+
+
+def test_what_is_no_program(run_program: RunProgram, tmp_path: Path) -> None:
+    path = tmp_path / "none.pte"
+    path.write_bytes(b"hello" * 100)
+    error = judge(run_program(TAKEN, *loading(3), program=path)).error
+    assert error is not None
+    assert (error.step, error.api, error.code) == (0, "Module::load", None)
+    assert error.message.startswith("Program identifier 'ohel' != expected 'ET12'")
+
+
+def test_the_compiler_is_named_where_it_is_missing(catalog: Catalog, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "cc").symlink_to(shutil.which("cc") or "/usr/bin/cc")
+    builder = ProbeBuilder(tmp_path / "cache", {"PATH": str(tools)})
+    wheel = catalog.executorch("linux-x64").path / "executorch"
+    with pytest.raises(ConfigError, match=r"no C\+\+ compiler found.*apt install g\+\+"):
+        builder.build_with_executorch(wheel, "1")
+    with pytest.raises(ConfigError, match=r"no libraries for android-arm64 .valid: linux-x64"):
+        catalog.executorch("android-arm64")

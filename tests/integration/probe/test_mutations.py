@@ -1,0 +1,188 @@
+"""Real transcripts with lines lost, repeated, swapped or changed: none of them passes any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.failure.verdict import Verdict, judge
+from harness.probe import plan
+from harness.probe.events import parse_transcript
+from harness.probe.plan import Plan, Step
+from harness.probe.run import ProbeRun, run_plan_locally
+from harness.probe.transcript import Transcript
+from harness.probe.wholeness import misfit
+from tests.integration.probe.conftest import StandIn
+
+FOUR = np.array([1.5, -2.0, 0.25, 1e6], np.float32)
+# what the stand-in backend does, and what that is
+BEHAVIOURS = {
+    "plain": "passed",
+    "fail": "failed",
+    "drift": "failed",
+    "refuse": "failed",
+    "crash": "crashed",
+}
+Lines = list[bytes]
+
+
+class Recorded(dict[str, ProbeRun]):
+    """Runs by behaviour."""
+
+    def __repr__(self) -> str:
+        return "recorded"
+
+
+@pytest.fixture(scope="module")
+def recorded(
+    plain_probe: Path, stand_in_library: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Recorded:
+    """What real probes said of a session with two contexts, by the backend's behaviour."""
+    backend = StandIn(stand_in_library, tmp_path_factory.mktemp("recorded"))
+    four = backend.file("four", FOUR)
+
+    def record(behaviour: str) -> ProbeRun:
+        steps = backend.opened(
+            plan.context_load(0, backend.binary("plain")),
+            plan.context_load(1, backend.binary(behaviour)),
+            *(plan.execute(at, inputs=[four], expected=[four], repeat=4) for at in (0, 1)),
+            Step("cleanup"),
+            plan.context_free(0),
+            plan.context_free(1),
+            *map(Step, ("device-free", "backend-free", "log-free")),
+        )
+        done = run_plan_locally(plain_probe, Plan(steps), env={}, timeout_s=30)
+        assert judge(done).outcome == BEHAVIOURS[behaviour]
+        return done
+
+    return Recorded({behaviour: record(behaviour) for behaviour in BEHAVIOURS})
+
+
+def meaning(transcript: Transcript) -> dict[str, object]:
+    """All that a verdict, a figure or a report can be made of."""
+    return {key: value for key, value in asdict(transcript).items() if key != "noise"}
+
+
+def delete(lines: Lines, at: int, _other: int, _flip: int) -> Lines:
+    return lines[:at] + lines[at + 1 :]
+
+
+def delete_many(lines: Lines, at: int, other: int, _flip: int) -> Lines:
+    return lines[: min(at, other)] + lines[max(at, other) :]
+
+
+def repeat(lines: Lines, at: int, other: int, _flip: int) -> Lines:
+    return [*lines[:other], lines[at], *lines[other:]]
+
+
+def swap(lines: Lines, at: int, other: int, _flip: int) -> Lines:
+    changed = list(lines)
+    changed[at], changed[other] = changed[other], changed[at]
+    return changed
+
+
+def edit(lines: Lines, at: int, other: int, flip: int) -> Lines:
+    line = bytearray(lines[at])
+    line[other % len(line)] ^= flip
+    return [*lines[:at], bytes(line), *lines[at + 1 :]]
+
+
+def cut_out(lines: Lines, at: int, other: int, flip: int) -> Lines:
+    line = lines[at]
+    begin = other % len(line)
+    return [*lines[:at], line[:begin] + line[begin + flip :], *lines[at + 1 :]]
+
+
+def put_in(lines: Lines, at: int, other: int, flip: int) -> Lines:
+    line = lines[at]
+    begin = other % len(line)
+    return [*lines[:at], line[:begin] + bytes([flip]) + line[begin:], *lines[at + 1 :]]
+
+
+MUTATIONS = (delete, delete_many, repeat, swap, edit, cut_out, put_in)
+Mutation = tuple[Callable[[Lines, int, int, int], Lines], int, int, int]
+NUMBERS = st.integers(0, 10_000)
+
+
+def mutated(run: ProbeRun, mutations: list[Mutation]) -> ProbeRun:
+    lines = run.raw_events.splitlines(keepends=True)
+    for change, at, other, flip in mutations:
+        if lines:
+            places = len(lines) if change is not edit else 1 << 20
+            changed = change(lines, at % len(lines), other % places, flip)
+            lines = [line for line in changed if line]
+    raw = b"".join(lines)
+    return replace(run, transcript=parse_transcript(raw), raw_events=raw)
+
+
+def ends_early(run: ProbeRun, changed: ProbeRun) -> bool:
+    """Whether nothing is wrong with what was said but that the last of it is missing."""
+    lines = run.raw_events.splitlines(keepends=True)
+    begun = (parse_transcript(b"".join(lines[:count])) for count in range(len(lines)))
+    said = meaning(changed.transcript) | {"cut_off": False}
+    return any(meaning(transcript) == said for transcript in begun)
+
+
+def wrong(run: ProbeRun, changed: ProbeRun) -> str | None:
+    """Why the verdict on a changed transcript is wrong, None if it is not."""
+    before, after = judge(run), judge(changed)
+    if after == before and meaning(changed.transcript) == meaning(run.transcript):
+        return None
+    if (after.outcome, after.cause) == ("error", "infra"):
+        return None
+    # what a process says last can be missing in silence only where it had no more to say
+    if after.outcome == "crashed" and ends_early(run, changed):
+        return None
+    return (
+        f"{before.outcome} became {after.outcome}: {after.error.message if after.error else None}"
+    )
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(MUTATIONS), NUMBERS, NUMBERS, st.integers(1, 255)),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_no_mutation_passes_and_means_something_else(
+    recorded: Recorded, behaviour: str, mutations: list[Mutation]
+) -> None:
+    run = recorded[behaviour]
+    found = wrong(run, mutated(run, mutations))
+    assert found is None
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+def test_each_line_counts(recorded: Recorded, behaviour: str) -> None:
+    """Every single deletion and repetition, and every swap of neighbours."""
+    run = recorded[behaviour]
+    count = len(run.raw_events.splitlines())
+    single = [(delete, at, 0, 1) for at in range(count)]
+    single += [(repeat, at, other, 1) for at in range(count) for other in (at, at + 1, count)]
+    single += [(swap, at, at + 1, 1) for at in range(count - 1)]
+    found = [(one[0].__name__, one[1], wrong(run, mutated(run, [one]))) for one in single]
+    assert [one for one in found if one[2]] == []
+    assert any(misfit(mutated(run, [one]).transcript, run.plan) for one in single)
+
+
+def test_the_exit_code_counts(recorded: Recorded) -> None:
+    for code in (1, 2, 66, 125):
+        verdict = judge(replace(recorded["plain"], exit_code=code))
+        assert (verdict.outcome, verdict.cause) == ("crashed", "target")
+    assert judge(recorded["plain"]) == Verdict("passed")
+
+
+def test_another_runs_words_do_not_count(recorded: Recorded) -> None:
+    """Each of them whole, but not of this plan."""
+    for behaviour in ("fail", "refuse", "crash"):
+        other = replace(recorded["plain"], plan=recorded[behaviour].plan)
+        assert judge(other).cause == "infra"

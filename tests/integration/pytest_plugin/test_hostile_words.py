@@ -1,0 +1,82 @@
+"""A whole run of pytest shows no password, and lets nobody steer the terminal."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.hostile_words import CANARY, SECRET, files_with, steering
+
+SUITE = f"""
+import pytest
+from harness.errors import InfraError
+from harness.probe.plan import Plan, Step
+
+SAID = {CANARY!r} + " https://user:" + "-".join({SECRET.split("-")!r}) + "@host/x"
+
+def says(contexts, parameters):
+    return [SAID]
+
+@pytest.mark.device
+@pytest.mark.planned(says=says)
+@pytest.mark.parametrize("how", ["assert", "skip", "error", "lab", "xfail", "crash"])
+def test_case(bench, how):
+    print(SAID)
+    if how == "crash":
+        bench.run(Plan((Step("crash", {{"signal": "11"}}),)), timeout_s=20).check()
+    if how == "skip":
+        pytest.skip(SAID)
+    if how == "error":
+        raise RuntimeError(SAID)
+    if how == "lab":
+        raise InfraError(SAID)
+    if how == "xfail":
+        pytest.xfail(SAID)
+    bench.run(Plan((Step("noop"),)), timeout_s=20).check()
+    assert not SAID, SAID
+"""
+
+
+@pytest.mark.parametrize("words_too", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_all_that_a_run_prints_and_keeps(lab: DeviceRuns, tmp_path: Path, words_too: bool) -> None:
+    suite = tmp_path / "suite" / "test_odd.py"
+    suite.parent.mkdir()
+    suite.write_text(SUITE)
+    url = f"http://user:{SECRET}@127.0.0.1:9/maven2"
+    lab.file.write_text(
+        lab.file.read_text() + "runtimes:\n  - {name: far, kind: maven, target: linux-x64, "
+        f'coordinates: "com.qualcomm.qti:qnn-runtime", repository: "{url}"}}\n'
+    )
+    runs = [
+        ["--retries=0", "-rA", f"--override-ini=junit_suite_name={url}"],
+        ["--plan", f"--override-ini=junit_suite_name={url}"],
+    ]
+    if words_too:
+        runs += [
+            ["--qnn=far:latest"],
+            [f"--qnn={url}"],
+            [f"--device={CANARY}"],
+            [f"--known-issues={url}"],
+        ]
+    for arguments in runs:
+        command = lab.command("--qnn=2.51.0", *arguments, suite)
+        done = subprocess.run(
+            command, capture_output=True, timeout=300, env=lab.environment, check=False
+        )
+        output = done.stdout + done.stderr
+        assert steering(output) == [], arguments
+        assert SECRET.encode() not in output, (arguments, output.decode())
+        assert b"INTERNALERROR" not in output
+        if "--retries=0" in arguments:
+            assert b"pwned" in output
+            assert b"1 failed" in output, output.decode()
+    assert files_with(SECRET, lab.reports) == []
+    (folder,) = {path.parent for path in lab.reports.glob("2*/run.json")}
+    for name in ("run.json", "results.jsonl", "report.html"):
+        assert "pwned" in (folder / name).read_text() or name == "run.json"
+        assert "***@" in (folder / name).read_text()
+    ElementTree.parse(folder / "junit.xml")

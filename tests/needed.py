@@ -1,0 +1,51 @@
+"""What tests want of this computer. What is missing is named, or fails where all is insisted on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+INSIST = "QNN_HARNESS_INSIST"
+"""Set by .ci/run, which installs everything: there nothing may be left out."""
+
+LEFT_OUT = "needs "
+"""What the reason of every test begins with that is left out for this."""
+
+ROOT = "root"
+C_COMPILERS = ("cc", "gcc", "clang")
+ALWAYS_THERE = frozenset({"sh", "/bin/sh", "rm", "sleep"})
+"""Programs of essential packages of Debian."""
+
+CI = Path(__file__).parents[1] / ".ci/run"
+
+
+def need(*any_of: str) -> None:
+    """Leaves a test out, or fails it, where none of these is here.
+
+    Each is a program, a variable in capitals that holds a path, or `root`.
+    """
+    if any(map(_here, any_of)):
+        return
+    tool = " or ".join(any_of)
+    if os.environ.get(INSIST):
+        kind = "not set" if tool.isupper() else "missing"
+        pytest.fail(f"{tool} is {kind} and every test is insisted on", pytrace=False)
+    pytest.skip(f"{LEFT_OUT}{tool}")
+
+
+def _here(tool: str) -> bool:
+    if tool == ROOT:
+        return os.getuid() == 0
+    return bool(os.environ.get(tool) if tool.isupper() else shutil.which(tool))
+
+
+def installed_by_ci() -> frozenset[str]:
+    """What .ci/run installs or sets, as `need` names it; it runs as root."""
+    text = CI.read_text()
+    programs = re.findall(r"^need (\S+) \S+$", text, re.M)
+    variables = [name for line in re.findall(r"^export (.+)$", text, re.M) for name in line.split()]
+    return frozenset((*programs, *(name.partition("=")[0] for name in variables), ROOT))

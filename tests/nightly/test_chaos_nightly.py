@@ -1,0 +1,34 @@
+"""Links disturbed at random, 2,000 times: no wrong verdict, nothing missing, nothing left."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.chaos import EXPECTED, run_many
+from tests.faults.conftest import daemon_parameters
+from tests.faults.table import REAL, SIMULATED
+
+CASES = int(os.environ.get("QNN_CHAOS_CASES", "1000"))
+AT_ONCE = 8
+
+pytestmark = pytest.mark.nightly
+
+
+@pytest.mark.parametrize("daemon", daemon_parameters((SIMULATED, REAL)))
+def test_no_disturbance_makes_a_wrong_verdict(
+    tmp_path: Path, daemon: str, show_figures: Callable[..., None]
+) -> None:
+    first = int(os.environ.get("QNN_CHAOS_FIRST") or random.SystemRandom().randrange(10**6))
+    seen = run_many(tmp_path / daemon, daemon, range(first, first + CASES), at_once=AT_ONCE)
+    assert {kind: verdict[:2] for kind, verdict in seen.truth.items()} == EXPECTED
+    found = seen.problems()
+    show_figures(f"{CASES} disturbed cases, {daemon}", seed=first, wrong=len(found))
+    assert not found, "\n".join([f"QNN_CHAOS_FIRST={first}", *found])
+    outcomes = seen.outcomes()
+    show_figures("outcomes", **outcomes)
+    assert outcomes["error"] <= CASES // 10, f"QNN_CHAOS_FIRST={first}: {outcomes}"

@@ -1,0 +1,51 @@
+"""The parts of a device's answer, cut anywhere and with anything in between."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.adb.sections import Section, sections_of, sections_with
+
+TOKEN = "0123456789abcdef"
+
+
+def answer(parts: dict[str, bytes]) -> bytes:
+    token = TOKEN.encode()
+    return b"".join(
+        b"\n@qnn-harness:%s %s\n%s\n@qnn-harness:%s =\n" % (token, name.encode(), content, token)
+        for name, content in parts.items()
+    )
+
+
+NAMES = st.from_regex(r"[a-z_0-9]{1,20}", fullmatch=True)
+CONTENTS = st.binary(max_size=60) | st.just(b"\n@qnn-harness:bad =\n")
+
+
+@given(st.dictionaries(NAMES, CONTENTS, max_size=5))
+def test_what_was_sent_is_found(parts: dict[str, bytes]) -> None:
+    expected = {name: Section(content, whole=True) for name, content in parts.items()}
+    assert sections_with(b"noise" + answer(parts), TOKEN) == expected
+
+
+@given(st.dictionaries(NAMES, CONTENTS, max_size=5), st.integers(0, 500))
+def test_an_answer_cut_anywhere(parts: dict[str, bytes], length: int) -> None:
+    found = sections_with(answer(parts)[:length], TOKEN)
+    assert list(found) == list(parts)[: len(found)]
+    assert all(section.whole for section in list(found.values())[:-1])
+    for name, section in found.items():
+        if section.whole:
+            assert section.content == parts[name]
+
+
+@given(st.binary(max_size=300))
+def test_no_answer_upsets_it(data: bytes) -> None:
+    sections_with(data, TOKEN)
+    sections_of(data.decode("utf-8", "replace"))
+
+
+def test_parts_without_a_token_end_where_the_next_one_begins() -> None:
+    text = "noise\r\n@qnn-harness:a\r\n one \r\n\r\ntwo\r\n@qnn-harness:b\r\n@qnn-harness:c\r\n"
+    assert sections_of(text) == {"a": ["one", "two"], "b": [], "c": []}
+    assert sections_of("@qnn-harness:end") == {"end": []}
+    assert sections_of("a @qnn-harness:end") == {}

@@ -1,0 +1,78 @@
+"""What a file is, is seen in its content."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.artefacts.artefact import ArtefactError, Piece
+from harness.artefacts.open import open_artefact, open_artefacts
+from tests.unit.artefacts.made import FIELD
+
+CONTEXT = min(FIELD.glob("add_add_1*.bin"))
+
+
+def test_a_context_binary_is_one_piece_whatever_it_is_called(tmp_path: Path) -> None:
+    renamed = tmp_path / "model.txt"
+    renamed.write_bytes(CONTEXT.read_bytes())
+    artefact = open_artefact(renamed)
+    assert artefact.kind == "context"
+    (piece,) = artefact.pieces
+    assert piece == Piece(renamed, 0, 17776, "", "context")
+    assert bytes(piece.open()) == CONTEXT.read_bytes()
+    assert piece.sha256() == hashlib.sha256(CONTEXT.read_bytes()).hexdigest()
+
+
+def test_what_no_reader_knows(tmp_path: Path) -> None:
+    (tmp_path / "empty.bin").touch()
+    (tmp_path / "text.bin").write_text("hello")
+    os.mkfifo(tmp_path / "pipe.bin")
+    for name, said in [
+        ("empty.bin", "begins with nothing"),
+        ("text.bin", "begins with 68 65 6c 6c 6f"),
+        ("pipe.bin", "is not a file"),
+        (".", "is not a file"),
+        ("none.bin", "No such file"),
+    ]:
+        with pytest.raises(ArtefactError, match=said) as error:
+            open_artefact(tmp_path / name)
+        assert error.value.file == tmp_path / name
+
+
+def test_what_the_system_refuses_is_told_and_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = Path.stat
+    locked = tmp_path / "locked"  # a folder without rights: root would read it
+
+    def refused(path: Path, **how: bool) -> os.stat_result:
+        if path.parent == locked:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", refused)
+    locked.mkdir()
+    long = tmp_path / ("x" * 300)
+    given = [locked, locked / "a.bin", locked / "*.bin", long, CONTEXT]
+    told: list[str] = []
+    (found,) = open_artefacts(given, lambda error: told.append(str(error)))
+    assert found.path == CONTEXT
+    assert told == [
+        *[f"{path}: cannot be read: Permission denied" for path in given[:3]],
+        f"{long}: cannot be read: File name too long",
+    ]
+
+
+def test_a_file_that_was_cut_off_after_it_was_opened(tmp_path: Path) -> None:
+    path = tmp_path / "model.bin"
+    path.write_bytes(CONTEXT.read_bytes())
+    (piece,) = open_artefact(path).pieces
+    os.truncate(path, 9000)
+    with pytest.raises(ArtefactError, match="at byte 9000: the file ends there now"):
+        piece.open()
+    with pytest.raises(ArtefactError, match="it ends 8776 bytes early"):
+        piece.sha256()

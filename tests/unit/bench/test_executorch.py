@@ -1,0 +1,77 @@
+"""What is made of a .pte for ExecuTorch, and what a replay of its contexts tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.artefacts.artefact import Piece
+from harness.bench.executorch import Fault, Program, open_program, replayed
+from harness.errors import ConfigError
+from harness.failure.error import ErrorRecord, Outcome
+from harness.failure.verdict import Verdict
+
+FIELD = Path(__file__).parents[2] / "field"
+PROGRAM = FIELD / "executorch-3-contexts.pte"
+
+
+def ended(outcome: Outcome, context: int | None = None) -> Verdict:
+    if outcome == "passed":
+        return Verdict("passed")
+    error = ErrorRecord.of(api="Qnn", code=1002, message="no room for 7", context=context)
+    return Verdict(outcome, "target", error)
+
+
+@pytest.mark.parametrize(
+    ("together", "alone", "fault", "context", "says"),
+    [
+        (ended("passed"), None, "executorch", None, "of ExecuTorch: on the same libraries"),
+        (ended("failed", 5), ended("failed", 0), "context", 5, "of context 5: "),
+        (ended("crashed", 5), ended("hung", 0), "context", 5, "it fails all alone"),
+        (ended("failed", 5), ended("passed"), "room", 5, "context 5 fails beside the others"),
+        (ended("hung", 5), None, "room", 5, "context 5 fails beside the others"),
+        (ended("failed"), None, "library", None, "of the library: "),
+        (ended("unsupported"), None, "executorch", None, "of ExecuTorch"),
+    ],
+)
+def test_what_a_failure_is_of(
+    together: Verdict, alone: Verdict | None, fault: Fault, context: int | None, says: str
+) -> None:
+    found = replayed(together, alone)
+    assert (found.fault, found.context) == (fault, context)
+    assert says in str(found)
+    signature = None if together.error is None else "Qnn|1002|no room for <n>"
+    assert found.figures() == {"fault": fault, "context": context, "error": signature}
+
+
+def test_a_program_has_the_contexts_of_its_method() -> None:
+    program = open_program(PROGRAM, "forward")
+    assert [piece.origin for piece in program.contexts] == ["forward/0", "forward/1", "forward/2"]
+    assert [str(source) for source in program.sources()] == [
+        f"{PROGRAM.name}#{n}" for n in range(3)
+    ]
+    plan = program.plan("/d/p.pte", ["/d/i"], [], tolerance=0.5, repeat=2)
+    assert [step.line() for step in plan.steps] == [
+        "executorch-program file=/d/p.pte method=forward",
+        "executorch-device",
+        "executorch-context context=0",
+        "executorch-context context=1",
+        "executorch-context context=2",
+        "executorch-run tolerance=0.5 repeat=2 input.0=/d/i",
+        "executorch-run tolerance=0.5 repeat=1 input.0=/d/i",
+        "cleanup",
+        "executorch-free",
+    ]
+
+
+def test_what_is_no_program_of_executorchs() -> None:
+    with pytest.raises(ConfigError, match=r"no method 'backward' .valid: forward."):
+        open_program(PROGRAM, "backward")
+    with pytest.raises(ConfigError, match=r"ExecuTorch runs a \.pte, and this is: tflite"):
+        open_program(FIELD / "simple_model_qualcomm_sm8650_precompiled.tflite", "forward")
+    dlc = Program(PROGRAM, "forward", (Piece(PROGRAM, 0, 9, "forward/0", "dlc"),))
+    with pytest.raises(ConfigError, match=r"delegate 0 .forward/0. holds no context but: dlc"):
+        dlc.sources()
+    assert not dlc.holds_contexts
+    assert open_program(PROGRAM, "forward").holds_contexts

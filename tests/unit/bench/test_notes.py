@@ -1,0 +1,45 @@
+"""What a case notes down, as its record has it and readers find it again."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.bench.case_bench import Notes
+from harness.results.record import RuntimeRecord
+from tests.unit.results.records import record
+
+
+def test_what_is_noted_stands_under_the_names_that_readers_know() -> None:
+    notes = Notes({"loaded": 3}, conclusion="it fits", grid=("compiler", "qnn"), probe_us=5)
+    written = record(measurements=notes.figures())
+    assert written.measurements == {
+        "loaded": 3,
+        "conclusion": "it fits",
+        "grid": ["compiler", "qnn"],
+        "probe_us": 5,
+    }
+    assert (written.conclusion, written.grid) == ("it fits", ("compiler", "qnn"))
+
+
+def test_what_is_not_noted_is_not_written() -> None:
+    written = record(measurements=Notes({"loaded": 3}).figures())
+    assert written.measurements == {"loaded": 3}
+    assert written.conclusion is written.grid is None
+
+
+@pytest.mark.parametrize("value", [None, 5, "qnn", ["qnn"], {"rows": "qnn"}])
+def test_a_record_that_holds_something_else_there_has_neither(value: object) -> None:
+    assert record(measurements={"grid": value}).grid is None
+    assert record(measurements={"conclusion": [value]}).conclusion is None
+
+
+def test_each_maker_of_contexts_is_named_once() -> None:
+    notes = Notes(runtime=RuntimeRecord(qnn="2.51.0", source="pip"))
+    plain = notes.libraries()
+    assert plain is not None
+    assert plain.contexts_by is None
+    notes.makers += ["2.48.40", "2.51.0", "2.48.40"]
+    told = notes.libraries()
+    assert told is not None
+    assert told.contexts_by == "2.48.40, 2.51.0"
+    assert Notes(makers=["2.51.0"]).libraries() is None

@@ -1,0 +1,217 @@
+"""Flaky answers: as right as the confidence promises, within the bound, near the ideal."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.bisect.answers import Answer, Point, Tally
+from harness.bisect.axis_search import AxisSearch
+from harness.bisect.flaky import (
+    ALARMS,
+    HIDES,
+    WEIGHTS,
+    WORST,
+    chances_bad,
+    errors_at_worst,
+    histories,
+)
+from harness.bisect.search import AxisSpec, Bound, ideal_flaky_runs
+from tests.unit.bisect.histories import World, axis, changing, drive, names
+
+NUMBER = 8
+Show = Callable[..., None]
+
+
+def flaky(world: World, seed: str, hides: float, alarms: float) -> World:
+    chance = random.Random(seed)
+
+    def shown(at: Point) -> Answer:
+        answer = world(at)
+        if answer == "bad":
+            return "good" if chance.random() < hides else "bad"
+        if answer == "good":
+            return "bad" if chance.random() < alarms else "good"
+        return answer
+
+    return shown
+
+
+def seeds(show: Show, number: int, hides: float, alarms: float) -> tuple[int, int, float]:
+    """Right answers, wrong ones and the mean number of runs; a range or "undecided" is neither."""
+    right, wrong, runs = 0, 0, 0
+    for seed in range(number):
+        k, first = 1 + seed % (NUMBER - 1), "bad" if seed % 3 == 2 else "good"
+        world = flaky(changing(NUMBER, k, first), f"{hides} {alarms} {seed}", hides, alarms)  # type: ignore[arg-type]
+        search = AxisSearch(axis(NUMBER, repeat="auto"))
+        found, asked = drive(search, world)
+        assert len(asked) <= search.bound.runs
+        runs += len(asked)
+        so = found.direction == ("regression" if first == "good" else "fix")
+        if found.kind == "undecided":
+            continue
+        true = so and (found.before or "") < names(NUMBER)[k] <= (found.after or "")
+        right += true and found.kind == "change"
+        wrong += not true
+    ideal = ideal_flaky_runs(NUMBER, max(hides, alarms), 0.99)
+    show(
+        f"hides {hides:.1%}, alarms {alarms:.1%}",
+        right=f"{right} of {number}",
+        wrong=wrong,
+        mean_runs=round(runs / number, 1),
+        ideal_if_both_are_as_the_worse=round(ideal, 1),
+        bound=axis(NUMBER, repeat="auto").bound().runs,
+    )
+    return right, wrong, runs / number
+
+
+BY_NIGHT = [(0.10, 0.0), (0.10, 0.5), (0.25, 0.0), (0.35, 0.0), (0.35, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("hides", "share"),
+    [(0.25, 0.5), *(pytest.param(*rates, marks=pytest.mark.nightly) for rates in BY_NIGHT)],
+)
+def test_a_hundred_seeds(hides: float, share: float, show_figures: Show) -> None:
+    right, wrong, runs = seeds(show_figures, 100, hides, hides * share)
+    assert right >= 97
+    assert wrong <= 1
+    assert runs < 85  # of a bound of about 400: what it takes is printed above
+
+
+@pytest.mark.parametrize(
+    ("hides", "alarms"), [(0.10, 0.10), (0.25, 0.25), (0.35, 0.35), (0.10, 0.35), (0.0, 0.35)]
+)
+def test_good_versions_that_fail_as_often_or_more(
+    hides: float, alarms: float, show_figures: Show
+) -> None:
+    right, wrong, _ = seeds(show_figures, 20, hides, alarms)
+    assert (right, wrong) == (20, 0)
+
+
+def test_an_exact_test_is_repeated_little() -> None:
+    for first, k in itertools.product(("good", "bad"), range(1, NUMBER)):
+        found, asked = drive(AxisSearch(axis(NUMBER, repeat="auto")), changing(NUMBER, k, first))  # type: ignore[arg-type]
+        assert found.after == names(NUMBER)[k]
+        assert len(asked) <= 16
+    for first in ("good", "bad"):
+        found, asked = drive(AxisSearch(axis(NUMBER, repeat="auto")), lambda _, all=first: all)  # type: ignore[misc]
+        assert (found.kind, found.verdict) == ("no-change", first)
+        assert len(asked) <= 20
+
+
+def test_claims_do_not_lower_the_error_that_is_promised() -> None:
+    """What was said steers the search; against claims that are wrong it stays as sure."""
+    right = 0
+    for seed in range(40):
+        k = 1 + seed % (NUMBER - 1)
+        spec = axis(NUMBER, repeat="auto", good=names(NUMBER)[0], bad=names(NUMBER)[-1])
+        found, _ = drive(AxisSearch(spec), flaky(changing(NUMBER, k, "bad"), f"c{seed}", 0.2, 0.2))
+        right += (found.direction, found.after) == ("fix", names(NUMBER)[k])
+    assert right == 40
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(2, 14),
+    st.integers(0, 14),
+    st.sampled_from(["good", "bad"]),
+    st.frozensets(st.integers(0, 13), max_size=6),
+    st.floats(0, 0.39),
+    st.floats(0, 0.39),
+    st.integers(0, 2**32),
+)
+def test_any_history_and_rate_ends_within_the_bound_and_is_honest(
+    number: int,
+    k: int,
+    first: Answer,
+    holes: frozenset[int],
+    hides: float,
+    alarms: float,
+    seed: int,
+) -> None:
+    order = names(number)
+    truth = changing(number, min(k, number), first, holes)
+    search = AxisSearch(axis(number, repeat="auto", confidence=0.9999, max_runs=400))
+    found, asked = drive(search, flaky(truth, str(seed), hides, alarms))
+    assert len(asked) <= 400
+    assert len(asked) <= search.bound.limit(wasted=sum(truth(at) == "untestable" for at in asked))
+    # at this confidence, a wrong answer in some 40 examples is a bug and no accident
+    left = [name for i, name in enumerate(order) if i not in holes]
+    older, newer = (
+        [name for name in left if truth((name,)) == verdict]
+        for verdict in (first, "bad" if first == "good" else "good")
+    )
+    if found.kind in ("change", "range"):
+        assert older
+        assert newer
+        assert found.before is not None
+        assert found.after is not None
+        assert order.index(found.before) <= order.index(older[-1])
+        assert order.index(newer[0]) <= order.index(found.after)
+    elif found.kind == "no-change":
+        assert not (older and newer)
+    else:
+        assert found.notes
+
+
+def test_two_changes_are_noticed() -> None:
+    world = {name: "bad" if i in (4, 5, 6) else "good" for i, name in enumerate(names(12))}
+    known = [Tally(good=6) if answer == "good" else Tally(bad=6) for answer in world.values()]
+    assert not histories(known, [1.0] * 11, [None] * 12).one_change
+    exact = [Tally(good=1) if i < 5 else Tally(bad=1) for i in range(12)]
+    assert histories(exact, [1.0] * 11, [None] * 12).one_change
+
+
+def test_the_table_of_rates_is_a_prior() -> None:
+    assert float(WEIGHTS.sum()) == pytest.approx(1)
+    assert float(HIDES.max()) == WORST
+    assert {(a, b) for a, b in zip(HIDES, ALARMS, strict=True)} == {
+        (b, a) for a, b in zip(HIDES, ALARMS, strict=True)
+    }
+
+
+def test_the_error_is_that_of_the_worst_rates() -> None:
+    """Half of the answers contradict: the average over the rates would be surer than the worst."""
+    tallies = [Tally(good=9, bad=3), Tally(good=9, bad=3), Tally(good=3, bad=9), Tally(bad=12)]
+    weighed = histories(tallies, [1.0] * 3, [None] * 4)
+    way, k, chance = weighed.best()
+    assert (way, k) == (0, 2)
+    assert 1 - weighed.error(way, k) < chance
+    taken, sure = weighed.most(0.99)
+    assert (0, 2) in taken
+    assert sure >= 0.99
+    assert all(error <= 1 for error in errors_at_worst(tallies))
+    assert errors_at_worst([]) == []
+
+
+def test_unconnected_places_share_the_rates() -> None:
+    alone = chances_bad([Tally(good=2)])[0]
+    beside_flaky = chances_bad([Tally(good=2), Tally(good=7, bad=8)])[0]
+    assert beside_flaky > alone
+    assert chances_bad([]) == []
+    assert chances_bad([Tally()])[0] == pytest.approx(0.5)
+
+
+def axis_bound(candidates: int, **given: Any) -> Bound:
+    names = tuple(str(number) for number in range(candidates))
+    return AxisSpec(axis="v", candidates=names, **given).bound()
+
+
+def test_bounds_grow_with_what_is_asked() -> None:
+    assert axis_bound(2).runs == 2
+    assert axis_bound(33).runs == 7
+    assert axis_bound(33, repeat=3).runs == 21
+    assert str(axis_bound(9)).startswith("at most 5 runs, and one more for each")
+    flaky_runs = [axis_bound(n, repeat="auto").runs for n in (2, 8, 32)]
+    assert flaky_runs == sorted(flaky_runs)
+    sure = axis_bound(8, repeat="auto", confidence=0.999).runs
+    assert sure > flaky_runs[1]
+    assert axis_bound(8, repeat="auto", max_runs=50).limit(wasted=9) == 50
+    assert ideal_flaky_runs(8, 0, 0.99) == 3

@@ -1,0 +1,112 @@
+"""Bisections on the disk: their order, which of them is gone on with, slices."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.bisect import folder as folder_module
+from harness.bisect.folder import LOG, BisectFolder
+from harness.bisect.log import Answered, Begun, Concluded
+from harness.bisect.search import AxisSpec
+from harness.errors import ConfigError
+
+BEGUN = Begun(spec=AxisSpec(axis="qnn", candidates=("1", "2")))
+OVER = Concluded(text="no change")
+
+
+def new(reports: Path, count: int = 1, *, over: int = 0) -> list[BisectFolder]:
+    folders = BisectFolder.create_all(reports, [BEGUN] * count)
+    for number, folder in enumerate(folders):
+        if number < over:
+            folder.append(OVER)
+        folder.close()
+    return folders
+
+
+def paths(folders: list[BisectFolder]) -> list[Path]:
+    return [folder.path for folder in folders]
+
+
+def test_those_of_one_second_keep_their_order(tmp_path: Path) -> None:
+    begun = [folder.path for _ in range(20) for folder in new(tmp_path)]
+    assert sorted(begun) == begun
+    assert BisectFolder.newest(tmp_path).path == begun[-1]
+
+
+def test_two_of_one_moment_do_not_share_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+            return datetime(2026, 11, 21, 12, 0, 59, 999_999, tzinfo=UTC)
+
+    monkeypatch.setattr(folder_module, "datetime", Stopped)
+    begun = [folder.path for count in (1, 2, 1, 3) for folder in new(tmp_path, count)]
+    assert len(set(begun)) == 7
+    groups = [path.name[:21] for path in begun]
+    assert sorted(groups) == groups
+
+
+def test_slices_stay_together_in_their_order(tmp_path: Path) -> None:
+    twelve = new(tmp_path, 12)
+    new(tmp_path)
+    assert twelve[0].path.name.endswith("-1-bisect")
+    for one in (twelve[0], twelve[4], twelve[11]):
+        assert paths(one.slices()) == paths(twelve)
+
+
+def test_one_that_was_moved_elsewhere_is_still_one(tmp_path: Path) -> None:
+    (folder,) = new(tmp_path / "reports")
+    moved = folder.path.rename(tmp_path / "mine")
+    assert paths(BisectFolder.open(moved).slices()) == [moved]
+
+
+def test_what_is_gone_on_with_is_the_newest_that_is_not_over(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no bisection"):
+        BisectFolder.to_go_on_with(tmp_path)
+    first = new(tmp_path, over=1)
+    slices = new(tmp_path, 3, over=2)
+    last = new(tmp_path, over=1)
+    assert paths(BisectFolder.to_go_on_with(tmp_path)) == paths(slices)
+    slices[2].hold()
+    slices[2].append(OVER)
+    slices[2].close()
+    assert paths(BisectFolder.to_go_on_with(tmp_path)) == paths(last)
+    first[0].hold()
+    first[0].append(Answered(at=("1",), answer="good"))
+    first[0].close()
+    assert paths(BisectFolder.to_go_on_with(tmp_path)) == paths(first), (
+        "an edited log is open again"
+    )
+
+
+def test_a_log_that_cannot_be_read_does_not_hide_others(tmp_path: Path) -> None:
+    (good,) = new(tmp_path)
+    (damaged,) = new(tmp_path)
+    (damaged.path / LOG).write_text("nonsense\n")
+    assert paths(BisectFolder.to_go_on_with(tmp_path)) == [good.path]
+    good.hold()
+    good.append(OVER)
+    good.close()
+    with pytest.raises(ConfigError, match=damaged.path.name):
+        BisectFolder.to_go_on_with(tmp_path)
+
+
+def test_what_was_never_answered_can_be_discarded(tmp_path: Path) -> None:
+    (folder,) = BisectFolder.create_all(tmp_path, [BEGUN])
+    assert not folder.answers()
+    folder.append(Answered(at=("1",), answer="unknown"))
+    assert folder.answers()
+    folder.discard()
+    assert not folder.path.exists()
+
+
+def test_reports_that_are_a_file_are_named(tmp_path: Path) -> None:
+    (tmp_path / "reports").write_text("")
+    with pytest.raises(ConfigError, match="cannot hold reports"):
+        BisectFolder.create(tmp_path / "reports", BEGUN)

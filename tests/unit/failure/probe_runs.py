@@ -1,0 +1,82 @@
+"""Builders of probe processes out of events, for the tests of this folder."""
+
+from __future__ import annotations
+
+from typing import Any
+from zlib import crc32
+
+from harness.probe.events import parse_transcript
+from harness.probe.plan import Plan, Step
+from harness.probe.run import ProbeRun
+from harness.probe.verbs import VERBS
+from tests.stand_in.events import event_lines
+
+LOAD = "QnnContext_createFromBinary"
+START = {"event": "start", "probe": 2, "source": "x", "pid": 1, "target": "linux-x64"}
+DONE = {"event": "done"}
+"""What it counted is filled in by `run`, as is the plan it had."""
+
+
+def begin(step: int = 3, api: str | None = LOAD, verb: str = "context-load") -> dict[str, Any]:
+    return {"event": "begin", "step": step, "verb": verb, "api": api, "context": 56}
+
+
+def end(step: int = 3, **more: Any) -> dict[str, Any]:
+    return {"event": "end", "step": step, "code": 0, "duration_us": 1} | more
+
+
+def log(text: str, level: str = "error", step: int = 3) -> dict[str, Any]:
+    return {"event": "log", "step": step, "level": level, "t_us": 1, "text": text}
+
+
+def accepted(plan: Plan, **more: Any) -> dict[str, Any]:
+    body = plan.text().partition("\n")[2]
+    told = {"steps": len(plan.steps), "plan_crc": crc32(body.encode()), "boot_us": 1}
+    return {"event": "plan"} | told | more
+
+
+def step_of(verb: str) -> Step:
+    """A step of this verb, with all fields that it may have."""
+    rules = {key: rule for key, rule in VERBS[verb].items() if not key.endswith(".")}
+    return Step(verb, {key: rule.words[0] if rule.words else "1" for key, rule in rules.items()})
+
+
+def plan_of(events: tuple[dict[str, Any], ...]) -> Plan:
+    """The plan that a process has carried out: steps that nothing is said of do nothing."""
+    verbs = {one["step"]: one["verb"] for one in events if "verb" in one}
+    return Plan(tuple(step_of(verbs.get(at, "noop")) for at in range(max(verbs, default=-1) + 1)))
+
+
+def run(*events: dict[str, Any], stray: bytes = b"", **how: Any) -> ProbeRun:
+    """A process that said this, and of steps that nothing is said of that they went well.
+
+    `stray` is what comes before its last event.
+    """
+    plan = plan_of(events)
+    said: list[dict[str, Any]] = []
+    known: set[int] = set()
+    for event in events:
+        if "verb" in event:
+            for at in range(event["step"]):
+                if at not in known:
+                    said += [{"event": "begin", "step": at, "verb": "noop"}, end(at)]
+            known |= set(range(event["step"] + 1))
+        said.append(dict(event))
+        if event["event"] == "start":
+            said.append(accepted(plan))
+        if event == DONE:
+            failed = sum(bool(one.get("code") or one.get("error")) for one in events)
+            said[-1] |= {"steps": len(plan.steps), "failed": failed, "elapsed_us": 9}
+    raw = event_lines(said[:-1]) + stray + event_lines(said[-1:], first=len(said) - 1)
+    given: dict[str, Any] = {
+        "plan": plan,
+        "transcript": parse_transcript(raw),
+        "exit_code": 0,
+        "signal": None,
+        "timed_out": False,
+        "truncated": False,
+        "raw_events": raw,
+        "stderr": b"",
+        "duration_s": 1.25,
+    }
+    return ProbeRun(**(given | how))

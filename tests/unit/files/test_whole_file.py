@@ -1,0 +1,52 @@
+"""Files are written whole or not at all, and read no further than they may be long."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from harness.files.whole_file import read_bounded, read_json, read_note, write_json, write_whole
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for content in (b"", b"some", b"other"):
+        write_whole(path, content)
+        assert read_bounded(path, 5) == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        write_whole(tmp_path / "folder", b"x")
+    assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
+
+
+def test_one_byte_more_is_too_long(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    with pytest.raises(OSError, match="it has more than 4 bytes") as caught:
+        read_bounded(path, 4)
+    assert caught.value.errno == errno.EFBIG
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_what_is_no_json(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError):
+        read_json(path, 1 << 20)
+    assert read_note(path) is None
+
+
+@pytest.mark.parametrize("said", [[], {}, {"sha256": 1}, {"sha256": "00"}, {"sha256": "zz" * 32}])
+def test_a_note_without_a_hash_is_none(said: object, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    write_json(path, said)  # type: ignore[arg-type]
+    assert read_json(path, 1000) == said
+    assert read_note(path) is None
+    write_json(path, {"sha256": "ab" * 32})
+    assert read_note(path) == {"sha256": "ab" * 32}

@@ -1,0 +1,50 @@
+"""Steps that call one function: which one, and with what."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.errors import ConfigError
+from harness.probe.call_steps import APP_WRITE, SLOTS, call, cells, operation, tensor
+from harness.probe.plan import Plan, parse
+
+
+@pytest.mark.parametrize(
+    ("api", "slot"),
+    [
+        # the places that native/abi.h asserts for itself
+        ("QnnContext_createFromBinary", 13),
+        ("QnnGraph_retrieve", 20),
+        ("QnnLog_create", 25),
+        ("QnnMem_register", 35),
+        ("QnnDevice_create", 40),
+        ("QnnError_getMessage", 48),
+        ("QnnContext_createFromBinaryListAsync", 56),
+        ("QnnSystemContext_create", 0),
+        ("QnnSystemContext_free", 3),
+    ],
+)
+def test_where_a_function_stands(api: str, slot: int) -> None:
+    assert SLOTS[api] == slot
+    assert call(api).fields["slot"] == str(slot)
+    assert ("system" in call(api).fields) is api.startswith("QnnSystem")
+
+
+def test_what_a_plan_says_of_a_call() -> None:
+    step = call("QnnGraph_addNode", "graph", value=operation("Relu", "tin", "tout"), save="/x y")
+    assert parse(Plan((step,)).text()).steps == (step,)
+    assert step.fields["value"] == "[1 'node' 'qti.aisw' 'Relu' 0 0 1 tin 1 tout]"
+
+
+def test_a_tensor_has_the_stride_of_the_abi() -> None:
+    text = tensor("in", APP_WRITE, (1, 2, 3))
+    assert cells((1, 2, 3)) == f"[{1 | 2 << 32} 3]"
+    outer = text[1:-1].replace(cells((1, 2, 3)), "dimensions")
+    assert len(outer.split()) == 144 // 8
+
+
+def test_what_cannot_be_called() -> None:
+    with pytest.raises(ConfigError, match="no function 'QnnGraph_crate'"):
+        call("QnnGraph_crate")
+    with pytest.raises(ConfigError, match=r"arg\.0 to 11"):
+        call("QnnGraph_create", *range(13))

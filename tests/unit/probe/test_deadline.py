@@ -1,0 +1,74 @@
+"""When a plan's deadline is, and what proves that a process was alive then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.adb.ending import Found
+from harness.probe.deadline import LOOK_S, PIPE_BYTES, alive_at_deadline, with_deadline
+from harness.probe.plan import Plan, Settings, Step
+from harness.probe.transcript import Accepted, Done, Start, Transcript
+
+NOTHING = Plan((Step("noop"),))
+
+
+@given(st.floats(0.01, 10_000), st.booleans())
+def test_a_probe_can_tell_of_its_deadline_before_it_is_told(timeout_s: float, looks: bool) -> None:
+    settings = with_deadline(NOTHING, timeout_s, looks=looks).settings
+    assert settings.deadline_ms is not None
+    assert timeout_s * 0.7 <= settings.deadline_ms / 1000 + 0.003 <= timeout_s + 0.003
+    assert timeout_s - settings.deadline_ms / 1000 <= 2.001
+
+
+@pytest.mark.parametrize("timeout_s", [0.5, 2, 10, 300])
+def test_a_look_gets_what_it_needs_also_with_a_short_timeout(timeout_s: float) -> None:
+    """It is beyond all deadlines, so it takes nothing from the plan's own time either."""
+    looked_at = with_deadline(NOTHING, timeout_s, looks=True).settings
+    assert looked_at.linger_ms == LOOK_S * 1000
+    assert looked_at.deadline_ms == with_deadline(NOTHING, timeout_s).settings.deadline_ms
+
+
+def test_a_plans_own_deadline_stays() -> None:
+    own = Plan(NOTHING.steps, Settings(deadline_ms=77, linger_ms=5))
+    assert with_deadline(own, 20, looks=True) == own
+
+
+ALIVE: dict[str, Any] = {"pid": 7, "accepted": 100_000_000, "finished": None}
+FOUND = Found(105.0, {7: "S", 8: "R"})
+
+
+@pytest.mark.parametrize(
+    ("said", "found", "late_bytes", "alive"),
+    [
+        ({}, FOUND, 0, True),
+        ({}, Found(105.0, {7: "T"}, ended=True), 0, True),
+        ({}, Found(104.99, {7: "S"}), 0, False),
+        ({}, Found(105.0, {8: "R"}), 0, False),
+        ({}, Found(105.0, {}, ended=True), 0, False),
+        ({}, Found(), 0, False),
+        ({}, FOUND, PIPE_BYTES - 1, True),
+        ({}, FOUND, PIPE_BYTES, False),
+        ({"accepted": None}, FOUND, 0, False),
+        ({"accepted": 100_000_001}, FOUND, 0, False),
+        ({"finished": Done(1, 0)}, FOUND, 0, False),
+        ({"pid": None}, Found(105.0, {8: "R"}), 0, True),
+        ({"pid": None}, Found(105.0, {}), 0, False),
+    ],
+)
+def test_what_proves_that_a_process_was_alive(
+    said: dict[str, Any], found: Found, late_bytes: int, alive: bool
+) -> None:
+    told = ALIVE | said
+    start = Start(source="x", pid=told.pop("pid"), target="t", time_us=1)
+    at_us = told.pop("accepted")
+    accepted = None if at_us is None else Accepted(checksum=1, steps=1, boot_us=at_us)
+    transcript = Transcript(start=start, accepted=accepted, **told)
+    assert alive_at_deadline(transcript, found, 5.0, late_bytes=late_bytes) is alive
+
+
+def test_without_a_start_nothing_is_proven() -> None:
+    assert not alive_at_deadline(Transcript(accepted=Accepted(1, 1, 1)), FOUND, 5.0)

@@ -1,0 +1,95 @@
+"""What bears out that a plan was carried out, and all that does not."""
+
+from __future__ import annotations
+
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from harness.probe.events import parse_transcript
+from harness.probe.plan import Plan, Step
+from harness.probe.wholeness import misfit
+from tests.stand_in.events import event_lines
+
+PLAN = Plan((Step("noop"), Step("sleep", {"ms": "1"}), Step("cleanup"), Step("log-free")))
+BODY = PLAN.text().partition("\n")[2]
+Event = dict[str, Any]
+
+
+def begin(step: int, verb: str) -> Event:
+    return {"event": "begin", "step": step, "verb": verb}
+
+
+def end(step: int, code: int = 0) -> Event:
+    return {"event": "end", "step": step, "code": code}
+
+
+def skip(step: int, verb: str, reason: str) -> Event:
+    return {"event": "skip", "step": step, "verb": verb, "reason": reason}
+
+
+START: Event = {"event": "start", "source": "x", "pid": 1, "target": "linux-x64"}
+HAD: Event = {"event": "plan", "steps": 4, "plan_crc": crc32(BODY.encode()), "boot_us": 1}
+DONE: Event = {"event": "done", "steps": 4, "failed": 0}
+FIRST, SECOND = [begin(0, "noop"), end(0)], [begin(1, "sleep"), end(1)]
+CLEANUP = skip(2, "cleanup", "marker")
+FREE = [begin(3, "log-free"), skip(3, "log-free", "there is nothing to free")]
+EARLIER = "an earlier step failed"
+
+
+def found(*events: Event) -> str | None:
+    return misfit(parse_transcript(event_lines(events)), PLAN)
+
+
+def test_a_plan_that_was_carried_out() -> None:
+    assert found(START, HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE) is None
+
+
+def test_a_plan_that_failed() -> None:
+    failed = begin(0, "noop"), end(0, 1002), skip(1, "sleep", EARLIER)
+    assert found(START, HAD, *failed, CLEANUP, *FREE, DONE | {"failed": 1}) is None
+
+
+@pytest.mark.parametrize(
+    ("events", "says"),
+    [
+        ([], "nothing of its start"),
+        ([HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE], "nothing of its start"),
+        ([START, *FIRST, *SECOND, CLEANUP, *FREE, DONE], "nothing of its start"),
+        ([START, HAD, *FIRST, *SECOND, CLEANUP, *FREE], "nothing of its start"),
+        ([START, HAD, DONE], "told of 0 of 4 steps"),
+        ([START, HAD, *FIRST, CLEANUP, *FREE, DONE], "told of 3 of 4 steps"),
+        ([START, HAD | {"plan_crc": 1}, *FIRST, DONE], "not the one it was given"),
+        ([START, HAD | {"steps": 5}, *FIRST, DONE], "not the one it was given"),
+        ([START, HAD, *SECOND, *FIRST, CLEANUP, *FREE, DONE], "step 0 is noop, it told of step 1"),
+        (
+            [START, HAD, begin(0, "hang"), end(0), *SECOND, CLEANUP, *FREE, DONE],
+            "step 0 is noop, it told of step 0, hang",
+        ),
+        ([START, HAD, *FIRST, *SECOND, CLEANUP, begin(3, "log-free"), DONE], "did not end"),
+        (
+            [START, HAD, *FIRST, skip(1, "sleep", EARLIER), CLEANUP, *FREE, DONE],
+            "skipped for a failure that there was not",
+        ),
+        ([START, HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE | {"failed": 1}], "counted 1 failures"),
+        ([START, HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE | {"steps": 9}], "in 9 steps"),
+        ([START, HAD, *FIRST, *FIRST, *SECOND, CLEANUP, *FREE, DONE], "damaged on their way"),
+        ([START, HAD, begin(0, "noop"), *SECOND, CLEANUP, *FREE, DONE], "damaged on their way"),
+        (
+            [START, HAD, begin(0, "noop"), end(0, 7), *SECOND, CLEANUP, *FREE, DONE],
+            "counted 0 failures in 4 steps, 1 were told",
+        ),
+    ],
+)
+def test_what_does_not_bear_it_out(events: list[Event], says: str) -> None:
+    assert says in (found(*events) or "")
+
+
+def test_more_steps_than_the_plan_has() -> None:
+    many = [event for at in range(700) for event in (begin(at, "noop"), end(at))]
+    short = Plan((Step("noop"),))
+    body = short.text().partition("\n")[2]
+    had = HAD | {"steps": 1, "plan_crc": crc32(body.encode())}
+    transcript = parse_transcript(event_lines([START, had, *many, DONE | {"steps": 1}]))
+    assert misfit(transcript, short) == "it told of 700 of 1 steps"

@@ -1,0 +1,99 @@
+"""What is known of outputs, from what was planned and what was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.probe.plan import Plan, Step, context_free, context_load, execute
+from harness.probe.transcript import StepResult, Transcript
+from harness.results.outputs import Execution, disagreement, executions, outputs_of
+
+Given = tuple[str, str, bool, tuple[int, ...]]  # binary, input, compared, digests
+
+
+def seen(*done: Given) -> list[Execution]:
+    """Each in a context of its own, which is loaded, executed and freed."""
+    steps: list[Step] = []
+    answers = []
+    for binary, file, compared, digests in done:
+        steps += [context_load(0, binary), execute(0, inputs=[file]), context_free(0)]
+        outputs = [{"index": 0, "max_abs": 0.0} if compared else {"index": 0}]
+        data = {"outputs": outputs} | ({"digests": list(digests)} if digests else {})
+        for number in range(len(steps) - 3, len(steps)):
+            verb = steps[number].verb
+            told = data if verb == "execute" else {}
+            answers.append(StepResult(number, verb, begun=True, ended=True, code=0, data=told))
+    transcript = Transcript()
+    transcript.steps.extend(answers)
+    return list(executions(Plan(tuple(steps)), transcript))
+
+
+ONCE: Given = ("/a", "x", False, (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("done", "expected"),
+    [
+        ((), None),
+        ((("/a", "x", True, ()),), "reference"),
+        ((("/a", "x", True, ()), ONCE), "unverified"),
+        ((ONCE,), "unverified"),
+        ((ONCE, ONCE), "agreement"),
+        ((ONCE, ONCE, ("/a", "x", True, ())), "agreement"),
+        ((ONCE, ONCE, ("/b", "x", False, (1, 2))), "unverified"),
+        ((ONCE, ("/a", "y", False, (1, 2))), "unverified"),
+        ((("/a", "x", False, ()), ("/a", "x", False, ())), "unverified"),
+        ((ONCE, ("/a", "x", False, (1, 3))), "unverified"),
+    ],
+)
+def test_what_outputs_were_compared_with(done: Sequence[Given], expected: str | None) -> None:
+    assert outputs_of(seen(*done)) == expected
+
+
+@pytest.mark.parametrize(("second", "expected"), [(5, "agreement"), (6, "unverified")])
+def test_programs_of_executorch_are_compared_too(second: int, expected: str) -> None:
+    steps = (Step("executorch-program", {"file": "/p"}), Step("executorch-run"))
+    plan = Plan((*steps, steps[1]))
+    transcript = Transcript()
+    for number, digest in ((1, 5), (2, second)):
+        told = {"digests": [digest], "outputs": []}
+        ended = StepResult(number, "executorch-run", begun=True, ended=True, code=0, data=told)
+        transcript.steps.append(ended)
+    found = list(executions(plan, transcript))
+    assert outputs_of(found) == expected
+    assert (disagreement(found) is None) == (expected == "agreement")
+
+
+def test_what_failed_gave_no_outputs() -> None:
+    transcript = Transcript()
+    transcript.steps.append(StepResult(1, "execute", begun=True, ended=True, code=6001))
+    assert list(executions(Plan((context_load(0, "/a"), execute(0))), transcript)) == []
+
+
+def test_different_outputs_are_named() -> None:
+    assert disagreement(seen(ONCE, ONCE)) is None
+    told = disagreement(
+        seen(ONCE, ("/store/a.bin", "x", False, (1,)), ("/store/a.bin", "x", False, (7,)))
+    )
+    assert told == (
+        "the same inputs gave different outputs: 2 different ones in 2 executions of a.bin, "
+        "graph 0, output 0"
+    )
+    kept = [Execution("io-run", ("/a", "0"), False, (one,)) for one in (1, 2)]
+    assert disagreement(kept) is None
+    assert outputs_of(kept) == "unverified"
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.integers(0, 1)), max_size=8))
+def test_they_agree_exactly_where_none_differs(made: list[tuple[str, bool, int]]) -> None:
+    found = seen(*((f"/{name}", "x", compared, (digest,)) for name, compared, digest in made))
+    known = outputs_of(found)
+    assert (known is None) == (not made)
+    assert (known == "reference") == (bool(made) and all(compared for _, compared, _ in made))
+    if known == "agreement":
+        alone = [one for one in found if not one.compared]
+        assert all(sum(other == one for other in alone) > 1 for one in alone)

@@ -1,0 +1,68 @@
+"""The atlas of error codes: its table, and the page that is made of its results."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from harness.probe.plan import Plan
+from harness.qnn.codes import describe, symbol_table
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "suites"))
+    return importlib.import_module("error_codes")
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "suites"))
+    return importlib.import_module("error_codes_page")
+
+
+def case(version: str, answered: int | None, *, ended: str = "failed", log: str = "") -> Any:
+    chain = [{"message": log, "source": "log"}] if log else []
+    error = {"api": "QnnDevice_free", "chain": chain}
+    figures = {"code": 14003, "how": "x", "answered": answered, "ended": ended, "error": error}
+    axes = {"backend": "htp", "qnn": version, "ort": None}
+    return {"suite": "error_codes", "axes": axes, "measurements": figures}
+
+
+def test_every_entry_is_a_plan_of_its_own(table: ModuleType) -> None:
+    entries = table.PROVOCATIONS
+    assert len(entries) >= 30
+    assert len({(one.code, one.backend) for one in entries}) == len(entries)
+    for one in entries:
+        assert Plan(one.steps).text()
+        assert describe(one.code).component not in ("none", "unknown")
+    known = [one for one in entries if one.code in symbol_table()]
+    assert len({one.code for one in known}) >= 30
+
+
+def test_the_page_lists_every_entry(table: ModuleType) -> None:
+    lines = (ROOT / "docs" / "error-codes.md").read_text("utf-8").splitlines()
+    rows = [line.split(" | ") for line in lines if line.startswith("| ")]
+    entries = [row for row in rows if len(row) == 7]
+    listed = {(row[0][2:], name, row[3]) for row in entries for name in row[2].split(", ")}
+    wanted = {(str(one.code), one.backend.upper(), one.how) for one in table.PROVOCATIONS}
+    wanted |= {
+        (str(one.code), f"ORT on {one.backend.upper()}", one.how) for one in table.ORT_PROVOCATIONS
+    }
+    assert listed - {("code", "backend", "had when"), ("---", "---", "---")} == wanted
+
+
+def test_a_code_that_changed_stands_out(made: ModuleType) -> None:
+    line = "cannot open /a/b/libX.so | at 0x7f001234567"
+    rows = [case("2.47.0", 14003, log=line), case("2.51.0", None, ended="passed", log=line)]
+    text = made.page([{**rows[0], "suite": "other"}, *rows])
+    assert "1 codes, 1 ways to have them, with QNN 2.47.0, 2.51.0." in text
+    (row,) = (line for line in text.splitlines() if line.startswith("| 14003"))
+    assert "| **changed:** HTP 2.51.0: no error |" in row
+    assert "`cannot open .../libX.so \\| at 0x...`" in row

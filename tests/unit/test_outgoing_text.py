@@ -1,0 +1,114 @@
+"""What is printed or stored cannot steer a terminal, and gives access to nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import harness
+from harness.errors import ConfigError, DeviceError, InfraError
+from harness.errors.outgoing_text import outgoing, printable, without_secrets, without_secrets_in
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("https://user:s3cret@host/x", "https://***@host/x"),
+        ("see https://s3cret@host:8081/x?y=1, or not", "see https://***@host:8081/x?y=1, or not"),
+        ("HTTP://u:s3@cret@host", "HTTP://***@host"),
+        ("http://u:s3/cret@host/x", "http://***@host/x"),
+        ("http://u:s3?cr#et@host/x", "http://***@host/x"),
+        ("'https://user:s3cre...'", "'https://***"),
+        ("https://host/x?access_token=s3cret&y=1", "https://host/x?access_token=***&y=1"),
+        ("https://h/x?a=1&X-Amz-Signature=s3cret#z", "https://h/x?a=1&X-Amz-Signature=***#z"),
+        ("https://h/x?sig=s3cret%3D", "https://h/x?sig=***"),
+        ("https://h/x?API_KEY=s3cret", "https://h/x?API_KEY=***"),
+        ("/lab/https:/u:s3cret@h/x: no such file", "/lab/https:/***@h/x: no such file"),
+        ("--index-url=https://u:s3cret@h/ --x", "--index-url=https://***@h/ --x"),
+    ],
+)
+def test_secrets_are_taken_out(text: str, safe: str) -> None:
+    assert without_secrets(text) == safe
+    assert without_secrets_in({text: [text, {"x": (text, 1, None)}]}) == {
+        safe: [safe, {"x": [safe, 1, None]}]
+    }
+    assert str(InfraError(text)) == safe
+    assert "s3c" not in str(ConfigError(text, file=text, field=text, choices=[text]))
+    assert "s3c" not in str(DeviceError(text, serial=text, command=text, output=text.encode()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://example.com/a@b",
+        "http://[::1]:8080/x and http://h:80, http://h:80.",
+        "user@host: 10 x 5; key=1",
+        "https://h/x?y=1&z=2",
+        "tests/test_x.py::test_y[a-b@c]",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert without_secrets(text) == text
+
+
+def test_what_steers_a_terminal_is_shown() -> None:
+    assert printable("a\x1b]0;x\x07b\x9b1m\x00\x7f\r\u202ec\ud800") == (
+        r"a\x1b]0;x\x07b\u009b1m\x00\u007f\x0d\u202ec\ud800"
+    )
+    raw = json.dumps("\u202e\x9b\x7f\U000e0001", ensure_ascii=False)
+    assert printable(raw).isascii()
+    assert json.loads(printable(raw)) == json.loads(raw)
+    assert printable("a\tb\r\nc\n é 漢 👍") == "a\tb\nc\n é 漢 👍"
+    assert str(InfraError("\x1b[8m")) == r"\x1b[8m"
+
+
+@given(st.text() | st.text("ab:/@?#&=. token\x1b\u202e\ud800", max_size=60))
+def test_what_went_out_can_go_out_again(text: str) -> None:
+    safe = outgoing(text)
+    assert outgoing(safe) == safe
+    assert safe.encode() is not None
+    assert not any(ord(char) < 32 and char not in "\n\t" for char in safe)
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Z", "C"], exclude_characters="@/?#:"), min_size=3)
+)
+def test_no_password_of_a_url_is_left(password: str) -> None:
+    marked = f"Q{password}Q"
+    assert marked not in without_secrets(f"x https://u:{marked}@host/{'y' * 5} z")
+
+
+@pytest.mark.parametrize("piece", ["://x:a", "://", "a://b@", "?token", "://x:1/?key=", "\x1b"])
+def test_time_is_linear(piece: str) -> None:
+    began = time.process_time()
+    outgoing("://" + piece * (300_000 // len(piece)))
+    assert time.process_time() - began < 20
+
+
+# What runs on a device or beside it, and answers programs; and the one place of each kind.
+PRINTS_ITSELF = {
+    "adb/guardian.py",
+    "cli/say.py",
+    "cli/doctor.py",
+    "cli/devices.py",
+    "contexts/worker.py",
+    "pytest_plugin/terminal.py",
+    "cli/schema.py",
+}
+
+
+def test_whatever_is_printed_goes_through_one_place() -> None:
+    printing = re.compile(r"\bprint\(|click\.s?echo\(|\.write_line\(|\.print\(")
+    root = Path(harness.__file__).parent
+    found = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if printing.search(path.read_text()) and "simulator" not in path.parts
+    }
+    assert found == PRINTS_ITSELF

@@ -163,6 +163,7 @@ class Pusher:
         self._link = link
         self._progress = progress
         self._handed_over = 0
+        self._reported = 0
         self._unanswered: deque[_Sent] = deque()
 
     def run(self, items: Iterable[PushItem]) -> None:
@@ -206,11 +207,11 @@ class Pusher:
         for start in range(0, len(content), CHUNK_BYTES):
             chunk = content[start : start + CHUNK_BYTES]
             self._link.queue(data_header(len(chunk)), chunk)
+            self._handed_over += len(chunk)
             if self._link.must_send:
                 self._link.exchange(self._unanswered[0].command)
                 self._collect()
                 self._report()
-        self._handed_over += len(content)
 
     def _collect(self) -> None:
         while self._unanswered:
@@ -240,7 +241,9 @@ class Pusher:
 
     def _report(self) -> None:
         if self._progress is not None:
-            self._progress(max(0, self._handed_over - self._link.queued_bytes))
+            # headers are queued, too: what has surely been sent grows by fits and starts
+            self._reported = max(self._reported, self._handed_over - self._link.queued_bytes)
+            self._progress(self._reported)
 
 
 def same_size(told: int, true: int, exact: bool) -> bool:

@@ -20,7 +20,7 @@ from tests.integration.adb.remote import wait_ready
 
 BIG = 4 << 20
 AFTER = 1 << 20
-SLACK_S = 6.0
+SLACK_S = 30.0
 ROWS = [
     parameter
     for daemon in BOTH

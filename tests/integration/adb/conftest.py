@@ -196,7 +196,7 @@ def shared_daemon(lab: Lab) -> Iterator[tuple[str, str]]:
     """Address of, and a folder on, one device for all tests that leave it as it was."""
     daemon, folder = lab.start()
     yield daemon.address, folder
-    lab.connect(daemon.address).shell(f"rm -rf {shlex.quote(folder)}", timeout_s=20)
+    lab.connect(daemon.address).shell(f"rm -rf {shlex.quote(folder)}", timeout_s=60)
     daemon.stop()
 
 

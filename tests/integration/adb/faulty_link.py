@@ -97,7 +97,7 @@ class FaultyLink:
                 near.close()
                 continue
             try:
-                far = socket.create_connection(self._target, timeout=5)
+                far = socket.create_connection(self._target, timeout=60)
             except OSError:
                 near.close()
                 continue

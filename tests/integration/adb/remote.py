@@ -8,7 +8,7 @@ import time
 from harness.adb.device import AdbDevice
 from harness.errors import InfraError
 
-SLACK_S = 6.0
+SLACK_S = 30.0
 """What a busy machine may add to a deadline: far less than what runs without one would take."""
 
 
@@ -34,7 +34,7 @@ def survivors(device: AdbDevice, folder: str) -> list[str]:
         f"cd {shlex.quote(folder)}&&wc -l <pids&&while read p;do "
         'read s <"/proc/$p/stat"&&case ${s##*) } in Z*);;*) echo $p;;esac;done <pids 2>/dev/null'
     )
-    answer = device.shell(script, timeout_s=10)
+    answer = device.shell(script, timeout_s=60)
     count, *alive = answer.stdout.decode().split()
     assert count == "4"
     return alive
@@ -45,7 +45,7 @@ def wait_ready(device: AdbDevice, *, timeout_s: float = 10) -> None:
     until = time.monotonic() + timeout_s
     while True:
         try:
-            device.shell("true", timeout_s=5)
+            device.shell("true", timeout_s=60)
             return
         except InfraError:
             if time.monotonic() >= until:

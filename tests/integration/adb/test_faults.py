@@ -68,7 +68,7 @@ STREAMING = ["shell", "shell-in", "shell-out", "push", "pull"]
 
 @pytest.fixture
 def with_source(linked: Linked) -> Linked:
-    linked.device.push([PushItem(bytes(BIG), f"{linked.folder}/source")], timeout_s=20)
+    linked.device.push([PushItem(bytes(BIG), f"{linked.folder}/source")], timeout_s=60)
     return linked
 
 
@@ -90,7 +90,7 @@ def test_a_link_that_is_cut(name: str, with_source: Linked, tmp_path: Path) -> N
 @SLOW
 def test_a_link_that_stalls(lab: Lab, shared: Place, folder: str, tmp_path: Path) -> None:
     """Every operation over a link of its own, all at once, since waiting is all they do."""
-    shared.device.push([PushItem(bytes(BIG), f"{folder}/source")], timeout_s=20)
+    shared.device.push([PushItem(bytes(BIG), f"{folder}/source")], timeout_s=60)
 
     def stalled(name: str) -> str:
         with linked_to(lab, shared.device.serial, folder) as linked:
@@ -120,7 +120,7 @@ def test_a_device_that_stops(lab: Lab, tmp_path: Path) -> None:
         daemon, folder = lab.start()
         with linked_to(lab, daemon.address, folder) as linked:
             source = PushItem(bytes(BIG), f"{linked.folder}/source")
-            linked.device.push([source], timeout_s=20)
+            linked.device.push([source], timeout_s=60)
             linked.link.bytes_per_s = 20e6
             stopping = threading.Timer(0.3, daemon.stop)
             stopping.start()
@@ -134,7 +134,7 @@ def test_a_device_that_stops(lab: Lab, tmp_path: Path) -> None:
 
 def test_a_slow_link_is_no_fault(with_source: Linked) -> None:
     with_source.link.bytes_per_s = 2e6
-    done = with_source.device.shell("head -c 500000 /dev/zero", timeout_s=10)
+    done = with_source.device.shell("head -c 500000 /dev/zero", timeout_s=60)
     assert (len(done.stdout), done.exit_code) == (500_000, 0)
 
 
@@ -145,7 +145,7 @@ def test_a_device_that_comes_back_is_ready_again(linked: Linked, lab: Lab) -> No
     linked.link.resume()
     lab.connect(linked.link.address)
     wait_ready(linked.device)
-    assert linked.device.shell("true", timeout_s=5).ok
+    assert linked.device.shell("true", timeout_s=60).ok
 
 
 @SLOW
@@ -162,7 +162,7 @@ def test_what_a_broken_link_left_running_is_ended_before_the_next_script(
     lab.connect(linked.link.address)
     wait_ready(linked.device)
     assert survivors(linked.device, linked.folder) == []
-    assert linked.device.end_abandoned(timeout_s=5)
+    assert linked.device.end_abandoned(timeout_s=60)
 
 
 def test_a_server_that_is_not_there() -> None:
@@ -190,7 +190,7 @@ def test_a_server_that_is_killed(own_server: tuple[PrivateAdbServer, AdbDevice])
         os.kill(private.pid, signal.SIGKILL)
 
     with in_time(5), pytest.raises(DeviceLost) as caught:
-        device.shell("echo up; sleep 100", timeout_s=5, on_stdout=kill)
+        device.shell("echo up; sleep 100", timeout_s=60, on_stdout=kill)
     assert caught.value.output == b"up\n"
     with in_time(1), pytest.raises(DeviceLost, match="no adb server at"):
         device.shell("true", timeout_s=1)
@@ -245,14 +245,14 @@ def test_a_device_whose_storage_is_full(lab: Lab) -> None:
     daemon, folder = lab.start(storage_limit_bytes=1_000_000)
     device = lab.connect(daemon.address)
     with pytest.raises(DeviceRefused, match="No space left on device"):
-        device.push([PushItem(bytes(2_000_000), f"{folder}/big")], timeout_s=10)
+        device.push([PushItem(bytes(2_000_000), f"{folder}/big")], timeout_s=60)
     daemon.stop()
 
 
 def test_a_path_outside_the_storage(lab: Lab, shared: Place) -> None:
     simulated(lab)
     with pytest.raises(DeviceRefused, match="Permission denied"):
-        shared.device.push([PushItem(b"x", "/tmp/qnn-harness-escape")], timeout_s=10)
+        shared.device.push([PushItem(b"x", "/tmp/qnn-harness-escape")], timeout_s=60)
 
 
 def test_a_daemon_that_is_truly_old(lab: Lab, tmp_path: Path) -> None:
@@ -260,9 +260,9 @@ def test_a_daemon_that_is_truly_old(lab: Lab, tmp_path: Path) -> None:
     daemon, folder = lab.start(features=[])
     device = lab.connect(daemon.address)
     assert "shell_v2" not in device.features
-    done = device.shell("cat; exit 3", stdin=b"through a file", timeout_s=10)
+    done = device.shell("cat; exit 3", stdin=b"through a file", timeout_s=60)
     assert (done.stdout, done.exit_code) == (b"through a file", 3)
-    device.push([PushItem(b"content", f"{folder}/f")], timeout_s=10)
-    device.pull(f"{folder}/f", tmp_path / "f", timeout_s=10, max_bytes=100)
+    device.push([PushItem(b"content", f"{folder}/f")], timeout_s=60)
+    device.pull(f"{folder}/f", tmp_path / "f", timeout_s=60, max_bytes=100)
     assert (tmp_path / "f").read_bytes() == b"content"
     daemon.stop()

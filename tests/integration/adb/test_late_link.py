@@ -33,7 +33,7 @@ def probe_folder(lab: Lab, shared_daemon: tuple[str, str]) -> str:
     need(*C_COMPILERS)
     probe = ProbeBuilder(cache_root() / "probe").build()
     address, top = shared_daemon
-    lab.connect(address).push([PushItem(probe, f"{top}/late/qnn-probe", 0o755)], timeout_s=20)
+    lab.connect(address).push([PushItem(probe, f"{top}/late/qnn-probe", 0o755)], timeout_s=60)
     return f"{top}/late"
 
 

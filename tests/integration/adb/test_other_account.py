@@ -61,7 +61,7 @@ def test_the_servers_socket(private: PrivateAdbServer) -> None:
 def test_it_listens_on_nothing_else(private: PrivateAdbServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         mute_at = f"127.0.0.1:{mute.getsockname()[1]}"
-        private.server.query(f"host:connect:{mute_at}", deadline=Deadline(20))
+        private.server.query(f"host:connect:{mute_at}", deadline=Deadline(60))
     assert private.pid is not None
     sockets = set()
     for descriptor in Path(f"/proc/{private.pid}/fd").iterdir():
@@ -113,7 +113,7 @@ def test_the_port_of_a_simulated_device(
         "ConnectionResetError",
         "BrokenPipeError",
     )
-    said = AdbDevice(simulated.address, private.server).shell("logcat -d", timeout_s=20)
+    said = AdbDevice(simulated.address, private.server).shell("logcat -d", timeout_s=60)
     assert b"connection refused: it is not of the account that runs this device" in said.stdout
 
 
@@ -166,7 +166,7 @@ def test_the_port_cannot_be_taken_while_the_device_reboots(
     while True:
         assert not deadline.expired
         try:
-            socket.create_connection((host, int(port)), timeout=5).close()
+            socket.create_connection((host, int(port)), timeout=60).close()
         except ConnectionRefusedError:
             break
         except ConnectionResetError:

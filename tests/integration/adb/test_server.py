@@ -48,8 +48,8 @@ def test_it_ends_with_us(tmp_path: Path, number: int) -> None:
         assert AdbServer(UnixAddress(path)).is_running()
         (guardian,) = Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()
         holder.send_signal(number)
-        holder.wait(5)
-        wait_gone([int(pid), int(guardian)], 2)
+        holder.wait(60)
+        wait_gone([int(pid), int(guardian)], 30)
     assert not Path(path).parent.exists()
 
 
@@ -109,7 +109,7 @@ def test_the_users_server_home_and_temporary_folder_are_not_touched(tmp_path: Pa
             env=environment,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
             check=True,
         )
     assert done.stdout.splitlines()[0] == "[]"

@@ -84,7 +84,7 @@ def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | N
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
         return None
 
 

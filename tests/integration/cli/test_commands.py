@@ -140,14 +140,14 @@ def test_simulator_serves_plain_adb_until_ctrl_c(simulated_lab: Path) -> None:
         serial = first.split(" as ")[1].split(";")[0]
         shell = [adb_binary(), "-L", socket[1], "-s", serial, "shell"]
         model = subprocess.run(
-            [*shell, "getprop ro.soc.model"], capture_output=True, text=True, timeout=20, check=True
+            [*shell, "getprop ro.soc.model"], capture_output=True, text=True, timeout=60, check=True
         )
         assert model.stdout.strip() == "QCS8550"
-        failed = subprocess.run([*shell, "exit 7"], timeout=20, check=False)
+        failed = subprocess.run([*shell, "exit 7"], timeout=60, check=False)
         assert failed.returncode == 7
     finally:
         process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
 
 
 def test_healing_goes_on_past_a_device_that_is_held(simulated_lab: Path) -> None:

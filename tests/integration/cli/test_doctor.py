@@ -241,7 +241,7 @@ def test_ctrl_c_leaves_nothing_behind(simulated_lab: Path) -> None:
     while not list(runs.glob("*/*")) and time.monotonic() < until:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert out == ""

@@ -101,5 +101,5 @@ def test_files_and_folders_while_a_device_runs(base: Path) -> None:
                 assert as_nobody(attempt) == "PermissionError"
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
     assert not Path(found[1]).parent.exists()

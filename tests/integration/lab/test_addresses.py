@@ -100,7 +100,7 @@ def test_another_address_is_no_way_around_a_lease(
         both.hold("at-0")
         both.close()
         first.close()
-        assert second.device("at-0").adb.shell("echo here", timeout_s=10).stdout == b"here\n"
+        assert second.device("at-0").adb.shell("echo here", timeout_s=60).stdout == b"here\n"
         second.close()
         assert not list((tmp_path / "leases").iterdir())
 
@@ -118,7 +118,7 @@ def test_whoever_waits_gets_it_as_it_is_by_then(
         thread = threading.Thread(target=lambda: got.append(second.device("at-0").facts.boot or ""))
         thread.start()
         assert waiting.wait(60)
-        held.adb.reboot(timeout_s=15)
+        held.adb.reboot(timeout_s=60)
         until, boot = time.monotonic() + 60, held.facts.boot
         while boot == held.facts.boot and time.monotonic() < until:
             with contextlib.suppress(InfraError):

@@ -225,7 +225,7 @@ def test_who_lost_its_lease_is_told_and_gives_up(
             (folder / "new").rename(file)
         case "folder-renamed":
             folder.rename(folder.with_name("away"))
-    assert "the lease of device phone is lost" in told.get(timeout=30)
+    assert "the lease of device phone is lost" in told.get(timeout=60)
     other.take(KEY, "phone")
     with pytest.raises(LeaseLost, match="removed or replaced"):
         mine.require(KEY)

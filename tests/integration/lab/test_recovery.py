@@ -53,7 +53,7 @@ class Ward:
         return [(event.event, event.state) for event in self.events]
 
     def answers(self) -> bool:
-        return self.lab.device(NAME).adb.shell("echo here", timeout_s=10).stdout == b"here\n"
+        return self.lab.device(NAME).adb.shell("echo here", timeout_s=60).stdout == b"here\n"
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_an_adb_server_that_hangs_is_replaced(ward: Ward) -> None:
 def test_a_reboot_is_waited_for(ward: Ward) -> None:
     device = ward.lab.device(NAME)
     before = ask_vitals(device.adb, device.workdir).boot_id
-    device.adb.shell("sleep 1000 >/dev/null 2>&1 &", timeout_s=10)
+    device.adb.shell("sleep 1000 >/dev/null 2>&1 &", timeout_s=60)
     Recovery(ward.lab, ward.lab.lab.recovery_of(NAME), come_back=Deadline(0)).take(NAME, "reboot")
     device = ward.lab.device(NAME)
     after = ask_vitals(device.adb, device.workdir).boot_id
@@ -119,10 +119,10 @@ def test_a_reboot_is_waited_for(ward: Ward) -> None:
 def test_leftovers_of_this_computer_are_ended_and_nobody_elses(ward: Ward) -> None:
     adb = ward.lab.device(NAME).adb
     script = "setsid sh -c 'echo $$; exec sleep 1000' >{0} 2>&1 </dev/null & sleep 0.3; cat {0}"
-    ours = int(adb.shell(script.format("$TMPDIR/ours"), timeout_s=10).stdout)
+    ours = int(adb.shell(script.format("$TMPDIR/ours"), timeout_s=60).stdout)
     foreign = "QNN_HARNESS_CALL=00000000ffffffff " + script.format("$TMPDIR/foreign")
-    theirs = int(adb.shell(foreign, timeout_s=10).stdout)
-    assert adb.end_leftovers(timeout_s=8)
+    theirs = int(adb.shell(foreign, timeout_s=60).stdout)
+    assert adb.end_leftovers(timeout_s=60)
     time.sleep(0.1)
     assert not Path(f"/proc/{ours}").exists()
     assert Path(f"/proc/{theirs}").exists()

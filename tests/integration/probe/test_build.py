@@ -46,7 +46,7 @@ def test_it_is_built_once_however_many_ask(tmp_path: Path, counting_compiler: Pa
         probes = set(pool.map(ProbeBuilder.build, builders))
     assert len(probes) == 1
     assert compilations(tmp_path) == 1
-    done = run_plan_locally(probes.pop(), Plan((Step("noop"),)), env={}, timeout_s=10)
+    done = run_plan_locally(probes.pop(), Plan((Step("noop"),)), env={}, timeout_s=60)
     assert done.transcript.start is not None
     assert done.transcript.start.source == source_hash(read_sources())
     assert done.transcript.start.target == "linux-x64"

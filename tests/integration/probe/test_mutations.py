@@ -57,7 +57,7 @@ def recorded(
             plan.context_free(1),
             *map(Step, ("device-free", "backend-free", "log-free")),
         )
-        done = run_plan_locally(plain_probe, Plan(steps), env={}, timeout_s=30)
+        done = run_plan_locally(plain_probe, Plan(steps), env={}, timeout_s=60)
         assert judge(done).outcome == BEHAVIOURS[behaviour]
         return done
 

@@ -39,7 +39,7 @@ def simulated(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="module")
 def connected(home: Path, simulated: SimulatedDevice) -> Iterator[AdbDevice]:
     with PrivateAdbServer(key_folder=home) as private:
-        private.server.connect(simulated.address, deadline=Deadline(15))
+        private.server.connect(simulated.address, deadline=Deadline(60))
         yield AdbDevice(simulated.address, private.server)
 
 
@@ -47,7 +47,7 @@ def connected(home: Path, simulated: SimulatedDevice) -> Iterator[AdbDevice]:
 def folder(simulated: SimulatedDevice, connected: AdbDevice, plain_probe: Path) -> str:
     """The folder on the device that holds the probe."""
     folder = f"{simulated.storage}/{FOLDER}"
-    connected.push([PushItem(plain_probe, f"{folder}/qnn-probe", 0o755)], timeout_s=20)
+    connected.push([PushItem(plain_probe, f"{folder}/qnn-probe", 0o755)], timeout_s=60)
     return folder
 
 
@@ -115,11 +115,11 @@ def test_nobody_looks_at_what_does_not_hang(device: AdbDevice, folder: str) -> N
 def test_environment_and_folder_arrive_as_they_are(device: AdbDevice, folder: str) -> None:
     """What cannot be loaded is found: by its name through LD_LIBRARY_PATH, and relatively."""
     odd = f"{folder}/a 'b' $(c) \"d\""
-    device.push([PushItem(b"no library at all" * 10, f"{odd}/libodd.so", 0o644)], timeout_s=20)
+    device.push([PushItem(b"no library at all" * 10, f"{odd}/libodd.so", 0o644)], timeout_s=60)
     steps = (Step("cleanup"), backend_load("libodd.so"), backend_load("./libodd.so"))
     env = {"LD_LIBRARY_PATH": odd, "ADSP_LIBRARY_PATH": "/a;/b c"}
     probe = f"{folder}/qnn-probe"
-    done = run_plan(device, probe, Plan(steps), env=env, cwd=odd, timeout_s=20)
+    done = run_plan(device, probe, Plan(steps), env=env, cwd=odd, timeout_s=60)
     for step in done.transcript.steps[1:]:
         assert step.error == "dlopen"
         assert "invalid ELF header" in (step.message or "")
@@ -138,7 +138,7 @@ def test_a_hang_on_the_device(device: AdbDevice, folder: str) -> None:
     done = run(device, folder, Step("hang"), settings=late, timeout_s=1)
     assert (done.exit_code, done.timed_out, done.transcript.deadline) == (None, True, False)
     assert done.transcript.last_begun is not None
-    left = device.shell("ps ax -ww -o args", timeout_s=10)
+    left = device.shell("ps ax -ww -o args", timeout_s=60)
     assert left.ok
     assert f"{folder}/qnn-probe".encode() not in left.stdout
 
@@ -149,7 +149,7 @@ def test_a_probe_that_does_not_start_is_no_verdict(
 ) -> None:
     place = folder if wrong == "probe" else f"{folder}/none"
     with pytest.raises(DeviceError, match="the probe did not start"):
-        run_plan(device, f"{folder}/none/none", Plan(()), env={}, cwd=place, timeout_s=10)
+        run_plan(device, f"{folder}/none/none", Plan(()), env={}, cwd=place, timeout_s=60)
 
 
 CRASH = Step("crash", {"signal": "11"})
@@ -186,7 +186,7 @@ def test_a_lost_device_tells_the_step(
     plan = Plan((Step("noop"), Step("crash", {"signal": "9"})))
     probe = f"{folder}/qnn-probe"
     script = f"#!/bin/sh\n{shlex.quote(probe)}\nreboot\nsleep 60\n"
-    connected.push([PushItem(script.encode(), f"{folder}/dying", 0o755)], timeout_s=20)
+    connected.push([PushItem(script.encode(), f"{folder}/dying", 0o755)], timeout_s=60)
     with pytest.raises(DeviceLost) as caught:
-        run_plan(connected, f"{folder}/dying", plan, env={}, cwd=folder, timeout_s=20)
+        run_plan(connected, f"{folder}/dying", plan, env={}, cwd=folder, timeout_s=60)
     assert caught.value.__notes__ == ["step 1 (crash) had begun"]

@@ -27,7 +27,7 @@ def says(contexts, parameters):
 def test_case(bench, how):
     print(SAID)
     if how == "crash":
-        bench.run(Plan((Step("crash", {{"signal": "11"}}),)), timeout_s=20).check()
+        bench.run(Plan((Step("crash", {{"signal": "11"}}),)), timeout_s=60).check()
     if how == "skip":
         pytest.skip(SAID)
     if how == "error":
@@ -36,7 +36,7 @@ def test_case(bench, how):
         raise InfraError(SAID)
     if how == "xfail":
         pytest.xfail(SAID)
-    bench.run(Plan((Step("noop"),)), timeout_s=20).check()
+    bench.run(Plan((Step("noop"),)), timeout_s=60).check()
     assert not SAID, SAID
 """
 

@@ -16,7 +16,7 @@ from harness.probe.plan import Plan, Step
 @pytest.mark.parametrize("name", ["good", "bad"])
 def test_case(bench, name):
     step = Step("noop") if name == "good" else Step("crash", {"signal": "11"})
-    bench.run(Plan((step,)), timeout_s=20).check()
+    bench.run(Plan((step,)), timeout_s=60).check()
 """
 ISSUE = """schema: 1
 known_issues:

@@ -293,9 +293,9 @@ def test_a_process_killed_while_it_fetches_leaves_nothing_in_the_way(  # type: i
         f"WheelCache(Path(sys.argv[1]), known={{}}).fetch({REQUEST!r})"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(root)]) as process:
-        assert index.half_sent.wait(30)
+        assert index.half_sent.wait(60)
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
     assert not (root / NAME).exists()
     assert wheels(root).fetch(REQUEST).size > 0
     assert kept(root) == {NAME, f"{NAME}.json"}

@@ -83,7 +83,7 @@ def says(storage: Path) -> str:
 
 
 def output(board: AdbDevice, script: str) -> list[str]:
-    done = board.shell(script, timeout_s=30)
+    done = board.shell(script, timeout_s=60)
     assert done.exit_code == 0, done.stderr
     return done.stdout.decode().splitlines()
 
@@ -158,10 +158,10 @@ def test_variables_of_the_loader_are_the_programs_own(board: AdbDevice, says: st
 
 
 def test_exit_codes_and_files_that_are_no_programs(board: AdbDevice, says: str) -> None:
-    assert board.shell(f"{says} seven", timeout_s=30).exit_code == 7
+    assert board.shell(f"{says} seven", timeout_s=60).exit_code == 7
     copy = f"cp {says} {says}-2; chmod -x {says}-2; {says}-2"
-    assert board.shell(copy, timeout_s=30).exit_code == 126
-    assert board.shell(f"{says}-missing", timeout_s=30).exit_code == 127
+    assert board.shell(copy, timeout_s=60).exit_code == 126
+    assert board.shell(f"{says}-missing", timeout_s=60).exit_code == 127
 
 
 def test_the_probe_starts(board: AdbDevice, says: str) -> None:
@@ -172,7 +172,7 @@ def test_the_probe_starts(board: AdbDevice, says: str) -> None:
 def test_a_crash_is_a_crash(board: AdbDevice, says: str, number: int, name: str) -> None:
     folder = os.path.dirname(says)
     crash = Plan((Step("crash", {"signal": str(number)}),))
-    ran = run_plan(board, f"{folder}/qnn-probe", crash, env={}, cwd=folder, timeout_s=30)
+    ran = run_plan(board, f"{folder}/qnn-probe", crash, env={}, cwd=folder, timeout_s=60)
     assert ran.exit_code == 128 + number or ran.signal == number
     verdict = judge(ran)
     assert (verdict.outcome, verdict.cause) == ("crashed", "target")

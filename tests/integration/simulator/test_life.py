@@ -71,7 +71,7 @@ def test_another_key_is_unauthorized(stranger: AdbClient, shared: OnDevice) -> N
 
 def connect_raw(device: SimulatedDevice) -> socket.socket:
     host, port = device.address.split(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
 CNXN = encode(Packet(protocol.CNXN, protocol.VERSION, 1 << 20, b"host::\0"))

@@ -55,7 +55,7 @@ class CountingDevice(AdbDevice):
         """Connects anew, over a link that carries again."""
         self.link.resume()
         self.server.disconnect(self.serial)
-        self.server.connect(self.serial, deadline=Deadline(20))
+        self.server.connect(self.serial, deadline=Deadline(60))
 
     def reset(self) -> None:
         self.scripts = self.pushes = self.pushed_bytes = 0
@@ -132,7 +132,7 @@ def make_device(adb_server: AdbServer, key_folder: Path, tmp_path: Path) -> Iter
                 )
             cleanup.enter_context(daemon)
             link = cleanup.enter_context(FaultyLink(daemon.address))
-            adb_server.connect(link.address, deadline=Deadline(20))
+            adb_server.connect(link.address, deadline=Deadline(60))
             cleanup.callback(adb_server.disconnect, link.address)
             root = "" if kind == "real" else str(folder)
             return CountingDevice(adb_server, folder, root, link, daemon)

@@ -66,7 +66,7 @@ def run_cut(
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(stdin, timeout=30)
+        output, _ = process.communicate(stdin, timeout=60)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -258,7 +258,7 @@ def run_with_another_in_between(
             view = device.look(wanted, claim=MINE)
             device.told_missing = view.found_set(wanted) is None
             gate.write_text("go on\n")
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

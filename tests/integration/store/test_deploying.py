@@ -83,7 +83,7 @@ def test_files_go_to_a_folder_of_their_own(device: CountingDevice, files: dict[s
     assert folder.startswith(f"{device.workdir}/sets/io-heavy-56mb-")
     assert device.local(folder, INPUT).read_bytes() == files[INPUT].read_bytes()
     assert mine.deploy_files("io-heavy 56mb", dict(reversed(files.items())), [PROGRAM]) == folder
-    answer = device.shell(f"'{folder}/qnn-probe'", timeout_s=10)
+    answer = device.shell(f"'{folder}/qnn-probe'", timeout_s=60)
     assert answer.stdout == b"ran\n"
 
 

@@ -67,7 +67,7 @@ def test_what_had_come_before_a_cut_does_not_travel_again(
     began = time.monotonic()
     with pytest.raises(DeviceLost):
         deployer(device).deploy_files("one", files)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     device.connect()
     before = device.link.carried
     mine = deployer(device)
@@ -87,7 +87,7 @@ def test_a_stalled_link_ends_with_the_deadline_and_goes_on_after_it(
     began = time.monotonic()
     with pytest.raises(DeviceError):
         deployer(device).deploy_files("one", files)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     device.link.cut()
     monkeypatch.undo()
     device.connect()
@@ -119,7 +119,7 @@ def test_a_daemon_that_is_restarted_meanwhile(
     try:
         mine.deploy_files("one", files)
     except InfraError:
-        assert restarted.wait(20)
+        assert restarted.wait(60)
     thread.join()
     device.connect()
     mine.forget()
@@ -176,6 +176,6 @@ def test_letting_go_of_a_device_that_is_gone(
     device.link.stall()
     began = time.monotonic()
     mine.release()
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 60
     device.link.cut()
     mine.release()

@@ -46,7 +46,7 @@ def test_the_script_answers_on_this_computer() -> None:
         ["/bin/sh", "-c", f"set -- /tmp\n{SCRIPT}"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert parse_facts(done.stdout).coprocessors is not None

@@ -61,7 +61,7 @@ def generate(folder: Path) -> KeyPair:
         env=environment,
         check=True,
         capture_output=True,
-        timeout=30,
+        timeout=60,
     )
     lines = (folder / "key").read_text().splitlines()
     der = base64.b64decode("".join(line for line in lines if not line.startswith("-")))
@@ -235,7 +235,7 @@ def test_what_is_no_table_is_an_error(lines: str) -> None:
 def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
     """A host's end of a connection, and the device's."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        host = socket.create_connection(listening.getsockname(), timeout=5)
+        host = socket.create_connection(listening.getsockname(), timeout=60)
         device, _ = listening.accept()
     with host, device:
         yield host, device

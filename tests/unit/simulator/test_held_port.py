@@ -24,7 +24,7 @@ def taken_by_another(number: int) -> bool:
 
 def leave_an_ended_connection(port: HeldPort) -> None:
     """The side that closes first keeps the port for a minute (TIME_WAIT)."""
-    with socket.create_connection(("127.0.0.1", port.number), timeout=5) as visitor:
+    with socket.create_connection(("127.0.0.1", port.number), timeout=60) as visitor:
         served, _ = port.socket.accept()
         served.close()
         assert visitor.recv(1) == b""
@@ -32,7 +32,7 @@ def leave_an_ended_connection(port: HeldPort) -> None:
 
 def refused(number: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", number), timeout=5).close()
+        socket.create_connection(("127.0.0.1", number), timeout=60).close()
     except ConnectionRefusedError:
         return True
     return False
@@ -61,7 +61,7 @@ def test_told_to_refuse_while_it_does_it_serves_later_all_the_same() -> None:
         port.refuse()
         assert refused(port.number)
         port.listen()
-        with socket.create_connection(("127.0.0.1", port.number), timeout=5) as visitor:
+        with socket.create_connection(("127.0.0.1", port.number), timeout=60) as visitor:
             served, _ = port.socket.accept()
             with served:
                 visitor.sendall(b"x")

@@ -64,7 +64,7 @@ class ScriptDevice:
             input=stdin,
             env={"PATH": self.path, "TMPDIR": str(self.workdir.parent)},
             capture_output=True,
-            timeout=20,
+            timeout=60,
             check=False,
         )
         return done.stdout.decode()

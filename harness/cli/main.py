@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import io
+import os
 import sys
 from typing import Final
 
@@ -46,6 +49,9 @@ COMMANDS: Final = {
     ),
 }
 """Each command: its function in the module of its name, and the first sentence of its help."""
+
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LazyGroup(click.Group):
@@ -96,10 +102,10 @@ def main() -> None:
     except click.ClickException as error:
         told = io.StringIO()
         error.show(file=told)
-        say(told.getvalue(), err=True, nl=False)
+        _complain(told.getvalue().rstrip("\n"))
         code = 2
     except HarnessError as error:
-        say(f"error: {error}", err=True)
+        _complain(f"error: {error}")
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
@@ -107,7 +113,25 @@ def main() -> None:
         # The reader went away (`| head`); what it wanted it has.
         sys.stderr.close()
         code = 0
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _complain(f"error: what this prints or keeps could not be written: {error.strerror}")
+        _forget_output()
+        code = HarnessError.exit_code
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(text: str) -> None:
+    """Says what is wrong; where nobody can be told, the exit code still says it."""
+    with contextlib.suppress(OSError):
+        say(text, err=True)
+
+
+def _forget_output() -> None:
+    """What stdout could not take is not tried once more when Python ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -14,9 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from harness.contexts.compile_jobs import Wanted, compile_job, compile_options, reference_job
+from harness.contexts.compile_jobs import (
+    Wanted,
+    compile_job,
+    compile_options,
+    epcontext_max_size,
+    reference_job,
+)
 from harness.contexts.compiler import CompileError, CompileJob, ReferenceJob, run_jobs
-from harness.contexts.epcontext import epcontext_max_size
 from harness.contexts.metadata import check_arch, memory_bytes, read_metadata, tensor_order
 from harness.contexts.models import Model
 from harness.contexts.source import Context, Reference

@@ -1,11 +1,13 @@
-"""What the compiler is told for a context, and for the reference of a model."""
+"""What the compiler is told for a context, and for the reference of a model; what it writes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-from harness.contexts.compiler import CompileJob, InputFile, ReferenceJob
+from harness.artefacts.artefact import ArtefactError
+from harness.artefacts.open import open_artefact
+from harness.contexts.compiler import CompileError, CompileJob, InputFile, ReferenceJob
 from harness.contexts.models import PREPARATIONS, Model
 from harness.qnn.socs import SOCS
 from harness.runtimes.pypi import ORT_HOST_VERSION
@@ -62,3 +64,16 @@ def compile_job(wanted: Wanted, model: Path, folder: Path) -> CompileJob:
         folder=folder,
         options=compile_options(arch, spec),
     )
+
+
+def epcontext_max_size(model: Path, what: str) -> int | None:
+    """The largest spill-fill size that an EPContext model states (bytes); None if it states none.
+
+    Only nodes that carry a context count (`main_context`). Raises CompileError, whose text begins
+    with `what`, if the file is none that the compiler can have meant.
+    """
+    try:
+        pieces = open_artefact(model).pieces
+    except ArtefactError as error:
+        raise CompileError(what, chain=[f"cannot read {model.name}: {error}"]) from error
+    return max((one.facts["max_size"] for one in pieces if "max_size" in one.facts), default=None)

@@ -6,6 +6,7 @@ and its inputs.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from harness.contexts import mobilenet, model_graphs
 from harness.errors import ConfigError
+from harness.files.whole_file import keep_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -210,3 +212,21 @@ class Model:
 
 ModelSpec = Model
 """Its former name, for suites that still use it."""
+
+
+class OnnxFiles:
+    """ONNX files of models, below `<cache_root>/onnx`: for devices that make sessions of them."""
+
+    def __init__(self, cache_root: Path) -> None:
+        self._root = cache_root / "onnx"
+        self._found: dict[Model, Path] = {}
+
+    def path(self, model: Model) -> Path:
+        """The model's file, made if it is missing or damaged. Raises InfraError."""
+        if model not in self._found:
+            content = model.serialized()
+            digest = hashlib.sha256(content).hexdigest()
+            path = self._root / f"{model}-{digest[:16]}.onnx"
+            keep_whole(path, content)
+            self._found[model] = path
+        return self._found[model]

@@ -52,6 +52,10 @@ def gentle(lab: Lab) -> Lab:
     return lab.model_copy(update={"recovery": rules, "devices": devices})
 
 
+def _bring_back(name: str) -> str:
+    return f"see its line under lab; then `qnn-harness devices heal {name}`"
+
+
 def open_workbench(lab: Lab, order: Order) -> Workbench:
     """What a visit works with; whoever opens it closes it."""
     leases = Leases(lease_root(), purpose="qnn-harness doctor")
@@ -75,7 +79,7 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         yield of("target", "fail", str(error), "correct devices.yaml")
         return
     except InfraError as error:
-        yield of(REACHABLE, "fail", str(error), "see its line under lab, and docs/lab.md")
+        yield of(REACHABLE, "fail", str(error), _bring_back(name))
         return
     yield of(REACHABLE, "ok", f"{device.adb.serial} answers")
     patient = Patient(

@@ -114,7 +114,7 @@ def hint(error: ErrorRecord) -> str:
     """What helps, as far as the kind of the failure is known (pure)."""
     known = error.diagnosis
     if known is None:
-        return "the lines above may tell, and docs/results.md what the code means"
+        return "the lines above may tell; another --qnn shows whether it is this version"
     return f"{known.words}: {known.fix or 'nothing is known that helps'}; see the lines above"
 
 

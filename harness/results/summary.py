@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final, get_args
@@ -95,6 +95,13 @@ def _outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
     return [f"outputs of what passed: {told}"]
 
 
+def _untested_lines(counts: Mapping[str, int]) -> list[str]:
+    """That a run says nothing about any target, which its exit code of 0 does not tell."""
+    if not counts or set(counts) - {"unsupported", "skipped"}:
+        return []
+    return ["NOTHING WAS TESTED: every case was skipped, or is unsupported where it ran"]
+
+
 def summary_lines(
     records: Sequence[CaseRecord], report: PurePath | str, *, width: int = _WIDTH
 ) -> list[str]:
@@ -110,7 +117,7 @@ def summary_lines(
     strict = sum(record.breaks_strictness for record in final_attempts(records))
     failing = f" ({strict} of them fail by --strict-known)" if strict else ""
     lines = [f"{cases}: {shown}{failing}" if counts else "no case was run"]
-    lines += _outputs_lines(records)
+    lines += _untested_lines(counts) + _outputs_lines(records)
     for group in groups[:_MAX_LINES]:
         lines.append(_group_line(group, width))
         known = group.first.error.diagnosis if group.first.error else None

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.contexts.contexts import Contexts, Source
-from harness.contexts.models import Model
-from harness.contexts.onnx_files import OnnxFiles
+from harness.contexts.models import Model, OnnxFiles
 from harness.contexts.source import Context, Reference
 from harness.errors import ConfigError
 from harness.fit.forecasts import Forecasts

@@ -67,6 +67,16 @@ def test_imports_go_down(path: Path) -> None:
     assert imported_rooms(path.read_text()) <= allowed
 
 
+def test_rooms_and_files_stay_small() -> None:
+    """At most 20 Python files a room, so that it holds one subject, and 450 lines a file."""
+    rooms = {room: len(list((ROOT / "harness" / room).rglob("*.py"))) for room in ROOMS}
+    assert not {room: count for room, count in rooms.items() if not 0 < count <= 20}
+    files = [*(ROOT / "harness").rglob("*"), *(ROOT / "suites").glob("*.py")]
+    code = [path for path in files if path.suffix in {".py", ".c", ".cpp", ".h", ".sh"}]
+    lines = {path.name: len(path.read_bytes().splitlines()) for path in code}
+    assert not {name: count for name, count in lines.items() if count > 450}
+
+
 def test_every_file_says_what_it_is_for() -> None:
     silent = [
         path.relative_to(ROOT).as_posix()

@@ -11,8 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.bench.ort import OrtOnDevice, ort_on_device
-from harness.contexts.models import Model
-from harness.contexts.onnx_files import OnnxFiles
+from harness.contexts.models import Model, OnnxFiles
 from harness.contexts.session_plan import DeployedModel
 from harness.contexts.source import Context
 from harness.failure.error import ErrorRecord

@@ -35,6 +35,27 @@ def test_a_command_is_listed_with_its_own_words(name: str) -> None:
     assert command.get_short_help_str(1000) == COMMANDS[name][1]
 
 
+@pytest.mark.parametrize(
+    ("command", "code"), [("--help", 3), ("contexts --help", 3), ("devces", 2), ("report gone", 2)]
+)
+def test_output_that_nobody_takes_is_one_line_and_an_exit_code(command: str, code: int) -> None:
+    for stderr in (subprocess.PIPE, None):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "harness.cli.main", *command.split()],
+                stdout=full,
+                stderr=stderr or full,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+        assert done.returncode == code
+        if stderr and code == 3:
+            (line,) = done.stderr.splitlines()
+            assert line.startswith("error: ")
+            assert line.endswith("No space left on device")
+
+
 def test_a_command_that_there_is_not() -> None:
     done = CliRunner().invoke(commands, ["devces"])
     assert done.exit_code == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -13,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.contexts.model_graphs import random_bytes
-from harness.contexts.models import KINDS, PREPARATIONS, Model
-from harness.errors import ConfigError
+from harness.contexts.models import KINDS, PREPARATIONS, Model, OnnxFiles
+from harness.errors import ConfigError, InfraError
 
 SPECS = [
     Model("tiny"),
@@ -155,3 +156,29 @@ def test_how_a_context_is_prepared_changes_nothing_in_its_model() -> None:
         np.testing.assert_array_equal(prepared.inputs()["x"], raw.inputs()["x"])
     with pytest.raises(ConfigError, match=r"unknown preparation 'somehow' \(valid: raw, memhandle"):
         Model("tiny", prepare="somehow")  # type: ignore[arg-type]
+
+
+def test_a_models_file_is_made_once(tmp_path: Path) -> None:
+    path = OnnxFiles(tmp_path).path(Model("tiny"))
+    assert path.read_bytes() == Model("tiny").serialized()
+    made = path.stat().st_mtime_ns
+    assert OnnxFiles(tmp_path).path(Model("tiny")) == path
+    assert path.stat().st_mtime_ns == made
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_variants_have_files_of_their_own(tmp_path: Path) -> None:
+    files = OnnxFiles(tmp_path)
+    assert files.path(Model("tiny")) != files.path(Model("tiny", variant=1))
+
+
+def test_a_damaged_file_is_made_again(tmp_path: Path) -> None:
+    path = OnnxFiles(tmp_path).path(Model("tiny"))
+    path.write_bytes(path.read_bytes()[:-1])
+    assert OnnxFiles(tmp_path).path(Model("tiny")).read_bytes() == Model("tiny").serialized()
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "onnx").write_text("in the way")
+    with pytest.raises(InfraError, match="cannot keep"):
+        OnnxFiles(tmp_path).path(Model("tiny"))

@@ -300,7 +300,7 @@ def test_what_came_of_an_inference(verdict: Verdict, status: str, found: str, ad
 def test_hints_and_texts() -> None:
     assert "skel" in hint(SKEL)
     assert "see the lines above" in hint(SKEL)
-    assert "docs/results.md" in hint(error("x", 4000, ""))
+    assert "--qnn" in hint(error("x", 4000, ""))
     assert error_text(error("", None, "")) == "the probe"
 
 

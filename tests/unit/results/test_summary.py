@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,6 +99,21 @@ def test_the_first_cause_stands_before_what_came_of_it() -> None:
 def test_what_a_case_concluded_is_said() -> None:
     made = [record(case="suites/test_a.py::test_limit[x]", measurements={"conclusion": "bytes"})]
     assert summary_lines(made, "r")[1] == "test_a.py::test_limit[x]: bytes"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [
+        (["unsupported", "skipped"], True),
+        (["unsupported"], True),
+        (["unsupported", "passed"], False),
+        (["unsupported", "failed"], False),
+        (["unsupported", "error"], False),
+    ],
+)
+def test_a_run_that_tells_nothing_of_any_target_says_so(outcomes: list[Any], said: bool) -> None:
+    made = [record(case=f"x[{at}]", outcome=outcome) for at, outcome in enumerate(outcomes)]
+    assert ("NOTHING WAS TESTED" in "\n".join(summary_lines(made, "r"))) == said
 
 
 def test_nothing_run() -> None:

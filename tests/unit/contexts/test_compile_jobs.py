@@ -1,4 +1,4 @@
-"""What is read out of an EPContext model, and what is refused."""
+"""What is read out of an EPContext model that the compiler wrote, and what is refused."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import onnx
 import pytest
 from onnx import helper
 
+from harness.contexts.compile_jobs import epcontext_max_size
 from harness.contexts.compiler import CompileError
-from harness.contexts.epcontext import epcontext_max_size
 
 
 def model(path: Path, *nodes: dict[str, int], op_type: str = "EPContext") -> Path:

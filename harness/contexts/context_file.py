@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from harness.artefacts.artefact import Piece
+from harness.artefacts.artefact import ArtefactError, Piece
+from harness.artefacts.open import open_artefact
 from harness.contexts.metadata import (
     Tensor,
     Unreadable,
@@ -207,10 +208,24 @@ class ContextFiles:
         pieces = [Piece(key[0], 0, files[key], "", "context") for key in new]
         for key, told in zip(new, read_each(self._probes, library, pieces), strict=True):
             if isinstance(told, Unreadable):
-                problem = (
+                problem = _another_kind(key[0]) or (
                     f"is no whole context binary for libQnnSystem.so of QNN {newest}, "
                     f"which reads what one is made of: {told.reason}"
                 )
                 self._metadata[key] = ConfigError(problem, file=key[0])
             else:
                 self._metadata[key] = told
+
+
+def _another_kind(path: Path) -> str | None:
+    """What a file is that the library does not read; None if no other kind is seen in it."""
+    try:
+        kind = open_artefact(path).kind
+    except ArtefactError:
+        return None
+    if kind == "context":
+        return None
+    return (
+        f"is no context binary, but of the kind {kind}: `qnn-harness run` takes it as it is, "
+        "`qnn-harness contexts extract` copies out the context binaries in it"
+    )

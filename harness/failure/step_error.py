@@ -75,7 +75,7 @@ def step_error(step: StepResult) -> ErrorRecord:
         message = "\n".join(logged)
     else:
         message = said or (describe(code).note or "" if code is not None else "")
-    return ErrorRecord.of(
+    error = ErrorRecord.of(
         api=step.api or ("dlopen" if step.error == "dlopen" else None),
         code=code,
         symbol=step.symbol,
@@ -84,6 +84,28 @@ def step_error(step: StepResult) -> ErrorRecord:
         context=step.context,
         chain=failure_chain(step),
     )
+    apart = _difference(step) if step.error == "mismatch" else None
+    return error if apart is None else error.with_line(apart)
+
+
+def _difference(step: StepResult) -> str | None:
+    """How far the first wrong output is from what was expected, which says what tolerance it had.
+
+    Not in the signature: the figures differ from run to run.
+    """
+    outputs = step.data.get("outputs")
+    for one in outputs if isinstance(outputs, list) else []:
+        match one:
+            case {
+                "beyond": int(beyond),
+                "name": str(name),
+                "max_abs": int() | float() as most,
+                "first_value": int() | float() as got,
+                "first_expected": int() | float() as wanted,
+            } if beyond:
+                values = f"the first of them is {got:.6g}, and {wanted:.6g} was expected"
+                return f"{name} differs by up to {most:.6g}; {values}"
+    return None
 
 
 def cause_of(step: StepResult, blame: Sequence[Blame]) -> Cause:

@@ -11,6 +11,7 @@ from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import DeviceRuns
 
 FOREIGN = min((Path(__file__).parents[2] / "field").glob("*.bin"))
+PROGRAM = Path(__file__).parents[2] / "field/executorch-3-contexts.pte"
 SUITE = """
 import pytest
 from harness import Bench, ContextFile, Model
@@ -19,6 +20,7 @@ MINE = ContextFile("model.bin", inputs="in/", expected="out/", tolerance=0.01)
 WRONG = [
     ContextFile("nowhere.bin"),
     ContextFile("half.bin"),
+    ContextFile("model.pte"),
     ContextFile("model.bin", inputs=["in/x.raw", "in/x.raw"], name="two-inputs"),
     ContextFile("model.bin", expected="in", name="wrong-outputs"),
 ]
@@ -63,6 +65,7 @@ def folder(context_for: ContextFor, tmp_path: Path) -> Path:
     (folder / "half.bin").write_bytes(made.path.read_bytes()[: made.size // 2])
     shutil.copyfile(made.inputs[0], folder / "in/x.raw")
     shutil.copyfile(made.expected[0], folder / "out/y.raw")
+    shutil.copyfile(PROGRAM, folder / "model.pte")
     (folder / "b").mkdir()
     shutil.copyfile(FOREIGN, folder / "b/model.bin")
     (folder / "test_mine.py").write_text(SUITE)
@@ -73,12 +76,12 @@ def test_files_are_run_and_what_is_wrong_with_them_is_told(lab: DeviceRuns, fold
     done = lab.run("--plan", suites=folder)
     assert done.code == 2, done.output
     assert "test_alone[sim-v73-htp-2.51.0-model.bin]  (8 files, " in done.output
-    assert done.output.count("cannot run: ") == 3, done.output
-    for name in ("nowhere.bin", "half.bin"):
+    assert done.output.count("cannot run: ") == 4, done.output
+    for name in ("nowhere.bin", "half.bin", "model.pte"):
         assert f"error: {folder}/{name}: " in done.output or f"\n{folder}/{name}: " in done.output
     done = lab.run(suites=folder)
     assert done.code == 1, done.output
-    assert done.output.count(" x ERROR (config): ") == 3, "each wrong file has a line of its own"
+    assert done.output.count(" x ERROR (config): ") == 4, "each wrong file has a line of its own"
     old = done.case(context="model.bin", qnn="2.47.0")
     assert old["axes"]["compiler"] is None
     assert old["runtime"]["contexts_by"].startswith("2.51.0.")
@@ -102,6 +105,7 @@ def test_files_are_run_and_what_is_wrong_with_them_is_told(lab: DeviceRuns, fold
     for name, words in {
         "nowhere.bin": f"{folder}/nowhere.bin: no context binary can be read there: No such file",
         "half.bin": f"{folder}/half.bin: is no whole context binary for libQnnSystem.so",
+        "model.pte": f"{folder}/model.pte: is no context binary, but of the kind pte",
         "two-inputs": f"{folder}/model.bin: inputs: 2 files, and the graph has 1: x (64 bytes",
     }.items():
         wrong = done.case(context=name)
@@ -109,6 +113,7 @@ def test_files_are_run_and_what_is_wrong_with_them_is_told(lab: DeviceRuns, fold
         assert words in wrong["error"]["message"]
     differs = done.case(context="wrong-outputs")
     assert (differs["outcome"], differs["error"]["api"]) == ("failed", "QnnGraph_execute")
+    assert "y differs by up to " in differs["error"]["message"]
 
 
 def test_a_file_has_no_compiler_and_its_own_findings(lab: DeviceRuns, folder: Path) -> None:

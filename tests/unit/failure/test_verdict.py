@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.failure.error import signature
+from harness.failure.error import ErrorRecord, signature
 from harness.failure.verdict import Verdict, judge
 from harness.lab.facts import Coprocessors
 from harness.probe.plan import Plan, Step
@@ -280,6 +280,26 @@ def test_what_the_probe_found_itself(
     assert verdict.error is not None
     assert verdict.error.code == code
     assert verdict.error.message == message
+
+
+def test_outputs_that_differ_say_by_how_much_and_have_one_signature() -> None:
+    def error(outputs: object) -> ErrorRecord:
+        said = "run 1: output 0 has 3 of 9 elements beyond 0.1, the first at 2"
+        ended = end(code=None, error="mismatch", message=said, data={"outputs": outputs})
+        found = judge(run(START, begin(), ended, DONE, exit_code=1)).error
+        assert found is not None
+        return found
+
+    right = {"index": 0, "name": "x", "elements": 9, "max_abs": 0, "beyond": 0, "nan": 0}
+    first = {"first_index": 2, "first_value": 0.5, "first_expected": 0.25}
+    wrong = {**right, "name": "y", "max_abs": 0.375, "beyond": 3, **first}
+    told = error([right, wrong])
+    assert told.message.splitlines()[1:] == [
+        "y differs by up to 0.375; the first of them is 0.5, and 0.25 was expected"
+    ]
+    for strange in (None, 7, [7], [{"beyond": 1}], [{**wrong, "max_abs": "much"}]):
+        assert error(strange).signature == told.signature
+        assert "differs" not in error(strange).message
 
 
 def test_a_library_that_cannot_be_opened_has_an_api() -> None:

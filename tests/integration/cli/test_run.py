@@ -152,7 +152,7 @@ def test_the_suites_that_take_contexts_run_on_these(lab: DeviceRuns, tiny: Path)
     assert "can never match" not in done.output
 
 
-def test_wrong_input(lab: DeviceRuns, tmp_path: Path) -> None:
+def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("nothing of that kind")
     with pytest.raises(ArtefactError):
@@ -167,28 +167,33 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path) -> None:
     ):
         done = qnn_harness("run", *arguments)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    monkeypatch.chdir(lab.folder)
     for option, words in (
         ("--contexts=0", "--contexts-number: '0' is no number of contexts: 1 to 999999"),
         ("--qnn=1.0", "--qnn: "),
+        ("--resume=nowhere", "nowhere: is no run's folder"),
+    ):
+        done = qnn_harness("run", "--json", FOREIGN, option, environment=lab.environment)
+        assert (done.returncode, done.stderr.count(words)) == (2, 1), done.stderr
+        assert done.stdout == ""
+    for option, words in (
         ("--graph=decode", "graph: has no graph 'decode'"),
         ("--inputs=nowhere", "inputs: cannot read "),
     ):
         code, said, records = lab.run_files(FOREIGN, option)
         assert (code, words in said) == (2, True), said
-        assert {one["cause"] for one in records} <= {"config"}
-    code, said, _ = lab.run_files(FOREIGN, "--resume=nowhere")
-    assert (code, said.count("nowhere: is no run's folder")) == (2, 1), said
+        assert {one["cause"] for one in records} == {"config"}
     # without a lab nothing else is run than what was asked for
     lab.file.rename(lab.folder / "lab.yaml")
     for option, addopts, words in (
         ("--device=phone", "", "/devices.yaml: no such file; --lab FILE names another"),
         ("--qnn=latest", "--lab=nowhere.yaml", "/nowhere.yaml: no such file; --lab FILE"),
     ):
-        lab.environment["PYTEST_ADDOPTS"] = addopts
-        code, said, _ = lab.run_files(FOREIGN, option)
-        assert (code, words in said, "simulated device" in said) == (2, True, False), said
+        environment = lab.environment | {"PYTEST_ADDOPTS": addopts}
+        done = qnn_harness("run", "--json", FOREIGN, option, environment=environment)
+        said = done.stderr
+        assert (done.returncode, words in said, "simulated device" in said) == (2, True, False)
         assert "rootdir" not in said
-    del lab.environment["PYTEST_ADDOPTS"]
     lab.file = lab.folder / "lab.yaml"
     # pytest itself takes what is called like an artefact, and nothing else by its name alone
     (tmp_path / "half.pte").write_bytes(b"no")

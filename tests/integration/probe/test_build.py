@@ -32,6 +32,13 @@ def counting_compiler(tmp_path: Path) -> Path:
     return script
 
 
+@pytest.fixture
+def small_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that compiles at once, where only the way to it matters."""
+    sources = {"main.c": b"int main(void) { return 0; }\n"}
+    monkeypatch.setattr(build, "read_sources", lambda: sources)
+
+
 def compilations(folder: Path) -> int:
     counted = folder / "compilations"
     return len(counted.read_text().split()) if counted.exists() else 0
@@ -52,6 +59,7 @@ def test_it_is_built_once_however_many_ask(tmp_path: Path, counting_compiler: Pa
     assert done.transcript.start.target == "linux-x64"
 
 
+@pytest.mark.usefixtures("small_source")
 def test_new_flags_or_another_compiler_make_another_probe(
     tmp_path: Path, counting_compiler: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +88,7 @@ def test_new_flags_or_another_compiler_make_another_probe(
         (SYSTEM, "windows", "valid: linux-x64, linux-arm64, android-arm64"),
     ],
 )
+@pytest.mark.usefixtures("small_source")
 def test_without_a_usable_compiler(
     tmp_path: Path, environment: dict[str, str], target: str, says: str
 ) -> None:

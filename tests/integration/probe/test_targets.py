@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ConfigError
+from harness.probe import build
 from harness.probe.build import ProbeBuilder, read_sources, source_hash
 from harness.probe.prebuilt import FOLDER_VARIABLE, PROTOCOL, ProbeIdentity, identity_of
 from harness.runtimes.elf import read_elf
@@ -17,6 +18,7 @@ from tests.integration.probe.stand_in_ndk import CROSS, make_stand_in_ndk
 from tests.needed import need
 
 SYSTEM = {"PATH": os.environ["PATH"]}
+SMALL = b"int main(void) { return 0; }\n"  # compiled at once, where only the compiler matters
 SOURCE = source_hash(read_sources())
 
 
@@ -73,14 +75,20 @@ def test_the_ndk_compiler_is_chosen_by_the_device(
 
 
 @pytest.mark.needs(CROSS)
-def test_a_compiler_that_links_with_another_libc_is_found_out(tmp_path: Path) -> None:
+def test_a_compiler_that_links_with_another_libc_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "read_sources", lambda: {"main.c": SMALL})
     builder = ProbeBuilder(tmp_path, {"CC_ANDROID_ARM64": CROSS} | SYSTEM)
     with pytest.raises(ConfigError, match="linked with glibc, and android-arm64 has bionic"):
         builder.build("android-arm64")
 
 
 @pytest.mark.needs(CROSS)
-def test_an_ndk_path_goes_before_the_environment(ndk: Path, tmp_path: Path) -> None:
+def test_an_ndk_path_goes_before_the_environment(
+    ndk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "read_sources", lambda: {"main.c": SMALL})
     builder = ProbeBuilder(tmp_path, {"ANDROID_NDK_HOME": "/nowhere"} | SYSTEM, ndk=ndk)
     assert builder.build("android-arm64", android_api=34).is_file()
     with pytest.raises(ConfigError, match="the device has 19"):

@@ -35,7 +35,7 @@ STATE_ADVICE: Final[Mapping[str, str]] = {
 }
 """What to do about a device that is in one of adb's states and not in `device`."""
 
-_FIELD = re.compile(r"(?P<key>usb|product|model|device|features|transport_id):(?P<value>\S*)")
+_FIELD = re.compile(r"(usb|product|model|device|features|transport_id):(\S*)")
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,12 @@ class SeenDevice:
 
     `state` is adb's word: device, offline, unauthorized, authorizing, connecting, recovery,
     sideload, bootloader, host, or `no permissions`, whose explanation is in `detail`. Texts are
-    empty and `transport` is None where the server does not tell.
+    empty where the server does not tell.
     """
 
     serial: str
     state: str
-    product: str = ""
     model: str = ""
-    device: str = ""
-    transport: int | None = None
     detail: str = ""
 
 
@@ -66,27 +63,15 @@ def parse_devices(text: str) -> list[SeenDevice]:
         rest = rest.strip()
         if not serial or not rest:
             continue
-        fields: dict[str, str] = {}
-        first = len(rest)
+        model, first = "", len(rest)
         for match in _FIELD.finditer(rest):
             if match.start() == 0 or rest[match.start() - 1] == " ":
-                fields[match["key"]] = match["value"]
+                model = match[2] if match[1] == "model" else model
                 first = min(first, match.start())
         state, detail = rest[:first].strip(), ""
         if state.startswith("no permissions"):
             state, detail = "no permissions", state.removeprefix("no permissions").strip(" ;")
-        number = fields.get("transport_id", "")
-        seen.append(
-            SeenDevice(
-                serial=serial,
-                state=state or "unknown",
-                product=fields.get("product", ""),
-                model=fields.get("model", ""),
-                device=fields.get("device", ""),
-                transport=int(number) if re.fullmatch(r"[0-9]{1,18}", number) else None,
-                detail=detail,
-            )
-        )
+        seen.append(SeenDevice(serial, state or "unknown", model, detail))
     return seen
 
 

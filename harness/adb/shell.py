@@ -7,7 +7,6 @@ import hashlib
 import secrets
 import signal as signals
 import socket
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -65,7 +64,6 @@ class Completed:
     stderr: bytes
     exit_code: int | None
     signal: int | None
-    duration_s: float
     truncated: bool
 
     @property
@@ -225,7 +223,6 @@ def run_script(
     when the deadline has passed and the device says that processes are still there, with a
     deadline of its own. What is still in the stream then is read, and ScriptTimeout tells.
     """
-    began = time.monotonic()
     token = call_mark(serial) + secrets.token_hex(6)
     output = _Output(max_output_bytes, on_stdout, on_stderr)
     call = _V2Call(token) if shell_v2 else _LegacyCall(token)
@@ -268,7 +265,7 @@ def run_script(
                 if found.ended and not found.states and call.status is None:
                     # it may only just have begun: the next script looks again
                     abandoned(token)
-            completed = _completed(call, output, began)
+            completed = _completed(call, output)
             ours = bool(found.states) and completed.signal == signals.SIGKILL
             ended_itself = call.status is not None and not output.full and not ours
             raise ScriptTimeout(
@@ -284,7 +281,7 @@ def run_script(
             ending = end_processes(server, serial, token, call.group, shell_v2=shell_v2)
             if not ending.ended:
                 abandoned(token)
-    return _completed(call, output, began)
+    return _completed(call, output)
 
 
 def _drain(
@@ -302,7 +299,7 @@ def _drain(
     return count
 
 
-def _completed(call: _V2Call | _LegacyCall, output: _Output, began: float) -> Completed:
+def _completed(call: _V2Call | _LegacyCall, output: _Output) -> Completed:
     status = None if output.full else call.status
     code, signal = (None, None) if status is None else exit_status(status)
     return Completed(
@@ -310,7 +307,6 @@ def _completed(call: _V2Call | _LegacyCall, output: _Output, began: float) -> Co
         stderr=bytes(output.stderr),
         exit_code=code,
         signal=signal,
-        duration_s=time.monotonic() - began,
         truncated=output.full,
     )
 

@@ -49,11 +49,6 @@ class RemoteStat:
         """Whether it is a regular file."""
         return stat.S_ISREG(self.mode)
 
-    @property
-    def is_dir(self) -> bool:
-        """Whether it is a folder."""
-        return stat.S_ISDIR(self.mode)
-
 
 @dataclass(frozen=True)
 class Dialect:

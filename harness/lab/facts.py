@@ -68,10 +68,9 @@ class DeviceFacts:
     kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
     the file system the harness works on; `ram_bytes` is MemTotal. `serial_number` is ro.serialno;
     `identity` tells a device from its twins and outlives a reboot: that, else its SoC's number,
-    else its machine-id. `boot` names its present boot. `glibc` as in 2.35; `abis` is
-    ro.product.cpu.abilist and `android_api` the API level, both of Android only; `target_reason`
-    says what the target was told by, or why there is none. `coprocessors` is what it shows of DSP
-    and GPU.
+    else its machine-id. `boot` names its present boot. `glibc` as in 2.35; `android_api` is
+    the API level, of Android only; `target_reason` says what the target was told by, or why there
+    is none. `coprocessors` is what it shows of DSP and GPU.
     """
 
     target: Target | None
@@ -79,14 +78,12 @@ class DeviceFacts:
     soc: str | None
     soc_id: int | None
     adreno: str | None
-    model: str | None
     os_build: str | None
     free_storage_bytes: int | None
     ram_bytes: int | None
     serial_number: str | None = None
     identity: str | None = None
     boot: str | None = None
-    abis: tuple[str, ...] = ()
     android_api: int | None = None
     target_reason: str = ""
     glibc: str | None = None
@@ -101,22 +98,19 @@ def parse_facts(text: str) -> DeviceFacts:
     android = first_line(sections, "linker") == "android"
     soc = properties.get("ro.soc.model") or first_line(sections, "soc")
     serial = _name(properties.get("ro.serialno") or properties.get("ro.boot.serialno"))
-    abis = _abis(properties)
-    target, reason = target_of(machine, android=android, abis=abis)
+    target, reason = target_of(machine, android=android, abis=_abis(properties))
     return DeviceFacts(
         target=cast("Target | None", target),
         machine=machine,
         soc=soc,
         soc_id=integer(first_line(sections, "soc-id")),
         adreno=_adreno(first_line(sections, "gpu") or properties.get("ro.hardware.gpu_model")),
-        model=properties.get("ro.product.model") or None,
         os_build=_os_build(properties, sections),
         free_storage_bytes=free_storage(sections.get("storage", [])),
         ram_bytes=memory(sections, "MemTotal"),
         serial_number=serial,
         identity=_identity(serial, sections),
         boot=" ".join(sections.get("boot", []))[:200] or None,
-        abis=abis,
         android_api=integer(properties.get("ro.build.version.sdk")) if android else None,
         target_reason=reason,
         glibc=_glibc(first_line(sections, "glibc")),

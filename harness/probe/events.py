@@ -205,7 +205,6 @@ class TranscriptParser:
             source=_maybe_text(event, "source"),
             pid=_maybe_count(event, "pid"),
             target=_maybe_text(event, "target"),
-            time_us=_maybe_count(event, "time_us"),
         )
 
     def _take_plan(self, event: Event) -> None:
@@ -319,13 +318,6 @@ _TAKERS: Final[Mapping[str, Callable[[TranscriptParser, Event], None]]] = {
     "threads": TranscriptParser._take_threads,
     "plan-error": TranscriptParser._take_plan_error,
 }
-
-
-def parse_transcript(data: bytes) -> Transcript:
-    """The transcript of a whole stream."""
-    parser = TranscriptParser()
-    parser.feed(data)
-    return parser.close()
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -37,7 +37,6 @@ class Start:
     source: str | None
     pid: int | None
     target: str | None
-    time_us: int | None
 
 
 @dataclass(frozen=True, slots=True)

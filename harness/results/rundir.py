@@ -23,7 +23,7 @@ from harness.files.cache import PRIVATE
 from harness.files.whole_file import read_bounded, read_json, write_whole
 from harness.results.drift import Output, drift
 from harness.results.grid import grid_json, grids
-from harness.results.journal import Contents, Damage, Journal, read_journal
+from harness.results.journal import Contents, Journal, read_journal
 from harness.results.record import CaseRecord, DeviceEvent, as_json
 
 JOURNAL: Final = "results.jsonl"
@@ -161,10 +161,6 @@ class RunFolder:
     def events(self) -> list[DeviceEvent]:
         """What happened to devices besides cases, in order."""
         return list(self._contents().events)
-
-    def damage(self) -> list[Damage]:
-        """The lines of the journal that are no records."""
-        return list(self._contents().damage)
 
     def info(self) -> dict[str, Any]:
         """What run.json says; empty if it cannot be read."""

@@ -64,10 +64,9 @@ class ArchiveLimits:
 
 @dataclass(frozen=True)
 class Unpacked:
-    """One file taken out of an archive: its name there, bytes, sha256 (hex)."""
+    """One file taken out of an archive: its name there, sha256 (hex)."""
 
     name: str
-    size: int
     sha256: str
 
 
@@ -248,4 +247,4 @@ def _write(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> Unpa
             file.write(chunk)
     if size != member.file_size:
         raise EOFError(f"{member.filename[:120]!r} ends after {size} of {member.file_size} bytes")
-    return Unpacked(member.filename, size, digest.hexdigest())
+    return Unpacked(member.filename, digest.hexdigest())

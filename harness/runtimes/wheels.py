@@ -147,11 +147,10 @@ class WheelRequest:
 
 @dataclass(frozen=True)
 class CachedWheel:
-    """A wheel in the cache whose hash was right when it was looked at (size in bytes)."""
+    """A wheel in the cache whose hash was right when it was looked at."""
 
     path: Path
     sha256: str
-    size: int
 
 
 @cache
@@ -229,7 +228,7 @@ class WheelCache:
             assert expected is not None
             if note is None:
                 self._write_note(request, path, expected)
-            return CachedWheel(path, expected, path.stat().st_size)
+            return CachedWheel(path, expected)
         try:
             wheel = self._download(request, expected)
         except InfraError as error:
@@ -271,7 +270,7 @@ class WheelCache:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         _log.info(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - began:.1f} s")
-        return CachedWheel(self._path(request), digest, size)
+        return CachedWheel(self._path(request), digest)
 
     def _from_pip(self, request: WheelRequest, folder: Path) -> Path:
         requirement = f"{request.project}=={request.version}"

@@ -41,7 +41,7 @@ import subprocess
 import time
 
 import pytest
-from harness.probe.events import parse_transcript
+from tests.stand_in.events import parse_transcript
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from harness.failure.verdict import Verdict, judge
 from harness.probe import plan
-from harness.probe.events import parse_transcript
 from harness.probe.plan import Plan, Step
 from harness.probe.run import ProbeRun, run_plan_locally
 from harness.probe.transcript import Transcript
 from harness.probe.wholeness import misfit
 from tests.integration.probe.conftest import StandIn
+from tests.stand_in.events import parse_transcript
 
 FOUR = np.array([1.5, -2.0, 0.25, 1e6], np.float32)
 # what the stand-in backend does, and what that is

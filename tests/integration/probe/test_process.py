@@ -15,11 +15,11 @@ import pytest
 
 from harness.errors import ConfigError, InfraError
 from harness.probe import plan
-from harness.probe.events import parse_transcript
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.run import MAX_STDERR_BYTES, run_plan_locally
 from harness.probe.verbs import LIMITS, VERBS, Field
 from tests.integration.probe.conftest import ENVIRONMENT, PLAIN_TOO, Runner
+from tests.stand_in.events import parse_transcript
 
 EVERY_VERB = (
     "backend-load lib=/none",

@@ -86,7 +86,7 @@ def test_a_wheel_is_fetched_once(links: Path, root: Path, logged: Logged) -> Non
     wheel = cache.fetch(REQUEST)
     assert wheel.path == root / NAME
     assert wheel.sha256 == hashlib.sha256((links / NAME).read_bytes()).hexdigest()
-    assert wheel.size == (links / NAME).stat().st_size
+    assert wheel.path.stat().st_size == (links / NAME).stat().st_size
     assert kept(root) == {NAME, f"{NAME}.json"}
     assert logged.progress[0] == "fetching harness-sample 1.0 (manylinux_2_35_x86_64)"
     (links / NAME).unlink()
@@ -269,7 +269,7 @@ def test_a_download_that_breaks_off_leaves_nothing(indexes, root: Path) -> None:
         wheels(root).fetch(REQUEST)
     assert index.half_sent.is_set()
     assert kept(root) == set()
-    assert wheels(root).fetch(REQUEST).size > 0
+    assert wheels(root).fetch(REQUEST).path.stat().st_size > 0
 
 
 def test_a_download_that_breaks_off_is_taken_up_again(  # type: ignore[no-untyped-def]
@@ -277,7 +277,7 @@ def test_a_download_that_breaks_off_is_taken_up_again(  # type: ignore[no-untype
 ) -> None:
     index = indexes(failures=1)
     monkeypatch.delenv("PIP_RESUME_RETRIES")
-    assert wheels(root).fetch(REQUEST).size == index.size
+    assert wheels(root).fetch(REQUEST).path.stat().st_size == index.size
     assert index.begins == [index.size // 2]
     assert kept(root) == {NAME, f"{NAME}.json"}
 
@@ -297,7 +297,7 @@ def test_a_process_killed_while_it_fetches_leaves_nothing_in_the_way(  # type: i
         process.send_signal(signal.SIGKILL)
         process.wait(60)
     assert not (root / NAME).exists()
-    assert wheels(root).fetch(REQUEST).size > 0
+    assert wheels(root).fetch(REQUEST).path.stat().st_size > 0
     assert kept(root) == {NAME, f"{NAME}.json"}
 
 

@@ -11,13 +11,13 @@ from harness.adb.server import SeenDevice, parse_devices
 LINES = [
     (
         "127.0.0.1:5555         device product:sim model:Sim_73 device:sim73 transport_id:4",
-        SeenDevice("127.0.0.1:5555", "device", "sim", "Sim_73", "sim73", 4),
+        SeenDevice("127.0.0.1:5555", "device", "Sim_73"),
     ),
     (
         "R58M123 device usb:1-4 product:a b model:X device:y transport_id:12",
-        SeenDevice("R58M123", "device", "a", "X", "y", 12),
+        SeenDevice("R58M123", "device", "X"),
     ),
-    ("abc  offline transport_id:1", SeenDevice("abc", "offline", transport=1)),
+    ("abc  offline transport_id:1", SeenDevice("abc", "offline")),
     ("abc\tunauthorized", SeenDevice("abc", "unauthorized")),
     (
         "0123 no permissions (user in plugdev group; are your udev rules wrong?);"
@@ -25,7 +25,6 @@ LINES = [
         SeenDevice(
             "0123",
             "no permissions",
-            transport=7,
             detail="(user in plugdev group; are your udev rules wrong?); see [http://x/y.html]",
         ),
     ),

@@ -26,7 +26,6 @@ FACTS = DeviceFacts(
     soc="SM8650",
     soc_id=557,
     adreno="750",
-    model="phone",
     os_build="Android 14 (UKQ1)",
     free_storage_bytes=1,
     ram_bytes=1,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 from zlib import crc32
 
-from harness.probe.events import parse_transcript
 from harness.probe.plan import Plan, Step
 from harness.probe.run import ProbeRun
 from harness.probe.verbs import VERBS
-from tests.stand_in.events import event_lines
+from tests.stand_in.events import event_lines, parse_transcript
 
 LOAD = "QnnContext_createFromBinary"
 START = {"event": "start", "probe": 2, "source": "x", "pid": 1, "target": "linux-x64"}

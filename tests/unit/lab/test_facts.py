@@ -16,9 +16,8 @@ Linux 6.1.57-android14\r
 android\r
 @qnn-harness:properties\r
 [ro.soc.model]: [SM8650]\r
-[ro.product.model]: [A [bracketed] model]\r
 [ro.build.version.release]: [14]\r
-[ro.build.id]: [UKQ1.230917.001]\r
+[ro.build.id]: [UKQ1 [bracketed] 001]\r
 [ro.build.version.sdk]: [34]\r
 [ro.product.cpu.abilist]: [arm64-v8a,armeabi-v7a,armeabi]\r
 @qnn-harness:release\r
@@ -68,11 +67,9 @@ QCS6490
                 soc="SM8650",
                 soc_id=557,
                 adreno="750",
-                model="A [bracketed] model",
-                os_build="Android 14 (UKQ1.230917.001)",
+                os_build="Android 14 (UKQ1 [bracketed] 001)",
                 free_storage_bytes=185100932 * 1024,
                 ram_bytes=11437584 * 1024,
-                abis=("arm64-v8a", "armeabi-v7a", "armeabi"),
                 android_api=34,
                 target_reason="machine aarch64, ABIs arm64-v8a,armeabi-v7a,armeabi",
             ),
@@ -85,7 +82,6 @@ QCS6490
                 soc="QCS6490",
                 soc_id=None,
                 adreno=None,
-                model=None,
                 os_build="QCOM Reference Distro 1.4",
                 free_storage_bytes=60000000 * 1024,
                 ram_bytes=5551234 * 1024,

@@ -63,7 +63,7 @@ def test_what_proves_that_a_process_was_alive(
     said: dict[str, Any], found: Found, late_bytes: int, alive: bool
 ) -> None:
     told = ALIVE | said
-    start = Start(source="x", pid=told.pop("pid"), target="t", time_us=1)
+    start = Start(source="x", pid=told.pop("pid"), target="t")
     at_us = told.pop("accepted")
     accepted = None if at_us is None else Accepted(checksum=1, steps=1, boot_us=at_us)
     transcript = Transcript(start=start, accepted=accepted, **told)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.probe.events import MAX_EVENT_BYTES, TranscriptParser, parse_transcript
+from harness.probe.events import MAX_EVENT_BYTES, TranscriptParser
 from harness.probe.transcript import MAX_KEPT, Accepted, Done, Transcript
-from tests.stand_in.events import event_line, event_lines
+from tests.stand_in.events import event_line, event_lines, parse_transcript
 
 START = {"event": "start", "probe": 1, "source": "ab", "pid": 7, "target": "linux-x64"}
 PLAN = {"event": "plan", "steps": 1, "plan_crc": 5, "boot_us": 77}

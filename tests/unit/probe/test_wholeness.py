@@ -7,10 +7,9 @@ from zlib import crc32
 
 import pytest
 
-from harness.probe.events import parse_transcript
 from harness.probe.plan import Plan, Step
 from harness.probe.wholeness import misfit
-from tests.stand_in.events import event_lines
+from tests.stand_in.events import event_lines, parse_transcript
 
 PLAN = Plan((Step("noop"), Step("sleep", {"ms": "1"}), Step("cleanup"), Step("log-free")))
 BODY = PLAN.text().partition("\n")[2]

@@ -86,7 +86,6 @@ def test_a_run_that_died_can_be_reported(tmp_path: Path) -> None:
     again = RunFolder.open(folder.path)
     again.project()
     assert len(again.records()) == 1
-    assert [item.line for item in again.damage()] == [2]
     assert "line 2 is cut off" in (folder.path / "report.html").read_text()
 
 

@@ -121,7 +121,7 @@ def test_what_is_wanted_comes_out(tmp_path: Path) -> None:
     )
     (tmp_path / "out").mkdir()
     found = unpack(archive, tmp_path / "out", lambda name: name != "p/left")
-    assert {one.name: one.size for one in found} == {"p/lib.so": len(CONTENT), "p/d/é.txt": 1}
+    assert [one.name for one in found] == ["p/lib.so", "p/d/é.txt"]
     assert found[0].sha256 == hashlib.sha256(CONTENT).hexdigest()
     assert (tmp_path / "out/p/lib.so").read_bytes() == CONTENT
     assert not (tmp_path / "out/p/left").exists()

@@ -19,47 +19,46 @@ class Platform:
     """What a target's system is like.
 
     `libc` and `interpreter` are what its programs are linked with; `machine` is the ELF machine.
-    `workdir` is where a shell may write and execute. `dsp_folders` are where fastrpc looks for code
-    of the DSP besides the folders that it is given. `library_folders` are where the vendor's own
-    libraries lie (libcdsprpc.so): a program in `workdir` finds them without a library path.
-    `opencl` are the places of an OpenCL driver, `sources` say where these facts come from.
+    `dsp_folders` are where fastrpc looks for code of the DSP besides the folders that it is given.
+    `library_folders` are where the vendor's own libraries lie (libcdsprpc.so): a program of the
+    shell finds them without a library path. `opencl` are the places of an OpenCL driver.
     """
 
-    target: Target
     libc: Literal["glibc", "bionic"]
     machine: Literal["aarch64", "x86-64"]
     interpreter: str
-    workdir: str
     dsp_folders: tuple[str, ...]
     library_folders: tuple[str, ...]
     opencl: tuple[str, ...]
     has_dsp: bool
-    sources: Mapping[str, str]
 
 
-_DOCS = "QAIRT docs, HTP backend: running a model on a device"
-_FASTRPC = "github.com/qualcomm/fastrpc, src/fastrpc_apps_user.c: default search paths"
+# QAIRT docs, HTP backend: running a model on a device
+_DSP_FOLDERS: Final = (
+    "/vendor/dsp/cdsp",
+    "/vendor/lib/rfsa/adsp",
+    "/system/lib/rfsa/adsp",
+    "/dsp",
+)
 
 PLATFORMS: Final[Mapping[str, Platform]] = MappingProxyType(
     {
         "android-arm64": Platform(
-            target="android-arm64",
             libc="bionic",
             machine="aarch64",
             interpreter="/system/bin/linker64",
-            workdir="/data/local/tmp",
-            dsp_folders=(
-                "/vendor/dsp/cdsp",
-                "/vendor/lib/rfsa/adsp",
-                "/system/lib/rfsa/adsp",
-                "/dsp",
-            ),
+            dsp_folders=_DSP_FOLDERS,
+            # AOSP, system/linkerconfig baseconfig.cc and the golden ld.config.txt: dir.unrestricted
+            # = /data/local/tmp, whose default namespace is not isolated and searches /system,
+            # /system_ext, /odm, /vendor, /product; an app lives in a namespace of its own, so that
+            # success from a shell proves nothing for it (qualcomm/fastrpc#379)
             library_folders=(
                 "/vendor/lib64",
                 "/odm/lib64",
                 "/system/vendor/lib64",
                 "/system/lib64",
             ),
+            # AOSP, public.libraries.txt of vendors; microsoft/onnxruntime#25122
             opencl=(
                 "/vendor/lib64/libOpenCL.so",
                 "/vendor/lib64/libOpenCL_adreno.so",
@@ -67,40 +66,22 @@ PLATFORMS: Final[Mapping[str, Platform]] = MappingProxyType(
                 "/vendor/etc/OpenCL/vendors",
             ),
             has_dsp=True,
-            sources=MappingProxyType(
-                {
-                    "workdir": "AOSP, system/sepolicy: the shell user may execute shell_data_file",
-                    "dsp_folders": _DOCS,
-                    "library_folders": "AOSP, system/linkerconfig baseconfig.cc and the golden "
-                    "ld.config.txt: dir.unrestricted = /data/local/tmp, whose default namespace "
-                    "is not isolated and searches /system, /system_ext, /odm, /vendor, /product; "
-                    "an app lives in a namespace of its own, so that success from a shell proves "
-                    "nothing for it (github.com/qualcomm/fastrpc/issues/379)",
-                    "opencl": "AOSP, public.libraries.txt of vendors; microsoft/onnxruntime#25122",
-                }
-            ),
         ),
         "linux-arm64": Platform(
-            target="linux-arm64",
             libc="glibc",
             machine="aarch64",
             interpreter="/lib/ld-linux-aarch64.so.1",
-            workdir="/data/local/tmp",
-            dsp_folders=(
-                "/vendor/dsp/cdsp",
-                "/vendor/lib/rfsa/adsp",
-                "/system/lib/rfsa/adsp",
-                "/dsp",
-                "/usr/lib/dsp",
-                "/usr/lib/dsp/cdsp",
-                "/usr/lib/rfsa/adsp",
-            ),
+            # github.com/qualcomm/fastrpc, src/fastrpc_apps_user.c: default search paths;
+            # linux-msm/hexagon-dsp-binaries installs to /usr/lib/dsp
+            dsp_folders=(*_DSP_FOLDERS, "/usr/lib/dsp", "/usr/lib/dsp/cdsp", "/usr/lib/rfsa/adsp"),
+            # the multiarch and lib64 folders of Debian and Yocto
             library_folders=(
                 "/usr/lib",
                 "/usr/lib64",
                 "/usr/lib/aarch64-linux-gnu",
                 "/vendor/lib64",
             ),
+            # found there by qnn-platform-validator (rubikpi-ai/documentation#12)
             opencl=(
                 "/usr/lib/libOpenCL.so.1",
                 "/usr/lib64/libOpenCL.so.1",
@@ -110,29 +91,16 @@ PLATFORMS: Final[Mapping[str, Platform]] = MappingProxyType(
                 "/etc/OpenCL/vendors",
             ),
             has_dsp=True,
-            sources=MappingProxyType(
-                {
-                    "workdir": "as `adb push` examples of the QAIRT docs use it on boards, too",
-                    "dsp_folders": f"{_DOCS}; {_FASTRPC}; linux-msm/hexagon-dsp-binaries installs "
-                    "to /usr/lib/dsp",
-                    "library_folders": "the multiarch and lib64 folders of Debian and Yocto",
-                    "opencl": "found there by qnn-platform-validator (rubikpi-ai/documentation#12)",
-                }
-            ),
         ),
         "linux-x64": Platform(
-            target="linux-x64",
             libc="glibc",
             machine="x86-64",
             interpreter="/lib64/ld-linux-x86-64.so.2",
-            workdir="/tmp",
             dsp_folders=(),
             library_folders=("/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu"),
             opencl=("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1", "/usr/lib64/libOpenCL.so.1"),
+            # the HTP is a simulator inside libQnnHtp.so for x86-64
             has_dsp=False,
-            sources=MappingProxyType(
-                {"has_dsp": "the HTP is a simulator inside libQnnHtp.so for x86-64"}
-            ),
         ),
     }
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 USER_PORT: Final = 5037
 """Where adb listens unless it is told otherwise."""
@@ -52,6 +52,8 @@ class UnixAddress:
     """A Unix socket; who may connect is said by the modes of the file and its folder."""
 
     path: str
+    host: ClassVar[str] = "localhost"
+    is_here: ClassVar[bool] = True
 
     def __str__(self) -> str:
         return self.spec
@@ -60,16 +62,6 @@ class UnixAddress:
     def spec(self) -> str:
         """As `adb -L` and ADB_SERVER_SOCKET take it."""
         return f"localfilesystem:{self.path}"
-
-    @property
-    def host(self) -> str:
-        """A Unix socket is always on this computer."""
-        return "localhost"
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the server is on this computer."""
-        return True
 
     @property
     def start_command(self) -> str:

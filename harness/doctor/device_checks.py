@@ -9,9 +9,8 @@ from typing import Final
 
 from harness.doctor.check import Answer, Check
 from harness.doctor.device_script import UNSIGNED_SHELL, DeviceAnswers
-from harness.lab.facts import DeviceFacts
+from harness.lab.attach import AttachedDevice
 from harness.lab.health import HealthFinding, HealthRules, judge_health
-from harness.lab.inventory import DeviceConfig
 from harness.qnn.backends import RPC_LIBRARY
 from harness.qnn.platforms import PLATFORMS, Platform
 from harness.qnn.socs import SOCS
@@ -25,10 +24,7 @@ _DSP_NODES: Final = ("adsprpc-smd", "fastrpc-cdsp")
 class Patient:
     """One device as the doctor sees it; `skew_s` is how far its clock is ahead of the host's."""
 
-    config: DeviceConfig
-    facts: DeviceFacts
-    target: str
-    workdir: str
+    device: AttachedDevice
     answers: DeviceAnswers
     rules: HealthRules
     skew_s: float | None
@@ -36,20 +32,14 @@ class Patient:
     @property
     def platform(self) -> Platform:
         """What its system is like."""
-        return PLATFORMS[self.target]
+        return PLATFORMS[self.device.target]
 
     @property
     def no_dsp(self) -> str | None:
         """Why it has no DSP to look for; None if it should have one."""
         if not self.platform.has_dsp:
             return "the HTP is a simulator inside libQnnHtp.so"
-        return "a simulated board has no DSP and no GPU" if self.config.simulated else None
-
-    @property
-    def htp_arch(self) -> int | None:
-        """As configured, else that of its SoC."""
-        known = SOCS.get(self.config.soc or self.facts.soc or "")
-        return self.config.htp_arch or (known.htp_arch if known else None)
+        return "a simulated board has no DSP and no GPU" if self.device.config.simulated else None
 
     @property
     def findings(self) -> dict[str, HealthFinding]:
@@ -87,13 +77,15 @@ def device_checks(patient: Patient) -> Iterator[Check]:
             answer = Answer("not-applicable", patient.no_dsp)
         else:
             answer = look(patient)
-        yield Check("device", patient.config.name, name, *answer)
+        yield Check("device", patient.device.name, name, *answer)
 
 
 def _soc(patient: Patient) -> Answer:
     """What it is: by itself, by devices.yaml, by our table."""
-    said, configured = patient.facts.soc, patient.config.soc
-    number = "" if patient.facts.soc_id is None else f" (soc_id {patient.facts.soc_id})"
+    said, configured = patient.device.facts.soc, patient.device.config.soc
+    number = (
+        "" if patient.device.facts.soc_id is None else f" (soc_id {patient.device.facts.soc_id})"
+    )
     if said and configured and said != configured:
         mine, its = SOCS.get(configured), SOCS.get(said)
         differ = bool(mine and its and mine.htp_arch != its.htp_arch)
@@ -106,8 +98,8 @@ def _soc(patient: Patient) -> Answer:
         )
     name = configured or said
     text = f"{name or 'not told'}{number}"
-    if patient.htp_arch is not None:
-        return Answer("ok", f"{text}, HTP v{patient.htp_arch}")
+    if patient.device.htp_arch is not None:
+        return Answer("ok", f"{text}, HTP v{patient.device.htp_arch}")
     if name in SOCS:
         return Answer("ok", f"{text}, which has no HTP")
     advice = "set `soc`, or `htp_arch`, of the device in devices.yaml"
@@ -116,8 +108,8 @@ def _soc(patient: Patient) -> Answer:
 
 def _system(patient: Patient) -> Answer:
     """The operating system, and whether programs for its target can start there."""
-    facts, answers = patient.facts, patient.answers
-    build = f"{patient.target}: {facts.os_build or 'an unknown system'}"
+    facts, answers = patient.device.facts, patient.answers
+    build = f"{patient.device.target}: {facts.os_build or 'an unknown system'}"
     if patient.platform.libc == "bionic":
         api = "API level not told" if facts.android_api is None else f"API {facts.android_api}"
         return Answer("ok", f"{build}, {api}")
@@ -232,7 +224,7 @@ def _work_folder(patient: Patient) -> Answer:
         said = answers.exec_said or "no answer"
         advice = "its file system is mounted noexec, or forbids it: choose another `workdir`"
         return Answer("fail", f"nothing can be executed: {said}", advice)
-    return Answer("ok", f"{patient.workdir} takes files and runs them")
+    return Answer("ok", f"{patient.device.workdir} takes files and runs them")
 
 
 def _programs(patient: Patient) -> Answer:
@@ -278,7 +270,7 @@ def _battery(patient: Patient) -> Answer:
 
 def _temperature(patient: Patient) -> Answer:
     vitals = patient.answers.vitals
-    if vitals.hottest_c is None and patient.config.simulated:
+    if vitals.hottest_c is None and patient.device.config.simulated:
         return Answer("not-applicable", "it has no sensors")
     if vitals.hottest_c is None:
         return Answer("unknown", "no sensor can be read")

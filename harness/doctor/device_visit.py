@@ -83,10 +83,7 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         return
     yield of(REACHABLE, "ok", f"{device.adb.serial} answers")
     patient = Patient(
-        config=device.config,
-        facts=device.facts,
-        target=device.target,
-        workdir=device.workdir,
+        device=device,
         answers=answers,
         rules=workbench.lab.lab.health_of(name),
         skew_s=skew_s,
@@ -102,7 +99,7 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         yield of("smoke", "unknown", "not tried, the probe does not run")
         return
     sdk = sdk_in_use(workbench, device.target, order)
-    yield from validated(device, sdk, patient.htp_arch)
+    yield from validated(device, sdk)
     if not order.smoke:
         yield of("smoke", "not-applicable", "left out (--no-smoke)")
     elif quarantined:
@@ -168,9 +165,9 @@ def sdk_in_use(workbench: Workbench, target: str, order: Order) -> Path | None:
     return None if named is None else named[1]
 
 
-def validated(device: AttachedDevice, sdk: Path | None, htp_arch: int | None) -> Iterator[Check]:
+def validated(device: AttachedDevice, sdk: Path | None) -> Iterator[Check]:
     """What the SDK's own validator says, where there is one."""
-    files = validator.validator_files(sdk, device.target, htp_arch)
+    files = validator.validator_files(sdk, device.target, device.htp_arch)
     if isinstance(files, str):
         yield Check("device", device.name, validator.PROGRAM, "not-applicable", files)
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness.adb.address import TcpAddress
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.doctor.check import LAB_FILE, Check, Status
 from harness.doctor.host_checks import LabNeeds
@@ -36,13 +35,11 @@ def file_check(path: Path, lab: Lab | ConfigError) -> Check:
 def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
     """Whether the adb servers on other computers answer."""
     for name in dict.fromkeys(device.host for device in devices if device.host is not None):
-        host = lab.host(name)
-        address = TcpAddress(host.host, host.port)
-        server = AdbServer(address)
-        if server.is_running():
+        address = lab.host(name).address
+        if AdbServer(address).is_running():
             yield _lab_check(f"adb host {name}", "ok", f"answers at {address}")
         else:
-            advice = f"run `{address.start_command}` there, and let port {host.port} through"
+            advice = f"run `{address.start_command}` there, and let port {address.port} through"
             yield _lab_check(f"adb host {name}", "fail", f"none answers at {address}", advice)
 
 
@@ -61,8 +58,7 @@ def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check
 
 def _seen(lab: Lab, host: str | None) -> list[SeenDevice] | str:
     """What an adb server reports, or why it does not; none is started for this."""
-    config = None if host is None else lab.host(host)
-    server = AdbServer() if config is None else AdbServer(TcpAddress(config.host, config.port))
+    server = AdbServer() if host is None else AdbServer(lab.host(host).address)
     if not server.is_running():
         return f"no {server} answers"
     try:

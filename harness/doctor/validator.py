@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,7 @@ from harness.adb.device import AdbDevice
 from harness.adb.sections import sections_of
 from harness.doctor.check import Check, Status
 from harness.qnn.platforms import process_environment
-from harness.runtimes.local_sources import target_folder
+from harness.runtimes.local_sources import folders_in, target_folder
 from harness.store.deploy import Deployer
 
 PROGRAM: Final = "qnn-platform-validator"
@@ -61,7 +60,7 @@ def validator_files(sdk: Path | None, target: str, htp_arch: int | None) -> dict
     """What has to be pushed, by name; else why there is nothing to push."""
     if sdk is None:
         return "the SDK has it, and neither QAIRT_SDK_ROOT nor QNN_SDK_ROOT names one"
-    folder = target_folder(_names(sdk / "bin"), target, None)
+    folder = target_folder(folders_in(sdk / "bin"), target, None)
     program = sdk / "bin" / (folder or "") / PROGRAM
     if folder is None or not program.is_file():
         return f"{sdk} has no {PROGRAM} for {target}"
@@ -70,13 +69,13 @@ def validator_files(sdk: Path | None, target: str, htp_arch: int | None) -> dict
     wanted = [(sdk / "lib" / folder, _LIBRARIES)]
     wanted += [
         (sdk / "lib" / name / "unsigned", _DSP_LIBRARIES)
-        for name in _names(sdk / "lib")
+        for name in folders_in(sdk / "lib")
         if re.fullmatch(f"hexagon-v{arch}", name)
     ]
     for where, pattern in wanted:
-        for name in _names(where, files=True):
-            if re.fullmatch(pattern.replace("{arch}", arch), name, re.ASCII):
-                files.setdefault(name, where / name)
+        for file in sorted(where.glob("*.so")):
+            if file.is_file() and re.fullmatch(pattern.replace("{arch}", arch), file.name, re.A):
+                files.setdefault(file.name, file)
     return files
 
 
@@ -163,12 +162,3 @@ def _script(folder: str, workdir: str, target: str) -> str:
         'echo \'@qnn-harness:csv\';for f in "$o"/*.csv "$o"/*/*.csv;do [ -f "$f" ]&&'
         'head -c 65536 "$f"&&echo;done;rm -rf "$o"'
     )
-
-
-def _names(folder: Path, *, files: bool = False) -> list[str]:
-    try:
-        with os.scandir(folder) as found:
-            wanted = [e.name for e in found if (e.is_file() if files else e.is_dir())]
-    except OSError:
-        return []
-    return sorted(wanted)[:1000]

@@ -366,10 +366,7 @@ class OpenLab:
         return AdbServer(self._address_of(host))
 
     def _address_of(self, host: str | None) -> TcpAddress:
-        if host is None:
-            return USER_SERVER
-        config = self.lab.host(host)
-        return TcpAddress(config.host, config.port)
+        return USER_SERVER if host is None else self.lab.host(host).address
 
 
 def _target(config: DeviceConfig, facts: DeviceFacts) -> Target:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from harness.adb.address import TcpAddress
 from harness.errors import ConfigError
 from harness.files.cache import BOARDS, cache_root
 from harness.lab.cross_checks import (
@@ -33,7 +34,7 @@ from harness.lab.runtime_sources import RuntimeSource, mistakes_of_sources
 from harness.qnn.platforms import Target
 from harness.qnn.socs import SOCS
 from harness.simulator.emulation import why_no_board
-from harness.yaml_lines.document import Document, read_document, shown
+from harness.yaml_lines.document import read_document, shown
 from harness.yaml_lines.models import SchemaOne, check_document, did_you_mean
 
 DEFAULT_WORKDIR: Final = "/data/local/tmp/qnn-harness"
@@ -62,6 +63,11 @@ class AdbHost(_Strict):
     """Host name or IP address."""
 
     port: Annotated[StrictInt, Field(ge=1, le=65535)] = 5037
+
+    @property
+    def address(self) -> TcpAddress:
+        """Where its server listens."""
+        return TcpAddress(self.host, self.port)
 
 
 class DeviceConfig(_Strict):
@@ -240,17 +246,16 @@ class Lab(_Strict):
         return ConfigError(problem, file=self._file, field="devices", choices=choices)
 
 
-def _mistakes(document: Document) -> Iterator[ConfigError]:
-    yield from mistakes_between_fields(document)
-    yield from mistakes_of_sources(document)
-
-
 def load_lab(path: Path) -> Lab:
     """Reads devices.yaml, and looks whether this computer can simulate what it leaves to that.
 
     Raises one ConfigError that names every mistake by file, line, field and valid choices.
     """
-    lab = check_document(read_document(path, absent=_NO_FILE), Lab, more=_mistakes)
+    lab = check_document(
+        read_document(path, absent=_NO_FILE),
+        Lab,
+        more=lambda document: (*mistakes_between_fields(document), *mistakes_of_sources(document)),
+    )
     lab._file = path
     if any(map(_is_left_to_the_computer, lab.devices)):
         lab._lacking = why_no_board(cache_root() / BOARDS)

@@ -269,7 +269,7 @@ class SdkSource(Source):
 
     def _folder(self, version: str, target: str) -> str | None:
         root, _ = self._all()[version]
-        folder = target_folder(_folders(root / "lib"), target, self._toolchain)
+        folder = target_folder(folders_in(root / "lib"), target, self._toolchain)
         return folder if folder and any((root / "lib" / folder).glob("libQnn*.so")) else None
 
     def _files(self, version: str, target: str) -> dict[str, Path]:
@@ -279,7 +279,7 @@ class SdkSource(Source):
             raise VersionError(f"{root} has no libraries for {target}")
         field = self._field
         files = listed_files(root / "lib" / folder, "lib", field=field)
-        for name in _folders(root / "lib"):
+        for name in folders_in(root / "lib"):
             if arch := _HEXAGON.fullmatch(name):
                 # A folder for v73 has libraries for v73 only; the DSP wants its skel.
                 skel = f"libQnnHtpV{arch[1]}Skel.so"
@@ -299,12 +299,12 @@ def sdk_of_environment(environment: Mapping[str, str]) -> tuple[str, Path] | Non
 
 def holds_sdk(path: Path) -> bool:
     """Whether a folder looks like a QAIRT tree, or has some right inside it."""
-    return is_sdk(path) or any(is_sdk(path / name) for name in _folders(path)[:_MAX_SDKS])
+    return is_sdk(path) or any(is_sdk(path / name) for name in folders_in(path)[:_MAX_SDKS])
 
 
 def is_sdk(path: Path) -> bool:
     """Whether a folder looks like a QAIRT tree."""
-    names = _folders(path / "lib")
+    names = folders_in(path / "lib")
     return any(target_folder(names, target, None) for target in _FOLDERS)
 
 
@@ -327,7 +327,7 @@ def _compiler_key(name: str) -> tuple[int, ...]:
 def _trees(path: Path, field: str) -> list[Path]:
     if is_sdk(path):
         return [path]
-    inside = [path / name for name in _folders(path)[:_MAX_SDKS]]
+    inside = [path / name for name in folders_in(path)[:_MAX_SDKS]]
     found = [folder for folder in inside if is_sdk(folder)]
     if not found:
         what = "is no QAIRT SDK: it has no lib/aarch64-android or the like"
@@ -341,7 +341,7 @@ def _version_of(root: Path, field: str) -> DetectedVersion:
     )
     if said is not None:
         return said
-    names = _folders(root / "lib")
+    names = folders_in(root / "lib")
     for target in _FOLDERS:
         folder = target_folder(names, target, None)
         if folder is not None:
@@ -359,7 +359,8 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def _folders(path: Path) -> list[str]:
+def folders_in(path: Path) -> list[str]:
+    """The names of the folders in a folder, sorted; none where it cannot be read."""
     try:
         with os.scandir(path) as found:
             return sorted(entry.name for entry in found if entry.is_dir())

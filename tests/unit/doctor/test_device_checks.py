@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.adb.device import AdbDevice
+from harness.adb.server import AdbServer
 from harness.doctor.check import Check
 from harness.doctor.device_checks import Patient, device_checks
 from harness.doctor.device_script import DeviceAnswers, parse_answers, script_for
 from harness.doctor.device_visit import clock_skew, gentle
+from harness.lab.attach import AttachedDevice
 from harness.lab.facts import DeviceFacts
 from harness.lab.health import HealthRules, RecoveryRules
 from harness.lab.inventory import DeviceConfig, Lab
@@ -43,10 +46,13 @@ def patient(text: str, target: str = "android-arm64", **changes: object) -> Pati
     config = {"name": "desk", "serial": "1a2b"} | changes.pop("config", {})  # type: ignore[operator]
     facts = replace(FACTS, **changes.pop("facts", {}))  # type: ignore[arg-type]
     made = Patient(
-        config=DeviceConfig.model_validate(config),
-        facts=facts,
-        target=target,
-        workdir="/data/local/tmp/qnn-harness",
+        device=AttachedDevice(
+            config=DeviceConfig.model_validate(config),
+            adb=AdbDevice("1a2b", AdbServer()),
+            facts=facts,
+            target=target,
+            workdir="/data/local/tmp/qnn-harness",
+        ),
         answers=answers(text),
         rules=HealthRules(),
         skew_s=0.0,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from harness.files.scratch import scratch_folder
 from harness.probe.ndk import find_ndk
 from harness.probe.prebuilt import FOLDER_VARIABLE, check_probe, checked_prebuilt, find_prebuilt
 from harness.probe.verbs import SOURCE_FOLDER
-from harness.simulator.emulation import ZIG_TARGET, run_program
+from harness.simulator.emulation import ZIG_TARGET, first_program, run_program
 
 PROBE_NAME: Final = "qnn-probe"
 BUILD_TIMEOUT_S: Final = 120.0
@@ -103,7 +102,8 @@ class ProbeBuilder:
                 digest = source_hash(sources)
                 return checked_prebuilt(found, target, source=digest, android_api=android_api)
         compiler = self.compiler(target, android_api=android_api)
-        flags = (*_FLAGS, *(_sanitizing(sanitize) if sanitize else _RELEASE))
+        how = ("-O1", "-g", f"-fsanitize={sanitize}", f"-fno-sanitize-recover={sanitize}")
+        flags = (*_FLAGS, *(how if sanitize else _RELEASE))
         identity = (*compiler, _identity(compiler), *flags, source_hash(sources))
         return self._once(
             target, identity, lambda probe: _compile(compiler, flags, sources, target, probe)
@@ -130,9 +130,8 @@ class ProbeBuilder:
         """The command that compiles C++ for this host. Raises ConfigError if there is none."""
         if chosen := self.environment.get("CXX", "").strip():
             return self._chosen("CXX", chosen)
-        for name in ("c++", "g++", "clang++"):
-            if path := shutil.which(name, path=self.environment.get("PATH")):
-                return (path,)
+        if path := self._first("c++", "g++", "clang++"):
+            return (path,)
         raise ConfigError(
             "no C++ compiler found, which ExecuTorch's runner is built with; install g++ or "
             "clang++ (apt install g++), or set CXX"
@@ -169,10 +168,9 @@ class ProbeBuilder:
         ndk = find_ndk(self.environment, self.ndk) if target.startswith("android") else None
         if ndk is not None:
             return (str(ndk.compiler(android_api)),)
-        for name in candidates:
-            if path := shutil.which(name, path=self.environment.get("PATH")):
-                return (path,)
-        if known.zig and (zig := shutil.which("zig", path=self.environment.get("PATH"))):
+        if path := self._first(*candidates):
+            return (path,)
+        if known.zig and (zig := self._first("zig")):
             return (zig, "cc", "-target", known.zig)
         if native:
             raise ConfigError("no C compiler found; install gcc or clang, or set CC")
@@ -188,10 +186,13 @@ class ProbeBuilder:
             command, *arguments = shlex.split(value)
         except ValueError:
             raise ConfigError(f"not a command: {value!r}", field=variable) from None
-        path = shutil.which(command, path=self.environment.get("PATH"))
+        path = self._first(command)
         if path is None:
             raise ConfigError(f"no such C compiler: {command!r}", field=variable)
         return (path, *arguments)
+
+    def _first(self, *programs: str) -> str | None:
+        return first_program(programs, self.environment.get("PATH"))
 
 
 def read_sources(pattern: str = "*.[ch]") -> dict[str, bytes]:
@@ -208,10 +209,6 @@ def source_hash(sources: Mapping[str, bytes]) -> str:
     for name, content in sorted(sources.items()):
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
-
-
-def _sanitizing(sanitize: str) -> tuple[str, ...]:
-    return ("-O1", "-g", f"-fsanitize={sanitize}", f"-fno-sanitize-recover={sanitize}")
 
 
 def _identity(compiler: tuple[str, ...]) -> str:

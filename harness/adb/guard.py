@@ -1,7 +1,4 @@
-"""Child processes that cannot outlive us, not even when we are ended with SIGKILL.
-
-`python -m harness.adb.guard COMMAND...` runs a command until it ends by itself or stdin closes.
-"""
+"""Child processes that cannot outlive us, not even when we are ended with SIGKILL."""
 
 from __future__ import annotations
 
@@ -116,7 +113,3 @@ def spawn_guarded(
     except OSError as error:
         raise InfraError(f"cannot start {command[0]}: {error}") from error
     return GuardedProcess(popen, command)
-
-
-if __name__ == "__main__":
-    sys.exit(guardian.main(sys.argv[1:]))

@@ -215,7 +215,7 @@ def _cut_short(run: ProbeRun, outcome: Outcome, how: str) -> Verdict:
     """A process that crashed or hung, with the step it was in and what had failed before."""
     transcript = run.transcript
     step = transcript.last_begun
-    inside = step is not None and step.unfinished
+    inside = step if step is not None and step.unfinished else None
     if step is None:
         place = "before its first step"
     elif inside:
@@ -225,22 +225,22 @@ def _cut_short(run: ProbeRun, outcome: Outcome, how: str) -> Verdict:
     else:
         place = f"after step {step.step} ({_named(step)})"
     lines = [f"the process {how}, {place}"]
-    if inside and step is not None:
-        if step.code is not None:
-            lines.append(f"{step.api or step.verb} had returned {step.code}")
-        lines += error_lines(step)
+    if inside:
+        if inside.code is not None:
+            lines.append(f"{inside.api or inside.verb} had returned {inside.code}")
+        lines += error_lines(inside)
     failed = transcript.first_failure
     if failed is not None and failed is not step:
         error = step_error(failed)
         first = error.message.partition("\n")[0]
         lines.append(f"{EARLIER}step {failed.step} failed: {_named(failed)} {error.code}: {first}")
     error = ErrorRecord.of(
-        api=(step.api or step.verb) if inside and step is not None else None,
-        code=step.code if inside and step is not None else None,
+        api=(inside.api or inside.verb) if inside else None,
+        code=inside.code if inside else None,
         message="\n".join(lines),
-        step=step.step if inside and step is not None else None,
-        context=step.context if inside and step is not None else None,
-        chain=failure_chain(step) if inside and step is not None else (),
+        step=inside.step if inside else None,
+        context=inside.context if inside else None,
+        chain=failure_chain(inside) if inside else (),
     )
     return Verdict(outcome, "target", error)
 

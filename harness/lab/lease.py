@@ -200,13 +200,7 @@ class Leases:
         if key in self._own:
             self._own[key].require()
 
-    def take(
-        self,
-        key: str,
-        name: str,
-        *,
-        wait_s: float = 0.0,
-    ) -> None:
+    def take(self, key: str, name: str, *, wait_s: float = 0.0) -> None:
         """Takes the device `key`, called `name`; at once if it is held by this object already.
 
         Waits up to `wait_s` seconds for another holder, and says so once. Raises DeviceHeld naming

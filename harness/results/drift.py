@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.qnn.versions import QnnVersion
 from harness.results.record import CaseRecord, final_attempts
+from harness.runtimes.runtime import version_key
 
 if TYPE_CHECKING:
     import numpy as np
@@ -201,7 +201,7 @@ def _output(
     told: Mapping[str, Any],
     read: Callable[[str], bytes | None],
 ) -> Output:
-    ordered = sorted(points, key=_order)
+    ordered = sorted(points, key=lambda point: (*point[:2], version_key(point[2])))
     variants = {digest: None for point in ordered for digest in points[point]}
     numbers = {digest: number for number, digest in enumerate(variants)}
     scale, offset = told.get("scale"), told.get("offset")
@@ -218,11 +218,6 @@ def _output(
             found.append(difference(other, first, kind, unit, shift))
     seen = {point: tuple(numbers[digest] for digest in points[point]) for point in ordered}
     return Output(key[0], key[2], seen, found)
-
-
-def _order(point: tuple[str, str, str]) -> tuple[str, str, tuple[int, ...]]:
-    version = QnnVersion.found_in(point[2])
-    return point[0], point[1], version.parts if version else ()
 
 
 def _said(variant: int, difference: Difference | None) -> str:

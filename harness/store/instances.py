@@ -139,18 +139,12 @@ def link_store(source: Path, target: Path) -> set[str]:
     Nothing where `source` holds no hard links. Somebody may use `source` meanwhile: what is listed
     before and after its files were linked was whole. Raises OSError.
     """
-    for folder in ("store", "sets", "listed", "inuse"):
-        (target / folder).mkdir(parents=True, exist_ok=True)
-    try:
-        if (source / ".links").read_text().strip() != "hard":
-            return set()
-    except FileNotFoundError:
+    if not _begun(source, target):
         return set()
-    shutil.copy(source / ".links", target / ".links")
-    return {
-        *(f"store/{name}" for name in _contents(source) if _link(source, target, f"store/{name}")),
-        *(f"listed/{name}" for name in _listed(source) if _link_set(source, target, name)),
-    }
+    contents = (f"store/{name}" for name in _names(source / "store"))
+    linked = {path for path in contents if _link(source, target, path)}
+    sets = _names(source / "listed")
+    return linked | {f"listed/{name}" for name in sets if _link_set(source, target, name)}
 
 
 def keep_store(source: Path, target: Path, began_with: set[str]) -> None:
@@ -158,36 +152,35 @@ def keep_store(source: Path, target: Path, began_with: set[str]) -> None:
 
     Nothing is taken away while somebody uses `target`. Raises OSError.
     """
-    try:
-        if (source / ".links").read_text().strip() != "hard":
-            return
-    except FileNotFoundError:
+    if not _begun(source, target):
         return
-    for folder in ("store", "sets", "listed", "inuse"):
-        (target / folder).mkdir(parents=True, exist_ok=True)
-    shutil.copy(source / ".links", target / ".links")
-    there = {_base(name) for name in _listed(target)}
-    for name in _listed(source):
+    there = {_base(name) for name in _names(target / "listed")}
+    for name in _names(source / "listed"):
         if _base(name) not in there:
             entries = (source / "listed" / name).read_text().split()
             if all(_link(source, target, f"store/{entry}") for entry in entries):
                 _link_set(source, target, name)
     if any((target / "inuse").iterdir()):
         return
-    left = {f"store/{name}" for name in _contents(source)}
-    left |= {f"listed/{name}" for name in _listed(source)}
+    left = {f"store/{name}" for name in _names(source / "store")}
+    left |= {f"listed/{name}" for name in _names(source / "listed")}
     # what is listed goes first: a set counts as long as it is
     for path in sorted(began_with - left):
         (target / path).unlink(missing_ok=True)
         shutil.rmtree(target / "sets" / Path(path).name, ignore_errors=True)
 
 
-def _contents(work: Path) -> list[str]:
-    return _names(work / "store")
-
-
-def _listed(work: Path) -> list[str]:
-    return _names(work / "listed")
+def _begun(source: Path, target: Path) -> bool:
+    """Makes the folders of a store that links as `source` does; False if that is not hard."""
+    try:
+        if (source / ".links").read_text().strip() != "hard":
+            return False
+    except FileNotFoundError:
+        return False
+    for folder in ("store", "sets", "listed", "inuse"):
+        (target / folder).mkdir(parents=True, exist_ok=True)
+    shutil.copy(source / ".links", target / ".links")
+    return True
 
 
 def _names(folder: Path) -> list[str]:

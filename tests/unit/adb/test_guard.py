@@ -106,7 +106,7 @@ def test_the_command_ignores_no_signal() -> None:
 
 
 def test_the_module_is_a_program() -> None:
-    argv = [sys.executable, "-m", "harness.adb.guard", "sh", "-c", "echo $$; exec sleep 100"]
+    argv = [sys.executable, "-m", "harness.adb.guardian", "sh", "-c", "echo $$; exec sleep 100"]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     pid = int(process.stdout.readline())

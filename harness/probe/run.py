@@ -189,25 +189,27 @@ def run_plan_locally(
     Raises ConfigError if the probe cannot be executed, InfraError if it did not start properly.
     """
     plan = with_deadline(plan, timeout_s)
-    text = plan.text().encode()
     started = time.monotonic()
-    try:
-        process = subprocess.Popen(
-            [str(probe)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(env),
-            cwd=cwd,
-            bufsize=0,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise ConfigError(f"cannot run the probe: {error}", file=probe) from error
+    with open(os.memfd_create("plan"), "wb+", buffering=0) as text:
+        text.write(plan.text().encode())
+        text.seek(0)
+        try:
+            process = subprocess.Popen(
+                [str(probe)],
+                stdin=text,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(env),
+                cwd=cwd,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ConfigError(f"cannot run the probe: {error}", file=probe) from error
     run = _LocalRun(process, started + timeout_s, _due_s(plan, timeout_s))
     with process:
         try:
-            run.exchange(text)
+            run.listen()
         finally:
             _end_group(process)
     transcript = run.parser.close()
@@ -232,7 +234,7 @@ def run_plan_locally(
 
 
 class _LocalRun:
-    """Feeds a process its input and takes its output, both bounded, until a moment."""
+    """Takes a process's output, bounded, until a moment."""
 
     def __init__(self, process: subprocess.Popen[bytes], until: float, due_s: float) -> None:
         self._process = process
@@ -245,31 +247,29 @@ class _LocalRun:
         self.timed_out = False
         self.truncated = False
 
-    def exchange(self, text: bytes) -> None:
+    def listen(self) -> None:
         """Returns when the process has ended, unreaped, or must be ended."""
         process = self._process
-        pipes = [pipe for pipe in (process.stdin, process.stdout, process.stderr) if pipe]
+        pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe]
         ended = os.pidfd_open(process.pid)
         try:
             with selectors.DefaultSelector() as selector:
                 selector.register(ended, selectors.EVENT_READ)
                 for pipe in pipes:
                     os.set_blocking(pipe.fileno(), False)
-                    writing = pipe is process.stdin
-                    event = selectors.EVENT_WRITE if writing else selectors.EVENT_READ
-                    selector.register(pipe, event)
-                self._serve(selector, ended, memoryview(text))
+                    selector.register(pipe, selectors.EVENT_READ)
+                self._serve(selector, ended)
         finally:
             os.close(ended)
         # what a process of the library's still holds open never reaches its end
-        for pipe in pipes[1:]:
+        for pipe in pipes:
             while not self.truncated and self._read(pipe):
                 pass
         if self.late:
             found = Found(time.clock_gettime(time.CLOCK_BOOTTIME), {process.pid: "?"})
             self.timed_out = alive_at_deadline(self.parser.transcript, found, self._due_s)
 
-    def _serve(self, selector: selectors.BaseSelector, ended: int, left: memoryview) -> None:
+    def _serve(self, selector: selectors.BaseSelector, ended: int) -> None:
         while not self.truncated and not self.late:
             # looked at once more when time is up: this computer, too, may have been held up
             remaining = self._until - time.monotonic()
@@ -278,20 +278,8 @@ class _LocalRun:
                 if key.fd == ended:
                     self.late = False
                     return
-                if key.fileobj is self._process.stdin:
-                    left = self._write(left)
-                    if not left:
-                        selector.unregister(key.fileobj)
-                        self._process.stdin.close()
-                elif not self._read(key.fileobj):
+                if not self._read(key.fileobj):
                     selector.unregister(key.fileobj)
-
-    def _write(self, left: memoryview) -> memoryview:
-        stdin = self._process.stdin
-        try:
-            return left[os.write(stdin.fileno(), left[:_CHUNK_BYTES]) :] if stdin else left[:0]
-        except BrokenPipeError:
-            return left[:0]
 
     def _read(self, pipe: Any) -> int:
         try:

@@ -27,9 +27,9 @@ def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
 def file_check(path: Path, lab: Lab | ConfigError) -> Check:
     """Whether devices.yaml is as it should be."""
     if isinstance(lab, ConfigError):
-        return _lab_check(LAB_FILE, "fail", str(lab), "correct what the message names")
+        return _check("lab", LAB_FILE, "fail", str(lab), "correct what the message names")
     enabled = len(lab.in_use())
-    return _lab_check(LAB_FILE, "ok", f"{path}: {len(lab.devices)} devices, {enabled} enabled")
+    return _check("lab", LAB_FILE, "ok", f"{path}: {len(lab.devices)} devices, {enabled} enabled")
 
 
 def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
@@ -37,10 +37,10 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
     for name in dict.fromkeys(device.host for device in devices if device.host is not None):
         address = lab.host(name).address
         if AdbServer(address).is_running():
-            yield _lab_check(f"adb host {name}", "ok", f"answers at {address}")
+            yield _check("lab", f"adb host {name}", "ok", f"answers at {address}")
         else:
             advice = f"run `{address.start_command}` there, and let port {address.port} through"
-            yield _lab_check(f"adb host {name}", "fail", f"none answers at {address}", advice)
+            yield _check("lab", f"adb host {name}", "fail", f"none answers at {address}", advice)
 
 
 def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
@@ -101,7 +101,7 @@ def stranger_check(seen: SeenDevice) -> Check:
     if seen.state in STATE_ADVICE:
         advice = f"{STATE_ADVICE[seen.state]}; then {advice}"
     said = " ".join(filter(None, (seen.state, seen.model)))
-    return _lab_check(f"not in the lab: {seen.serial}", "warn", said, advice)
+    return _check("lab", f"not in the lab: {seen.serial}", "warn", said, advice)
 
 
 def lease_check(name: str, held: Held | None) -> Check:
@@ -132,9 +132,5 @@ def find_entry(quarantine: Quarantine, key: str) -> Quarantined | InfraError | N
         return error
 
 
-def _lab_check(name: str, status: Status, found: str, advice: str = "") -> Check:
-    return Check("lab", "lab", name, status, found, advice)
-
-
-def _check(device: str, name: str, status: Status, found: str, advice: str = "") -> Check:
-    return Check("lab", device, name, status, found, advice)
+def _check(subject: str, name: str, status: Status, found: str, advice: str = "") -> Check:
+    return Check("lab", subject, name, status, found, advice)

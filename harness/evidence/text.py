@@ -92,17 +92,13 @@ def fit(file: EvidenceFile, most_bytes: int) -> tuple[bytes, bool]:
     room = most_bytes - _CUT_BYTES
     if room <= 0:
         return b"", True
-    if file.keep_end:
-        kept = content
-        if cut or len(content) > room:
-            kept = content[-room:].partition(b"\n")[2] or content[-room:]
-        said = b"[cut: what came before is not kept]\n"
-        return said + kept.decode("utf-8", "ignore").encode(), True
-    kept = content
     if cut or len(content) > room:
-        kept = content[:room].rpartition(b"\n")[0] or content[:room]
-    said = b"\n[cut: what came behind is not kept]\n"
-    return kept.decode("utf-8", "ignore").encode() + said, True
+        part = content[-room:] if file.keep_end else content[:room]
+        whole = part.partition(b"\n")[2] if file.keep_end else part.rpartition(b"\n")[0]
+        content = (whole or part).decode("utf-8", "ignore").encode()
+    if file.keep_end:
+        return b"[cut: what came before is not kept]\n" + content, True
+    return content + b"\n[cut: what came behind is not kept]\n", True
 
 
 def _cut(text: str, most: int, keep_end: bool) -> tuple[str, bool]:

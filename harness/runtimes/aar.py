@@ -6,6 +6,7 @@ An AAR is a zip archive with the libraries of Android in jni/arm64-v8a.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -196,12 +197,10 @@ class MavenSource(Source):
             else HttpRepository(location, cache_root)
         )
         self._store = AarStore(cache_root)
-        # the AARs that make each version, the artifact asked for first
-        self._found: dict[str, tuple[Coordinates, ...]] | None = None
 
     def versions(self, target: str) -> list[str]:
         """See `Source`."""
-        return list(self._all()) if target == self._target else []
+        return list(self._all) if target == self._target else []
 
     def is_cached(self, version: str, target: str) -> bool:
         """See `Source`."""
@@ -227,22 +226,22 @@ class MavenSource(Source):
         return found
 
     def _aars(self, version: str) -> Sequence[Coordinates]:
-        found = self._all()
+        found = self._all
         if version not in found:
             raise VersionError(f"{self.origin} has no QNN {version[:80]!r}", choices=found)
         return found[version]
 
+    @cached_property
     def _all(self) -> dict[str, tuple[Coordinates, ...]]:
-        if self._found is None:
-            try:
-                found = self._look()
-            except NotThere as error:
-                raise ConfigError(
-                    f"there is no {self._coordinates}: {error}",
-                    field=f"runtimes.{self.name}.coordinates",
-                ) from error
-            self._found = {version: found[version] for version in sorted(found, key=version_key)}
-        return self._found
+        """The AARs that make each version, the artifact asked for first."""
+        try:
+            found = self._look()
+        except NotThere as error:
+            raise ConfigError(
+                f"there is no {self._coordinates}: {error}",
+                field=f"runtimes.{self.name}.coordinates",
+            ) from error
+        return {version: found[version] for version in sorted(found, key=version_key)}
 
     def _look(self) -> dict[str, tuple[Coordinates, ...]]:
         pinned = self._coordinates.version

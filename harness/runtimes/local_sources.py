@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Final
@@ -151,16 +152,15 @@ class FolderSource(Source):
         self._hashes = HashCache(cache_root, path)
         self._version = version
         self._target = target
-        self._said: tuple[DetectedVersion, str] | None = None
 
     def versions(self, target: str) -> list[str]:
         """See `Source`."""
-        said, own_target = self._look()
+        said, own_target = self._said
         return [said.version] if target == own_target else []
 
     def runtime(self, version: str, target: str) -> Runtime:
         """See `Source`."""
-        said, own_target = self._look()
+        said, own_target = self._said
         if (version, target) != (said.version, own_target):
             raise VersionError(f"{self._path} has QNN {said.version} for {own_target} only")
         return local_runtime(
@@ -176,21 +176,20 @@ class FolderSource(Source):
         """See `Source`: what differs from when it was last used."""
         return self._hashes.changed(self._files())
 
-    def _look(self) -> tuple[DetectedVersion, str]:
-        if self._said is None:
-            facts = telling_facts(self._files())
-            said = (
-                given_version(self._version, f"runtimes.{self.name}.version")
-                if self._version
-                else library_version(facts)
-            )
-            target = self._target or library_target(facts)
-            if said is None:
-                raise self._untold("QNN version", "version")
-            if target is None:
-                raise self._untold("target", "target")
-            self._said = said, target
-        return self._said
+    @cached_property
+    def _said(self) -> tuple[DetectedVersion, str]:
+        facts = telling_facts(self._files())
+        said = (
+            given_version(self._version, f"runtimes.{self.name}.version")
+            if self._version
+            else library_version(facts)
+        )
+        target = self._target or library_target(facts)
+        if said is None:
+            raise self._untold("QNN version", "version")
+        if target is None:
+            raise self._untold("target", "target")
+        return said, target
 
     def _untold(self, what: str, field: str) -> ConfigError:
         return ConfigError(
@@ -235,15 +234,14 @@ class SdkSource(Source):
         self._path = path
         self._toolchain = toolchain
         self._cache_root = cache_root
-        self._trees: dict[str, tuple[Path, DetectedVersion]] | None = None
 
     def versions(self, target: str) -> list[str]:
         """See `Source`."""
-        return [version for version in self._all() if self._folder(version, target)]
+        return [version for version in self._all if self._folder(version, target)]
 
     def runtime(self, version: str, target: str) -> Runtime:
         """See `Source`."""
-        root, said = self._all()[version]
+        root, said = self._all[version]
         return local_runtime(
             self._files(version, target),
             HashCache(self._cache_root, root),
@@ -255,25 +253,24 @@ class SdkSource(Source):
 
     def damage(self, version: str, target: str) -> list[str]:
         """See `Source`: what differs from when it was last used."""
-        root, _ = self._all()[version]
+        root, _ = self._all[version]
         return HashCache(self._cache_root, root).changed(self._files(version, target))
 
+    @cached_property
     def _all(self) -> dict[str, tuple[Path, DetectedVersion]]:
-        if self._trees is None:
-            found: dict[str, tuple[Path, DetectedVersion]] = {}
-            for root in _trees(self._path, self._field):
-                said = _version_of(root, self._field)
-                found.setdefault(said.version, (root, said))
-            self._trees = {version: found[version] for version in sorted(found, key=version_key)}
-        return self._trees
+        found: dict[str, tuple[Path, DetectedVersion]] = {}
+        for root in _trees(self._path, self._field):
+            said = _version_of(root, self._field)
+            found.setdefault(said.version, (root, said))
+        return {version: found[version] for version in sorted(found, key=version_key)}
 
     def _folder(self, version: str, target: str) -> str | None:
-        root, _ = self._all()[version]
+        root, _ = self._all[version]
         folder = target_folder(folders_in(root / "lib"), target, self._toolchain)
         return folder if folder and any((root / "lib" / folder).glob("libQnn*.so")) else None
 
     def _files(self, version: str, target: str) -> dict[str, Path]:
-        root, _ = self._all()[version]
+        root, _ = self._all[version]
         folder = self._folder(version, target)
         if folder is None:
             raise VersionError(f"{root} has no libraries for {target}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from harness.errors import ConfigError
@@ -10,7 +10,7 @@ from harness.lab.device_address import LOCAL, device_address
 from harness.qnn.platforms import TARGETS
 from harness.qnn.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS
 from harness.yaml_lines.document import Document
-from harness.yaml_lines.models import did_you_mean
+from harness.yaml_lines.models import did_you_mean, entries_of, names_taken_twice
 
 SIMULATED_TARGETS: Final = ("linux-x64", "linux-arm64")
 EMULATED_TARGET: Final = "linux-arm64"
@@ -101,38 +101,6 @@ def _wrong_if_simulated(device: Mapping[str, object]) -> Iterator[_Wrong]:
             yield _Wrong("shows_soc", hint, list(KERNEL_SOC_IDS))
 
 
-def names_taken_twice(
-    document: Document,
-    section: str,
-    entries: Mapping[int, Mapping[str, object]],
-    first: str,
-    *others: str,
-    named: Callable[[str], str] = str,
-) -> Iterator[ConfigError]:
-    """Entries of a section whose field `first` has the value of an earlier one's, as `named` says.
-
-    Entries that differ in one of `others` may have it both.
-    """
-    seen: dict[tuple[object, ...], int] = {}
-    for index, entry in entries.items():
-        value, rest = entry.get(first), [entry.get(field) for field in others]
-        if not isinstance(value, str) or not all(isinstance(k, str | None) for k in rest):
-            continue
-        key = (named(value), *rest)
-        if key in seen:
-            line = document.line((section, seen[key], first))
-            problem = f"{value!r} is taken already by line {line}"
-            yield document.mistake((section, index, first), problem)
-        seen.setdefault(key, index)
-
-
 def _address(serial: str) -> str:
     """One name for each spelling; whose addresses are this computer's own is not looked up here."""
     return device_address(serial, LOCAL, 0, lambda _: False)
-
-
-def entries_of(document: Document, section: str) -> dict[int, Mapping[str, object]]:
-    """The entries of a list that have the right shape, by their place in it."""
-    value = document.value.get(section) if isinstance(document.value, dict) else None
-    listed = value if isinstance(value, list) else []
-    return {index: entry for index, entry in enumerate(listed) if isinstance(entry, dict)}

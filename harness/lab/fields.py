@@ -4,37 +4,25 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, LiteralString
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
     StrictInt,
-    StringConstraints,
     WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
 
 from harness.qnn.socs import HTP_ARCHS
+from harness.yaml_lines.models import Text, matching
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SERIAL = re.compile(r"[!-~]{1,128}", re.ASCII)
 _ADDRESS = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.%]{2,45}", re.ASCII)
 _WORKDIR = re.compile(r"(?:/[^/\x00-\x1f\x7f]+)+/?")
-
-
-def _matching(
-    pattern: re.Pattern[str], kind: LiteralString, problem: LiteralString
-) -> Callable[[str], str]:
-    def check(text: str) -> str:
-        if not pattern.fullmatch(text):
-            raise PydanticCustomError(kind, problem)
-        return text
-
-    return check
 
 
 def _workdir(text: str) -> str:
@@ -74,15 +62,14 @@ def _in_schema(pattern: re.Pattern[str]) -> Any:
     return Field(json_schema_extra={"pattern": f"^(?:{pattern.pattern})$"})
 
 
-Text = Annotated[str, StringConstraints(strict=True)]
-_is_name = _matching(
+_is_name = matching(
     _NAME, "name", "must be lower-case letters, digits, dots, dashes or underscores, at most 64"
 )
-_is_word = _matching(
+_is_word = matching(
     _WORD, "word", "must be letters, digits, dots, dashes or underscores, at most 64"
 )
-_is_serial = _matching(_SERIAL, "serial", "must be 1 to 128 visible characters without spaces")
-_is_address = _matching(_ADDRESS, "host", "must be a host name or an IP address, without a port")
+_is_serial = matching(_SERIAL, "serial", "must be 1 to 128 visible characters without spaces")
+_is_address = matching(_ADDRESS, "host", "must be a host name or an IP address, without a port")
 Name = Annotated[Text, AfterValidator(_is_name), _in_schema(_NAME)]
 Word = Annotated[Text, AfterValidator(_is_word), _in_schema(_WORD)]
 Serial = Annotated[Text, AfterValidator(_is_serial), _in_schema(_SERIAL)]

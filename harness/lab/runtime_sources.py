@@ -13,10 +13,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
 from harness.errors import ConfigError
-from harness.lab.cross_checks import entries_of, names_taken_twice
-from harness.lab.fields import Name, Text, Word
+from harness.lab.fields import Name, Word
 from harness.qnn.platforms import Target
 from harness.yaml_lines.document import Document
+from harness.yaml_lines.models import Text, entries_of, names_taken_twice
 
 SourceKind = Literal["qairt", "folder", "aar", "maven"]
 

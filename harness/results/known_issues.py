@@ -17,7 +17,6 @@ from pydantic import (
     ConfigDict,
     PrivateAttr,
     StrictInt,
-    StringConstraints,
     WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
@@ -28,8 +27,15 @@ from harness.qnn.socs import SOCS
 from harness.qnn.versions import QnnVersion, VersionRange
 from harness.results.patterns import LIMIT_S, SlowPatternError, UnsafePatternError, safe_pattern
 from harness.results.record import CaseRecord
-from harness.yaml_lines.document import Document, field_name, read_document
-from harness.yaml_lines.models import SchemaOne, check_document
+from harness.yaml_lines.document import field_name, read_document
+from harness.yaml_lines.models import (
+    SchemaOne,
+    Text,
+    check_document,
+    entries_of,
+    matching,
+    names_taken_twice,
+)
 
 _COMPARISON = re.compile(r"(>=|<=|>|<)\s*(-?\d{1,15}(?:\.\d{1,15})?)", re.ASCII)
 # The version of another axis in place of a number: compiler ">qnn".
@@ -58,18 +64,6 @@ def _range(text: str) -> str:
     return text
 
 
-def _id(text: str) -> str:
-    if not _ID.fullmatch(text):
-        raise PydanticCustomError("id", "must be lower-case letters, digits, dots and dashes")
-    return text
-
-
-def _link(text: str) -> str:
-    if not _LINK.fullmatch(text):
-        raise PydanticCustomError("link", "must be an https:// address")
-    return text
-
-
 def _alternatives(value: object) -> tuple[object, ...]:
     listed = value if isinstance(value, list | tuple) else [value]
     if not listed:
@@ -79,7 +73,8 @@ def _alternatives(value: object) -> tuple[object, ...]:
     return tuple(listed)
 
 
-Text = Annotated[str, StringConstraints(strict=True)]
+_is_id = matching(_ID, "id", "must be lower-case letters, digits, dots and dashes")
+_is_link = matching(_LINK, "link", "must be an https:// address")
 AnyOf = Annotated[tuple[Any, ...], BeforeValidator(_alternatives), WithJsonSchema(_ANY_OF)]
 Range = Annotated[Text, AfterValidator(_range)]
 
@@ -141,8 +136,8 @@ class Conditions(_Strict):
 class KnownIssue(_Strict):
     """One expected failure. After the day `until` it is expected no longer: look again."""
 
-    id: Annotated[Text, AfterValidator(_id)]
-    link: Annotated[Text, AfterValidator(_link)]
+    id: Annotated[Text, AfterValidator(_is_id)]
+    link: Annotated[Text, AfterValidator(_is_link)]
     note: Text | None = None
     signature: IssueSignature
     conditions: Conditions = Conditions()
@@ -170,7 +165,12 @@ class KnownIssues(_Strict):
 def load_known_issues(path: Path) -> tuple[KnownIssue, ...]:
     """Reads known_issues.yaml. Raises one ConfigError that names every mistake by its line."""
     document = read_document(path)
-    issues = check_document(document, KnownIssues, more=_repeated_ids).known_issues
+    entries = entries_of(document, "known_issues")
+    issues = check_document(
+        document,
+        KnownIssues,
+        more=lambda _: names_taken_twice(document, "known_issues", entries, "id"),
+    ).known_issues
     for index, issue in enumerate(issues):
         place = ("known_issues", index, "signature", "message")
         issue._pattern_place = f"{path}:{document.line(place)}: {field_name(place)}"
@@ -323,16 +323,3 @@ def _version_within(value: object, wanted: str, record: CaseRecord) -> bool:
         return QnnVersion.parse(str(value)) in VersionRange.parse(wanted)
     except ConfigError:
         return False
-
-
-def _repeated_ids(document: Document) -> Iterator[ConfigError]:
-    value = document.value.get("known_issues") if isinstance(document.value, dict) else None
-    seen: dict[str, int] = {}
-    for index, entry in enumerate(value if isinstance(value, list) else []):
-        name = entry.get("id") if isinstance(entry, dict) else None
-        if not isinstance(name, str):
-            continue
-        here = ("known_issues", index, "id")
-        if name in seen:
-            yield document.mistake(here, f"{name!r} is taken already by line {seen[name]}")
-        seen.setdefault(name, document.line(here))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, LiteralString, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from harness.errors import ConfigError
@@ -23,6 +24,7 @@ def _no_bool(value: object) -> object:
     return value
 
 
+Text = Annotated[str, StringConstraints(strict=True)]
 SchemaOne = Annotated[Literal[1], BeforeValidator(_no_bool), Field(alias="schema")]
 """The `schema: 1` that every file of ours begins with."""
 
@@ -74,6 +76,51 @@ def check_document(
         if not mistakes:
             return checked
     raise all_of(mistakes)
+
+
+def names_taken_twice(
+    document: Document,
+    section: str,
+    entries: Mapping[int, Mapping[str, object]],
+    first: str,
+    *others: str,
+    named: Callable[[str], str] = str,
+) -> Iterator[ConfigError]:
+    """Entries of a section whose field `first` has the value of an earlier one's, as `named` says.
+
+    Entries that differ in one of `others` may have it both.
+    """
+    seen: dict[tuple[object, ...], int] = {}
+    for index, entry in entries.items():
+        value, rest = entry.get(first), [entry.get(field) for field in others]
+        if not isinstance(value, str) or not all(isinstance(k, str | None) for k in rest):
+            continue
+        key = (named(value), *rest)
+        if key in seen:
+            line = document.line((section, seen[key], first))
+            problem = f"{value!r} is taken already by line {line}"
+            yield document.mistake((section, index, first), problem)
+        seen.setdefault(key, index)
+
+
+def entries_of(document: Document, section: str) -> dict[int, Mapping[str, object]]:
+    """The entries of a list that have the right shape, by their place in it."""
+    value = document.value.get(section) if isinstance(document.value, dict) else None
+    listed = value if isinstance(value, list) else []
+    return {index: entry for index, entry in enumerate(listed) if isinstance(entry, dict)}
+
+
+def matching(
+    pattern: re.Pattern[str], kind: LiteralString, problem: LiteralString
+) -> Callable[[str], str]:
+    """For `AfterValidator`: the whole text must match, or has this `problem`."""
+
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise PydanticCustomError(kind, problem)
+        return text
+
+    return check
 
 
 def did_you_mean(word: str, choices: Collection[object]) -> str:

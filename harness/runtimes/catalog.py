@@ -57,12 +57,7 @@ class Catalog:
     They come from PyPI, and from `sources`, which are asked first.
     """
 
-    def __init__(
-        self,
-        cache_root: Path,
-        *,
-        sources: Iterable[Source] = (),
-    ) -> None:
+    def __init__(self, cache_root: Path, *, sources: Iterable[Source] = ()) -> None:
         self._cache_root = cache_root
         wheels = WheelCache(cache_root / "wheels")
         self._unpacked = UnpackedWheels(cache_root / "unpacked", wheels)
@@ -75,12 +70,7 @@ class Catalog:
         self._at: dict[Path, Source] = {}
 
     @classmethod
-    def of(
-        cls,
-        lab: Lab,
-        environment: Mapping[str, str],
-        cache_root: Path,
-    ) -> Self:
+    def of(cls, lab: Lab, environment: Mapping[str, str], cache_root: Path) -> Self:
         """The catalog of a lab: its `runtimes`, the environment's SDK, and PyPI.
 
         Raises ConfigError for a source that cannot be.
@@ -124,10 +114,9 @@ class Catalog:
                 continue
             source, colon, rest = part.partition(":")
             if colon and source in self._sources:
-                own = {source: self._sources[source].versions(target)}
-                chosen = choose(rest, {v: v for v in own[source]}, field=field)
-                own[source] = chosen
-                found.update(dict.fromkeys(names(own, PYPI)))
+                own = {version: version for version in self._sources[source].versions(target)}
+                chosen = {source: choose(rest, own, field=field)}
+                found.update(dict.fromkeys(names(chosen, PYPI)))
             else:
                 found.update(dict.fromkeys(self._choose(part, target, field)))
         return list(found)

@@ -106,31 +106,30 @@ def _sdk(subject: Subject) -> Iterator[Finding]:
                 f"{file.name} does not say of which SDK build it is, or names several",
                 _ONE_SDK,
             )
-    known = [file for file in files if file.build is not None]
+    known = [(file, file.build) for file in files if file.build is not None]
     # The backend decides what fits: it compares the others with itself (1008).
-    reference = next((f for f in known if f.kind == f"backend-{subject.backend}"), None)
-    reference = reference or next((f for f in known if f.build and f.build.version), None)
-    if reference is None or reference.build is None:
+    backend = (one for one in known if one[0].kind == f"backend-{subject.backend}")
+    found = next(backend, None) or next((one for one in known if one[1].version), None)
+    if found is None:
         return
-    for file in known:
-        if file.build is not None and not file.build.agrees_with(reference.build):
+    reference, its_build = found
+    for file, build in known:
+        if not build.agrees_with(its_build):
             severity, comes = _of_another_build(file, _arch_of(subject.device))
             yield finding(
                 "sdk-mix",
                 (file.name, reference.name),
-                f"{file.name} is of {file.build}, {reference.name} of {reference.build}: {comes}",
+                f"{file.name} is of {build}, {reference.name} of {its_build}: {comes}",
                 _ONE_SDK,
                 severity=severity,
             )
-    said, is_version = (
-        QnnVersion.found_in(subject.qnn_version),
-        QnnVersion.found_in(reference.build.version),
-    )
+    said = QnnVersion.found_in(subject.qnn_version)
+    is_version = QnnVersion.found_in(its_build.version)
     if said and is_version and not (said.matches(is_version) or is_version.matches(said)):
         yield finding(
             "version-label",
             (reference.name,),
-            f"the runtime is said to be QNN {said}, and {reference.name} is of {reference.build}",
+            f"the runtime is said to be QNN {said}, and {reference.name} is of {its_build}",
             "Correct the version, or look where the file comes from",
         )
 
@@ -252,18 +251,16 @@ def _contexts(subject: Subject) -> Iterator[Finding]:
             )
         if subject.backend == "htp" and not subject.device.simulates_htp:
             yield from _memory(context, SOCS.get((subject.device.soc or "").upper()))
-        if subject.backend != "htp" or None in (arch, context.htp_arch) or arch == context.htp_arch:
-            continue
-        assert arch is not None
-        assert context.htp_arch is not None
-        severity, comes = _other_arch(context.htp_arch, arch, subject.device.simulates_htp)
-        yield finding(
-            "context-arch",
-            (context.name,),
-            f"{context.name} is for HTP v{context.htp_arch}, and the device's is v{arch}: {comes}",
-            f"Compile it for v{arch}",
-            severity=severity,
-        )
+        wanted = context.htp_arch
+        if subject.backend == "htp" and arch and wanted and arch != wanted:
+            severity, comes = _other_arch(wanted, arch, subject.device.simulates_htp)
+            yield finding(
+                "context-arch",
+                (context.name,),
+                f"{context.name} is for HTP v{wanted}, and the device's is v{arch}: {comes}",
+                f"Compile it for v{arch}",
+                severity=severity,
+            )
 
 
 def _memory(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:

@@ -32,6 +32,8 @@ _ESTABLISHED: Final = 1
 _TABLES: Final = ("tcp", "tcp6")
 # The kernel gives a table in pieces, and a socket can slip from one into another meanwhile.
 _LOOKS: Final = 5
+# What stands before an IPv4 address in its own table, and in that of IPv6.
+_FORMS: Final = (b"", bytes(10) + b"\xff\xff")
 _WHOLE_MAP: Final = ["0", "0", "4294967295"]
 
 Address = tuple[str, int]
@@ -117,7 +119,7 @@ def owner_in(table: str, local: Address, remote: Address) -> int | None:
     None if it is not there. One that its process has closed is not: the kernel gives such a socket
     to root. Raises ValueError for a line that is none.
     """
-    ends = {(form(local), form(remote)) for form in (_as_ipv4, _as_mapped_ipv6)}
+    ends = {(_shown(local, form), _shown(remote, form)) for form in _FORMS}
     for line in table.splitlines()[1:]:
         fields = line.split()
         if len(fields) < 10:
@@ -140,18 +142,11 @@ def _user_of(local: Address, remote: Address, proc: Path) -> int | None:
     return None
 
 
-def _as_ipv4(address: Address) -> str:
-    return _words(socket.inet_aton(address[0]), address[1])
-
-
-def _as_mapped_ipv6(address: Address) -> str:
-    return _words(bytes(10) + b"\xff\xff" + socket.inet_aton(address[0]), address[1])
-
-
-def _words(address: bytes, port: int) -> str:
+def _shown(address: Address, form: bytes) -> str:
+    host = form + socket.inet_aton(address[0])
     # the kernel prints each word as a number of this computer's byte order
-    words = struct.unpack(f"={len(address) // 4}I", address)
-    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
+    words = struct.unpack(f"={len(host) // 4}I", host)
+    return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"
 
 
 def _stands(connected: socket.socket) -> bool:

@@ -9,7 +9,6 @@ import http.client
 import json
 import logging
 import re
-import shutil
 import time
 import urllib.error
 import urllib.parse
@@ -77,11 +76,6 @@ def download(url: str, folder: Path, bounds: Bounds) -> Path:
                 ) from error
             _log.info(f"the connection broke off after {now / 1e6:.1f} MB; going on from there")
             time.sleep(_PAUSE_S)
-
-
-def discard(folder: Path) -> None:
-    """Forgets what `download` has kept in its folder."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 class _DiskError(OSError):

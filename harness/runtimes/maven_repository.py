@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets
 from harness.files.verified_folder import locked
 from harness.files.whole_file import read_note, sha256_of, write_json
-from harness.runtimes.download import Bounds, NotThere, discard, download
+from harness.runtimes.download import Bounds, NotThere, download
 
 _log = logging.getLogger(__name__)
 
@@ -271,7 +272,7 @@ class HttpRepository:
                 raise InfraError(f"{path.name} cannot be kept in the cache: {error}") from error
             finally:
                 # whole or wrong, it is not to be continued
-                discard(incoming)
+                shutil.rmtree(incoming, ignore_errors=True)
         return path
 
     def _verify(self, name: str, part: Path) -> str:

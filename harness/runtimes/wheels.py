@@ -84,18 +84,14 @@ def pip_download(requirement: str, options: Sequence[str], folder: Path, timeout
 
 def essential_line(output: str) -> str:
     """What matters of pip's output after a failure, in one line without addresses (pure)."""
-    errors = [line for line in output.splitlines() if line.startswith("ERROR: ")]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    last = lines[-1] if lines else "it failed and said nothing"
     # The first says what was wanted, the later ones repeat it with less.
-    said = errors[0].removeprefix("ERROR: ") if errors else _last_line(output)
+    said = next((line[7:] for line in lines if line.startswith("ERROR: ")), last)
     cause = next((text for pattern, text in _CAUSES if re.search(pattern, output)), None)
     line = _HOST.sub("host=<index>", _URL.sub("<index>", said)).strip()
     line = line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "..."
     return f"{line} ({cause})" if cause else line
-
-
-def _last_line(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[-1] if lines else "it failed and said nothing"
 
 
 def _environment() -> dict[str, str]:

@@ -13,6 +13,7 @@ from harness.adb.device import AdbDevice, PushItem
 from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.shell_protocol import exit_status
 from harness.errors import ConfigError, DeviceError, DeviceLost
+from harness.probe.events import TranscriptParser
 from harness.probe.plan import Plan, Settings, Step, backend_load
 from harness.probe.run import ProbeRun, run_plan
 from harness.simulator.device import SimulatedDevice
@@ -180,12 +181,24 @@ def test_a_name_that_no_shell_could_export(device: AdbDevice, folder: str) -> No
 
 
 def test_a_lost_device_tells_the_step(
-    simulated: SimulatedDevice, connected: AdbDevice, folder: str
+    simulated: SimulatedDevice,
+    connected: AdbDevice,
+    folder: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Last in this file: the device restarts."""
+    """Last in this file: the device restarts, once its last words were heard."""
+    heard = Path(folder) / "heard"
+
+    class Hearing(TranscriptParser):
+        def feed(self, data: bytes) -> None:
+            super().feed(data)
+            if b'"crash"' in data:
+                heard.touch()
+
+    monkeypatch.setattr("harness.probe.run.TranscriptParser", Hearing)
     plan = Plan((Step("noop"), Step("crash", {"signal": "9"})))
-    probe = f"{folder}/qnn-probe"
-    script = f"#!/bin/sh\n{shlex.quote(probe)}\nreboot\nsleep 60\n"
+    waits = f"until [ -e {shlex.quote(str(heard))} ]; do sleep 0.1; done"
+    script = f"#!/bin/sh\n{shlex.quote(f'{folder}/qnn-probe')}\n{waits}\nreboot\nsleep 60\n"
     connected.push([PushItem(script.encode(), f"{folder}/dying", 0o755)], timeout_s=60)
     with pytest.raises(DeviceLost) as caught:
         run_plan(connected, f"{folder}/dying", plan, env={}, cwd=folder, timeout_s=60)

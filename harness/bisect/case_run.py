@@ -22,6 +22,7 @@ from harness.errors import ConfigError, InfraError
 from harness.files.cache import PRIVATE
 from harness.pytest_plugin.case_names import split_node_id
 from harness.pytest_plugin.problem import Problem, read_problem
+from harness.results.drift import Output
 from harness.results.record import CaseRecord, final_attempts
 from harness.results.rundir import JOURNAL, LATEST, RunFolder
 
@@ -35,7 +36,7 @@ class Task(BaseModel):
     that may stand in for it. `held` has the axes that are not searched and whose version is not
     simply the usual one, `paths` the path of each version that is named by one. `folder` is where
     pytest is started, `pytest_arguments` goes to it as it is. `good` is the point whose
-    measurements `--match` compares with.
+    measurements or outputs `--match` compares with.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -169,8 +170,14 @@ def finished_run(reports: Path) -> RunEnd | None:
     return end if end.record is not None else None
 
 
-def judge(end: RunEnd, match: Match, good: float | None, held: Collection[str] = ()) -> Judged:
-    """The answer of a run.
+def judge(
+    end: RunEnd,
+    match: Match,
+    good: float | None,
+    held: Collection[str] = (),
+    changes: Sequence[Output] = (),
+) -> Judged:
+    """The answer of a run; `good` and `changes` as for `Match.judge`.
 
     A run without a record is untestable if it said that it was about its versions, unless that is
     about one of those `held` (axes), which are the same everywhere. Raises ConfigError for
@@ -181,7 +188,7 @@ def judge(end: RunEnd, match: Match, good: float | None, held: Collection[str] =
     if end.record is not None:
         if end.record.cause == "config" and stopped is not None and stopped.about != "versions":
             raise ConfigError(stopped.text)
-        return match.judge(end.record, good=good)
+        return match.judge(end.record, good=good, changes=changes)
     if end.exit_code is None:
         return Judged("unknown", "the run did not end in time")
     if stopped is None:

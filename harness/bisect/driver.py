@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from pydantic import JsonValue
 
-from harness.bisect.answers import Axis, Point, Question, Stopped
+from harness.bisect.answers import NOTHING, Axis, Question, Stopped
 from harness.bisect.case_run import RunEnd, finished_run, judge, run_case, task_of
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import BisectFolder
@@ -19,6 +19,7 @@ from harness.bisect.match import ANY_FAILURE, Judged, parse_match
 from harness.bisect.search import free
 from harness.bisect.versions import Supply
 from harness.errors import ConfigError
+from harness.results.drift import KEPT, Output, changes
 from harness.results.record import CaseRecord, final_attempts
 from harness.results.rundir import JOURNAL, RunFolder
 
@@ -123,8 +124,12 @@ class Bisection:
 
     def _take(self, question: Question, end: RunEnd) -> None:
         record = end.record
-        good = self._good(question.at, record)
-        judged = judge(end, self._match, good, self.task.only_held())
+        good_runs = self._good_runs()
+        if question.at == self.task.good and record is not None and end.folder is not None:
+            good_runs.append((record, end.folder))
+        good = self._match.reference(one for one, _ in good_runs)
+        held = self.task.only_held()
+        judged = judge(end, self._match, good, held, self._changes(end, good_runs))
         if record is not None:
             self._refuse_an_axis_without_effect(record)
         if judged.answer == "unknown":
@@ -167,22 +172,53 @@ class Bisection:
                 self.watcher.remark(f"--{axis} {self.task.held[axis]} has no effect: {why}")
 
     def _reference_first(self, question: Question) -> Question:
-        """What is compared with the good end's measurements has to wait for them."""
+        """What is compared with the good end has to wait for it. Raises ConfigError if in vain."""
         good = self.task.good
         if not self._match.needs_good or good is None or question.at == good:
             return question
-        if self._good(good, None) is not None:
+        if self._match.can_compare([one for one, _ in self._good_runs()]):
             return question
+        if self._search.evidence.tallies.get(good, NOTHING).untestable:
+            problem = f"{' with '.join(good)} told nothing that others could be compared with"
+            raise ConfigError(f"{problem}: name another good end", field="--good")
         return Question(good, question.number, "what others are compared with")
 
-    def _good(self, at: Point, record: CaseRecord | None) -> float | None:
+    def _good_runs(self) -> list[tuple[CaseRecord, Path]]:
+        """The runs of the good end so far, with their folders; none where nobody asks for them."""
         if not self._match.needs_good:
-            return None
+            return []
         answers = [entry for entry in self.folder.answers() if entry.at == self.task.good]
-        records = [record_of(self.folder.path, entry) for entry in answers]
-        if at == self.task.good:
-            records.append(record)
-        return self._match.reference(one for one in records if one is not None)
+        found = []
+        for entry in answers:
+            record = record_of(self.folder.path, entry)
+            if record is not None and entry.run:
+                found.append((record, self.folder.path / entry.run))
+        return found
+
+    def _changes(self, end: RunEnd, good_runs: Sequence[tuple[CaseRecord, Path]]) -> list[Output]:
+        """The outputs of a run beside those of the good end, where they are what counts.
+
+        Raises ConfigError for a case whose outputs cannot be compared.
+        """
+        passed = [(one, folder) for one, folder in good_runs if one.outcome == "passed"]
+        if self._match.drift_steps is None or end.record is None or end.folder is None:
+            return []
+        if end.record.outcome != "passed" or not passed:
+            return []
+        good, beside = passed[0]
+        folders = RunFolder(beside), RunFolder(end.folder)
+
+        def read(name: str) -> bytes | None:
+            return next(filter(None, (one.kept_output(name) for one in folders)), None)
+
+        found = changes(end.record, good, read)
+        if found is not None:
+            return found
+        if KEPT not in end.record.measurements:
+            problem = "--match drift is for a case that keeps outputs, as those of files do"
+            raise ConfigError(problem, field="--case")
+        problem = "its contexts are not those of the good end: hold what makes them"
+        raise ConfigError(problem, field="--compiler")
 
 
 def without_effect(axis: Axis, record: CaseRecord) -> str | None:

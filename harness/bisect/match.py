@@ -7,7 +7,7 @@ import math
 import operator
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
@@ -16,6 +16,7 @@ from harness.bisect.answers import Answer, Repeat
 from harness.errors import ConfigError
 from harness.failure.error import ErrorRecord
 from harness.qnn.codes import same_code
+from harness.results.drift import Output, steps_of
 from harness.results.record import CaseRecord
 
 _CODE = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.ASCII | re.IGNORECASE)
@@ -25,6 +26,7 @@ _FORMS: Final = (
     "signature=...",
     "signature=... else good",
     "measurement NAME > 1",
+    "drift:STEPS",
 )
 _MAX_CHARS: Final = 1000
 _MAX_COMPARISON_CHARS: Final = 300
@@ -126,20 +128,23 @@ class Judged:
 
 @dataclass(frozen=True)
 class Match:
-    """What counts as bad. Without `failure` and `comparison`, any failure does.
+    """What counts as bad. Without `failure`, `comparison` and `drift_steps`, any failure does.
 
-    `others` is what a failure that is not the one asked for comes to.
+    `others` is what a failure that is not the one asked for comes to. `drift_steps`: outputs that
+    differ by more steps than these from those of the good end are bad.
     """
 
     text: str = "any failure"
     failure: Callable[[ErrorRecord], bool] | None = None
     comparison: Comparison | None = None
     others: Answer = "untestable"
+    drift_steps: int | None = None
 
     @property
     def needs_good(self) -> bool:
         """Whether the run of the good end must come first, since others are compared with it."""
-        return self.comparison is not None and self.comparison.needs_good
+        compared = self.comparison is not None and self.comparison.needs_good
+        return compared or self.drift_steps is not None
 
     def too_trusting(self, repeat: Repeat) -> str | None:
         """What to say before a search that believes a single measurement of a time."""
@@ -163,7 +168,19 @@ class Match:
                 continue
         return statistics.median(values) if values else None
 
-    def judge(self, record: CaseRecord, *, good: float | None = None) -> Judged:
+    def can_compare(self, good_runs: Sequence[CaseRecord]) -> bool:
+        """Whether these runs of the good end tell what others are compared with."""
+        if self.drift_steps is not None:
+            return any(one.outcome == "passed" for one in good_runs)
+        return self.reference(good_runs) is not None
+
+    def judge(
+        self,
+        record: CaseRecord,
+        *,
+        good: float | None = None,
+        changes: Sequence[Output] = (),
+    ) -> Judged:
         """The answer of a run.
 
         What the lab or the harness spoilt is `unknown`. What this target cannot do, was skipped or
@@ -171,7 +188,8 @@ class Match:
         one than asked for is `untestable` too: it may hide the one asked for, or stand before it.
         But where older versions are known to fail otherwise, `others` makes it `good`. Failures
         that are known issues count like others. With `needs_good`, `good` is what `reference`
-        gave, also for the runs of the good end themselves.
+        gave, also for the runs of the good end themselves; with `drift_steps`, `changes` are its
+        outputs beside those of the good end.
         """
         if record.outcome in ("unsupported", "skipped"):
             return Judged("untestable", record.outcome)
@@ -182,6 +200,8 @@ class Match:
             return Judged("unknown", f"no verdict: {record.cause}")
         if self.comparison is not None:
             return self._measured(self.comparison, record, good)
+        if self.drift_steps is not None:
+            return self._drifted(self.drift_steps, record, changes)
         if record.outcome == "passed":
             return Judged("good", "passed")
         if self.failure is None:
@@ -200,18 +220,34 @@ class Match:
             return Judged("untestable", str(error))
         return Judged("bad" if held else "good", f"{value:g}: {comparison.text}")
 
+    def _drifted(self, steps: int, record: CaseRecord, changes: Sequence[Output]) -> Judged:
+        if record.outcome != "passed":
+            return Judged("untestable", f"{record.outcome}, so no outputs are compared")
+        drifting = [one for one in changes if one.drifts]
+        beyond = [one for one in drifting if one.beyond(steps)]
+        unknown = [one for one in drifting if one.differences[1] is None]
+        answer: Answer = "bad" if beyond else "untestable" if unknown else "good"
+        for one in beyond or unknown or drifting:
+            what = one.differences[1] or "differs, and was not kept"
+            return Judged(answer, f"{one.context}, output {one.name}: {what}")
+        return Judged(answer, "the outputs of the good end")
+
 
 ANY_FAILURE: Final = Match()
 
 
 def parse_match(text: str) -> Match:
-    """Reads `code=1002` (or 0x3ea, or several with commas), `symbol=`, `signature=`, `measurement`.
+    """Reads `code=1002`, `symbol=`, `signature=`, `measurement ...` or `drift:STEPS`.
 
-    Symbols and signatures are exact, but * stands for anything. With " else good" behind it any
-    other failure is good. Raises ConfigError.
+    Codes may be hexadecimal, and several with commas between. Symbols and signatures are exact,
+    but * stands for anything. With " else good" behind it any other failure is good. Raises
+    ConfigError.
     """
     if len(text) > _MAX_CHARS:
         raise ConfigError(f"--match: at most {_MAX_CHARS} characters")
+    steps = steps_of(text.strip())
+    if steps is not None:
+        return Match(text, drift_steps=steps)
     kind, equals, value = (part.strip() for part in text.partition("="))
     if text.strip().startswith("measurement"):
         comparison = text.strip().removeprefix("measurement").strip().removeprefix("=").strip()

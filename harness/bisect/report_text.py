@@ -127,7 +127,7 @@ def summary(result: BisectionResult) -> list[str]:
 def _failed_otherwise(result: BisectionResult) -> list[str]:
     """Says how failures that told nothing could be told to count as good."""
     match = result.match or ""
-    if not match or match.startswith("measurement") or match.endswith(ELSE_GOOD):
+    if not match or match.startswith(("measurement", "drift:")) or match.endswith(ELSE_GOOD):
         return []
     ways = ("failed", "crashed", "hung")
     others = [run for run in result.runs if run.answer == "untestable"]

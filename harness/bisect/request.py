@@ -70,7 +70,7 @@ def begin(request: Request, lab: Lab, catalog: Catalog) -> list[Begun]:
     axes = _axes(request.axes)
     root = _where_pytest_starts(request.case)
     match = None if request.match is None else parse_match(request.match)
-    _refuse_what_would_be_ignored(request, len(axes), match)
+    _refuse_what_would_be_ignored(request, axes, match)
     where = where_to_run(lab, request.case, request.devices, request.backend)
     given = dict(request.versions or {})
     versions = Versions(catalog, where.target)
@@ -132,9 +132,11 @@ def _axes(given: Sequence[str]) -> tuple[Axis, ...]:
     return tuple(known[one] for one in given)
 
 
-def _refuse_what_would_be_ignored(request: Request, axes: int, match: Match | None) -> None:
+def _refuse_what_would_be_ignored(
+    request: Request, axes: tuple[Axis, ...], match: Match | None
+) -> None:
     """Raises ConfigError for what means nothing beside the rest: nobody writes it for nothing."""
-    one, two = axes == 1, axes == 2
+    one, two = len(axes) == 1, len(axes) == 2
     with_good = match is not None and match.needs_good
     wrong: tuple[tuple[str, bool, str], ...] = (
         ("--versions", two and request.candidates is not None, _EACH_ITS_OWN),
@@ -143,6 +145,11 @@ def _refuse_what_would_be_ignored(request: Request, axes: int, match: Match | No
             "--from-file",
             request.candidates is not None and request.candidates_file is not None,
             f"--versions{_TWICE}",
+        ),
+        (
+            "--axis",
+            match is not None and match.drift_steps is not None and axes != ("qnn",),
+            "--match drift compares what QNN versions make of the same contexts: --axis qnn",
         ),
         ("--prior", two and bool(request.prior), "is for one axis"),
         ("--every", one and request.every, "is for two axes"),

@@ -77,7 +77,11 @@ def _reports_option(command: Command) -> Command:
     type=click.Path(path_type=Path),
     help="A file with the candidates, one a line, oldest first.",
 )
-@click.option("--match", metavar="WHAT", help="What counts as bad (default: any failure).")
+@click.option(
+    "--match",
+    metavar="WHAT",
+    help="What counts as bad: code=1002, drift:0, ... (default: any failure).",
+)
 @click.option("--repeat", type=_Repeat(), default="1", help="Runs of each, or auto if flaky.")
 @click.option("--confidence", type=float, help="How sure auto has to be (default: 0.99).")
 @click.option("--every", is_flag=True, help="Two axes: run every pair, conclude nothing.")

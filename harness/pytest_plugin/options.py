@@ -27,10 +27,12 @@ def _specs(values: Sequence[str] | None) -> list[str]:
 
 def _drift_steps(text: str) -> int:
     """The STEPS of `--fail-on drift:STEPS`."""
-    what, _, steps = text.partition(":")
-    if what != "drift" or not steps.isdecimal():
+    from harness.results.drift import steps_of
+
+    steps = steps_of(text)
+    if steps is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not drift:STEPS, as in drift:1")
-    return int(steps)
+    return steps
 
 
 def _named(text: str) -> str:

@@ -5,6 +5,7 @@ Pure but for `read`, which gives the bytes of an output that a run has kept.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,10 @@ from harness.runtimes.runtime import version_key
 
 if TYPE_CHECKING:
     import numpy as np
+
+Read = Callable[[str], bytes | None]
+_Key = tuple[str, str, str]
+_Point = tuple[str, str, str]
 
 KEPT: Final = "kept_outputs"
 """The measurement that tells of the outputs that a case has kept."""
@@ -26,6 +31,15 @@ _TYPES: Final[Mapping[str, str]] = {
     **{f"{kind}{bits}": f"<u{bits // 8}" for kind in ("uint", "ufixed") for bits in (8, 16, 32)},
     **{f"{kind}{bits}": f"<i{bits // 8}" for kind in ("int", "sfixed") for bits in (8, 16, 32)},
 }
+
+
+_STEPS: Final = re.compile(r"drift:([0-9]{1,9})")
+
+
+def steps_of(text: str) -> int | None:
+    """The STEPS of `drift:STEPS`; None if a text is not that (pure)."""
+    found = _STEPS.fullmatch(text)
+    return int(found[1]) if found else None
 
 
 @dataclass(frozen=True)
@@ -110,22 +124,32 @@ class Output:
         }
 
 
-def drift(records: Iterable[CaseRecord], read: Callable[[str], bytes | None]) -> list[Output]:
+def drift(records: Iterable[CaseRecord], read: Read) -> list[Output]:
     """All outputs that cases have kept, in the order of their first cases, versions in theirs."""
-    points: dict[tuple[str, str, str], dict[tuple[str, str, str], dict[str, None]]] = {}
-    told: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+    points: dict[_Key, dict[_Point, dict[str, None]]] = {}
+    told: dict[_Key, Mapping[str, Any]] = {}
     for record in final_attempts(records):
-        where = (
-            record.device.name if record.device else "?",
-            str(record.axes.get("backend")),
-            str(record.axes.get("qnn")),
-        )
-        for context, sha256, output in _kept(record):
-            key = (context, sha256, str(output.get("name")))
+        for key, output in _kept(record):
             told.setdefault(key, output)
-            seen = points.setdefault(key, {}).setdefault(where, {})
+            seen = points.setdefault(key, {}).setdefault(_point(record), {})
             seen[str(output.get("digest"))] = None
     return [_output(key, points[key], told[key], read) for key in points]
+
+
+def changes(record: CaseRecord, good: CaseRecord, read: Read) -> list[Output] | None:
+    """Each output of a case beside that of another run of it, which comes first.
+
+    None if they have not kept outputs of the same contexts: there is nothing to compare.
+    """
+    before, after = dict(_kept(good)), dict(_kept(record))
+    if not after or before.keys() != after.keys():
+        return None
+    found = []
+    for key, output in after.items():
+        digests = (str(one.get("digest")) for one in (before[key], output))
+        # one place for both: a run may be repeated, with the same version
+        found.append(_output(key, {_point(record): dict.fromkeys(digests)}, output, read))
+    return found
 
 
 def drift_lines(outputs: Sequence[Output]) -> Iterator[str]:
@@ -185,21 +209,29 @@ def _cosine(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:
     return min(1.0, float(a @ b) / lengths) if lengths else float(not np.any(a) and not np.any(b))
 
 
-def _kept(record: CaseRecord) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Context, its hash and one output, as far as the measurement has its proper form."""
+def _point(record: CaseRecord) -> _Point:
+    return (
+        record.device.name if record.device else "?",
+        str(record.axes.get("backend")),
+        str(record.axes.get("qnn")),
+    )
+
+
+def _kept(record: CaseRecord) -> Iterator[tuple[_Key, Mapping[str, Any]]]:
+    """Context, its hash and name of each output, as far as the measurement has its proper form."""
     kept = record.measurements.get(KEPT)
     for context, found in (kept if isinstance(kept, dict) else {}).items():
         outputs = found.get("outputs") if isinstance(found, dict) else None
         for output in outputs if isinstance(outputs, list) else ():
             if isinstance(found, dict) and isinstance(output, dict):
-                yield context, str(found.get("sha256")), output
+                yield (context, str(found.get("sha256")), str(output.get("name"))), output
 
 
 def _output(
-    key: tuple[str, str, str],
-    points: Mapping[tuple[str, str, str], Mapping[str, None]],
+    key: _Key,
+    points: Mapping[_Point, Mapping[str, None]],
     told: Mapping[str, Any],
-    read: Callable[[str], bytes | None],
+    read: Read,
 ) -> Output:
     ordered = sorted(points, key=lambda point: (*point[:2], version_key(point[2])))
     variants = {digest: None for point in ordered for digest in points[point]}

@@ -177,10 +177,11 @@ class RunFolder:
         """The outputs that cases have kept, compared between versions, devices and backends."""
         contents = self._contents()
         if self._drift is None or self._drift[0] is not contents:
-            self._drift = contents, drift(contents.records, self._kept_output)
+            self._drift = contents, drift(contents.records, self.kept_output)
         return self._drift[1]
 
-    def _kept_output(self, name: str) -> bytes | None:
+    def kept_output(self, name: str) -> bytes | None:
+        """An output by the name that records know it by; None if it is not here."""
         if not _OUTPUT_NAME.fullmatch(name):
             return None
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.integration.bisect.bisections import (
     refused,
     require_nothing_made_twice,
 )
+from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import DeviceRuns
 
 QNN = list(QNN_WHEELS)
@@ -178,3 +180,24 @@ def test_a_suite_of_ones_own_anywhere(lab: DeviceRuns) -> None:
     done = bisect(lab, "--case", case, "--axis", "qnn", "--versions", f"{QNN[0]},{QNN[-1]}")
     assert done.code == 1, done.errors
     assert done.result["answer"]["text"] == "no change: all are good"
+
+
+@pytest.mark.nightly
+def test_which_runtime_gives_other_outputs(lab: DeviceRuns, context_for: ContextFor) -> None:
+    """MobileNet-v2 in half precision gives other outputs from QNN 2.48 on, and all of them pass."""
+    file = lab.folder / "net.bin"
+    shutil.copyfile(context_for("mobilenet-v2", "2.47.0").path, file)
+    case = f"{file}::test_contexts[sim-v73-htp-2.51.0-net.bin-resident-1]"
+    asked = ("--case", case, "--axis", "qnn", "--good", QNN[0])
+    done = bisect(lab, *asked, "--match", "drift:0")
+    assert done.code == 0, done.errors
+    answer = done.result["answer"]
+    assert (answer["last_good"], answer["first_bad"]) == (QNN[0], "2.48.40")
+    assert len(done.result["runs"]) <= 4
+    assert "net.bin, output y: 535 of 1000 elements, max abs 0.0078" in done.errors
+    # half precision has no steps, so that it is beyond none of them
+    done = bisect(lab, *asked, "--match", "drift:1", "--versions", f"{QNN[0]},{QNN[-1]}")
+    assert done.answers == {(QNN[0],): "good", (QNN[-1],): "good"}
+    # a case whose outputs nobody keeps can tell nothing of them
+    done = bisect(lab, *asked[2:], "--match", "drift:0", "--case", PLAIN)
+    assert (done.code, "is for a case that keeps outputs" in done.errors) == (2, True)

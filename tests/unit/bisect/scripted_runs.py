@@ -20,7 +20,7 @@ from harness.errors import ConfigError, HarnessError, InfraError, VersionError
 from harness.failure.error import ErrorRecord
 from harness.pytest_plugin.problem import Problem, write_problem
 from harness.results.record import CaseRecord, DeviceRecord
-from harness.results.rundir import RunFolder
+from harness.results.rundir import OUTPUTS, RunFolder
 
 CASE = "suites/test_a.py::test_b[sim-htp-2.51.0-tiny]"
 NO_RECORD = {
@@ -89,6 +89,8 @@ class ScriptedRuns:
     says: Callable[[Point, str], str]
     axes: tuple[Axis, ...] = ("qnn",)
     value: Callable[[Point], float] = lambda at: 1.0
+    output: Callable[[Point], bytes] | None = None
+    context: str = "00"
     ort: str | None = "1"
     by: str | None = "2.47.0"
     dies: Callable[[str], None] = lambda moment: None
@@ -121,10 +123,22 @@ class ScriptedRuns:
         folder = RunFolder.create(reports, command=[], lab={}, devices=[])
         self.dies("within")
         told_of = record(outcome, device=device, value=self.value(at), ort=self.ort, by=self.by)
+        if self.output is not None and outcome == "passed":
+            told_of = told_of.model_copy(update={"measurements": self.kept(folder, at)})
         folder.journal.append(told_of)
         folder.finish(exit_code=0)
         self.dies("after")
         return read_run(reports, 0, 1.0)
+
+    def kept(self, folder: RunFolder, at: Point) -> dict[str, object]:
+        """What a case measures that keeps an output of one byte."""
+        assert self.output is not None
+        content = self.output(at)
+        digest = f"{content[0]:016x}-1"
+        (folder.path / OUTPUTS).mkdir()
+        (folder.path / OUTPUTS / f"{digest}.raw").write_bytes(content)
+        output = {"name": "y", "data_type": "ufixed8", "scale": None, "digest": digest}
+        return {"kept_outputs": {"a.bin": {"sha256": self.context, "outputs": [output]}}}
 
 
 class Silent(Watcher):

@@ -281,6 +281,69 @@ def test_measurements_are_compared_with_those_of_the_good_end(tmp_path: Path) ->
     assert (found.first_bad, runs.made[0]) == (VERSIONS[9], (VERSIONS[0],))
 
 
+DRIFT = {"match": "drift:2", "good": (VERSIONS[0],)}
+
+
+def drifting(first: str) -> ScriptedRuns:
+    """Runs whose output is three steps more from a version on."""
+    return ScriptedRuns(
+        lambda at, _: "passed", output=lambda at: bytes([10 + 3 * (at[0] >= first)])
+    )
+
+
+@pytest.mark.parametrize("first", VERSIONS[1:])
+def test_outputs_are_compared_with_those_of_the_good_end(tmp_path: Path, first: str) -> None:
+    runs = drifting(first)
+    asked = spec(good=VERSIONS[0], match="drift:2")
+    found = new_bisection(tmp_path, asked, runs, **DRIFT).go_on()
+    assert isinstance(found, AxisFinding)
+    assert (found.first_bad, runs.made[0]) == (first, (VERSIONS[0],))
+    assert len(runs.made) <= 6
+
+
+def test_what_outputs_are_compared_with_is_found_again(tmp_path: Path) -> None:
+    runs = drifting(VERSIONS[9])
+    asked = spec(good=VERSIONS[0], match="drift:2")
+    bisection = new_bisection(tmp_path, asked, runs, **DRIFT)
+    left = [4]
+
+    def dies(moment: str) -> None:
+        left[0] -= 1
+        if left[0] == 0:  # as the second run begins
+            raise Killed(moment)
+
+    runs.dies = dies
+    with pytest.raises(Killed):
+        bisection.go_on()
+    with reopened(bisection, runs) as again:
+        found = again.go_on()
+    assert isinstance(found, AxisFinding)
+    assert found.first_bad == VERSIONS[9]
+    assert Counter(runs.made)[VERSIONS[0],] == 1
+
+
+def test_outputs_that_cannot_be_compared_end_the_search(tmp_path: Path) -> None:
+    asked = spec(good=VERSIONS[0], match="drift:2")
+    nothing = ScriptedRuns(lambda at, _: "passed")
+    with pytest.raises(ConfigError, match=r"--case: .* keeps outputs"):
+        new_bisection(tmp_path / "a", asked, nothing, **DRIFT).go_on()
+    runs = drifting(VERSIONS[9])
+    runs.says = lambda at, _: setattr(runs, "context", at[0]) or "passed"  # compiled by each
+    with pytest.raises(ConfigError, match="--compiler: its contexts are not those"):
+        new_bisection(tmp_path / "b", asked, runs, **DRIFT).go_on()
+    assert len(runs.made) == 2
+
+
+@pytest.mark.parametrize("match", ["drift:2", "measurement took_us > 2 * good"])
+def test_a_good_end_that_tells_nothing_is_not_asked_again(tmp_path: Path, match: str) -> None:
+    runs = ScriptedRuns(lambda at, _: "unsupported" if at[0] == VERSIONS[0] else "passed")
+    asked = spec(good=VERSIONS[0], match=match)
+    bisection = new_bisection(tmp_path, asked, runs, match=match, good=(VERSIONS[0],))
+    with pytest.raises(ConfigError, match=r"--good: 2\.40\.0 told nothing"):
+        bisection.go_on()
+    assert runs.made == [(VERSIONS[0],)]
+
+
 def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: Path) -> None:
     runs = broke_at(VERSIONS[9])
     bisection = new_bisection(tmp_path, spec(), runs)

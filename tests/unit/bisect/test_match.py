@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from harness.bisect.match import ANY_FAILURE, Unmeasured, figure, parse_comparison, parse_match
 from harness.errors import ConfigError
+from harness.results.drift import changes
+from harness.results.record import CaseRecord
 from tests.unit.results.records import error, record
 
 FAILED = record(outcome="failed")
@@ -78,6 +80,49 @@ def test_a_measurement_is_compared_with_the_good_end() -> None:
     assert not parse_match("measurement loaded < 60").needs_good
 
 
+A, B, GONE = "000000000000000a-2", "000000000000000b-2", "000000000000000c-2"
+KEPT = {A: b"\x01\x02", B: b"\x01\x05"}
+
+
+def with_outputs(*digests: str, sha256: str = "00", **more: Any) -> CaseRecord:
+    outputs = [
+        {"name": f"y{at}", "data_type": "ufixed8", "scale": None, "digest": digest}
+        for at, digest in enumerate(digests)
+    ]
+    kept = {"kept_outputs": {"m.bin": {"sha256": sha256, "outputs": outputs}}}
+    return record(measurements=kept, **more)
+
+
+@pytest.mark.parametrize(
+    ("steps", "digests", "answer", "why"),
+    [
+        (0, (A, A), "good", "the outputs of the good end"),
+        (0, (A, B), "bad", "m.bin, output y1: 1 of 2 elements, 3 steps at most"),
+        (2, (B, B), "bad", "m.bin, output y0: "),
+        (3, (A, B), "good", "m.bin, output y1: "),
+        (0, (A, GONE), "bad", "m.bin, output y1: differs, and was not kept"),
+        (3, (A, GONE), "untestable", "m.bin, output y1: differs, and was not kept"),
+        (2, (GONE, B), "bad", "m.bin, output y1: "),
+    ],
+)
+def test_outputs_are_compared_with_those_of_the_good_end(
+    steps: int, digests: tuple[str, str], answer: str, why: str
+) -> None:
+    match = parse_match(f"drift:{steps}")
+    assert match.needs_good
+    found = changes(with_outputs(*digests), with_outputs(A, A), KEPT.get)
+    assert found is not None
+    judged = match.judge(with_outputs(*digests), changes=found)
+    assert (judged.answer, judged.why[: len(why)]) == (answer, why)
+    assert match.judge(FAILED, changes=found).answer == "untestable"
+
+
+def test_outputs_of_other_contexts_are_not_compared() -> None:
+    for other in (with_outputs(A, sha256="01"), with_outputs(A, B), with_outputs(), record()):
+        assert changes(with_outputs(A), other, KEPT.get) is None
+        assert changes(other, with_outputs(A), KEPT.get) is None
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -88,6 +133,9 @@ def test_a_measurement_is_compared_with_the_good_end() -> None:
         ("symbol= else good", "none of its forms"),
         ("measurement loaded < 60 else good", "cannot be read from 'else good' on"),
         ("colour=red", "none of its forms"),
+        ("drift", "none of its forms"),
+        ("drift:-1", "none of its forms"),
+        ("drift:1 else good", "none of its forms"),
         ("measurement", "read to its end: .* is missing"),
         ("measurement loaded <", "read to its end: .* is missing"),
         ("measurement loaded < * 3", r"cannot be read from '\* 3' on"),

@@ -40,8 +40,20 @@ _CODES: Final = {4: 2, 5: 2}
     type=click.Choice(RESIDENCIES),
     help="How they are loaded (default: resident, all at once).",
 )
-@click.option("--inputs", "contexts_inputs", metavar="DIR", help="Inputs (default: made up).")
-@click.option("--expected", "contexts_expected", metavar="DIR", help="What outputs should be.")
+@click.option(
+    "--inputs",
+    "contexts_inputs",
+    metavar="DIR",
+    type=NamedPath(),
+    help="Inputs (default: made up).",
+)
+@click.option(
+    "--expected",
+    "contexts_expected",
+    metavar="DIR",
+    type=NamedPath(),
+    help="What outputs should be.",
+)
 @click.option("--tolerance", "contexts_tolerance", type=float, help="How far they may be off.")
 @click.option("--graph", "contexts_graph", metavar="NAME", help="Which of several to execute.")
 @click.option("--engine", "contexts_engine", default="qnn", help=f"{', '.join(CONTEXTS_ENGINES)}.")
@@ -79,8 +91,9 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
     if not files:
         raise click.UsageError("FILE: which contexts to run")
     from harness.contexts.artefact_sources import artefacts_with_contexts
-    from harness.pytest_plugin.own_contexts import require_name
+    from harness.pytest_plugin.own_contexts import context_numbers, require_name
 
+    context_numbers(split_list([given["contexts_number"] or ""]), "--contexts")
     found = [artefact.path for artefact in artefacts_with_contexts(files)]
     for path in found:
         require_name(path)

@@ -119,6 +119,7 @@ def _program(path: Path, asked: ContextsAsked) -> ProgramFile:
     if asked.numbers or asked.residencies:
         problem = "ExecuTorch loads what a program holds, all at once: no number, no residency"
         raise ConfigError(problem, file=path)
+    _require_use_of_tolerance(path, asked)
     return ProgramFile(
         path=path,
         method=asked.graph or "forward",
@@ -173,8 +174,17 @@ def _contexts_in(artefact: Artefact, asked: ContextsAsked) -> SourceList:
     from harness.files.cache import cache_root
 
     require_name(artefact.path)
+    if artefact.kind != "onnx":
+        _require_use_of_tolerance(artefact.path, asked)
     given = Given(asked.inputs, asked.expected, asked.tolerance, asked.graph)
     return contexts_of(artefact, cache_root(), given)
+
+
+def _require_use_of_tolerance(path: Path, asked: ContextsAsked) -> None:
+    """A tolerance nothing is compared with would let a user believe that it was kept to."""
+    if asked.tolerance and asked.expected is None:
+        problem = "is for outputs that are expected, and none are given"
+        raise ConfigError(problem, file=path, field="tolerance")
 
 
 def require_name(path: Path) -> None:
@@ -194,8 +204,7 @@ def _ways(options: Options, own: int) -> list[tuple[str, int]]:
     named = _RUN.search(options.only_case or "")
     if named is not None:
         return [(named[1], int(named[2]))]
-    # twice the same would be two cases of one name
-    numbers = list(dict.fromkeys(map(_number, options.contexts.numbers))) or [own]
+    numbers = context_numbers(options.contexts.numbers, "--contexts-number") or [own]
     residencies = list(dict.fromkeys(options.contexts.residencies or RESIDENCIES[:1]))
     for residency in residencies:
         if residency not in RESIDENCIES:
@@ -204,8 +213,13 @@ def _ways(options: Options, own: int) -> list[tuple[str, int]]:
     return [(residency, number) for residency in residencies for number in numbers]
 
 
-def _number(text: str) -> int:
-    if text.isdecimal() and len(text) < 7 and int(text):
-        return int(text)
-    problem = f"{text!r} is no number of contexts: 1 to 999999"
-    raise ConfigError(problem, field="--contexts-number")
+def context_numbers(given: Sequence[str], option: str) -> list[int]:
+    """How many contexts an option says; each once, since twice would be two cases of one name.
+
+    Raises ConfigError for what is no number, naming the option.
+    """
+    for text in given:
+        if not (text.isdecimal() and len(text) < 7 and int(text)):
+            problem = f"{text[:40]!r} is no number of contexts: 1 to 999999"
+            raise ConfigError(problem, field=option)
+    return list(dict.fromkeys(map(int, given)))

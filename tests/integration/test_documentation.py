@@ -66,7 +66,7 @@ def test_commands_run(
             assert lab.run("-k", "tiny and 66 and window").code == 0
         planned = lab.run("--plan", *given)
         assert planned.code == 0, planned.output
-        assert "cases; " in planned.output
+        assert re.search(r"\d cases?; ", planned.output)
         return
     if arguments[0] == "simulator":
         return  # tests/integration/cli starts and ends it

@@ -162,14 +162,15 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
         ((other,), f"{other}: is no artefact that is known"),
         ((tmp_path / "nowhere.pte",), f"{tmp_path}/nowhere.pte: cannot be read: No such file"),
         ((FOREIGN, "--fail-on=3"), "--fail-on: '3' is not drift:STEPS"),
-        ((FOREIGN, "--expected="), "--contexts-expected: it is empty"),
+        ((FOREIGN, "--expected="), "'--expected': it is empty"),
+        ((FOREIGN, "--contexts=0"), "--contexts: '0' is no number of contexts: 1 to 999999"),
         ((FOREIGN, "--engine=tvm"), "--engine: no engine 'tvm' runs artefacts (valid: qnn"),
     ):
         done = qnn_harness("run", *arguments)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
     monkeypatch.chdir(lab.folder)
     for option, words in (
-        ("--contexts=0", "--contexts-number: '0' is no number of contexts: 1 to 999999"),
+        ("--tolerance=0.1", f"{FOREIGN}: tolerance: is for outputs that are expected, and none"),
         ("--qnn=1.0", "--qnn: "),
         ("--resume=nowhere", "nowhere: is no run's folder"),
     ):

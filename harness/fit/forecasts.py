@@ -47,12 +47,14 @@ class Forecasts:
         refused = found.refused and {
             "load": found.refused.load,
             "context": str(contexts[found.refused.context % len(contexts)].source),
+            "bytes": taken[found.refused.context].total,
             "missing_bytes": found.refused.missing,
         }
         return {
             "loaded": found.loads,
             "first_refused": refused,
             "budget_bytes": calibration.budget_bytes,
+            "used_bytes": list(found.used),
         }
 
     def _measured(self, runtime: Runtime, contexts: Sequence[Context]) -> list[Size | Unmeasured]:

@@ -14,6 +14,7 @@ from harness.errors.outgoing_text import printable
 from harness.files.whole_file import write_whole
 from harness.results.bisections import Listed, bisections_in, of_cases
 from harness.results.drift import Output
+from harness.results.forecast import forecast_of
 from harness.results.grid import grids
 from harness.results.journal import Contents
 from harness.results.pages import link, outcome_bar, sparkline, template
@@ -48,6 +49,7 @@ def html_text(
         groups=failure_groups(cases),
         cases=cases,
         grids=grids(cases),
+        forecasts=[told for record in cases if (told := forecast_of(record))],
         drifting=[one for one in outputs if one.drifts],
         axes=_axes(cases),
         figure=_figure,

@@ -251,4 +251,9 @@ def test_the_forecast_stands_in_the_record_beside_what_happened(
         "loaded": 4,
         "first_refused": None,
         "budget_bytes": told["budget_bytes"],
+        "used_bytes": few["measurements"]["forecast"]["used_bytes"],
     }
+    assert 0 < sum(few["measurements"]["forecast"]["used_bytes"]) < sum(told["used_bytes"])
+    assert max(told["used_bytes"]) <= told["budget_bytes"]
+    page = (done.folder / "latest/report.html").read_text()
+    assert f"{told['loaded']} loaded, as forecast" in page

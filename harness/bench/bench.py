@@ -19,6 +19,7 @@ from harness.contexts.session_plan import (
     DeployedContext,
     DeployedModel,
     Libraries,
+    graph_of,
     session_plan,
 )
 from harness.contexts.source import Context, Reference, with_files
@@ -345,6 +346,10 @@ class Bench:
             ran = seen.run.transcript
             kept = keep_outputs_of(deployed, ran, folder, self.fetch, self._case.run_folder)
         self.measure(**{KEPT: kept})
+        error = seen.verdict.error
+        step = None if error is None or error.step is None else seen.run.plan.steps[error.step]
+        if step is not None and (graph := graph_of(deployed, step)):
+            self.conclude(f"graph {graph} failed")
         return seen
 
     def _note_forecast(self, contexts: Sequence[Context], steps: Schedule) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -13,7 +13,8 @@ from harness.artefacts.open import open_artefact
 from harness.contexts.metadata import (
     Tensor,
     Unreadable,
-    graph_named,
+    entries,
+    graphs_named,
     memory_bytes,
     read_each,
     tensors_of,
@@ -40,7 +41,8 @@ class ContextFile:
     folder or list files, raw or .npy: in a folder those called like the tensors (x.raw), else all
     in the order of their names. Without `inputs` deterministic ones are made up, without
     `expected` no output is looked at; both is said in the record. Outputs may differ by
-    `tolerance`, in units of the raw values. `graph` names the one that is executed of several.
+    `tolerance`, in units of the raw values. `graph` names the one that is executed of several:
+    without it all are, in turn, and `inputs` and `expected` have a folder for each, called like it.
     `name` is what it is called in cases and reports: by default like the file.
     """
 
@@ -112,6 +114,18 @@ def _files(given: Where | Sequence[Where] | None) -> Files:
     return tuple(Path(one) for one in given)
 
 
+def _of_graph(
+    what: str, given: Path | tuple[Path, ...], graph: str | None, binary: Path
+) -> Path | tuple[Path, ...]:
+    """Where the files of a graph are: of several (`graph`) each has a folder called like it."""
+    if graph is None:
+        return given
+    if isinstance(given, Path) and Path(graph).name == graph:
+        return given / graph
+    problem = "the binary has several graphs: name one, or give a folder with one for each"
+    raise ConfigError(problem, file=binary, field=what)
+
+
 class ContextFiles:
     """Reads context files: once each, as long as they do not change."""
 
@@ -152,7 +166,23 @@ class ContextFiles:
         metadata = self._metadata[path, hashed.sha256]
         if isinstance(metadata, ConfigError):
             raise metadata
-        number, graph = graph_named(metadata, path, source.graph)
+        first, *others = (
+            self._of_graph(source, hashed, metadata, number, graph)
+            for number, graph in graphs_named(metadata, path, source.graph)
+        )
+        return replace(first, others=tuple(others))
+
+    def _of_graph(
+        self,
+        source: ContextFile,
+        hashed: Hashed,
+        metadata: Mapping[str, Any],
+        number: int,
+        graph: Mapping[str, Any],
+    ) -> Context:
+        path = source.path
+        alone = source.graph is not None or len(entries(metadata, "graphs")) == 1
+        own = None if alone else str(graph.get("name"))
         inputs = tensors_of(graph, "inputs", path)
         outputs = tensors_of(graph, "outputs", path)
         arch = metadata.get("dsp_arch")
@@ -163,8 +193,8 @@ class ContextFiles:
             source=source,
             compiler=None,
             htp_arch=arch if isinstance(arch, int) else None,
-            inputs=self._inputs(source, inputs),
-            expected=self._expected(source, outputs),
+            inputs=self._inputs(source, inputs, own),
+            expected=self._expected(source, outputs, own),
             tolerance=source.tolerance,
             metadata=metadata,
             memory_bytes=memory_bytes(metadata),
@@ -172,15 +202,21 @@ class ContextFiles:
             generated_inputs=source.inputs is None,
         )
 
-    def _inputs(self, source: ContextFile, tensors: Sequence[Tensor]) -> tuple[Path, ...]:
+    def _inputs(
+        self, source: ContextFile, tensors: Sequence[Tensor], graph: str | None
+    ) -> tuple[Path, ...]:
         if source.inputs is None:
             return self._tensors.generated(tensors, source.path)
-        return self._tensors.given("inputs", source.inputs, tensors, source.path)
+        files = _of_graph("inputs", source.inputs, graph, source.path)
+        return self._tensors.given("inputs", files, tensors, source.path)
 
-    def _expected(self, source: ContextFile, tensors: Sequence[Tensor]) -> tuple[Path, ...]:
+    def _expected(
+        self, source: ContextFile, tensors: Sequence[Tensor], graph: str | None
+    ) -> tuple[Path, ...]:
         if source.expected is None:
             return ()
-        return self._tensors.given("expected", source.expected, tensors, source.path)
+        files = _of_graph("expected", source.expected, graph, source.path)
+        return self._tensors.given("expected", files, tensors, source.path)
 
     def _require(self, path: Path) -> None:
         try:

@@ -134,20 +134,20 @@ def tensor_order(
     return found[0], found[1]
 
 
-def graph_named(
+def graphs_named(
     metadata: Mapping[str, Any], binary: Path, name: str | None
-) -> tuple[int, Mapping[str, Any]]:
-    """A graph of a binary by its name, or the only one, with its number (pure).
+) -> list[tuple[int, Mapping[str, Any]]]:
+    """The graph of a binary that is called so, or all of them, with their numbers (pure).
 
-    Raises ConfigError, naming the graphs, where none is called so or one of several is meant.
+    Raises ConfigError, naming the graphs, where there is none.
     """
-    graphs = entries(metadata, "graphs")
-    names = [str(graph.get("name")) for graph in graphs]
-    if name is None and len(graphs) == 1:
-        return 0, graphs[0]
-    if name in names:
-        return names.index(name), graphs[names.index(name)]
-    problem = f"has no graph {name!r}" if name else f"has {len(graphs)} graphs: name one"
+    graphs = list(enumerate(entries(metadata, "graphs")))
+    names = [str(graph.get("name")) for _, graph in graphs]
+    if name is not None and name in names:
+        return [graphs[names.index(name)]]
+    if name is None and graphs:
+        return graphs
+    problem = "has no graph" if name is None else f"has no graph {name!r}"
     raise ConfigError(problem, file=binary, field="graph", choices=names or None)
 
 

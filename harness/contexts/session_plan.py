@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from harness.contexts.schedule import Move, Schedule
 from harness.contexts.source import Context
+from harness.errors import ConfigError
 from harness.probe.plan import (
     Plan,
     Settings,
@@ -30,12 +31,24 @@ class Libraries:
 
 @dataclass(frozen=True)
 class DeployedContext:
-    """A context binary on a device, with its inputs and expected outputs beside it (paths)."""
+    """A context binary on a device, with its inputs and expected outputs beside it (paths).
+
+    `others` are the same for each other graph of it that is executed.
+    """
 
     context: Context
     binary: str
     inputs: tuple[str, ...]
     expected: tuple[str, ...]
+    others: tuple[DeployedContext, ...] = ()
+
+    def only_graph(self) -> int:
+        """The graph to execute, where a single one can be. Raises ConfigError for several."""
+        if self.others:
+            names = [str(one.context.graph_name) for one in (self, *self.others)]
+            problem = f"{self.context.source} has {len(names)} graphs, and one is executed here"
+            raise ConfigError(problem, field="graph", choices=names)
+        return self.context.graph
 
 
 @dataclass(frozen=True)
@@ -82,9 +95,19 @@ def session_start(libraries: Libraries) -> Iterator[Step]:
     yield device_create()
 
 
-def saved_output(folder: str, context: int, output: int) -> str:
-    """Where an output of a context is saved below a folder."""
-    return f"{folder}/{context}.{output}.raw"
+def graph_of(contexts: Sequence[DeployedContext], step: Step) -> str | None:
+    """Which graph a step of a schedule executes, where its context has several of them."""
+    if step.verb != "execute":
+        return None
+    deployed = contexts[int(step.fields["context"]) % len(contexts)]
+    number = int(step.fields["graph"])
+    graphs = (one.context for one in (deployed, *deployed.others))
+    return next((one.graph_name for one in graphs if one.graph == number), None)
+
+
+def saved_output(folder: str, context: int, graph: int, output: int) -> str:
+    """Where an output of a context's graph is saved below a folder."""
+    return f"{folder}/{context}.{graph}.{output}.raw"
 
 
 def _steps(
@@ -97,23 +120,29 @@ def _steps(
         elif move.verb == "free":
             yield context_free(move.context)
         else:
-            step = execute(
-                move.context,
-                graph=deployed.context.graph,
-                inputs=deployed.inputs,
-                expected=deployed.expected,
-                saved=_saved(deployed, move.context, save_below, len(contexts)),
-                tolerance=deployed.context.tolerance,
-            )
-            yield step
-            if not deployed.expected:
-                yield step  # what its outputs are compared with is each other
+            folder = save_below if move.context < len(contexts) else None
+            for one in (deployed, *deployed.others):
+                yield from _executions(one, move.context, folder)
 
 
-def _saved(
-    deployed: DeployedContext, number: int, folder: str | None, contexts: int
-) -> Sequence[str]:
-    if folder is None or number >= contexts:
+def _executions(deployed: DeployedContext, number: int, save_below: str | None) -> Iterator[Step]:
+    """What executes a graph of context `number`."""
+    step = execute(
+        number,
+        graph=deployed.context.graph,
+        inputs=deployed.inputs,
+        expected=deployed.expected,
+        saved=_saved(deployed, number, save_below),
+        tolerance=deployed.context.tolerance,
+    )
+    yield step
+    if not deployed.expected:
+        yield step  # what its outputs are compared with is each other
+
+
+def _saved(deployed: DeployedContext, number: int, folder: str | None) -> Sequence[str]:
+    if folder is None:
         return ()
     outputs = deployed.context.metadata["graphs"][deployed.context.graph]["outputs"]
-    return [saved_output(folder, number, at) for at in range(len(outputs))]
+    graph = deployed.context.graph
+    return [saved_output(folder, number, graph, at) for at in range(len(outputs))]

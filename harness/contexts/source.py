@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol, Self, runtime_checkable
 
-from harness.contexts.metadata import needs
+from harness.contexts.metadata import entries, needs
 
 # The ids that libQnnSystem gives them.
 BACKENDS_BY_ID: Final[Mapping[object, str]] = MappingProxyType({4: "gpu", 6: "htp"})
@@ -43,7 +43,8 @@ class Context:
     `inputs` and `expected` are raw files, one per tensor in the order of graph number `graph`;
     nothing is compared where `expected` is empty. `generated_inputs`: nobody gave any.
     `memory_bytes` is what the metadata says a device needs for it: I/O, constants and spill-fill.
-    `max_size` is what ORT's EPContext model says of its spill-fill (None: nothing).
+    `max_size` is what ORT's EPContext model says of its spill-fill (None: nothing). `others` are
+    the same binary with each of its other graphs that is executed, too, with the files of that.
     """
 
     path: Path
@@ -60,6 +61,13 @@ class Context:
     max_size: int | None = None
     graph: int = 0
     generated_inputs: bool = False
+    others: tuple[Context, ...] = ()
+
+    @property
+    def graph_name(self) -> str | None:
+        """The graph's name where the binary has several, and may have it executed beside others."""
+        graphs = entries(self.metadata, "graphs")
+        return str(graphs[self.graph].get("name")) if len(graphs) > 1 else None
 
     @property
     def made_by(self) -> str | None:
@@ -75,6 +83,7 @@ class Context:
 
     def facts(self) -> dict[str, object]:
         """What a record says of a context that nobody compiled here."""
+        executed = (self, *self.others)
         return {
             "sha256": self.sha256,
             "bytes": self.size,
@@ -83,6 +92,7 @@ class Context:
             **asdict(needs(self.metadata)),
             "inputs": "generated" if self.generated_inputs else "given",
             "outputs": "compared" if self.expected else "not compared",
+            **({"graphs": [one.graph_name for one in executed]} if self.graph_name else {}),
         }
 
 

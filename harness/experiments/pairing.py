@@ -141,7 +141,7 @@ def pairing_plan(
             execute,
             inputs=deployed.inputs,
             expected=deployed.expected,
-            graph=deployed.context.graph,
+            graph=deployed.only_graph(),
         ),
         memory_sample("bound"),
         io_run(0, tolerance=tolerance),

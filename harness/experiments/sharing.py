@@ -135,7 +135,7 @@ def sharing_session(
             "raw",
             inputs=contexts[at].inputs,
             expected=contexts[at].expected,
-            graph=contexts[at].context.graph,
+            graph=contexts[at].only_graph(),
         )
         for at in sharing.order
     ]

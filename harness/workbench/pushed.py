@@ -32,9 +32,16 @@ def model_set(deployer: Deployer, onnx: Path, reference: Reference) -> FileSet:
 
 def _beside(made: Context | Reference) -> dict[str, Path]:
     """Inputs and expected outputs, as they are called on a device."""
-    paths = (*made.inputs, *made.expected)
-    names = _names("input", made.inputs) + _names("expected", made.expected)
-    return dict(zip(names, paths, strict=True))
+    found: dict[str, Path] = {}
+    for one in (made, *made.others) if isinstance(made, Context) else (made,):
+        prefix = _prefix(one) if isinstance(one, Context) else ""
+        found |= dict(zip(_names(f"{prefix}input", one.inputs), one.inputs, strict=True))
+        found |= dict(zip(_names(f"{prefix}expected", one.expected), one.expected, strict=True))
+    return found
+
+
+def _prefix(context: Context) -> str:
+    return f"graph{context.graph}." if context.graph else ""
 
 
 def deployed_model(model: Model, reference: Reference, folder: str) -> DeployedModel:
@@ -52,8 +59,9 @@ def deployed_context(context: Context, folder: str) -> DeployedContext:
     return DeployedContext(
         context=context,
         binary=f"{folder}/{_BINARY}",
-        inputs=_paths(folder, "input", context.inputs),
-        expected=_paths(folder, "expected", context.expected),
+        inputs=_paths(folder, f"{_prefix(context)}input", context.inputs),
+        expected=_paths(folder, f"{_prefix(context)}expected", context.expected),
+        others=tuple(deployed_context(one, folder) for one in context.others),
     )
 
 
@@ -74,7 +82,7 @@ def pushed_files(
         *((model, onnx, reference) for model, (onnx, reference) in models.items()),
     ]
     for source, main, beside in made:
-        paths = [main, *beside.inputs, *beside.expected]
+        paths = [main, *_beside(beside).values()]
         files += [PushedFile(str(source), path.name, path.stat().st_size) for path in paths]
     return files
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from harness.probe.plan import Plan, Step
 from harness.probe.run import run_plan_locally
 from harness.runtimes.catalog import Catalog
 from tests.integration.conftest import ContextFor, RuntimeFor
+from tests.integration.device_runs import DeviceRuns
 
 SHARE = Path(__file__).with_name("share_contexts.py")
 VERSION = "2.51.0"
@@ -79,6 +81,60 @@ def test_each_graph_is_known_and_right(
     run = run_plan_locally(probe, Plan(tuple(steps)), env={}, timeout_s=60)
     assert run.transcript.first_failure is None, run.transcript.first_failure
     assert [step.data["outputs"][0]["beyond"] for step in run.transcript.steps[5:]] == [0, 0, 0]
+
+
+@pytest.fixture
+def given(binary: Path, context_for: ContextFor, lab: DeviceRuns, user_cache: Path) -> list[str]:
+    """The binary in the folder of a lab, with inputs and outputs of each graph; their names."""
+    shutil.copyfile(binary, lab.folder / "many.bin")
+    alone = [context_for(name, VERSION) for name in MODELS]
+    names = [str(one.metadata["graphs"][0]["name"]) for one in alone]
+    assert len(set(names)) == len(names)
+    for name, one in zip(names, alone, strict=True):
+        for kind, files in (("in", one.inputs), ("out", one.expected)):
+            (lab.folder / kind / name).mkdir(parents=True)
+            for file in files:
+                shutil.copyfile(file, lab.folder / kind / name / file.name)
+    return names
+
+
+def test_run_executes_each_graph_or_the_one_that_is_named(
+    lab: DeviceRuns, given: list[str]
+) -> None:
+    compared = ("--inputs=in", "--expected=out", "--tolerance=0.01")
+    code, said, (case,) = lab.run_files("many.bin", *compared)
+    figures = case["measurements"]
+    assert (code, case["outcome"], case["outputs"]) == (0, "passed", "reference"), said
+    assert (figures["loaded"], figures["executed"]) == (1, len(MODELS))
+    assert figures["context_files"]["many.bin"]["graphs"] == given
+    kept = [output["name"] for output in figures["kept_outputs"]["many.bin"]["outputs"]]
+    assert [name.partition("/")[0] for name in kept] == given
+    # each is executed twice where nothing is known of its outputs, and twice where it is loaded
+    code, said, (case,) = lab.run_files("many.bin", "--contexts=2")
+    figures = case["measurements"]
+    assert (code, case["outputs"], figures["loaded"]) == (0, "agreement", 2), said
+    assert figures["executed"] == 2 * 2 * len(MODELS)
+    for at, name in enumerate(given):
+        alone = (f"--inputs=in/{name}", f"--expected=out/{name}", "--tolerance=0.01")
+        code, said, (case,) = lab.run_files("many.bin", f"--graph={name}", *alone)
+        assert (code, case["outputs"]) == (0, "reference"), (at, said)
+        assert case["measurements"]["context_files"]["many.bin"]["graphs"] == [name]
+        assert case["measurements"]["executed"] == 1
+
+
+def test_which_graph_is_wrong_is_told(lab: DeviceRuns, given: list[str]) -> None:
+    *_, last = given
+    for file in (lab.folder / "out" / last).iterdir():
+        file.write_bytes(bytes(len(file.read_bytes())))
+    code, said, (case,) = lab.run_files(
+        "many.bin", "--inputs=in", "--expected=out", "--tolerance=0.01"
+    )
+    assert (code, case["outcome"], case["outputs"]) == (1, "failed", "reference"), said
+    assert case["measurements"]["conclusion"] == f"graph {last} failed"
+    assert f"graph {last} failed" in said
+    shutil.rmtree(lab.folder / "in" / last)
+    code, said, (case,) = lab.run_files("many.bin", "--inputs=in")
+    assert (code, f"inputs: cannot read {lab.folder}/in/{last}: " in said) == (2, True), said
 
 
 def test_it_takes_what_its_graphs_take_alone(

@@ -12,7 +12,7 @@ from harness.contexts.compiler import CompileError
 from harness.contexts.metadata import (
     Tensor,
     check_arch,
-    graph_named,
+    graphs_named,
     memory_bytes,
     tensor_order,
     tensors_of,
@@ -85,27 +85,33 @@ def test_options(arch: int, soc_model: str) -> None:
 
 
 FILE = Path("/mine/model.bin")
-TWO = {"graphs": [GRAPH | {"name": "prefill"}, GRAPH | {"name": "decode"}]}
+DECODE = GRAPH | {"name": "decode"}
+TWO = {"graphs": [GRAPH | {"name": "prefill"}, DECODE]}
 
 
-def test_a_graph_by_its_name_or_the_only_one() -> None:
-    assert graph_named(METADATA, FILE, None) == (0, GRAPH)
-    assert graph_named(TWO, FILE, "decode")[0] == 1
+def test_a_graph_by_its_name_or_all_of_them() -> None:
+    assert graphs_named(METADATA, FILE, None) == [(0, GRAPH)]
+    assert graphs_named(TWO, FILE, None) == [(0, GRAPH | {"name": "prefill"}), (1, DECODE)]
+    assert graphs_named(TWO, FILE, "decode") == [(1, DECODE)]
 
 
 @pytest.mark.parametrize(
     ("metadata", "name", "told"),
     [
-        (TWO, None, r"^/mine/model.bin: graph: has 2 graphs: name one \(valid: prefill, decode\)"),
-        (TWO, "deocde", r"has no graph 'deocde' \(valid: prefill, decode\)"),
-        ({"graphs": []}, None, "has 0 graphs"),
+        (
+            TWO,
+            "deocde",
+            r"^/mine/model.bin: graph: has no graph 'deocde' \(valid: prefill, decode\)",
+        ),
+        ({"graphs": []}, None, "has no graph"),
+        ({"graphs": []}, "None", "has no graph 'None'"),
     ],
 )
 def test_a_graph_that_nobody_can_mean(
     metadata: dict[str, Any], name: str | None, told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told):
-        graph_named(metadata, FILE, name)
+        graphs_named(metadata, FILE, name)
 
 
 def test_tensors_of_a_graph() -> None:

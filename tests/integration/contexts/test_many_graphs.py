@@ -22,7 +22,7 @@ from harness.probe.plan import Plan, Step
 from harness.probe.run import run_plan_locally
 from harness.runtimes.catalog import Catalog
 from tests.integration.conftest import ContextFor, RuntimeFor
-from tests.integration.device_runs import DeviceRuns
+from tests.integration.device_runs import ROOT, DeviceRuns
 
 SHARE = Path(__file__).with_name("share_contexts.py")
 VERSION = "2.51.0"
@@ -135,6 +135,16 @@ def test_which_graph_is_wrong_is_told(lab: DeviceRuns, given: list[str]) -> None
     shutil.rmtree(lab.folder / "in" / last)
     code, said, (case,) = lab.run_files("many.bin", "--inputs=in")
     assert (code, f"inputs: cannot read {lab.folder}/in/{last}: " in said) == (2, True), said
+
+
+def test_what_executes_a_single_graph_says_which_there_are(
+    lab: DeviceRuns, given: list[str]
+) -> None:
+    asked = ("--contexts", lab.folder / "many.bin", "--qnn", VERSION)
+    done = lab.run(*asked, suites=ROOT / "suites/test_mem_type_pairing.py")
+    assert done.code == 2, done.output
+    problem = "graph: many.bin has 3 graphs, and one is executed here"
+    assert problem in done.output, done.output
 
 
 def test_it_takes_what_its_graphs_take_alone(

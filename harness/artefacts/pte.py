@@ -6,7 +6,7 @@ The layout is that of pytorch/executorch: schema/program.fbs and schema/extended
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from harness.artefacts.artefact import Artefact, Piece
@@ -25,10 +25,24 @@ _HEADER_BYTES_WITH_SIZE: Final = 32
 
 # numbers of fields in program.fbs
 _PLANS, _INLINE, _SEGMENTS = 1, 3, 4
-_NAME, _DELEGATES = 0, 7
+_NAME, _VALUES, _INPUTS, _OUTPUTS, _DELEGATES = 0, 2, 3, 4, 7
+_VALUE_TYPE, _VALUE = 0, 1
+_TENSOR: Final = 5
+_SCALAR_TYPE, _SIZES = 0, 2
 _ID, _PROCESSED = 0, 1
 _LOCATION, _INDEX = 0, 1
 _IN_SEGMENT: Final = 1
+
+# names and bytes of an element; numbers are those of schema/scalar_type.fbs
+_ELEMENTS: Final = dict(
+    [
+        *enumerate([("uint8", 1), ("int8", 1), ("int16", 2), ("int32", 4), ("int64", 8)]),
+        *enumerate([("float16", 2), ("float32", 4), ("float64", 8)], start=5),
+        (11, ("bool8", 1)),
+        *enumerate([("uint16", 2), ("uint32", 4), ("uint64", 8)], start=27),
+    ]
+)
+_MOST_DIMENSIONS: Final = 16
 
 
 def read_pte(data: FileBytes) -> Artefact:
@@ -63,6 +77,50 @@ def read_pte(data: FileBytes) -> Artefact:
     )
     facts = {"methods": methods, "delegates": dict(backends)}
     return Artefact(data.path, "pte", found, facts)
+
+
+@dataclass(frozen=True)
+class MethodTensor:
+    """An input or output of a method; `size` in bytes."""
+
+    data_type: str
+    size: int
+
+
+def method_tensors(
+    data: FileBytes, method: str
+) -> tuple[list[MethodTensor | None], list[MethodTensor | None]]:
+    """Inputs and outputs of a method; None for what is no tensor, or of a type without a name.
+
+    Raises ArtefactError, also for a program without such a method.
+    """
+    for plan in Table.root(data, "the program").tables(_PLANS, "method"):
+        if plan.text(_NAME) == method:
+            return _tensors(data, plan, _INPUTS), _tensors(data, plan, _OUTPUTS)
+    raise data.error(f"it has no method {method!r}", 0)
+
+
+def _tensors(data: FileBytes, plan: Table, field: int) -> list[MethodTensor | None]:
+    listed = plan.vector(field, 4)
+    found: list[MethodTensor | None] = []
+    for at in range(listed.count):
+        index = data.number("<i", listed.offset + 4 * at, "the number of a value")
+        value = plan.table_at(_VALUES, index, "value")
+        tensor = value.table(_VALUE, value.what)
+        is_tensor = tensor is not None and value.number(_VALUE_TYPE, "<B") == _TENSOR
+        found.append(_tensor(data, tensor) if tensor is not None and is_tensor else None)
+    return found
+
+
+def _tensor(data: FileBytes, tensor: Table) -> MethodTensor | None:
+    element = _ELEMENTS.get(tensor.number(_SCALAR_TYPE, "<b"))
+    sizes = tensor.vector(_SIZES, 4)
+    if element is None or sizes.count > _MOST_DIMENSIONS:
+        return None
+    name, size = element
+    for at in range(sizes.count):
+        size *= max(0, data.number("<i", sizes.offset + 4 * at, "a dimension"))
+    return MethodTensor(name, size)
 
 
 def _segments_of(data: FileBytes) -> tuple[int, int]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from harness.bench.case_bench import CaseBench, Observation, TargetFailure
+from harness.bench.executor_runner import run_with
 from harness.bench.executorch import Program, Replay, is_failure, open_program, replayed
 from harness.bench.kept_outputs import keep_outputs_of
 from harness.bench.ort import OrtOnDevice, ort_on_device
+from harness.bench.session import open_session
 from harness.contexts.compiler import CompileError
+from harness.contexts.context_file import Where, given_files
 from harness.contexts.contexts import Source
 from harness.contexts.models import Model
 from harness.contexts.schedule import RESIDENCIES, Schedule, schedule
@@ -26,13 +28,12 @@ from harness.contexts.source import Context, Reference, with_files
 from harness.errors import ConfigError, InternalError
 from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict
-from harness.files.scratch import scratch_folder
 from harness.probe.plan import Plan, Settings
 from harness.qnn.backends import BACKEND_LIBRARIES
 from harness.qnn.versions import QnnVersion, VersionRange
 from harness.results.checks import Check, conclusion, failure_text
 from harness.results.drift import KEPT
-from harness.runtimes.executorch import EXECUTORCH_VERSION
+from harness.runtimes.executorch import EXECUTORCH_VERSION, OWN_BUILD
 from harness.runtimes.runtime import LibraryMissing
 from harness.workbench import Placement
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from harness.lab.attach import AttachedDevice
 
 _CASE_TIMEOUT_S = 300.0
-_FETCH_S = 60.0
 _SYSTEM = "libQnnSystem.so"
 
 
@@ -172,23 +172,50 @@ class Bench:
         with _has_backend():
             return ort_on_device(self._case.runtime, BACKEND_LIBRARIES[backend], arch)
 
+    def session(
+        self,
+        model: Where,
+        *,
+        inputs: Where | Sequence[Where] | None = None,
+        expected: Where | Sequence[Where] | None = None,
+        tolerance: float = 0.0,
+        repeat: int = 1,
+        timeout_s: float = _CASE_TIMEOUT_S,
+    ) -> Observation:
+        """Has ONNX Runtime make a session of an .onnx, with EPContext nodes or to be compiled.
+
+        `inputs` and `expected` as for `executorch`. A plain model with a `tolerance` and without
+        either is compared with ONNX Runtime on the CPU. Otherwise as `run`.
+
+        Raises ConfigError as `ort`, and for a file that ONNX Runtime does not take.
+        """
+        ort = self.ort()
+        made = open_session(self._case.folder / model, tolerance)
+        read, wanted = (given_files(one, self._case.folder) for one in (inputs, expected))
+        files = made.files(read, wanted)
+        folder = self._case.ready.deploy_files(made.path.name, files) if files else ""
+        known = None if made.model is None else self.model(made.model)
+        self._case.notes.makers += self._case.ready.builds(made.sources)
+        deployed = made.deployed(known, folder, files, tolerance)
+        return self.run(made.plan(ort, deployed, repeat), timeout_s=timeout_s)
+
     def executorch(
         self,
-        program: str | os.PathLike[str],
+        program: Where,
         *,
         method: str = "forward",
-        inputs: Sequence[str | os.PathLike[str]] = (),
-        expected: Sequence[str | os.PathLike[str]] = (),
+        inputs: Where | Sequence[Where] | None = None,
+        expected: Where | Sequence[Where] | None = None,
         tolerance: float = 0.0,
         repeat: int = 1,
         timeout_s: float = _CASE_TIMEOUT_S,
     ) -> Observation:
         """Loads a .pte with ExecuTorch in a process of its own, executes it, and judges that.
 
-        `inputs` and `expected` are raw files, one for each tensor; without inputs some are made up,
-        the same each time, and without `expected` the runs are compared with each other only. Where
-        it fails, its contexts are run without ExecuTorch, and the record says what the failure is
-        of. Otherwise as `run`.
+        `inputs` and `expected` are a folder or files, raw or .npy, one for each tensor; without
+        inputs some are made up, the same each time, and without `expected` the runs are compared
+        with each other only. Where it fails, its contexts are run without ExecuTorch, and the
+        record says what the failure is of. Otherwise as `run`.
 
         Raises ConfigError unless the test is marked `device(engine="executorch")`, for a file that
         is no .pte, and for a device that ExecuTorch's wheel has no libraries for.
@@ -198,22 +225,30 @@ class Bench:
                 'a test that uses ExecuTorch is marked `@pytest.mark.device(engine="executorch")`'
             )
         made = open_program(self._case.folder / program, method)
+        own = self._case.ready.executor_runner is not None
+        read = made.given("inputs", given_files(inputs, self._case.folder), make=own)
+        wanted = made.given("expected", given_files(expected, self._case.folder))
         names = {
-            **{f"input_{at}.raw": self._case.folder / one for at, one in enumerate(inputs)},
-            **{f"expected_{at}.raw": self._case.folder / one for at, one in enumerate(expected)},
+            **{f"input_{at}.raw": file for at, file in enumerate(read)},
+            **{f"expected_{at}.raw": file for at, file in enumerate(wanted)},
         }
         folder = self._case.ready.deploy_files(made.path.name, {"program.pte": made.path, **names})
         beside = [f"{folder}/{name}" for name in names]
         plan = made.plan(
             f"{folder}/program.pte",
-            beside[: len(inputs)],
-            beside[len(inputs) :],
+            beside[: len(read)],
+            beside[len(read) :],
             tolerance=tolerance,
             repeat=repeat,
         )
-        probe = self._case.ready.deploy_executorch()
-        observation = self._case.run(plan, timeout_s, probe=probe)
-        self.measure(executorch=EXECUTORCH_VERSION, **observation.measurements)
+        runner = self._case.ready.deploy_executor_runner()
+        if runner is None:
+            probe = self._case.ready.deploy_executorch()
+            observation = self._case.run(plan, timeout_s, probe=probe)
+        else:
+            observation = run_with(self._case, runner, made, plan, wanted, timeout_s)
+        version = EXECUTORCH_VERSION if runner is None else OWN_BUILD
+        self.measure(executorch=version, **observation.measurements)
         with contextlib.suppress(ConfigError):  # what cannot be read, ExecuTorch has told
             known = list(self._case.ready.contexts(made.sources()).values())
             self._case.notes.makers += [one.made_by for one in known if one.made_by]
@@ -262,10 +297,7 @@ class Bench:
 
     def fetch(self, remote: str, *, max_bytes: int) -> bytes:
         """What a plan wrote into a file on the device. Raises DeviceError, also if it is larger."""
-        with scratch_folder() as folder:
-            local = folder / "fetched"
-            self.device.adb.pull(remote, local, timeout_s=_FETCH_S, max_bytes=max_bytes)
-            return local.read_bytes()
+        return self._case.fetch(remote, max_bytes=max_bytes)
 
     def run(self, plan: Plan, *, timeout_s: float = _CASE_TIMEOUT_S) -> Observation:
         """Runs a plan in a probe process of its own and judges it.

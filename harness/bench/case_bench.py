@@ -16,6 +16,7 @@ from harness.errors import DeviceRefused, InfraError
 from harness.evidence.case_evidence import CaseEvidence, telling_lines
 from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict, judge
+from harness.files.scratch import scratch_folder
 from harness.lab.lease import LeaseLost
 from harness.probe.plan import Plan
 from harness.probe.run import ProbeRun, run_plan
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _EVIDENCE_S = 20.0
 _SCRATCH_S = 20.0
+_FETCH_S = 60.0
 _EVIDENCE = "evidence"
 
 
@@ -166,17 +168,22 @@ class CaseBench:
                 first=self.ready.check(),
                 on_hang=self._evidence.look,
             )
-        self._runs += 1
         self.notes.probe_us += run.transcript.elapsed_us or int(
             (time.monotonic() - started) * 1_000_000
         )
+        seen = self.judged(plan, run)
+        where = f"{self._log_folder.parent.name}/{self._log_folder.name}"
+        refusals.note(environment or {}, plan, Refusal(run, seen.verdict), where)
+        return seen
+
+    def judged(self, plan: Plan, run: ProbeRun) -> Observation:
+        """Keeps what a process said, and judges it. Raises TargetFailure where the lab failed."""
+        self._runs += 1
         self._keep(plan, run)
         verdict = judge(run, self.device.facts.coprocessors)
         if verdict.cause == "infra":
             self.notes.verdict = verdict
             raise TargetFailure(verdict)
-        where = f"{self._log_folder.parent.name}/{self._log_folder.name}"
-        refusals.note(environment or {}, plan, Refusal(run, verdict), where)
         self.notes.executions += executions(plan, run.transcript)
         if verdict.outcome == "passed" and (why := disagreement(self.notes.executions)):
             error = ErrorRecord.of(api="QnnGraph_execute", message=why)
@@ -217,6 +224,13 @@ class CaseBench:
         finally:
             with contextlib.suppress(InfraError):
                 self.device.adb.shell(f"rm -rf {shlex.quote(folder)}", timeout_s=_SCRATCH_S)
+
+    def fetch(self, remote: str, *, max_bytes: int) -> bytes:
+        """A file of the device, as `Bench.fetch`."""
+        with scratch_folder() as folder:
+            local = folder / "fetched"
+            self.device.adb.pull(remote, local, timeout_s=_FETCH_S, max_bytes=max_bytes)
+            return local.read_bytes()
 
     def lost_lease(self) -> LeaseLost | None:
         """Why nothing of this case may count: somebody else may have used the device meanwhile."""

@@ -9,8 +9,12 @@ from typing import Final, Literal
 
 from harness.artefacts.artefact import Piece
 from harness.artefacts.extract import piece_file
+from harness.artefacts.file_bytes import FileBytes
 from harness.artefacts.open import open_artefact
-from harness.contexts.context_file import ContextFile
+from harness.artefacts.pte import MethodTensor, method_tensors
+from harness.contexts.context_file import ContextFile, Files
+from harness.contexts.metadata import Tensor
+from harness.contexts.tensor_files import TensorFiles, chosen_files, listed_files
 from harness.errors import ConfigError
 from harness.failure.verdict import Verdict
 from harness.files.cache import cache_root
@@ -34,29 +38,19 @@ _FAILED: Final = ("failed", "crashed", "hung")
 
 
 @dataclass(frozen=True)
-class ProgramFile:
-    """A .pte that a user named, and what goes with it: raw files, one for each tensor."""
-
-    path: Path
-    method: str = "forward"
-    inputs: tuple[Path, ...] = ()
-    expected: tuple[Path, ...] = ()
-    tolerance: float = 0.0
-
-    def __str__(self) -> str:
-        return self.path.name
-
-    # other plug-ins of pytest (allure) show parameters so
-    __repr__ = __str__
-
-
-@dataclass(frozen=True)
 class Program:
-    """A method of a .pte: the contexts of its delegates, in the order in which they are loaded."""
+    """A method of a .pte: the contexts of its delegates, in the order in which they are loaded.
+
+    `inputs` and `outputs` are None where one of them is no tensor, or of a type without a name.
+    `number` is that of the method.
+    """
 
     path: Path
     method: str
     contexts: tuple[Piece, ...]
+    inputs: tuple[Tensor, ...] | None = None
+    outputs: tuple[Tensor, ...] | None = None
+    number: int = 0
 
     @property
     def holds_contexts(self) -> bool:
@@ -69,10 +63,38 @@ class Program:
             if piece.kind != "context":
                 problem = f"delegate {number} ({piece.origin}) holds no context but: {piece.kind}"
                 raise ConfigError(problem, file=self.path)
+        return self.readable()
+
+    def readable(self) -> list[ContextFile]:
+        """Those of its contexts that are some, as files of their own. Raises InfraError."""
         return [
-            ContextFile(piece_file(piece, cache_root()), name=f"{self.path.name}#{number}")
-            for number, piece in enumerate(self.contexts)
+            ContextFile(piece_file(piece, cache_root()).absolute(), name=f"{self.path.name}#{at}")
+            for at, piece in enumerate(self.contexts)
+            if piece.kind == "context"
         ]
+
+    def given(
+        self, what: Literal["inputs", "expected"], files: Files, *, make: bool = False
+    ) -> tuple[Path, ...]:
+        """Raw files of what a user gave for its tensors: a folder or files, raw or .npy.
+
+        With `make` some are made where none were given. Raises ConfigError for what does not fit.
+        """
+        tensors = self.inputs if what == "inputs" else self.outputs
+        if files is None:
+            if make and tensors is None:
+                raise ConfigError(
+                    "their types are not known: give files", file=self.path, field=what
+                )
+            return TensorFiles(cache_root()).generated(tensors or (), self.path) if make else ()
+        if tensors is not None:
+            return TensorFiles(cache_root()).given(what, files, tensors, self.path)
+        if isinstance(files, Path):
+            files = chosen_files(listed_files(what, files, self.path), ())
+        if any(one.suffix == ".npy" for one in files):
+            problem = "not all of these are tensors of a known type: give raw files, no .npy"
+            raise ConfigError(problem, file=self.path, field=what)
+        return files
 
     def plan(
         self,
@@ -119,7 +141,19 @@ def open_program(path: Path, method: str) -> Program:
             of, _, number = origin.rpartition("/")
             if of == method:
                 found[int(number)] = piece
-    return Program(path, method, tuple(found[number] for number in sorted(found)))
+    with FileBytes(path) as data:
+        inputs, outputs = method_tensors(data, method)
+    contexts = tuple(found[number] for number in sorted(found))
+    tensors = _named("input", inputs), _named("output", outputs)
+    return Program(path, method, contexts, *tensors, methods.index(method))
+
+
+def _named(kind: str, tensors: Sequence[MethodTensor | None]) -> tuple[Tensor, ...] | None:
+    """Tensors called by their number: a program has no names for them."""
+    known = [one for one in tensors if one is not None]
+    if len(known) < len(tensors):
+        return None
+    return tuple(Tensor(f"{kind}_{at}", one.size, one.data_type) for at, one in enumerate(known))
 
 
 @dataclass(frozen=True)

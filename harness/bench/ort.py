@@ -88,11 +88,15 @@ class OrtOnDevice:
         *,
         options: Mapping[str, str] | None = None,
         provider: Provider | None = None,
+        fallback: bool = False,
     ) -> tuple[Step, ...]:
-        """Creates a session on QNN, and fails if a single node went elsewhere."""
+        """Creates a session on QNN, and fails if a single node went elsewhere.
+
+        With `fallback` nodes may do so: where they went is told only.
+        """
         chosen = provider or self.provider()
-        created = ort_session(number, model, chosen, options=options)
-        return created, ort_placement(number, whole=QNN_EP)
+        created = ort_session(number, model, chosen, options=options, fallback=fallback)
+        return created, ort_placement(number, whole=None if fallback else QNN_EP)
 
     @staticmethod
     def run(number: int, model: DeployedModel, *, repeat: int = 1) -> Step:

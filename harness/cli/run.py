@@ -57,7 +57,9 @@ _CODES: Final = {4: 2, 5: 2}
 @click.option("--tolerance", "contexts_tolerance", type=float, help="How far they may be off.")
 @click.option("--graph", "contexts_graph", metavar="NAME", help="Which of several to execute.")
 @click.option("--engine", "contexts_engine", default="qnn", help=f"{', '.join(CONTEXTS_ENGINES)}.")
+@click.option("--executorch", metavar="BUILD_DIR", help="A build for --engine executorch.")
 @click.option("--qnn", multiple=True, metavar="VERSION", help="QNN runtimes (default: latest).")
+@click.option("--ort", multiple=True, metavar="VERSION", help="ONNX Runtimes of --engine ort.")
 @click.option("--backend", multiple=True, metavar="NAME", help=f"{', '.join(BACKENDS)}.")
 @click.option("--device", multiple=True, metavar="NAME", help="Devices (default: all enabled).")
 @click.option(
@@ -88,6 +90,12 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
     if engine not in CONTEXTS_ENGINES:
         problem = f"no engine {engine!r} runs artefacts"
         raise ConfigError(problem, field="--engine", choices=CONTEXTS_ENGINES)
+    if given["ort"] and engine != "ort":
+        problem = f"the engine {engine} does without ONNX Runtime"
+        raise ConfigError(problem, field="--ort", choices=["--engine ort"])
+    if given["executorch"] and engine != "executorch":
+        problem = f"the engine {engine} does without ExecuTorch"
+        raise ConfigError(problem, field="--executorch", choices=["--engine executorch"])
     if not files:
         raise click.UsageError("FILE: which contexts to run")
     from harness.contexts.artefact_sources import artefacts_with_contexts

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from harness.artefacts.artefact import Artefact, Piece
 from harness.artefacts.extract import piece_file
 from harness.artefacts.open import open_artefacts
 from harness.contexts.context_file import ContextFile
-from harness.contexts.contexts import SourceList
+from harness.contexts.contexts import Source, SourceList
 from harness.contexts.onnx_model import OnnxModel
 from harness.errors import ConfigError
 
@@ -36,6 +36,28 @@ class Given:
 
 
 NOTHING: Final = Given()
+
+
+class WholeFile(SourceList):
+    """A file that another engine than the probe loads as it is.
+
+    Its sources are the contexts in it: preflight looks at them. `files` are all that are pushed.
+    """
+
+    path: Path
+    given: Given
+    files: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, path: Path, sources: Iterable[Source], given: Given, files: Iterable[Path]) -> Self:
+        """The file, called by its name."""
+        made = cls(path.name, sources)
+        made.path, made.files = path, tuple(files)
+        read, wanted = (own_folder(one, path.name) for one in (given.inputs, given.expected))
+        made.given = Given(read, wanted, given.tolerance, given.graph)
+        return made
+
+
 _WITHOUT: Final = ("dlc", "onnx")
 
 
@@ -104,8 +126,13 @@ def left_out(empty_caches: Sequence[str]) -> str:
 
 def _folder(given: Path | None, name: str, at: int, pieces: Sequence[Piece]) -> Path | None:
     """Where the files of a context are, below the folder that was given for all."""
+    folder = own_folder(given, name)
+    return folder / str(at) if folder is not None and len(pieces) > 1 else folder
+
+
+def own_folder(given: Path | None, name: str) -> Path | None:
+    """The folder of an artefact in the one that was given for several: that, if it has no other."""
     if given is None:
         return None
     own = given.absolute() / name
-    folder = own if os.path.isdir(own) else given.absolute()
-    return folder / str(at) if len(pieces) > 1 else folder
+    return own if os.path.isdir(own) else given.absolute()

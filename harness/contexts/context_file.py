@@ -68,8 +68,8 @@ class ContextFile:
             raise ConfigError(f"{tolerance} is not 0 or more", file=str(path), field="tolerance")
         given = {
             "path": Path(path),
-            "inputs": _files(inputs),
-            "expected": _files(expected),
+            "inputs": given_files(inputs),
+            "expected": given_files(expected),
             "tolerance": float(tolerance),
             "graph": graph,
             "name": name or Path(path).name,
@@ -91,27 +91,23 @@ class ContextFile:
     def seen_from(self, folder: Path) -> Self:
         """The same with its relative paths below a folder."""
 
-        def below(files: Files) -> Files:
-            if isinstance(files, Path):
-                return folder / files
-            return files if files is None else tuple(folder / file for file in files)
-
         return type(self)(
             folder / self.path,
-            inputs=below(self.inputs),
-            expected=below(self.expected),
+            inputs=given_files(self.inputs, folder),
+            expected=given_files(self.expected, folder),
             tolerance=self.tolerance,
             graph=self.graph,
             name=self.name,
         )
 
 
-def _files(given: Where | Sequence[Where] | None) -> Files:
+def given_files(given: Where | Sequence[Where] | None, folder: Path = Path()) -> Files:
+    """A folder, or files; relative ones below a folder (pure)."""
     if given is None:
         return None
     if isinstance(given, str | os.PathLike):
-        return Path(given)
-    return tuple(Path(one) for one in given)
+        return folder / given
+    return tuple(folder / one for one in given)
 
 
 def _of_graph(
@@ -143,22 +139,42 @@ class ContextFiles:
         had.
         """
         found: dict[ContextFile, Context | ConfigError] = {}
-        hashed: dict[ContextFile, Hashed] = {}
+        for source, one in self._looked_at(sources).items():
+            try:
+                if isinstance(one, ConfigError):
+                    raise one
+                found[source] = self._context(source, one)
+            except ConfigError as error:
+                found[source] = error
+        return found
+
+    def metadata(self, sources: Iterable[ContextFile]) -> dict[ContextFile, Mapping[str, Any]]:
+        """What the files say of themselves, without those that cannot be read.
+
+        Which graph is meant, and whether there are files for its tensors, does not matter. Raises
+        as `contexts`.
+        """
+        found = {}
+        for source, one in self._looked_at(sources).items():
+            if isinstance(one, Hashed):
+                told = self._metadata[source.path, one.sha256]
+                if not isinstance(told, ConfigError):
+                    found[source] = told
+        return found
+
+    def _looked_at(self, sources: Iterable[ContextFile]) -> dict[ContextFile, Hashed | ConfigError]:
+        """The files, hashed, and their metadata read; or why there is none."""
+        found: dict[ContextFile, Hashed | ConfigError] = {}
         for source in sources:
             path = source.path
             try:
                 self._require(path)
-                hashed[source] = HashCache(self._cache, path.parent).hashed({path.name: path})[
-                    path.name
-                ]
+                hashes = HashCache(self._cache, path.parent).hashed({path.name: path})
+                found[source] = hashes[path.name]
             except ConfigError as error:
                 found[source] = error
+        hashed = {one: known for one, known in found.items() if isinstance(known, Hashed)}
         self._read({(source.path, one.sha256): one.size for source, one in hashed.items()})
-        for source, one in hashed.items():
-            try:
-                found[source] = self._context(source, one)
-            except ConfigError as error:
-                found[source] = error
         return found
 
     def _context(self, source: ContextFile, hashed: Hashed) -> Context:

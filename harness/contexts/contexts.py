@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from harness.contexts.compile import ContextStore
 from harness.contexts.compile_jobs import Wanted
@@ -80,6 +80,10 @@ class Contexts:
             if not isinstance(context, ConfigError):
                 found[source] = context
         return {one: found[one] for one in wanted if one in found}
+
+    def metadata(self, sources: Iterable[Source]) -> dict[ContextFile, Mapping[str, Any]]:
+        """What those of these say of themselves that are files; as `ContextFiles.metadata`."""
+        return self._files.metadata(one for one in sources if isinstance(one, ContextFile))
 
     def _read(self, sources: Iterable[Source]) -> dict[ContextFile, Context | ConfigError]:
         return self._files.contexts([one for one in sources if isinstance(one, ContextFile)])

@@ -168,6 +168,12 @@ def tensors_of(
     return found
 
 
+def named_build(metadata: Mapping[str, Any]) -> str | None:
+    """The QNN build that a binary says it was made by (pure)."""
+    build = metadata.get("build_id")
+    return build.removeprefix("v") if isinstance(build, str) and build else None
+
+
 def check_arch(metadata: Mapping[str, Any], what: str, asked: int) -> None:
     """Raises ConfigError if the binary is for another HTP architecture than asked for (pure).
 

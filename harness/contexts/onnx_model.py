@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from harness.contexts.metadata import Tensor
 from harness.contexts.models import Model
 from harness.errors import ConfigError
 
@@ -40,8 +43,7 @@ class OnnxModel(Model):
         That is one whose inputs are of no fixed shape, or larger than 2 GB.
         """
         loaded = _load(path)
-        for one in _inputs(loaded):
-            _shape(one, path)
+        _tensors(_inputs(loaded), "input", path)
         digest = hashlib.sha256(_bytes(loaded)).hexdigest()
         return cls(_UNUSUAL.sub("_", path.name), path=path, digest=digest, within=within)
 
@@ -77,7 +79,7 @@ class OnnxModel(Model):
         random = np.random.default_rng(_SEED)
         made = {}
         for one in _inputs(_load(self.path, weights=False)):
-            shape, kind = _shape(one, self.path), one.type.tensor_type.elem_type
+            shape, kind = _shape(one, "input", self.path), one.type.tensor_type.elem_type
             dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
             if dtype.kind == "f":
                 made[one.name] = random.uniform(-1, 1, shape).astype(dtype)
@@ -88,6 +90,48 @@ class OnnxModel(Model):
     def outputs(self) -> tuple[str, ...]:
         """The names of the outputs, in the order of the model."""
         return tuple(one.name for one in _load(self.path, weights=False).graph.output)
+
+
+@dataclass(frozen=True)
+class OnnxSurface:
+    """What is seen of a model from outside: its tensors, and the files that lie beside it.
+
+    `outputs` is None where the model does not tell all their shapes. `beside` are the files of its
+    weights, by their names as seen from the model's folder.
+    """
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...] | None
+    beside: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """That of a model. Raises ConfigError for one that cannot be read.
+
+        That is also one with inputs of no fixed shape, or weights outside of the model's folder.
+        """
+        loaded = _load(path, weights=False)
+        places = {
+            entry.value: None
+            for one in loaded.graph.initializer
+            for entry in one.external_data
+            if entry.key == "location"
+        }
+        for place in places:
+            if not (path.parent / place).resolve().is_relative_to(path.parent.resolve()):
+                problem = f"its weights lie in {place!r}, which is not in its folder or below"
+                raise ConfigError(problem, file=path)
+        outputs = loaded.graph.output
+        known = all(
+            one.type.tensor_type.HasField("shape")
+            and all(size.dim_value > 0 for size in one.type.tensor_type.shape.dim)
+            for one in outputs
+        )
+        return cls(
+            _tensors(_inputs(loaded), "input", path),
+            _tensors(outputs, "output", path) if known else None,
+            tuple(places),
+        )
 
 
 def _load(path: Path, *, weights: bool = True) -> onnx.ModelProto:
@@ -109,13 +153,30 @@ def _inputs(model: onnx.ModelProto) -> list[Any]:
     return [one for one in model.graph.input if one.name not in weights]
 
 
-def _shape(tensor: Any, path: Path) -> tuple[int, ...]:
+def _tensors(listed: Iterable[Any], what: str, path: Path) -> tuple[Tensor, ...]:
+    import numpy as np
+    from onnx import helper
+
+    found = []
+    for one in listed:
+        shape, kind = _shape(one, what, path), one.type.tensor_type.elem_type
+        try:
+            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
+        except (KeyError, TypeError, ValueError) as error:
+            problem = f"{what} {one.name}: nobody knows elements of type {kind}"
+            raise ConfigError(problem, file=path) from error
+        name = "bool8" if dtype.kind == "b" else dtype.name
+        found.append(Tensor(one.name, math.prod(shape) * dtype.itemsize, name))
+    return tuple(found)
+
+
+def _shape(tensor: Any, what: str, path: Path) -> tuple[int, ...]:
     shape = []
     for at, size in enumerate(tensor.type.tensor_type.shape.dim):
         if size.dim_value <= 0:
             named = f" ({size.dim_param})" if size.dim_param else ""
             raise ConfigError(
-                f"input {tensor.name}: dimension {at}{named} is not fixed, and QNN needs fixed "
+                f"{what} {tensor.name}: dimension {at}{named} is not fixed, and QNN needs fixed "
                 "ones: `python -m onnxruntime.tools.make_dynamic_shape_fixed` fixes them",
                 file=path,
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol, Self, runtime_checkable
 
-from harness.contexts.metadata import entries, needs
+from harness.contexts.metadata import entries, named_build, needs
 
 # The ids that libQnnSystem gives them.
 BACKENDS_BY_ID: Final[Mapping[object, str]] = MappingProxyType({4: "gpu", 6: "htp"})
@@ -72,9 +72,7 @@ class Context:
     @property
     def made_by(self) -> str | None:
         """The QNN version that made it: the compiler's, else the build that the binary names."""
-        build = self.metadata.get("build_id")
-        named = build.removeprefix("v") if isinstance(build, str) and build else None
-        return self.compiler or named
+        return self.compiler or named_build(self.metadata)
 
     @property
     def backend(self) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from harness.contexts.artefact_sources import WholeFile
 from harness.contexts.contexts import Source, SourceList
 from harness.errors import ConfigError, VersionError
 from harness.lab.inventory import DeviceConfig
@@ -200,3 +201,13 @@ def sources_of(parameters: Mapping[str, object], folder: Path) -> tuple[Source, 
     Relative paths are meant from `folder`.
     """
     return tuple(dict.fromkeys(one.seen_from(folder) for one in _sources(parameters.values())))
+
+
+def files_of(parameters: Mapping[str, object]) -> tuple[Path, ...]:
+    """The files among a test's parameters that an engine loads as they are, with what is beside."""
+    return tuple(
+        path
+        for value in parameters.values()
+        if isinstance(value, WholeFile)
+        for path in value.files
+    )

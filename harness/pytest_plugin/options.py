@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import pytest
 
-CONTEXTS_ENGINES: Final = ("qnn", "executorch")
+CONTEXTS_ENGINES: Final = ("qnn", "ort", "executorch")
 """What can load the contexts of a file that a user names."""
 
 
@@ -47,7 +47,7 @@ WITH_VALUE: Final = (
     *("--reports", "--preflight", "--retries", "--lease-timeout", "--resume", "--only-case"),
     *("--problem-file", "--ahead", "--contexts", "--contexts-inputs", "--contexts-expected"),
     *("--contexts-tolerance", "--contexts-graph", "--contexts-number", "--contexts-residency"),
-    *("--contexts-engine", "--fail-on"),
+    *("--contexts-engine", "--executorch", "--fail-on"),
 )
 """Our options that take a value."""
 
@@ -201,8 +201,14 @@ def _add_contexts_options(group: pytest.OptionGroup) -> None:
         "--contexts-engine",
         default="qnn",
         choices=CONTEXTS_ENGINES,
-        help="what loads the contexts of a named file: the harness by QNN's API (default), or "
-        "ExecuTorch, for a .pte",
+        help="what loads the contexts of a named file: the harness by QNN's API (default), ONNX "
+        "Runtime (ort), for an .onnx, or ExecuTorch, for a .pte",
+    )
+    group.addoption(
+        "--executorch",
+        metavar="BUILD_DIR",
+        help="a build of ExecuTorch with qnn_executor_runner, for devices that its wheel has no "
+        "libraries for: phones",
     )
     group.addoption(
         "--contexts-residency",
@@ -249,6 +255,7 @@ class Options:
     problem_file: Path | None = None
     drift_steps: int | None = None
     contexts: ContextsAsked = ContextsAsked()
+    executorch: Path | None = None
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -264,6 +271,7 @@ def read_options(config: pytest.Config) -> Options:
     reports = path("--reports", "reports")
     resume = config.getoption("--resume")
     problem_file = config.getoption("--problem-file")
+    built = config.getoption("--executorch")
     if resume is not None:
         # A bare name means a run among the reports; anything else is a path.
         named = (reports / resume) if "/" not in resume else None
@@ -289,6 +297,7 @@ def read_options(config: pytest.Config) -> Options:
         problem_file=config.invocation_params.dir / problem_file if problem_file else None,
         drift_steps=config.getoption("--fail-on"),
         contexts=_contexts_asked(config),
+        executorch=config.invocation_params.dir / built if built else None,
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from harness.bench import Bench
-    from harness.bench.executorch import ProgramFile
+    from harness.contexts.artefact_sources import WholeFile
     from harness.contexts.contexts import SourceList
 
 
@@ -23,13 +23,26 @@ def test_contexts(bench: Bench, workload: SourceList, residency: str, contexts: 
     bench.run_contexts(workload, contexts, residency, keep_outputs=True).check()
 
 
+@pytest.mark.device(engine="ort")
+def test_session(bench: Bench, workload: WholeFile) -> None:
+    """ONNX Runtime makes a session of a model, all on QNN, with the outputs that are expected."""
+    given = workload.given
+    bench.session(
+        workload.path,
+        inputs=given.inputs,
+        expected=given.expected,
+        tolerance=given.tolerance,
+    ).check()
+
+
 @pytest.mark.device(backend="htp", engine="executorch")
-def test_program(bench: Bench, workload: ProgramFile) -> None:
+def test_program(bench: Bench, workload: WholeFile) -> None:
     """A .pte loads and executes in ExecuTorch, with the outputs that are expected."""
+    given = workload.given
     bench.executorch(
         workload.path,
-        method=workload.method,
-        inputs=workload.inputs,
-        expected=workload.expected,
-        tolerance=workload.tolerance,
+        method=given.graph or "forward",
+        inputs=given.inputs,
+        expected=given.expected,
+        tolerance=given.tolerance,
     ).check()

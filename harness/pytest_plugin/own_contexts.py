@@ -23,14 +23,15 @@ from harness.pytest_plugin.options import ContextsAsked, Options
 
 if TYPE_CHECKING:
     from harness.artefacts.artefact import Artefact
-    from harness.bench.executorch import ProgramFile
+    from harness.contexts.artefact_sources import WholeFile
     from harness.contexts.contexts import SourceList
 
 TAKES: Final = "takes_contexts"
 
 # By engine: the test in own_cases.py, and what records call the suite.
-_TESTS: Final = {"qnn": "test_contexts", "executorch": "test_program"}
-_SUITES: Final = {"qnn": "run_contexts", "executorch": "run_executorch"}
+_TESTS: Final = {"qnn": "test_contexts", "ort": "test_session", "executorch": "test_program"}
+_SUITES: Final = {"qnn": "run_contexts", "ort": "run_ort", "executorch": "run_executorch"}
+_NAMES: Final = {"ort": "ONNX Runtime", "executorch": "ExecuTorch"}
 _RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
 _UNNAMED: Final = ("[", "::")
 
@@ -43,7 +44,7 @@ class ArtefactFile(pytest.Module):
         """What loads its contexts; the case of a search says it by its name."""
         only_case = self.config.getoption("--only-case")
         if only_case is not None:
-            return "executorch" if f"::{_TESTS['executorch']}" in only_case else "qnn"
+            return next((one for one in _NAMES if f"::{_TESTS[one]}" in only_case), "qnn")
         return str(self.config.getoption("--contexts-engine"))
 
     def _getobj(self) -> ModuleType:
@@ -97,8 +98,9 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
     """
     own = metafunc.definition.getparent(ArtefactFile)
     marker = metafunc.definition.get_closest_marker(TAKES)
-    if own is not None and own.engine == "executorch":
-        _parametrize(metafunc, "workload", [_program(own.path, options.contexts)])
+    if own is not None and own.engine != "qnn":
+        whole = _whole_file(own.path, own.engine, options.contexts)
+        _parametrize(metafunc, "workload", [whole])
     elif own is not None:
         contexts = _contexts_of_file(own.path, options.contexts)
         ways = _ways(options, len(contexts))
@@ -108,25 +110,30 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
         _parametrize(metafunc, marker.args[0], _contexts_of_paths(options.contexts))
 
 
-def _program(path: Path, asked: ContextsAsked) -> ProgramFile:
-    """A .pte as ExecuTorch is to run it; its graphs are methods. Raises ConfigError."""
-    from harness.bench.executorch import ProgramFile
-    from harness.contexts.tensor_files import chosen_files, listed_files
-
-    def files(what: str, folder: Path | None) -> tuple[Path, ...]:
-        return () if folder is None else chosen_files(listed_files(what, folder, path), ())
+def _whole_file(path: Path, engine: str, asked: ContextsAsked) -> WholeFile:
+    """A file as another engine than the probe is to run it. Raises ConfigError."""
+    from harness.contexts.artefact_sources import Given, WholeFile
 
     if asked.numbers or asked.residencies:
-        problem = "ExecuTorch loads what a program holds, all at once: no number, no residency"
+        problem = f"{_NAMES[engine]} loads what a file holds, all at once: no number, no residency"
         raise ConfigError(problem, file=path)
-    _require_use_of_tolerance(path, asked)
-    return ProgramFile(
-        path=path,
-        method=asked.graph or "forward",
-        inputs=files("inputs", asked.inputs),
-        expected=files("expected", asked.expected),
-        tolerance=asked.tolerance,
-    )
+    given = Given(asked.inputs, asked.expected, asked.tolerance, asked.graph)
+    if engine == "executorch":
+        _require_use_of_tolerance(path, asked)
+        from harness.bench.executorch import open_program
+
+        program = open_program(path, asked.graph or "forward")
+        return WholeFile.of(path, program.readable(), given, [path])
+    from harness.bench.session import open_session
+
+    if asked.graph is not None:
+        problem = "ONNX Runtime executes a whole model: there is no graph to choose"
+        raise ConfigError(problem, file=path, field="--contexts-graph")
+    model = open_session(path, asked.tolerance)
+    if model.model is None or asked.inputs is not None:
+        _require_use_of_tolerance(path, asked)
+    files = [path, *model.beside.values()] if model.model is None else ()
+    return WholeFile.of(path, model.sources, given, files)
 
 
 def left_out(items: Sequence[pytest.Item], options: Options) -> list[pytest.Item]:

@@ -429,7 +429,8 @@ def _need(item: pytest.Item) -> Need | None:
     placement = _placement(item)
     if placement is None:
         return None
-    from harness.pytest_plugin.axes import sources_of
+    from harness.pytest_plugin.axes import files_of, sources_of
     from harness.workbench import Need
 
-    return Need(placement, sources_of(item.callspec.params, item.path.parent))  # type: ignore[attr-defined]
+    given = item.callspec.params  # type: ignore[attr-defined]
+    return Need(placement, sources_of(given, item.path.parent), files_of(given))

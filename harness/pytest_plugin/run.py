@@ -61,6 +61,7 @@ class Run:
                 catalog=self.asked.catalog,
                 preflight=self.options.preflight,
                 run=str(self.records.planned_folder),
+                executorch=self.options.executorch,
             )
         return self._workbench
 

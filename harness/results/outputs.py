@@ -13,8 +13,9 @@ Outputs = Literal["reference", "agreement", "unverified"]
 """What outputs were compared with: what was expected, those of the same inputs, or nothing."""
 
 _LOADS: Final = ("context-load", "context-load-shared", "executorch-program")
-_OWN_BUFFERS: Final = ("execute", "executorch-run")
-_EXECUTES: Final = (*_OWN_BUFFERS, "io-run", "ort-run")
+_NO_OPTIONS: Final = ("context", "file")
+_OWN_BUFFERS: Final = ("execute", "executorch-run", "ort-run")
+_EXECUTES: Final = (*_OWN_BUFFERS, "io-run")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ def executions(plan: Plan, transcript: Transcript) -> Iterator[Execution]:
         context = step.fields.get("context", "0")
         if step.verb in _LOADS:
             binaries[context] = step.fields["file"]
+        elif step.verb == "ort-session":  # options may change what the same model computes
+            options = (one for key, one in step.fields.items() if key not in _NO_OPTIONS)
+            binaries[context] = " ".join((*options, step.fields["file"]))
         elif step.verb == "io-bind":
             bound[context] = step
         elif step.verb in _EXECUTES and (result := done.get(number)) is not None:

@@ -40,7 +40,8 @@ _ONE_SDK = "Take all QNN libraries from one SDK, wheel or archive"
 class ContextFacts:
     """A context binary: the QNN version that compiled it, the HTP it is for (73), what it needs.
 
-    Sizes in bytes, by its metadata: `memory_bytes` is weights, I/O and spill-fill.
+    Sizes in bytes, by its metadata: `memory_bytes` is weights, I/O and spill-fill. `soc_model` is
+    the SoC that it was compiled for, by QNN's id; None where nobody chose one.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ContextFacts:
     htp_arch: int | None = None
     vtcm_bytes: int | None = None
     memory_bytes: int | None = None
+    soc_model: int | None = None
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,9 @@ def _contexts(subject: Subject) -> Iterator[Finding]:
                 f"Compile it with QNN {runtime} or older, or take a newer runtime",
             )
         if subject.backend == "htp" and not subject.device.simulates_htp:
-            yield from _memory(context, SOCS.get((subject.device.soc or "").upper()))
+            soc = SOCS.get((subject.device.soc or "").upper())
+            yield from _memory(context, soc)
+            yield from _other_soc(context, soc)
         wanted = context.htp_arch
         if subject.backend == "htp" and arch and wanted and arch != wanted:
             severity, comes = _other_arch(wanted, arch, subject.device.simulates_htp)
@@ -282,6 +286,22 @@ def _memory(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
             f"spill-fill), and a protection domain holds {DEVICE_PD_BYTES}: 1002",
             "Split the model into several contexts",
         )
+
+
+def _other_soc(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
+    """A context for another SoC with the same HTP: what another HTP means is `context-arch`."""
+    model = context.soc_model
+    if soc is None or not model or model == soc.soc_model or context.htp_arch != soc.htp_arch:
+        return
+    names = [one.name for one in SOCS.values() if one.soc_model == model]
+    yield finding(
+        "context-soc",
+        (context.name,),
+        f"{context.name} was compiled for {' or '.join(names) or 'a SoC'} (soc_model {model}), and "
+        f"the device is {soc.name} ({soc.soc_model}), whose HTP is the same: it is planned for "
+        "the VTCM and the memory of the other one",
+        f"Compile it for {soc.name} (soc_model {soc.soc_model})",
+    )
 
 
 def _other_arch(compiled_for: int, device: int, simulator: bool) -> tuple[Severity, str]:

@@ -21,6 +21,7 @@ from harness.lab.device_watch import DeviceWatch
 from harness.lab.inventory import DeviceConfig
 from harness.probe.build import PROBE_NAME
 from harness.results.record import RuntimeRecord
+from harness.runtimes.executorch import EXECUTORCH_VERSION, OWN_BUILD, RUNNER
 from harness.store.deploy import DeployedRuntime, Deployer, runtime_set
 from harness.store.layout import FileSet
 from harness.workbench.placement import Need, Placement, PushedFile
@@ -125,13 +126,21 @@ class HeldDevice:
 
     def files(self, need: Need) -> list[PushedFile]:
         """The files that a case needs there, made on this computer. Raises HarnessError."""
-        placement = need.placement
-        return pushed_files(
-            self.supplies.runtime(placement, self),
+        placement, supplies = need.placement, self.supplies
+        files = pushed_files(
+            supplies.runtime(placement, self),
             self.probe,
-            self.supplies.required_contexts(need, self),
-            self.supplies.models(placement, self, need.models) if placement.engine == "ort" else {},
+            supplies.required_contexts(need, self),
+            supplies.models(placement, self, need.models) if placement.engine == "ort" else {},
         )
+        if placement.engine == "executorch":
+            own = supplies.executor_runner(self.target)
+            made = supplies.executorch(self.target) if own is None else own
+            origin = f"ExecuTorch {EXECUTORCH_VERSION if own is None else OWN_BUILD}"
+            files += [PushedFile(origin, one, path.stat().st_size) for one, path in made.items()]
+        return files + [
+            PushedFile(path.name, path.name, path.stat().st_size) for path in need.files
+        ]
 
     @property
     def probe(self) -> Path:
@@ -173,6 +182,10 @@ class ReadyPlacement:
         """The contexts of these sources, on this computer. Raises as `Supplies.contexts`."""
         return self.held.supplies.contexts(self.placement, self.held, sources)
 
+    def builds(self, sources: Sequence[Source]) -> list[str]:
+        """The QNN builds that files name as theirs, as far as they can be read."""
+        return self.held.supplies.builds(sources)
+
     def deploy_contexts(self, sources: Sequence[Source]) -> dict[Source, DeployedContext]:
         """Puts the contexts of these sources, for the placement, on its device."""
         held, made = self.held, self.contexts(sources)
@@ -196,6 +209,22 @@ class ReadyPlacement:
         """
         files = self.held.supplies.executorch(self.held.target)
         return f"{self.held.deployer.deploy_files('executorch', files, [PROBE_NAME])}/{PROBE_NAME}"
+
+    @property
+    def executor_runner(self) -> Mapping[str, Path] | None:
+        """A runner of the user's and its libraries, by name; None where ExecuTorch's wheel serves.
+
+        Raises ConfigError for a folder that has none, or for another kind of device.
+        """
+        return self.held.supplies.executor_runner(self.held.target)
+
+    def deploy_executor_runner(self) -> str | None:
+        """Puts that on the device; its path there."""
+        files = self.executor_runner
+        if files is None:
+            return None
+        folder = self.held.deployer.deploy_files("executorch-build", files, [RUNNER])
+        return f"{folder}/{RUNNER}"
 
     def deploy_files(self, name: str, files: Mapping[str, Path]) -> str:
         """Puts files into a folder of their own on the device; its path there."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from harness.contexts.metadata import needs
+from harness.contexts.metadata import memory_bytes, named_build, needs
 from harness.contexts.source import Context
 from harness.lab.attach import AttachedDevice
 from harness.qnn.backends import RPC_LIBRARY, backend_of
@@ -29,8 +30,10 @@ PreflightMode = Literal["strict", "warn", "off"]
 class Libraries:
     """The runtimes of a run's placements, cut down to what their processes need."""
 
-    def __init__(self, catalog: Catalog, cache_root: Path) -> None:
+    def __init__(self, catalog: Catalog, cache_root: Path, *, own_executorch: bool = False) -> None:
+        """`own_executorch`: ExecuTorch is a build of the user's, of an unknown version."""
         self._catalog = catalog
+        self._executorch = None if own_executorch else EXECUTORCH_VERSION
         self._known = KnownFacts(cache_root)
         self._wholes: dict[tuple[object, ...], Runtime] = {}
         self._narrowed: dict[tuple[object, ...], Runtime] = {}
@@ -81,7 +84,7 @@ class Libraries:
             backend=backend_of(placement.backend) or "htp",
             contexts=contexts,
             qnn_version=whole.qnn_version,
-            executorch=EXECUTORCH_VERSION if placement.engine == "executorch" else None,
+            executorch=self._executorch if placement.engine == "executorch" else None,
         )
         return tuple(preflight(subject))
 
@@ -118,12 +121,23 @@ def preflight_device(device: AttachedDevice) -> DeviceFacts:
 
 def preflight_context(name: str, context: Context) -> ContextFacts:
     """What preflight wants to know of a context."""
+    facts = preflight_file(name, context.metadata)
+    # of one that is compiled here the compiler chose the SoC, by the device's HTP
+    soc_model = None if context.source.compiled else facts.soc_model
+    made_by, arch = context.made_by, context.htp_arch
+    return replace(facts, compiler=made_by, htp_arch=arch, soc_model=soc_model)
+
+
+def preflight_file(name: str, metadata: Mapping[str, Any]) -> ContextFacts:
+    """The same of a binary as far as its own metadata tell."""
+    arch, soc = metadata.get("dsp_arch"), metadata.get("soc_model")
     return ContextFacts(
         name,
-        context.made_by,
-        context.htp_arch,
-        needs(context.metadata).vtcm_bytes,
-        context.memory_bytes,
+        named_build(metadata),
+        arch if isinstance(arch, int) else None,
+        needs(metadata).vtcm_bytes,
+        memory_bytes(metadata),
+        soc if isinstance(soc, int) else None,
     )
 
 

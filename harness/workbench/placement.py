@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.contexts.contexts import Source
 from harness.contexts.models import Model
@@ -50,10 +51,14 @@ class Placement:
 
 @dataclass(frozen=True)
 class Need:
-    """What one case will want: a placement, and what it takes contexts of."""
+    """What one case will want: a placement, and what it takes contexts of.
+
+    `files` are those of a user's that an engine loads as they are.
+    """
 
     placement: Placement
     sources: tuple[Source, ...]
+    files: tuple[Path, ...] = ()
 
     @property
     def models(self) -> tuple[Model, ...]:

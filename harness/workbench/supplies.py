@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.contexts.contexts import Contexts, Source
+from harness.contexts.metadata import named_build
 from harness.contexts.models import Model, OnnxFiles
 from harness.contexts.source import Context, Reference
 from harness.errors import ConfigError
 from harness.fit.forecasts import Forecasts
 from harness.probe.build import PROBE_NAME, ProbeBuilder
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.executorch import EXECUTORCH_LIBRARIES
+from harness.runtimes.executorch import EXECUTORCH_LIBRARIES, runner_files
+from harness.runtimes.preflight import ContextFacts
 from harness.runtimes.runtime import Runtime
-from harness.workbench.libraries import Libraries
+from harness.workbench.libraries import Libraries, preflight_context, preflight_file
 from harness.workbench.placement import Need, Placement
 
 # Context binaries are made for the HTP: elsewhere a case gets one if it asks, but none is expected.
@@ -37,9 +39,11 @@ class Kind(Protocol):
 class Supplies:
     """Fetches, builds and compiles, each thing once for all devices. Methods raise HarnessError."""
 
-    def __init__(self, catalog: Catalog, cache: Path) -> None:
+    def __init__(self, catalog: Catalog, cache: Path, executorch: Path | None = None) -> None:
+        """`executorch` is the folder of a user's own build of ExecuTorch."""
         self.catalog = catalog
-        self.libraries = Libraries(catalog, cache)
+        self._own_executorch = executorch
+        self.libraries = Libraries(catalog, cache, own_executorch=executorch is not None)
         self.probes = ProbeBuilder(cache / "probe")
         self._contexts = Contexts(cache, catalog, self.probes)
         self.forecasts = Forecasts(cache, self.probes)
@@ -56,6 +60,11 @@ class Supplies:
         if (target, android_api) not in self._built:
             self._built[target, android_api] = self.probes.build(target, android_api=android_api)
         return self._built[target, android_api]
+
+    def executor_runner(self, target: str) -> dict[str, Path] | None:
+        """The runner of the user's own build, and its libraries; None if there is no such build."""
+        own = self._own_executorch
+        return None if own is None else runner_files(own, target)
 
     def executorch(self, target: str) -> dict[str, Path]:
         """The probe with ExecuTorch in it, and the libraries that are to lie beside it, by name."""
@@ -88,8 +97,26 @@ class Supplies:
 
     def required_contexts(self, need: Need, kind: Kind) -> dict[Source, Context]:
         """The same. Raises ConfigError for a wrong file."""
+        if need.placement.engine != "qnn":
+            return {}
         self.contexts(need.placement, kind, [one for one in need.sources if not one.compiled])
         return self.expected_contexts(need, kind)
+
+    def context_facts(self, need: Need, kind: Kind) -> list[ContextFacts]:
+        """What preflight wants to know of the contexts that a case takes, whatever loads them."""
+        if need.placement.engine == "qnn":
+            made = self.expected_contexts(need, kind)
+            return [preflight_context(str(source), context) for source, context in made.items()]
+        inside = self._contexts.metadata(need.sources)
+        return [preflight_file(str(source), told) for source, told in inside.items()]
+
+    def builds(self, sources: Sequence[Source]) -> list[str]:
+        """The QNN builds that files name as theirs, as far as they can be read."""
+        return [
+            build
+            for told in self._contexts.metadata(sources).values()
+            if (build := named_build(told)) is not None
+        ]
 
     def _compiling(
         self, placement: Placement, kind: Kind, sources: Sequence[Source]

@@ -28,7 +28,7 @@ from harness.store.claims import own_claim
 from harness.store.deploy import Deployer
 from harness.store.instances import Instances
 from harness.workbench.held_device import HeldDevice, ReadyPlacement
-from harness.workbench.libraries import PreflightMode, preflight_context, preflight_device
+from harness.workbench.libraries import PreflightMode, preflight_device
 from harness.workbench.placement import Need, Placement, PushedFile, by_placement
 from harness.workbench.supplies import Supplies
 
@@ -47,13 +47,14 @@ class Workbench:
         catalog: Catalog | None = None,
         preflight: PreflightMode = "warn",
         run: str | None = None,
+        executorch: Path | None = None,
     ) -> None:
         """Processes of the same `run` share its simulated devices; by default nobody does.
 
         `tell` is told what happens to devices besides cases; leases are as in `OpenLab`.
 
         `catalog` is by default that of the lab. With `preflight` at strict, what is an error there
-        keeps a placement from being made ready.
+        keeps a placement from being made ready. `executorch` is as in `Supplies`.
         """
         self.lab = OpenLab(
             lab,
@@ -65,7 +66,7 @@ class Workbench:
         )
         self.catalog = catalog or Catalog.of(lab, os.environ, cache)
         self.needs: Mapping[Placement, Sequence[Source]] = {}
-        self._supplies = Supplies(self.catalog, cache)
+        self._supplies = Supplies(self.catalog, cache, executorch)
         self._preflight: PreflightMode = preflight
         self._findings: dict[Placement, tuple[Finding, ...]] = {}
         self._watch = DeviceWatch(
@@ -198,10 +199,7 @@ class Workbench:
         if self._preflight == "off":
             return
         placement, held = need.placement, self.held(need.placement.device)
-        contexts = [
-            preflight_context(str(source), context)
-            for source, context in self._supplies.expected_contexts(need, held).items()
-        ]
+        contexts = self._supplies.context_facts(need, held)
         device = preflight_device(held.device)
         found = self._supplies.libraries.findings(placement, device, contexts)
         self._findings[placement] = found

@@ -26,6 +26,7 @@ bool output_right(uint32_t index, uint32_t data_type, const struct buffer *got,
                   const struct buffer *expected, double tolerance, uint64_t round,
                   struct comparison *comparison, struct outcome *outcome);
 
+void report_digest(const struct buffer *output, struct json *data);
 void report_comparison(uint32_t index, const char *name, const struct comparison *comparison,
                        struct json *data);
 

@@ -134,9 +134,9 @@ def test_a_named_file_needs_no_test(module_lab: DeviceRuns, tmp_path: Path) -> N
         f"{PROGRAM.name}::test_program[sim-v73-htp-2.49.40-{PROGRAM.name}]"
     )
     assert case["suite"] == "run_executorch"
-    # an output of 1024 bytes is compared with 64: the user's file does not fit
+    # an output of 1024 bytes is to be compared with 64: the user's file does not fit
     assert (done.code, case["outcome"], case["cause"]) == (2, "error", "config"), done.output
-    assert "expected_0.raw has 64 bytes, its tensor has 1024" in case["error"]["message"]
+    assert "x.raw has 64 bytes (raw), and output_0 (1024 bytes of" in case["error"]["message"]
     refused = module_lab.run(*given, "--contexts-number=3", suites=PROGRAM)
     assert (refused.code, "no number, no residency" in refused.output) == (2, True)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from harness.artefacts.artefact import Piece
+from harness.artefacts.artefact import ArtefactError, Piece
+from harness.artefacts.file_bytes import FileBytes
+from harness.artefacts.pte import method_tensors
 from harness.bench.executorch import Fault, Program, open_program, replayed
 from harness.errors import ConfigError
 from harness.failure.error import ErrorRecord, Outcome
@@ -75,3 +78,48 @@ def test_what_is_no_program_of_executorchs() -> None:
         dlc.sources()
     assert not dlc.holds_contexts
     assert open_program(PROGRAM, "forward").holds_contexts
+
+
+def test_tensors_of_a_method_are_known_without_running_it(tmp_path: Path) -> None:
+    program = open_program(PROGRAM, "forward")
+    assert program.inputs is not None
+    assert program.outputs is not None
+    assert [str(one) for one in (*program.inputs, *program.outputs)] == [
+        "input_0 (64 bytes of float32)",
+        "output_0 (1024 bytes of float32)",
+    ]
+    with FileBytes(PROGRAM) as data, pytest.raises(ArtefactError, match="no method 'backward'"):
+        method_tensors(data, "backward")
+    values = np.arange(16, dtype=np.float32)
+    np.save(tmp_path / "x.npy", values)
+    (raw,) = program.given("inputs", tmp_path)
+    assert raw.read_bytes() == values.tobytes()
+    assert program.given("inputs", None) == ()
+    np.save(tmp_path / "x.npy", values.astype(np.float64))
+    with pytest.raises(ConfigError, match=r"float64, .16,.., and input_0 .64 bytes of float32"):
+        program.given("inputs", tmp_path)
+
+
+def test_a_program_whose_tensors_are_not_known_takes_raw_files(tmp_path: Path) -> None:
+    for name in ("b10.raw", "b9.raw"):
+        (tmp_path / name).write_bytes(b"1")
+    program = Program(PROGRAM, "forward", ())
+    assert [one.name for one in program.given("inputs", tmp_path)] == ["b9.raw", "b10.raw"]
+    np.save(tmp_path / "c.npy", np.zeros(1))
+    with pytest.raises(ConfigError, match=r"expected: .*give raw files, no .npy"):
+        program.given("expected", tmp_path)
+
+
+def test_damaged_tensors_of_a_method_are_told_or_not_known(tmp_path: Path) -> None:
+    content = PROGRAM.read_bytes()
+    path = tmp_path / "changed.pte"
+    for at in range(0, 2400, 3):
+        changed = bytearray(content)
+        changed[at] ^= 0xFF
+        path.write_bytes(changed)
+        with FileBytes(path) as data:
+            try:
+                inputs, outputs = method_tensors(data, "forward")
+            except ArtefactError:
+                continue
+        assert all(one is None or one.size >= 0 for one in (*inputs, *outputs))

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.contexts.models import Model
-from harness.contexts.onnx_model import OnnxModel
+from harness.contexts.onnx_model import OnnxModel, OnnxSurface
 from harness.errors import ConfigError
 
 
@@ -81,3 +81,20 @@ def test_what_cannot_be_compiled(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     with pytest.raises(ConfigError, match="text: cannot be read as an ONNX model"):
         OnnxModel.of(tmp_path / "text")
+
+
+def test_what_is_seen_of_a_model_from_outside(tmp_path: Path) -> None:
+    surface = OnnxSurface.of(saved(tmp_path / "m.onnx", beside=True))
+    assert [str(one) for one in surface.inputs] == [
+        "at (24 bytes of int64)",
+        "x (8 bytes of float16)",
+    ]
+    assert (surface.outputs, surface.beside) == (None, ("m.onnx.data",))
+    with pytest.raises(ConfigError, match=r"input at: dimension 0 .rows. is not fixed"):
+        OnnxSurface.of(saved(tmp_path / "any.onnx", "rows"))
+    path = tmp_path / "m.onnx"
+    model = onnx.load(path, load_external_data=False)
+    model.graph.initializer[0].external_data[0].value = "../weights"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ConfigError, match=r"'../weights', which is not in its folder or below"):
+        OnnxSurface.of(path)

@@ -68,6 +68,27 @@ def test_programs_of_executorch_are_compared_too(second: int, expected: str) -> 
     assert (disagreement(found) is None) == (expected == "agreement")
 
 
+@pytest.mark.parametrize(
+    ("option", "second", "expected"),
+    [("a", 5, "agreement"), ("a", 6, "unverified"), ("b", 6, "unverified")],
+)
+def test_sessions_of_one_model_are_compared_unless_their_options_differ(
+    option: str, second: int, expected: str
+) -> None:
+    steps = []
+    transcript = Transcript()
+    for session, (provider, digest) in enumerate((("a", 5), (option, second))):
+        fields = {"context": str(session)}
+        steps += [Step("ort-session", {**fields, "file": "/m.onnx", "provider.0": provider})]
+        steps += [Step("ort-run", fields)]
+        told = {"digests": [digest], "outputs": []}
+        ended = StepResult(len(steps) - 1, "ort-run", begun=True, ended=True, code=0, data=told)
+        transcript.steps.append(ended)
+    found = list(executions(Plan(tuple(steps)), transcript))
+    assert outputs_of(found) == expected
+    assert (disagreement(found) is None) == (option == "b" or second == 5)
+
+
 def test_what_failed_gave_no_outputs() -> None:
     transcript = Transcript()
     transcript.steps.append(StepResult(1, "execute", begun=True, ended=True, code=6001))

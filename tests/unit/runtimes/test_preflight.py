@@ -122,6 +122,16 @@ CLEAN_ONES = [
     replace(SIMULATOR, contexts=[C("a", "2.51.0", None, 16 << 20, 5 << 30)]),
     replace(ON_BOARD, contexts=[C("a", "2.51.0", 73, 8 << 20, 3840 << 20)]),
     replace(ON_BOARD, files=(library("libQnnGpu.so"),), backend="gpu", contexts=[TOO_LARGE]),
+    # the same SoC under its other name, one that was not chosen, and a device that is not known
+    replace(
+        ON_BOARD,
+        device=replace(BOARD, soc="SM8550"),
+        contexts=[C("a", "2.51.0", 73, soc_model=43), C("b", "2.51.0", 73, soc_model=0)],
+    ),
+    replace(
+        ON_BOARD, device=replace(BOARD, soc=None), contexts=[C("a", "2.51.0", 73, soc_model=57)]
+    ),
+    replace(SIMULATOR, contexts=[C("a", "2.51.0", 73, soc_model=57)]),
 ]
 
 
@@ -222,6 +232,22 @@ FAULTS: list[tuple[Subject, str, str, tuple[str, ...], str]] = [
             contexts=[C("c.bin", "2.51.0", 73, (8 << 20) + 1)],
         ),
         *("context-vtcm", "error", ("c.bin",), "SM8550 has 8: it is refused with 5005"),
+    ),
+    (
+        replace(
+            ON_BOARD,
+            device=replace(BOARD, soc="QCS9100"),
+            contexts=[C("c.bin", "2.51.0", 73, soc_model=43)],
+        ),
+        *("context-soc", "warning", ("c.bin",), "compiled for SM8550 or QCS8550 (soc_model 43)"),
+    ),
+    (
+        replace(
+            ON_BOARD,
+            device=replace(BOARD, soc="SM8550"),
+            contexts=[C("c.bin", "2.51.0", 73, soc_model=9999)],
+        ),
+        *("context-soc", "warning", ("c.bin",), "compiled for a SoC (soc_model 9999)"),
     ),
     (
         replace(ON_BOARD, device=replace(BOARD, soc=None), contexts=[TOO_LARGE]),

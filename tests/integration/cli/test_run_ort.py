@@ -1,0 +1,121 @@
+"""`qnn-harness run --engine ort`: ONNX Runtime loads what a user has, with its real libraries."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from harness.contexts.models import Model
+from tests.integration.conftest import ContextFor
+from tests.integration.device_runs import DeviceRuns
+
+FIELD = Path(__file__).parents[2] / "field"
+EMBEDDED, EXTERNAL = (FIELD / f"qnn_multi_ctx_{name}.onnx" for name in ("embed", "external"))
+ORT = "--engine=ort"
+
+
+def made_here(path: Path, context_for: ContextFor, others: int = 0) -> None:
+    """An EPContext model of a context of QNN 2.51.0, with so many nodes for the CPU behind it."""
+    made = context_for("tiny", "2.51.0")
+    attributes = {
+        "main_context": 1,
+        "embed_mode": 1,
+        "ep_cache_context": made.path.read_bytes(),
+        "partition_name": made.metadata["graphs"][0]["name"],
+        "source": "Qnn",
+    }
+    names = ["y", *(f"y{number}" for number in range(others))]
+    nodes = [helper.make_node("EPContext", ["x"], ["y"], "ctx", domain="com.microsoft")]
+    nodes[0].attribute.extend(helper.make_attribute(*one) for one in attributes.items())
+    nodes += [helper.make_node("Cos", [names[at]], [names[at + 1]]) for at in range(others)]
+    tensors = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16]) for name in ("x", names[-1])
+    ]
+    graph = helper.make_graph(nodes, "g", tensors[:1], tensors[1:])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opsets), path)
+
+
+def test_models_that_others_compiled_run_with_each_version(lab: DeviceRuns) -> None:
+    versions = ("--qnn=2.47.0,2.51.0", "--ort=1.24.1,1.31.1")
+    code, said, records = lab.run_files(EMBEDDED, EXTERNAL, ORT, *versions)
+    assert (code, len(records)) == (1, 8), said
+    seen = set()
+    for one in records:
+        seen.add((one["axes"]["qnn"], one["axes"]["ort"]))
+        assert (one["axes"]["compiler"], one["suite"]) == (None, "run_ort")
+        assert one["runtime"]["contexts_by"].startswith("2.22.0.")
+        figures = one["measurements"]
+        assert figures["ort_version"] == one["axes"]["ort"]
+        if (one["axes"]["qnn"], one["axes"]["ort"]) == ("2.47.0", "1.31.1"):
+            assert [found["code"] for found in one["preflight"]] == ["ort-too-new"]
+            assert (one["outcome"], one["error"]["api"]) == ("failed", "CreateSession")
+            continue
+        assert (one["outcome"], one["outputs"], one["preflight"]) == ("passed", "agreement", [])
+        assert (figures["placement"], figures["runs"]) == ({"QNNExecutionProvider": 2}, 2)
+    assert seen == {(qnn, ort) for qnn in ("2.47.0", "2.51.0") for ort in ("1.24.1", "1.31.1")}
+    case = f"{records[0]['case'].partition('::')[0]}::test_session"
+    options = ("--axis=ort", "--versions=1.24.1,1.31.1", "--qnn=2.47.0", f"--lab={lab.file}")
+    done = lab.qnn_harness("bisect", f"--case={case}", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1.31.1" in done.stdout
+
+
+def test_a_model_that_is_too_new_fails_with_the_code_that_preflight_named(
+    lab: DeviceRuns, context_for: ContextFor
+) -> None:
+    made_here(lab.folder / "ctx.onnx", context_for)
+    made_here(lab.folder / "mixed.onnx", context_for, others=1)
+    given = ("--inputs=in", "--expected=out", "--tolerance=0.01")
+    made = context_for("tiny", "2.51.0")
+    for name, files in (("in", made.inputs), ("out", made.expected)):
+        for folder in ("ctx.onnx", "mixed.onnx"):
+            (lab.folder / name / folder).mkdir(parents=True)
+            for file in files:
+                values = np.fromfile(file, np.float32).reshape(1, 16)
+                later = np.cos(values) if (name, folder) == ("out", "mixed.onnx") else values
+                np.save(lab.folder / name / folder / "x.npy", later)
+    code, said, records = lab.run_files(
+        "ctx.onnx", "mixed.onnx", ORT, "--qnn=2.47.0,2.51.0", *given
+    )
+    assert code == 1, said
+    found = {(one["axes"]["workload"], one["axes"]["qnn"]): one for one in records}
+    for name, nodes in (("ctx.onnx", 1), ("mixed.onnx", 2)):
+        fine, older = found[name, "2.51.0"], found[name, "2.47.0"]
+        assert (fine["outcome"], fine["outputs"]) == ("passed", "reference"), said
+        assert sum(fine["measurements"]["placement"].values()) == nodes
+        assert [one["code"] for one in older["preflight"]] == ["context-newer"]
+        assert (older["outcome"], older["cause"]) == ("failed", "target")
+        error = older["error"]
+        assert (error["code"], error["ort"]["name"]) == (5000, "ORT_INVALID_GRAPH")
+        assert error["chain"]
+
+
+def test_a_plain_model_is_compiled_by_onnx_runtime(lab: DeviceRuns) -> None:
+    (lab.folder / "my model.onnx").write_bytes(Model("tiny").serialized())
+    (lab.folder / "in").mkdir()
+    np.save(lab.folder / "in/x.npy", np.ones((1, 16), np.float32))
+    for given, outputs in (((), "agreement"), (("--tolerance=0.01",), "reference")):
+        code, said, (one,) = lab.run_files("my model.onnx", ORT, *given)
+        assert (code, one["outcome"], one["outputs"]) == (0, "passed", outputs), said
+    code, said, (one,) = lab.run_files("my model.onnx", ORT, "--inputs=in", "--expected=in")
+    assert (code, one["outcome"], one["cause"]) == (1, "failed", "target"), said
+    done = lab.qnn_harness("run", "my model.onnx", ORT, "--plan")
+    assert (done.returncode, "onnxruntime_qnn/libQnnHtp.so" in done.stdout) == (0, True)
+
+
+def test_what_onnx_runtime_does_not_load_is_refused_before_anything_runs(lab: DeviceRuns) -> None:
+    for name in ("executorch-3-contexts.pte", next(FIELD.glob("*.bin")).name):
+        shutil.copy(FIELD / name, lab.folder)
+        code, said, records = lab.run_files(name, ORT)
+        assert (code, records) == (2, []), said
+        assert "ONNX Runtime loads an .onnx, and this is" in said
+    for option, says in (("--graph=g", "no graph to choose"), ("--contexts=2", "no number")):
+        code, said, records = lab.run_files(EMBEDDED, ORT, option)
+        assert (code, records, says in said) == (2, [], True), said
+    code, said, _ = lab.run_files(EMBEDDED, "--ort=1.31.1")
+    assert (code, "--ort: the engine qnn does without ONNX Runtime" in said) == (2, True), said

@@ -179,7 +179,7 @@ class _Reader:
         if self._start is None:
             return told
         body = self._plan.text().partition("\n")[2].encode()
-        told.start = Start(None, self._start[0], None, None)
+        told.start = Start(None, self._start[0], None)
         told.accepted = Accepted(crc32(body), len(self._plan.steps), self._start[1])
         if self.failed is None and self._at < self.end:
             told.steps = [step for step in self._steps if step.begun]

@@ -32,10 +32,10 @@ def made_here(path: Path, context_for: ContextFor, others: int = 0) -> None:
     nodes = [helper.make_node("EPContext", ["x"], ["y"], "ctx", domain="com.microsoft")]
     nodes[0].attribute.extend(helper.make_attribute(*one) for one in attributes.items())
     nodes += [helper.make_node("Cos", [names[at]], [names[at + 1]]) for at in range(others)]
-    tensors = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16]) for name in ("x", names[-1])
-    ]
-    graph = helper.make_graph(nodes, "g", tensors[:1], tensors[1:])
+    x, *made_in_turn = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16]) for name in ("x", *names)
+    )
+    graph = helper.make_graph(nodes, "g", [x], made_in_turn[-1:], value_info=made_in_turn[:-1])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opsets), path)
 

@@ -57,7 +57,12 @@ _CODES: Final = {4: 2, 5: 2}
 @click.option("--tolerance", "contexts_tolerance", type=float, help="How far they may be off.")
 @click.option("--graph", "contexts_graph", metavar="NAME", help="Which of several to execute.")
 @click.option("--engine", "contexts_engine", default="qnn", help=f"{', '.join(CONTEXTS_ENGINES)}.")
-@click.option("--executorch", metavar="BUILD_DIR", help="A build for --engine executorch.")
+@click.option(
+    "--executorch",
+    metavar="BUILD_DIR",
+    type=NamedPath(),
+    help="A build for --engine executorch (default: its wheel).",
+)
 @click.option("--qnn", multiple=True, metavar="VERSION", help="QNN runtimes (default: latest).")
 @click.option("--ort", multiple=True, metavar="VERSION", help="ONNX Runtimes of --engine ort.")
 @click.option("--backend", multiple=True, metavar="NAME", help=f"{', '.join(BACKENDS)}.")

@@ -128,7 +128,7 @@ def _whole_file(path: Path, engine: str, asked: ContextsAsked) -> WholeFile:
 
     if asked.graph is not None:
         problem = "ONNX Runtime executes a whole model: there is no graph to choose"
-        raise ConfigError(problem, file=path, field="--contexts-graph")
+        raise ConfigError(problem, file=path, field="graph")
     model = open_session(path, asked.tolerance)
     if model.model is None or asked.inputs is not None:
         _require_use_of_tolerance(path, asked)

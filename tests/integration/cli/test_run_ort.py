@@ -117,5 +117,7 @@ def test_what_onnx_runtime_does_not_load_is_refused_before_anything_runs(lab: De
     for option, says in (("--graph=g", "no graph to choose"), ("--contexts=2", "no number")):
         code, said, records = lab.run_files(EMBEDDED, ORT, option)
         assert (code, records, says in said) == (2, [], True), said
+    code, said, _ = lab.run_files(EMBEDDED, ORT, "--tolerance=0.1")
+    assert (code, "is for outputs that are expected" in said) == (2, True), said
     code, said, _ = lab.run_files(EMBEDDED, "--ort=1.31.1")
     assert (code, "--ort: the engine qnn does without ONNX Runtime" in said) == (2, True), said

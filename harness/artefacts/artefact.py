@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from harness.errors import ConfigError
 from harness.files.copy_range import sha256_of_range
 
-Kind = Literal["context", "pte", "epcontext", "tflite", "dlc", "onnx", "manifest"]
+Kind = Literal["context", "pte", "epcontext", "tflite", "dlc", "onnx", "manifest", "bundle"]
 PieceKind = Literal["context", "dlc", "empty"]
 
 SUFFIXES: Final = (".bin", ".pte", ".onnx", ".tflite", ".dlc")
@@ -30,21 +30,18 @@ class ArtefactError(ConfigError):
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One blob inside a file; nothing of it is read yet.
+class Blob:
+    """Bytes inside a file; nothing of them is read yet.
 
-    `path` is the file that holds its bytes, from `offset` on `size` of them, which lie within the
-    file. `origin` says where it belongs inside the artefact ("forward/3", "node EPContext_1"; ""
-    for a file that is one), `kind` what the bytes are ("empty": a cache without content), `facts`
-    what the container says of it.
+    `path` is the file that holds them, from `offset` on `size` of them, which lie within the file.
+    `origin` says where they belong inside the artefact ("forward/3", "node EPContext_1"; "" for a
+    file that is one).
     """
 
     path: Path
     offset: int
     size: int
     origin: str
-    kind: PieceKind
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def open(self) -> memoryview:
         """Its bytes, read-only and not copied. Raises ArtefactError if they are gone."""
@@ -59,6 +56,20 @@ class Piece:
             problem = f"the file ends there now, and had {self.offset + self.size} bytes or more"
             raise ArtefactError(problem, file=self.path, offset=len(mapped))
         return mapped[self.offset : self.offset + self.size]
+
+
+@dataclass(frozen=True)
+class Piece(Blob):
+    """What a runtime would load: a blob with what it is.
+
+    `kind` is what the bytes are ("empty": a cache without content), `facts` what the container says
+    of it. `inputs` and `expected` are raw files that came with it, one for each tensor.
+    """
+
+    kind: PieceKind
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[Blob, ...] = ()
+    expected: tuple[Blob, ...] = ()
 
     def sha256(self) -> str:
         """The hash of its bytes, in hex; they are read in small parts.

@@ -8,11 +8,12 @@ import logging
 import os
 import secrets
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from harness.artefacts.artefact import Artefact, ArtefactError, Piece, PieceKind
-from harness.artefacts.manifest import MANIFEST, Manifest, PieceEntry
+from harness.artefacts.artefact import Artefact, ArtefactError, Blob, Piece, PieceKind
+from harness.artefacts.manifest import MANIFEST, Manifest, PieceEntry, TensorEntry
 from harness.errors import ConfigError, InfraError
 from harness.files.copy_range import copy_range
 from harness.files.whole_file import read_note, sha256_of, write_json
@@ -23,21 +24,22 @@ _OF_THE_ENTRY: Final = ("artefact", "sha256")
 _SUFFIX: Final[dict[PieceKind, str]] = {"context": ".bin", "dlc": ".dlc", "empty": ""}
 
 
-def piece_file(piece: Piece, cache_root: Path) -> Path:
+def piece_file(piece: Blob, cache_root: Path) -> Path:
     """A file that holds the bytes of a piece and nothing else.
 
     The file that it lies in, if it is all of that, else a copy in the cache, made once and named by
     its sha256. Raises ArtefactError for one that is empty or gone, InfraError.
     """
-    if piece.kind == "empty":
+    whole = piece if isinstance(piece, Piece) else None
+    if whole is not None and whole.kind == "empty":
         raise ArtefactError(f"{piece.origin} holds no context: its cache is empty", file=piece.path)
     try:
         status = piece.path.stat()
     except OSError as error:
         raise ArtefactError(f"is gone: {error.strerror}", file=piece.path) from error
     if (piece.offset, piece.size) == (0, status.st_size):
-        if piece.facts.get("sha256"):
-            piece.sha256()
+        if whole is not None and whole.facts.get("sha256"):
+            whole.sha256()
         return piece.path
     folder = cache_root / "pieces"
     seen = f"{piece.path.absolute()}\n{status.st_mtime_ns} {status.st_size} "
@@ -50,7 +52,10 @@ def piece_file(piece: Piece, cache_root: Path) -> Path:
     part = folder / f".{os.getpid()}-{secrets.token_hex(4)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _copy(piece, part)
+        try:
+            copy_range(piece.path, piece.offset, piece.size, part)
+        except EOFError as error:
+            raise ArtefactError(f"{piece.origin}: {error}", file=piece.path) from error
         with part.open("rb") as written:
             os.fsync(written.fileno())
         digest = sha256_of(part)
@@ -83,8 +88,13 @@ def extract(artefacts: Iterable[Artefact], folder: Path, *, hashed: bool = False
             raise ConfigError("is not empty; name a new folder", file=folder, field="--out")
         taken = {MANIFEST}
         try:
-            entries = [_extracted(one, number, folder, taken, hashed) for one, number in found]
-            manifest = Manifest(pieces=tuple(entries))
+            out = _Extracting(folder, taken, hashed)
+            entries = [out.extracted(one, number) for one, number in found]
+            alone = {id(one): one.facts for one, _ in found}
+            told = next(iter(alone.values())) if len(alone) == 1 else {}
+            manifest = Manifest(
+                pieces=tuple(entries), plan=told.get("plan"), expects=told.get("expects")
+            )
             write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
         except BaseException:
             _remove(folder, taken, new)
@@ -105,51 +115,74 @@ def _remove(folder: Path, names: Iterable[str], new: bool) -> None:
             folder.rmdir()
 
 
-def _extracted(
-    artefact: Artefact, number: int, folder: Path, taken: set[str], hashed: bool
-) -> PieceEntry:
-    piece, name, digest = artefact.pieces[number], None, None
-    if piece.kind == "empty":
-        _log.warning("%s: %s is empty: no file is written for it", artefact.path, piece.origin)
-    else:
-        name = _name(artefact, number, taken)
-        if hashed or piece.facts.get("sha256"):
-            digest = piece.sha256()
-        _copy(piece, folder / name)
-    facts = {key: value for key, value in piece.facts.items() if key not in _OF_THE_ENTRY}
-    return PieceEntry(
-        file=name,
-        size=piece.size,
-        sha256=digest,
-        kind=piece.kind,
-        artefact=piece.facts.get("artefact", artefact.path.name),
-        origin=piece.origin,
-        facts=facts,
-    )
+@dataclass
+class _Extracting:
+    """What was copied so far: what has the same place has the same file."""
+
+    folder: Path
+    taken: set[str]
+    hashed: bool
+    names: dict[Blob, str] = field(default_factory=dict)
+    digests: dict[Blob, str] = field(default_factory=dict)
+
+    def extracted(self, artefact: Artefact, number: int) -> PieceEntry:
+        """Copies a piece, if it is not there yet, with the raw files that came with it."""
+        piece, name, digest = artefact.pieces[number], None, None
+        if piece.kind == "empty":
+            text = "%s: %s is empty: no file is written for it"
+            _log.warning(text, artefact.path, piece.origin)
+        else:
+            if self.hashed or piece.facts.get("sha256"):
+                place = _place(piece)
+                digest = self.digests.get(place) or self.digests.setdefault(place, piece.sha256())
+            name = self._copied(piece, _wished(artefact, number))
+        facts = {key: value for key, value in piece.facts.items() if key not in _OF_THE_ENTRY}
+        return PieceEntry(
+            file=name,
+            size=piece.size,
+            sha256=digest,
+            kind=piece.kind,
+            artefact=piece.facts.get("artefact", artefact.path.name),
+            origin=piece.origin,
+            facts=facts,
+            inputs=self._tensors(piece.inputs),
+            expected=self._tensors(piece.expected),
+        )
+
+    def _tensors(self, blobs: Iterable[Blob]) -> tuple[TensorEntry, ...]:
+        return tuple(
+            TensorEntry(file=self._copied(one, one.origin), size=one.size) for one in blobs
+        )
+
+    def _copied(self, blob: Blob, wished: str) -> str:
+        """The name of the file with its bytes: as wished, if no other is called so."""
+        place = _place(blob)
+        if place in self.names:
+            return self.names[place]
+        name, count = wished, 1
+        while name in self.taken:
+            count += 1
+            name = f"{count}-{wished}"
+        self.taken.add(name)
+        self.names[place] = name
+        try:
+            copy_range(blob.path, blob.offset, blob.size, self.folder / name)
+        except EOFError as error:
+            raise ArtefactError(f"{blob.origin}: {error}", file=blob.path) from error
+        return name
 
 
-def _name(artefact: Artefact, number: int, taken: set[str]) -> str:
-    """A file's name that is not taken yet; a context binary as it lies keeps its own."""
+def _place(blob: Blob) -> Blob:
+    return Blob(blob.path, blob.offset, blob.size, "")
+
+
+def _wished(artefact: Artefact, number: int) -> str:
+    """What the file of a piece should be called; a context binary as it lies keeps its name."""
     piece = artefact.pieces[number]
     if piece.path != artefact.path:
-        wished = piece.path.name
-    elif len(artefact.pieces) == 1:
+        return piece.path.name
+    if len(artefact.pieces) == 1:
         suffix = _SUFFIX[piece.kind]
-        wished = artefact.path.name
-        wished += "" if wished.endswith(suffix) else suffix
-    else:
-        width = len(str(len(artefact.pieces) - 1))
-        wished = f"{artefact.path.name}.{number:0{width}}{_SUFFIX[piece.kind]}"
-    name, count = wished, 1
-    while name in taken:
-        count += 1
-        name = f"{count}-{wished}"
-    taken.add(name)
-    return name
-
-
-def _copy(piece: Piece, target: Path) -> None:
-    try:
-        copy_range(piece.path, piece.offset, piece.size, target)
-    except EOFError as error:
-        raise ArtefactError(f"{piece.origin}: {error}", file=piece.path) from error
+        return artefact.path.name + ("" if artefact.path.name.endswith(suffix) else suffix)
+    width = len(str(len(artefact.pieces) - 1))
+    return f"{artefact.path.name}.{number:0{width}}{_SUFFIX[piece.kind]}"

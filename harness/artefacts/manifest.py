@@ -1,26 +1,47 @@
-"""manifest.json: what was copied out of which artefacts, so that it can be handed in again."""
+"""manifest.json: contexts as files beside it, where they came from, and how they are to be run."""
 
 from __future__ import annotations
 
 import json
-from pathlib import PurePosixPath
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.artefacts.artefact import Artefact, Piece, PieceKind
+from harness.artefacts.artefact import Artefact, ArtefactError, Blob, Piece, PieceKind
 from harness.artefacts.file_bytes import FileBytes
 
 MANIFEST: Final = "manifest.json"
 MANIFEST_HEAD: Final = b"{"
 
 _MAX_PIECES: Final = 1 << 14
+_MAX_TENSORS: Final = 512
+
+Place = tuple[Path, int, int]
+"""A file, where in it something begins, and how many bytes there are."""
 
 
-class PieceEntry(BaseModel):
-    """One piece: its file beside the manifest (none if it was empty), and where it came from."""
-
+class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TensorEntry(_Entry):
+    """The raw file of an input or of an expected output."""
+
+    file: str
+    size: Annotated[int, Field(ge=0)]
+
+
+Tensors = Annotated[tuple[TensorEntry, ...], Field(max_length=_MAX_TENSORS)]
+
+
+class PieceEntry(_Entry):
+    """One piece: its file beside the manifest (none if it was empty), and where it came from.
+
+    Several may have the same file. Without `inputs` some are made up when it runs, without
+    `expected` nothing is known of what it should give.
+    """
 
     file: str | None
     size: Annotated[int, Field(ge=0)]
@@ -29,15 +50,52 @@ class PieceEntry(BaseModel):
     artefact: str
     origin: str
     facts: dict[str, Any]
+    inputs: Tensors = ()
+    expected: Tensors = ()
 
 
-class Manifest(BaseModel):
+class RunPlan(_Entry):
+    """How the pieces were run: what is not told by whoever runs them again is taken of this.
+
+    Of the versions `qnn` and `backend` are those that ran, `build_id` what its libraries said.
+    """
+
+    residency: Literal["resident", "sequential", "window"]
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    graph: str | None = None
+    qnn: str | None = None
+    backend: str | None = None
+    build_id: str | None = None
+    soc: str | None = None
+    target: str | None = None
+
+
+class Expects(_Entry):
+    """How the run ended that was packed: running the same again should come to the same."""
+
+    outcome: Literal["passed", "failed", "crashed", "hung"]
+    signature: str | None
+
+    def met_by(self, outcome: str, signature: str | None) -> bool:
+        """Whether a run that ended so came to the same."""
+        return (outcome, signature) == (self.outcome, self.signature)
+
+    def __str__(self) -> str:
+        return self.outcome if self.signature is None else f"{self.outcome}, {self.signature}"
+
+
+class Manifest(_Entry):
     """The pieces in the order in which a runtime would load them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: Literal[1] = 1
     pieces: Annotated[tuple[PieceEntry, ...], Field(max_length=_MAX_PIECES)]
+    plan: RunPlan | None = None
+    expects: Expects | None = None
+
+    def text(self) -> str:
+        """Its JSON, as short as it can be: a manifest is read as a whole."""
+        told = self.model_dump(mode="json", exclude_defaults=True)
+        return json.dumps({"schema_version": self.schema_version, **told}, sort_keys=True) + "\n"
 
 
 def read_manifest(data: FileBytes) -> Artefact:
@@ -46,31 +104,56 @@ def read_manifest(data: FileBytes) -> Artefact:
     Their facts name that `artefact`, and the `sha256` that is compared when they are used. Raises
     ArtefactError for what is no manifest, and for files that are gone or of another size.
     """
+
+    def beside(name: str) -> Place:
+        named = PurePosixPath(name)
+        if len(named.parts) != 1 or named.is_absolute() or named.name == ".." or "\0" in name:
+            raise data.error(f"names the file {name!r}, which is not beside it", 0)
+        path = data.path.parent / named
+        with FileBytes(path) as found:
+            return path, 0, found.size
+
+    return listed(data, 0, data.size, beside)
+
+
+def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Place]) -> Artefact:
+    """What the manifest at this place of a file lists; `find` says where a file of it lies.
+
+    Raises ArtefactError.
+    """
     try:
-        content = json.loads(data.at(0, data.size, "the manifest"))
+        content = json.loads(data.at(offset, size, "the manifest"))
         manifest = Manifest.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         problem = f"is no manifest of `contexts extract`: {field}: {first['msg']}"
-        raise data.error(problem, 0) from error
+        raise data.error(problem, offset) from error
     except (ValueError, RecursionError) as error:
-        raise data.error(f"is no JSON: {error}", 0) from error
-    pieces = tuple(_piece(data, entry) for entry in manifest.pieces)
+        raise data.error(f"is no JSON: {error}", offset) from error
+    places: dict[str, Place] = {}
+
+    def found(entry: PieceEntry | TensorEntry, name: str) -> Place:
+        place = places.get(name) or places.setdefault(name, find(name))
+        if place[2] != entry.size:
+            where = name if place[0] == data.path else "it"
+            problem = f"{where} has {place[2]} bytes, {entry.size} when it was extracted"
+            raise ArtefactError(problem, file=place[0], offset=place[1])
+        return place
+
+    def tensors(entries: Tensors) -> tuple[Blob, ...]:
+        return tuple(Blob(*found(one, one.file), one.file) for one in entries)
+
+    def piece(entry: PieceEntry) -> Piece:
+        facts = {**entry.facts, "artefact": entry.artefact}
+        if entry.file is None:
+            return Piece(data.path, 0, 0, entry.origin, "empty", facts)
+        facts["sha256"] = entry.sha256
+        place = found(entry, entry.file)
+        given = tensors(entry.inputs), tensors(entry.expected)
+        return Piece(*place, entry.origin, entry.kind, facts, *given)
+
+    pieces = tuple(map(piece, manifest.pieces))
     artefacts = list(dict.fromkeys(entry.artefact for entry in manifest.pieces))
-    return Artefact(data.path, "manifest", pieces, {"artefacts": artefacts})
-
-
-def _piece(data: FileBytes, entry: PieceEntry) -> Piece:
-    facts = {**entry.facts, "artefact": entry.artefact}
-    if entry.file is None:
-        return Piece(data.path, 0, 0, entry.origin, "empty", facts)
-    named = PurePosixPath(entry.file)
-    if len(named.parts) != 1 or named.is_absolute() or named.name == ".." or "\0" in entry.file:
-        raise data.error(f"names the file {entry.file!r}, which is not beside it", 0)
-    path = data.path.parent / named
-    with FileBytes(path) as found:
-        if found.size != entry.size:
-            raise found.error(f"has {found.size} bytes, {entry.size} when it was extracted", 0)
-    facts["sha256"] = entry.sha256
-    return Piece(path, 0, entry.size, entry.origin, entry.kind, facts)
+    told = {"artefacts": artefacts, "plan": manifest.plan, "expects": manifest.expects}
+    return Artefact(data.path, "manifest", pieces, told)

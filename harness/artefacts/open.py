@@ -12,6 +12,7 @@ from typing import Final
 
 from harness.artefacts.artefact import SUFFIXES, Artefact, ArtefactError
 from harness.artefacts.blobs import CONTEXT_MAGIC, ZIP_MAGIC, whole_file
+from harness.artefacts.bundle import is_bundle, read_bundle
 from harness.artefacts.dlc import read_dlc
 from harness.artefacts.file_bytes import FileBytes
 from harness.artefacts.manifest import MANIFEST, MANIFEST_HEAD, read_manifest
@@ -24,7 +25,7 @@ _log = logging.getLogger(__name__)
 _HEAD_BYTES: Final = 16
 _KNOWN: Final = (
     "a QNN context binary, an ExecuTorch .pte, an ONNX model, a LiteRT .tflite, a DLC, "
-    "or the manifest.json of `contexts extract`"
+    "a bundle of `contexts bundle`, or the manifest.json of `contexts extract`"
 )
 
 
@@ -36,11 +37,15 @@ def _read_context(data: FileBytes) -> Artefact:
     return Artefact(data.path, "context", (whole_file(data),))
 
 
+def _read_zip(data: FileBytes) -> Artefact:
+    return read_bundle(data) if is_bundle(data) else read_dlc(data)
+
+
 _READERS: Final[tuple[tuple[int, bytes, Callable[[FileBytes], Artefact]], ...]] = (
     (0, CONTEXT_MAGIC, _read_context),
     (4, PTE_IDENTIFIER, read_pte),
     (4, TFLITE_IDENTIFIER, read_tflite),
-    (0, ZIP_MAGIC, read_dlc),
+    (0, ZIP_MAGIC, _read_zip),
     (0, ONNX_HEAD, read_onnx),
     (0, MANIFEST_HEAD, read_manifest),
 )

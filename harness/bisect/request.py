@@ -68,7 +68,7 @@ def begin(request: Request, lab: Lab, catalog: Catalog) -> list[Begun]:
     Raises ConfigError for everything that is wrong with it; nothing is run or written.
     """
     axes = _axes(request.axes)
-    root = _where_pytest_starts(request.case)
+    root = where_pytest_starts(request.case, "--case")
     match = None if request.match is None else parse_match(request.match)
     _refuse_what_would_be_ignored(request, axes, match)
     where = where_to_run(lab, request.case, request.devices, request.backend)
@@ -185,16 +185,19 @@ def _refuse_what_would_be_ignored(
             raise ConfigError("names no version", field=field)
 
 
-def _where_pytest_starts(case: str) -> Path:
-    """The folder that the path of a case is seen from: this one, or one above it."""
+def where_pytest_starts(case: str, field: str) -> Path:
+    """The folder that the path of a case is seen from: this one, or one above it.
+
+    Raises ConfigError, about the option `field`, for what is no case and for a file that is gone.
+    """
     file = split_node_id(case)[0].partition("::")[0]
     if "::" not in case:
-        raise ConfigError(f"{case[:200]!r} is no case: FILE::TEST[parameters]", field="--case")
+        raise ConfigError(f"{case[:200]!r} is no case: FILE::TEST[parameters]", field=field)
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / file).is_file():
             return folder
-    raise ConfigError(f"there is no file {file} here, nor in a folder above", field="--case")
+    raise ConfigError(f"there is no file {file} here, nor in a folder above", field=field)
 
 
 def _candidates(

@@ -27,6 +27,7 @@ from harness.files.whole_file import write_whole
 from harness.fit.report import Fit
 from harness.lab import health, inventory, runtime_sources
 from harness.lab.inventory import Lab
+from harness.minimize.driver import Result
 from harness.results.known_issues import KnownIssues
 from harness.results.record import Line
 
@@ -47,11 +48,14 @@ def schemas() -> dict[str, str]:
             Inspection, "What contexts inspect --json prints", "serialization"
         ),
         "fit.schema.json": _schema(Fit, "What contexts fit --json prints", "serialization"),
+        "minimize.schema.json": _schema(
+            Result, "What contexts minimize --json prints", "serialization"
+        ),
         "devices.schema.json": _described(
             _schema(Lab, "devices.yaml", "validation"), inventory, health, runtime_sources
         ),
         "manifest.schema.json": _schema(
-            Manifest, "The manifest.json of contexts extract", "validation"
+            Manifest, "The manifest.json of contexts extract, and of a bundle", "validation"
         ),
         "known_issues.schema.json": _schema(KnownIssues, "known_issues.yaml", "validation"),
     }

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from harness.artefacts.artefact import Artefact, Piece
+from harness.artefacts.artefact import Artefact, Blob, Piece
 from harness.artefacts.extract import piece_file
+from harness.artefacts.manifest import RunPlan
 from harness.artefacts.open import open_artefacts
 from harness.contexts.context_file import ContextFile
 from harness.contexts.contexts import Source, SourceList
@@ -101,18 +102,31 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
             raise ConfigError(problem, file=piece.path)
     if not pieces:
         raise ConfigError("holds no context", file=artefact.path)
+    plan: RunPlan | None = artefact.facts.get("plan")
+
+    files: dict[tuple[Path, int, int], Path] = {}
+
+    def file(blob: Blob) -> Path:
+        place = blob.path, blob.offset, blob.size
+        if place not in files:  # a manifest may name one often
+            files[place] = piece_file(blob, cache_root).absolute()
+        return files[place]
+
+    def tensors(own: Sequence[Blob]) -> list[Path] | None:
+        return [file(one) for one in own] or None
+
     sources = [
         ContextFile(
-            piece_file(piece, cache_root).absolute(),
-            inputs=_folder(given.inputs, name, at, pieces),
-            expected=_folder(given.expected, name, at, pieces),
-            tolerance=given.tolerance,
-            graph=given.graph,
+            file(piece),
+            inputs=_folder(given.inputs, name, at, pieces) or tensors(piece.inputs),
+            expected=_folder(given.expected, name, at, pieces) or tensors(piece.expected),
+            tolerance=given.tolerance or (plan.tolerance if plan else 0.0),
+            graph=given.graph or (plan.graph if plan else None),
             name=f"{name}#{at}" if len(pieces) > 1 else name,
         )
         for at, piece in enumerate(pieces)
     ]
-    return SourceList(name, sources, empty)
+    return SourceList(name, sources, empty, plan, artefact.facts.get("expects"))
 
 
 def left_out(empty_caches: Sequence[str]) -> str:

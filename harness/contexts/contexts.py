@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from harness.artefacts.manifest import Expects, RunPlan
 from harness.contexts.compile import ContextStore
 from harness.contexts.compile_jobs import Wanted
 from harness.contexts.context_file import ContextFile, ContextFiles
@@ -30,13 +31,23 @@ class SourceList(tuple[Source, ...]):
     empty_caches: tuple[str, ...]
     """Where its file should hold further contexts, and holds none."""
 
+    plan: RunPlan | None
+    expects: Expects | None
+    """How its file says that they were run, and what that came to."""
+
     def __new__(
-        cls, name: str, sources: Iterable[Source], empty_caches: Iterable[str] = ()
+        cls,
+        name: str,
+        sources: Iterable[Source],
+        empty_caches: Iterable[str] = (),
+        plan: RunPlan | None = None,
+        expects: Expects | None = None,
     ) -> Self:
         """Takes the sources in the order in which they are to be loaded."""
         made = super().__new__(cls, tuple(sources))
         made.name = name
         made.empty_caches = tuple(empty_caches)
+        made.plan, made.expects = plan, expects
         return made
 
     def __str__(self) -> str:

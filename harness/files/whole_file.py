@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from harness.errors import InfraError
 
@@ -21,10 +22,17 @@ def write_whole(path: Path, content: bytes) -> None:
 
     Raises OSError; nothing stays behind then.
     """
+    with written_whole(path) as stream:
+        stream.write(content)
+
+
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """The same for content that comes piece by piece: it is there once the block has ended well."""
     beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with beside.open("xb") as stream:
-            stream.write(content)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         beside.replace(path)

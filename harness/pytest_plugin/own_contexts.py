@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from harness.artefacts.artefact import Artefact
     from harness.contexts.artefact_sources import WholeFile
     from harness.contexts.contexts import SourceList
+    from harness.contexts.schedule import Residency
 
 TAKES: Final = "takes_contexts"
 
 # By engine: the test in own_cases.py, and what records call the suite.
-_TESTS: Final = {"qnn": "test_contexts", "ort": "test_session", "executorch": "test_program"}
+TESTS: Final = {"qnn": "test_contexts", "ort": "test_session", "executorch": "test_program"}
 _SUITES: Final = {"qnn": "run_contexts", "ort": "run_ort", "executorch": "run_executorch"}
 _NAMES: Final = {"ort": "ONNX Runtime", "executorch": "ExecuTorch"}
 _RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
@@ -44,7 +45,7 @@ class ArtefactFile(pytest.Module):
         """What loads its contexts; the case of a search says it by its name."""
         only_case = self.config.getoption("--only-case")
         if only_case is not None:
-            return next((one for one in _NAMES if f"::{_TESTS[one]}" in only_case), "qnn")
+            return next((one for one in _NAMES if f"::{TESTS[one]}" in only_case), "qnn")
         return str(self.config.getoption("--contexts-engine"))
 
     def _getobj(self) -> ModuleType:
@@ -54,7 +55,7 @@ class ArtefactFile(pytest.Module):
 
     def funcnamefilter(self, name: str) -> bool:
         """Which functions are its tests: pytest asks for each that the module has."""
-        return name == _TESTS[self.engine]
+        return name == TESTS[self.engine]
 
 
 def collect_artefact(file: Path, parent: pytest.Collector) -> ArtefactFile | None:
@@ -103,7 +104,7 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
         _parametrize(metafunc, "workload", [whole])
     elif own is not None:
         contexts = _contexts_of_file(own.path, options.contexts)
-        ways = _ways(options, len(contexts))
+        ways = _ways(options, contexts)
         _parametrize(metafunc, "workload", [contexts])
         _parametrize(metafunc, "residency,contexts", ways)
     elif marker is not None and options.contexts.paths:
@@ -201,23 +202,30 @@ def require_name(path: Path) -> None:
         raise ConfigError(problem, file=path)
 
 
-def _ways(options: Options, own: int) -> list[tuple[str, int]]:
-    """Residency and number of contexts of each case of a file with so many contexts.
+def _ways(options: Options, own: SourceList) -> list[tuple[str, int]]:
+    """Residency and number of contexts of each case of a file with these contexts.
 
     A single case (`--only-case`) is run as its name says. Raises ConfigError.
     """
     from harness.contexts.schedule import RESIDENCIES
 
-    named = _RUN.search(options.only_case or "")
+    named = named_way(options.only_case or "")
     if named is not None:
-        return [(named[1], int(named[2]))]
-    numbers = context_numbers(options.contexts.numbers, "--contexts-number") or [own]
-    residencies = list(dict.fromkeys(options.contexts.residencies or RESIDENCIES[:1]))
+        return [named]
+    numbers = context_numbers(options.contexts.numbers, "--contexts-number") or [len(own)]
+    usual = (own.plan.residency,) if own.plan else RESIDENCIES[:1]
+    residencies = list(dict.fromkeys(options.contexts.residencies or usual))
     for residency in residencies:
         if residency not in RESIDENCIES:
             problem = f"no residency {residency!r}"
             raise ConfigError(problem, field="--contexts-residency", choices=RESIDENCIES)
     return [(residency, number) for residency in residencies for number in numbers]
+
+
+def named_way(case: str) -> tuple[Residency, int] | None:
+    """Residency and number of contexts that the name of a case ends with, if it does."""
+    found = _RUN.search(case)
+    return (cast("Residency", found[1]), int(found[2])) if found else None
 
 
 def context_numbers(given: Sequence[str], option: str) -> list[int]:

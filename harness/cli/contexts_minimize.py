@@ -1,0 +1,220 @@
+"""`qnn-harness contexts minimize` and `bundle`: a failing case made small, and handed over."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from harness.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, open_catalog
+from harness.cli.say import say, say_json
+from harness.contexts.artefact_sources import Given
+from harness.errors import ConfigError, HarnessError, InfraError
+from harness.errors.outgoing_text import outgoing
+from harness.lab.inventory import SIMULATED_LAB, load_lab
+from harness.minimize.driver import Minimization, Result, Task, Tried
+from harness.minimize.search import Way
+from harness.minimize.subject import Subject, Wanted, expected_of, record_in_run, subject_of
+from harness.pytest_plugin.ending import Ending
+from harness.qnn.backends import BACKENDS
+from harness.results.record import CaseRecord
+
+_INTERRUPTED: Final = 130
+_SHOWN: Final = 60
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _case_options(command: Command) -> Command:
+    """CASE, and what else says how it ran; options that `run` has, too, are called as there."""
+    for option in (
+        click.option("--backend", type=click.Choice(BACKENDS), help="Default: as CASE says."),
+        click.option("--qnn", metavar="VERSION", help="QNN runtime (default: as CASE says)."),
+        click.option("--device", multiple=True, metavar="NAME", help="Default: as CASE says."),
+        click.option("--lab", "lab_file", type=NamedPath(), help="As for `run`."),
+        click.option("--graph", metavar="NAME", help="As for `run`."),
+        click.option("--tolerance", type=float, default=0.0, help="As for `run`."),
+        click.option("--expected", type=NamedPath(), metavar="DIR", help="As for `run`."),
+        click.option("--inputs", type=NamedPath(), metavar="DIR", help="As for `run`."),
+        click.option(
+            "--reports",
+            type=NamedPath(),
+            default=Path("reports"),
+            show_default=True,
+            help="Where results are kept.",
+        ),
+        click.option(
+            "--run",
+            type=NamedPath(),
+            metavar="DIR",
+            help="The run whose record says how it failed (default: reports/latest).",
+        ),
+        json_option,
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("minimize")
+@click.argument("case", required=False)
+@click.option("--out", type=NamedPath(), metavar="FILE", help="The new archive.")
+@click.option("--repeat", type=click.IntRange(1, 1000), help="Runs of each (default: by itself).")
+@click.option("--max-runs", type=click.IntRange(1), default=200, show_default=True)
+@click.option(
+    "--run-timeout", "run_timeout_s", type=click.IntRange(1), default=1800, show_default=True
+)
+@click.option("--pytest-arg", "pytest_arguments", multiple=True, help="Goes to pytest as it is.")
+@click.option("--resume", type=NamedPath(), metavar="DIR", help="Go on with what was stopped.")
+@_case_options
+def minimize_command(
+    case: str | None, out: Path | None, resume: Path | None, as_json: bool, **given: Any
+) -> int:
+    """Find the fewest contexts with which CASE still fails in the same way, and pack them.
+
+    CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. Each set is run
+    in a fresh process. What is left is a bundle, which `run` takes.
+
+    \b
+    Exit codes: 0 nothing more can be left away, 1 it did not fail, or --max-runs were over,
+    2 the input is wrong, 3 the lab failed (--resume goes on).
+    """
+    Ending().watch()
+    if (case is None) == (resume is None):
+        raise click.UsageError("CASE says what to minimize; or --resume DIR alone")
+    tell = _Progress()
+    if resume is not None:
+        found = Minimization.resume(resume, tell=tell)
+    else:
+        subject, _ = _subject(str(case), given, failing=True)
+        same = ("repeat", "max_runs", "run_timeout_s", "pytest_arguments")
+        task = Task(subject=subject, **{name: given[name] for name in same})
+        found = Minimization.create(given["reports"], task, tell=tell)
+    stopped = None
+    try:
+        found.go_on()
+    except KeyboardInterrupt:
+        stopped = _INTERRUPTED
+    except InfraError as error:
+        say(f"error: {error}", err=True)
+        stopped = error.exit_code
+    except HarnessError:
+        if not found.tried:
+            shutil.rmtree(found.folder, ignore_errors=True)
+        raise
+    result = found.result(out)
+    if stopped is not None:
+        result = result.model_copy(update={"exit_code": stopped})
+        again = f"qnn-harness contexts minimize --resume {shlex.quote(str(found.folder))}"
+        say(f"stopped; to go on: {again}", err=True)
+    if as_json:
+        say_json(result.model_dump(mode="json", by_alias=True))
+    else:
+        for line in _lines(result, found):
+            say(line)
+    return result.exit_code
+
+
+@click.command("bundle")
+@click.argument("case")
+@click.option("--out", type=NamedPath(), required=True, metavar="FILE", help="The new archive.")
+@_case_options
+def bundle_command(case: str, out: Path, as_json: bool, **given: Any) -> None:
+    """Pack CASE of a run: its contexts, plan and versions, and what it came to, in one archive.
+
+    CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. `run`, `inspect`
+    and all that takes a FILE take the archive. No host, serial number or path is told in it.
+    """
+    subject, record = _subject(case, given)
+    if record is None or subject.expects is None:
+        why = "ended without a verdict there" if record else "is in no run: run it"
+        raise ConfigError(f"{case} {why}, or name another run", field="--run")
+    subject.bundle(out, subject.way, record, subject.expects)
+    if as_json:
+        told = {"case": subject.case, "contexts": subject.names(subject.way), "bundle": str(out)}
+        say_json(told | {"expects": subject.expects.model_dump()})
+    else:
+        say(f"{out}: {_counted(len(subject.order))}, {subject.plan.residency}")
+        say(f"expected: {subject.expects}")
+
+
+def _subject(
+    case: str, given: dict[str, Any], *, failing: bool = False
+) -> tuple[Subject, CaseRecord | None]:
+    """The case that is meant, as a run knows it, and its record there."""
+    record = record_in_run(case, given["run"], given["reports"])
+    lab_file = given["lab_file"] or (DEFAULT_LAB if DEFAULT_LAB.exists() else SIMULATED_LAB)
+    wanted = Wanted(
+        lab_file,
+        Given(given["inputs"], given["expected"], given["tolerance"], given["graph"]),
+        [part for one in given["device"] for part in one.split(",")],
+        given["backend"],
+        given["qnn"],
+    )
+    name = record.case if record is not None else case
+    subject = subject_of(name, wanted, load_lab(lab_file), open_catalog(lab_file))
+    expects = expected_of(record) if record is not None else None
+    if failing and expects is not None and expects.outcome == "passed":
+        why = "it passed there, and only what fails is made smaller: name the run where it fails"
+        raise ConfigError(why, field="--run")
+    return subject.model_copy(update={"expects": expects}), record
+
+
+class _Progress:
+    """Tells of each run on stderr: a terminal while it lasts, a pipe when it is over."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+
+    def __call__(self, number: int, way: Way, tried: Tried | None) -> None:
+        head = f"{number:3}  {_counted(len(way.order)):>12}, {way.residency:<10}"
+        if tried is None:
+            if self._terminal:
+                click.echo(f"{head} ...", err=True, nl=False)
+            return
+        anew = "\r\x1b[2K" if self._terminal else ""
+        why = outgoing(" ".join(tried.why.split()))[:_SHOWN]
+        said = f"{head} {tried.answer:<8} {tried.seconds:6.1f} s  {why}"
+        click.echo(f"{anew}{said}", err=True)
+
+
+def _lines(result: Result, found: Minimization) -> Iterator[str]:
+    if not found.fails:
+        yield f"it did not fail in {result.runs} runs: there is nothing to make smaller"
+        return
+    left = f"{_counted(len(result.contexts))} of {result.before}"
+    different = f", {result.different} different" if result.different > 1 else ""
+    yield f"{left}{different}, {result.residency}, still come to: {result.expects}"
+    yield from _named(result.contexts)
+    if result.residency != result.residency_before:
+        yield f"{result.residency} is enough; the case is {result.residency_before}"
+    if result.order_matters is not None:
+        how = "it passes" if result.order_matters else "it fails, too"
+        yield f"in the other order {how}"
+    if result.minimal:
+        yield "without any one of them it passes"
+    else:
+        yield "fewer may do: not all was tried"
+    shown = f"{result.shown} of {result.confirmed} runs of just these failed so"
+    yield f"{shown}; {result.runs} runs in {result.seconds:.0f} s"
+    if result.bundle is not None:
+        yield f"to run them again: qnn-harness run {shlex.quote(result.bundle)}"
+
+
+def _named(names: tuple[str, ...]) -> Iterator[str]:
+    """The names of contexts, those that follow one another counted."""
+    at = 0
+    while at < len(names):
+        end = at
+        while end < len(names) and names[end] == names[at]:
+            end += 1
+        yield f"    {names[at]}" + (f", {end - at} times" if end - at > 1 else "")
+        at = end
+
+
+def _counted(number: int) -> str:
+    return f"{number} context{'s' * (number != 1)}"

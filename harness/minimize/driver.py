@@ -1,0 +1,340 @@
+"""Runs ways of a case, each in a fresh process as any run, and remembers what they came to."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.artefacts.manifest import Expects
+from harness.bisect.answers import Answer as Judgement
+from harness.bisect.case_run import RunEnd, judge, run_case
+from harness.bisect.match import ANY_FAILURE, Match
+from harness.contexts.schedule import Residency
+from harness.errors import ConfigError, InfraError
+from harness.failure.error import ErrorRecord
+from harness.files.cache import PRIVATE
+from harness.files.whole_file import read_bounded, write_whole
+from harness.minimize.search import Answer, Way, shrunk
+from harness.minimize.subject import Subject, expected_of
+from harness.pytest_plugin.own_contexts import TESTS
+from harness.results.record import CaseRecord, final_attempts
+from harness.results.rundir import RunFolder, new_run_id
+
+BUNDLE: Final = "minimal.zip"
+_TASK, _LOG, _SET = "task.json", "log.jsonl", "set"
+_MAX_BYTES: Final = 64 << 20
+_FIRST_RUNS: Final = 3
+_TRIES: Final = 10
+_MOST_REPEATS: Final = 20
+_OVERLOOKED: Final = 0.02
+"""How likely a failure may be overlooked that comes as often as it did at first."""
+_PATIENCE: Final = 3
+_LEASE_WAIT_S: Final = 600
+
+Came = Literal["fails", "passes", "unknown"]
+_ANSWERS: Final[dict[Judgement, Came]] = {
+    "bad": "fails",
+    "good": "passes",
+    "untestable": "passes",
+    "unknown": "unknown",
+}
+
+Runner = Callable[[Sequence[str], Path, Path, float], RunEnd]
+
+
+class Task(BaseModel):
+    """What is to be made smaller, and how long."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    subject: Subject
+    repeat: Annotated[int, Field(ge=1, le=1000)] | None = None
+    max_runs: Annotated[int, Field(ge=1)] = 200
+    run_timeout_s: Annotated[int, Field(ge=1)] = 1800
+    pytest_arguments: tuple[str, ...] = ()
+
+
+class Tried(BaseModel):
+    """A line of the log: a run of a way, and what it came to; `run` is its folder."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    order: tuple[int, ...]
+    residency: Residency
+    answer: Came
+    why: str
+    context: int | None = None
+    expects: Expects | None = None
+    run: str | None = None
+    seconds: float
+
+    @property
+    def way(self) -> Way:
+        """What was run."""
+        return Way(self.order, self.residency)
+
+
+class Result(BaseModel):
+    """What `contexts minimize --json` prints.
+
+    `contexts` are the names of those that are left, in their order, of `before` in all. `minimal`:
+    the failure is gone without any one of them. `order_matters`: it is gone in the other order;
+    null where that was not tried. `shown` of `confirmed` runs of just these failed so.
+    """
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    case: str
+    expects: Expects | None
+    contexts: tuple[str, ...]
+    different: int
+    before: int
+    residency: Residency
+    residency_before: Residency
+    minimal: bool
+    order_matters: bool | None
+    shown: int
+    confirmed: int
+    runs: int
+    seconds: float
+    folder: str
+    bundle: str | None
+    exit_code: int
+
+
+class _RunsAreOver(Exception):
+    """As many were made as were allowed."""
+
+
+class Minimization:
+    """A folder below the reports, with all that was tried; it goes on with what is there."""
+
+    def __init__(
+        self,
+        folder: Path,
+        task: Task,
+        *,
+        run: Runner = run_case,
+        tell: Callable[[int, Way, Tried | None], None] = lambda number, way, tried: None,
+    ) -> None:
+        self.folder, self.task, self.subject = folder, task, task.subject
+        self.tried: list[Tried] = []
+        self.best = self.subject.way
+        self.minimal = False
+        self.order_matters: bool | None = None
+        self._expects = self.subject.expects
+        self._run_case, self._tell = run, tell
+        self._repeat = task.repeat or 1
+        self._sure = task.repeat or _FIRST_RUNS
+
+    @classmethod
+    def create(cls, reports: Path, task: Task, **more: Any) -> Self:
+        """A new one. Raises ConfigError if the folder for reports cannot be used."""
+        try:
+            folder = reports.absolute() / f"{new_run_id()}-minimize"
+            folder.mkdir(mode=PRIVATE, parents=True)
+            write_whole(folder / _TASK, task.model_dump_json().encode())
+        except OSError as error:
+            raise ConfigError(f"cannot hold reports: {error.strerror}", file=reports) from error
+        return cls(folder, task, **more)
+
+    @classmethod
+    def resume(cls, folder: Path, **more: Any) -> Self:
+        """One that was stopped: what it found out is not run again. Raises ConfigError."""
+        try:
+            task = Task.model_validate_json(read_bounded(folder / _TASK, _MAX_BYTES))
+            known = cls(folder.absolute(), task, **more)
+            if (folder / _LOG).exists():
+                lines = read_bounded(folder / _LOG, _MAX_BYTES).splitlines(keepends=True)
+                # whoever wrote the last line may have died within it
+                whole = [one for one in lines if one.endswith(b"\n")]
+                known.tried = [Tried.model_validate_json(one) for one in whole]
+                write_whole(folder / _LOG, b"".join(whole))
+        except OSError as error:
+            problem = f"is no folder of a `minimize`: {error.strerror}"
+            raise ConfigError(problem, file=folder, field="--resume") from error
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            problem = f"cannot be gone on with: {first['msg']}"
+            raise ConfigError(problem, file=folder, field="--resume") from error
+        for one in known.tried:
+            known._expects = known._expects or one.expects
+        return known
+
+    def go_on(self) -> None:
+        """Runs until nothing can be left away, or --max-runs are over.
+
+        `best` is the smallest known at any time. Raises ConfigError for a case that cannot be run
+        at all, InfraError if the lab fails again and again.
+        """
+        try:
+            if not self._is_seen():
+                return
+            for smaller in shrunk(self.subject.way, self._ask):
+                self.best = smaller
+            while len(self._answers(self.best)) < self._sure:
+                self._run(self.best)
+            self.minimal = True
+            if self.best.reversed != self.best:
+                self.order_matters = not self._ask(self.best.reversed).fails
+        except _RunsAreOver:
+            return
+
+    @property
+    def fails(self) -> bool:
+        """Whether the case was seen to fail at all."""
+        return any(one.answer == "fails" for one in self._answers(self.subject.way))
+
+    def result(self, out: Path | None = None) -> Result:
+        """What is known by now; what failed is packed, into `out` or into a file in the folder.
+
+        Raises ConfigError if `out` cannot be written, InfraError.
+        """
+        bundle = None
+        failed = [one for one in self._answers(self.best) if one.answer == "fails"]
+        record = next(filter(None, map(self._record, failed)), None)
+        if record is not None and self._expects is not None:
+            bundle = out or self.folder / BUNDLE
+            self.subject.bundle(bundle, self.best, record, self._expects)
+        return Result(
+            case=self.subject.case,
+            expects=self._expects,
+            contexts=tuple(self.subject.names(self.best)),
+            different=len(set(self.best.order)),
+            before=len(self.subject.order),
+            residency=self.best.residency,
+            residency_before=self.subject.plan.residency,
+            minimal=self.minimal,
+            order_matters=self.order_matters,
+            shown=len(failed),
+            confirmed=len(self._answers(self.best)),
+            runs=len(self.tried),
+            seconds=round(sum(one.seconds for one in self.tried), 3),
+            folder=str(self.folder),
+            bundle=None if bundle is None else str(bundle),
+            exit_code=0 if self.minimal else 1,
+        )
+
+    def _is_seen(self) -> bool:
+        """Runs the case itself some times, to see how often it fails; False if it never does."""
+        whole = self.subject.way
+        while len(answers := self._answers(whole)) < max(_TRIES, self._sure):
+            if len(answers) >= self._sure and self.fails:
+                break
+            self._run(whole)
+        often = Counter(one.answer for one in answers)["fails"] / len(answers)
+        if self.task.repeat is None and 0 < often < 1:
+            needed = math.log(_OVERLOOKED) / math.log(1 - often)
+            self._repeat = min(_MOST_REPEATS, math.ceil(needed))
+        return self.fails
+
+    def _answers(self, way: Way) -> list[Tried]:
+        return [one for one in self.tried if one.way == way and one.answer != "unknown"]
+
+    def _ask(self, way: Way) -> Answer:
+        """A way fails if one of so many runs does: nothing fails with that signature by chance."""
+        while True:
+            answers = self._answers(way)
+            failed = next((one for one in answers if one.answer == "fails"), None)
+            if failed is not None:
+                return Answer(True, failed.context)
+            if len(answers) >= self._repeat:
+                return Answer(False)
+            self._run(way)
+
+    def _run(self, way: Way) -> None:
+        """Runs a way once more. Raises InfraError if the lab fails too often in a row."""
+        if len(self.tried) >= self.task.max_runs:
+            raise _RunsAreOver
+        number = len(self.tried) + 1
+        self._tell(number, way, None)
+        reports = self.folder / "runs" / f"{number:03}"
+        end = self._run_case(
+            self._arguments(way, reports, number), reports, self.folder, self.task.run_timeout_s
+        )
+        tried = self._judged(way, end)
+        self._append(tried)
+        self._tell(number, way, tried)
+        last = self.tried[-_PATIENCE:]
+        if len(last) == _PATIENCE and all(one.answer == "unknown" for one in last):
+            raise InfraError(f"the lab failed {_PATIENCE} times in a row: {tried.why}")
+
+    def _judged(self, way: Way, end: RunEnd) -> Tried:
+        record, expects = end.record, self._expects
+        judged = judge(end, _match(expects), None)
+        if judged.answer == "untestable" and way == self.subject.way:
+            raise ConfigError(f"the case cannot be run: {judged.why}", field="CASE")
+        if judged.answer == "bad" and record is not None:
+            self._expects = expects = expects or expected_of(record)
+        return Tried(
+            order=way.order,
+            residency=way.residency,
+            answer=_ANSWERS[judged.answer],
+            why=_told(record) or judged.why,
+            context=record.error.context if record is not None and record.error else None,
+            expects=expects if judged.answer == "bad" else None,
+            run=end.folder.relative_to(self.folder).as_posix() if end.folder else None,
+            seconds=round(end.seconds, 3),
+        )
+
+    def _arguments(self, way: Way, reports: Path, number: int) -> list[str]:
+        """pytest's arguments for a run of a way: as a manifest, with its files beside it."""
+        subject, folder = self.subject, self.folder / _SET
+        manifest, files = subject.packed(way, subject.plan)
+        listed = folder / f"{number:03}.json"
+        try:
+            folder.mkdir(exist_ok=True)
+            for name, file in files.items():
+                if not (folder / name).is_symlink():
+                    (folder / name).symlink_to(file)
+            write_whole(listed, manifest.text().encode())
+        except OSError as error:
+            raise InfraError(f"cannot write to {folder}: {error.strerror}") from error
+        name = f"{_SET}/{listed.name}"
+        arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", "-c", os.devnull]
+        arguments += [f"--rootdir={self.folder}", f"--only-case={name}::{TESTS['qnn']}"]
+        arguments += [f"--lab={subject.lab}", f"--reports={reports}"]
+        arguments += [f"--device={','.join(subject.devices)}", f"--backend={subject.plan.backend}"]
+        arguments += [f"--qnn={subject.plan.qnn}"] if subject.plan.qnn else []
+        arguments.append(f"--lease-timeout={_LEASE_WAIT_S}")
+        return [*arguments, *self.task.pytest_arguments, name]
+
+    def _append(self, tried: Tried) -> None:
+        try:
+            with (self.folder / _LOG).open("ab") as log:
+                log.write(tried.model_dump_json().encode() + b"\n")
+                log.flush()
+                os.fsync(log.fileno())
+        except OSError as error:
+            raise InfraError(f"cannot write {self.folder / _LOG}: {error.strerror}") from error
+        self.tried.append(tried)
+
+    def _record(self, tried: Tried) -> CaseRecord | None:
+        if tried.run is None or not (self.folder / tried.run).is_dir():
+            return None
+        return final_attempts(RunFolder(self.folder / tried.run).records())[-1]
+
+
+def _told(record: CaseRecord | None) -> str:
+    """How a run ended, in few words."""
+    if record is None or record.error is None:
+        return record.outcome if record is not None else ""
+    error = record.error
+    what = f"{error.api or ''} {error.code or ''}".strip() or error.message.partition("\n")[0]
+    return f"{record.outcome}: {what}"
+
+
+def _match(expects: Expects | None) -> Match:
+    """What counts as the failure that is wanted: whatever else happens passes for it."""
+    if expects is None:
+        return ANY_FAILURE
+
+    def same(error: ErrorRecord) -> bool:
+        return error.signature == expects.signature
+
+    return Match(f"the signature {expects.signature}", same, others="good")

@@ -1,0 +1,121 @@
+"""What is left of a failing case still fails, and nothing of it can be left away."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.contexts.schedule import RESIDENCIES, Residency
+from harness.minimize.search import Answer, Ask, Way, shrunk, without
+
+ORDERS = st.lists(st.integers(0, 5), min_size=1, max_size=24).map(tuple)
+
+
+class Counted:
+    """Answers by a rule, and counts the different questions."""
+
+    def __init__(self, rule: Callable[[Way], Answer]) -> None:
+        self.rule = rule
+        self.asked: list[Way] = []
+
+    def __call__(self, way: Way) -> Answer:
+        if way not in self.asked:
+            self.asked.append(way)
+        return self.rule(way)
+
+
+def last(order: Sequence[int], ask: Ask, residency: Residency = "resident") -> Way:
+    return list(shrunk(Way(tuple(order), residency), ask))[-1]
+
+
+def full(sizes: Sequence[int], budget: int) -> Callable[[Way], Answer]:
+    """A domain with room for so much: the first context that does not fit fails."""
+
+    def rule(way: Way) -> Answer:
+        held: list[int] = []
+        for at, kind in enumerate(way.order):
+            held = held[-({"sequential": 1, "window": 4}.get(way.residency, 10**6)) + 1 :]
+            held = [] if way.residency == "sequential" else held
+            if sum(held) + sizes[kind] > budget:
+                return Answer(True, at)
+            held.append(sizes[kind])
+        return Answer(False)
+
+    return rule
+
+
+@given(ORDERS, st.randoms(use_true_random=False))
+def test_what_is_left_fails_and_passes_without_any_one(
+    order: tuple[int, ...], chance: object
+) -> None:
+    known: dict[Way, Answer] = {Way(order, "resident"): Answer(True, len(order) - 1)}
+
+    def rule(way: Way) -> Answer:
+        if way not in known:
+            known[way] = Answer(chance.random() < 0.3, chance.randrange(8))  # type: ignore[attr-defined]
+        return known[way]
+
+    found = last(order, rule)
+    assert rule(found).fails
+    assert len(found.order) <= len(order)
+    assert set(found.order) <= set(order)
+    for at in range(len(found.order) if len(found.order) > 1 else 0):
+        fewer = Way(found.order[:at] + found.order[at + 1 :], found.residency)
+        assert not rule(fewer).fails
+    assert last(order, rule) == found
+
+
+@given(st.lists(st.integers(0, 99), unique=True, min_size=1, max_size=40), st.data())
+def test_exactly_what_is_needed_is_left_in_its_order(items: list[int], data: st.DataObject) -> None:
+    needed = set(data.draw(st.lists(st.sampled_from(items), min_size=1)))
+    asked: list[Sequence[int]] = []
+
+    def fails(some: Sequence[int]) -> bool:
+        asked.append(some)
+        return needed <= set(some)
+
+    ways = [items, *without(items, fails)]
+    assert ways[-1] == [one for one in items if one in needed]
+    assert all(len(after) < len(before) for before, after in itertools.pairwise(ways))
+    # twice through what is left, and for each gap between as often as it can be halved
+    each = 2 + 2 * math.log2(len(items) + 1)
+    assert len(asked) <= len(needed) + (len(needed) + 1) * 2 * each
+
+
+@given(ORDERS, st.lists(st.integers(1, 9), min_size=6, max_size=6), st.integers(9, 60))
+def test_a_domain_that_is_full(order: tuple[int, ...], sizes: list[int], budget: int) -> None:
+    ask = Counted(full(sizes, budget))
+    if not ask(Way(order, "resident")).fails:
+        return
+    found = last(order, ask)
+    assert sum(sizes[kind] for kind in found.order) > budget
+    assert ask(found).context == len(found.order) - 1
+
+
+def test_66_of_the_same_size_need_few_runs() -> None:
+    ask = Counted(full([66_591_232] * 66, 3_650_722_201))
+    assert last(range(66), ask).order == (54,) * 55
+    assert len(ask.asked) < 9
+    small_between = Counted(full([10_522_368, 66_591_232], 3_650_722_201))
+    assert last([0, 1] * 66, small_between).order == (1,) * 55
+    assert len(small_between.asked) < 12
+
+
+@pytest.mark.parametrize("residency", RESIDENCIES)
+def test_the_simplest_residency_that_fails(residency: Residency) -> None:
+    def rule(way: Way) -> Answer:
+        order = {name: at for at, name in enumerate(("sequential", "window", "resident"))}
+        return Answer(2 in way.order and order[way.residency] >= order[residency], None)
+
+    assert last((0, 1, 2, 3, 2), rule) == Way((2,), residency)
+
+
+def test_one_context_stays_one() -> None:
+    ask = Counted(lambda way: Answer(True, 0))
+    assert last((7,), ask, "sequential") == Way((7,), "sequential")
+    assert ask.asked == [Way((7,), "sequential")]

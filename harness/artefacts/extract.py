@@ -95,7 +95,7 @@ def extract(artefacts: Iterable[Artefact], folder: Path, *, hashed: bool = False
             manifest = Manifest(
                 pieces=tuple(entries), plan=told.get("plan"), expects=told.get("expects")
             )
-            write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
+            write_json(folder / MANIFEST, manifest.told())
         except BaseException:
             _remove(folder, taken, new)
             raise

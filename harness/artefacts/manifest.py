@@ -92,10 +92,14 @@ class Manifest(_Entry):
     plan: RunPlan | None = None
     expects: Expects | None = None
 
+    def told(self) -> dict[str, Any]:
+        """What its JSON says, without what is usual."""
+        said = self.model_dump(mode="json", exclude_defaults=True)
+        return {"schema_version": self.schema_version, **said}
+
     def text(self) -> str:
         """Its JSON, as short as it can be: a manifest is read as a whole."""
-        told = self.model_dump(mode="json", exclude_defaults=True)
-        return json.dumps({"schema_version": self.schema_version, **told}, sort_keys=True) + "\n"
+        return json.dumps(self.told(), sort_keys=True) + "\n"
 
 
 def read_manifest(data: FileBytes) -> Artefact:

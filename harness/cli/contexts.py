@@ -44,10 +44,11 @@ def extract_command(files: tuple[Path, ...], folder: Path, hashed: bool, as_json
     A manifest.json tells of each where it comes from and its size; wherever FILE can stand, the
     folder can, too.
     """
-    pieces = extract(open_artefacts(files), folder, hashed=hashed).pieces
+    manifest = extract(open_artefacts(files), folder, hashed=hashed)
     if as_json:
-        say_json({"folder": str(folder), "pieces": [one.model_dump() for one in pieces]})
+        say_json({"folder": str(folder), "pieces": manifest.told()["pieces"]})
         return
+    pieces = manifest.pieces
     width = max(len(one.file or "-") for one in pieces)
     for one in pieces:
         came = f"{one.artefact} {one.origin}".strip()

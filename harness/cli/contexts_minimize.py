@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -26,6 +27,8 @@ from harness.results.record import CaseRecord
 
 _INTERRUPTED: Final = 130
 _SHOWN: Final = 60
+_AS_FOR_RUN: Final = "As for `run`."
+_RUN: Final = "The run whose record says how it ended (default: the latest of --reports)."
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -36,24 +39,13 @@ def _case_options(command: Command) -> Command:
         click.option("--backend", type=click.Choice(BACKENDS), help="Default: as CASE says."),
         click.option("--qnn", metavar="VERSION", help="QNN runtime (default: as CASE says)."),
         click.option("--device", multiple=True, metavar="NAME", help="Default: as CASE says."),
-        click.option("--lab", "lab_file", type=NamedPath(), help="As for `run`."),
-        click.option("--graph", metavar="NAME", help="As for `run`."),
-        click.option("--tolerance", type=float, default=0.0, help="As for `run`."),
-        click.option("--expected", type=NamedPath(), metavar="DIR", help="As for `run`."),
-        click.option("--inputs", type=NamedPath(), metavar="DIR", help="As for `run`."),
-        click.option(
-            "--reports",
-            type=NamedPath(),
-            default=Path("reports"),
-            show_default=True,
-            help="Where results are kept.",
-        ),
-        click.option(
-            "--run",
-            type=NamedPath(),
-            metavar="DIR",
-            help="The run whose record says how it failed (default: reports/latest).",
-        ),
+        click.option("--lab", "lab_file", type=NamedPath(), help=_AS_FOR_RUN),
+        click.option("--graph", metavar="NAME", help=_AS_FOR_RUN),
+        click.option("--tolerance", type=float, default=0.0, help=_AS_FOR_RUN),
+        click.option("--expected", type=NamedPath(), metavar="DIR", help=_AS_FOR_RUN),
+        click.option("--inputs", type=NamedPath(), metavar="DIR", help=_AS_FOR_RUN),
+        click.option("--reports", type=NamedPath(), default=Path("reports"), help=_AS_FOR_RUN),
+        click.option("--run", type=NamedPath(), metavar="DIR", help=_RUN),
         json_option,
     ):
         command = option(command)
@@ -86,6 +78,8 @@ def minimize_command(
     Ending().watch()
     if (case is None) == (resume is None):
         raise click.UsageError("CASE says what to minimize; or --resume DIR alone")
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        raise ConfigError("name a file in a folder that there is", file=out, field="--out")
     tell = _Progress()
     if resume is not None:
         found = Minimization.resume(resume, tell=tell)
@@ -113,8 +107,10 @@ def minimize_command(
         say(f"stopped; to go on: {again}", err=True)
     if as_json:
         say_json(result.model_dump(mode="json", by_alias=True))
+    elif not found.fails:
+        say(f"it did not fail in {result.runs} runs: there is nothing to make smaller")
     else:
-        for line in _lines(result, found):
+        for line in _lines(result):
             say(line)
     return result.exit_code
 
@@ -182,38 +178,22 @@ class _Progress:
         click.echo(f"{anew}{said}", err=True)
 
 
-def _lines(result: Result, found: Minimization) -> Iterator[str]:
-    if not found.fails:
-        yield f"it did not fail in {result.runs} runs: there is nothing to make smaller"
-        return
+def _lines(result: Result) -> Iterator[str]:
     left = f"{_counted(len(result.contexts))} of {result.before}"
     different = f", {result.different} different" if result.different > 1 else ""
     yield f"{left}{different}, {result.residency}, still come to: {result.expects}"
-    yield from _named(result.contexts)
+    for name, same in groupby(result.contexts):
+        times = len(list(same))
+        yield f"    {name}" + (f", {times} times" if times > 1 else "")
     if result.residency != result.residency_before:
         yield f"{result.residency} is enough; the case is {result.residency_before}"
     if result.order_matters is not None:
-        how = "it passes" if result.order_matters else "it fails, too"
-        yield f"in the other order {how}"
-    if result.minimal:
-        yield "without any one of them it passes"
-    else:
-        yield "fewer may do: not all was tried"
+        yield "in the other order it " + ("passes" if result.order_matters else "fails, too")
+    whole = "without any one of them it passes" if result.minimal else "fewer may do"
     shown = f"{result.shown} of {result.confirmed} runs of just these failed so"
-    yield f"{shown}; {result.runs} runs in {result.seconds:.0f} s"
+    yield f"{whole}; {shown}; {result.runs} runs in {result.seconds:.0f} s"
     if result.bundle is not None:
         yield f"to run them again: qnn-harness run {shlex.quote(result.bundle)}"
-
-
-def _named(names: tuple[str, ...]) -> Iterator[str]:
-    """The names of contexts, those that follow one another counted."""
-    at = 0
-    while at < len(names):
-        end = at
-        while end < len(names) and names[end] == names[at]:
-            end += 1
-        yield f"    {names[at]}" + (f", {end - at} times" if end - at > 1 else "")
-        at = end
 
 
 def _counted(number: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -129,7 +128,7 @@ class Minimization:
         self.order_matters: bool | None = None
         self._expects = self.subject.expects
         self._run_case, self._tell = run, tell
-        self._repeat = task.repeat or 1
+        self._most, self._repeat = task.max_runs, task.repeat or 1
         self._sure = task.repeat or _FIRST_RUNS
 
     @classmethod
@@ -145,7 +144,7 @@ class Minimization:
 
     @classmethod
     def resume(cls, folder: Path, **more: Any) -> Self:
-        """One that was stopped: what it found out is not run again. Raises ConfigError."""
+        """One that was stopped; as many runs are allowed again as at first. Raises ConfigError."""
         try:
             task = Task.model_validate_json(read_bounded(folder / _TASK, _MAX_BYTES))
             known = cls(folder.absolute(), task, **more)
@@ -154,6 +153,7 @@ class Minimization:
                 # whoever wrote the last line may have died within it
                 whole = [one for one in lines if one.endswith(b"\n")]
                 known.tried = [Tried.model_validate_json(one) for one in whole]
+                known._most = len(whole) + task.max_runs
                 write_whole(folder / _LOG, b"".join(whole))
         except OSError as error:
             problem = f"is no folder of a `minimize`: {error.strerror}"
@@ -227,7 +227,7 @@ class Minimization:
             if len(answers) >= self._sure and self.fails:
                 break
             self._run(whole)
-        often = Counter(one.answer for one in answers)["fails"] / len(answers)
+        often = sum(one.answer == "fails" for one in answers) / len(answers)
         if self.task.repeat is None and 0 < often < 1:
             needed = math.log(_OVERLOOKED) / math.log(1 - often)
             self._repeat = min(_MOST_REPEATS, math.ceil(needed))
@@ -249,7 +249,7 @@ class Minimization:
 
     def _run(self, way: Way) -> None:
         """Runs a way once more. Raises InfraError if the lab fails too often in a row."""
-        if len(self.tried) >= self.task.max_runs:
+        if len(self.tried) >= self._most:
             raise _RunsAreOver
         number = len(self.tried) + 1
         self._tell(number, way, None)

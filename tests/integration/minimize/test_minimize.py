@@ -28,7 +28,7 @@ def told_nothing_of_here(bundle: Path, lab: DeviceRuns) -> None:
     whole = bundle.read_bytes()
     with zipfile.ZipFile(bundle) as opened:
         texts = [opened.read(name) for name in ("manifest.json", "README.txt")]
-    assert b"2.4" in texts[0]
+    assert b'"qnn": "2.' in texts[0]
     for secret in secrets:
         assert all(secret.encode() not in text for text in texts), secret
     assert str(lab.folder).encode() not in whole
@@ -111,6 +111,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     for words, says in (
         (("bundle", "tiny.bin::test_contexts", "--out=x.zip"), "is in no run: run it"),
         (("minimize", "suites/test_limit.py::test_limit"), "is no test of contexts in a file"),
+        (("minimize", record["case"], "--out=none/x.zip"), "a folder that there is"),
     ):
         wrong = lab.qnn_harness("contexts", *words)
         assert (wrong.returncode, says in wrong.stderr) == (2, True), wrong.stderr

@@ -156,6 +156,9 @@ def test_what_never_fails_and_what_is_over_too_early(tmp_path: Path) -> None:
     short.go_on()
     told = short.result()
     assert (told.runs, told.minimal, told.exit_code) == (4, False, 1)
+    more = Minimization.resume(short.folder, run=ScriptedRuns(two_others))
+    more.go_on()
+    assert more.result().runs == 8
 
 
 def test_a_lab_that_fails(tmp_path: Path) -> None:

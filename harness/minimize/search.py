@@ -84,7 +84,7 @@ def without(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> I
 
 def _simpler(way: Way, ask: Ask) -> Iterator[Way]:
     for residency in _SIMPLER:
-        if residency == way.residency:
+        if residency == way.residency or len(way.order) == 1:
             return
         if ask(found := replace(way, residency=residency)).fails:
             yield found

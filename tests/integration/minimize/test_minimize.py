@@ -58,7 +58,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     assert (told["contexts"], told["before"], told["residency"]) == (
         ["model.pte#2"],
         5,
-        "sequential",
+        "resident",
     )
     assert (told["minimal"], told["shown"], told["confirmed"]) == (True, 1, 1)
     assert done.stderr.count(" fails ") == sum(
@@ -77,7 +77,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     again = {one["axes"]["qnn"]: one for one in records}
     assert again["2.47.0"]["error"]["signature"] == signature
     assert again["2.47.0"]["measurements"]["came_again"] is True
-    assert again["2.47.0"]["axes"]["residency"] == "sequential"
+    assert again["2.47.0"]["axes"]["residency"] == "resident"
     assert again["2.49.40"]["outcome"] == "passed"
     assert again["2.49.40"]["measurements"]["came_again"] is False
     assert "what was packed came again: failed, " in said
@@ -97,7 +97,8 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
         for file in files:
             shutil.copyfile(file, lab.folder / name / file.name)
     given = ("--inputs=in", "--expected=out")
-    code, said, (record,) = lab.run_files("tiny.bin", "--qnn=2.51.0", "--contexts=3", *given)
+    way = ("--contexts=3", "--residency=window")
+    code, said, (record,) = lab.run_files("tiny.bin", "--qnn=2.51.0", *way, *given)
     assert (code, record["outcome"], record["outputs"]) == (1, "failed", None), said
     packed = lab.qnn_harness("contexts", "bundle", record["case"], *given, "--out=case.zip")
     assert packed.returncode == 0, packed.stderr
@@ -106,7 +107,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
     assert again["error"]["signature"] == record["error"]["signature"], said
     assert again["measurements"]["came_again"] is True
-    assert again["axes"]["contexts"] == 3
+    assert (again["axes"]["contexts"], again["axes"]["residency"]) == (3, "window")
     # a name that no run has, and a case that no run failed
     for words, says in (
         (("bundle", "tiny.bin::test_contexts", "--out=x.zip"), "is in no run: run it"),

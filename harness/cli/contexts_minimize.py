@@ -16,7 +16,6 @@ from harness.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, open_ca
 from harness.cli.say import say, say_json
 from harness.contexts.artefact_sources import Given
 from harness.errors import ConfigError, HarnessError, InfraError
-from harness.errors.outgoing_text import outgoing
 from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.minimize.driver import Minimization, Result, Task, Tried
 from harness.minimize.search import Way
@@ -170,12 +169,12 @@ class _Progress:
         head = f"{number:3}  {_counted(len(way.order)):>12}, {way.residency:<10}"
         if tried is None:
             if self._terminal:
-                click.echo(f"{head} ...", err=True, nl=False)
+                say(f"{head} ...", err=True, nl=False)
             return
-        anew = "\r\x1b[2K" if self._terminal else ""
-        why = outgoing(" ".join(tried.why.split()))[:_SHOWN]
-        said = f"{head} {tried.answer:<8} {tried.seconds:6.1f} s  {why}"
-        click.echo(f"{anew}{said}", err=True)
+        if self._terminal:
+            sys.stderr.write("\r\x1b[2K")
+        why = " ".join(tried.why.split())[:_SHOWN]
+        say(f"{head} {tried.answer:<8} {tried.seconds:6.1f} s  {why}", err=True)
 
 
 def _lines(result: Result) -> Iterator[str]:

@@ -174,6 +174,9 @@ def _kinds(
         context = read[file]
         if isinstance(context, ConfigError):
             raise context
+        if context.others and (context.expected or not context.generated_inputs):
+            problem = "has several graphs, each with files of its own: name the one to execute"
+            raise ConfigError(problem, file=artefact.path, field="--graph")
         kind = _kind(context, piece.facts.get("artefact", artefact.path.name), piece.origin)
         known = (kind.sha256, kind.inputs, kind.expected)
         kinds.setdefault(known, kind)

@@ -132,6 +132,9 @@ def test_which_graph_is_wrong_is_told(lab: DeviceRuns, given: list[str]) -> None
     assert (code, case["outcome"], case["outputs"]) == (1, "failed", "reference"), said
     assert case["measurements"]["conclusion"] == f"graph {last} failed"
     assert f"graph {last} failed" in said
+    packed = ("bundle", case["case"], "--inputs=in", "--expected=out", "--out=case.zip")
+    done = lab.qnn_harness("contexts", *packed)
+    assert (done.returncode, "--graph: has several graphs" in done.stderr) == (2, True), done.stderr
     shutil.rmtree(lab.folder / "in" / last)
     code, said, (case,) = lab.run_files("many.bin", "--inputs=in")
     assert (code, f"inputs: cannot read {lab.folder}/in/{last}: " in said) == (2, True), said

@@ -104,7 +104,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     assert packed.returncode == 0, packed.stderr
     shutil.rmtree(lab.folder / "in")
     shutil.rmtree(lab.folder / "out")
-    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
+    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0", "--tolerance=0.0001")
     assert again["error"]["signature"] == record["error"]["signature"], said
     assert again["measurements"]["came_again"] is True
     assert (again["axes"]["contexts"], again["axes"]["residency"]) == (3, "window")

@@ -32,9 +32,9 @@ from harness.runtimes.catalog import Catalog
 _MOST: Final = 4096
 _ENDINGS: Final = ("passed", "failed", "crashed", "hung")
 _TAKEN: Final = "FILE::test_contexts[...], a case of `qnn-harness run FILE`"
-_EXECUTORCH: Final = (
-    "ExecuTorch loads a program as it is; its contexts are taken apart by running the same file "
-    "without --engine executorch"
+_OTHER_ENGINE: Final = (
+    "that engine loads a file as it is; its contexts are taken apart by running the file without "
+    "--engine"
 )
 
 
@@ -128,7 +128,7 @@ def subject_of(case: str, wanted: Wanted, lab: Lab, catalog: Catalog) -> Subject
     file, _, test = base.partition("::")
     if test != TESTS["qnn"]:
         why = f"{test or case[:200]!r} is no test of contexts in a file"
-        why = _EXECUTORCH if test == TESTS["executorch"] else why
+        why = _OTHER_ENGINE if test in TESTS.values() else why
         raise ConfigError(why, field="CASE", choices=[_TAKEN])
     root = where_pytest_starts(case, "CASE")
     where = where_to_run(lab, case, list(wanted.devices), wanted.backend)

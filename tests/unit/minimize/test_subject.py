@@ -25,7 +25,10 @@ CASE = "model.pte::test_contexts[sim-v73-htp-2.51.0-model.pte-resident-66]"
     [
         ("model.pte", "is no test of contexts in a file"),
         ("suites/test_limit.py::test_limit[sim-v73-htp-2.51.0]", "test_limit. is no test of"),
-        ("model.pte::test_program[sim-v73-htp-2.49.40-model.pte]", "ExecuTorch loads a program"),
+        (
+            "model.pte::test_program[sim-v73-htp-2.49.40-model.pte]",
+            "that engine loads a file as it is",
+        ),
         (CASE, "there is no file model.pte here"),
         ("made.onnx::test_contexts", "is compiled here"),
     ],

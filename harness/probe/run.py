@@ -9,6 +9,7 @@ import selectors
 import shlex
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -190,7 +191,8 @@ def run_plan_locally(
     """
     plan = with_deadline(plan, timeout_s)
     started = time.monotonic()
-    with open(os.memfd_create("plan"), "wb+", buffering=0) as text:
+    # no memfd: as such it would count as a buffer that the backend shares
+    with tempfile.TemporaryFile(buffering=0) as text:
         text.write(plan.text().encode())
         text.seek(0)
         try:

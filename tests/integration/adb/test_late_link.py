@@ -119,7 +119,8 @@ def test_only_what_was_alive_at_its_deadline_has_hung(
             except InfraError as error:
                 seen = "error", error.cause
             linked.link.resume()
-        if seen == PASSED and looked:
+        # what may still be alive at its deadline, as on a busy computer, is rightly looked at
+        if looked and allowed == {PASSED}:
             return f"{name}: looked at"
         return None if seen in allowed else f"{name}: {seen}"
 

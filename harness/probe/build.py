@@ -49,6 +49,7 @@ class _Target:
     cross_compilers: tuple[str, ...] = ()
     package: str = ""
     zig: str = ""
+    flags: tuple[str, ...] = ()
 
 
 _TARGETS: Final[Mapping[str, _Target]] = {
@@ -66,7 +67,8 @@ _TARGETS: Final[Mapping[str, _Target]] = {
         package="aarch64-linux-gnu",
         zig=ZIG_TARGET,
     ),
-    "android-arm64": _Target(None, "CC_ANDROID_ARM64"),
+    # For phones with pages of 16 KB, which load no program laid out for 4 KB. Older NDKs do that.
+    "android-arm64": _Target(None, "CC_ANDROID_ARM64", flags=("-Wl,-z,max-page-size=16384",)),
 }
 
 
@@ -103,7 +105,7 @@ class ProbeBuilder:
                 return checked_prebuilt(found, target, source=digest, android_api=android_api)
         compiler = self.compiler(target, android_api=android_api)
         how = ("-O1", "-g", f"-fsanitize={sanitize}", f"-fno-sanitize-recover={sanitize}")
-        flags = (*_FLAGS, *(how if sanitize else _RELEASE))
+        flags = (*_FLAGS, *(how if sanitize else _RELEASE), *_TARGETS[target].flags)
         identity = (*compiler, _identity(compiler), *flags, source_hash(sources))
         return self._once(
             target, identity, lambda probe: _compile(compiler, flags, sources, target, probe)

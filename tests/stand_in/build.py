@@ -20,11 +20,11 @@ def build_htp(folder: Path) -> Path:
     return library
 
 
-def build_backend(folder: Path) -> Path:
+def build_backend(folder: Path, compiler: str = "cc") -> Path:
     """A backend of its own, without any real one: it does what a context binary says."""
     library = folder / "libstand_in.so"
     source = _FOLDER.parent / "integration/probe/stand_in_backend.c"
-    _compile([f"-I{SOURCE_FOLDER}", str(source)], library)
+    _compile([f"-I{SOURCE_FOLDER}", str(source)], library, compiler)
     return library
 
 
@@ -35,6 +35,6 @@ def build_rpcmem(folder: Path) -> Path:
     return library
 
 
-def _compile(arguments: list[str], library: Path) -> None:
-    command = ["cc", *_FLAGS, *arguments, "-o", str(library), "-ldl", "-pthread"]
+def _compile(arguments: list[str], library: Path, compiler: str = "cc") -> None:
+    command = [compiler, *_FLAGS, *arguments, "-o", str(library), "-ldl", "-pthread"]
     subprocess.run(command, check=True, timeout=60)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.needed import ALWAYS_THERE, C_COMPILERS, CI, INSIST, installed_by_ci, need
+from tests.needed import ALWAYS_THERE, ANDROID, C_COMPILERS, CI, INSIST, installed_by_ci, need
 
 TESTS = Path(__file__).parents[1]
 SOURCES = sorted(path for path in TESTS.rglob("*.py") if path.name != "needed.py")
@@ -75,7 +75,7 @@ def test_tests_say_what_they_want() -> None:
 
 def test_what_ci_installs() -> None:
     programs = {"mksh", "toybox", "busybox", "gdb", "qemu-aarch64", "aarch64-linux-gnu-gcc"}
-    variables = {"QNN_HARNESS_ADBD_ROOT", "QNN_HARNESS_ADB29", INSIST}
+    variables = {"QNN_HARNESS_ADBD_ROOT", "QNN_HARNESS_ADB29", ANDROID, INSIST}
     assert installed_by_ci() >= programs | variables | {C_COMPILERS[0]}
     assert CI.read_text().index("apt-get install") < CI.read_text().index("make test")
 
@@ -89,3 +89,12 @@ def test_what_is_missing(tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(INSIST, "1")
     with pytest.raises(pytest.fail.Exception, match=f"{tool} is .* insisted on"):
         need(tool)
+
+
+def test_what_no_package_has_is_named_even_where_all_is_insisted_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(INSIST, "1")
+    monkeypatch.delenv(ANDROID, raising=False)
+    with pytest.raises(pytest.skip.Exception, match=f"^needs {ANDROID}$"):
+        need(ANDROID)

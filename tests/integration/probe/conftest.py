@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.run import ProbeRun, run_plan_locally
+from tests.android.bionic import ARM64, BIONIC, X64, ProbeBuild, bionic_probe
 from tests.needed import C_COMPILERS, need
 from tests.stand_in.build import build_backend
 
@@ -57,16 +59,53 @@ def plain_probe(builder: ProbeBuilder) -> Path:
     return builder.build()
 
 
-PLAIN_TOO = pytest.mark.parametrize("probe", ["plain", "sanitized"], indirect=True, scope="session")
-"""For the few tests that run both by day: all others leave the plain probe to the night."""
-
-
-@pytest.fixture(
-    scope="session", params=[pytest.param("plain", marks=pytest.mark.nightly), "sanitized"]
+PLAIN_TOO = pytest.mark.parametrize("build", ["plain", "sanitized"], indirect=True, scope="session")
+PLAIN_ONLY = pytest.mark.parametrize("build", ["plain"], indirect=True, scope="session")
+ALL_BUILDS = pytest.mark.parametrize(
+    "build", ["plain", "sanitized", *BIONIC], indirect=True, scope="session"
 )
-def probe(request: pytest.FixtureRequest, builder: ProbeBuilder) -> Path:
-    """The probe as it is delivered, and the same under AddressSanitizer and UBSan."""
-    return builder.build(sanitize=SANITIZERS if request.param == "sanitized" else "")
+"""For the few tests that run them all by day: others leave the plain one and arm64 to the night."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test with every build of the probe; on Android's C library where that can be.
+
+    It cannot with real QNN libraries: there are none for Android that run on this host.
+    """
+    chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "build" not in metafunc.fixturenames or "build" in chosen:
+        return
+    builds = ["sanitized", pytest.param("plain", marks=pytest.mark.nightly)]
+    if not {"runtime_for", "catalog"}.intersection(metafunc.fixturenames):
+        builds += [X64, pytest.param(ARM64, marks=pytest.mark.nightly)]
+    metafunc.parametrize("build", builds, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def bionic(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ProbeBuild]:
+    """bionic(kind): the probe for Android, made once."""
+
+    @cache
+    def get(kind: str) -> ProbeBuild:
+        return bionic_probe(kind, cache_root() / "probe", tmp_path_factory.mktemp(kind))
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def build(
+    request: pytest.FixtureRequest, builder: ProbeBuilder, bionic: Callable[[str], ProbeBuild]
+) -> ProbeBuild:
+    """The probe as it is delivered, under AddressSanitizer and UBSan, or on Android's C library."""
+    if request.param in BIONIC:
+        return bionic(request.param)
+    sanitize = SANITIZERS if request.param == "sanitized" else ""
+    return ProbeBuild(builder.build(sanitize=sanitize), "cc", "libm.so.6")
+
+
+@pytest.fixture(scope="session")
+def probe(build: ProbeBuild) -> Path:
+    return build.probe
 
 
 Runner = Callable[..., ProbeRun]
@@ -123,8 +162,8 @@ class StandIn:
 
 
 @pytest.fixture(scope="session")
-def stand_in_library(tmp_path_factory: pytest.TempPathFactory, builder: ProbeBuilder) -> Path:
-    return build_backend(tmp_path_factory.mktemp("stand-in"))
+def stand_in_library(tmp_path_factory: pytest.TempPathFactory, build: ProbeBuild) -> Path:
+    return build_backend(tmp_path_factory.mktemp("stand-in"), build.compiler)
 
 
 @pytest.fixture

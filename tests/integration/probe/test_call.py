@@ -14,7 +14,7 @@ from harness.probe.run import ProbeRun
 from harness.runtimes.runtime import Runtime
 from harness.simulator.device import DeviceSettings
 from harness.simulator.programs import install
-from tests.integration.probe.conftest import Runner
+from tests.integration.probe.conftest import PLAIN_ONLY, Runner
 
 BYTES = 8 * 8 * 4 * 4
 BUILD = (
@@ -100,7 +100,7 @@ def test_the_code_is_the_library_s_and_its_lines_are_kept(
     assert any("was not finalized" in line.text for line in failure.logs)
 
 
-@pytest.mark.parametrize("probe", ["plain"], indirect=True)  # the library leaks what it prepares
+@PLAIN_ONLY  # the library leaks what it prepares
 def test_gpu_graphs_are_finalized_where_files_can_be_written(
     opened: Callable[..., ProbeRun], tmp_path: Path
 ) -> None:

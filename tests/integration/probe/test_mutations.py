@@ -18,6 +18,7 @@ from harness.probe.run import ProbeRun, run_plan_locally
 from harness.probe.transcript import Transcript
 from harness.probe.wholeness import misfit
 from tests.integration.probe.conftest import StandIn
+from tests.stand_in.build import build_backend
 from tests.stand_in.events import parse_transcript
 
 FOUR = np.array([1.5, -2.0, 0.25, 1e6], np.float32)
@@ -40,11 +41,10 @@ class Recorded(dict[str, ProbeRun]):
 
 
 @pytest.fixture(scope="module")
-def recorded(
-    plain_probe: Path, stand_in_library: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Recorded:
+def recorded(plain_probe: Path, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """What real probes said of a session with two contexts, by the backend's behaviour."""
-    backend = StandIn(stand_in_library, tmp_path_factory.mktemp("recorded"))
+    folder = tmp_path_factory.mktemp("recorded")
+    backend = StandIn(build_backend(folder), folder)
     four = backend.file("four", FOUR)
 
     def record(behaviour: str) -> ProbeRun:

@@ -33,14 +33,14 @@ from harness.results.measurements import ort_figures
 from harness.runtimes.catalog import Catalog
 from harness.store.deploy import DeployedRuntime
 from tests.integration.conftest import HTP_ARCH
-from tests.integration.probe.conftest import Runner
+from tests.integration.probe.conftest import PLAIN_ONLY, Runner
 
 MINORS = ("1.24.1", "1.25.1", "1.26.0", "1.27.0", "1.28.0", "1.29.0", "1.30.0", "1.31.1")
 QNNS = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
 OLDEST, NEWEST, USUAL = QNNS[0], QNNS[-1], "1.26.0"
 MISLEADING = "assigned to the default CPU EP, but fallback to CPU EP has been explicitly disabled"
 
-pytestmark = pytest.mark.parametrize("probe", ["plain"], indirect=True)
+pytestmark = PLAIN_ONLY
 
 OrtFor = Callable[[str, str], OrtOnDevice]
 OnOrt = Callable[..., ProbeRun]

@@ -27,7 +27,8 @@ from harness.probe.plan import Settings, Step
 from harness.probe.run import ProbeRun
 from harness.probe.transcript import StepResult
 from harness.probe.verbs import SOURCE_FOLDER
-from tests.integration.probe.conftest import PLAIN_TOO, Runner
+from tests.android.bionic import ProbeBuild
+from tests.integration.probe.conftest import ALL_BUILDS, Runner
 
 EP = "StandIn"
 ON_EP = Provider(EP)
@@ -52,10 +53,19 @@ class Stand:
 
 
 @pytest.fixture(scope="session")
-def ort_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ort_library(tmp_path_factory: pytest.TempPathFactory, build: ProbeBuild) -> Path:
     library = tmp_path_factory.mktemp("stand-in-ort") / "libonnxruntime.so"
     source = Path(__file__).parent / "stand_in_ort.c"
-    command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-D_GNU_SOURCE", "-shared"]
+    command = [
+        build.compiler,
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-O1",
+        "-D_GNU_SOURCE",
+        "-shared",
+    ]
     command += ["-fPIC", f"-I{SOURCE_FOLDER}", str(source), "-o", str(library)]
     subprocess.run(command, check=True, timeout=60)
     return library
@@ -86,7 +96,7 @@ def only(done: ProbeRun, verb: str) -> StepResult:
     return found
 
 
-@PLAIN_TOO
+@ALL_BUILDS
 def test_a_session_runs_and_is_released(on_stand: OnStand, stand: Stand) -> None:
     data, kept = stand.floats("in", 1, 2, 3, 4), stand.folder / "kept"
     done = on_stand(

@@ -13,7 +13,8 @@ from harness.probe import plan
 from harness.probe.plan import Settings, Step
 from harness.probe.transcript import StepResult
 from harness.probe.verbs import LIMITS
-from tests.integration.probe.conftest import PLAIN_TOO, Runner, StandIn
+from tests.android.bionic import ProbeBuild
+from tests.integration.probe.conftest import ALL_BUILDS, Runner, StandIn
 
 FOUR = np.array([1.5, -2.0, 0.25, 1e6], np.float32)
 
@@ -27,7 +28,7 @@ def executed(run: Runner, stand_in: StandIn, behaviour: str, **options: object) 
     return done.transcript.steps[6]
 
 
-@PLAIN_TOO
+@ALL_BUILDS
 def test_it_works_when_the_backend_does(run: Runner, stand_in: StandIn) -> None:
     step = executed(run, stand_in, "plain", repeat=3)
     assert step.ok
@@ -310,12 +311,12 @@ def test_what_cannot_be_done_is_said(
     assert says in (step.message or "")
 
 
-def test_a_library_of_something_else(run: Runner, stand_in: StandIn) -> None:
+def test_a_library_of_something_else(run: Runner, build: ProbeBuild) -> None:
     for load, symbol in (
         (plan.backend_load, "QnnInterface_getProviders"),
         (plan.system_load, "QnnSystemInterface_getProviders"),
     ):
-        step = run(load("libm.so.6")).transcript.first_failure
+        step = run(load(build.libm)).transcript.first_failure
         assert step is not None
         assert step.error == "symbol"
         assert symbol in (step.message or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,8 +15,9 @@ from harness.probe import build
 from harness.probe.build import ProbeBuilder, read_sources, source_hash
 from harness.probe.prebuilt import FOLDER_VARIABLE, PROTOCOL, ProbeIdentity, identity_of
 from harness.runtimes.elf import read_elf
+from tests.android import bionic
 from tests.integration.probe.stand_in_ndk import CROSS, make_stand_in_ndk
-from tests.needed import need
+from tests.needed import ANDROID, need
 
 SYSTEM = {"PATH": os.environ["PATH"]}
 SMALL = b"int main(void) { return 0; }\n"  # compiled at once, where only the compiler matters
@@ -30,9 +32,12 @@ def ndk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def version(command: list[object]) -> str:
-    words = [str(word) for word in (*command, "--version")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    return done.stdout
+    return said_by(*command, "--version")
+
+
+def said_by(*command: object) -> str:
+    words = [str(word) for word in command]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 def test_it_says_what_it_is(plain_probe: Path) -> None:
@@ -72,6 +77,36 @@ def test_the_ndk_compiler_is_chosen_by_the_device(
     assert (facts.bits, facts.machine, facts.libc) == (64, "aarch64", "bionic")
     assert facts.android_api == level
     assert identity_of(probe.read_bytes()) == ProbeIdentity(PROTOCOL, SOURCE, "android-arm64")
+
+
+@pytest.mark.needs(ANDROID)
+@pytest.mark.needs("readelf")
+@pytest.mark.needs("nm")
+@pytest.mark.parametrize(
+    "api", [24, *(pytest.param(api, marks=pytest.mark.nightly) for api in (28, 30, 32))]
+)
+def test_the_ndk_builds_what_every_phone_of_a_level_loads(tmp_path: Path, api: int) -> None:
+    environment = {"ANDROID_NDK_HOME": str(bionic.ndk())} | SYSTEM
+    probe = ProbeBuilder(tmp_path, environment).build("android-arm64", android_api=api)
+    facts = read_elf(probe.read_bytes())
+    assert (facts.machine, facts.libc, facts.android_api) == ("aarch64", "bionic", api)
+    assert set(facts.needed) == {"libc.so", "libdl.so"}
+    headers = said_by("readelf", "-hlW", probe)
+    assert re.search(r"Type: +DYN ", headers)
+    pages = {line.split()[-1] for line in headers.splitlines() if line.split()[:1] == ["LOAD"]}
+    assert pages == {"0x4000"}
+    stubs = bionic.stub_libraries(api)
+    offered = {name for stub in stubs for _, name in symbols_of("--defined-only", stub)}
+    # what is weak may be missing: ExecuTorch's runner, which only another build has
+    wanted = {name for kind, name in symbols_of("--undefined-only", probe) if kind == "U"}
+    assert wanted
+    assert wanted <= offered
+
+
+def symbols_of(which: str, file: Path) -> list[tuple[str, str]]:
+    """Their kinds and names."""
+    lines = said_by("nm", "-D", "--without-symbol-versions", which, file).splitlines()
+    return [(kind, name) for *_, kind, name in map(str.split, lines)]
 
 
 @pytest.mark.needs(CROSS)

@@ -14,14 +14,12 @@ from harness.probe.plan import Settings, Step
 from harness.probe.run import ProbeRun
 from harness.probe.transcript import StepResult
 from harness.runtimes.runtime import Runtime
-from tests.integration.probe.conftest import PLAIN_TOO, Runner
+from tests.integration.probe.conftest import PLAIN_ONLY, PLAIN_TOO, Runner
 
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
 OLDEST, NEWEST = VERSIONS[0], VERSIONS[-1]
 WITH_PD_LIMIT = VERSIONS[2:]
 PD_BUDGET_BYTES = 3_650_722_201  # 3.4 GiB; constant 0xd9999999 in libQnnHtp.so
-
-PLAIN_ONLY = pytest.mark.parametrize("probe", ["plain"], indirect=True)
 
 RuntimeFor = Callable[[str], Runtime]
 ContextFor = Callable[[str, str], Context]

@@ -1,0 +1,110 @@
+"""Programs of this host built for Android, and run by its real linker and C library.
+
+x86-64 programs run as they are: their interpreter is the linker of the kit, and their run path its
+libraries. arm64 ones run under qemu. Neither needs root or a mount.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.probe.build import PROBE_NAME, ProbeBuilder, read_sources
+from harness.probe.verbs import SOURCE_FOLDER
+from tests.needed import ANDROID, need
+
+API = 30
+"""The level of the kit's systems, Android 11."""
+
+X64, ARM64 = "bionic-x64", "bionic-arm64"
+BIONIC = (X64, ARM64)
+
+_WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-O1")
+# Android's crash handler cannot start its thread under qemu and ends the process with code 1
+_PLAIN_SIGNALS = """
+#include <signal.h>
+__attribute__((constructor)) static void plain_signals(void) {
+    static const int all[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSTKFLT, SIGSYS, SIGTRAP};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; ++i) signal(all[i], SIG_DFL);
+}
+"""
+
+
+@dataclass(frozen=True)
+class ProbeBuild:
+    """A probe that runs on this host, and what compiles libraries for it."""
+
+    probe: Path
+    compiler: str
+    libm: str = "libm.so"
+    """A library that is there and none of QNN's."""
+
+
+def roots() -> Path:
+    """The kit's folder; leaves the test out where there is none."""
+    need(ANDROID)
+    return Path(os.environ[ANDROID])
+
+
+def ndk() -> Path:
+    """The NDK of the kit."""
+    return roots() / "ndk"
+
+
+def stub_libraries(api: int) -> tuple[Path, ...]:
+    """What programs for arm64 are linked with: all the symbols that an API level has."""
+    sysroot = ndk() / "toolchains/llvm/prebuilt/linux-x86_64/sysroot"
+    folder = sysroot / f"usr/lib/aarch64-linux-android/{api}"
+    return folder / "libc.so", folder / "libdl.so"
+
+
+def compiler(kind: str, api: int = API) -> str:
+    """The NDK's compiler for an architecture and an API level."""
+    arch = {X64: "x86_64", ARM64: "aarch64"}[kind]
+    return str(ndk() / f"toolchains/llvm/prebuilt/linux-x86_64/bin/{arch}-linux-android{api}-clang")
+
+
+def bionic_probe(kind: str, cache: Path, folder: Path) -> ProbeBuild:
+    """The probe for one of `BIONIC`, to be run on this host as any program."""
+    return (_x64 if kind == X64 else _arm64)(cache, folder)
+
+
+def _x64(_cache: Path, folder: Path) -> ProbeBuild:
+    """It is no target of the harness, so the test compiles it."""
+    system = roots() / "x86_64-android11/system"
+    cc = compiler(X64)
+    probe = folder / PROBE_NAME
+    sources = [str(SOURCE_FOLDER / name) for name in read_sources() if name.endswith(".c")]
+    native = (f"-Wl,-dynamic-linker,{system}/bin/linker64", f"-Wl,-rpath,{system}/lib64")
+    compile_c(cc, *sources, *native, "-fPIE", "-pie", "-o", probe, "-ldl")
+    return ProbeBuild(probe, cc)
+
+
+def _arm64(cache: Path, folder: Path) -> ProbeBuild:
+    """The one that a phone gets; its name is qemu's, too, since threads are named after that."""
+    need("qemu-aarch64")
+    root, cc = roots() / "arm64-android11", compiler(ARM64)
+    builder = ProbeBuilder(cache, {"PATH": os.environ["PATH"]}, ndk())
+    built = builder.build("android-arm64", android_api=API)
+    source, signals = folder / "plain_signals.c", folder / "libplain_signals.so"
+    source.write_text(_PLAIN_SIGNALS)
+    compile_c(cc, source, "-shared", "-fPIC", "-o", signals)
+    qemu = folder / "qemu" / PROBE_NAME
+    qemu.parent.mkdir()
+    qemu.symlink_to(str(shutil.which("qemu-aarch64")))
+    probe = folder / PROBE_NAME
+    words = (qemu, "-L", root, "-E", f"LD_PRELOAD={signals}", built)
+    probe.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
+    probe.chmod(0o755)
+    return ProbeBuild(probe, cc)
+
+
+def compile_c(cc: str, *arguments: object) -> None:
+    """Compiles without a warning, or fails with what the compiler said."""
+    command = [cc, *_WARNINGS, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

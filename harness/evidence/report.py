@@ -11,7 +11,8 @@ from typing import Final
 
 from harness.adb.sections import Section
 from harness.adb.shell_protocol import TOKEN_VARIABLE
-from harness.evidence.text import EvidenceFile, clean
+from harness.evidence.script import NO_STACK
+from harness.evidence.text import EvidenceFile, clean, whole_lines
 from harness.evidence.window import (
     AVC_PATTERN,
     DSP_PATTERN,
@@ -75,7 +76,7 @@ class Report:
             content = section.content
             if name in _TAILS and len(content) > self._file_bytes:
                 self._cut.add(name)
-                content = content.partition(b"\n")[2] or content
+                content = whole_lines(content)
             texts[name] = clean(content)
         values = table(texts.get("clock", ""))
         clock = _clock(values)
@@ -102,8 +103,13 @@ class Report:
         self._process = {name: clean(section.content) for name, section in sections.items()}
         count, size = total_dmabuf(self._process.get("fdinfo", "").split("\n"))
         self.facts["hung_process"] = {"pid": pid, "dmabufs": count, "dmabuf_bytes": size}
-        if sections and not self._process.get("stack", "").strip():
+        said = self._process.get("stack", "").strip()
+        refused = said.removesuffix(NO_STACK).strip()
+        if sections and not refused:
             self._note("no native stack: no debugger on the device, or it took too long")
+        elif refused != said:
+            self._note(f"no native stack: {refused.splitlines()[0]}")
+        self._process["stack"] = refused and f"{refused}\n"
 
     def files(self) -> list[EvidenceFile]:
         """What is worth keeping, the most telling first: those behind are cut first."""

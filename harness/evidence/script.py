@@ -15,6 +15,9 @@ DEVICE_READ_BYTES: Final = 16 << 20
 """How much of a log is looked through on the device for its last part."""
 
 MAX_LINES: Final = 20_000
+NO_STACK: Final = "no-native-stack"
+"""Stands at the end of the section `stack` where no debugger gave one."""
+
 JUMP_S: Final = 5
 """A device's clock that went so many seconds wrong has jumped."""
 
@@ -42,11 +45,13 @@ _THREADS: Final = (
     'cd "/proc/$p/task"&&a=&&for t in [0-9]*;do '
     'a="$a $t/comm $t/stat $t/wchan $t/syscall $t/stack";done;$T grep -aH "" $a'
 )
+# The next one is tried where one is missing or fails, as debuggerd does for whom it does not trust;
+# after one that took too long there is no time left for another.
 _NATIVE: Final = (
-    "if command -v debuggerd >/dev/null;then $T debuggerd -b $p;"
-    "elif command -v eu-stack >/dev/null;then $T eu-stack -p $p;"
-    "elif command -v gdb >/dev/null;then $T gdb -nx -batch -iex 'set auto-load off' "
-    "-iex 'set debuginfod enabled off' -p $p -ex 'thread apply all backtrace 48';fi"
+    'n() { command -v $1 >/dev/null&&{ $T "$@";case $? in 0|124|137);;*)false;;esac;};};'
+    "n debuggerd -b $p||n eu-stack -p $p||n gdb -nx -batch -iex 'set auto-load off' "
+    "-iex 'set debuginfod enabled off' -p $p -ex 'thread apply all backtrace 48'||"
+    f"echo {NO_STACK}"
 )
 
 

@@ -93,12 +93,20 @@ def fit(file: EvidenceFile, most_bytes: int) -> tuple[bytes, bool]:
     if room <= 0:
         return b"", True
     if cut or len(content) > room:
-        part = content[-room:] if file.keep_end else content[:room]
-        whole = part.partition(b"\n")[2] if file.keep_end else part.rpartition(b"\n")[0]
-        content = (whole or part).decode("utf-8", "ignore").encode()
+        begin = content[:room]
+        whole = begin.rpartition(b"\n")[0] or begin
+        if file.keep_end:
+            whole = whole_lines(content[-room:])
+        content = whole.decode("utf-8", "ignore").encode()
     if file.keep_end:
         return b"[cut: what came before is not kept]\n" + content, True
     return content + b"\n[cut: what came behind is not kept]\n", True
+
+
+def whole_lines(end: bytes) -> bytes:
+    """The end of a text without the line that it begins within, unless most of it is that line."""
+    lines = end.partition(b"\n")[2]
+    return lines if len(lines) * 2 > len(end) else end
 
 
 def _cut(text: str, most: int, keep_end: bool) -> tuple[str, bool]:

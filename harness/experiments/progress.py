@@ -27,10 +27,11 @@ _PHASE_OF: Final[Mapping[str, Phase]] = {
 }
 # An error of the lab or of ours tells nothing about the target either.
 _NO_VERDICT: Final = ("unsupported", "error")
-# What ORT says of nodes on the CPU, and what comes before it where the reason is another.
+# What ORT says of nodes on the CPU, and what comes before it where the reason is another; a library
+# that could not be opened is told in the words of glibc or of Android.
 _FALLBACK: Final = re.compile(r"fallback to CPU EP has been explicitly disabled")
 _NOT_SET_UP: Final = re.compile(
-    r"SetupBackend failed|GetCapability\(\).* failed|cannot open shared"
+    r"SetupBackend failed|GetCapability\(\).* failed|cannot open shared|dlopen failed: "
 )
 # The backend was asked about a node and said no.
 _REJECTED: Final = re.compile(

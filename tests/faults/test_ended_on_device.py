@@ -32,8 +32,8 @@ def test_ended_while_the_probe_runs(tmp_path: Path, signals: list[signal.Signals
         device = AdbDevice(lab.link.address, lab.server)
         # first, that what stays behind would be seen
         sleeper = (
-            "setsid sleep 54321 >/dev/null 2>&1 </dev/null & p=$!;"
-            # while a program is being loaded, its environment cannot be seen
+            # setsid may go on as another process; while one is loaded, its environment is not seen
+            "p=$(setsid sh -c 'echo $$;exec sleep 54321 >/dev/null 2>&1 </dev/null' &);"
             'until [ "$(cat /proc/$p/comm)" = sleep ];do :;done;echo $p'
         )
         pid = device.shell(sleeper, timeout_s=10).stdout.decode().strip()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from harness.adb.sections import Section
 from harness.evidence.report import Baseline, Report, baseline_of
+from harness.evidence.script import NO_STACK
 
 CLOCK = (
     "epoch_s=1716287700\nuptime_s=5000.25\nlocal=2024-05-21 12:35:00\nboot_id=abc def\n"
@@ -94,6 +95,13 @@ def test_a_log_that_was_cut_says_so_unless_the_case_is_all_there() -> None:
         assert log.cut is cut
 
 
+def test_an_endless_line_is_kept_whatever_comes_behind_it() -> None:
+    made, _ = report({"logcat": "x" * (LIMIT) + "\n\n"})
+    (log,) = (file for file in made.files() if file.name == "logcat.txt")
+    assert log.cut
+    assert log.text.startswith("xxx")
+
+
 def test_a_hung_process() -> None:
     made, notes = report({})
     fdinfo = "5:pos:\t0\n5:ino:\t7\n5:size:\t4096\n5:exp_name:\tqcom\n"
@@ -101,6 +109,26 @@ def test_a_hung_process() -> None:
     assert made.facts["hung_process"] == {"pid": 7, "dmabufs": 1, "dmabuf_bytes": 4096}
     assert any("no native stack" in note for note in notes)
     assert files(made)["process-threads.txt"] == "7/comm:x\n"
+
+
+@pytest.mark.parametrize(
+    ("stack", "note", "kept"),
+    [
+        ("1 pause\n", None, "1 pause\n"),
+        (f"{NO_STACK}\n", "no native stack: no debugger", None),
+        (f"no: x\nmore\n{NO_STACK}\n", "no native stack: no: x", "no: x\nmore\n"),
+    ],
+)
+def test_a_debugger_that_gave_no_stack_is_noted(
+    stack: str, note: str | None, kept: str | None
+) -> None:
+    made, notes = report({})
+    made.read_process(7, sections({"stack": stack}))
+    assert files(made).get("process-stack.txt") == kept
+    assert [text for text in notes if "native stack" in text] == [
+        text for text in notes if note is not None and text.startswith(note)
+    ]
+    assert bool(note) == any("native stack" in text for text in notes)
 
 
 NAMES = st.sampled_from(["clock", "dsps", "tools", "tags", "dmesg", "logcat", "dmabuf"])

@@ -190,6 +190,14 @@ def test_errors_beside_nodes_that_were_taken_do_not_mean_the_backend() -> None:
     assert found.refused == "op_support"
 
 
+# As Android's linker says it; the last where the libraries of the vendor are not for applications.
+OF_ANDROID = (
+    'dlopen failed: library "libQnnHtp.so" not found',
+    'dlopen failed: library "libcdsprpc.so" not found: needed by /x/libQnnHtp.so in namespace (x)',
+    'dlopen failed: cannot locate symbol "f" referenced by "/x/libQnnHtp.so"...',
+    'dlopen failed: library "/vendor/lib64/libcdsprpc.so" needed or dlopened by "/x/libQnnHtp.so" '
+    'is not accessible for the namespace "default"',
+)
 FALLBACK = "nodes are assigned to CPU, but fallback to CPU EP has been explicitly disabled"
 
 
@@ -202,6 +210,8 @@ FALLBACK = "nodes are assigned to CPU, but fallback to CPU EP has been explicitl
         ("Failed to find available PD for contextId 3", 1002, "unseen", "failed"),
         (FALLBACK, None, "held", "passed"),
         (f"QNN SetupBackend failed\n{FALLBACK}", None, "unseen", "failed"),
+        (f"libX.so: cannot open shared object file\n{FALLBACK}", None, "unseen", "failed"),
+        *((f"{words}\n{FALLBACK}", None, "unseen", "failed") for words in OF_ANDROID),
         ("OrtEp has invalid ort_version_supported=0", None, "unseen", "failed"),
     ],
 )

@@ -13,7 +13,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.probe.build import PROBE_NAME, ProbeBuilder, read_sources
+from harness.probe.build import PROBE_NAME, ProbeBuilder, read_sources, source_hash
 from harness.probe.verbs import SOURCE_FOLDER
 from tests.needed import ANDROID, need
 
@@ -70,18 +70,20 @@ def compiler(kind: str, api: int = API) -> str:
 
 def bionic_probe(kind: str, cache: Path, folder: Path) -> ProbeBuild:
     """The probe for one of `BIONIC`, to be run on this host as any program."""
-    return (_x64 if kind == X64 else _arm64)(cache, folder)
-
-
-def _x64(_cache: Path, folder: Path) -> ProbeBuild:
-    """It is no target of the harness, so the test compiles it."""
+    if kind == ARM64:
+        return _arm64(cache, folder)
     system = roots() / "x86_64-android11/system"
-    cc = compiler(X64)
-    probe = folder / PROBE_NAME
-    sources = [str(SOURCE_FOLDER / name) for name in read_sources() if name.endswith(".c")]
     native = (f"-Wl,-dynamic-linker,{system}/bin/linker64", f"-Wl,-rpath,{system}/lib64")
-    compile_c(cc, *sources, *native, "-fPIE", "-pie", "-o", probe, "-ldl")
-    return ProbeBuild(probe, cc)
+    return ProbeBuild(android_probe(folder, *native), compiler(X64))
+
+
+def android_probe(folder: Path, *flags: str) -> Path:
+    """The probe for Android on x86-64, which is no target of the harness."""
+    probe = folder / PROBE_NAME
+    sources = [SOURCE_FOLDER / name for name in read_sources() if name.endswith(".c")]
+    identity = f'-DPROBE_SOURCE="{source_hash(read_sources())}"'
+    compile_c(compiler(X64), *sources, *flags, identity, "-fPIE", "-pie", "-o", probe, "-ldl")
+    return probe
 
 
 def _arm64(cache: Path, folder: Path) -> ProbeBuild:

@@ -25,23 +25,29 @@ from harness.adb.device import AdbDevice
 from harness.adb.private_server import harness_key
 from harness.adb.server import AdbServer
 from harness.simulator.device import SimulatedDevice
+from tests.android.bionic import roots
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.adb.real_adbd import RealDevice
 from tests.integration.adb.steady_server import CRASHES, SteadyServer, end_in_words
+from tests.needed import ANDROID
 
 REAL = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
+NEEDS_ANDROID = pytest.mark.needs(ANDROID)
 OLD_ADB = pytest.mark.needs("QNN_HARNESS_ADB29")
 SIMULATED = pytest.param(("simulated", 36), id="simulated")
 REAL_ADBD = pytest.param(("real", 36), id="real", marks=[REAL])
 REAL_ADBD_29 = pytest.param(("real", 29), id="real-adb29", marks=[REAL, OLD_ADB])
+ANDROID_ADBD = pytest.param(("android", 36), id="android", marks=[REAL, NEEDS_ANDROID])
+"""The real adbd on Android's shell, programs and C library, for the user 2000."""
 # Each daemon and each adb has its turn by day; the other two pairs have theirs by night.
 LABS = [
     SIMULATED,
     pytest.param(("simulated", 29), id="simulated-adb29", marks=[OLD_ADB, pytest.mark.nightly]),
     pytest.param(("real", 36), id="real", marks=[REAL, pytest.mark.nightly]),
     REAL_ADBD_29,
+    ANDROID_ADBD,
 ]
-BOTH_DAEMONS = [SIMULATED, REAL_ADBD]
+BOTH_DAEMONS = [SIMULATED, REAL_ADBD, ANDROID_ADBD]
 SIMULATED_BY_NIGHT = pytest.param(*SIMULATED.values, id="simulated", marks=pytest.mark.nightly)
 REAL_BY_DAY = pytest.mark.parametrize(
     "lab", [SIMULATED_BY_NIGHT, REAL_ADBD], indirect=True, scope="session"
@@ -130,7 +136,9 @@ class Lab:
 
     def start(self, **options: Any) -> tuple[Daemon, str]:
         """A started daemon and a fresh folder on that device; options are its daemon's."""
-        if self.kind == "real":
+        if self.kind in ("real", "android"):
+            if self.kind == "android":
+                options["android"] = roots() / "x86_64-android11"
             root = Path(os.environ["QNN_HARNESS_ADBD_ROOT"])
             daemon: Daemon = RealDevice(root, **options)
             folder = f"/data/local/tmp/test-{secrets.token_hex(4)}"

@@ -3,12 +3,15 @@
 That adbd accepts every key and listens on all addresses, so it gets a network namespace with
 nothing in it; this program, inside, carries bytes between adbd and a listening socket that was
 made outside and handed in. Its /data is a folder of the host's or a small file system of its own.
-Run as `unshare ... python -I -S real_adbd.py LISTENING_FD ROOT DATA MOUNT_OPTIONS`.
+With an Android root (tests/android/kit.sh) its shell and all programs beside it are Android's.
+Run as `unshare ... python -I -S real_adbd.py LISTENING_FD ROOT DATA MOUNT_OPTIONS \\
+[ANDROID_ROOT PROGRAMS]`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import shutil
@@ -26,7 +29,18 @@ if TYPE_CHECKING:
     from harness.adb.guard import GuardedProcess
 
 _PORT = 5555
-_NAMESPACES = ("--user", "--map-root-user", "--mount", "--net", "--pid", "--fork", "--kill-child")
+_NAMESPACES = ("--user", "--mount", "--net", "--pid", "--fork", "--kill-child")
+# adb's shell on a phone whose build is "user"; what mounts its files before it is adbd keeps the
+# rights to do so
+_SHELL_USER = ("--map-user=2000", "--map-group=2000", "--keep-caps")
+_PR_CAP_AMBIENT, _CLEAR_ALL = 47, 4
+_ANDROID = {
+    "PATH": "/system/bin",
+    "ANDROID_ROOT": "/system",
+    "ANDROID_DATA": "/data",
+    "HOME": "/",
+    "TMPDIR": "/data/local/tmp",
+}
 
 
 class RealDevice:
@@ -34,7 +48,9 @@ class RealDevice:
 
     `storage` is the host's folder that its /data is; without one it gets an empty one, gone when
     it stops. `storage_limit_bytes` gives it a /data of that size in memory instead;
-    `read_only` makes it one that nobody can write to.
+    `read_only` makes it one that nobody can write to. `android` is the root whose shell, linker
+    and programs it has; they run as the user 2000 then, and as root without. What lies in
+    `programs` takes the place of Android's programs of the same names.
     """
 
     def __init__(
@@ -44,12 +60,15 @@ class RealDevice:
         storage: Path | None = None,
         storage_limit_bytes: int | None = None,
         read_only: bool = False,
+        android: Path | None = None,
+        programs: Path | None = None,
     ) -> None:
         self.root = root
         self.address = ""
         self._storage = storage
         self._limit = storage_limit_bytes
         self._read_only = read_only
+        self._android = () if android is None else (str(android), str(programs or ""))
         self._process: GuardedProcess | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
@@ -57,6 +76,7 @@ class RealDevice:
         from harness.adb.guard import spawn_guarded
 
         data, options = self._data()
+        user = _SHELL_USER if self._android else ("--map-root-user",)
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
             listening.listen(16)
@@ -64,9 +84,9 @@ class RealDevice:
             descriptor = listening.fileno()
             self._process = spawn_guarded(
                 [
-                    *("unshare", *_NAMESPACES),
+                    *("unshare", *_NAMESPACES, *user),
                     *(sys.executable, "-I", "-S", __file__, str(descriptor), str(self.root)),
-                    *(data, options),
+                    *(data, options, *self._android),
                 ],
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
                 pass_fds=[descriptor],
@@ -107,20 +127,44 @@ def _raise_loopback() -> None:
         fcntl.ioctl(control, 0x8914, request)  # SIOCSIFFLAGS
 
 
+def _compose(debian: Path, android: Path, programs: str) -> Path:
+    """A root with adbd and its libraries, and for all else what Android has."""
+    replaced = Path(programs).iterdir() if programs else ()
+    root = debian / "mnt"
+    _mounted("-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs", root)
+    for name in ("proc", "dev", "sys", "data", "system", "usr", "etc"):
+        (root / name).mkdir()
+    for name, target in (("lib", "usr/lib"), ("lib64", "usr/lib64"), ("bin", "/system/bin")):
+        (root / name).symlink_to(target)
+    (root / "sdcard").symlink_to("/data/media")
+    _mounted("--rbind", "/sys", root / "sys")
+    for source in (debian / "usr", debian / "etc", android / "system"):
+        _mounted("--bind", source, root / source.name)
+        _mounted("-o", "remount,bind,ro", root / source.name)
+    for program in replaced:
+        _mounted("--bind", program, root / "system/bin" / program.name)
+    return root
+
+
+def _mounted(*arguments: object) -> None:
+    subprocess.run([shutil.which("mount") or "mount", *map(str, arguments)], check=True)
+
+
 def _mount(root: Path, data: str, options: str) -> None:
-    mount = shutil.which("mount") or "mount"
     kind = "tmpfs" if data == "tmpfs" else "none"
     given, _, protection = options.partition(",")
     for arguments in (
         ("-t", "proc", "proc", root / "proc"),
         ("--rbind", "/dev", root / "dev"),
-        ("-t", "tmpfs", "-o", "size=64m", "tmpfs", root / "tmp"),
         ("-t", kind, "-o", given, data, root / "data"),
     ):
-        subprocess.run([mount, *arguments], check=True)
-    (root / "data/local/tmp").mkdir(parents=True, exist_ok=True)
+        _mounted(*arguments)
+    if (root / "tmp").exists():  # not on Android
+        _mounted("-t", "tmpfs", "-o", "size=64m", "tmpfs", root / "tmp")
+    for folder in ("local/tmp", "media"):
+        (root / "data" / folder).mkdir(parents=True, exist_ok=True)
     if protection:
-        subprocess.run([mount, "-o", f"remount,bind,{protection}", root / "data"], check=True)
+        _mounted("-o", f"remount,bind,{protection}", root / "data")
 
 
 def _connect() -> socket.socket:
@@ -154,15 +198,21 @@ def _serve(listening: socket.socket) -> None:
 def main() -> None:
     listening = socket.socket(fileno=int(sys.argv[1]))
     root = Path(sys.argv[2])
+    environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     _raise_loopback()
+    if android := sys.argv[5:]:
+        root, environment = _compose(root, Path(android[0]), android[1]), _ANDROID
     _mount(root, sys.argv[3], sys.argv[4])
+    if android:
+        _mounted("-o", "remount,ro", root)
     adbd = os.fork()
     if adbd == 0:
         listening.close()
         os.chroot(root)
         os.chdir("/")
-        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        os.execve("/usr/sbin/adbd", ["adbd"], {"PATH": path, "ADBD_PORT": str(_PORT)})
+        # where it is not root, it loses with the exec all that it may do
+        ctypes.CDLL(None).prctl(_PR_CAP_AMBIENT, _CLEAR_ALL, 0, 0, 0)
+        os.execve("/usr/sbin/adbd", ["adbd"], environment | {"ADBD_PORT": str(_PORT)})
     threading.Thread(target=_serve, args=(listening,), daemon=True).start()
     # the first process of a PID namespace inherits every orphan
     while os.wait()[0] != adbd:

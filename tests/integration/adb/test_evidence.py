@@ -25,6 +25,7 @@ from harness.files.cache import cache_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.run import run_plan
+from tests.android.bionic import android_probe
 from tests.integration.adb.conftest import NEWEST_SERVER, Lab, Linked, Place, linked_to
 from tests.integration.adb.remote import SLACK_S
 from tests.needed import C_COMPILERS, need
@@ -34,10 +35,15 @@ COLLECT_S = 20
 
 
 @pytest.fixture(scope="module")
-def probe_folder(lab: Lab, shared_daemon: tuple[str, str]) -> str:
+def probe_folder(
+    lab: Lab, shared_daemon: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> str:
     """A folder on the device with the probe in it."""
-    need(*C_COMPILERS)
-    probe = ProbeBuilder(cache_root() / "probe").build()
+    if lab.kind == "android":
+        probe = android_probe(tmp_path_factory.mktemp("android"))
+    else:
+        need(*C_COMPILERS)
+        probe = ProbeBuilder(cache_root() / "probe").build()
     address, top = shared_daemon
     folder = f"{top}/evidence"
     lab.connect(address).push([PushItem(probe, f"{folder}/qnn-probe", 0o755)], timeout_s=60)
@@ -131,7 +137,9 @@ def test_a_hung_process(
 def test_only_processes_of_ours_are_looked_at(shared: Place, tmp_path: Path) -> None:
     """A device may name any process as the probe's."""
     started = shared.device.shell(
-        "setsid env -i sleep 100 >/dev/null 2>&1 </dev/null & p=$!;"
+        # setsid may go on as another process, and toybox's env in its own with what it had
+        "s=$(command -v sleep);"
+        'p=$(setsid sh -c "echo \\$\\$;exec env -i $s 100 >/dev/null 2>&1 </dev/null" &);'
         # its environment is empty for a moment also while setsid is being loaded
         'until [ "$(cat /proc/$p/comm)" = sleep ];do :;done;echo $p',
         timeout_s=60,
@@ -197,20 +205,21 @@ LOGCATS = {
 
 
 @pytest.fixture
-def own_logcat(lab: Lab) -> Any:
+def own_logcat(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """own_logcat(program): a device of its own with this logcat."""
-    if lab.kind != "simulated":
-        pytest.skip("only the simulated device's logcat can be replaced")
+    if lab.kind == "real":
+        pytest.skip("there is no logcat on Debian")
     daemons = []
 
     def start(program: str) -> AdbDevice:
-        daemon, folder = lab.start()
-        daemons.append(daemon)
-        logcat = Path(folder).parents[3] / "system/bin/logcat"
-        assert logcat.exists()
-        logcat.unlink()
+        programs = tmp_path_factory.mktemp("programs")
+        logcat = programs / "logcat"
         logcat.write_text(program)
         logcat.chmod(0o755)
+        daemon, folder = lab.start(**({"programs": programs} if lab.kind == "android" else {}))
+        daemons.append(daemon)
+        if lab.kind == "simulated":
+            logcat.replace(Path(folder).parents[3] / "system/bin/logcat")
         return lab.connect(daemon.address)
 
     yield start
@@ -232,6 +241,8 @@ def test_logs_that_make_no_sense_are_bounded(kind: str, own_logcat: Any, tmp_pat
     for name in sizes:
         text = (tmp_path / name).read_text()
         assert not [c for c in text if ord(c) < 32 and c not in "\n\t"]
+    if kind == "endless line":
+        assert (tmp_path / "logcat.txt").read_text().startswith("[cut")
     if kind == "endless":
         assert (tmp_path / "logcat-QnnDsp.txt").read_text().startswith("[cut")
         assert any("logcat.txt: cut" in note for note in collected.notes)

@@ -14,6 +14,7 @@ from typing import Final
 
 PREFIX: Final = "@qnn-harness:"
 """What begins each line of a script that is meant for us; here, the one in front of a part."""
+_FREE_BLOCKS: Final = re.compile(r"\bfree (\d{1,18}) (\d{1,9})\s*\Z", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -63,16 +64,24 @@ def integer(text: str | None) -> int | None:
 
 
 def free_storage(lines: list[str]) -> int | None:
-    """Bytes free as `df -k` says for one folder."""
+    """Bytes free as `df -k` says for one folder, and behind it `stat -f -c 'free %a %S'`.
+
+    The smaller one holds: to root, toybox's df gives what is kept back for the system, too, and a
+    simulated device's limit is known to its df only.
+    """
+    text = " ".join(lines[1:])
+    told = _FREE_BLOCKS.search(text)
+    free = [int(told[1]) * int(told[2])] if told else []
     # Long device names make some df break a row in two: the numbers are found from the right.
-    fields = " ".join(lines[1:]).split()
+    fields = text.split()
     for index in range(len(fields) - 1, 2, -1):
         # what is left can be less than nothing, where root may write on
         if re.fullmatch(r"\d{1,3}%", fields[index]) and re.fullmatch(
             r"-?\d{1,18}", fields[index - 1], re.ASCII
         ):
-            return max(0, int(fields[index - 1])) * 1024
-    return None
+            free.append(max(0, int(fields[index - 1])) * 1024)
+            break
+    return min(free, default=None)
 
 
 def memory(sections: Mapping[str, list[str]], name: str) -> int | None:

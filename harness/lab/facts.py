@@ -33,7 +33,7 @@ echo "${m}linker"; [ -e /system/bin/linker64 ] && echo android
 echo "${m}properties"; getprop 2>/dev/null
 echo "${m}release"; cat /etc/os-release 2>/dev/null
 echo "${m}memory"; head -n 3 /proc/meminfo 2>/dev/null
-echo "${m}storage"; df -k "$d" 2>/dev/null
+echo "${m}storage"; df -k "$d" 2>/dev/null; stat -f -c 'free %a %S' "$d" 2>/dev/null
 echo "${m}soc"; cat /sys/devices/soc0/machine 2>/dev/null
 echo "${m}soc-id"; cat /sys/devices/soc0/soc_id 2>/dev/null
 echo "${m}gpu"; cat /sys/class/kgsl/kgsl-3d0/gpu_model 2>/dev/null

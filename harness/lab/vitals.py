@@ -26,7 +26,7 @@ echo "${m}user"; id -u
 echo "${m}memory"; head -n 5 "$r/proc/meminfo" 2>/dev/null
 e=$(mkdir -p "$d" 2>&1) || echo "${m}writable
 $e"
-echo "${m}storage"; df -k "$d" 2>/dev/null
+echo "${m}storage"; df -k "$d" 2>/dev/null; stat -f -c 'free %a %S' "$d" 2>/dev/null
 [ -n "$e" ] || {
   echo "${m}writable"
   (umask 077; echo ok >"$d/.health-$$") 2>&1 && cat "$d/.health-$$"; rm -f "$d/.health-$$"

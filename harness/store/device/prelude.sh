@@ -15,7 +15,12 @@ prune() { # SECONDS: removes the claims of those that must be gone
     [ "$at" = "$boot" ] && [ $((up - since)) -lt "$1" ] || rm -f "$f"
   done
 }
-space() { df -kP . 2>/dev/null | { d=; while IFS= read -r x; do d=$x; done; echo "${m}df $d"; }; }
+space() { # to root, some df give what is kept back for the system, too
+  df -kP . 2>/dev/null | {
+    d=; while IFS= read -r x; do d=$x; done
+    echo "${m}df $d $(stat -f -c 'free %a %S' . 2>/dev/null)"
+  }
+}
 timed= # whether this device's stat tells times
 show() { # KIND PATH...: size and times of all files there
   k=$1; shift

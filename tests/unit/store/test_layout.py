@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -338,6 +339,16 @@ def test_many_sets_in_one_look(device: ScriptDevice) -> None:
     assert not view.found_set(a_set("absent"))
 
 
+def test_what_is_kept_back_for_the_system_is_not_free(device: ScriptDevice) -> None:
+    """To root, toybox's df counts it; a computer that keeps nothing back cannot show it."""
+    sizes = os.statvfs(device.workdir.parent)
+    free = device.look().free_bytes
+    kept_back = (sizes.f_bfree - sizes.f_bavail) * sizes.f_frsize
+    # others write meanwhile
+    assert free is not None
+    assert abs(free - sizes.f_bavail * sizes.f_frsize) < max(kept_back // 2, 1 << 34)
+
+
 ENTRY = "0" * 64
 ANSWER = (
     f"@qnn-harness:file 5|946684800|9|store/{ENTRY}.1\n@qnn-harness:df /dev/x 9 5 4 60% /\n{{}}"
@@ -366,6 +377,9 @@ def test_an_answer_with_noise() -> None:
     assert view.free_bytes == 4096
     assert parse_look(DONE).free_bytes is None
     assert parse_look(f"@qnn-harness:df /dev/x 9 9 -1 100% /\n{DONE}").free_bytes == 0
+    kept_back = parse_look(f"@qnn-harness:df /dev/x 9 5 4 60% / free 3 512\n{DONE}")
+    assert kept_back.free_bytes == 1536
+    assert parse_look(f"@qnn-harness:df  free 3 512\n{DONE}").free_bytes == 1536
 
 
 @given(st.text(max_size=40))

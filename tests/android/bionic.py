@@ -50,6 +50,11 @@ def roots() -> Path:
     return Path(os.environ[ANDROID])
 
 
+def x64_root() -> Path:
+    """The root of an Android for x86-64: its shell, linker, libraries and programs."""
+    return roots() / "x86_64-android11"
+
+
 def ndk() -> Path:
     """The NDK of the kit."""
     return roots() / "ndk"
@@ -72,7 +77,7 @@ def bionic_probe(kind: str, cache: Path, folder: Path) -> ProbeBuild:
     """The probe for one of `BIONIC`, to be run on this host as any program."""
     if kind == ARM64:
         return _arm64(cache, folder)
-    system = roots() / "x86_64-android11/system"
+    system = x64_root() / "system"
     native = (f"-Wl,-dynamic-linker,{system}/bin/linker64", f"-Wl,-rpath,{system}/lib64")
     return ProbeBuild(android_probe(folder, *native), compiler(X64))
 

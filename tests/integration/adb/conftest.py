@@ -25,7 +25,7 @@ from harness.adb.device import AdbDevice
 from harness.adb.private_server import harness_key
 from harness.adb.server import AdbServer
 from harness.simulator.device import SimulatedDevice
-from tests.android.bionic import roots
+from tests.android.bionic import x64_root
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.adb.real_adbd import RealDevice
 from tests.integration.adb.steady_server import CRASHES, SteadyServer, end_in_words
@@ -48,6 +48,9 @@ LABS = [
     ANDROID_ADBD,
 ]
 BOTH_DAEMONS = [SIMULATED, REAL_ADBD, ANDROID_ADBD]
+ANDROID_BY_NIGHT = pytest.param(
+    *ANDROID_ADBD.values, id="android", marks=[*ANDROID_ADBD.marks, pytest.mark.nightly]
+)
 SIMULATED_BY_NIGHT = pytest.param(*SIMULATED.values, id="simulated", marks=pytest.mark.nightly)
 REAL_BY_DAY = pytest.mark.parametrize(
     "lab", [SIMULATED_BY_NIGHT, REAL_ADBD], indirect=True, scope="session"
@@ -138,7 +141,7 @@ class Lab:
         """A started daemon and a fresh folder on that device; options are its daemon's."""
         if self.kind in ("real", "android"):
             if self.kind == "android":
-                options["android"] = roots() / "x86_64-android11"
+                options["android"] = x64_root()
             root = Path(os.environ["QNN_HARNESS_ADBD_ROOT"])
             daemon: Daemon = RealDevice(root, **options)
             folder = f"/data/local/tmp/test-{secrets.token_hex(4)}"

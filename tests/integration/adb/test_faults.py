@@ -21,8 +21,8 @@ from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.server import AdbServer
 from harness.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 from tests.integration.adb.conftest import (
+    ANDROID_BY_NIGHT,
     LABS,
-    SIMULATED,
     SIMULATED_BY_NIGHT,
     Lab,
     Linked,
@@ -33,7 +33,7 @@ from tests.integration.adb.remote import SLACK_S, family, survivors, wait_ready
 
 SLOW = pytest.mark.parametrize(
     "lab",
-    [SIMULATED_BY_NIGHT if lab is SIMULATED else lab for lab in LABS],
+    [SIMULATED_BY_NIGHT, *LABS[1:-1], ANDROID_BY_NIGHT],
     indirect=True,
     scope="session",
 )

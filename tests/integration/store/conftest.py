@@ -20,8 +20,10 @@ from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.server import AdbServer
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
+from tests.android.bionic import x64_root
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.adb.real_adbd import RealDevice
+from tests.needed import ANDROID
 
 Daemon = SimulatedDevice | RealDevice
 
@@ -117,11 +119,12 @@ def make_device(adb_server: AdbServer, key_folder: Path, tmp_path: Path) -> Iter
         ) -> CountingDevice:
             folder = tmp_path / storage
             daemon: Daemon
-            if kind == "real":
+            if kind != "simulated":
                 # its /data only, but under the same name
                 folder.mkdir(exist_ok=True)
                 program = Path(os.environ["QNN_HARNESS_ADBD_ROOT"])
-                daemon = RealDevice(program, storage=folder / "data")
+                android = x64_root() if kind == "android" else None
+                daemon = RealDevice(program, storage=folder / "data", android=android)
             else:
                 daemon = SimulatedDevice(
                     "sim-deploy",
@@ -134,14 +137,23 @@ def make_device(adb_server: AdbServer, key_folder: Path, tmp_path: Path) -> Iter
             link = cleanup.enter_context(FaultyLink(daemon.address))
             adb_server.connect(link.address, deadline=Deadline(60))
             cleanup.callback(adb_server.disconnect, link.address)
-            root = "" if kind == "real" else str(folder)
+            root = str(folder) if kind == "simulated" else ""
             return CountingDevice(adb_server, folder, root, link, daemon)
 
         yield make
 
 
-@pytest.fixture(
-    params=["simulated", pytest.param("real", marks=pytest.mark.needs("QNN_HARNESS_ADBD_ROOT"))]
+REAL = pytest.param("real", marks=pytest.mark.needs("QNN_HARNESS_ADBD_ROOT"))
+ON_ANDROID = pytest.param(
+    "android",
+    marks=[
+        pytest.mark.needs("QNN_HARNESS_ADBD_ROOT"),
+        pytest.mark.needs(ANDROID),
+        pytest.mark.nightly,
+    ],
 )
+
+
+@pytest.fixture(params=["simulated", REAL, ON_ANDROID])
 def device(request: pytest.FixtureRequest, make_device: MakeDevice) -> CountingDevice:
     return make_device(request.param)

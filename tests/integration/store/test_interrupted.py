@@ -12,7 +12,7 @@ import pytest
 from harness.errors import DeviceError, DeviceLost, InfraError
 from harness.store.claims import own_claim
 from harness.store.deploy import Deployer
-from tests.integration.store.conftest import CountingDevice
+from tests.integration.store.conftest import ON_ANDROID, REAL, CountingDevice
 
 FILES, SIZE = 12, 2 << 20
 
@@ -51,7 +51,8 @@ REAL_BY_DAY = pytest.mark.parametrize(
     "device",
     [
         pytest.param("simulated", marks=NIGHT),
-        pytest.param("real", marks=pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")),
+        REAL,
+        ON_ANDROID,
     ],
     indirect=True,
 )

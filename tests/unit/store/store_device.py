@@ -29,7 +29,10 @@ from harness.store.layout import (
 )
 from harness.store.push_plan import plan_push
 from harness.store.scripts import Name, script
+from tests.needed import ANDROID
 
+ENTER = Path(__file__).parents[2] / "android/enter.sh"
+ANDROID_PATH = "/system/bin"
 PROGRAMS = (
     *("mkdir", "stat", "find", "wc", "df", "tail", "sha256sum", "chmod", "touch", "mv", "ln"),
     *("cp", "rm", "cat", "env", "grep", "tar", "rmdir", "sed", "sleep"),
@@ -39,6 +42,7 @@ SHELLS = {
     "bash": (["bash"], None),
     "mksh with toybox": (["mksh"], "toybox"),
     "busybox": (["busybox", "sh"], "busybox"),
+    "android": (["/bin/sh", str(ENTER)], None),
 }
 BY_DAY = ("dash", "mksh with toybox")
 CONTENTS = {"lib/one.so": b"first", "libs/c++-7.so.1.0": b"runtime", "probe": b"#!/bin/sh\n"}
@@ -163,8 +167,10 @@ class ScriptDevice:
         folder.mkdir()
         for name in (*PROGRAMS, *self.shell[:1]):
             found = shutil.which(name, path=self.path)
+            if self.path == ANDROID_PATH:  # that is not on this computer
+                found = f"{self.path}/{name}"
             if name != program and found:
-                (folder / name).symlink_to(found)
+                (folder / Path(name).name).symlink_to(found)
         self.path = str(folder)
 
     @property
@@ -180,7 +186,7 @@ class ScriptDevice:
 def needing_shell(name: str) -> object:
     """A parameter of a test that needs this shell, and its programs, on the host."""
     shell, programs = SHELLS[name]
-    tools = {shell[0], programs} - {None}
+    tools = {ANDROID, "unshare"} if name == "android" else {shell[0], programs} - {None}
     claims = [pytest.mark.needs(tool) for tool in sorted(map(str, tools))]
     return pytest.param(name, marks=claims if name in BY_DAY else [*claims, pytest.mark.nightly])
 
@@ -188,6 +194,9 @@ def needing_shell(name: str) -> object:
 def device_of(name: str, tmp_path: Path) -> ScriptDevice:
     shell, programs = SHELLS[name]
     path = os.environ["PATH"]
+    if name == "android":
+        root = Path(os.environ[ANDROID]) / "x86_64-android11"
+        shell, path = [*shell, str(root), str(tmp_path), f"{ANDROID_PATH}/sh"], ANDROID_PATH
     if programs:
         folder = tmp_path / "bin"
         folder.mkdir()

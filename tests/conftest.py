@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from harness.files.notices import Notices, shown_by
+from tests.integration.device_runs import WITHOUT_HYPOTHESIS
 from tests.logged import Logged
 from tests.needed import ALWAYS_THERE, LEFT_OUT, installed_by_ci, need
 
@@ -47,6 +49,8 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, told)
+    # Images of containers set it, and each process that a test starts would compile the harness.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -73,6 +77,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"left out for want of {tool}: {tests.total()} tests")
         for test, count in tests.items():
             terminalreporter.write_line(f"    {test}" + (f" ({count})" if count > 1 else ""))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_runs() -> None:
+    """A pytest that a test starts does without hypothesis."""
+    os.environ["PYTEST_ADDOPTS"] = WITHOUT_HYPOTHESIS
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RUN_TIMEOUT_S = 400
+WITHOUT_HYPOTHESIS = "-p no:hypothesispytest"
+"""Its plug-in imports all of it as a run ends, which takes as long as a case."""
 
 LAB = """schema: 1
 devices:
@@ -67,6 +69,7 @@ class DeviceRuns:
         }
         for name in [name for name in self.environment if name.startswith("PYTEST_")]:
             del self.environment[name]  # what the tests themselves run under
+        self.environment["PYTEST_ADDOPTS"] = WITHOUT_HYPOTHESIS
 
     def without_gpu(self) -> None:
         """Takes away what lets its GPU backend prepare graphs."""

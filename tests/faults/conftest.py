@@ -15,6 +15,7 @@ import pytest
 
 from tests.faults.breakable import BreakableLab
 from tests.faults.table import REAL, SIMULATED
+from tests.faults.unreachable import run_all
 from tests.integration.device_runs import Finished
 
 HERE = Path(__file__).parent
@@ -73,9 +74,10 @@ def background(
                 for daemon, faults in _faults(items).items():
                     key = ("cases", daemon)
                     made.begin(key, partial(run_suite, tmp_path_factory, daemon, faults, clock))
-            for name in ("test_unreachable", "test_ended_runs"):
-                if f"{name}.py" in files:
-                    import_module(f"tests.faults.{name}").begin(made, tmp_path_factory, items)
+                if any("out_of_reach" in item.name for item in items):
+                    made.begin("unreachable", partial(run_all, tmp_path_factory.mktemp("reach")))
+            if "test_ended_runs.py" in files:
+                import_module("tests.faults.test_ended_runs").begin(made, tmp_path_factory, items)
 
         # an xdist worker collects all tests, and knows only of each file it gets that it is its own
         made.begin_for = lambda file: begin({file})
@@ -96,8 +98,9 @@ def _faults(items: list[pytest.Item]) -> dict[str, list[str]]:
     wanted: dict[str, set[str]] = {}
     for item in items:
         if isinstance(item, pytest.Function) and item.path.name == "test_cases.py":
-            parameters: dict[str, Any] = dict(item.callspec.params)
-            if "fault" in parameters:
+            callspec = getattr(item, "callspec", None)
+            parameters: dict[str, Any] = callspec.params if callspec else {}
+            if {"daemon", "fault"} <= parameters.keys():
                 wanted.setdefault(parameters["daemon"], set()).add(parameters["fault"].name)
     if not os.environ.get("QNN_HARNESS_ADBD_ROOT"):
         wanted.pop(REAL, None)

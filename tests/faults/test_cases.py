@@ -1,4 +1,8 @@
-"""Faults in the middle of a case, through the plug-in as a user runs it."""
+"""Faults through the plug-in as a user runs it: in the middle of a case, and from the start.
+
+A device that cannot be reached is the lab's fault, and the others' cases run. The runs of both
+mostly wait, and do so side by side because one file holds their tests.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,12 @@ from typing import Any
 import pytest
 
 from harness.results.journal import read_journal
-from tests.faults.conftest import daemon_parameters
-from tests.faults.table import BOTH, CASES, REAL, Fault
+from tests.faults.conftest import Background, daemon_parameters
+from tests.faults.table import BOTH, CASES, REAL, UNREACHABLE, Fault
 from tests.integration.device_runs import Finished
 
 # Its time bounds want a quiet machine; run it with the real adbd beside the simulated device.
-pytestmark = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
+needs_real = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
 
 RunCases = Callable[[str], Finished]
 SLOW = ("probe_endless_loop", "probe_stopped", "probe_endless_stderr", "link_stalled")
@@ -52,6 +56,7 @@ def _axis(fault: Fault) -> str:
     return str(fault)
 
 
+@needs_real
 @pytest.mark.parametrize(("daemon", "fault"), rows("fault"))
 def test_what_the_fault_comes_to(run_cases: RunCases, daemon: str, fault: Fault) -> None:
     case = record(run_cases(daemon), fault, "fault")
@@ -61,6 +66,7 @@ def test_what_the_fault_comes_to(run_cases: RunCases, daemon: str, fault: Fault)
     assert re.search(fault.said, told, re.DOTALL), told
 
 
+@needs_real
 @pytest.mark.parametrize(("daemon", "fault"), rows("next"))
 def test_the_next_case_runs_and_finds_nothing_left(
     run_cases: RunCases, daemon: str, fault: Fault
@@ -70,6 +76,7 @@ def test_the_next_case_runs_and_finds_nothing_left(
     assert case["measurements"]["left"] == []
 
 
+@needs_real
 @pytest.mark.parametrize("daemon", daemon_parameters(BOTH, by_night=(REAL,)))
 def test_the_journal_is_whole(run_cases: RunCases, daemon: str) -> None:
     done = run_cases(daemon)
@@ -81,3 +88,22 @@ def test_the_journal_is_whole(run_cases: RunCases, daemon: str) -> None:
     assert (done.folder / "latest/junit.xml").exists()
     assert (done.folder / "latest/report.html").exists()
     assert "INTERNALERROR" not in done.output
+
+
+@pytest.mark.parametrize("fault", UNREACHABLE, ids=str)
+def test_a_device_out_of_reach(background: Background, fault: Fault) -> None:
+    done = background.result("unreachable")
+    (case,) = (case for case in done.cases if case["device"]["name"] == fault.name)
+    told = (case["error"] or {}).get("message", "")
+    assert (case["outcome"], case["cause"]) == (fault.outcome, fault.cause), told
+    assert re.search(fault.said, told), told
+    assert case["duration_s"] < fault.deadline_s
+
+
+def test_the_others_run_and_the_journal_is_whole(background: Background) -> None:
+    done = background.result("unreachable")
+    (case,) = [case for case in done.cases if case["device"]["name"] == "fine"]
+    assert case["outcome"] == "passed", case["error"]
+    assert read_journal(done.folder / "latest/results.jsonl").damage == ()
+    assert len({case["device"]["name"] for case in done.cases}) == len(UNREACHABLE) + 1
+    assert done.code == 3, done.output

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import socket
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
-import pytest
 import yaml
 
 from harness.adb.deadline import Deadline
 from harness.adb.private_server import harness_key
-from harness.results.journal import read_journal
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
 from tests.faults.breakable import CONNECT_S, KeptServer
-from tests.faults.conftest import Background
 from tests.faults.mocks import MockAdbServer, MockHangingUpDaemon, MockMuteDaemon
-from tests.faults.table import UNREACHABLE, Fault
 from tests.integration.device_runs import DeviceRuns, Finished
 
 SUITE = '''"""One case per device."""
@@ -98,37 +91,3 @@ def _simulated(folder: Path, name: str, soc: str, home: Path) -> SimulatedDevice
         properties=device_properties(f"sim-{name}", soc),
         public_key=harness_key(home).with_suffix(".pub"),
     )
-
-
-def begin(
-    background: Background, factory: pytest.TempPathFactory, items: Sequence[pytest.Item]
-) -> None:
-    background.begin("unreachable", partial(run_all, factory.mktemp("unreachable")))
-
-
-@pytest.fixture
-def unreachable(background: Background) -> Callable[[], Finished]:
-    return lambda: background.result("unreachable")
-
-
-@pytest.mark.parametrize(
-    "fault",
-    UNREACHABLE,
-    ids=str,
-)
-def test_a_device_out_of_reach(unreachable: Callable[[], Finished], fault: Fault) -> None:
-    done = unreachable()
-    (case,) = (case for case in done.cases if case["device"]["name"] == fault.name)
-    told = (case["error"] or {}).get("message", "")
-    assert (case["outcome"], case["cause"]) == (fault.outcome, fault.cause), told
-    assert re.search(fault.said, told), told
-    assert case["duration_s"] < fault.deadline_s
-
-
-def test_the_others_run_and_the_journal_is_whole(unreachable: Callable[[], Finished]) -> None:
-    done = unreachable()
-    (case,) = [case for case in done.cases if case["device"]["name"] == "fine"]
-    assert case["outcome"] == "passed", case["error"]
-    assert read_journal(done.folder / "latest/results.jsonl").damage == ()
-    assert len({case["device"]["name"] for case in done.cases}) == len(UNREACHABLE) + 1
-    assert done.code == 3, done.output

@@ -24,18 +24,13 @@ from tests.integration.in_process import qnn_harness
 QNN_HARNESS = [sys.executable, "-m", "harness.cli.main"]
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [*QNN_HARNESS, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
 def opened(lab: Path) -> OpenLab:
     cache = cache_root()
     return OpenLab(load_lab(lab), key_folder=cache / "keys", storage_root=simulated_root(cache))
 
 
 def test_devices_says_what_the_device_says(simulated_lab: Path) -> None:
-    done = run("devices", "--lab", simulated_lab, "--json")
+    done = qnn_harness("devices", "--lab", simulated_lab, "--json")
     assert done.returncode == 0, done.stderr
     (row,) = (row for row in json.loads(done.stdout)["devices"] if row["configured"])
     assert (row["name"], row["state"], row["soc"]) == ("sim-test", "device", "QCS8550")
@@ -48,7 +43,7 @@ def test_devices_says_what_the_device_says(simulated_lab: Path) -> None:
 
 
 def test_devices_as_a_table(simulated_lab: Path) -> None:
-    done = run("devices", "--lab", simulated_lab)
+    done = qnn_harness("devices", "--lab", simulated_lab)
     assert done.returncode == 0, done.stderr
     assert "sim-test" in done.stdout
     assert "v73" in done.stdout
@@ -56,7 +51,7 @@ def test_devices_as_a_table(simulated_lab: Path) -> None:
 
 def test_a_device_that_is_not_there_is_the_labs_fault(simulated_lab: Path) -> None:
     simulated_lab.write_text("schema: 1\ndevices:\n  - name: gone\n    serial: 127.0.0.1:9\n")
-    done = run("devices", "--lab", simulated_lab, "--json")
+    done = qnn_harness("devices", "--lab", simulated_lab, "--json")
     assert done.returncode == 3
     assert "error: gone: " in done.stderr
     (row,) = (row for row in json.loads(done.stdout)["devices"] if row["configured"])
@@ -74,7 +69,7 @@ def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: P
     assert (folder / "input.raw").exists()
 
     # this process lives, so it may still use them
-    done = run("devices", "--lab", simulated_lab, "clean")
+    done = qnn_harness("devices", "--lab", simulated_lab, "clean")
     assert done.returncode == 0, done.stderr
     told = f"0.0 MB freed, 0 sets removed; 0.2 MB in 2 sets kept; in use by process {os.getpid()} "
     assert told in done.stdout
@@ -84,7 +79,7 @@ def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: P
         device = lab.device("sim-test")
         mark = next(Path(device.workdir).glob("inuse/*"))
         mark.unlink()
-    done = run("devices", "clean", "sim-test", "--lab", simulated_lab, "--json")
+    done = qnn_harness("devices", "clean", "sim-test", "--lab", simulated_lab, "--json")
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["devices"]
     assert (row["name"], row["freed_bytes"], row["kept_bytes"]) == ("sim-test", 200_000, 0)
@@ -99,7 +94,7 @@ def test_devices_clean_all_removes_what_is_used_too(simulated_lab: Path, tmp_pat
         device = lab.device("sim-test")
         Deployer(device.adb, device.workdir).deploy_files("one", {"input.raw": file})
         workdir = Path(device.workdir)
-    done = run("devices", "clean", "--all", "--lab", simulated_lab)
+    done = qnn_harness("devices", "clean", "--all", "--lab", simulated_lab)
     assert done.returncode == 0, done.stderr
     assert f"1 sets removed; was in use by process {os.getpid()} on " in done.stdout
     assert not workdir.exists()
@@ -157,7 +152,7 @@ def test_healing_goes_on_past_a_device_that_is_held(simulated_lab: Path) -> None
         key = lab.key("sim-test")
     leases = Leases(lease_root(), purpose="a test")
     leases.take(key, "sim-test")
-    done = run("devices", "heal", "sim-test", "sim-other", "--lab", simulated_lab, "--json")
+    done = qnn_harness("devices", "heal", "sim-test", "sim-other", "--lab", simulated_lab, "--json")
     leases.close()
     assert done.returncode == 3
     assert "(a test)" in done.stderr
@@ -174,12 +169,12 @@ def key_of(lab_file: Path) -> str:
 def test_a_device_that_answers_and_is_bad_is_a_negative_answer(
     simulated_lab: Path, tmp_path: Path
 ) -> None:
-    assert run("devices", "--lab", simulated_lab).returncode == 0
+    assert qnn_harness("devices", "--lab", simulated_lab).returncode == 0
     workdir = tmp_path / "simulated/sim-test/data/local/tmp/qnn-harness"
     subprocess.run(["rm", "-rf", workdir], check=True)
     workdir.parent.mkdir(parents=True, exist_ok=True)
     workdir.write_text("a file where its work folder should be")
-    done = run("devices", "--lab", simulated_lab)
+    done = qnn_harness("devices", "--lab", simulated_lab)
     assert done.returncode == 1
     assert "sim-test: its work folder cannot be written" in done.stdout
 
@@ -187,23 +182,23 @@ def test_a_device_that_answers_and_is_bad_is_a_negative_answer(
 @pytest.mark.nightly
 def test_why_a_device_is_in_quarantine_is_told(simulated_lab: Path, tmp_path: Path) -> None:
     entry = Quarantine(tmp_path / "quarantine").put(key_of(simulated_lab), "it rebooted all day")
-    done = run("devices", "--lab", simulated_lab)
+    done = qnn_harness("devices", "--lab", simulated_lab)
     assert done.returncode == 1
     assert (
         f"sim-test: in quarantine since {entry.since}: it rebooted all day. When it is mended: "
         "qnn-harness devices heal sim-test"
     ) in done.stdout
     # which ends it, once our probe has run there
-    assert run("devices", "heal", "sim-test", "--lab", simulated_lab).returncode == 0
+    assert qnn_harness("devices", "heal", "sim-test", "--lab", simulated_lab).returncode == 0
     assert list((tmp_path / "simulated").rglob("sets/probe-*/qnn-probe"))
-    assert run("devices", "--lab", simulated_lab).returncode == 0
+    assert qnn_harness("devices", "--lab", simulated_lab).returncode == 0
 
 
 def test_a_quarantine_that_cannot_be_read_says_what_to_do(
     simulated_lab: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "quarantine").write_text("a file where the folder should be")
-    done = run("devices", "--lab", simulated_lab)
+    done = qnn_harness("devices", "--lab", simulated_lab)
     assert done.returncode == 3
     assert "sim-test" in done.stdout
     assert "Not a directory; remove what is there, or set QNN_HARNESS_QUARANTINE" in done.stderr

@@ -24,6 +24,7 @@ from harness.lab.quarantine import Quarantine
 from harness.simulator.device import SimulatedDevice
 from tests.integration.conftest import RuntimeFor
 from tests.integration.device_runs import ROOT
+from tests.integration.in_process import qnn_harness
 from tests.integration.runtimes.real_layouts import folder_of
 from tests.integration.simulator.conftest import AdbClient, StartDevice
 
@@ -34,17 +35,8 @@ NAME = "sim-test"
 def run(
     *arguments: object, **settings: str
 ) -> tuple[subprocess.CompletedProcess[str], dict[tuple[str, str], dict[str, Any]]]:
-    """The process, and the checks of its --json by subject and name."""
-    command = [*QNN_HARNESS, "doctor", *map(str, arguments), "--json"]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=ROOT,
-        env=os.environ | settings,
-    )
+    """How it ended, and the checks of its --json by subject and name."""
+    done = qnn_harness("doctor", *arguments, "--json", environment=os.environ | settings)
     assert "Traceback" not in done.stderr, done.stderr
     said = json.loads(done.stdout) if done.stdout else {"checks": []}
     if done.stdout:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +35,8 @@ class Commands:
             self.environment.pop(variable, None)
 
     def __call__(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "harness.cli.main", "runtimes", *map(str, arguments)]
-        return subprocess.run(
-            [*command, "--lab", str(self.lab)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env=self.environment,
-        )
+        words = ("runtimes", *arguments, "--lab", self.lab)
+        return qnn_harness(*words, environment=self.environment)
 
     def rows(self, *arguments: object) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = json.loads(self(*arguments, "--json").stdout)["runtimes"]

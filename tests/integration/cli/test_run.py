@@ -35,7 +35,7 @@ def tiny(context_for: ContextFor, tmp_path: Path) -> Path:
     return folder / "tiny.ctx"
 
 
-def test_files_are_run_planned_compared_and_searched(lab: DeviceRuns, tiny: Path) -> None:
+def test_files_are_run_compared_and_gone_on_with(lab: DeviceRuns, tiny: Path) -> None:
     shutil.copyfile(FOREIGN, lab.folder / "foreign.bin")
     file = Path("elsewhere") / tiny.name
     given = ("--inputs=elsewhere/in", "--expected=elsewhere/out", "--tolerance=0.01")
@@ -60,7 +60,7 @@ def test_files_are_run_planned_compared_and_searched(lab: DeviceRuns, tiny: Path
     code, said, (differs,) = lab.run_files(file, *wrong)
     assert (code, differs["outcome"]) == (1, "failed"), said
     assert differs["error"]["api"] == "QnnGraph_execute"
-    # a run that broke off goes on, and its own file names the case of a search
+    # a run that broke off goes on
     code, said, again = lab.run_files(file, "foreign.bin", "--qnn=2.51.0", "--resume=latest")
     assert (code, len(again)) == (1, 2), said
     assert {one["run"] for one in again} == {differs["run"]}
@@ -72,10 +72,6 @@ def test_files_are_run_planned_compared_and_searched(lab: DeviceRuns, tiny: Path
     assert file.stat().st_size == 48
     junit = (lab.reports / "latest/junit.xml").read_text()
     assert '<property name="outputs" value="agreement"' in junit
-    case = "foreign.bin::test_contexts[sim-v73-htp-2.47.0-foreign.bin-window-3]"
-    options = ("--axis=qnn", "--versions=2.47.0,2.51.0", f"--lab={lab.file}")
-    done = lab.qnn_harness("bisect", f"--case={case}", *options)
-    assert (done.returncode, "no change: all are good" in done.stdout) == (1, True), done.stdout
 
 
 def test_a_pass_of_a_model_with_empty_caches_says_so(lab: DeviceRuns) -> None:
@@ -112,19 +108,23 @@ def test_a_reader_that_goes_away_is_no_verdict(lab: DeviceRuns) -> None:
 
 def test_an_onnx_model_is_compiled_by_each_version(lab: DeviceRuns) -> None:
     (lab.folder / "my model.onnx").write_bytes(Model("tiny").serialized())
-    code, said, records = lab.run_files("my model.onnx", "--qnn=2.47.0,2.51.0")
+    # half a step of half precision is what HTP and CPU may differ by, a millionth is not
+    versions = ("--qnn=2.47.0,2.51.0", "--tolerance=0.05")
+    code, said, records = lab.run_files("my model.onnx", *versions)
     assert code == 0, said
     assert [(one["axes"]["compiler"], one["outcome"], one["outputs"]) for one in records] == [
-        ("2.47.0", "passed", "agreement"),
-        ("2.51.0", "passed", "agreement"),
+        ("2.47.0", "passed", "reference"),
+        ("2.51.0", "passed", "reference"),
     ]
-    # half a step of half precision is what HTP and CPU may differ by, a millionth is not
-    for tolerance, outcome in ((0.05, "passed"), (1e-6, "failed")):
-        code, said, (one,) = lab.run_files("my model.onnx", f"--tolerance={tolerance}")
-        assert (one["outcome"], one["outputs"]) == (
-            outcome,
-            "reference" if outcome == "passed" else None,
-        ), said
+    code, said, (one,) = lab.run_files("my model.onnx", "--tolerance=1e-6")
+    assert (code, one["outcome"], one["outputs"]) == (1, "failed", None), said
+
+
+@pytest.mark.nightly
+def test_an_onnx_model_without_a_tolerance_agrees_with_itself(lab: DeviceRuns) -> None:
+    (lab.folder / "my model.onnx").write_bytes(Model("tiny").serialized())
+    code, said, (one,) = lab.run_files("my model.onnx")
+    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "agreement"), said
 
 
 def test_the_suites_that_take_contexts_run_on_these(lab: DeviceRuns, tiny: Path) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
 from harness.contexts.models import Model
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import DeviceRuns
+from tests.integration.in_process import qnn_harness
 
 FIELD = Path(__file__).parents[2] / "field"
 EMBEDDED, EXTERNAL = (FIELD / f"qnn_multi_ctx_{name}.onnx" for name in ("embed", "external"))
@@ -99,25 +100,28 @@ def test_a_plain_model_is_compiled_by_onnx_runtime(lab: DeviceRuns) -> None:
     (lab.folder / "my model.onnx").write_bytes(Model("tiny").serialized())
     (lab.folder / "in").mkdir()
     np.save(lab.folder / "in/x.npy", np.ones((1, 16), np.float32))
-    for given, outputs in (((), "agreement"), (("--tolerance=0.01",), "reference")):
-        code, said, (one,) = lab.run_files("my model.onnx", ORT, *given)
-        assert (code, one["outcome"], one["outputs"]) == (0, "passed", outputs), said
+    code, said, (one,) = lab.run_files("my model.onnx", ORT, "--tolerance=0.01")
+    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
     code, said, (one,) = lab.run_files("my model.onnx", ORT, "--inputs=in", "--expected=in")
     assert (code, one["outcome"], one["cause"]) == (1, "failed", "target"), said
     done = lab.qnn_harness("run", "my model.onnx", ORT, "--plan")
     assert (done.returncode, "onnxruntime_qnn/libQnnHtp.so" in done.stdout) == (0, True)
 
 
-def test_what_onnx_runtime_does_not_load_is_refused_before_anything_runs(lab: DeviceRuns) -> None:
-    for name in ("executorch-3-contexts.pte", next(FIELD.glob("*.bin")).name):
-        shutil.copy(FIELD / name, lab.folder)
-        code, said, records = lab.run_files(name, ORT)
-        assert (code, records) == (2, []), said
-        assert "ONNX Runtime loads an .onnx, and this is" in said
-    for option, says in (("--graph=g", "no graph to choose"), ("--contexts=2", "no number")):
-        code, said, records = lab.run_files(EMBEDDED, ORT, option)
-        assert (code, records, says in said) == (2, [], True), said
-    code, said, _ = lab.run_files(EMBEDDED, ORT, "--tolerance=0.1")
-    assert (code, "is for outputs that are expected" in said) == (2, True), said
-    code, said, _ = lab.run_files(EMBEDDED, "--ort=1.31.1")
-    assert (code, "--ort: the engine qnn does without ONNX Runtime" in said) == (2, True), said
+def test_what_onnx_runtime_does_not_load_is_refused_before_anything_runs(
+    lab: DeviceRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lab.folder)
+    no_onnx = "ONNX Runtime loads an .onnx, and this is"
+    for file, option, says in (
+        (FIELD / "executorch-3-contexts.pte", "--qnn=2.51.0", no_onnx),
+        (next(FIELD.glob("*.bin")), "--qnn=2.51.0", no_onnx),
+        (EMBEDDED, "--graph=g", "no graph to choose"),
+        (EMBEDDED, "--contexts=2", "no number"),
+        (EMBEDDED, "--tolerance=0.1", "is for outputs that are expected"),
+        (EMBEDDED, "--ort=1.31.1", "--ort: the engine qnn does without ONNX Runtime"),
+    ):
+        engine = () if option.startswith("--ort") else (ORT,)
+        words = ("run", "--json", file, *engine, option)
+        done = qnn_harness(*words, environment=lab.environment)
+        assert (done.returncode, done.stdout, says in done.stderr) == (2, "", True), done.stderr

@@ -113,7 +113,10 @@ def probe(user_cache: Path) -> Path:
     return ProbeBuilder(user_cache / "probe").build("linux-x64")
 
 
-@pytest.mark.parametrize("version", ["2.49.40", "2.50.40", "2.51.0"])
+@pytest.mark.parametrize(
+    "version",
+    ["2.50.40", "2.51.0", pytest.param("2.49.40", marks=pytest.mark.nightly)],
+)
 def test_the_forecast_is_what_happens(
     version: str, runtime_for: RuntimeFor, context_for: ContextFor, probe: Path
 ) -> None:

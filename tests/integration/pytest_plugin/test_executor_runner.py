@@ -18,6 +18,7 @@ from harness.probe.build import _EXECUTORCH_DEFINES, _EXECUTORCH_HEADERS, _EXECU
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.executorch import EXECUTORCH_LIBRARIES, RUNNER
 from tests.integration.device_runs import DeviceRuns
+from tests.integration.in_process import qnn_harness
 from tests.needed import need
 
 ROOT = Path(__file__).parents[3]
@@ -104,17 +105,20 @@ def test_the_context_that_fails_is_named_with_the_librarys_code(
 
 
 def test_what_is_no_build_for_the_device_is_refused(
-    lab: DeviceRuns, build: Path, tmp_path: Path
+    lab: DeviceRuns, build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, said, _ = lab.run_files(PROGRAM, "--engine=executorch", f"--executorch={tmp_path}")
-    assert (code, f"no {RUNNER} in it" in said) == (2, True), said
+    monkeypatch.chdir(lab.folder)
+    for words, says in (
+        (("--engine=executorch", f"--executorch={tmp_path}"), f"no {RUNNER} in it"),
+        ((f"--executorch={build}",), "the engine qnn does without ExecuTorch"),
+    ):
+        done = qnn_harness("run", "--json", PROGRAM, *words, environment=lab.environment)
+        assert (done.returncode, says in done.stderr) == (2, True), done.stderr
     shutil.copytree(build, tmp_path / "half")
     for name in EXECUTORCH_LIBRARIES[1:]:
         (tmp_path / "half/backends/qualcomm" / name).unlink()
     code, said, _ = run(lab, tmp_path / "half", PROGRAM, "--qnn=2.49.40")
     assert (code, "does not start" in said) == (2, True), said
-    code, said, _ = lab.run_files(PROGRAM, f"--executorch={build}")
-    assert (code, "the engine qnn does without ExecuTorch" in said) == (2, True), said
     done = lab.qnn_harness(
         "run", PROGRAM, "--engine=executorch", f"--executorch={build}", "--qnn=2.49.40", "--plan"
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mobly.controllers.android_device_lib import adb as mobly_adb
@@ -99,6 +100,7 @@ BULK_NAMES = {does.__name__ for does, _ in BULK}
 NEWEST = list(command_line_rows("adb 36", lambda target: target.newest))
 OLDEST = list(command_line_rows("adb 29", lambda target: target.oldest))
 TABLE = [*NEWEST, *(row for row in OLDEST if row.does.__name__ not in BULK_NAMES), *LIBRARIES]
+MANY_ON_REAL = [(REAL, row) for row in NEWEST if row.does.__name__ == "many_files"]
 BY_NIGHT = [row for row in OLDEST if row.does.__name__ in BULK_NAMES]
 
 
@@ -160,6 +162,24 @@ def check(row: Row, daemon: str, target: Target) -> None:
     assert re.search(words, str(caught.value))
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name, marks=row.marks) for row in TABLE])
+def cells() -> list[Any]:
+    """Each row on both daemons; many files take the real one longer than all the rest."""
+    return [
+        pytest.param(
+            daemon,
+            row,
+            id=f"{daemon}-{row.name}",
+            marks=[
+                *row.marks,
+                *([pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")] if daemon == REAL else []),
+                *([pytest.mark.nightly] if (daemon, row) in MANY_ON_REAL else []),
+            ],
+        )
+        for daemon in (SIMULATED, REAL)
+        for row in TABLE
+    ]
+
+
+@pytest.mark.parametrize(("daemon", "row"), cells(), indirect=["daemon"])
 def test_other_clients(row: Row, daemon: str, target: Target) -> None:
     check(row, daemon, target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import threading
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -142,6 +143,8 @@ class OpenLab:
         self._leases_held = None if leases is None else HeldLeases(leases, wait_s=lease_wait_s)
         self.simulated: dict[str, SimulatedDevice] = {}
         self._cleanup = contextlib.ExitStack()
+        self._closed = False
+        self._beginning = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
@@ -150,7 +153,12 @@ class OpenLab:
         self.close()
 
     def close(self) -> None:
-        """Ends the simulated devices and our adb server; safe to call twice."""
+        """Ends the simulated devices and our adb server; safe to call twice.
+
+        What another thread is beginning meanwhile is ended, too, and nothing begins afterwards.
+        """
+        with self._beginning:
+            self._closed = True
         self._attached.clear()
         for device in self.simulated.values():
             device.stop()
@@ -320,6 +328,14 @@ class OpenLab:
         return AttachedDevice(config, adb, facts, _target(config, facts), workdir)
 
     def _start_simulated(self, config: DeviceConfig) -> tuple[AdbServer, str, str]:
+        with self._beginning:
+            if self._closed:
+                raise InfraError(f"{config.name} is not begun: its run has ended")
+            server, device, storage = self._begun(config)
+        server.connect(device.address, deadline=Deadline(_CONNECT_S))
+        return server, device.address, str(storage / DEFAULT_WORKDIR.strip("/"))
+
+    def _begun(self, config: DeviceConfig) -> tuple[AdbServer, SimulatedDevice, Path]:
         soc = SOCS[config.soc or ""]
         key = harness_key(self._key_folder)
         if self.private_server is None or not self.private_server.running:
@@ -327,14 +343,11 @@ class OpenLab:
             self._cleanup.callback(private.stop)
             private.start()
             self.private_server = private
-        own = self._instances
+        own, server = self._instances, self.private_server.server
         storage = self._storage_root / config.name if own is None else own.storage(config.name)
-        workdir = str(storage / DEFAULT_WORKDIR.strip("/"))
-        server = self.private_server.server
         started = self.simulated.get(config.name)
         if started is not None and started.running:
-            server.connect(started.address, deadline=Deadline(_CONNECT_S))
-            return server, started.address, workdir
+            return server, started, storage
         limit, board = config.storage_limit_mb, self._board(config)
         if board is None:
             properties = device_properties(config.name, soc.name, root=os.getuid() == 0)
@@ -351,8 +364,7 @@ class OpenLab:
         )
         self.simulated[config.name] = device
         device.start()
-        server.connect(device.address, deadline=Deadline(_CONNECT_S))
-        return server, device.address, workdir
+        return server, device, storage
 
     def _board(self, config: DeviceConfig) -> Board | None:
         """What a device runs on whose programs are not this computer's."""

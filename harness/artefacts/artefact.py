@@ -81,7 +81,8 @@ class Piece(Blob):
         except (OSError, EOFError) as error:
             raise ArtefactError(f"cannot be read: {error}", file=self.path) from error
         if self.facts.get("sha256") not in (None, found):
-            raise ArtefactError("is not what it was when it was extracted", file=self.path)
+            problem = f"{self.origin or 'it'} is not what it was when it was extracted"
+            raise ArtefactError(problem, file=self.path, offset=self.offset)
         return found
 
 

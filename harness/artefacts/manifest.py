@@ -130,8 +130,8 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Place]
         manifest = Manifest.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        problem = f"is no manifest of `contexts extract`: {field}: {first['msg']}"
+        said = ".".join(map(str, first["loc"])), first["msg"]
+        problem = f"is no manifest of `contexts extract`: {': '.join(filter(None, said))}"
         raise data.error(problem, offset) from error
     except (ValueError, RecursionError) as error:
         raise data.error(f"is no JSON: {error}", offset) from error

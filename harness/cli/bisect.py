@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -24,7 +24,7 @@ from harness.bisect.request import Request, begin, replayed
 from harness.bisect.result import result_of
 from harness.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with
 from harness.cli.bisect_view import log_lines
-from harness.cli.lab_options import json_option, lab_option
+from harness.cli.lab_options import json_option, lab_option, simulated_instead
 from harness.cli.say import say, say_json
 from harness.errors import ConfigError
 from harness.files.cache import cache_root
@@ -153,6 +153,12 @@ def bisect(context: click.Context, /, **given: Any) -> int:
     if not given["case"] or not given["axis"]:
         raise click.UsageError("--case and --axis say what to bisect; or --resume")
     request = _request(given)
+    if (
+        context.get_parameter_source("lab_file") is ParameterSource.DEFAULT
+        and not request.lab.exists()
+    ):
+        instead = simulated_instead(request.devices)
+        request = request if instead is None else replace(request, lab=instead)
     lab = load_lab(request.lab)
     catalog = Catalog.of(lab, os.environ, cache_root())
     begun = begin(request, lab, catalog)

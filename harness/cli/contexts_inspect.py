@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from harness.artefacts.artefact import Artefact, Piece
+from harness.artefacts.artefact import Artefact, ArtefactError, Piece
 from harness.artefacts.open import open_artefacts
 from harness.cli.lab_options import (
     files_argument,
@@ -74,12 +74,13 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
     read: Iterator[dict[str, object] | Unreadable] = iter(
         read_each(probes, runtime.library("libQnnSystem.so"), binaries)
     )
-    contexts = [
-        context_report(
-            artefact, piece, piece.sha256(), next(read) if piece.kind == "context" else None
-        )
-        for artefact, piece in opened
-    ]
+    contexts = []
+    for artefact, piece in opened:
+        told = next(read) if piece.kind == "context" else None
+        try:
+            contexts.append(context_report(artefact, piece, piece.sha256(), told))
+        except ArtefactError as error:  # of a manifest: the others are still told
+            problems.append(str(error))
     return Inspection(1, runtime.qnn_version or runtime.name, tuple(contexts), tuple(problems))
 
 
@@ -102,7 +103,8 @@ def lines(report: Inspection) -> Iterator[str]:
                 for tensor in tensors:
                     yield f"        {kind:<4}{_tensor(tensor)}"
     read = len(report.contexts)
-    yield f"{read} context{'s' * (read != 1)}, read by QNN {report.qnn}"
+    if read or not report.problems:
+        yield f"{read} context{'s' * (read != 1)}, read by QNN {report.qnn}"
 
 
 def _made_for(context: ContextReport) -> str:

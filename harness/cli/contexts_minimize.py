@@ -109,7 +109,7 @@ def minimize_command(
     elif not found.fails:
         say(f"it did not fail in {result.runs} runs: there is nothing to make smaller")
     else:
-        for line in _lines(result):
+        for line in _lines(result, found.subject.plan.qnn):
             say(line)
     return result.exit_code
 
@@ -174,10 +174,12 @@ class _Progress:
         if self._terminal:
             sys.stderr.write("\r\x1b[2K")
         why = " ".join(tried.why.split())[:_SHOWN]
-        say(f"{head} {tried.answer:<8} {tried.seconds:6.1f} s  {why}", err=True)
+        other = tried.answer == "passes" and why != "passed"  # another failure is not this one
+        answer = "other" if other else tried.answer
+        say(f"{head} {answer:<8} {tried.seconds:6.1f} s  {why}", err=True)
 
 
-def _lines(result: Result) -> Iterator[str]:
+def _lines(result: Result, qnn: str | None) -> Iterator[str]:
     left = f"{_counted(len(result.contexts))} of {result.before}"
     different = f", {result.different} different" if result.different > 1 else ""
     yield f"{left}{different}, {result.residency}, still come to: {result.expects}"
@@ -187,12 +189,15 @@ def _lines(result: Result) -> Iterator[str]:
     if result.residency != result.residency_before:
         yield f"{result.residency} is enough; the case is {result.residency_before}"
     if result.order_matters is not None:
-        yield "in the other order it " + ("passes" if result.order_matters else "fails, too")
-    whole = "without any one of them it passes" if result.minimal else "fewer may do"
+        other = "does not fail so" if result.order_matters else "fails so, too"
+        yield f"in the other order it {other}"
+    whole = "without any one of them it does not fail so" if result.minimal else "fewer may do"
     shown = f"{result.shown} of {result.confirmed} runs of just these failed so"
-    yield f"{whole}; {shown}; {result.runs} runs in {result.seconds:.0f} s"
+    runs = "1 run" if result.runs == 1 else f"{result.runs} runs"
+    yield f"{whole}; {shown}; {runs} in {result.seconds:.0f} s"
     if result.bundle is not None:
-        yield f"to run them again: qnn-harness run {shlex.quote(result.bundle)}"
+        version = f" --qnn {shlex.quote(qnn)}" if qnn else ""
+        yield f"to run them again: qnn-harness run {shlex.quote(result.bundle)}{version}"
 
 
 def _counted(number: int) -> str:

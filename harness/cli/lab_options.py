@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
+from harness.cli.say import say
 from harness.files.cache import cache_root, lease_root, simulated_root
 from harness.lab.attach import OpenLab
-from harness.lab.inventory import Lab, load_lab
+from harness.lab.inventory import SIMULATED_LAB, Lab, load_lab
 from harness.lab.lease import Leases
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import all_versions
@@ -62,6 +63,19 @@ def lab_option(command: Command) -> Command:
         show_default=True,
         help="The lab's devices.",
     )(command)
+
+
+def simulated_instead(devices: Iterable[str]) -> Path | None:
+    """The lab of this computer's simulated device, said on stderr; None if others are asked for."""
+    (device,) = load_lab(SIMULATED_LAB).devices
+    if not set(devices) <= {device.name}:
+        return None
+    say(
+        f"no {DEFAULT_LAB} here: running on the simulated device {device.name} of this "
+        "computer; --lab FILE names your own devices",
+        err=True,
+    )
+    return SIMULATED_LAB
 
 
 def json_option(command: Command) -> Command:

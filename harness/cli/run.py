@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import pytest
 
-from harness.cli.lab_options import DEFAULT_LAB, NamedPath, json_option
+from harness.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, simulated_instead
 from harness.cli.say import say
 from harness.contexts.schedule import RESIDENCIES
 from harness.errors import ConfigError, HarnessError
-from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.pytest_plugin.options import CONTEXTS_ENGINES, split_list
 from harness.qnn.backends import BACKENDS
 
@@ -146,14 +145,9 @@ class _Watch:
         """Comes when all options are known, also those of PYTEST_ADDOPTS."""
         if config.option.lab is not None or (config.rootpath / DEFAULT_LAB).exists():
             return
-        (device,) = load_lab(SIMULATED_LAB).devices
-        if set(split_list(config.option.device)) <= {device.name}:
-            config.option.lab = str(SIMULATED_LAB)
-            say(
-                f"no {DEFAULT_LAB} here: running on the simulated device {device.name} of this "
-                "computer; --lab FILE names your own devices",
-                err=True,
-            )
+        lab = simulated_instead(split_list(config.option.device))
+        if lab is not None:
+            config.option.lab = str(lab)
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """Comes when all is written."""

@@ -65,7 +65,9 @@ class ContextFile:
     ) -> None:
         """Nothing is read yet. Raises ConfigError for a tolerance that is none."""
         if not 0 <= tolerance < float("inf"):
-            raise ConfigError(f"{tolerance} is not 0 or more", file=str(path), field="tolerance")
+            raise ConfigError(
+                f"{tolerance} is not 0 or more", file=name or str(path), field="tolerance"
+            )
         given = {
             "path": Path(path),
             "inputs": given_files(inputs),
@@ -145,7 +147,7 @@ class ContextFiles:
                     raise one
                 found[source] = self._context(source, one)
             except ConfigError as error:
-                found[source] = error
+                found[source] = _as_named(source, error)
         return found
 
     def metadata(self, sources: Iterable[ContextFile]) -> dict[ContextFile, Mapping[str, Any]]:
@@ -267,6 +269,13 @@ class ContextFiles:
                 self._metadata[key] = ConfigError(problem, file=key[0])
             else:
                 self._metadata[key] = told
+
+
+def _as_named(source: ContextFile, error: ConfigError) -> ConfigError:
+    """What is wrong with a piece of another file, said of its name: users do not know its copy."""
+    if source.name == source.path.name or error.file not in (source.path, str(source.path)):
+        return error
+    return ConfigError(error.problem, file=source.name, field=error.field, choices=error.choices)
 
 
 def _another_kind(path: Path) -> str | None:

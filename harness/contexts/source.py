@@ -89,7 +89,7 @@ class Context:
             "htp_arch": self.htp_arch,
             **asdict(needs(self.metadata)),
             "inputs": "generated" if self.generated_inputs else "given",
-            "outputs": "compared" if self.expected else "not compared",
+            "outputs": "compared" if self.expected else "nothing expected",
             **({"graphs": [one.graph_name for one in executed]} if self.graph_name else {}),
         }
 

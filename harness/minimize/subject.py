@@ -252,7 +252,7 @@ def _readme(name: str, manifest: Manifest, names: Sequence[str]) -> str:
     ran = [plan.build_id, plan.backend, plan.soc, plan.target]
     return "\n".join(
         [
-            f"{len(names)} QNN contexts, {plan.residency}:",
+            f"{len(names)} QNN context{'s' * (len(names) != 1)}, {plan.residency}:",
             *contexts,
             "manifest.json has their order, sizes and hashes.",
             "",

@@ -19,7 +19,7 @@ from harness.results.grid import grids
 from harness.results.journal import Contents
 from harness.results.pages import link, outcome_bar, sparkline, template
 from harness.results.record import CaseRecord, final_attempts, is_figure
-from harness.results.summary import failure_groups, totals
+from harness.results.summary import failure_groups, outputs_lines, totals
 
 _MAX_SHOWN_CHARS: Final = 4000
 _SHORT_CHARS: Final = 120
@@ -45,6 +45,7 @@ def html_text(
         info=info,
         totals=totals(cases),
         bar=outcome_bar(totals(cases)),
+        behind=outputs_lines(cases),
         duration=_seconds(sum(record.duration_s for record in cases)),
         groups=failure_groups(cases),
         cases=cases,

@@ -80,7 +80,7 @@ def exit_code(records: Iterable[CaseRecord]) -> int:
     return 3 if causes else 0
 
 
-def _outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
+def outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
     """What stands behind `passed`, where that is not a comparison with a reference."""
     passed = [one for one in final_attempts(records) if one.outcome == "passed"]
     counts = Counter(one.outputs for one in passed if one.outputs is not None)
@@ -117,7 +117,7 @@ def summary_lines(
     strict = sum(record.breaks_strictness for record in final_attempts(records))
     failing = f" ({strict} of them fail by --strict-known)" if strict else ""
     lines = [f"{cases}: {shown}{failing}" if counts else "no case was run"]
-    lines += _untested_lines(counts) + _outputs_lines(records)
+    lines += _untested_lines(counts) + outputs_lines(records)
     for group in groups[:_MAX_LINES]:
         lines.append(_group_line(group, width))
         known = group.first.error.diagnosis if group.first.error else None
@@ -139,12 +139,14 @@ def preflight_lines(records: Iterable[CaseRecord], *, width: int = _WIDTH) -> li
     """What preflight had found, and what came of it: a line per code that was more than info."""
     found: dict[tuple[str, str], tuple[PreflightRecord, set[str], Counter[str]]] = {}
     for record in final_attempts(records):
+        seen = set()
         for one in record.preflight:
             if one.severity != "info":
                 key = one.severity, one.code
                 _, said, counts = found.setdefault(key, (one, set(), Counter()))
                 said.add(one.explanation)
-                counts[record.outcome] += 1
+                counts[record.outcome] += key not in seen  # a case counts once
+                seen.add(key)
     lines = []
     for one, said, counts in found.values():
         then = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())

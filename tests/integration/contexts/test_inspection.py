@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.artefacts.artefact import Piece
+from harness.artefacts.extract import extract
+from harness.artefacts.open import open_artefact
 from harness.cli.contexts_inspect import inspect
 from harness.contexts import metadata
 from harness.contexts.metadata import Unreadable, read_each
@@ -156,6 +158,16 @@ def test_the_command(tmp_path: Path, context_for: ContextFor) -> None:
     assert done.return_value == 2
     assert f"{text}: is no artefact that is known" in done.stderr
     assert "1 context, read by" in done.stdout
+    done = CliRunner().invoke(inspect, [str(text)], standalone_mode=False)
+    assert (done.return_value, done.stdout) == (2, "")
+    # one that was changed since it was extracted does not hide the others
+    extract([open_artefact(FOREIGN)], tmp_path / "out", hashed=True)
+    (copied,) = (tmp_path / "out").glob("*.bin")
+    copied.write_bytes(copied.read_bytes()[::-1])
+    given = [str(tmp_path / "out"), str(FOREIGN)]
+    done = CliRunner().invoke(inspect, given, standalone_mode=False)
+    assert (done.return_value, "1 context, read by" in done.stdout) == (2, True)
+    assert f"{copied}: at byte 0: it is not what it was when it was extracted" in done.stderr
 
 
 @pytest.mark.parametrize("version", VERSIONS)

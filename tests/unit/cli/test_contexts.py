@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from harness.artefacts.artefact import ArtefactError
 from harness.artefacts.open import open_artefact
 from harness.cli.contexts import contexts
+from harness.cli.contexts_minimize import _Progress
+from harness.minimize.driver import Tried
 from tests.unit.artefacts.made import FIELD
 
 PTE = FIELD / "executorch-3-contexts.pte"
@@ -46,3 +48,13 @@ def test_a_damaged_file_is_told_with_its_place(tmp_path: Path) -> None:
         CliRunner().invoke(
             contexts, ["extract", str(cut), "--out", str(tmp_path / "o")], catch_exceptions=False
         )
+
+
+def test_a_way_that_fails_otherwise_is_not_said_to_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    for answer, why in (("passes", "passed"), ("passes", "failed: x 1"), ("fails", "failed: y 2")):
+        tried = Tried.model_validate(
+            {"order": [0], "residency": "resident", "answer": answer, "why": why, "seconds": 1}
+        )
+        _Progress()(1, tried.way, tried)
+    told = [line.split()[4] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["passes", "other", "fails"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from harness.cli.bisect import bisect
 from harness.cli.contexts import contexts
 from harness.cli.run import run
 from harness.errors import ConfigError
@@ -64,3 +66,27 @@ def test_an_empty_name_is_not_the_folder_one_is_in(
         assert (done.exit_code, "it is empty; name a file" in done.output) == (2, True)
     assert not told
     assert [one.name for one in tmp_path.iterdir()] == ["a.bin"]
+
+
+@pytest.mark.parametrize(
+    ("device", "says", "told_of"),
+    [
+        ("sim-v73", "unknown QNN version '9.9'", "running on the simulated device sim-v73"),
+        ("phone", "devices.yaml: no such file; --lab FILE names another", ""),
+    ],
+)
+def test_a_search_takes_the_same_lab_as_the_run_that_it_searches(
+    device: str,
+    says: str,
+    told_of: str,
+    tmp_path: Path,
+    told: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "m.bin").write_bytes(CONTEXT)
+    case = "m.bin::test_contexts[sim-v73-htp-2.51.0-m.bin-resident-1]"
+    arguments = ["--axis=qnn", f"--case={case}", "--qnn=9.9", f"--device={device}"]
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        bisect.main(arguments, standalone_mode=False)
+    assert told_of in capsys.readouterr().err
+    assert not told

@@ -188,7 +188,7 @@ def test_preflight_is_one_line_per_code_with_what_came_of_it() -> None:
 
     made = [
         record(case="a", preflight=(finding("sdk-mix", "one"), finding("x", "quiet", "info"))),
-        record(case="b", outcome="failed", preflight=(finding("sdk-mix", "two"),)),
+        record(case="b", outcome="failed", preflight=(finding("sdk-mix", "two"),) * 2),
         record(case="c", preflight=(finding("soc-unknown", "three", "warning"),)),
     ]
     assert preflight_lines(made) == [

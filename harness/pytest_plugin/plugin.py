@@ -180,7 +180,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             from harness.pytest_plugin.case_names import without_repeats
 
             items[:] = without_repeats(items, _placement)
-        done = [item for item in items if _placement(item) and run.records.has_verdict(item.nodeid)]
+        done = [item for item in items if _placement(item) and run.records.has_verdict(item)]
     except HarnessError as error:
         _stop(config, error)
     if done:

@@ -15,6 +15,7 @@ from harness.errors import ConfigError, HarnessError, InfraError
 from harness.pytest_plugin.terminal import OURS, RECORDS, write_line
 
 if TYPE_CHECKING:
+    from harness.contexts.contexts import Source
     from harness.lab.health import LabEvent
     from harness.pytest_plugin.asked import Asked
     from harness.pytest_plugin.ending import Ending
@@ -39,6 +40,7 @@ class Records:
         `ending` begins to watch once there is something to end in order.
         """
         self.to_run = 0
+        self._held = 0  # records of an earlier session, which this one resumes
         self.folder: RunFolder | None = None
         self._asked = asked
         self._ending = ending
@@ -67,6 +69,7 @@ class Records:
             self.folder = RunFolder(self._works_for)
         elif self.folder is None and self._asked.options.resume is not None:
             self.folder = RunFolder.resume(self._asked.options.resume, command=sys.argv)
+            self._held = len(self.folder.records())
         elif self.folder is None:
             self.folder = RunFolder.create(
                 self._asked.options.reports,
@@ -89,10 +92,18 @@ class Records:
         records = RunFolder.open(self._asked.options.resume).records()
         return {record.case: record for record in final_attempts(records)}
 
-    def has_verdict(self, node_id: str) -> bool:
-        """Whether a case need not run again: it did, and the lab survived it."""
-        record = self.earlier.get(node_id)
-        return record is not None and record.cause != "infra"
+    def has_verdict(self, item: pytest.Item) -> bool:
+        """Whether a case need not run again: it did, on the same files, and the lab survived it."""
+        record = self.earlier.get(item.nodeid)
+        if record is None or record.cause == "infra":
+            return False
+        told = record.measurements.get("context_files")
+        if not isinstance(told, dict) or not told:
+            return True
+        from harness.pytest_plugin.axes import sources_of
+
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        return not any(_is_other(one, told) for one in sources_of(given, item.path.parent))
 
     def will_run(self, cases: int) -> None:
         """Opens the run's folder: from now on every case that has no record was not run."""
@@ -102,7 +113,7 @@ class Records:
 
     def not_run(self, records: Sequence[CaseRecord]) -> int:
         """How many of the cases that were to be run left no record."""
-        return max(0, self.to_run - len({record.case for record in records} - set(self.earlier)))
+        return max(0, self.to_run - len({record.case for record in records[self._held :]}))
 
     def note_event(self, event: LabEvent) -> None:
         """Takes note of what happened to a device, once there is a journal."""
@@ -171,6 +182,25 @@ class Recorder:
         except HarnessError as error:
             self._run.problem = error
             pytest.exit(f"results cannot be kept: {error}", returncode=error.exit_code)
+
+
+def _is_other(source: Source, told: dict[str, Any]) -> bool:
+    """Whether a file of the user's is not what a record tells of the one called so."""
+    from harness.contexts.context_file import ContextFile
+    from harness.files.cache import cache_root
+    from harness.files.hash_cache import HashCache
+
+    name = str(source)
+    # a second one of the same name is `name (2)`
+    known = [told[one] for one in told if one == name or one.startswith(f"{name} (")]
+    if not isinstance(source, ContextFile) or not known:
+        return False
+    path = source.path
+    try:
+        now = HashCache(cache_root(), path.parent).hashed({path.name: path})[path.name].sha256
+    except InfraError:
+        return True  # it is gone, which its case says
+    return now not in [one.get("sha256") for one in known if isinstance(one, dict)]
 
 
 def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode) -> None:

@@ -72,6 +72,11 @@ def test_files_are_run_compared_and_gone_on_with(lab: DeviceRuns, tiny: Path) ->
     assert file.stat().st_size == 48
     junit = (lab.reports / "latest/junit.xml").read_text()
     assert '<property name="outputs" value="agreement"' in junit
+    # what another file came to is no answer for this one
+    shutil.copyfile(max(FOREIGN.parent.glob("*.bin")), lab.folder / "foreign.bin")
+    code, said, again = lab.run_files("foreign.bin", "--qnn=2.51.0", "--resume=latest")
+    (other,) = again[-1]["measurements"]["context_files"].values()
+    assert other["sha256"] != alone["measurements"]["context_files"]["foreign.bin"]["sha256"]
 
 
 def test_a_pass_of_a_model_with_empty_caches_says_so(lab: DeviceRuns) -> None:

@@ -20,6 +20,8 @@ from harness.files.whole_file import read_note, sha256_of, write_json
 
 _log = logging.getLogger(__name__)
 
+PIECES: Final = "pieces"
+"""The folder of the cache with the pieces that lie inside other files."""
 _OF_THE_ENTRY: Final = ("artefact", "sha256")
 _SUFFIX: Final[dict[PieceKind, str]] = {"context": ".bin", "dlc": ".dlc", "empty": ""}
 
@@ -41,7 +43,7 @@ def piece_file(piece: Blob, cache_root: Path) -> Path:
         if whole is not None and whole.facts.get("sha256"):
             whole.sha256()
         return piece.path
-    folder = cache_root / "pieces"
+    folder = cache_root / PIECES
     seen = f"{piece.path.absolute()}\n{status.st_mtime_ns} {status.st_size} "
     key = f"{seen}{piece.offset} {piece.size}".encode("utf-8", "surrogateescape")
     note = folder / f"{hashlib.sha256(key).hexdigest()}.json"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from harness.artefacts.artefact import ArtefactError, Piece
+from harness.artefacts.extract import PIECES
 from harness.artefacts.open import open_artefact
 from harness.contexts.metadata import (
     Tensor,
@@ -147,7 +148,8 @@ class ContextFiles:
                     raise one
                 found[source] = self._context(source, one)
             except ConfigError as error:
-                found[source] = _as_named(source, error)
+                copied = source.path.parent == self._cache / PIECES
+                found[source] = _as_named(source, error) if copied else error
         return found
 
     def metadata(self, sources: Iterable[ContextFile]) -> dict[ContextFile, Mapping[str, Any]]:
@@ -273,7 +275,7 @@ class ContextFiles:
 
 def _as_named(source: ContextFile, error: ConfigError) -> ConfigError:
     """What is wrong with a piece of another file, said of its name: users do not know its copy."""
-    if source.name == source.path.name or error.file not in (source.path, str(source.path)):
+    if error.file not in (source.path, str(source.path)):
         return error
     return ConfigError(error.problem, file=source.name, field=error.field, choices=error.choices)
 

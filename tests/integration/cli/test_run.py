@@ -189,6 +189,10 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
         code, said, records = lab.run_files(FOREIGN, option)
         assert (code, words in said) == (2, True), said
         assert {one["cause"] for one in records} == {"config"}
+    # what lies inside another file is called as users know it, not as its copy in the cache
+    _, said, (wrong,) = lab.run_files(FOREIGN.parent / "executorch-3-contexts.pte", "--graph=nix")
+    named = "executorch-3-contexts.pte#0: graph: has no graph 'nix'"
+    assert wrong["error"]["message"].startswith(named), said
     # without a lab nothing else is run than what was asked for
     lab.file.rename(lab.folder / "lab.yaml")
     for option, addopts, words in (

@@ -74,7 +74,7 @@ _CODES: Final = {4: 2, 5: 2}
 @click.option("--reports", metavar="DIR", help="Where results go (default: reports).")
 @click.option("--known-issues", metavar="FILE", help="Failures that are expected.")
 @click.option("--strict-known", is_flag=True, help="One that does not fail fails the run.")
-@click.option("--preflight", metavar="HOW", help="strict, warn or off.")
+@click.option("--preflight", type=click.Choice(["strict", "warn", "off"]), help="As of pytest.")
 @click.option("--retries", type=int, metavar="N", help="For what only the lab failed.")
 @click.option("--fail-on", metavar="drift:STEPS", help="Outputs may differ so much at most.")
 @click.option("--resume", metavar="RUN", help="Complete a run: its folder, name, or latest.")
@@ -104,6 +104,10 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
         raise click.UsageError("FILE: which contexts to run")
     from harness.contexts.artefact_sources import artefacts_with_contexts
     from harness.pytest_plugin.own_contexts import context_numbers, require_name
+    from harness.results.drift import steps_of
+
+    if (told := given["fail_on"]) is not None and steps_of(told) is None:
+        raise ConfigError(f"{told!r} is not drift:STEPS, as in drift:1", field="--fail-on")
 
     context_numbers(split_list([given["contexts_number"] or ""]), "--contexts")
     found = [artefact.path for artefact in artefacts_with_contexts(files)]

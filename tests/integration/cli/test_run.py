@@ -166,7 +166,7 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
         ((), "FILE: which contexts to run"),
         ((other,), f"{other}: is no artefact that is known"),
         ((tmp_path / "nowhere.pte",), f"{tmp_path}/nowhere.pte: cannot be read: No such file"),
-        ((FOREIGN, "--fail-on=3"), "--fail-on: '3' is not drift:STEPS"),
+        ((FOREIGN, "--fail-on=3"), "error: --fail-on: '3' is not drift:STEPS"),
         ((FOREIGN, "--expected="), "'--expected': it is empty"),
         ((FOREIGN, "--contexts=0"), "--contexts: '0' is no number of contexts: 1 to 999999"),
         ((FOREIGN, "--engine=tvm"), "--engine: no engine 'tvm' runs artefacts (valid: qnn"),

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 FIELD = Path(__file__).parents[2] / "field"
 FOREIGN = min(FIELD.glob("add_add*.bin"))
 SCHEMA = json.loads((ROOT / "docs/schema/fit.schema.json").read_text())
-SETS = 10
+SETS = 15
 NEW_SETS = 60
 QUIET = Settings(log_level="error", memory="off")
 MADE = (

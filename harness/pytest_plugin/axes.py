@@ -46,7 +46,8 @@ def device_runtimes(
 ) -> DeviceRuntimes:
     """What the options mean for each device; devices are not asked.
 
-    Of a device whose target is not described everything counts that any target has. Without
+    Of a device whose target is not described everything counts that any target has, by one name
+    where two mean the same. Without
     compilers every runtime gets contexts of its own version, or the newest that it can read; no
     compiler at all where there is none, with the reason. Raises ConfigError, naming `field`, for a
     spec that means nothing for any device.
@@ -79,6 +80,11 @@ def device_runtimes(
         if device.target is not None:
             why_not = (*choice.reasons[device.target], *ort_choice.reasons[device.target])
             reasons |= dict.fromkeys(f"{device.name}: {why}" for why in why_not)
+        # a version of another source has a name without it, too, and for other targets only that
+        for name in [name for name in own if ":" in name]:
+            bare = name.partition(":")[2]
+            if bare in own and catalog.is_same(name, bare, targets[device.name]):
+                del own[name]
         found[device.name] = own
         orts[device.name] = list(with_ort)
     if reasons and not any(found.values()):

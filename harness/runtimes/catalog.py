@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,6 +128,14 @@ class Catalog:
             Entry(name, source.name, version, target, source.is_cached(version, target))
             for name, version in names({source.name: source.versions(target)}, PYPI).items()
         ]
+
+    def is_same(self, name: str, other: str, targets: Iterable[str]) -> bool:
+        """Whether another name means the same runtime wherever this one means any."""
+        for target in targets:
+            with contextlib.suppress(ConfigError):
+                if (found := self._find(name, target)) and self._find(other, target) != found:
+                    return False
+        return True
 
     def is_cached(self, name: str, target: str) -> bool:
         """Whether a runtime can be had without fetching anything. Raises ConfigError."""

@@ -8,17 +8,23 @@ import pytest
 
 from harness.contexts.context_file import ContextFile
 from harness.contexts.models import Model
+from harness.errors import VersionError
 from harness.lab.inventory import DeviceConfig
 from harness.pytest_plugin.axes import (
     axis_value,
     chosen_backends,
+    device_runtimes,
     narrowed,
     placements,
     sources_of,
     takes_compiled,
 )
 from harness.pytest_plugin.options import split_list
+from harness.runtimes.aar import AarSource
+from harness.runtimes.catalog import Catalog
 from harness.workbench import Placement
+from tests.integration.runtimes.maven_server import make_aar
+from tests.unit.runtimes.elf_files import elf_file
 
 V73 = DeviceConfig(name="a", simulated=True, soc="QCS8550")
 V75 = DeviceConfig(name="b", serial="1", soc="SM8650")
@@ -41,6 +47,28 @@ def test_without_compilers_each_runtime_gets_its_own() -> None:
         ("2.51.0", "2.51.0"),
     ]
     assert not reasons
+
+
+NEWEST = "2.51.0"
+
+
+@pytest.mark.parametrize("target", [None, "android-arm64", "linux-arm64"])
+@pytest.mark.parametrize("asked", [NEWEST, f"phones:{NEWEST}", "all"])
+def test_a_runtime_has_one_name(target: str | None, asked: str, tmp_path: Path) -> None:
+    """Where nobody knows the target yet, it had two: every case ran twice on such a phone."""
+    library = elf_file(android_api=21, content=b"v2.51.0.260101000000\0")
+    (tmp_path / "qnn.aar").write_bytes(make_aar({"libQnnHtp.so": library}))
+    phones = AarSource("phones", tmp_path / "qnn.aar", tmp_path / "cache", version=NEWEST)
+    catalog = Catalog(tmp_path / "cache", sources=[phones])
+    device = DeviceConfig.model_validate({"name": "a", "serial": "1", "target": target})
+    if (asked, target) == (f"phones:{NEWEST}", "linux-arm64"):
+        with pytest.raises(VersionError):
+            device_runtimes(catalog, [device], [asked], [])
+        return
+    own = device_runtimes(catalog, [device], [asked], []).compilers["a"]
+    alone = target == "android-arm64" or (target is None and asked != "all" and ":" in asked)
+    named = f"phones:{NEWEST}" if alone else NEWEST
+    assert [name for name in own if name.endswith(NEWEST)] == [named]
 
 
 def test_the_whole_matrix_in_a_stable_order() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,14 @@ ROOT = "root"
 ANDROID = "QNN_HARNESS_ANDROID_ROOTS"
 """A folder with Android's files (tests/android/kit.sh); .ci/run sets it wherever there is a kit."""
 
-NOT_EVERYWHERE = frozenset({ANDROID})
+FORMATS = "binfmt_misc for user namespaces (Linux 6.7)"
+"""How a kernel runs programs of another CPU for us alone."""
+
+NOT_EVERYWHERE = frozenset({ANDROID, FORMATS})
 """What .ci/run cannot install: without it tests are left out, by name, there too."""
 
 C_COMPILERS = ("cc", "gcc", "clang")
-ALWAYS_THERE = frozenset({"sh", "/bin/sh", "rm", "sleep"})
+ALWAYS_THERE = frozenset({"sh", "/bin/sh", "rm", "sleep", "ldd"})
 """Programs of essential packages of Debian."""
 
 CI = Path(__file__).parents[1] / ".ci/run"
@@ -32,7 +36,7 @@ CI = Path(__file__).parents[1] / ".ci/run"
 def need(*any_of: str) -> None:
     """Leaves a test out, or fails it, where none of these is here.
 
-    Each is a program, a variable in capitals that holds a path, or `root`.
+    Each is a program, a variable in capitals that holds a path, `root` or `FORMATS`.
     """
     if any(map(_here, any_of)):
         return
@@ -46,6 +50,10 @@ def need(*any_of: str) -> None:
 def _here(tool: str) -> bool:
     if tool == ROOT:
         return os.getuid() == 0
+    if tool == FORMATS:
+        mount = "mount -t binfmt_misc none /proc/sys/fs/binfmt_misc"
+        unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount]
+        return subprocess.run(unshare, capture_output=True, check=False).returncode == 0
     return bool(os.environ.get(tool) if tool.isupper() else shutil.which(tool))
 
 

@@ -94,12 +94,10 @@ def android_probe(folder: Path, *flags: str) -> Path:
 def _arm64(cache: Path, folder: Path) -> ProbeBuild:
     """The one that a phone gets; its name is qemu's, too, since threads are named after that."""
     need("qemu-aarch64")
-    root, cc = roots() / "arm64-android11", compiler(ARM64)
+    root = roots() / "arm64-android11"
     builder = ProbeBuilder(cache, {"PATH": os.environ["PATH"]}, ndk())
     built = builder.build("android-arm64", android_api=API)
-    source, signals = folder / "plain_signals.c", folder / "libplain_signals.so"
-    source.write_text(_PLAIN_SIGNALS)
-    compile_c(cc, source, "-shared", "-fPIC", "-o", signals)
+    signals = plain_signals(folder)
     qemu = folder / "qemu" / PROBE_NAME
     qemu.parent.mkdir()
     qemu.symlink_to(str(shutil.which("qemu-aarch64")))
@@ -107,7 +105,15 @@ def _arm64(cache: Path, folder: Path) -> ProbeBuild:
     words = (qemu, "-L", root, "-E", f"LD_PRELOAD={signals}", built)
     probe.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
     probe.chmod(0o755)
-    return ProbeBuild(probe, cc)
+    return ProbeBuild(probe, compiler(ARM64))
+
+
+def plain_signals(folder: Path) -> Path:
+    """A library to be preloaded into arm64 programs, so that a crash is a signal under qemu too."""
+    source, library = folder / "plain_signals.c", folder / "libplain_signals.so"
+    source.write_text(_PLAIN_SIGNALS)
+    compile_c(compiler(ARM64), source, "-shared", "-fPIC", "-o", library)
+    return library
 
 
 def compile_c(cc: str, *arguments: object) -> None:

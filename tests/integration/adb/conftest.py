@@ -27,7 +27,7 @@ from harness.adb.server import AdbServer
 from harness.simulator.device import SimulatedDevice
 from tests.android.bionic import x64_root
 from tests.integration.adb.faulty_link import FaultyLink
-from tests.integration.adb.real_adbd import RealDevice
+from tests.integration.adb.real_adbd import Android, RealDevice
 from tests.integration.adb.steady_server import CRASHES, SteadyServer, end_in_words
 from tests.needed import ANDROID
 
@@ -39,15 +39,15 @@ REAL_ADBD = pytest.param(("real", 36), id="real", marks=[REAL])
 REAL_ADBD_29 = pytest.param(("real", 29), id="real-adb29", marks=[REAL, OLD_ADB])
 ANDROID_ADBD = pytest.param(("android", 36), id="android", marks=[REAL, NEEDS_ANDROID])
 """The real adbd on Android's shell, programs and C library, for the user 2000."""
+REAL_BY_NIGHT = pytest.param(*REAL_ADBD.values, id="real", marks=[REAL, pytest.mark.nightly])
 # Each daemon and each adb has its turn by day; the other two pairs have theirs by night.
 LABS = [
     SIMULATED,
     pytest.param(("simulated", 29), id="simulated-adb29", marks=[OLD_ADB, pytest.mark.nightly]),
-    pytest.param(("real", 36), id="real", marks=[REAL, pytest.mark.nightly]),
+    REAL_BY_NIGHT,
     REAL_ADBD_29,
     ANDROID_ADBD,
 ]
-BOTH_DAEMONS = [SIMULATED, REAL_ADBD, ANDROID_ADBD]
 ANDROID_BY_NIGHT = pytest.param(
     *ANDROID_ADBD.values, id="android", marks=[*ANDROID_ADBD.marks, pytest.mark.nightly]
 )
@@ -56,7 +56,9 @@ REAL_BY_DAY = pytest.mark.parametrize(
     "lab", [SIMULATED_BY_NIGHT, REAL_ADBD], indirect=True, scope="session"
 )
 """For slow tests of the same: on the simulated device by night."""
-NEWEST_SERVER = pytest.mark.parametrize("lab", BOTH_DAEMONS, indirect=True, scope="session")
+NEWEST_SERVER = pytest.mark.parametrize(
+    "lab", [SIMULATED, REAL_BY_NIGHT, ANDROID_ADBD], indirect=True, scope="session"
+)
 """For tests of what stands above the transport: the server's version makes no difference there."""
 CONNECT_S = 15.0
 OLD_SERVERS = pytest.StashKey[SteadyServer]()
@@ -141,7 +143,7 @@ class Lab:
         """A started daemon and a fresh folder on that device; options are its daemon's."""
         if self.kind in ("real", "android"):
             if self.kind == "android":
-                options["android"] = x64_root()
+                options["android"] = Android(str(x64_root()), str(options.pop("programs", "")))
             root = Path(os.environ["QNN_HARNESS_ADBD_ROOT"])
             daemon: Daemon = RealDevice(root, **options)
             folder = f"/data/local/tmp/test-{secrets.token_hex(4)}"

@@ -3,9 +3,10 @@
 That adbd accepts every key and listens on all addresses, so it gets a network namespace with
 nothing in it; this program, inside, carries bytes between adbd and a listening socket that was
 made outside and handed in. Its /data is a folder of the host's or a small file system of its own.
-With an Android root (tests/android/kit.sh) its shell and all programs beside it are Android's.
-Run as `unshare ... python -I -S real_adbd.py LISTENING_FD ROOT DATA MOUNT_OPTIONS \\
-[ANDROID_ROOT PROGRAMS]`.
+With an Android root (tests/android/kit.sh) its shell and all programs beside it are Android's, and
+with one for arm64 the kernel hands programs for that to qemu, as far as this device goes.
+Run as `unshare ... python -I -S real_adbd.py LISTENING_FD ROOT DATA MOUNT_OPTIONS ANDROID`, where
+ANDROID is `Android` as JSON.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import json
 import os
 import shutil
 import socket
@@ -22,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -29,18 +32,47 @@ if TYPE_CHECKING:
     from harness.adb.guard import GuardedProcess
 
 _PORT = 5555
-_NAMESPACES = ("--user", "--mount", "--net", "--pid", "--fork", "--kill-child")
-# adb's shell on a phone whose build is "user"; what mounts its files before it is adbd keeps the
-# rights to do so
-_SHELL_USER = ("--map-user=2000", "--map-group=2000", "--keep-caps")
-_PR_CAP_AMBIENT, _CLEAR_ALL = 47, 4
+_NAMESPACES = ("--user", "--map-root-user", "--mount", "--net", "--pid", "--fork", "--kill-child")
+# adb's shell on a phone whose build is "user"
+_SHELL_USER = 2000
+_CLONE_NEWUSER = 0x10000000
 _ANDROID = {
-    "PATH": "/system/bin",
+    "PATH": "/product/bin:/system/bin",
     "ANDROID_ROOT": "/system",
     "ANDROID_DATA": "/data",
     "HOME": "/",
     "TMPDIR": "/data/local/tmp",
 }
+# Linux 6.7 and later have one table of such formats for each user namespace.
+_FORMATS = "proc/sys/fs/binfmt_misc"
+_ARM64 = (
+    r":arm64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
+    r":\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
+    ":/host/arm64:P"
+)
+_RUN_ARM64 = """#!/system/bin/sh
+program=$1 name=$2
+shift 2
+exec /host/{loader} --library-path "/host/{libraries}" \\
+  /host/{qemu} -0 "$name" -L /arm64 {preload} "$program" "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Android:
+    """What makes a device one with Android: folders of this host.
+
+    `root` has its shell, linker and programs; what lies in `programs` comes first in its PATH.
+    `vendor` is what the maker of the phone adds. `arm64` is the root for arm64 programs, which the
+    program `qemu` runs, each with the library `preload` of `programs` loaded into it.
+    """
+
+    root: str
+    programs: str = ""
+    vendor: str = ""
+    arm64: str = ""
+    qemu: str = ""
+    preload: str = ""
 
 
 class RealDevice:
@@ -48,9 +80,8 @@ class RealDevice:
 
     `storage` is the host's folder that its /data is; without one it gets an empty one, gone when
     it stops. `storage_limit_bytes` gives it a /data of that size in memory instead;
-    `read_only` makes it one that nobody can write to. `android` is the root whose shell, linker
-    and programs it has; they run as the user 2000 then, and as root without. What lies in
-    `programs` takes the place of Android's programs of the same names.
+    `read_only` makes it one that nobody can write to. With `android` its programs run as the user
+    2000, and as root without.
     """
 
     def __init__(
@@ -60,15 +91,14 @@ class RealDevice:
         storage: Path | None = None,
         storage_limit_bytes: int | None = None,
         read_only: bool = False,
-        android: Path | None = None,
-        programs: Path | None = None,
+        android: Android | None = None,
     ) -> None:
         self.root = root
         self.address = ""
         self._storage = storage
         self._limit = storage_limit_bytes
         self._read_only = read_only
-        self._android = () if android is None else (str(android), str(programs or ""))
+        self._android = () if android is None else (json.dumps(asdict(android)),)
         self._process: GuardedProcess | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
@@ -76,7 +106,6 @@ class RealDevice:
         from harness.adb.guard import spawn_guarded
 
         data, options = self._data()
-        user = _SHELL_USER if self._android else ("--map-root-user",)
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
             listening.listen(16)
@@ -84,7 +113,7 @@ class RealDevice:
             descriptor = listening.fileno()
             self._process = spawn_guarded(
                 [
-                    *("unshare", *_NAMESPACES, *user),
+                    *("unshare", *_NAMESPACES),
                     *(sys.executable, "-I", "-S", __file__, str(descriptor), str(self.root)),
                     *(data, options, *self._android),
                 ],
@@ -127,23 +156,45 @@ def _raise_loopback() -> None:
         fcntl.ioctl(control, 0x8914, request)  # SIOCSIFFLAGS
 
 
-def _compose(debian: Path, android: Path, programs: str) -> Path:
+def _compose(debian: Path, android: Android) -> Path:
     """A root with adbd and its libraries, and for all else what Android has."""
-    replaced = Path(programs).iterdir() if programs else ()
     root = debian / "mnt"
     _mounted("-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs", root)
-    for name in ("proc", "dev", "sys", "data", "system", "usr", "etc"):
-        (root / name).mkdir()
+    for name in ("proc", "dev", "sys", "data", "system", "usr", "etc", "product/bin", "vendor"):
+        (root / name).mkdir(parents=True)
     for name, target in (("lib", "usr/lib"), ("lib64", "usr/lib64"), ("bin", "/system/bin")):
         (root / name).symlink_to(target)
     (root / "sdcard").symlink_to("/data/media")
     _mounted("--rbind", "/sys", root / "sys")
-    for source in (debian / "usr", debian / "etc", android / "system"):
-        _mounted("--bind", source, root / source.name)
-        _mounted("-o", "remount,bind,ro", root / source.name)
-    for program in replaced:
-        _mounted("--bind", program, root / "system/bin" / program.name)
+    shown = {debian / "usr": "usr", debian / "etc": "etc", f"{android.root}/system": "system"}
+    shown |= {android.programs: "product/bin", android.vendor: "vendor"}
+    if android.arm64:
+        shown |= {"/usr": "host/usr", android.arm64: "arm64"}
+        _run_arm64(root, android)
+    for source, place in shown.items():
+        if source:
+            (root / place).mkdir(parents=True, exist_ok=True)
+            _mounted("--bind", source, root / place)
+            _mounted("-o", "remount,bind,ro", root / place)
     return root
+
+
+def _run_arm64(root: Path, android: Android) -> None:
+    """Has the kernel run arm64 programs below a root by this host's qemu, with its libraries."""
+    asked = subprocess.run(["ldd", android.qemu], capture_output=True, text=True, check=True)
+    found = [Path(word).resolve() for word in asked.stdout.split() if word.startswith("/")]
+    libraries = ":/host".join(dict.fromkeys(str(one.parent) for one in found))
+    loader = next(str(one) for one in found if one.name.startswith("ld-linux"))
+    preload = f"-E LD_PRELOAD=/product/bin/{android.preload}" if android.preload else ""
+    words = {"loader": loader, "libraries": libraries, "qemu": Path(android.qemu).resolve()}
+    program = root / "host/arm64"
+    program.parent.mkdir()
+    program.write_text(
+        _RUN_ARM64.format(preload=preload, **{key: str(word)[1:] for key, word in words.items()})
+    )
+    program.chmod(0o755)
+    _mounted("-t", "binfmt_misc", "binfmt_misc", f"/{_FORMATS}")
+    Path(f"/{_FORMATS}/register").write_text(_ARM64)
 
 
 def _mounted(*arguments: object) -> None:
@@ -195,23 +246,32 @@ def _serve(listening: socket.socket) -> None:
             threading.Thread(target=_carry, args=pair, daemon=True).start()
 
 
+def _become(user: int) -> None:
+    """Goes on as this user, who with the next exec loses all that root may do here."""
+    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWUSER) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    Path("/proc/self/setgroups").write_text("deny")
+    for kind in ("uid", "gid"):
+        Path(f"/proc/self/{kind}_map").write_text(f"{user} 0 1")
+
+
 def main() -> None:
     listening = socket.socket(fileno=int(sys.argv[1]))
     root = Path(sys.argv[2])
     environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     _raise_loopback()
     if android := sys.argv[5:]:
-        root, environment = _compose(root, Path(android[0]), android[1]), _ANDROID
+        root, environment = _compose(root, Android(**json.loads(android[0]))), _ANDROID
     _mount(root, sys.argv[3], sys.argv[4])
     if android:
         _mounted("-o", "remount,ro", root)
     adbd = os.fork()
     if adbd == 0:
         listening.close()
+        if android:
+            _become(_SHELL_USER)
         os.chroot(root)
         os.chdir("/")
-        # where it is not root, it loses with the exec all that it may do
-        ctypes.CDLL(None).prctl(_PR_CAP_AMBIENT, _CLEAR_ALL, 0, 0, 0)
         os.execve("/usr/sbin/adbd", ["adbd"], environment | {"ADBD_PORT": str(_PORT)})
     threading.Thread(target=_serve, args=(listening,), daemon=True).start()
     # the first process of a PID namespace inherits every orphan

@@ -22,7 +22,7 @@ from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
 from tests.android.bionic import x64_root
 from tests.integration.adb.faulty_link import FaultyLink
-from tests.integration.adb.real_adbd import RealDevice
+from tests.integration.adb.real_adbd import Android, RealDevice
 from tests.needed import ANDROID
 
 Daemon = SimulatedDevice | RealDevice
@@ -123,7 +123,7 @@ def make_device(adb_server: AdbServer, key_folder: Path, tmp_path: Path) -> Iter
                 # its /data only, but under the same name
                 folder.mkdir(exist_ok=True)
                 program = Path(os.environ["QNN_HARNESS_ADBD_ROOT"])
-                android = x64_root() if kind == "android" else None
+                android = Android(str(x64_root())) if kind == "android" else None
                 daemon = RealDevice(program, storage=folder / "data", android=android)
             else:
                 daemon = SimulatedDevice(

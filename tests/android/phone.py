@@ -1,0 +1,118 @@
+"""A phone for tests: the real adbd, Android 11's shell and programs, arm64 programs under qemu.
+
+All of it is a phone's own code but the processor, the kernel, and what only vendors have: its
+properties, its log and the nodes of its DSP are stood in for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+from typing import Self
+
+import yaml
+
+from harness.simulator.properties import device_properties, getprop_text
+from tests.android.bionic import ndk, plain_signals, roots, x64_root
+from tests.faults.breakable import KeptServer
+from tests.integration.adb.faulty_link import FaultyLink
+from tests.integration.adb.real_adbd import Android, RealDevice
+from tests.integration.device_runs import DeviceRuns
+from tests.needed import FORMATS, need
+
+SOC = "QCS8550"
+API = 30
+ADBD = "QNN_HARNESS_ADBD_ROOT"
+_GETPROP = """#!/system/bin/sh
+# as on a phone: all properties, or one
+[ $# -gt 0 ] || exec cat "${0%/*}/properties"
+while IFS= read -r line; do
+  case $line in "[$1]: ["*) line=${line#*": ["}; echo "${line%]}"; exit ;; esac
+done <"${0%/*}/properties"
+echo "$2"
+"""
+# The kernel is this computer's.
+_UNAME = '#!/system/bin/sh\n/system/bin/uname "$@" | sed s/x86_64/aarch64/g\n'
+# There is no logd: what a test wrote there is its log.
+_LOGCAT = "#!/system/bin/sh\nexec cat /data/misc/log 2>/dev/null\n"
+
+
+class Phone:
+    """A started phone, on an adb server of its own, and runs on it.
+
+    `data` is its /data, on this host, `link` its cable; devices.yaml of `runs` calls it `phone`,
+    and names `repository` as a place of libraries.
+    """
+
+    link: FaultyLink
+
+    def __init__(self, folder: Path) -> None:
+        need("qemu-aarch64")
+        need(FORMATS)
+        self.data = folder / "data"
+        self.runs = DeviceRuns(folder)
+        self.repository = folder / "maven"
+        self._home = folder / "home"
+        self._programs = folder / "programs"
+        self._cleanup = contextlib.ExitStack()
+        self._port = 0
+        self.runs.environment["ANDROID_NDK_HOME"] = str(ndk())
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as cleanup:
+            server = KeptServer(self._home)
+            cleanup.callback(server.stop)
+            server.start()
+            device = cleanup.enter_context(
+                RealDevice(Path(os.environ[ADBD]), storage=self.data, android=self._android())
+            )
+            self.link = cleanup.enter_context(FaultyLink(device.address))
+            self._port = server.port
+            self.describe()
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cleanup.close()
+
+    def describe(self, **more: str) -> None:
+        """Writes devices.yaml; `more` is what it says of the phone besides."""
+        phone = {"name": "phone", "serial": self.link.address, "host": "here", "soc": SOC}
+        lab = {
+            "schema": 1,
+            "hosts": [{"name": "here", "host": "127.0.0.1", "port": self._port}],
+            "devices": [phone | more],
+            "runtimes": [
+                {
+                    "name": "qualcomm",
+                    "kind": "maven",
+                    "coordinates": "com.qualcomm.qti:qnn-runtime",
+                    "repository": str(self.repository),
+                }
+            ],
+        }
+        self.runs.file.write_text(yaml.safe_dump(lab))
+
+    def log(self, text: str) -> None:
+        """What its log is from now on."""
+        (self.data / "misc").mkdir(exist_ok=True)
+        (self.data / "misc/log").write_text(text)
+
+    def _android(self) -> Android:
+        self._programs.mkdir()
+        properties = device_properties("phone", SOC, abi="arm64-v8a")
+        properties |= {"ro.build.version.sdk": str(API), "ro.build.version.release": "11"}
+        programs = {"getprop": _GETPROP, "uname": _UNAME, "logcat": _LOGCAT}
+        for name, text in programs.items():
+            (self._programs / name).write_text(text)
+            (self._programs / name).chmod(0o755)
+        (self._programs / "properties").write_text(getprop_text(properties))
+        return Android(
+            root=str(x64_root()),
+            programs=str(self._programs),
+            arm64=str(roots() / "arm64-android11"),
+            qemu=str(shutil.which("qemu-aarch64")),
+            preload=plain_signals(self._programs).name,
+        )

@@ -34,6 +34,10 @@ COMMANDS: Final = {
         "doctor",
         "Check this computer, the lab and DEVICEs (default: all enabled), and say what to do.",
     ),
+    "explain": (
+        "explain",
+        "Say why a log tells of a failure: any log of a program that uses QNN or FastRPC.",
+    ),
     "report": (
         "report",
         "Write the reports of RUN (default: reports/latest) anew and print its summary.",

@@ -23,6 +23,7 @@ from harness.artefacts.manifest import Manifest
 from harness.bisect.result import BisectionResult
 from harness.contexts.inspection import Inspection
 from harness.doctor.check import DoctorReport
+from harness.failure.explanation import Explanation
 from harness.files.whole_file import write_whole
 from harness.fit.report import Fit
 from harness.lab import health, inventory, runtime_sources
@@ -47,6 +48,7 @@ def schemas() -> dict[str, str]:
         "contexts.schema.json": _schema(
             Inspection, "What contexts inspect --json prints", "serialization"
         ),
+        "explain.schema.json": _schema(Explanation, "What explain --json prints", "serialization"),
         "fit.schema.json": _schema(Fit, "What contexts fit --json prints", "serialization"),
         "minimize.schema.json": _schema(
             Result, "What contexts minimize --json prints", "serialization"

@@ -14,13 +14,17 @@ from harness.probe.transcript import StepResult
 from harness.qnn.codes import GPU_ERRORS, describe
 
 MAX_LINKS: Final = 40
-_MAX_LINE_CHARS: Final = 500
+_MAX_LINE_CHARS: Final = 1000
 _MAX_LINK_CHARS: Final = 500
 
 BENIGN: Final[dict[str, str]] = {
     r"expected magic number: 0x5678abcd but get: 0x2000000\b": (
         "ExecuTorch's parser says it of a blob that it has unwrapped already "
         "(https://github.com/pytorch/executorch/issues/18862 shows it in a log of many loads)"
+    ),
+    r"Skel\.so\W{1,3}is 32-bit instead of 64-bit": (
+        "a skel is the DSP's program, which the CPU cannot open and need not "
+        "(https://github.com/argmaxinc/WhisperKitAndroid/pull/57 shows it in an app that runs)"
     ),
     r"Unable to get platform info: Only support getting platform info for HTP backend": (
         "the QNN provider asks that of every backend and goes on without "
@@ -88,7 +92,7 @@ def is_benign(line: str) -> bool:
 
 
 def _logged(step: StepResult) -> tuple[ChainLink, ...]:
-    return tuple(_of_line(text) for text in _failing_lines(step)[: MAX_LINKS - 1])
+    return tuple(link_of(text) for text in _failing_lines(step)[: MAX_LINKS - 1])
 
 
 def error_lines(step: StepResult) -> list[str]:
@@ -114,7 +118,8 @@ def _failing_lines(step: StepResult) -> list[str]:
     return list(found or dict.fromkeys(warned))
 
 
-def _of_line(text: str) -> ChainLink:
+def link_of(text: str) -> ChainLink:
+    """The link of a logged line, with the code that it names if it names one."""
     text = text[:_MAX_LINK_CHARS]
     named = _NAMED.search(text) or _UNNAMED.search(text)
     if named:

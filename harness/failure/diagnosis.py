@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Final
 
 from harness.failure.error import Diagnosis, ErrorRecord
-from harness.failure.rules import RULES, Rule, Symptoms
+from harness.failure.rule import Finding, Rule, Symptoms, findings
+from harness.failure.rules import RULES
 from harness.qnn.codes import RANGE_ENDS, describe
 
 _MAX_LINES: Final = 400
@@ -23,7 +24,7 @@ def symptoms_of(outcome: str, error: ErrorRecord, evidence: Iterable[str] = ()) 
     said = dict.fromkeys([*(link.message for link in error.chain), *lines])
     return Symptoms(
         outcome=outcome,
-        api=error.api,
+        apis=(error.api,) if error.api else (),
         codes=tuple(dict.fromkeys(code for code in codes if code)),
         said=tuple(islice(said, _MAX_LINES)),
         evidence=tuple(evidence)[-_MAX_EVIDENCE_LINES:],
@@ -40,29 +41,27 @@ def diagnosed(
 
     What is known already stays unless all that is known now says otherwise.
     """
-    found = decide(symptoms_of(outcome, error, evidence), rules)
-    if found is None:
+    symptoms = symptoms_of(outcome, error, evidence)
+    found = findings(symptoms, rules)
+    if not found:
         return error
-    if "{note}" in found.words:
-        named = (describe(code) for code in _codes(error))
-        ends = (info for info in named if info.code in RANGE_ENDS)
-        note = next((info.note for info in ends if info.note), "")
-        found = found.model_copy(update={"words": found.words.replace("{note}", note)})
-    return error.model_copy(update={"diagnosis": found})
+    return error.model_copy(update={"diagnosis": diagnosis_of(found[0], symptoms)})
 
 
-def decide(symptoms: Symptoms, rules: Sequence[Rule]) -> Diagnosis | None:
-    """The diagnosis of the first rule that fits; None if the failure is of no known kind."""
-    return next((rule.diagnosis for rule in rules if rule.fits(symptoms)), None)
+def diagnosis_of(found: Finding, symptoms: Symptoms) -> Diagnosis:
+    """The diagnosis of a finding, with what is to be said of the code that it stands for."""
+    made = found.diagnosis()
+    if "{note}" not in made.words:
+        return made
+    return made.model_copy(update={"words": made.words.replace("{note}", _note(symptoms.codes))})
 
 
 def is_unrelated(error: ErrorRecord | None, rules: Sequence[Rule] = RULES) -> bool:
     """Whether a failure is of a kind that any request would have met."""
     known = None if error is None else error.diagnosis
-    return known is not None and any(
-        rule.unrelated for rule in rules if rule.diagnosis.id == known.id
-    )
+    return known is not None and any(rule.unrelated for rule in rules if rule.id == known.id)
 
 
-def _codes(error: ErrorRecord) -> list[int]:
-    return [code for code in (error.code, *(link.code for link in error.chain)) if code]
+def _note(codes: Iterable[int]) -> str:
+    named = (describe(code) for code in codes)
+    return next((info.note for info in named if info.code in RANGE_ENDS and info.note), "")

@@ -60,17 +60,26 @@ class ChainLink(Part):
     source: Literal["log", "call"]
 
 
+Confidence = Literal["known", "likely", "possible"]
+
+
 class Diagnosis(Part):
-    """What is known of this kind of failure: in words, what helps, and a public thread about it."""
+    """What is known of this kind of failure: in words, what helps, and a public thread about it.
+
+    `confidence` is how sure it is that the failure is of this kind: `known` (a line states it),
+    `likely`, or `possible` (one of several causes); null in records of before it was said.
+    """
 
     id: Text
+    confidence: Confidence | None = None
     words: Text
     fix: Text | None = None
     thread: Text | None = None
 
     def text(self) -> str:
         """One line for a person."""
-        parts = [f"{self.id}: {self.words}", self.fix or "", self.thread or ""]
+        sure = f" ({self.confidence})" if self.confidence else ""
+        parts = [f"{self.id}{sure}: {self.words}", self.fix or "", self.thread or ""]
         return "; ".join(part for part in parts if part)
 
 

@@ -36,12 +36,8 @@ RANGE_ENDS: Final = tuple(last for _, last, _ in _RANGES)
 
 COMPONENTS: Final = (*(name for _, _, name in _RANGES), "dsp", "none", "unknown")
 
-# Errors of the DSP's runtime arrive as 0x80000400 + n. Names as seen with their causes in
-# pytorch/executorch#6728 and #2788 and qualcomm/ai-hub-apps#158.
+# Errors of the DSP's runtime arrive as 0x80000400 + n.
 _AEE_FIRST, _AEE_LAST = 0x80000400, 0x80000FFF
-_AEE: Final[Mapping[int, str]] = MappingProxyType(
-    {0x1: "AEE_EFAILED", 0x6: "AEE_EUNABLETOLOAD", 0x200: "AEE_ERPC"}
-)
 
 _GPU_FIRST: Final = 10002
 _GPU_NAMES: Final = (
@@ -95,7 +91,7 @@ def describe(raw: int, *, api: str | None = None) -> CodeInfo:
     """
     if _AEE_FIRST <= raw & 0xFFFFFFFF <= _AEE_LAST:
         number = (raw & 0xFFFFFFFF) - _AEE_FIRST
-        name = _AEE.get(number)
+        name, _ = dsp_errors().get(number, (None, ""))
         return CodeInfo(raw, number, "dsp", (name,) if name else (), name)
     code = raw & 0xFFFF
     if code == 0:
@@ -127,6 +123,14 @@ def _counting(raw: int | None) -> int | None:
 def dsp_error(number: int) -> int:
     """The code as which error `number` of the DSP's runtime arrives: 0x80000406 for 6."""
     return _AEE_FIRST + number
+
+
+@cache
+def dsp_errors() -> Mapping[int, tuple[str, str]]:
+    """Number to name and meaning, from qualcomm/fastrpc's AEEStdErr.h (read on first use)."""
+    text = files("harness.qnn").joinpath("dsp-errors.tsv").read_text("utf-8")
+    rows = (line.split("\t") for line in reversed(text.splitlines()[1:]))
+    return MappingProxyType({int(code, 0): (name, meaning) for code, name, meaning in rows})
 
 
 @cache

@@ -191,8 +191,8 @@ def _diagnosis_line(known: Diagnosis, width: int) -> str:
     tail = f"  [{known.thread}]" if known.thread else ""
     if len(tail) > width // 2:
         tail = ""
-    said = "; ".join(part for part in (f"{known.id}: {known.words}", known.fix) if part)
-    return _fit(f"       {said}", width - len(tail)) + tail
+    told = known.model_copy(update={"thread": None}).text()
+    return _fit(f"       {told}", width - len(tail)) + tail
 
 
 def _why(error: ErrorRecord) -> str:

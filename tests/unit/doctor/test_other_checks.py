@@ -261,7 +261,7 @@ SKEL = error(
             Verdict("failed", "target", SKEL),
             "fail",
             "QnnDevice_create 14001 QNN_DEVICE_ERROR_INVALID_CONFIG: Failed to load skel",
-            "put the skel of this SoC and this SDK into a folder of ADSP_LIBRARY_PATH",
+            "pack stub and skel of this arch with the backend",
         ),
         (
             Verdict("failed", "target", error("QnnBackend_create", 1006, "")),

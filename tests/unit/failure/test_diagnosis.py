@@ -1,31 +1,72 @@
 """Diagnoses: what each known failure is recognised as, and that no rule of the table is idle.
 
-The mutation checks take the table apart: without any one rule, sign or condition, and with any two
-rules that compete in the wrong order, a row must get another diagnosis.
+The mutation checks take the table apart: without any one rule, sign or condition, with another
+confidence, and with any two rules that compete in the wrong order, a row must get another
+diagnosis. Rows are failures of our own cases, and logs of anybody.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from itertools import combinations
-from pathlib import Path
+import io
+import re
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.failure.any_log import LogText, read_log
 from harness.failure.chain import BENIGN
-from harness.failure.diagnosis import EARLIER, decide, diagnosed, is_unrelated, symptoms_of
+from harness.failure.diagnosis import EARLIER, diagnosed, is_unrelated, symptoms_of
 from harness.failure.error import ErrorRecord
-from harness.failure.rules import RULES, Rule, Sign, Symptoms
+from harness.failure.explanation import symptoms_in
+from harness.failure.rule import CONFIDENCES, Finding, Rule, Sign, Symptoms, findings
+from harness.failure.rules import RULES
 from harness.failure.verdict import judge
 from harness.qnn.codes import RANGE_ENDS, describe
 from tests.unit.failure import failure_rows
-from tests.unit.failure.failure_rows import EXECUTE, LOAD, NO_PD, PRECEDENCE, ROWS, Row
+from tests.unit.failure.failure_page import PAGE, page
+from tests.unit.failure.failure_rows import EXECUTE, LOAD, NO_PD, ROWS, Row
+from tests.unit.failure.log_rows import LOG_ROWS
 from tests.unit.failure.probe_runs import DONE, START, begin, end, log, run
 
-ROOT = Path(__file__).parents[3]
-IDS = [rule.diagnosis.id for rule in RULES]
+IDS = [rule.id for rule in RULES]
+RULE_SET = {id(rule) for rule in RULES}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A row of either kind, as rules see it."""
+
+    expected: str | None
+    symptoms: Symptoms
+
+    def answer(self, rules: tuple[Rule, ...]) -> str | None:
+        """The answer of a table; of rules that are those of RULES it is known what they find."""
+        known = self.found
+        found = [
+            known[rule.id] if id(rule) in RULE_SET else rule.finding(self.symptoms)
+            for rule in rules
+        ]
+        fits = [one for one in found if one is not None]
+        best = min(fits, key=lambda one: CONFIDENCES.index(one.confidence), default=None)
+        return None if best is None else f"{best.rule.id} {best.confidence}"
+
+    @cached_property
+    def found(self) -> dict[str, Finding | None]:
+        return {rule.id: rule.finding(self.symptoms) for rule in RULES}
+
+
+@cache
+def shown() -> tuple[Shown, ...]:
+    own = (Shown(row.expected, symptoms_of(*row.undiagnosed, row.evidence)) for row in ROWS)
+    logs = (Shown(expected, symptoms_in(lines_of(text))) for expected, text in LOG_ROWS)
+    return (*own, *logs)
+
+
+def lines_of(text: str) -> tuple[LogText, ...]:
+    return read_log(io.BytesIO(text.encode())).lines
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.expected}-{row.api}-{row.code}")
@@ -33,9 +74,25 @@ def test_what_a_failure_is_recognised_as(row: Row) -> None:
     assert row.diagnosis() == row.expected
 
 
+@pytest.mark.parametrize("row", [row for row in ROWS if row.status], ids=lambda row: row.expected)
+def test_what_onnx_runtime_says_reaches_the_record(row: Row) -> None:
+    _, error = row.undiagnosed
+    assert error.ort is not None
+    assert row.status is not None
+    assert row.status in error.message
+    assert error.code == int(row.status.rpartition(" ")[2])
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"), list(enumerate(one[0] for one in LOG_ROWS)), ids=lambda one: str(one)
+)
+def test_what_a_log_is_explained_by(at: int, expected: str | None) -> None:
+    assert shown()[len(ROWS) + at].answer(RULES) == expected
+
+
 def changed(rules: tuple[Rule, ...]) -> bool:
     """Whether another table judges any row otherwise."""
-    return any(row.diagnosis(rules) != row.expected for row in ROWS)
+    return any(row.answer(rules) != row.expected for row in shown())
 
 
 @pytest.mark.parametrize("index", range(len(RULES)), ids=IDS)
@@ -48,7 +105,13 @@ CONDITIONS = [
     (index, place, field.name)
     for index, place in SIGNS
     for field in fields(Sign)
-    if getattr(RULES[index].signs[place], field.name)
+    if field.name != "confidence" and getattr(RULES[index].signs[place], field.name)
+]
+CODES = [
+    (index, place, code)
+    for index, place in SIGNS
+    if IDS[index] != "undefined-code"
+    for code in RULES[index].signs[place].codes
 ]
 
 
@@ -63,6 +126,13 @@ def test_without_a_sign_a_row_fails(index: int, place: int) -> None:
     assert changed(with_sign(index, place))
 
 
+@pytest.mark.parametrize(("index", "place"), SIGNS, ids=[f"{IDS[i]}-{p}" for i, p in SIGNS])
+def test_with_another_confidence_a_row_fails(index: int, place: int) -> None:
+    sign = RULES[index].signs[place]
+    for other in set(CONFIDENCES) - {sign.confidence}:
+        assert changed(with_sign(index, place, replace(sign, confidence=other)))
+
+
 @pytest.mark.parametrize(
     ("index", "place", "condition"), CONDITIONS, ids=[f"{IDS[i]}-{p}-{c}" for i, p, c in CONDITIONS]
 )
@@ -73,42 +143,48 @@ def test_without_a_condition_a_row_fails(index: int, place: int, condition: str)
 
 
 @pytest.mark.parametrize(
-    ("front", "behind", "row"), PRECEDENCE, ids=[f"{a}-before-{b}" for a, b, _ in PRECEDENCE]
+    ("index", "place", "code"), CODES, ids=[f"{IDS[i]}-{p}-{c:x}" for i, p, c in CODES]
 )
-def test_the_order_of_two_rules_decides(front: str, behind: str, row: Row) -> None:
-    first, second = IDS.index(front), IDS.index(behind)
-    assert first < second
-    assert row.expected == front == row.diagnosis()
-    swapped = list(RULES)
-    swapped[first], swapped[second] = swapped[second], swapped[first]
-    assert row.diagnosis(tuple(swapped)) == behind
+def test_without_a_code_a_row_fails(index: int, place: int, code: int) -> None:
+    sign = RULES[index].signs[place]
+    fewer = tuple(other for other in sign.codes if other != code)
+    assert changed(with_sign(index, place, *([replace(sign, codes=fewer)] if fewer else [])))
 
 
-def test_every_pair_that_competes_for_a_row_has_its_order_tested() -> None:
-    competing = set()
-    for row in (*ROWS, *(row for _, _, row in PRECEDENCE)):
-        verdict = judge(row.probe_run())
-        assert verdict.error is not None
-        symptoms = symptoms_of(verdict.outcome, verdict.error, row.evidence)
-        fitting = [rule.diagnosis.id for rule in RULES if rule.fits(symptoms)]
-        # only the first of them decides
-        competing |= {pair for pair in combinations(fitting, 2) if pair[0] == fitting[0]}
-    assert competing - {(front, behind) for front, behind, _ in PRECEDENCE} == set()
+def test_the_order_of_rules_that_compete_decides() -> None:
+    """Each pair of equally sure rules that fit a row: the other way round, the row changes."""
+    swaps: dict[tuple[int, int], Shown] = {}
+    for row in shown():
+        fitting = findings(row.symptoms, RULES)
+        for behind in fitting[1:]:
+            if behind.confidence == fitting[0].confidence:
+                swaps[IDS.index(fitting[0].rule.id), IDS.index(behind.rule.id)] = row
+    assert len(swaps) >= 15
+    for (first, second), row in swaps.items():
+        swapped = [*RULES]
+        swapped[first], swapped[second] = swapped[second], swapped[first]
+        assert first < second
+        assert row.answer(tuple(swapped)) != row.expected
+
+
+def test_a_code_alone_is_never_better_than_possible() -> None:
+    for rule in RULES:
+        for sign in rule.signs:
+            if not (sign.text or sign.evidence or sign.api == "dlopen"):
+                assert sign.confidence == "possible", rule.id
 
 
 def test_rules_have_names_of_their_own_and_say_something() -> None:
     assert len(set(IDS)) == len(IDS)
     for rule in RULES:
-        known = rule.diagnosis
-        assert known.words
-        assert known.fix
-        assert rule.signs
-        assert all(sign != Sign() for sign in rule.signs)
-        assert known.thread is None or known.thread.startswith("https://github.com/")
+        assert all((rule.words, rule.fix, rule.apart, rule.signs))
+        assert all(link.startswith("https://github.com/") for link in rule.links)
+        assert all(re.fullmatch(r"[\w.-]+/[\w.-]+(#\d+)?", thread) for thread in rule.threads)
 
 
 def test_a_sign_without_conditions_fits_nothing() -> None:
-    assert not Sign().fits(Symptoms("failed", LOAD, (1002,), ("x",), ("x",)))
+    everything = Symptoms("failed", (LOAD,), (1002,), ("x",), ("x",))
+    assert all(Sign(one).found(everything) is None for one in CONFIDENCES)
 
 
 @pytest.mark.parametrize("code", RANGE_ENDS)
@@ -124,7 +200,7 @@ def test_the_end_of_every_range_carries_no_cause(code: int) -> None:
 
 @pytest.mark.parametrize("line", [failure_rows.BENIGN, failure_rows.NO_PLATFORM_INFO])
 def test_benign_lines_are_never_a_failure(line: str) -> None:
-    assert len(BENIGN) == 2
+    assert len(BENIGN) == 3
     passed = judge(run(START, begin(), log(line), end(), DONE))
     assert (passed.outcome, passed.error) == ("passed", None)
     failed = judge(run(START, begin(), log(line), end(code=1100), DONE)).error
@@ -181,35 +257,29 @@ def test_any_text_is_taken(api: str, code: int, message: str, evidence: list[str
     error = ErrorRecord.of(api=api, code=code, message=message)
     made = diagnosed("failed", error, evidence)
     assert made.model_copy(update={"diagnosis": None}) == error
-    found = decide(symptoms_of("failed", error, evidence), RULES)
-    assert (found is None) == (made.diagnosis is None)
+    found = findings(symptoms_of("failed", error, evidence), RULES)
+    assert bool(found) == (made.diagnosis is not None)
 
 
-def test_the_documentation_lists_every_rule_in_its_order() -> None:
-    text = (ROOT / "docs" / "results.md").read_text("utf-8")
-    rows = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
-    listed = {row[1].strip().strip("`"): row[2:-1] for row in rows}
-    assert [name for name in listed if name in IDS] == IDS
-    for rule in RULES:
-        words, fix, thread = (part.strip() for part in listed[rule.diagnosis.id])
-        known = rule.diagnosis
-        assert words == known.words.replace("{note}", "end of the ... range, carries no cause")
-        assert fix == known.fix
-        assert thread == (f"[{_short(known.thread)}]({known.thread})" if known.thread else "")
-
-
-def _short(link: str) -> str:
-    owner, repository, *rest = link.removeprefix("https://github.com/").split("/")
-    return f"{owner}/{repository}" + (f"#{rest[-1]}" if rest else "")
+def test_the_page_of_causes_is_that_of_the_table() -> None:
+    assert PAGE.read_text("utf-8") == page(), "run `python -m tests.unit.failure.failure_page`"
 
 
 def test_few_kinds_of_failures_may_answer_what_was_asked() -> None:
     answers = {
         *("op-unsupported", "graph-prepare-failed", "vtcm-overflow", "opencl-program"),
         *("skel-refused-context", "no-memory", "invalid-config", "unreadable-context"),
-        *("cpu-fallback", "no-such-graph", "tensor-mismatch", "stale-handle", "wrong-outputs"),
+        *("context-refused", "arch-not-set", "float-unsupported", "op-not-executable"),
+        *(
+            "prepared-on-device",
+            "cpu-fallback",
+            "no-such-graph",
+            "tensor-mismatch",
+            "stale-handle",
+            "wrong-outputs",
+        ),
     }
-    assert {rule.diagnosis.id for rule in RULES if not rule.unrelated} == answers
+    assert {rule.id for rule in RULES if not rule.unrelated} == answers
 
 
 def test_what_nobody_knows_may_answer_what_was_asked() -> None:

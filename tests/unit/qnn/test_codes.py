@@ -101,7 +101,8 @@ def test_only_the_low_16_bits_are_the_code() -> None:
         (0x80000406, 6, "AEE_EUNABLETOLOAD"),
         (0x80000600, 0x200, "AEE_ERPC"),
         (0x80000401, 1, "AEE_EFAILED"),
-        (0x80000468, 0x68, None),
+        (0x80000468, 0x68, "AEE_ENORPCMEMORY"),
+        (0x8000042E, 0x2E, None),
         (0xFFFFFFFF_80000406, 6, "AEE_EUNABLETOLOAD"),
     ],
 )

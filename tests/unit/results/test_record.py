@@ -30,7 +30,8 @@ CONTRACT = """
                        "message": "no PD", "source": "log"}],
             "first_cause": {"code": null, "hex": null, "symbol": null, "component": null,
                             "message": "no PD", "source": "log"},
-           "diagnosis": {"id": "x", "words": "w", "fix": "f", "thread": null}},
+           "diagnosis": {"id": "x", "confidence": "known",
+                         "words": "w", "fix": "f", "thread": null}},
  "measurements": {"loaded": 56, "load_us": [1, 2], "rss_bytes": {"peak": 3}},
  "checks": [{"name": "io_given_back", "verdict": "broken", "reason": "r",
              "figures": {"x_bytes": 1}}],
@@ -45,6 +46,15 @@ def test_the_line_of_the_contract_is_read_and_written_as_it_is() -> None:
     more = {"runtime": None, "preflight": [], "fixed": None, "outputs": None}
     assert parsed.model_dump(mode="json") == line | more
     assert json.loads(parsed.model_dump_json()) == line | more
+
+
+def test_a_record_of_before_confidence_was_said_is_read() -> None:
+    old = CONTRACT.replace('"confidence": "known",', "")
+    parsed = CaseRecord.model_validate_json(old)
+    assert parsed.error is not None
+    assert parsed.error.diagnosis is not None
+    assert parsed.error.diagnosis.confidence is None
+    assert parsed.error.diagnosis.text() == "x: w; f"
 
 
 def test_every_key_is_there_even_if_null() -> None:

@@ -203,7 +203,7 @@ def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> 
     assert known.diagnosis is not None
     failed = record(outcome="failed", error=known)
     wide = summary_lines([failed], "r", width=400)[2]
-    assert wide.strip().startswith(f"pd-exhausted: {known.diagnosis.words}; ")
+    assert wide.strip().startswith(f"pd-exhausted (known): {known.diagnosis.words}; ")
     assert wide.endswith(f"[{known.diagnosis.thread}]")
     cut = summary_lines([failed], "r", width=160)[2]
     assert len(cut) == 160

@@ -1,0 +1,162 @@
+"""What a rule of the table of known failures is made of, and when it fits (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from harness.failure.chain import is_benign
+from harness.failure.error import Confidence, Diagnosis
+from harness.qnn.codes import same_code
+
+MAX_LINE_CHARS: Final = 1000
+CONFIDENCES: Final[tuple[Confidence, ...]] = ("known", "likely", "possible")
+"""`known`: a line states the cause. `likely`: that is what mostly stands behind such a line.
+`possible`: one of several, as with every code that stands alone."""
+
+_GITHUB: Final = "https://github.com"
+
+
+@dataclass(frozen=True)
+class Symptoms:
+    """What is known of one failure, or of a whole log.
+
+    `apis` are the calls that failed; `codes` the calls' own and those that their chain names;
+    `said` the lines of the library and the probe; `evidence` lines of the device's logs of that
+    time, which may be another process's. The lines of a log of unknown origin are both.
+    """
+
+    outcome: str
+    apis: tuple[str, ...] = ()
+    codes: tuple[int, ...] = ()
+    said: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What a failure must look like; everything given must hold.
+
+    `text` and `evidence`: found in a line of what was said, or of the device's logs; `absent`:
+    found in no line of either. `codes`: one of them was named. `api` matches the whole name of a
+    call that failed, `outcome` is the case's.
+    """
+
+    confidence: Confidence
+    text: str = ""
+    evidence: str = ""
+    absent: str = ""
+    codes: tuple[int, ...] = ()
+    api: str = ""
+    outcome: str = ""
+
+    def found(self, symptoms: Symptoms) -> tuple[str, ...] | None:
+        """The lines that show it, None if a failure does not look like this."""
+        cheap = (
+            not self.codes or any(same_code(a, b) for a in self.codes for b in symptoms.codes),
+            not self.api or any(re.fullmatch(self.api, api) for api in symptoms.apis),
+            not self.outcome or self.outcome == symptoms.outcome,
+            bool(self.codes or self.api or self.outcome or self.text or self.evidence),
+        )
+        if not all(cheap):
+            return None
+        said = _found(self.text, symptoms.said)
+        seen = _found(self.evidence, symptoms.evidence)
+        if (self.text and not said) or (self.evidence and not seen):
+            return None
+        if self.absent and _found(self.absent, (*symptoms.said, *symptoms.evidence)):
+            return None
+        return tuple(dict.fromkeys((*said, *seen)))
+
+
+def known(text: str = "", *, codes: tuple[int, ...] = (), **more: str) -> Sign:
+    """A line that states the cause."""
+    return Sign("known", text, codes=codes, **more)
+
+
+def likely(text: str = "", *, codes: tuple[int, ...] = (), **more: str) -> Sign:
+    """A line behind which mostly this cause stands."""
+    return Sign("likely", text, codes=codes, **more)
+
+
+def possible(text: str = "", *, codes: tuple[int, ...] = (), **more: str) -> Sign:
+    """A code, or a line that follows from several causes."""
+    return Sign("possible", text, codes=codes, **more)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One cause of failures; it may be one if any of the signs fits.
+
+    `apart`: what tells it from causes that look alike. `threads` are public ones, as `owner/repo`
+    or `owner/repo#number`. `unrelated`: it says nothing of what was asked, since any request would
+    have met it: the DSP, its process, its memory or the libraries failed. So it never counts as a
+    refusal.
+    """
+
+    id: str
+    words: str
+    fix: str
+    apart: str
+    threads: tuple[str, ...]
+    signs: tuple[Sign, ...]
+    unrelated: bool = True
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """The addresses of the threads; GitHub leads from an issue's to a pull request's."""
+        return tuple(f"{_GITHUB}/{thread.replace('#', '/issues/')}" for thread in self.threads)
+
+    def finding(self, symptoms: Symptoms) -> Finding | None:
+        """How sure it is that a failure is of this kind, and by which lines; None if it is not."""
+        for confidence in CONFIDENCES:
+            fitting = [
+                lines
+                for sign in self.signs
+                if sign.confidence == confidence and (lines := sign.found(symptoms)) is not None
+            ]
+            if fitting:
+                shown = dict.fromkeys(line for lines in fitting for line in lines)
+                return Finding(self, confidence, tuple(shown))
+        return None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that fits, how sure that is, and the lines that show it (none: a code does)."""
+
+    rule: Rule
+    confidence: Confidence
+    lines: tuple[str, ...]
+
+    def diagnosis(self) -> Diagnosis:
+        """As records hold it."""
+        rule = self.rule
+        return Diagnosis(
+            id=rule.id,
+            confidence=self.confidence,
+            words=rule.words,
+            fix=rule.fix,
+            thread=rule.links[0] if rule.links else None,
+        )
+
+
+def findings(symptoms: Symptoms, rules: Sequence[Rule]) -> list[Finding]:
+    """All rules that fit, the answer first.
+
+    What a line states comes before what lines suggest, and that before what codes allow; so no
+    consequence stands before its cause. Among equals the order of the table decides.
+    """
+    fitting = [found for rule in rules if (found := rule.finding(symptoms)) is not None]
+    return sorted(fitting, key=lambda found: CONFIDENCES.index(found.confidence))
+
+
+def _found(pattern: str, lines: Iterable[str]) -> list[str]:
+    if not pattern:
+        return []
+    compiled = re.compile(pattern)
+    return [
+        line for line in lines if compiled.search(line[:MAX_LINE_CHARS]) and not is_benign(line)
+    ]

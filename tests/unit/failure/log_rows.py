@@ -1,0 +1,395 @@
+"""Excerpts of logs as people paste them, each with the answer that it must get.
+
+Most are of public threads other than those of tests/field/logs.tsv: lines as they stand there,
+shortened. `None`: nothing in them tells a cause, or what is told is no failure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+AVC: Final = (
+    "07-31 02:14:05.594 27723 27723 W mqt_v_js: type=1400 audit(0.0:1658): avc:  denied  { read } "
+    'for  name="adsprpc-smd-secure" dev="tmpfs" ino=1536 scontext=u:r:untrusted_app:s0 '
+    "tcontext=u:object_r:vendor_xdsp_device:s0 tclass=chr_file permissive=0 app=com.x"
+)
+LET_IN: Final = (
+    "I dsp-client: DspClient.cpp (132): open_hal_session: opened device fd 93 for domain 3"
+)
+NOT_BUILT: Final = "QnnDsp <E> Failed to create transport for device, error: 4000"
+SKEL_CHAIN: Final = """\
+[ERROR] [Qnn ExecuTorch]:  <E> DspTransport.openSession qnn_open failed, 0x80000406
+[ERROR] [Qnn ExecuTorch]:  <E> IDspTransport: Unable to load lib 0x80000406
+[ERROR] [Qnn ExecuTorch]:  <E> DspTransport failed,cannot open session, error 0x00000009
+[ERROR] [Qnn ExecuTorch]:  <E> Unable to load Skel Library. transportStatus: 9
+[ERROR] [Qnn ExecuTorch]:  <E> Failed to retrieve skel build id: err: 1008
+[ERROR] [Qnn ExecuTorch]:  <E> Failed to create transport for device, error: 1008
+[ERROR] [Qnn ExecuTorch]:  <E> Failed to load skel, error: 1008
+[ERROR] [Qnn ExecuTorch]: Failed to create device_handle for Backend ID 6, error=1008"""
+DENIED_CHAIN: Final = """\
+     0.0ms [ ERROR ] QnnDsp <E> DspTransport.openSession qnn_open failed, 0xffffffff, prio 100
+     0.0ms [ ERROR ] QnnDsp <E> IDspTransport: Unknown rpc status 0x000003ff
+     0.0ms [ ERROR ] QnnDsp <E> Failed to retrieve skel build id: err: 1003
+     0.0ms [ ERROR ] QnnDsp <E> Failed to create transport for device, error: 4000
+     0.0ms [ ERROR ] QnnDsp <E> Failed to load skel, error: 4000
+     0.0ms [ ERROR ] QnnDsp <E> Transport layer setup failed: 14001"""
+
+LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
+    # -- to the DSP
+    ("skel-not-found likely", SKEL_CHAIN),
+    ("skel-not-found likely", "DspTransport.openSession qnn_open failed, 0x80000406, prio 100"),
+    ("skel-not-found likely", "<E> Unable to load Skel Library. transportStatus: 8"),
+    ("skel-not-found likely", "IDspTransport: Unable to load lib 0x80000406"),
+    (
+        "skel-not-found known",
+        "E app: apps_std_imp.c:695:Error 45: fopen failed for libQnnHtpV73Skel.so. (No such file)",
+    ),
+    ("skel-not-found known", "dlerror libQnnHtpV79Skel.so: cannot open: No such file or directory"),
+    ("skel-not-found possible", "ggml-hex: failed to open session 0 : error 0x80000406"),
+    ("skel-not-found possible", "Error 0x8000043e: remote_handle64_open failed"),
+    ("skel-not-found possible", "Error 0x80000445: no such file"),
+    ("skel-not-found possible", "QnnDsp <E> Failed to load skel, error: 1002"),
+    (
+        "skel-not-found possible",
+        "QnnDsp <E> DspTransport.openSession qnn_open failed, 0x80000600, prio 100\n"
+        "QnnDsp <E> Failed to create transport for device, error: 4000\n"
+        "QnnDevice_create = 14001 / 0x36b1 QNN_DEVICE_ERROR_INVALID_CONFIG",
+    ),
+    (
+        "skel-refused known",
+        "E llama-cli: fastrpc_apps_user.c:1622: Error 0x80000406: remote_handle_open_domain: "
+        "dynamic loading failed for file:///libx_skel.so?x on domain 3 "
+        "(dlerror signature verify start failed for libx_skel.so)",
+    ),
+    (
+        "skel-refused known",
+        "Error 0x80000406: dynamic loading failed for file:///libx_skel.so?x on domain 1600 "
+        "(dlerror ELF verification: section header for CRC segment not found",
+    ),
+    ("skel-refused known", "test-sig not found for libx_skel.so"),
+    (
+        "skel-refused possible",
+        "Error 0x80000406: remote_handle_open_domain: dynamic loading failed for file:///libx.so",
+    ),
+    (
+        # the folders that were searched stand before it
+        "skel-not-found possible",
+        "apps_std_imp.c:1111: fopen for fastrpc_shell_3\n"
+        "Error 0x80000406: remote_handle_open_domain: dynamic loading failed for file:///libx.so",
+    ),
+    ("skel-refused possible", "remote_handle64_open: error 0x80000438"),
+    ("skel-refused possible", "remote_handle64_open: error 0x80000469"),
+    ("skel-refused possible", "remote_handle64_open: error 0x80000481"),
+    ("skel-refused possible", "remote_handle64_open: error 0x80000482"),
+    ("stub-missing known", 'E linker: library "libQnnHtpV75Stub.so" not found'),
+    ("stub-missing known", "libQnnHtpV79Stub.so: cannot open shared object file: No such file"),
+    ("stub-missing known", "libQnnHtpV79Stub.so: No such file or directory"),
+    ("stub-not-loaded likely", "<E> Failed in loading stub: dlopen failed"),
+    (
+        "stub-not-loaded likely",
+        "     0.0ms [ ERROR ]  <E> Unable to load Remote symbols 4000\n"
+        "     0.0ms [ ERROR ]  <E> Failed to create transport for device, error: 4000",
+    ),
+    ("stub-not-loaded likely", NOT_BUILT),
+    ("stub-not-loaded likely", "<E> Unable to load Remote symbols, error: 4000"),
+    ("stub-not-loaded possible", "Failed to create transport for device"),
+    (
+        "linker-namespace known",
+        'java.lang.UnsatisfiedLinkError: dlopen failed: library "libcdsprpc.so" not found: needed '
+        "by /data/app/x/lib/arm64/libQnnHtpV73Stub.so in namespace clns-4",
+    ),
+    (
+        "linker-namespace known",
+        'E linker: library "/vendor/lib64/libcdsprpc.so" needed or dlopened by "/data/app/x.so" is '
+        'not accessible for the namespace: [name="clns-4"]',
+    ),
+    ("no-fastrpc known", "Failed in loading stub: libcdsprpc.so: cannot open shared object file"),
+    (
+        "npu-driver known",
+        'CANNOT LINK EXECUTABLE: cannot locate symbol "rpcmem_alloc2" referenced by "libggml.so"',
+    ),
+    ("npu-driver known", "ggml-hex: failed to dlsym dspqueue_create"),
+    (
+        "npu-driver likely",
+        "ggml-hex: Loading driver C:\\windows\\System32\\libcdsprpc.dll\n"
+        "ggml-hex: failed to open session 0 : error 0x72\n"
+        "ggml-hex: failed to create device/session 0",
+    ),
+    ("npu-driver likely", "ggml-hex: failed to open session 0 : error 0x80000414"),
+    ("npu-driver likely", "ggml-hex: failed to get URI for session 0 : error 0x14"),
+    ("npu-driver possible", "ggml-hex: HTP1 dspqueue_write failed: 0x0000000e"),
+    ("npu-driver possible", "remote_session_control failed with 0x80000414"),
+    ("npu-driver possible", "remote_session_control failed with 0x8000046c"),
+    (
+        "older-libraries likely",
+        "Error 0x80000442: remote_handle64_open failed for file:///libQnnHtpV79Skel.so?qnn_2_49 "
+        "(dlerror RX VA 0xFFF00000 outside ELF segment)",
+    ),
+    (
+        "older-libraries known",
+        "ERROR: [qnn_manager.cc:284] Qnn System library version 1.7.0 is mismatched. "
+        "The minimum supported version is 1.8.0.",
+    ),
+    (
+        "mixed-libraries known",
+        "[ERROR] [Qnn ExecuTorch]:  <E> Stub lib id mismatch: expected (v2.28.2), detected (v2.2)\n"
+        "[ERROR] [Qnn ExecuTorch]:  <E> Unable to load Remote symbols 1008",
+    ),
+    ("mixed-libraries likely", "<E> Unable to load Remote symbols 1008"),
+    (
+        "mixed-libraries likely",
+        "QNN_COMMON_ERROR_INCOMPATIBLE_BINARIES: Loaded libraries are of incompatible versions",
+    ),
+    ("mixed-libraries likely", "QNN transport CRC mismatch"),
+    ("mixed-libraries possible", "remote_handle64_open: error 0x80000594"),
+    ("mixed-libraries possible", "Device creation failed: error 1008"),
+    (
+        "mixed-frameworks likely",
+        "E litert  : [dispatch_delegate.cc:107] Failed to initialize Dispatch API: ERROR: [x:168]\n"
+        "E litert  : [dispatch_delegate.cc:122] Failed to create a dispatch delegate kernel: "
+        "No usable Dispatch runtime found",
+    ),
+    ("mixed-frameworks known", "QNN EP version handshake fails (ort_version_supported=0)"),
+    ("mixed-frameworks known", "Dispatch API has unsupported version 0.2"),
+    (
+        "dispatch-missing known",
+        "[litert_dispatch.cc:113] No dispatch library found in /data/user/0/my.app/files\n"
+        "[dispatch_delegate.cc:115] Failed to initialize Dispatch API: ERROR: [x:174]",
+    ),
+    ("dispatch-missing possible", "E litert: No usable Dispatch runtime found"),
+    (
+        "two-copies possible",
+        '[ERROR] "Could not create context from binary for context index = 0 : err 1009"\n'
+        '[ERROR] "Create From Binary FAILED!"',
+    ),
+    (
+        "backend-not-loaded likely",
+        "2024-04-04 21:24:37.4152414 [E:onnxruntime:, qnn_execution_provider.cc:499] QNN "
+        "SetupBackend failed Unable to load backend, error: load library failed",
+    ),
+    (
+        "backend-not-loaded known",
+        "Cannot Open QNN library libQnnHtp.so, with error: libc++.so.1: cannot open shared object",
+    ),
+    (
+        "no-qnn-provider known",
+        "Specified provider 'QNNExecutionProvider' is not in available provider names.",
+    ),
+    (
+        "no-unsigned-pd likely",
+        "QnnDevice_create failed: createUnsignedPD unsigned PD or DSPRPC_GET_DSP_INFO not supported"
+        " by HTP (err 1002)",
+    ),
+    ("domain-refused likely", "FASTRPC_IOCTL_INIT_CREATE fails with AEE_ERESOURCENOTFOUND"),
+    ("domain-refused likely", "DspTransport.openSession qnn_open failed, 0x80000416"),
+    ("fastrpc-denied likely", DENIED_CHAIN),
+    ("fastrpc-denied likely", "DspTransport.openSession qnn_open failed, 0x00000072, prio 100"),
+    ("fastrpc-denied likely", f"{AVC}\n{NOT_BUILT}"),
+    ("fastrpc-denied possible", AVC),
+    ("fastrpc-denied known", "cannot open /dev/fastrpc-cdsp: Permission denied"),
+    (
+        "fastrpc-denied likely",
+        "Error 0xd: open_shell failed for domain 3 search paths used are /dsp/ (errno Permission "
+        "denied)",
+    ),
+    # a service lets apps in whose direct way is denied
+    (None, f"{AVC}\n{LET_IN}"),
+    ("stub-not-loaded likely", f"{AVC}\n{LET_IN}\n{NOT_BUILT}"),
+    (None, f"open /dev/fastrpc-cdsp: Permission denied\n{LET_IN}"),
+    (
+        None,
+        "Error 0xd: open_shell failed for domain 3 search paths /dsp/ (errno Permission denied)\n"
+        "I llama: fastrpc_apps_user.c:3924: Created user PD on domain 3, Unsigned:Y",
+    ),
+    # permissive: nothing was refused
+    (None, AVC.replace("permissive=0", "permissive=1")),
+    ("no-dsp-session likely", "ERROR 0x80000600: Unable to create FastRPC session on domain 3"),
+    (
+        "no-dsp-session likely",
+        "fastrpc_apps_user.c:3773: Error 0x200: remote_init failed for domain 0",
+    ),
+    ("no-dsp-session possible", "ERROR 0x80000600: Failed to compute sum on domain 3"),
+    ("no-dsp-session possible", "ERROR 0x8000054f: Failed to compute sum on domain 3"),
+    ("npu-busy likely", "QNN HTP device: Device or resource busy"),
+    ("npu-busy likely", "failed to acquire VTCM: request timed out"),
+    ("npu-busy possible", "remote call: error 0x80000420"),
+    ("npu-busy possible", "remote call: error 0x80000583"),
+    ("unknown-dsp-arch known", "[ERROR] Invalid value v85 for dsp_arch in htp_backend_ext_config"),
+    ("unknown-dsp-arch known", 'QnnHtpNetRunExtensions: "dsp_arch": "v85" is not supported'),
+    (
+        "unknown-soc known",
+        "QnnDsp <E> No Snapdragon SOC detected\n" + NOT_BUILT,
+    ),
+    (
+        "other-htp-arch known",
+        "[ERROR] [Qnn ExecuTorch]: Request feature arch with value 75 unsupported\n"
+        "[ERROR] [Qnn ExecuTorch]: Failed to create context from binary with err 0x138d",
+    ),
+    ("other-htp-arch known", "<E> Unsupported HTP arch 69 from device custom config"),
+    (
+        "other-htp-arch possible",
+        '[ERROR] "Could not create context from binary for context index = 0 : err 1008"',
+    ),
+    # the libraries were not all loaded yet
+    (
+        "mixed-libraries possible",
+        "Failed to load skel, error: 1008\nCould not create context from binary: err 1008",
+    ),
+    (
+        "dsp-restarted possible",
+        '[ERROR] "Could not create context from binary for context index = 2 : err 1007"\n'
+        '[ERROR] "Failed to free device: 14003"',
+    ),
+    ("dsp-restarted known", "SSR Detected - You must free and recreate affected QNN API handles"),
+    (
+        "dsp-restarted likely",
+        "[12.3] remoteproc remoteproc2: crash detected in cdsp: type fatal error",
+    ),
+    ("pd-died likely", "ggml-hexagon.cpp:1819: ggml-hex: dspqueue_read failed: 0x0000002e"),
+    ("pd-died likely", "DspTransport.openSession qnn_open failed, 0x00000068, prio 100"),
+    # its name alone is no cause
+    (None, "Error 0x8000044e: remote_handle_invoke failed for handle 0x0"),
+    # -- contexts
+    (
+        "newer-context known",
+        "Context binary SDK version matches current SDK: 2.44.0\n"
+        "Failed to create context from context binary: Unsupported context binary version.",
+    ),
+    (
+        "newer-context known",
+        "QnnDsp <E> Using newer context binary on old SDK\n"
+        "QnnDsp <E> Fail to get context blob with err 5000\n"
+        "Failed to create context from binary with err 0x1388",
+    ),
+    (
+        "newer-context known",
+        "<E> Can't read future blob. Newest blob version supported: 3.1.2. Current blob version: 4",
+    ),
+    ("newer-context possible", "Could not create context from binary: err 5004"),
+    (
+        "unreadable-context possible",
+        '[ERROR] "Could not create context from binary for context index = 0 : err 5000"\n'
+        '[ERROR] "Create From Binary FAILED!"\nFailed to create the dialog.',
+    ),
+    (
+        "context-refused possible",
+        '[ERROR] "Could not create context from binary for context index = 0 : err 5005"',
+    ),
+    (
+        "context-refused possible",
+        'Qnn error code 5005: "Failed to load from EpContext model. qnn_backend_manager."',
+    ),
+    (
+        "other-vtcm-size known",
+        "<E> Request feature vtcm size with value 8388608 unsupported\n"
+        "<E> Failed to register context to device and backend\nerr 5005",
+    ),
+    (
+        "not-mapped known",
+        "     0.0ms [ ERROR ]  <E> fastrpc memory map for fd: 47 with length: 12582912 failed with "
+        "error: 0x1\n     0.0ms [ ERROR ]  <E> Failed to map weights buffer to device!\n"
+        "     0.0ms [ ERROR ]  <E> DspTransport.openSession qnn_open failed, 0x00000068, prio 100",
+    ),
+    (
+        "not-mapped likely",
+        "E  fastrpc_mem.c:700: Error 0x58: remote_mmap64_internal failed for fd 0xffffffff of size "
+        "293601280 (flags 0x1000, vaddrin 0x0) errno Success",
+    ),
+    (
+        "pd-exhausted known",
+        "[ERROR] [Qnn ExecuTorch]: fa_alloc.cc:2462::ERROR:graph requires estimated allocation of "
+        "2315388 KB, limit is 2097152 KB",
+    ),
+    ("dsp-memory possible", "QnnMem_register failed: 0x80000402"),
+    ("dsp-memory possible", "QnnMem_register failed: 0x8000041e"),
+    ("dsp-memory possible", "QnnMem_register failed: 0x80000467"),
+    ("dsp-memory possible", "QnnMem_register failed: 0x80000468"),
+    (
+        "second-load known",
+        "PreRegisterMem failed to get file descriptor.\nFail to pre register custom memory handle",
+    ),
+    (
+        "epcontext-incomplete known",
+        "INVALID_GRAPH : Failed to load from EpContext model. qnn_backend_manager.cc:945 "
+        "GetFileSizeIfValid Context binary does not exist:",
+    ),
+    (
+        "dlc-fallback likely",
+        "Failed to interpret QNN context binary. Error code 30010. Try verifying binary with "
+        "online-prepare format.\nSkip qnn_graph_create, graph has already been composed from Dlc.",
+    ),
+    (
+        "damaged-binary likely",
+        "Failed to interpret QNN context binary. Error code 30010. Try verifying binary with "
+        "online-prepare format.",
+    ),
+    # -- graphs
+    (
+        "op-unsupported known",
+        "[ERROR] [Qnn ExecuTorch]:  <E> [4294967295] has incorrect Value 68, expected >= 73.\n\n"
+        "[ERROR] [Qnn ExecuTorch]:  <E> QnnBackend_validateOpConfig failed 3110",
+    ),
+    (
+        "op-unsupported likely",
+        "[ERROR]QnnDsp <E> validateNativeOps aten_linear_default_23 (quantized and FP16) failed\n\n"
+        "[WARNING][Qnn ExecuTorch] Qnn Backend op validation failed with error: 3110",
+    ),
+    (
+        "arch-not-set known",
+        "<E> [4294967295] has incorrect Value 0, expected >= 69.\n"
+        "<E> QnnBackend_validateOpConfig failed 3110",
+    ),
+    (
+        "float-unsupported likely",
+        "Could not find an implementation for com.ms.internal.nhwc.Conv(11) node with name 'c1'",
+    ),
+    ("float-unsupported known", "Non-QDQ Relu operators are not supported on HTP or DSP backends."),
+    ("float-unsupported known", "QNN EP: FP16 tensors are not supported on HTP v68"),
+    ("float-unsupported known", "this SoC does not support float16"),
+    (
+        "graph-prepare-failed likely",
+        "2024-07-01 21:56:45.190463253 [V:onnxruntime:test, qnn_backend_manager.cc:249 QnnLogging] "
+        "graph_prepare.cc:205:ERROR:could not create op: q::flat_from_vtcm\n"
+        "QnnDsp <E> RouterX86 graph prepare failed 12\n"
+        "QnnDsp <E> Failed to finalize graph (id: 1) with err 1002",
+    ),
+    (
+        "graph-prepare-failed possible",
+        "[onnxruntime] Failed to finalize QNN graph. at qnn_model.cc:181",
+    ),
+    (
+        "vtcm-overflow known",
+        'A single op, "q::x" (Op ID: 1165), requires 0x2400000 bytes of TCM, which is greater',
+    ),
+    (
+        "prepared-on-device possible",
+        "Failed to profile the model: Non-zero status code returned while running QNN_7121_5 node. "
+        "Status Message: QNN graph execute error. Error code: 6001",
+    ),
+    (
+        "prepared-on-device possible",
+        "Non-zero status code returned while running QNN_91325_1 node. Error code: 1100",
+    ),
+    (
+        "op-not-executable possible",
+        "Non-zero status code returned while running QNN_95001_52 node. Name:'x' Status Message: "
+        "QNN graph execute error. Error code: 6031",
+    ),
+    ("invalid-config possible", "QNN_DEVICE_ERROR_INVALID_CONFIG: Invalid config values"),
+    # -- nothing
+    (None, "Non-zero status code returned while running QNN_91325_1 node. Error code: 6123"),
+    (
+        None,
+        "[WARNING] [Qnn ExecuTorch]: QnnDsp <W> Arch 68 set by custom config is different from "
+        "arch associated with SoC 57, will overwrite it to 75",
+    ),
+    (None, "GenieDialog_create returned GENIE_STATUS_ERROR_GENERAL(-1)"),
+    (
+        None,
+        "[Qnn ExecuTorch]: QnnContextCustomProtocol expected magic number: 0x5678abcd but get: 1",
+    ),
+    (None, 'W linker: "libQnnHtpV68Skel.so" is 32-bit instead of 64-bit'),
+    (None, "E method.cpp:939] Overriding output data pointer allocated by memory plan"),
+    (None, "HTTP error 500 from the server, error: 32"),
+    (None, ""),
+)

@@ -1,0 +1,86 @@
+"""Any log is read within bounds, and nothing in it makes the reader raise."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.failure import any_log
+from harness.failure.any_log import MAX_LINES, read_log, texts_of
+from harness.failure.explanation import explain
+
+LINE = "QnnDsp <E> Failed to find available PD for contextId 56"
+
+
+def read(data: bytes) -> any_log.Log:
+    return read_log(io.BytesIO(data))
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        (LINE, [LINE]),
+        (f"12-07 04:15:01.332 17202 17203 E tag : {LINE}", [f"tag : {LINE}"]),
+        (f"   113: [ERROR] {LINE}", [LINE]),
+        (f"> > 2025-09-25T11:36:36.950Z <E> {LINE}", [LINE]),
+        (f"\x1b[31m     0.0ms [ ERROR ] {LINE}\x1b[0m", [LINE]),
+        (f"{LINE} / err 1002 // device log: x", [LINE, "err 1002", "device log: x"]),
+        ("/vendor/lib64/libOpenCL.so", ["/vendor/lib64/libOpenCL.so"]),
+        ("3 of 3 nodes are not on the NPU", ["3 of 3 nodes are not on the NPU"]),
+        ("   ", []),
+    ],
+)
+def test_what_stands_before_a_text_is_left_out(line: str, texts: list[str]) -> None:
+    assert list(texts_of(line)) == texts
+
+
+def test_lines_are_counted_and_those_that_cannot_matter_left_out() -> None:
+    log = read(f"hello\n\n{LINE}\r\n{LINE}\nbye".encode())
+    assert [(line.number, line.text) for line in log.lines] == [(3, LINE)]
+    assert (log.line_count, log.whole) == (5, True)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+def test_logs_of_windows_are_read(encoding: str) -> None:
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    log = read(mark + f"{LINE}\r\n".encode(encoding))
+    assert log.lines[0].text.endswith(LINE)
+
+
+def test_texts_that_differ_in_numbers_only_are_kept_a_few_times() -> None:
+    log = read(b"\n".join(b"QnnDsp error fd %d" % number for number in range(1000)))
+    assert len(log.lines) == 20
+
+
+def test_of_a_log_with_many_texts_its_end_is_kept() -> None:
+    words = (
+        f"qnn {a}{b}{c}{d}"
+        for a in "abcdefgh"
+        for b in "abcdefgh"
+        for c in "abcdefgh"
+        for d in "abcdefghijklmnopqrstuvwxyz"
+    )
+    log = read("\n".join([*words, LINE]).encode())
+    assert len(log.lines) == MAX_LINES
+    assert log.lines[-1].text == LINE
+
+
+def test_a_log_without_end_is_read_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(any_log, "MAX_CHARS", 4096)
+    log = read(b"x" * 100_000 + LINE.encode())
+    assert not log.whole
+    assert log.lines == ()
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_read_and_explained(data: bytes) -> None:
+    explain(read(data).lines)
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_and_explained(text: str) -> None:
+    for found in explain(read(text.encode("utf-8", "replace")).lines).diagnoses:
+        assert found.words

@@ -167,7 +167,10 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         "which libraries do not fit together",
         "the message is the linker's own",
         (),
-        (Sign("known", api=r"dlopen", outcome="failed"),),
+        (
+            Sign("known", api=r"dlopen", outcome="failed"),
+            known(r"Unable to load model\W{1,3}dlerror"),
+        ),
     ),
     Rule(
         "killed-for-memory",

@@ -118,6 +118,22 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ),
     ),
     Rule(
+        "unknown-dsp-arch",
+        "the configuration names a DSP arch (`dsp_arch`) or SoC that these libraries do not know",
+        "name one that this SDK knows (v68, v69, v73, v75, v79, v81), or take a newer SDK",
+        "without `dsp_arch` in the configuration the library finds out by itself",
+        ("qualcomm/GenieX#1254", "qualcomm/ai-hub-apps#31"),
+        (
+            known(
+                r"(?i)(?:unknown|invalid|unsupported|unrecogni[sz]ed)\W{1,3}(?:value \S+ )?"
+                r"(?:for )?\W?(?:dsp|htp)_?arch|\b(?:dsp|htp)_arch\b.{0,40}"
+                r"(?:unknown|invalid|not (?:supported|recogni[sz]ed|valid)|unsupported)"
+            ),
+            likely(r"\bdsp_arch\b", codes=(1008,)),
+            possible(r"Failed to create device: 1008", absent=r"[Ss]kel|[Ss]tub|transport|lib id"),
+        ),
+    ),
+    Rule(
         "mixed-libraries",
         "libraries of two QNN builds are mixed: backend, stub and skel must be of one",
         "take all of them from one SDK, and look which of them the device's own folders hide",
@@ -174,7 +190,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "the linker's own words, mostly one line before, name the file",
         ("microsoft/onnxruntime#24508", "microsoft/onnxruntime#20206", "pytorch/executorch#10895"),
         (
-            known(r"Cannot Open QNN library"),
+            known(r"Cannot Open QNN library|Unable to load backend\W{1,3}dlerror"),
             likely(r"Unable to load backend, error|load library failed"),
         ),
     ),
@@ -238,7 +254,10 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         (
             known(r"/dev/(?:adsprpc|fastrpc)\S*.{0,60}[Pp]ermission denied", absent=_OPENED),
             likely(r"qnn_open.*\b0x(?:ffffffff|0*72)\b"),
-            likely(r"open_shell failed.*Permission denied", absent=_OPENED),
+            likely(
+                r"(?:apps_dev_init|open_dev)\b.*failed.*(?:Permission denied|Connection refused)"
+            ),
+            possible(r"open_shell failed.*Permission denied", absent=_OPENED),
             likely(evidence=_DENIED, absent=_OPENED, codes=(1003, 4000, 14001)),
             possible(_DENIED, absent=_OPENED),
         ),
@@ -262,8 +281,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "npu-busy",
         "another process, or another session of this one, holds the NPU or what it needs of it",
         "end what else uses the NPU (on Windows also Copilot+ features), or reboot; then try again",
-        "alone after a reboot it works",
-        ("qualcomm/ai-hub-apps#41",),
+        "alone after a reboot it works; a context that was made for another device never does",
+        ("microsoft/onnxruntime-genai#1806", "microsoft/onnxruntime#25128"),
         (
             likely(
                 r"(?i)(?:npu|htp|[ac]dsp|vtcm|hmx|fastrpc|qnn).{0,80}"
@@ -272,21 +291,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             likely(
                 r"(?i)(?:acquir|reserv|lock)\w* .{0,30}(?:vtcm|hmx)\b.{0,60}(?:fail|tim\w+ ?out)"
             ),
+            possible(r"EpContext model|LoadCachedQnnContext", codes=(5005,)),
             possible(codes=(dsp_error(0x20), dsp_error(0x183))),
-        ),
-    ),
-    Rule(
-        "unknown-dsp-arch",
-        "the configuration names a DSP arch that these libraries do not know",
-        "name one that this SDK knows (v68, v69, v73, v75, v79, v81), or take a newer SDK",
-        "without `dsp_arch` in the configuration the library finds out by itself",
-        ("onnxruntime/onnxruntime-qnn#715",),
-        (
-            known(
-                r"(?i)(?:unknown|invalid|unsupported|unrecogni[sz]ed)\W{1,3}(?:value \S+ )?"
-                r"(?:for )?\W?(?:dsp|htp)_?arch|\b(?:dsp|htp)_arch\b.{0,40}"
-                r"(?:unknown|invalid|not (?:supported|recogni[sz]ed|valid)|unsupported)"
-            ),
         ),
     ),
     Rule(

@@ -172,6 +172,14 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "Cannot Open QNN library libQnnHtp.so, with error: libc++.so.1: cannot open shared object",
     ),
     (
+        "backend-not-loaded known",
+        "0.2ms [ ERROR ] Unable to load backend. dlerror(): libQnnHtp.so: cannot open shared",
+    ),
+    (
+        "library-not-loaded known",
+        "27.6ms [ ERROR ] Unable to load model. dlerror(): ./liblinear.so: cannot open shared",
+    ),
+    (
         "no-qnn-provider known",
         "Specified provider 'QNNExecutionProvider' is not in available provider names.",
     ),
@@ -186,9 +194,18 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ("fastrpc-denied likely", "DspTransport.openSession qnn_open failed, 0x00000072, prio 100"),
     ("fastrpc-denied likely", f"{AVC}\n{NOT_BUILT}"),
     ("fastrpc-denied possible", AVC),
-    ("fastrpc-denied known", "cannot open /dev/fastrpc-cdsp: Permission denied"),
     (
         "fastrpc-denied likely",
+        "E fastrpc_apps_user.c:4456: Error 0x72: open_dev (-1) failed for domain 3 (errno "
+        "Connection refused)",
+    ),
+    (
+        "fastrpc-denied likely",
+        "Error 0x72: apps_dev_init failed for domain 3, errno Permission denied, ioErr -1",
+    ),
+    ("fastrpc-denied known", "cannot open /dev/fastrpc-cdsp: Permission denied"),
+    (
+        "fastrpc-denied possible",
         "Error 0xd: open_shell failed for domain 3 search paths used are /dsp/ (errno Permission "
         "denied)",
     ),
@@ -214,6 +231,15 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ("npu-busy likely", "failed to acquire VTCM: request timed out"),
     ("npu-busy possible", "remote call: error 0x80000420"),
     ("npu-busy possible", "remote call: error 0x80000583"),
+    (
+        "unknown-dsp-arch likely",
+        'htp_backend_ext_config.json: "dsp_arch": "v85"\n[ERROR] "Failed to create device: 1008"',
+    ),
+    ("unknown-dsp-arch possible", '[ERROR] "Failed to create device: 1008"'),
+    (
+        "mixed-libraries possible",
+        'Failed to load skel, error: 1008\n[ERROR] "Failed to create device: 1008"',
+    ),
     ("unknown-dsp-arch known", "[ERROR] Invalid value v85 for dsp_arch in htp_backend_ext_config"),
     ("unknown-dsp-arch known", 'QnnHtpNetRunExtensions: "dsp_arch": "v85" is not supported'),
     (
@@ -276,7 +302,7 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         '[ERROR] "Could not create context from binary for context index = 0 : err 5005"',
     ),
     (
-        "context-refused possible",
+        "npu-busy possible",
         'Qnn error code 5005: "Failed to load from EpContext model. qnn_backend_manager."',
     ),
     (
@@ -377,6 +403,8 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ),
     ("invalid-config possible", "QNN_DEVICE_ERROR_INVALID_CONFIG: Invalid config values"),
     # -- nothing
+    (None, "Failed to load from EpContext model."),
+    (None, 'htp_backend_ext_config.json: "dsp_arch": "v75"'),
     (None, "Non-zero status code returned while running QNN_91325_1 node. Error code: 6123"),
     (
         None,

@@ -141,7 +141,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("pytorch/executorch#8762", "qualcomm/qai-appbuilder#14", "microsoft/onnxruntime#26163"),
         (
             known(r"(?:Stub|Skel) lib id mismatch"),
-            likely(r"libraries are of incompatible versions|transport CRC mismatch"),
+            likely(r"libraries are of incompatible versions|TRANSPORT_CONFIG crc32 failed"),
             likely(r"Unable to load Remote symbols\W{1,3}(?:error: )?1008\b"),
             possible(codes=(1008, dsp_error(0x194))),
         ),
@@ -223,7 +223,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "fewer sessions in one process",
         "the first session of the process came up; with a single one nothing fails",
         ("pytorch/executorch#4030",),
-        (likely(r"createUnsignedPD.*not supported", api=LOAD),),
+        (likely(r"createUnsignedPD (?:failed|unable)", api=LOAD),),
     ),
     Rule(
         "no-unsigned-pd",
@@ -232,7 +232,11 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "libraries that are signed for this device (its vendor has them), or another device",
         "a new process with one session fails, too; if only later ones do, it is their number",
         ("qualcomm/ai-hub-apps#130", "xororz/local-dream#310"),
-        (likely(r"createUnsignedPD.*not supported"),),
+        (
+            likely(r"createUnsignedPD (?:failed|unable)"),
+            # a warning, behind which the library goes on
+            possible(r"createUnsignedPD.*not supported"),
+        ),
     ),
     Rule(
         "domain-refused",
@@ -317,7 +321,6 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             likely(r"Unable to load Skel Library"),
             likely(r"qnn_open.*\b0x80000406\b|Unable to load lib 0x80000406"),
             possible(codes=tuple(map(dsp_error, (0x6, 0x3E, 0x45, 0x200)))),
-            possible(r"Failed to load skel, error: (?!4000)"),
         ),
     ),
     Rule(
@@ -331,8 +334,10 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("meta-pytorch/executorch-examples#81", "pytorch/executorch#16415"),
         (
             likely(r"Failed in loading stub|Unable to load Remote symbols,?(?: error:)? 4000"),
-            likely(r"Failed to (?:create transport|load skel).*\b4000\b", absent=r"qnn_open"),
-            possible(r"Failed to create transport|Failed to load skel"),
+            likely(
+                r"Failed to (?:create transport|load skel).*\b4000\b",
+                absent=r"qnn_open|createUnsignedPD failed|transport_config failed",
+            ),
         ),
     ),
 )

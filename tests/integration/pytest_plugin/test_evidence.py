@@ -63,4 +63,4 @@ def test_what_the_device_says_is_kept_with_the_case(lab: DeviceRuns, tmp_path: P
     }
     assert known["test_says_no"]["diagnosis"]["id"] == "dsp-restarted"
     assert known["test_crashes"]["diagnosis"] is None
-    assert "dsp-restarted: the DSP restarted" in done.output
+    assert "dsp-restarted (likely): the DSP restarted" in done.output

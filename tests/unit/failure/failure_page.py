@@ -45,6 +45,25 @@ How sure a diagnosis is: **known**, a line states the cause; **likely**, that is
 behind such a line; **possible**, one of several, as with every code that stands alone. A surer
 cause stands before a less sure one, since codes such as 14001, 4000 and 1008 follow from many
 things; among equals the order of this page decides.
+
+## What the library logs on the way
+
+`tests/field/fastrpc-chains.tsv` has what the real libQnnHtp.so 2.51.0 for arm64 logs when FastRPC
+answers errors: it runs under qemu over a libcdsprpc that answers as it is told
+(`tests/integration/probe/scripted_fastrpc.py`). There is no DSP behind it, so nothing is known
+from it of what comes after the skel's first answers. Compared with logs from devices:
+
+- The number in `Failed to create transport` and `Failed to load skel` is 1002 whatever failed on
+  the DSP's side. Older versions said 1008 there (pytorch/executorch#2788,
+  microsoft/onnxruntime#23171), or 4000 (UbiquitousLearning/mllm#272). 4000 is still said where
+  the stub or libcdsprpc.so is missing. So the number tells the version rather than the cause.
+- `Unable to load Skel Library. transportStatus: 9` and `Failed to retrieve skel build id`, which
+  older versions add to 0x80000406, are gone.
+- `createUnsignedPD unsigned PD or DSPRPC_GET_DSP_INFO not supported by HTP` is a warning: the DSP
+  did not tell what it can do, and the library goes on. Only `createUnsignedPD failed` behind it
+  says that no unsigned domain was given (qualcomm/ai-hub-apps#130 has both).
+- A skel that answers with other data than the stub expects gives `QNN_TRANSPORT_CONFIG crc32
+  failed`.
 """
 
 

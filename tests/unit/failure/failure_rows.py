@@ -163,14 +163,14 @@ ROWS = (
         "no-unsigned-pd likely",
         DEVICE,
         1100,
-        ("createUnsignedPD unsigned PD or session not supported",),
+        ("DspTransport.createUnsignedPD failed, 0x00000003",),
     ),
     # a context is created in a session that there is already
     Row(
         "no-further-pd likely",
         LOAD,
         1002,
-        ("createUnsignedPD unsigned PD or session not supported",),
+        ("DspTransport.createUnsignedPD failed, 0x00000003",),
     ),
     Row("no-dma-handles possible", "QnnMem_register", 8000, ("mmap failed with 0x8000042d",)),
     Row("skel-refused-context likely", LOAD, 5005, ("Skel failed to process context binary.",)),

@@ -48,7 +48,7 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ("skel-not-found possible", "ggml-hex: failed to open session 0 : error 0x80000406"),
     ("skel-not-found possible", "Error 0x8000043e: remote_handle64_open failed"),
     ("skel-not-found possible", "Error 0x80000445: no such file"),
-    ("skel-not-found possible", "QnnDsp <E> Failed to load skel, error: 1002"),
+    ("invalid-config possible", "QnnDsp <E> Failed to load skel, error: 1002"),
     (
         "skel-not-found possible",
         "QnnDsp <E> DspTransport.openSession qnn_open failed, 0x80000600, prio 100\n"
@@ -92,7 +92,7 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ),
     ("stub-not-loaded likely", NOT_BUILT),
     ("stub-not-loaded likely", "<E> Unable to load Remote symbols, error: 4000"),
-    ("stub-not-loaded possible", "Failed to create transport for device"),
+    ("invalid-config possible", "Failed to create transport for device"),
     (
         "linker-namespace known",
         'java.lang.UnsatisfiedLinkError: dlopen failed: library "libcdsprpc.so" not found: needed '
@@ -140,7 +140,7 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "mixed-libraries likely",
         "QNN_COMMON_ERROR_INCOMPATIBLE_BINARIES: Loaded libraries are of incompatible versions",
     ),
-    ("mixed-libraries likely", "QNN transport CRC mismatch"),
+    ("mixed-libraries likely", "<E> QNN_TRANSPORT_CONFIG crc32 failed in cpu, crcRX received 0"),
     ("mixed-libraries possible", "remote_handle64_open: error 0x80000594"),
     ("mixed-libraries possible", "Device creation failed: error 1008"),
     (
@@ -183,8 +183,13 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "no-qnn-provider known",
         "Specified provider 'QNNExecutionProvider' is not in available provider names.",
     ),
+    ("no-unsigned-pd likely", "<E> DspTransport.createUnsignedPD failed, 0x00000003"),
     (
         "no-unsigned-pd likely",
+        "<E> DspTransport.createUnsignedPD failed, 0x00000006\n" + NOT_BUILT,
+    ),
+    (
+        "no-unsigned-pd possible",
         "QnnDevice_create failed: createUnsignedPD unsigned PD or DSPRPC_GET_DSP_INFO not supported"
         " by HTP (err 1002)",
     ),

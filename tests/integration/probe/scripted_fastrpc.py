@@ -1,0 +1,193 @@
+"""Labelled failures of FastRPC: the real arm64 libraries under qemu, over a scripted libcdsprpc.
+
+What the real libQnnHtp.so logs when FastRPC answers an error is recorded with its label in
+tests/field/fastrpc-chains.tsv. `python -m tests.integration.probe.scripted_fastrpc FOLDER` records
+it anew, where FOLDER has the libraries of a linux-arm64 runtime.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.contexts.session_plan import Libraries, within_session
+from harness.failure.verdict import Verdict, judge
+from harness.files.cache import cache_root
+from harness.probe.build import ProbeBuilder
+from harness.probe.plan import Plan, Settings
+from harness.probe.run import ProbeRun
+from harness.qnn.codes import dsp_error, dsp_errors
+from harness.simulator.board import soc_files
+from harness.simulator.emulation import find_tools
+from tests.stand_in.events import parse_transcript
+
+CHAINS: Final = Path(__file__).parents[2] / "field" / "fastrpc-chains.tsv"
+SOURCE: Final = Path(__file__).parents[2] / "stand_in" / "cdsprpc_scripted.c"
+BETWEEN: Final = " / "
+_TIMEOUT_S: Final = 60
+# What opening the skel can come to: refused, not found, no memory, busy, no session...
+_OPENING: Final = (
+    *(0x1, 0x2, 0x3, 0x4, 0x6, 0xC, 0xD, 0xE, 0x14, 0x15, 0x16, 0x1E, 0x20, 0x29, 0x2B, 0x2C, 0x2D),
+    *(
+        0x30,
+        0x35,
+        0x38,
+        0x39,
+        0x3B,
+        0x3E,
+        0x42,
+        0x43,
+        0x45,
+        0x4E,
+        0x52,
+        0x56,
+        0x57,
+        0x65,
+        0x66,
+        0x67,
+    ),
+    *(0x68, 0x69, 0x6B, 0x6C, 0x72, 0x81, 0x82, 0x88, 0x8A, 0x14F, 0x183, 0x194, 0x200, 0x201),
+)
+_ASKING: Final = (0x1, 0x2, 0x4, 0x6, 0xE, 0x14, 0x2C, 0x42, 0x68, 0x72, 0x200)
+_DOMAIN: Final = (0x1, 0x14, 0x15, 0x2B, 0x72)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A labelled failure: how it was made, how the process ended, and what was logged on the way.
+
+    `ended` is the code of QnnDevice_create, or the signal as a negative number.
+    """
+
+    label: str
+    script: str
+    ended: int
+    lines: tuple[str, ...]
+
+
+def scripts() -> dict[str, str]:
+    """All labels, and the script of each."""
+    made = {f"open: {_name(number)}": f"open={dsp_error(number):#x};" for number in _OPENING}
+    made |= {f"invoke: {_name(number)}": f"invoke={dsp_error(number):#x};" for number in _ASKING}
+    made |= {
+        f"unsigned: {_name(number)}": f"unsigned={dsp_error(number):#x};" for number in _DOMAIN
+    }
+    made |= {
+        f"open: errno {number:#x}": f"open={number:#x};" for number in (0x68, 0x72, 0xFFFFFFFF)
+    }
+    made |= {f"crash in {call}": f"{call}=crash;" for call in ("open", "invoke", "unsigned")}
+    return made | {
+        "crash in the second call of the skel": "invoke@2=crash;",
+        "the skel answers nothing that the stub expects": "",
+        "that, and the DSP tells nothing of itself": f"capability={dsp_error(0x14):#x};",
+        "that, after a delay": "open=delay:200;",
+    }
+
+
+def _name(number: int) -> str:
+    return dsp_errors()[number][0]
+
+
+class Board:
+    """The arm64 libraries of a runtime with a scripted libcdsprpc beside them, under qemu."""
+
+    def __init__(self, libraries: Iterable[Path], folder: Path) -> None:
+        tools = find_tools()
+        assert tools.libraries is not None
+        self.qemu, self.root, self.libs = tools.qemu, folder / "root", folder / "libs"
+        self.libs.mkdir(parents=True)
+        for library in libraries:
+            (self.libs / library.name).symlink_to(library)
+        for path, text in soc_files("SM8650", 557).items():
+            shown = self.root / path.lstrip("/")
+            shown.parent.mkdir(parents=True, exist_ok=True)
+            shown.write_text(text)
+        (self.root / "lib").symlink_to(tools.libraries)
+        flags = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+        rpc = self.libs / "libcdsprpc.so"
+        subprocess.run([*tools.cross, *flags, str(SOURCE), "-o", str(rpc)], check=True, timeout=60)
+        self.probe = ProbeBuilder(cache_root() / "probe").build("linux-arm64")
+
+    def plan(self) -> Plan:
+        """Opens the backend and its device, and closes them."""
+        libraries = Libraries(
+            backend=str(self.libs / "libQnnHtp.so"), system=str(self.libs / "libQnnSystem.so")
+        )
+        return within_session(libraries, (), (), Settings())
+
+    def run(self, script: str) -> ProbeRun:
+        """What the probe said over FastRPC that answers so."""
+        plan = self.plan()
+        command = [self.qemu, "-L", self.root, "-E", f"LD_LIBRARY_PATH={self.libs}", self.probe]
+        done = subprocess.run(
+            list(map(str, command)),
+            input=plan.text().encode(),
+            capture_output=True,
+            env=os.environ | {"QNN_SCRIPTED_RPC": script},
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        killed = done.returncode < 0
+        return ProbeRun(
+            plan=plan,
+            transcript=parse_transcript(done.stdout),
+            exit_code=None if killed else done.returncode,
+            signal=-done.returncode if killed else None,
+            timed_out=False,
+            truncated=False,
+            raw_events=done.stdout,
+            stderr=b"",
+            duration_s=0.0,
+        )
+
+    def verdict(self, script: str) -> Verdict:
+        """What a case would come to."""
+        return judge(self.run(script))
+
+    def chain(self, label: str, script: str) -> Chain:
+        """The failure with its label."""
+        run = self.run(script)
+        steps = run.transcript.steps
+        device = next(step for step in steps if step.verb == "device-create")
+        lines = [line.text.strip() for line in device.logs if line.level in ("error", "warn")]
+        plain = dict.fromkeys(line.removeprefix("<E> ").removeprefix("<W> ") for line in lines)
+        ended = device.code if run.signal is None else -run.signal
+        return Chain(label, script, ended or 0, tuple(plain))
+
+
+def recorded() -> list[Chain]:
+    """What tests/field has."""
+    with CHAINS.open(newline="", encoding="utf-8") as file:
+        rows = csv.DictReader(file, delimiter="\t")
+        return [
+            Chain(
+                row["label"],
+                row["script"],
+                int(row["ended"]),
+                tuple(row["chain"].split(BETWEEN)) if row["chain"] else (),
+            )
+            for row in rows
+        ]
+
+
+def main(folder: Path) -> None:
+    """Records all chains anew."""
+    with tempfile.TemporaryDirectory() as scratch:
+        board = Board(sorted(folder.glob("libQnn*.so")), Path(scratch))
+        made = [board.chain(label, script) for label, script in scripts().items()]
+    with CHAINS.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerow(("label", "script", "ended", "chain"))
+        for one in made:
+            writer.writerow((one.label, one.script, one.ended, BETWEEN.join(one.lines)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

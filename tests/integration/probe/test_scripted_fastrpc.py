@@ -1,0 +1,38 @@
+"""The real arm64 libraries over FastRPC that fails as it is told: what they log, and what a case
+then says.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.conftest import RuntimeFor
+from tests.integration.probe.scripted_fastrpc import Board, Chain, recorded
+from tests.unit.failure.test_fastrpc_chains import expected
+
+pytestmark = [pytest.mark.needs("qemu-aarch64"), pytest.mark.needs("aarch64-linux-gnu-gcc")]
+
+BY_DAY = ("open: AEE_EUNABLETOLOAD", "unsigned: AEE_EUNSUPPORTED", "crash in open")
+
+
+@pytest.fixture(scope="module")
+def board(runtime_for: RuntimeFor, tmp_path_factory: pytest.TempPathFactory) -> Board:
+    runtime = runtime_for("2.51.0", "linux-arm64")
+    libraries = [file.path for file in runtime.files if file.path.name.startswith("libQnn")]
+    return Board(libraries, tmp_path_factory.mktemp("scripted"))
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        pytest.param(one, marks=[] if one.label in BY_DAY else pytest.mark.nightly, id=one.label)
+        for one in recorded()
+    ],
+)
+def test_what_is_logged_is_as_recorded_and_a_case_says_the_same(board: Board, chain: Chain) -> None:
+    assert board.chain(chain.label, chain.script) == chain
+    verdict = board.verdict(chain.script)
+    assert verdict.error is not None
+    assert verdict.outcome == ("crashed" if chain.ended < 0 else "failed")
+    known = verdict.error.diagnosis
+    assert (f"{known.id} {known.confidence}" if known else None) == expected(chain.label)

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final
 
 from harness.contexts.session_plan import Libraries, within_session
-from harness.failure.verdict import Verdict, judge
 from harness.files.cache import cache_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings
@@ -147,19 +146,14 @@ class Board:
             duration_s=0.0,
         )
 
-    def verdict(self, script: str) -> Verdict:
-        """What a case would come to."""
-        return judge(self.run(script))
 
-    def chain(self, label: str, script: str) -> Chain:
-        """The failure with its label."""
-        run = self.run(script)
-        steps = run.transcript.steps
-        device = next(step for step in steps if step.verb == "device-create")
-        lines = [line.text.strip() for line in device.logs if line.level in ("error", "warn")]
-        plain = dict.fromkeys(line.removeprefix("<E> ").removeprefix("<W> ") for line in lines)
-        ended = device.code if run.signal is None else -run.signal
-        return Chain(label, script, ended or 0, tuple(plain))
+def chain_of(label: str, script: str, run: ProbeRun) -> Chain:
+    """The failure with its label."""
+    device = next(step for step in run.transcript.steps if step.verb == "device-create")
+    lines = [line.text.strip() for line in device.logs if line.level in ("error", "warn")]
+    plain = dict.fromkeys(line.removeprefix("<E> ").removeprefix("<W> ") for line in lines)
+    ended = device.code if run.signal is None else -run.signal
+    return Chain(label, script, ended or 0, tuple(plain))
 
 
 def recorded() -> list[Chain]:
@@ -181,7 +175,7 @@ def main(folder: Path) -> None:
     """Records all chains anew."""
     with tempfile.TemporaryDirectory() as scratch:
         board = Board(sorted(folder.glob("libQnn*.so")), Path(scratch))
-        made = [board.chain(label, script) for label, script in scripts().items()]
+        made = [chain_of(label, script, board.run(script)) for label, script in scripts().items()]
     with CHAINS.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(("label", "script", "ended", "chain"))

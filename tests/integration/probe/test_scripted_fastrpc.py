@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.failure.verdict import judge
 from tests.integration.conftest import RuntimeFor
-from tests.integration.probe.scripted_fastrpc import Board, Chain, recorded
+from tests.integration.probe.scripted_fastrpc import Board, Chain, chain_of, recorded
 from tests.unit.failure.test_fastrpc_chains import expected
 
 pytestmark = [pytest.mark.needs("qemu-aarch64"), pytest.mark.needs("aarch64-linux-gnu-gcc")]
@@ -30,8 +31,9 @@ def board(runtime_for: RuntimeFor, tmp_path_factory: pytest.TempPathFactory) -> 
     ],
 )
 def test_what_is_logged_is_as_recorded_and_a_case_says_the_same(board: Board, chain: Chain) -> None:
-    assert board.chain(chain.label, chain.script) == chain
-    verdict = board.verdict(chain.script)
+    run = board.run(chain.script)
+    assert chain_of(chain.label, chain.script, run) == chain
+    verdict = judge(run)
     assert verdict.error is not None
     assert verdict.outcome == ("crashed" if chain.ended < 0 else "failed")
     known = verdict.error.diagnosis

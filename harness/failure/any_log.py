@@ -32,18 +32,10 @@ _WORDS: Final = (
     *("session", "graph", "context", "dispatch", "snapdragon", "opencl", "adreno", "gpu", "dmabuf"),
     *("cl_mem", "avc", "ssr", "conn reset", "lowmemory", "lmkd", "out of memory", ".so", "symbol"),
     *("flatbuffer", "deserializ", "create op", "validat", "fp16", "float", "half", "nhwc", "err"),
-    *(
-        "nodes are",
-        "elements",
-        "transport",
-        "blob",
-        "incorrect value",
-        "metadata blob",
-        "signature",
-        "test-sig",
-        "elf ",
-    ),
-    *("preregistermem", "unsupported version", "ended by sig"),
+    *("nodes are", "elements", "transport", "blob", "incorrect value", "signature", "test-sig"),
+    *("elf ", "preregistermem", "unsupported version", "ended by sig", "weights", "ort_"),
+    *("translation", "user pd", "opened handle", "implementation", "request feature", "allocation"),
+    *("buffer", "smmu"),
 )
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _BEFORE: Final = re.compile(

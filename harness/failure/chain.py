@@ -52,6 +52,7 @@ _NAMED: Final = re.compile(
 _UNNAMED: Final = re.compile(r"\bGPU ERROR: \((?P<number>\d{5})\)")
 _CODES: Final = (
     re.compile(r"\b(0x8000[0-9a-f]{4})\b", re.I),
+    re.compile(r"\b(?:failed|returned|returns)(?: with)?,? (0x[0-9a-f]{3,8}|\d{4,5})\b", re.I),
     re.compile(r"\berr(?:or)?(?: ?code)?\s?[:=]?\s?(0x[0-9a-f]{1,8}|\d{1,6})\b", re.I),
     re.compile(r":\s?(0x[0-9a-f]{1,8}|\d{1,6})[\"']?\.?$", re.I),
 )

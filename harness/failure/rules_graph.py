@@ -89,8 +89,9 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         (
             known(r"Non-QDQ \w+ operators are not supported"),
             known(r"(?i)\b(?:fp16|float16|half[- ]precision)\b.{0,60}(?:not |un)support"),
-            known(r"(?i)does(?: not|n't) support (?:fp16|float16|half|float)"),
+            known(r"(?i)does(?: not|n't) (?:support|have) .{0,30}(?:fp16|float16|half|float)"),
             likely(r"com\.ms\.internal\.nhwc"),
+            possible(r"Could not find an implementation for \w+\(\d+\) node"),
         ),
         unrelated=False,
     ),
@@ -101,6 +102,7 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         "the line names the op; if all ops are refused, arch or SoC were not told",
         ("pytorch/executorch#12747", "pytorch/executorch#18280", "microsoft/onnxruntime#22821"),
         (
+            known(r"No translation registered for op type"),
             known(r"has incorrect Value (?!0,)\d+, expected (?:>=|\w)"),
             likely(r"validateOpConfig(?:\(\))? failed|Failed to validate op|op validation failed"),
             possible(codes=(3110,)),

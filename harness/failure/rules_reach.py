@@ -102,6 +102,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         (
             known(r"(?i)library version \S+ is mismatched.{0,4}The minimum supported version"),
             likely(r"outside ELF segment"),
+            possible(r"LD_LIBRARY_PATH=\S*/vendor/lib", evidence=r"failed to open session"),
         ),
     ),
     Rule(
@@ -130,7 +131,10 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
                 r"(?:unknown|invalid|not (?:supported|recogni[sz]ed|valid)|unsupported)"
             ),
             likely(r"\bdsp_arch\b", codes=(1008,)),
-            possible(r"Failed to create device: 1008", absent=r"[Ss]kel|[Ss]tub|transport|lib id"),
+            possible(
+                r"Failed to create device: 1008|QNN_DEVICE_ERROR_UNSUPPORTED_FEATURE",
+                absent=r"[Ss]kel|[Ss]tub|transport|lib id",
+            ),
         ),
     ),
     Rule(
@@ -277,6 +281,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         (
             likely(r"(?i)unable to create (?:\w+ )?session"),
             likely(r"(?:remote_init|domain_init)\b.{0,20}failed for domain"),
+            likely(r"fopen\w* fail\w* .{0,20}fastrpc_shell", absent=_OPENED),
+            possible(r"(?:apps_dev_init|open_dev \(-1\)) failed for domain"),
             possible(codes=(dsp_error(0x14F),)),
             possible(codes=(dsp_error(0x200),), absent=r"qnn_open"),
         ),
@@ -318,7 +324,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("qualcomm/ai-hub-apps#158", "pytorch/executorch#2788", "microsoft/onnxruntime#23171"),
         (
             known(r"(?i)fopen\w* fail\w* .{0,20}skel\.so|skel\.so\W.{0,60}(?:No such|not found)"),
-            likely(r"Unable to load Skel Library"),
+            likely(r"Unable to load Skel Library|dlerror\W{1,3}.{0,40}(?:cannot open|not found)"),
             likely(r"qnn_open.*\b0x80000406\b|Unable to load lib 0x80000406"),
             possible(codes=tuple(map(dsp_error, (0x6, 0x3E, 0x45, 0x200)))),
         ),

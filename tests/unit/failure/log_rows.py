@@ -38,6 +38,7 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     # -- to the DSP
     ("skel-not-found likely", SKEL_CHAIN),
     ("skel-not-found likely", "DspTransport.openSession qnn_open failed, 0x80000406, prio 100"),
+    ("skel-not-found likely", "libx_skel.so (dlerror cannot open libc++.so.1)"),
     ("skel-not-found likely", "<E> Unable to load Skel Library. transportStatus: 8"),
     ("skel-not-found likely", "IDspTransport: Unable to load lib 0x80000406"),
     (
@@ -125,6 +126,12 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "Error 0x80000442: remote_handle64_open failed for file:///libQnnHtpV79Skel.so?qnn_2_49 "
         "(dlerror RX VA 0xFFF00000 outside ELF segment)",
     ),
+    (
+        "older-libraries possible",
+        "LD_LIBRARY_PATH=./lib:/vendor/lib64 ./llama-bench -dev HTP0\n"
+        "ggml-hex: failed to open session 0 : error 0x80000406",
+    ),
+    (None, "LD_LIBRARY_PATH=./lib:/vendor/lib64 ./qnn-net-run"),
     (
         "older-libraries known",
         "ERROR: [qnn_manager.cc:284] Qnn System library version 1.7.0 is mismatched. "
@@ -230,6 +237,19 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "no-dsp-session likely",
         "fastrpc_apps_user.c:3773: Error 0x200: remote_init failed for domain 0",
     ),
+    (
+        "no-dsp-session possible",
+        "Error 0x80000580: apps_dev_init failed for domain 3, errno Success",
+    ),
+    (
+        "no-dsp-session likely",
+        "E test: apps_std_imp.c:695:Error 45: fopen failed for fastrpc_shell_3. (No such file)",
+    ),
+    (
+        None,
+        "E test: apps_std_imp.c:695:Error 45: fopen failed for fastrpc_shell_3. (No such file)\n"
+        "I test: Successfully created user PD on domain 3 (attrs 0x0, debug_trace 0x0)",
+    ),
     ("no-dsp-session possible", "ERROR 0x80000600: Failed to compute sum on domain 3"),
     ("no-dsp-session possible", "ERROR 0x8000054f: Failed to compute sum on domain 3"),
     ("npu-busy likely", "QNN HTP device: Device or resource busy"),
@@ -240,6 +260,7 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "unknown-dsp-arch likely",
         'htp_backend_ext_config.json: "dsp_arch": "v85"\n[ERROR] "Failed to create device: 1008"',
     ),
+    ("unknown-dsp-arch possible", "error 1008 (QNN_DEVICE_ERROR_UNSUPPORTED_FEATURE)"),
     ("unknown-dsp-arch possible", '[ERROR] "Failed to create device: 1008"'),
     (
         "mixed-libraries possible",
@@ -360,6 +381,9 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "[ERROR] [Qnn ExecuTorch]:  <E> [4294967295] has incorrect Value 68, expected >= 73.\n\n"
         "[ERROR] [Qnn ExecuTorch]:  <E> QnnBackend_validateOpConfig failed 3110",
     ),
+    ("op-unsupported known", "No translation registered for op type onnx_dynamicquantizelinear."),
+    ("invalid-config possible", "QnnDevice_create failed 14001"),
+    ("invalid-config possible", "QnnDevice_create returned 0x36b1"),
     (
         "op-unsupported likely",
         "[ERROR]QnnDsp <E> validateNativeOps aten_linear_default_23 (quantized and FP16) failed\n\n"
@@ -376,6 +400,11 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ),
     ("float-unsupported known", "Non-QDQ Relu operators are not supported on HTP or DSP backends."),
     ("float-unsupported known", "QNN EP: FP16 tensors are not supported on HTP v68"),
+    ("float-unsupported known", "HTP v68 does not have a hardware FP32 or FP16 execution path"),
+    (
+        "float-unsupported possible",
+        "NOT_IMPLEMENTED : Could not find an implementation for Conv(11) node with name 'conv1'",
+    ),
     ("float-unsupported known", "this SoC does not support float16"),
     (
         "graph-prepare-failed likely",

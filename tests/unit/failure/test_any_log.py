@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,10 @@ from hypothesis import strategies as st
 
 from harness.failure import any_log
 from harness.failure.any_log import MAX_LINES, read_log, texts_of
+from harness.failure.chain import is_benign
 from harness.failure.explanation import explain
+from harness.failure.rules import RULES
+from tests.unit.failure.failure_rows import ROWS
 
 LINE = "QnnDsp <E> Failed to find available PD for contextId 56"
 
@@ -66,6 +70,14 @@ def test_of_a_log_with_many_texts_its_end_is_kept() -> None:
     log = read("\n".join([*words, LINE]).encode())
     assert len(log.lines) == MAX_LINES
     assert log.lines[-1].text == LINE
+
+
+def test_no_line_that_a_rule_takes_is_left_out() -> None:
+    lines = {line for row in ROWS for line in (*row.lines, *row.evidence)}
+    signs = [text for rule in RULES for sign in rule.signs for text in (sign.text, sign.evidence)]
+    telling = [one for one in lines if any(text and re.search(text, one) for text in signs)]
+    assert len(telling) > 30
+    assert [one for one in telling if not is_benign(one) and not read(one.encode()).lines] == []
 
 
 def test_a_log_without_end_is_read_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,18 +74,21 @@ def read_log(stream: BinaryIO) -> Log:
     """Reads a log to its end or to MAX_CHARS; nothing in it makes this raise."""
     first: list[LogText] = []
     last: deque[LogText] = deque(maxlen=MAX_LINES // 2)
-    seen: set[str] = set()
-    alike: Counter[str] = Counter()
+    seen: set[int] = set()
+    alike: Counter[int] = Counter()
     number = 0
     for number, line in enumerate(_lines_of(stream), 1):
         low = line.lower()
         if not any(word in low for word in _WORDS):
             continue
         for text in texts_of(line):
-            shape = _NUMBERS.sub("#", text)
-            if text in seen or alike[shape] >= _MAX_ALIKE or len(seen) >= _MAX_TEXTS:
+            same, shape = hash(text), hash(_NUMBERS.sub("#", text))
+            if same in seen or alike[shape] >= _MAX_ALIKE:
                 continue
-            seen.add(text)
+            if len(seen) >= _MAX_TEXTS:
+                seen.clear()
+                alike.clear()
+            seen.add(same)
             alike[shape] += 1
             (first if len(first) < MAX_LINES // 2 else last).append(LogText(number, text))
     return Log((*first, *last), number, not stream.read(1))

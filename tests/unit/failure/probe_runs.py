@@ -20,7 +20,13 @@ def begin(step: int = 3, api: str | None = LOAD, verb: str = "context-load") -> 
     return {"event": "begin", "step": step, "verb": verb, "api": api, "context": 56}
 
 
+_OF_AN_END = {"code", "error", "symbol", "message", "data", "duration_us", "log_dropped"}
+
+
 def end(step: int = 3, **more: Any) -> dict[str, Any]:
+    """The end of a step; what the parser does not read of it would test nothing."""
+    unread = {key for key in more if key not in _OF_AN_END and not key.startswith(("rss_", "pss_"))}
+    assert not unread, f"nobody reads {unread} of an end"
     return {"event": "end", "step": step, "code": 0, "duration_us": 1} | more
 
 

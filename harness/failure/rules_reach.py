@@ -146,7 +146,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         (
             known(r"(?:Stub|Skel) lib id mismatch"),
             likely(r"libraries are of incompatible versions|TRANSPORT_CONFIG crc32 failed"),
-            likely(r"Unable to load Remote symbols\W{1,3}(?:error: )?1008\b"),
+            likely(r"(?:load Remote symbols\W{1,3}(?:error: )?|loadRemoteSymbols .*err )1008\b"),
             possible(codes=(1008, dsp_error(0x194))),
         ),
     ),
@@ -339,7 +339,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "1008 from the DSP's side",
         ("meta-pytorch/executorch-examples#81", "pytorch/executorch#16415"),
         (
-            likely(r"Failed in loading stub|Unable to load Remote symbols,?(?: error:)? 4000"),
+            likely(r"Failed in loading stub|(?:load Remote symbols|loadRemoteSymbols)\b.* 4000\b"),
             likely(
                 r"Failed to (?:create transport|load skel).*\b4000\b",
                 absent=r"qnn_open|createUnsignedPD failed|transport_config failed",

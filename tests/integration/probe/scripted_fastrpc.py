@@ -30,6 +30,8 @@ from tests.stand_in.events import parse_transcript
 CHAINS: Final = Path(__file__).parents[2] / "field" / "fastrpc-chains.tsv"
 SOURCE: Final = Path(__file__).parents[2] / "stand_in" / "cdsprpc_scripted.c"
 BETWEEN: Final = " / "
+WITHOUT: Final = "without "
+"""Begins a script that takes a library away instead."""
 _TIMEOUT_S: Final = 60
 # What opening the skel can come to: refused, not found, no memory, busy, no session...
 _OPENING: Final = (
@@ -83,6 +85,8 @@ def scripts() -> dict[str, str]:
     }
     made |= {f"crash in {call}": f"{call}=crash;" for call in ("open", "invoke", "unsigned")}
     return made | {
+        "the stub is not there": f"{WITHOUT}libQnnHtpV75Stub.so",
+        "libcdsprpc.so is not there": f"{WITHOUT}libcdsprpc.so",
         "crash in the second call of the skel": "invoke@2=crash;",
         "the skel answers nothing that the stub expects": "",
         "that, and the DSP tells nothing of itself": f"capability={dsp_error(0x14):#x};",
@@ -123,6 +127,13 @@ class Board:
 
     def run(self, script: str) -> ProbeRun:
         """What the probe said over FastRPC that answers so."""
+        if script.startswith(WITHOUT):
+            library = self.libs / script.removeprefix(WITHOUT)
+            away = library.rename(library.with_suffix(".away"))
+            try:
+                return self.run("")
+            finally:
+                away.rename(library)
         plan = self.plan()
         command = [self.qemu, "-L", self.root, "-E", f"LD_LIBRARY_PATH={self.libs}", self.probe]
         done = subprocess.run(

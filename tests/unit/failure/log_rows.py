@@ -85,6 +85,7 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ("stub-missing known", 'E linker: library "libQnnHtpV75Stub.so" not found'),
     ("stub-missing known", "libQnnHtpV79Stub.so: cannot open shared object file: No such file"),
     ("stub-missing known", "libQnnHtpV79Stub.so: No such file or directory"),
+    ("stub-not-loaded likely", "<E> loadRemoteSymbols failed with err 4000"),
     ("stub-not-loaded likely", "<E> Failed in loading stub: dlopen failed"),
     (
         "stub-not-loaded likely",
@@ -143,6 +144,7 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "[ERROR] [Qnn ExecuTorch]:  <E> Unable to load Remote symbols 1008",
     ),
     ("mixed-libraries likely", "<E> Unable to load Remote symbols 1008"),
+    ("mixed-libraries likely", "<E> loadRemoteSymbols failed with err 1008"),
     (
         "mixed-libraries likely",
         "QNN_COMMON_ERROR_INCOMPATIBLE_BINARIES: Loaded libraries are of incompatible versions",

@@ -36,6 +36,8 @@ OPENING = {
     "AEE_ESTUBSKELVERMISMATCH": "mixed-libraries possible",
 }
 OTHERS = {
+    "the stub is not there": "stub-missing known",
+    "libcdsprpc.so is not there": "no-fastrpc known",
     "open: errno 0x68": "pd-died likely",
     "open: errno 0x72": "fastrpc-denied likely",
     "open: errno 0xffffffff": "fastrpc-denied likely",

@@ -74,7 +74,7 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         "the DSP's side had no memory for it",
         "fewer or smaller contexts at a time; end what else runs on the DSP, or reboot",
         "after a reboot, alone, it works",
-        ("pytorch/executorch#3528",),
+        (),
         (possible(codes=tuple(map(dsp_error, (0x2, 0x1E, 0x67, 0x68)))),),
     ),
     Rule(

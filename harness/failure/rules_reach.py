@@ -82,7 +82,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "update the device's image, or on Windows the NPU driver (that of this very SoC); else an "
         "older version of the program",
         "an older version of the program works on this device, and this one on a newer device",
-        ("ggml-org/llama.cpp#16911", "ggml-org/llama.cpp#22204", "ggml-org/llama.cpp#22352"),
+        ("ggml-org/llama.cpp#16911", "ggml-org/llama.cpp#22204", "qualcomm/GenieX#1390"),
         (
             known(rf"(?:cannot locate symbol|undefined symbol|failed to dlsym).{{0,4}}{_RPC_API}"),
             likely(r"failed to (?:get URI|reserve \w+|create \w+) for session.*error 0x0*14\b"),
@@ -203,7 +203,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "this build of ONNX Runtime has no QNN provider, or it was not registered",
         "install onnxruntime-qnn, or register the plug-in's library before the session is made",
         "`onnxruntime.get_available_providers()` lists those that there are",
-        ("microsoft/onnxruntime#20206",),
+        (),
         (known(r"QNNExecutionProvider.{0,40}(?i:is not in available|not enabled in this build)"),),
     ),
     Rule(

@@ -140,7 +140,8 @@ def test_a_diagnosis_and_its_thread_are_shown() -> None:
     known = diagnosed("failed", error())
     assert known.diagnosis is not None
     found = page([record(outcome="failed", error=known)])
-    assert any(known.diagnosis.words in text for text in found.texts)
+    assert any(f"known: {known.diagnosis.words}" in text for text in found.texts)
+    assert any("(known)" in text for text in found.texts)
     assert ("href", known.diagnosis.thread) in found.attributes
     evil = known.diagnosis.model_copy(update={"thread": "javascript:alert(1)", "words": EVIL})
     page_of_evil = page(

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from junitparser import JUnitXml
 
+from harness.failure.diagnosis import diagnosed
 from harness.results.junit import junit_bytes, legal, write_junit
 from harness.results.record import CaseRecord, final_attempts
 from tests.unit.results.records import error, record, records
@@ -88,6 +89,13 @@ def test_measurements_become_properties() -> None:
     assert found["error.hex"] == "0x3ea"
     assert found["device.soc"] == "QCS8550"
     assert found["cause"] == "target"
+
+
+def test_a_diagnosis_says_how_sure_it_is() -> None:
+    known = diagnosed("failed", error())
+    found = properties(only_case(record(outcome="failed", error=known)))
+    assert found["error.diagnosis.id"] == "pd-exhausted"
+    assert found["error.diagnosis.confidence"] == "known"
 
 
 def test_counts_and_the_last_attempt() -> None:

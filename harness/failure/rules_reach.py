@@ -23,7 +23,10 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("pytorch/executorch#3528", "onnxruntime/onnxruntime-qnn#459"),
         (
             known(r"SSR [Dd]etected"),
-            likely(evidence=r"SSR [Dd]etected|remoteproc.*cdsp.*(?:crash|fatal error)"),
+            likely(
+                evidence=r"SSR [Dd]etected|remoteproc.*cdsp.*(?:crash|fatal error|watchdog)"
+                r"|remoteproc.*crash detected in \S*cdsp"
+            ),
             possible(codes=(1007,)),
         ),
     ),

@@ -299,6 +299,8 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "dsp-restarted likely",
         "[12.3] remoteproc remoteproc2: crash detected in cdsp: type fatal error",
     ),
+    ("dsp-restarted likely", "remoteproc remoteproc2: crash detected in cdsp: type mmufault"),
+    ("dsp-restarted likely", "qcom_q6v5_pas remoteproc-cdsp: watchdog without message"),
     ("pd-died likely", "ggml-hexagon.cpp:1819: ggml-hex: dspqueue_read failed: 0x0000002e"),
     ("pd-died likely", "DspTransport.openSession qnn_open failed, 0x00000068, prio 100"),
     # its name alone is no cause

@@ -13,7 +13,8 @@ _MIN_C, _MAX_C = -60.0, 200.0
 _MAX_LISTED = 64
 
 # `$1` is the work folder, `$2` stands before every path of the kernel's own file systems (empty
-# but in tests). dumpsys is Android's; where it is missing or slow, /sys has most of it.
+# but in tests). dumpsys is Android's; where it is missing or slow, /sys has most of it. Android's
+# shell does not say why its own echo could not write; cat does.
 SCRIPT: Final = r"""
 d=$1; r=$2
 T=; timeout 1 true 2>/dev/null && T='timeout -s KILL 3'
@@ -29,7 +30,7 @@ $e"
 echo "${m}storage"; df -k "$d" 2>/dev/null; stat -f -c 'free %a %S' "$d" 2>/dev/null
 [ -n "$e" ] || {
   echo "${m}writable"
-  (umask 077; echo ok >"$d/.health-$$") 2>&1 && cat "$d/.health-$$"; rm -f "$d/.health-$$"
+  (umask 077; echo ok | cat >"$d/.health-$$") 2>&1 && cat "$d/.health-$$"; rm -f "$d/.health-$$"
 }
 echo "${m}battery"; $T dumpsys battery 2>/dev/null | head -n 40
 echo "${m}supplies"

@@ -40,7 +40,8 @@ def probe_problem(adb: AdbDevice, probe: str, *, source: str | None = None) -> s
     except (DeviceLost, DeviceTimeout):
         raise
     except DeviceError as error:
-        return error.problem
+        said = error.output.decode("utf-8", "replace").strip()[-300:]
+        return f"{error.problem}: {said}" if said else error.problem
     said_source = None if run.transcript.start is None else run.transcript.start.source
     if source is not None and said_source != source:
         return f"it says that it was built from {said_source}, and not from {source}"

@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import yaml
 
@@ -48,13 +48,16 @@ class Phone:
 
     link: FaultyLink
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **options: Any) -> None:
+        """`options` are those of a RealDevice."""
         need("qemu-aarch64")
         need(FORMATS)
+        folder.mkdir(exist_ok=True)
         self.data = folder / "data"
         self.runs = DeviceRuns(folder)
         self.repository = folder / "maven"
-        self._home = folder / "home"
+        self.home = folder / "home"
+        self._options = options
         self._programs = folder / "programs"
         self._cleanup = contextlib.ExitStack()
         self._port = 0
@@ -62,12 +65,11 @@ class Phone:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as cleanup:
-            server = KeptServer(self._home)
+            server = KeptServer(self.home)
             cleanup.callback(server.stop)
             server.start()
-            device = cleanup.enter_context(
-                RealDevice(Path(os.environ[ADBD]), storage=self.data, android=self._android())
-            )
+            options = {"storage": self.data, "android": self._android(), **self._options}
+            device = cleanup.enter_context(RealDevice(Path(os.environ[ADBD]), **options))
             self.link = cleanup.enter_context(FaultyLink(device.address))
             self._port = server.port
             self.describe()

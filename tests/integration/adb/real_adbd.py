@@ -264,6 +264,9 @@ def main() -> None:
         root, environment = _compose(root, Android(**json.loads(android[0]))), _ANDROID
     _mount(root, sys.argv[3], sys.argv[4])
     if android:
+        card = root / "data/media"
+        _mounted("--bind", card, card)
+        _mounted("-o", "remount,bind,noexec", card)  # as /sdcard is on every phone
         _mounted("-o", "remount,ro", root)
     adbd = os.fork()
     if adbd == 0:

@@ -1,0 +1,120 @@
+"""A lab with a phone: what Android's own programs answer, and how the phone comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from harness.adb.sync import PushItem
+from harness.errors import InfraError
+from harness.lab.attach import OpenLab
+from harness.lab.device_watch import DeviceWatch
+from harness.lab.health import LabEvent
+from harness.lab.inventory import load_lab
+from harness.lab.lease import DeviceHeld, Leases
+from harness.lab.quarantine import Quarantine
+from harness.lab.recovery import ask_vitals
+from harness.probe.fitness import probe_problem
+from tests.android.bionic import android_probe
+from tests.android.phone import ADBD, API, SOC, Phone
+from tests.needed import ANDROID
+
+pytestmark = [pytest.mark.needs(one) for one in (ANDROID, ADBD, "qemu-aarch64", "unshare")]
+
+Open = Callable[..., OpenLab]
+
+
+@pytest.fixture(scope="module")
+def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phone]:
+    with Phone(tmp_path_factory.mktemp("phone")) as started:
+        yield started
+
+
+@pytest.fixture
+def open_lab(tmp_path: Path) -> Iterator[Open]:
+    """open_lab(phone): the lab of a run that has it."""
+    with ExitStack() as cleanup:
+
+        def made(phone: Phone, purpose: str = "first") -> OpenLab:
+            leases = Leases(tmp_path / "leases", purpose=purpose)
+            return cleanup.enter_context(
+                OpenLab(
+                    load_lab(phone.runs.file),
+                    key_folder=phone.home,
+                    storage_root=tmp_path / "none",
+                    leases=leases,
+                )
+            )
+
+        yield made
+
+
+def test_what_it_says_of_itself(phone: Phone, open_lab: Open) -> None:
+    device = open_lab(phone).device("phone")
+    facts = device.facts
+    assert (facts.target, facts.machine) == ("android-arm64", "aarch64")
+    assert (facts.soc, facts.android_api, device.htp_arch) == (SOC, API, 73)
+    assert facts.identity == f"serial number {facts.serial_number}"
+    assert facts.glibc is None
+    assert facts.free_storage_bytes
+    assert facts.ram_bytes
+    assert facts.boot
+    vitals = ask_vitals(device.adb, device.workdir)
+    assert (vitals.booted, vitals.is_root, vitals.write_problem) == (True, False, None)
+    assert vitals.boot_id
+    assert vitals.uptime_s
+    assert vitals.free_ram_bytes
+    assert vitals.free_storage_bytes
+
+
+def test_one_run_has_it(phone: Phone, open_lab: Open) -> None:
+    first = open_lab(phone)
+    first.device("phone")
+    with pytest.raises(DeviceHeld, match="first"):
+        open_lab(phone, "second").device("phone")
+    first.close()
+    assert open_lab(phone, "third").device("phone").facts.soc == SOC
+
+
+def test_it_comes_back_when_it_is_plugged_in_again(
+    phone: Phone, open_lab: Open, tmp_path: Path
+) -> None:
+    lab, events = open_lab(phone), list[LabEvent]()
+    watch = DeviceWatch(
+        lab, Quarantine(tmp_path / "out"), probe_problem=lambda device: None, tell=events.append
+    )
+    watch.require("phone")
+    phone.link.cut()
+    with pytest.raises(InfraError):
+        lab.device("phone").adb.shell("echo here", timeout_s=20)
+    phone.link.resume()
+    assert watch.failed("phone", case_over=False)
+    assert lab.device("phone").adb.shell("echo here", timeout_s=60).stdout == b"here\n"
+
+
+@pytest.mark.nightly
+def test_a_full_phone_and_one_that_cannot_be_written_to(tmp_path: Path, open_lab: Open) -> None:
+    with Phone(tmp_path / "small", storage_limit_bytes=1 << 20) as small:
+        lab = open_lab(small)
+        device = lab.device("phone")
+        device.adb.shell("cat /dev/zero >/data/local/tmp/all 2>/dev/null", timeout_s=60)
+        full = ask_vitals(device.adb, device.workdir)
+        assert full.free_storage_bytes == 0
+        assert "No space left" in (full.write_problem or "")
+    lab.close()  # it is the same phone by its serial number
+    with Phone(tmp_path / "frozen", read_only=True) as frozen:
+        device = open_lab(frozen, "second").device("phone")
+        vitals = ask_vitals(device.adb, device.workdir)
+        assert "Read-only file system" in (vitals.write_problem or "")
+
+
+@pytest.mark.nightly
+def test_nothing_runs_on_its_card(phone: Phone, open_lab: Open, tmp_path: Path) -> None:
+    device = open_lab(phone).device("phone")
+    probe = "/sdcard/test-card/qnn-probe"
+    device.adb.push([PushItem(android_probe(tmp_path), probe, 0o755)], timeout_s=60)
+    problem = probe_problem(device.adb, probe)
+    assert "Permission denied" in (problem or ""), problem

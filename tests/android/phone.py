@@ -21,6 +21,7 @@ from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.adb.real_adbd import Android, RealDevice
 from tests.integration.device_runs import DeviceRuns
 from tests.needed import FORMATS, need
+from tests.unit.runtimes.elf_files import elf_file
 
 SOC = "QCS8550"
 API = 30
@@ -58,7 +59,7 @@ class Phone:
         self.repository = folder / "maven"
         self.home = folder / "home"
         self._options = options
-        self._programs = folder / "programs"
+        self._programs, self._vendor = folder / "programs", folder / "vendor"
         self._cleanup = contextlib.ExitStack()
         self._port = 0
         self.runs.environment["ANDROID_NDK_HOME"] = str(ndk())
@@ -111,8 +112,13 @@ class Phone:
             (self._programs / name).write_text(text)
             (self._programs / name).chmod(0o755)
         (self._programs / "properties").write_text(getprop_text(properties))
+        libraries = self._vendor / "lib64"
+        libraries.mkdir(parents=True)
+        for name in ("libcdsprpc.so", "libOpenCL.so"):  # nobody opens them
+            (libraries / name).write_bytes(elf_file(soname=name))
         return Android(
             root=str(x64_root()),
+            vendor=str(self._vendor),
             programs=str(self._programs),
             arm64=str(roots() / "arm64-android11"),
             qemu=str(shutil.which("qemu-aarch64")),

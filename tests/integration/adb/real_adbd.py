@@ -63,8 +63,8 @@ class Android:
     """What makes a device one with Android: folders of this host.
 
     `root` has its shell, linker and programs; what lies in `programs` comes first in its PATH.
-    `vendor` is what the maker of the phone adds. `arm64` is the root for arm64 programs, which the
-    program `qemu` runs, each with the library `preload` of `programs` loaded into it.
+    `vendor` is its /vendor; with one it has the node of a DSP. `arm64` is the root for arm64
+    programs, which the program `qemu` runs, each with the library `preload` of `programs`.
     """
 
     root: str
@@ -197,6 +197,17 @@ def _run_arm64(root: Path, android: Android) -> None:
     Path(f"/{_FORMATS}/register").write_text(_ARM64)
 
 
+def _show_dsp(dev: Path) -> None:
+    """In place of this host's devices those that every program wants, and the node of a DSP."""
+    _mounted("-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs", dev)
+    for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx"):
+        (dev / name).touch()
+        _mounted("--bind", f"/dev/{name}", dev / name)
+    (dev / "pts").mkdir()
+    _mounted("--rbind", "/dev/pts", dev / "pts")
+    (dev / "adsprpc-smd").touch()
+
+
 def _mounted(*arguments: object) -> None:
     subprocess.run([shutil.which("mount") or "mount", *map(str, arguments)], check=True)
 
@@ -260,13 +271,16 @@ def main() -> None:
     root = Path(sys.argv[2])
     environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     _raise_loopback()
-    if android := sys.argv[5:]:
-        root, environment = _compose(root, Android(**json.loads(android[0]))), _ANDROID
+    android = Android(**json.loads(sys.argv[5])) if sys.argv[5:] else None
+    if android:
+        root, environment = _compose(root, android), _ANDROID
     _mount(root, sys.argv[3], sys.argv[4])
     if android:
         card = root / "data/media"
         _mounted("--bind", card, card)
         _mounted("-o", "remount,bind,noexec", card)  # as /sdcard is on every phone
+        if android.vendor:
+            _show_dsp(root / "dev")
         _mounted("-o", "remount,ro", root)
     adbd = os.fork()
     if adbd == 0:

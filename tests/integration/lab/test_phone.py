@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -118,3 +119,25 @@ def test_nothing_runs_on_its_card(phone: Phone, open_lab: Open, tmp_path: Path) 
     device.adb.push([PushItem(android_probe(tmp_path), probe, 0o755)], timeout_s=60)
     problem = probe_problem(device.adb, probe)
     assert "Permission denied" in (problem or ""), problem
+
+
+@pytest.mark.nightly
+def test_commands_see_it(phone: Phone) -> None:
+    asked = ("--lab", phone.runs.file, "--json")
+    (seen,) = json.loads(phone.runs.qnn_harness("devices", *asked).stdout)["devices"]
+    assert (seen["state"], seen["health"], seen["findings"]) == ("device", "good", [])
+    assert (seen["target"], seen["soc"]) == ("android-arm64", SOC)
+    doctor = json.loads(phone.runs.qnn_harness("doctor", *asked).stdout)
+    found = {one["name"]: one["status"] for one in doctor["checks"] if one["group"] == "device"}
+    # there are no libraries for it in this lab
+    assert [name for name, status in found.items() if status == "fail"] == ["runtime"]
+    wanted = (
+        "reachable",
+        "system",
+        "DSP nodes",
+        "libcdsprpc.so",
+        "work folder",
+        "programs",
+        "probe",
+    )
+    assert {found[name] for name in wanted} == {"ok"}

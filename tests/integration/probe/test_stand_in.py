@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from harness.failure.diagnosis import diagnosed
+from harness.failure.verdict import judge
 from harness.probe import plan
 from harness.probe.plan import Settings, Step
 from harness.probe.transcript import StepResult
@@ -330,3 +333,28 @@ def test_many_contexts_at_once(run: Runner, stand_in: StandIn) -> None:
     steps += [plan.context_free(number) for number in numbers]
     done = run(*stand_in.opened(*steps), settings=Settings(memory="rss"))
     assert all(step.ok for step in done.transcript.steps)
+
+
+@ALL_BUILDS
+def test_a_library_that_needs_one_that_is_not_there(
+    run: Runner, build: ProbeBuild, tmp_path: Path
+) -> None:
+    """In the words of each C library: FastRPC's own, which only its vendor's image has."""
+    source, needed, library = tmp_path / "no.c", tmp_path / "libcdsprpc.so", tmp_path / "libQ.so"
+    source.write_text("int nothing;\n")
+    shared = [build.compiler, "-shared", "-fPIC", str(source)]
+    for words in (
+        [*shared, f"-Wl,-soname,{needed.name}", "-o", str(needed)],
+        [*shared, "-Wl,--no-as-needed", str(needed), "-o", str(library)],
+    ):
+        subprocess.run(words, check=True, timeout=60)
+    needed.unlink()
+    done = run(plan.backend_load(str(library)))
+    step = done.transcript.first_failure
+    assert step is not None
+    assert "libcdsprpc.so" in (step.message or "")
+    error = judge(done).error
+    assert error is not None
+    found = diagnosed("failed", error)
+    assert found.diagnosis is not None, step.message
+    assert found.diagnosis.id == "no-fastrpc"

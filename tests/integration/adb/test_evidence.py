@@ -227,7 +227,13 @@ def own_logcat(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Any:
         daemon.stop()
 
 
-@pytest.mark.parametrize("kind", LOGCATS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.nightly] if kind.startswith("endless") else [])
+        for kind in LOGCATS
+    ],
+)
 def test_logs_that_make_no_sense_are_bounded(kind: str, own_logcat: Any, tmp_path: Path) -> None:
     limits = EvidenceLimits(file_bytes=50_000, total_bytes=120_000)
     # the endless log is of last May: without a clock to go by it is all the same kept

@@ -22,8 +22,7 @@ from harness.bisect.log import read_log
 from harness.bisect.match import parse_match
 from harness.bisect.request import Request, begin, replayed
 from harness.bisect.result import result_of
-from harness.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with
-from harness.cli.bisect_view import log_lines
+from harness.cli.bisect_going import FOUND, NEGATIVE, code_of, go_on_with, log_lines
 from harness.cli.lab_options import json_option, lab_option, simulated_instead
 from harness.cli.say import say, say_json
 from harness.errors import ConfigError

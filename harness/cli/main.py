@@ -38,6 +38,10 @@ COMMANDS: Final = {
         "explain",
         "Say why a log tells of a failure: any log of a program that uses QNN or FastRPC.",
     ),
+    "init": (
+        "init",
+        "Write a devices.yaml of the devices that the adb server sees, with what each says it is.",
+    ),
     "report": (
         "report",
         "Write the reports of RUN (default: reports/latest) anew and print its summary.",

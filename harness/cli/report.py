@@ -9,7 +9,7 @@ import click
 
 from harness.bisect.folder import LOG, BisectFolder
 from harness.bisect.write_reports import write_again
-from harness.cli.bisect_view import log_lines, result_lines
+from harness.cli.bisect_going import log_lines, result_lines
 from harness.cli.say import say
 from harness.errors import InfraError
 from harness.files.cache import cache_root

@@ -17,17 +17,17 @@ from harness.errors import InfraError
 _MAX_NOTE_BYTES: Final = 64 << 10
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
     """Writes beside `path`, then renames: a reader sees the old content or the new, never a part.
 
-    Raises OSError; nothing stays behind then.
+    Raises OSError, with `new` also where something is there already; nothing stays behind then.
     """
-    with written_whole(path) as stream:
+    with written_whole(path, new=new) as stream:
         stream.write(content)
 
 
 @contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[BinaryIO]:
+def written_whole(path: Path, *, new: bool = False) -> Iterator[BinaryIO]:
     """The same for content that comes piece by piece: it is there once the block has ended well."""
     beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
@@ -35,7 +35,11 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        beside.replace(path)
+        if new:
+            path.hardlink_to(beside)
+            beside.unlink()
+        else:
+            beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise

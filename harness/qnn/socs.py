@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -79,3 +80,8 @@ SOCS: Final[Mapping[str, Soc]] = MappingProxyType({soc.name: soc for soc in _TAB
 HTP_ARCHS: Final[tuple[int, ...]] = tuple(
     sorted({soc.htp_arch for soc in _TABLE if soc.htp_arch is not None})
 )
+
+
+def near_socs(name: str) -> list[str]:
+    """The names of the table that are closest to one that it does not have; none is far off."""
+    return difflib.get_close_matches(name.upper()[:40], SOCS, n=3, cutoff=0.6)

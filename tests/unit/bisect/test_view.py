@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from harness.bisect.search import AxisSpec
-from harness.cli.bisect_view import Progress
+from harness.cli.bisect_going import Progress
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection
 
 

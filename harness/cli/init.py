@@ -1,0 +1,85 @@
+"""`qnn-harness init`: writes a devices.yaml of what adb sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+
+from harness.adb.address import USER_SERVER, TcpAddress
+from harness.adb.server import AdbServer, adb_binary
+from harness.cli.lab_options import json_option, lab_option, open_lab
+from harness.cli.say import say, say_json
+from harness.doctor.new_lab import SIMULATED, FoundDevice, find_devices, lab_text
+from harness.errors import ConfigError, InfraError
+from harness.files.whole_file import write_whole
+
+_WITHOUT: Final = "Without one: qnn-harness init --simulated"
+
+
+@click.command()
+@click.option("--simulated", is_flag=True, help="Switch the simulated device on.")
+@click.option("--server", metavar="HOST[:PORT]", default=str(USER_SERVER), show_default=True)
+@lab_option
+@json_option
+def init(simulated: bool, server: str, lab_file: Path, as_json: bool) -> None:
+    """Write a devices.yaml of the devices that the adb server sees, with what each says it is.
+
+    Nothing is overwritten: --lab FILE names another place. A device that does not answer stands
+    there as a comment with what to do. Exit code 3 if there is none that answers.
+    """
+    if lab_file.exists():
+        raise _there_already(lab_file)
+    address = _address(server)
+    found = _found(address, simulated)
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    text = lab_text(found, address, simulated=simulated, day=day)
+    try:
+        write_whole(lab_file, text.encode(), new=True)
+    except FileExistsError as error:
+        raise _there_already(lab_file) from error
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", file=lab_file) from error
+    if as_json:
+        say_json({"file": str(lab_file), "devices": [one.row() for one in found]})
+        return
+    for one in found:
+        what = one.problem or f"{one.device and one.device.target}: {one.soc.why}"
+        say(f"{one.name} ({one.serial}): {what}")
+    first = next((one.name for one in found if one.device), SIMULATED)
+    say(f"written: {lab_file}; next: qnn-harness doctor {first}")
+
+
+def _there_already(lab_file: Path) -> ConfigError:
+    return ConfigError(
+        "is there, and is not overwritten; --lab FILE names a new one", file=lab_file
+    )
+
+
+def _address(server: str) -> TcpAddress:
+    host, colon, port = server.rpartition(":")
+    if not colon:
+        return TcpAddress(server)
+    if not (host and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+        raise ConfigError(f"{server[:200]!r} is not HOST or HOST:PORT", field="--server")
+    return TcpAddress(host, int(port))
+
+
+def _found(address: TcpAddress, simulated: bool) -> Sequence[FoundDevice]:
+    """What the server sees. Raises InfraError where that is no device that answers."""
+    adb = AdbServer(address)
+    if not adb.is_running():
+        if simulated:
+            return ()
+        start = address.start_command.removeprefix("adb ")
+        how = f"`{adb_binary()} {start}`" + ("" if address.is_here else f" on {address.host}")
+        raise InfraError(f"no adb server answers at {address}; {how} starts one. {_WITHOUT}")
+    found = find_devices(adb, lambda lab: open_lab(lab, "init"))
+    if simulated or any(one.device for one in found):
+        return found
+    seen = "; ".join(f"{one.serial}: {one.problem}" for one in found)
+    plug = "plug one in with USB debugging enabled, and accept this computer's key on it"
+    raise InfraError(f"no device answers at {address}: {seen or plug}. {_WITHOUT}")

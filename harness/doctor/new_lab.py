@@ -1,0 +1,222 @@
+"""What `qnn-harness init` writes: a devices.yaml of what adb sees, each line with its reason."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import yaml
+
+from harness.adb.address import USER_SERVER, TcpAddress
+from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
+from harness.doctor.check import one_line
+from harness.doctor.device_script import DeviceAnswers
+from harness.doctor.device_visit import ask
+from harness.errors import HarnessError
+from harness.errors.outgoing_text import outgoing
+from harness.lab.attach import AttachedDevice, OpenLab
+from harness.lab.facts import DeviceFacts
+from harness.lab.inventory import DEFAULT_WORKDIR, Lab
+from harness.qnn.platforms import PLATFORMS
+from harness.qnn.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS, near_socs
+
+SIMULATED: Final = "sim-v73"
+_HOST: Final = "adb-host"
+_WORKDIRS: Final = (DEFAULT_WORKDIR, "/opt/qnn-harness", "/var/tmp/qnn-harness", "/tmp/qnn-harness")
+_SERIAL: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
+_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_SKEL: Final = re.compile(r"libQnnHtpV(\d{2})Skel\.so$", re.ASCII)
+_WIDTH: Final = 96
+
+
+class ToldSoc(NamedTuple):
+    """What a device is: the name of its SoC, 73 for HTP v73, and how that is known."""
+
+    name: str | None
+    htp_arch: int | None
+    why: str
+
+
+@dataclass(frozen=True)
+class FoundDevice:
+    """A device that adb sees: what it answered, or else why it did not."""
+
+    name: str
+    serial: str
+    device: AttachedDevice | None = None
+    answers: DeviceAnswers | None = None
+    problem: str = ""
+
+    @property
+    def soc(self) -> ToldSoc:
+        """What it is, as far as it tells."""
+        if self.device is None or self.answers is None:
+            return ToldSoc(None, None, self.problem)
+        return told_soc(self.device.facts, list(self.answers.skels))
+
+    def row(self) -> dict[str, object]:
+        """The same for JSON."""
+        target = None if self.device is None else self.device.target
+        told = {"name": self.name, "serial": self.serial, "target": target}
+        return told | {"soc": self.soc.name, "htp_arch": self.soc.htp_arch, "problem": self.problem}
+
+
+def find_devices(server: AdbServer, open_lab: Callable[[Lab], OpenLab]) -> list[FoundDevice]:
+    """Asks each device that an adb server sees what it is. Raises InfraError without a server."""
+    found: list[FoundDevice] = []
+    for seen in server.devices():
+        name = free_name(seen, [SIMULATED, *(one.name for one in found)])
+        found.append(_asked(seen, name, server, open_lab))
+    return found
+
+
+def _asked(
+    seen: SeenDevice, name: str, server: AdbServer, open_lab: Callable[[Lab], OpenLab]
+) -> FoundDevice:
+    if seen.state != "device":
+        why = f"it is {seen.state}: {STATE_ADVICE.get(seen.state, 'see `adb devices -l`')}"
+        return FoundDevice(name, seen.serial, problem=why)
+    if not _SERIAL.fullmatch(seen.serial):
+        return FoundDevice(name, seen.serial, problem="its serial is not one that a lab can name")
+    address = server.address
+    here = {"name": _HOST, "host": address.host, "port": getattr(address, "port", 0)}
+    device = {"name": name, "serial": seen.serial, "host": _HOST}
+    lab = Lab.model_validate({"schema": 1, "hosts": [here], "devices": [device]})
+    try:
+        with open_lab(lab) as opened:
+            return FoundDevice(name, seen.serial, *_with_workdir(opened.device(name)))
+    except HarnessError as error:
+        return FoundDevice(name, seen.serial, problem=str(error))
+
+
+def _with_workdir(device: AttachedDevice) -> tuple[AttachedDevice, DeviceAnswers]:
+    """What a device answers, with the first work folder that takes files and runs them."""
+    tried: list[tuple[AttachedDevice, DeviceAnswers]] = []
+    phone = PLATFORMS[device.target].libc == "bionic"
+    for folder in _WORKDIRS[: 1 if phone else None]:
+        there = replace(device, workdir=folder)
+        tried.append((there, ask(there)[0]))
+        if tried[-1][1].vitals.write_problem is None and tried[-1][1].exec_exit == 7:
+            return tried[-1]
+    return tried[0]
+
+
+def free_name(seen: SeenDevice, taken: Collection[str]) -> str:
+    """What to call a device: its model in small letters, with a number if that is taken (pure)."""
+    plain = re.sub(r"[^a-z0-9]+", "-", seen.model.lower(), flags=re.ASCII).strip("-")[:40]
+    name = plain = plain.strip("-") or ("board" if ":" in seen.serial else "phone")
+    number = 1
+    while name in taken:
+        number += 1
+        name = f"{plain}-{number}"
+    return name
+
+
+def told_soc(facts: DeviceFacts, skels: Sequence[str]) -> ToldSoc:
+    """What a device is by its own name, the kernel's number, or the skels of its image (pure)."""
+    said = facts.soc or ""
+    if said in SOCS:
+        return ToldSoc(said, SOCS[said].htp_arch, "it says so itself")
+    calls = f"it calls itself {said!r}" if said else "it does not tell its SoC"
+    named = [name for name, number in KERNEL_SOC_IDS.items() if number == facts.soc_id]
+    if named:
+        arch = SOCS[named[0]].htp_arch
+        return ToldSoc(named[0], arch, f"its kernel's soc_id is {facts.soc_id}; {calls}")
+    near = near_socs(said)
+    unknown = f"{calls}, which is not in our table" if said else calls
+    if near:
+        unknown += f" (close to it: {', '.join(near)})"
+    name = said if _WORD.fullmatch(said) else None
+    found = {int(skel[1]) for path in skels if (skel := _SKEL.search(path))} & set(HTP_ARCHS)
+    if len(found) == 1:
+        (arch,) = found
+        return ToldSoc(name, arch, f"{unknown}; its image has libQnnHtpV{arch}Skel.so")
+    return ToldSoc(name, None, f"{unknown}; set htp_arch to one of {_listed(HTP_ARCHS)}")
+
+
+def lab_text(
+    found: Sequence[FoundDevice], address: TcpAddress, *, simulated: bool, day: str
+) -> str:
+    """The text of devices.yaml: what answered, the rest in comments, and a simulated one (pure).
+
+    `simulated`: whether that one is on.
+    """
+    lines = [
+        f"# The devices that `pytest -m device` runs on; written by `qnn-harness init` on {day}.",
+        "# docs/lab.md has the rules, docs/schema/devices.schema.json every field.",
+        "schema: 1",
+        "",
+        "devices:",
+    ]
+    host = None if address == USER_SERVER else _HOST
+    for one in found:
+        lines += [*(_entry(one, host) if one.device else _left_out(one)), ""]
+    lines += [
+        "  # This computer as a device: the real QNN libraries for x86-64, no phone needed.",
+        f"  - name: {SIMULATED}",
+        "    simulated: true",
+        "    soc: QCS8550",
+        f"    enabled: {'true' if simulated else 'false'}",
+    ]
+    if any(one.device is not None and one.device.target == "android-arm64" for one in found):
+        lines += [
+            "",
+            "# PyPI has no QNN for phones: set QAIRT_SDK_ROOT, or name a source (docs/android.md).",
+            "# runtimes:",
+            "#   - {name: sdk, kind: qairt, path: /opt/qairt}",
+        ]
+    if host is not None:
+        where = f"{{name: {host}, host: {json.dumps(address.host)}, port: {address.port}}}"
+        lines += ["", "hosts:", f"  - {where}"]
+    return "\n".join(lines) + "\n"
+
+
+def _entry(one: FoundDevice, host: str | None) -> Iterator[str]:
+    """A device that answered."""
+    assert one.device is not None
+    facts, soc = one.device.facts, one.soc
+    api = "" if facts.android_api is None else f", API {facts.android_api}"
+    yield from _comment(f"{facts.os_build or 'an unknown system'}{api}")
+    yield f"  - name: {_word(one.name)}"
+    yield f"    serial: {json.dumps(one.serial)}"
+    if host is not None:
+        yield f"    host: {host}"
+    known = SOCS.get(soc.name or "")
+    arch = "" if soc.htp_arch is None else f"HTP v{soc.htp_arch}"
+    adreno = f"Adreno {known.adreno}" if known and known.adreno else ""
+    what = ", ".join(filter(None, (arch, adreno)))
+    yield from _comment(f"{what}: {soc.why}" if what else soc.why, "    ")
+    yield f"    soc: {_word(soc.name)}" if soc.name else "    # soc: SM8650"
+    if soc.htp_arch is not None and known is None:
+        yield f"    htp_arch: {soc.htp_arch}"
+    yield from _comment(f"by its own words: {facts.target_reason}", "    ")
+    yield f"    target: {one.device.target}"
+    if one.device.workdir != DEFAULT_WORKDIR:
+        yield from _comment(f"{DEFAULT_WORKDIR} takes no files there, or does not run them", "    ")
+        yield f"    workdir: {one.device.workdir}"
+
+
+def _left_out(one: FoundDevice) -> Iterator[str]:
+    """A device that did not."""
+    yield from _comment(f"left out: {one.serial}: {one.problem}")
+
+
+def _comment(text: str, indent: str = "  ") -> Iterator[str]:
+    """A comment of whatever a device said: printable, and never anything but a comment."""
+    head = f"{indent}# "
+    yield from textwrap.wrap(
+        outgoing(one_line(text)), _WIDTH, initial_indent=head, subsequent_indent=head
+    )
+
+
+def _word(text: str) -> str:
+    """A name as YAML: in quotes where it would be read as a number or the like."""
+    return text if yaml.safe_load(text) == text else json.dumps(text)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,144 @@
+"""What `init` writes of what devices say: names, SoCs, and a file that can always be read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.adb.address import USER_SERVER, TcpAddress
+from harness.adb.device import AdbDevice
+from harness.adb.server import AdbServer, SeenDevice
+from harness.doctor.device_script import parse_answers
+from harness.doctor.new_lab import FoundDevice, free_name, lab_text, told_soc
+from harness.files.scratch import scratch_folder
+from harness.lab.attach import AttachedDevice
+from harness.lab.facts import DeviceFacts
+from harness.lab.inventory import DEFAULT_WORKDIR, DeviceConfig, Lab, load_lab
+from harness.qnn.socs import near_socs
+from tests.unit.doctor.answers import BOARD, PHONE
+from tests.unit.doctor.test_device_checks import FACTS
+
+SKEL = "/vendor/lib/rfsa/adsp/libQnnHtpV75Skel.so"
+OTHER_SKEL = "/vendor/dsp/cdsp/libQnnHtpV73Skel.so"
+
+
+def found(facts: DeviceFacts = FACTS, text: str = PHONE, **changes: str) -> FoundDevice:
+    made = {"name": "desk", "serial": "1a2b", "workdir": DEFAULT_WORKDIR} | changes
+    device = AttachedDevice(
+        config=DeviceConfig(name="desk", serial="1a2b"),
+        adb=AdbDevice("1a2b", AdbServer()),
+        facts=facts,
+        target=facts.target or "android-arm64",
+        workdir=made["workdir"],
+    )
+    return FoundDevice(made["name"], made["serial"], device, parse_answers(text))
+
+
+def loaded(
+    *devices: FoundDevice, address: TcpAddress = USER_SERVER, simulated: bool = False
+) -> tuple[Lab, str]:
+    text = lab_text(devices, address, simulated=simulated, day="2026-11-22")
+    with scratch_folder() as folder:
+        file = folder / "devices.yaml"
+        file.write_text(text)
+        return load_lab(file), text
+
+
+@pytest.mark.parametrize(
+    ("said", "number", "skels", "name", "arch", "why"),
+    [
+        ("SM8650", 557, [], "SM8650", 75, "it says so itself"),
+        ("QCS610", None, [SKEL], "QCS610", None, "it says so itself"),
+        ("KALAMA", 519, [], "SM8550", 73, "soc_id is 519; it calls itself 'KALAMA'"),
+        (None, 557, [], "SM8650", 75, "soc_id is 557; it does not tell its SoC"),
+        ("SM8650-AC", 999, [SKEL], "SM8650-AC", 75, "not in our table (close to it: SM8650"),
+        ("SM8650-AC", None, [SKEL], "SM8650-AC", 75, "its image has libQnnHtpV75Skel.so"),
+        ("Tensor G3", None, [], None, None, "not in our table; set htp_arch to one of 68, "),
+        ("SM9999", None, [SKEL, OTHER_SKEL], "SM9999", None, "set htp_arch to one of"),
+        (None, None, ["/x/libQnnHtpV12Skel.so"], None, None, "it does not tell its SoC; set"),
+    ],
+)
+def test_what_a_device_is(
+    said: str | None, number: int | None, skels: list[str], name: str, arch: int, why: str
+) -> None:
+    told = told_soc(replace(FACTS, soc=said, soc_id=number), skels)
+    assert (told.name, told.htp_arch) == (name, arch)
+    assert why in told.why
+
+
+def test_names_of_socs_that_are_close() -> None:
+    assert near_socs("sm8650-ac")[0] == "SM8650"
+    assert near_socs("QCS-8550")[0] == "QCS8550"
+    assert near_socs("Tensor") == []
+    assert near_socs("x" * 100_000) == []
+
+
+def test_names() -> None:
+    names: list[str] = []
+    for model, serial in (
+        ("Pixel_8", "A"),
+        ("Pixel 8", "B"),
+        ("", "C"),
+        ("", "1.2.3.4:5"),
+        ("", "D"),
+    ):
+        names.append(free_name(SeenDevice(serial, "device", model), names))
+    assert names == ["pixel-8", "pixel-8-2", "phone", "board", "phone-2"]
+    assert free_name(SeenDevice("E", "device", "..\n"), []) == "phone"
+
+
+def test_a_phone_a_board_and_one_that_is_locked() -> None:
+    phone = found()
+    board = found(
+        replace(FACTS, target="linux-arm64", soc="QCS9075", soc_id=None),
+        BOARD,
+        name="board",
+        serial="192.0.2.7:5555",
+        workdir="/opt/qnn-harness",
+    )
+    locked = FoundDevice("locked", "9z", problem="it is unauthorized: unlock it")
+    lab, text = loaded(phone, board, locked, address=TcpAddress("lab-pc", 5038))
+    desk, other, simulated = lab.devices
+    assert (desk.soc, desk.htp_arch, desk.adreno) == ("SM8650", 75, "750")
+    assert (desk.target, desk.host, desk.workdir) == ("android-arm64", "adb-host", DEFAULT_WORKDIR)
+    assert (other.serial, other.workdir) == ("192.0.2.7:5555", "/opt/qnn-harness")
+    assert (other.soc, other.htp_arch) == ("QCS9075", None)
+    assert (simulated.simulated, simulated.enabled) == (True, False)
+    assert (lab.hosts[0].host, lab.hosts[0].port) == ("lab-pc", 5038)
+    assert "HTP v75, Adreno 750: it says so itself" in text
+    assert "# left out: 9z: it is unauthorized: unlock it" in text
+    assert "# runtimes:" in text
+    assert not [line for line in text.splitlines() if len(line) > 100]
+
+
+def test_without_a_phone_nothing_is_said_of_one() -> None:
+    lab, text = loaded(simulated=True)
+    (only,) = lab.devices
+    assert only.enabled is True
+    assert "runtimes" not in text
+    assert "hosts" not in text
+
+
+HOSTILE = st.text(max_size=200)
+
+
+@given(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+def test_whatever_a_device_says_the_file_is_read(
+    soc: str, build: str, why: str, model: str
+) -> None:
+    facts = replace(FACTS, soc=soc, os_build=build, target_reason=why, soc_id=None)
+    name = free_name(SeenDevice("A", "device", model), [])
+    locked = FoundDevice("locked", soc, problem=build)
+    lab, text = loaded(found(facts, name=name, serial='"\\x41#:{}'), locked)
+    assert [one.serial for one in lab.devices] == ['"\\x41#:{}', None]
+    assert "\x1b" not in text
+
+
+def test_a_word_that_a_lab_does_not_take_stays_a_comment(tmp_path: Path) -> None:
+    lab, text = loaded(found(replace(FACTS, soc="a b: [", soc_id=None), BOARD))
+    assert lab.devices[0].soc is None
+    assert "it calls itself 'a b: ['" in text

@@ -80,7 +80,8 @@ def remarks(row: dict[str, Any]) -> list[str]:
     entry = row["quarantine"]
     if entry is not None:
         found = Quarantined(**entry)
-        lines.append(f"in quarantine since {found.since}: {found.why}. {found.end(row['name'])}")
+        what = "in quarantine" if found.until == "healed" else "out of reach"
+        lines.append(f"{what} since {found.since}: {found.why}. {found.end(row['name'])}")
     return lines
 
 
@@ -116,7 +117,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
         quarantine.lift(lab.key(config.name))
         entry = row["quarantine"] = None
     row |= {
-        "health": health.state if entry is None else "quarantine",
+        "health": "quarantine" if entry and entry.until == "healed" else health.state,
         "findings": [finding.text for finding in health.findings],
         "vitals": None if health.vitals is None else asdict(health.vitals),
     }

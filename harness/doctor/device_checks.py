@@ -13,10 +13,11 @@ from harness.lab.attach import AttachedDevice
 from harness.lab.health import HealthFinding, HealthRules, judge_health
 from harness.qnn.backends import RPC_LIBRARY
 from harness.qnn.platforms import PLATFORMS, Platform
-from harness.qnn.socs import SOCS
+from harness.qnn.socs import SOCS, near_socs
 
 _SKEW_S: Final = 60.0
 _MAX_SHOWN: Final = 4
+_NOT_KNOWN: Final = "our table does not have that SoC"
 _DSP_NODES: Final = ("adsprpc-smd", "fastrpc-cdsp")
 
 
@@ -99,11 +100,19 @@ def _soc(patient: Patient) -> Answer:
     name = configured or said
     text = f"{name or 'not told'}{number}"
     if patient.device.htp_arch is not None:
-        return Answer("ok", f"{text}, HTP v{patient.device.htp_arch}")
+        arch = f"{text}, HTP v{patient.device.htp_arch}"
+        return Answer("ok", arch + ("" if name in SOCS else f" by devices.yaml; {_NOT_KNOWN}"))
     if name in SOCS:
         return Answer("ok", f"{text}, which has no HTP")
+    return unknown_soc(name, text)
+
+
+def unknown_soc(name: str | None, text: str) -> Answer:
+    """What is said of a SoC that is not in the table."""
+    near = near_socs(name or "")
+    close = f"; close to it: {', '.join(near)}" if near else ""
     advice = "set `soc`, or `htp_arch`, of the device in devices.yaml"
-    return Answer("warn", f"{text}, whose HTP is not known", advice)
+    return Answer("warn", f"{text}, whose HTP is not known{close}", advice)
 
 
 def _system(patient: Patient) -> Answer:

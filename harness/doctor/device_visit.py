@@ -11,9 +11,9 @@ from typing import Final
 
 from harness.doctor import validator
 from harness.doctor.check import REACHABLE, Answer, Check, Status
-from harness.doctor.device_checks import Patient, device_checks
+from harness.doctor.device_checks import Patient, device_checks, unknown_soc
 from harness.doctor.device_script import MAX_BYTES, DeviceAnswers, parse_answers, script_for
-from harness.doctor.smoke import smoke_checks
+from harness.doctor.smoke import runtime_answer, smoke_checks
 from harness.errors import ConfigError, DeviceError, HarnessError, InfraError
 from harness.files.cache import lease_root
 from harness.lab.attach import AttachedDevice
@@ -23,10 +23,12 @@ from harness.lab.lease import DeviceHeld, Leases
 from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import ProbeFitness
 from harness.qnn.platforms import PLATFORMS
+from harness.qnn.socs import SOCS
 from harness.runtimes.local_sources import is_sdk, sdk_of_environment
 from harness.workbench import Workbench
 
 _ASK_S: Final = 20.0
+_SEE_HOST: Final = "see C compiler, cross compiler and Android NDK of the host"
 
 DEVICE_TIMEOUT_S: Final = 300.0
 """Enough for a first run, which fetches 100 MB and compiles a context."""
@@ -52,10 +54,6 @@ def gentle(lab: Lab) -> Lab:
     return lab.model_copy(update={"recovery": rules, "devices": devices})
 
 
-def _bring_back(name: str) -> str:
-    return f"see its line under lab; then `qnn-harness devices heal {name}`"
-
-
 def open_workbench(lab: Lab, order: Order) -> Workbench:
     """What a visit works with; whoever opens it closes it."""
     leases = Leases(lease_root(), purpose="qnn-harness doctor")
@@ -73,13 +71,16 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         answers, skew_s = ask(device)
     except DeviceHeld as held:
         yield of("checked", "unknown", f"left alone: {held}", "wait for it, then ask again")
+        yield from without_it(workbench, name, order)
         return
     except ConfigError as error:
         yield of(REACHABLE, "ok", "it answers")
         yield of("target", "fail", str(error), "correct devices.yaml")
         return
     except InfraError as error:
-        yield of(REACHABLE, "fail", str(error), _bring_back(name))
+        advice = "see its line under lab; it is used as soon as it answers"
+        yield of(REACHABLE, "fail", str(error), advice)
+        yield from without_it(workbench, name, order)
         return
     yield of(REACHABLE, "ok", f"{device.adb.serial} answers")
     patient = Patient(
@@ -91,23 +92,53 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
     yield from device_checks(patient)
     health = judge_health(answers.vitals, patient.rules, has_dsp=device.has_dsp)
     if health.state == "bad":
+        yield from of_host(workbench, name, device.target, device.facts.android_api, order)
         yield of("smoke", "unknown", f"not tried, the device is not well: {health}")
         return
     probe = probe_answer(device, order)
     yield of("probe", *probe)
     if probe.status != "ok":
+        yield of("runtime", *runtime_answer(workbench, device.target, order.qnn))
         yield of("smoke", "unknown", "not tried, the probe does not run")
         return
     sdk = sdk_in_use(workbench, device.target, order)
     yield from validated(device, sdk)
-    if not order.smoke:
-        yield of("smoke", "not-applicable", "left out (--no-smoke)")
-    elif quarantined:
-        advice = f"qnn-harness devices heal {name}"
-        yield of("smoke", "unknown", "not tried, the device is in quarantine", advice)
-    else:
+    if order.smoke and not quarantined:
         logs = order.cache / "doctor"
         yield from smoke_checks(workbench, name, device.target, order.qnn, logs)
+        return
+    yield of("runtime", *runtime_answer(workbench, device.target, order.qnn))
+    if not order.smoke:
+        yield of("smoke", "not-applicable", "left out (--no-smoke)")
+    else:
+        advice = f"qnn-harness devices heal {name}"
+        yield of("smoke", "unknown", "not tried, the device is in quarantine", advice)
+
+
+def without_it(workbench: Workbench, name: str, order: Order) -> Iterator[Check]:
+    """What can be told of a device that is not there: what it needs from this computer."""
+    (config,) = workbench.lab.lab.select([name])
+    if config.soc is not None and config.soc not in SOCS and config.htp_arch is None:
+        yield Check("device", name, "SoC", *unknown_soc(config.soc, config.soc))
+    if config.target is None:
+        found = "not known until it answers: devices.yaml tells no `target`"
+        yield Check("device", name, "target", "unknown", found)
+    else:
+        yield from of_host(workbench, name, config.target, None, order)
+
+
+def of_host(
+    workbench: Workbench, name: str, target: str, android_api: int | None, order: Order
+) -> Iterator[Check]:
+    """What a device of this target needs of this computer: a probe, and libraries for it."""
+    builder = ProbeBuilder(order.cache / "probe", order.environment)
+    try:
+        probe = builder.build(target, android_api=android_api)
+        built = Answer("ok", f"{probe.parent.name}/{probe.name} is built")
+    except HarnessError as error:
+        built = Answer("fail", str(error), _SEE_HOST)
+    yield Check("device", name, "probe", *built)
+    yield Check("device", name, "runtime", *runtime_answer(workbench, target, order.qnn))
 
 
 def ask(device: AttachedDevice) -> tuple[DeviceAnswers, float | None]:
@@ -144,8 +175,7 @@ def probe_answer(device: AttachedDevice, order: Order) -> Answer:
         probe = builder.build(device.target, android_api=device.facts.android_api)
         why = ProbeFitness(builder).problem(device)
     except ConfigError as error:
-        advice = "see C compiler, cross compiler and Android NDK of the host"
-        return Answer("fail", str(error), advice)
+        return Answer("fail", str(error), _SEE_HOST)
     except HarnessError as error:
         return Answer("fail", str(error), f"qnn-harness devices heal {device.name}")
     if why is not None:

@@ -23,6 +23,7 @@ from harness.doctor.lab_checks import (
     lease_check,
     quarantine_check,
     server_checks,
+    source_checks,
 )
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.cache import lease_root, quarantine_root, simulated_root
@@ -31,7 +32,7 @@ from harness.lab.inventory import DeviceConfig, Lab, load_lab
 from harness.lab.lease import Leases
 from harness.lab.quarantine import Quarantine, Quarantined
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.pypi import QNN_PROJECT
+from harness.runtimes.pypi import QNN_PLATFORMS, QNN_PROJECT
 from harness.workbench import Workbench
 
 _log = logging.getLogger(__name__)
@@ -59,6 +60,10 @@ def examine(order: Order) -> Iterator[Check]:
     yield file_check(order.lab_file, lab)
     if isinstance(lab, ConfigError):
         return
+    try:
+        yield from source_checks(Catalog.of(lab, order.environment, order.cache))
+    except ConfigError as error:
+        yield Check("lab", "lab", "sources", "fail", str(error), "correct `runtimes`")
     _log.info("asking the lab's adb servers")
     quarantined = yield from _look_at_lab(order, lab, devices)
     yield from Visits(order, lab, quarantined).run([device.name for device in devices])
@@ -78,13 +83,14 @@ def _library_check(cache: Path, needs: LabNeeds) -> Check:
     catalog = Catalog(cache)
     cached: list[str] = []
     missing: list[str] = []
-    for target in sorted(needs.targets & {"linux-x64", "linux-arm64"}) or ["linux-x64"]:
+    # contexts are compiled and read here, whatever the devices are
+    for target in sorted({"linux-x64"} | (needs.targets & set(QNN_PLATFORMS))):
         with contextlib.suppress(HarnessError):
             version = catalog.resolve("latest", target)[-1]
             there = catalog.is_cached(version, target)
             (cached if there else missing).append(f"{version} for {target}")
     problem = index_problem(QNN_PROJECT, timeout_s=_INDEX_S) if missing else None
-    return Check("host", "host", "QNN libraries", *packages(cached, missing, problem))
+    return Check("host", "host", "QNN of PyPI", *packages(cached, missing, problem))
 
 
 def _look_at_lab(

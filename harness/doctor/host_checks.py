@@ -21,11 +21,13 @@ _MEMORY_NEEDS_GB: Final = 2.0
 class LabNeeds:
     """What the lab wants of its computer: targets of its devices, and how they are attached.
 
-    `usb` is whether a device hangs on this computer's own adb server by its serial number, `server`
+    `untold` are devices on USB of which the lab tells no target, so that they may be phones. `usb`
+    is whether a device hangs on this computer's own adb server by its serial number, `server`
     whether any does.
     """
 
     targets: frozenset[str] = frozenset()
+    untold: tuple[str, ...] = ()
     usb: bool = False
     server: bool = False
 
@@ -83,9 +85,12 @@ def _ndk(facts: HostFacts, needs: LabNeeds) -> Answer:
         command = facts.compilers.get("android-arm64")
         if command is not None:
             return Answer("ok", f"none, but {command}")
-        if not wanted:
+        if not wanted and not needs.untold:
             found = "none; no device of the lab is known to be a phone"
             return Answer("not-applicable", found)
+        if not wanted:
+            may_be = f"{', '.join(needs.untold)} may be a phone: devices.yaml tells no `target`"
+            return Answer("warn", f"none; {may_be}", advice)
         return Answer("fail", "none", advice)
     levels = sorted(facts.ndk.compilers)
     if not levels:

@@ -8,10 +8,13 @@ from pathlib import Path
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.doctor.check import LAB_FILE, Check, Status
 from harness.doctor.host_checks import LabNeeds
-from harness.errors import ConfigError, InfraError
+from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.lease import Held
 from harness.lab.quarantine import Quarantine, Quarantined
+from harness.qnn.platforms import TARGETS
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.pypi import PYPI
 
 
 def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
@@ -19,6 +22,11 @@ def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
     local = [device for device in devices if not device.simulated and device.host is None]
     return LabNeeds(
         targets=frozenset(device.target for device in devices if device.target),
+        untold=tuple(
+            device.name
+            for device in devices
+            if device.target is None and ":" not in (device.serial or "")
+        ),
         usb=any(":" not in (device.serial or "") for device in local),
         server=bool(local),
     )
@@ -30,6 +38,25 @@ def file_check(path: Path, lab: Lab | ConfigError) -> Check:
         return _check("lab", LAB_FILE, "fail", str(lab), "correct what the message names")
     enabled = len(lab.in_use())
     return _check("lab", LAB_FILE, "ok", f"{path}: {len(lab.devices)} devices, {enabled} enabled")
+
+
+def source_checks(catalog: Catalog) -> Iterator[Check]:
+    """What the lab's own sources of runtimes have, and for which targets."""
+    for source in catalog.sources:
+        if source.name == PYPI:
+            continue
+        try:
+            has = {target: source.versions(target) for target in TARGETS}
+        except HarnessError as error:
+            advice = "correct it in `runtimes` of devices.yaml, or the variable that names it"
+            yield _check("lab", f"source {source.name}", "fail", str(error), advice)
+            continue
+        found = [f"{', '.join(every[-3:])} for {target}" for target, every in has.items() if every]
+        if found:
+            yield _check("lab", f"source {source.name}", "ok", "; ".join(found))
+        else:
+            advice = "name the folder that holds lib/, or another source"
+            yield _check("lab", f"source {source.name}", "warn", "no QNN in it", advice)
 
 
 def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
@@ -81,7 +108,7 @@ def state_check(device: DeviceConfig, seen: list[SeenDevice] | str) -> Check:
             device.name,
             "attached",
             "fail",
-            f"adb does not see {device.serial}; it sees {there}",
+            f"unplugged or switched off: adb does not see {device.serial}; it sees {there}",
             advice,
         )
     if found.state == "device":
@@ -118,9 +145,10 @@ def quarantine_check(name: str, entry: Quarantined | InfraError | None) -> Check
         return _check(name, "quarantine", "ok", "not in quarantine")
     if isinstance(entry, InfraError):
         return _check(name, "quarantine", "fail", str(entry))
-    advice = f"mend it, then: qnn-harness devices heal {name}"
     if entry.until == "answers":
-        advice = "plug it in or switch it on; it is used again as soon as it answers"
+        found = f"not in quarantine: it did not answer at {entry.since}, and is used once it does"
+        return _check(name, "quarantine", "ok", found)
+    advice = f"mend it, then: qnn-harness devices heal {name}"
     return _check(name, "quarantine", "fail", f"since {entry.since}: {entry.why}", advice)
 
 

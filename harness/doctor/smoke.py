@@ -17,6 +17,7 @@ from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict
 from harness.probe.plan import Plan, Settings
 from harness.qnn.backends import BACKEND_LIBRARIES
+from harness.runtimes.pypi import QNN_PLATFORMS
 from harness.runtimes.runtime import Runtime
 from harness.workbench import Placement, ReadyPlacement, Workbench
 
@@ -37,14 +38,32 @@ def smoke_checks(
         name = workbench.catalog.resolve(qnn, target)[-1]
         runtime = workbench.catalog.runtime(name, target)
     except HarnessError as error:
-        advice = "name a source of libraries for it, or correct --qnn"
-        yield Check("device", device, "runtime", "fail", str(error), advice)
+        yield Check("device", device, "runtime", "fail", str(error), _name_source(target))
         return
     size = f"{len(runtime.files)} files, {runtime.size / 1e6:.0f} MB"
     yield Check("device", device, "runtime", "ok", f"QNN {runtime.name} for {target}, {size}")
     for backend in BACKEND_LIBRARIES:
         answer = _try(workbench, device, backend, runtime, name, logs / f"{device}-{backend}")
         yield Check("device", device, f"smoke {backend}", *answer)
+
+
+def runtime_answer(workbench: Workbench, target: str, qnn: str) -> Answer:
+    """Which runtime a device would get; nothing is fetched for this."""
+    try:
+        name = workbench.catalog.resolve(qnn, target)[-1]
+        here = workbench.catalog.is_cached(name, target)
+    except HarnessError as error:
+        return Answer("fail", str(error), _name_source(target))
+    return Answer("ok", f"QNN {name} for {target}" + ("" if here else ", which is to be fetched"))
+
+
+def _name_source(target: str) -> str:
+    if target in QNN_PLATFORMS:
+        return "name a source of libraries for it, or correct --qnn"
+    return (
+        "PyPI has none for phones: set QAIRT_SDK_ROOT to a QAIRT SDK, or name that, an AAR or a "
+        "Maven repository in `runtimes` of devices.yaml; or correct --qnn"
+    )
 
 
 def _try(

@@ -281,7 +281,8 @@ class DeviceWatch:
         if entry is None or (entry.until == "answers" and not is_gone):
             entry = self._quarantine.put(key, why, until="answers" if is_gone else "healed")
             self._say(name, "quarantine", health, began, started)
-        error = InfraError(f"device {name} is in quarantine: {why}. {entry.end(name)}")
+        what = "is in quarantine" if entry.until == "healed" else "is not used"
+        error = InfraError(f"device {name} {what}: {why}. {entry.end(name)}")
         self._keep_out(name, error, until=entry.until, look_s=look_s)
         self._lab.release(name)
         return error

@@ -21,6 +21,7 @@ from harness.lab.attach import OpenLab
 from harness.lab.inventory import load_lab
 from harness.lab.lease import Leases
 from harness.lab.quarantine import Quarantine
+from harness.probe.ndk import VARIABLES as NDK_VARIABLES
 from harness.simulator.device import SimulatedDevice
 from tests.integration.conftest import RuntimeFor
 from tests.integration.device_runs import ROOT
@@ -125,6 +126,49 @@ def test_a_lab_where_nothing_can_be_asked_is_3(simulated_lab: Path) -> None:
     done, checks = run("--lab", simulated_lab)
     assert done.returncode == 3
     assert checks["gone", "reachable"]["status"] == "fail"
+
+
+PHONE_AWAY = """schema: 1
+hosts: [{name: here, host: 127.0.0.1, port: PORT}]
+devices:
+  - {name: desk, serial: R5CX, host: here, soc: SM8650-AC, target: android-arm64}
+  - {name: other, serial: R6CX, host: here}
+"""
+BARE = dict.fromkeys(("QAIRT_SDK_ROOT", "QNN_SDK_ROOT", *NDK_VARIABLES), "")
+
+
+def test_what_an_unplugged_phone_will_need_is_told(adb: AdbClient, simulated_lab: Path) -> None:
+    file = simulated_lab
+    file.write_text(PHONE_AWAY.replace("PORT", str(adb.port)))
+    Quarantine(quarantine_root(Path("/none"))).put(key_of(file, "desk"), "gone", until="answers")
+    done, checks = run("--lab", file, **BARE)
+    assert done.returncode == 3, done.stdout
+    ndk = checks["host", "Android NDK"]
+    assert (ndk["status"], "ANDROID_NDK_HOME" in ndk["advice"]) == ("fail", True)
+    assert checks["desk", "attached"]["found"].startswith("unplugged or switched off")
+    assert checks["desk", "quarantine"]["status"] == "ok"
+    assert "close to it: SM8650" in checks["desk", "SoC"]["found"]
+    assert "no C compiler found for android-arm64" in checks["desk", "probe"]["found"]
+    runtime = checks["desk", "runtime"]
+    assert "no source of QNN libraries for target 'android-arm64'" in runtime["found"]
+    assert "set QAIRT_SDK_ROOT to a QAIRT SDK" in runtime["advice"]
+    assert checks["other", "target"]["status"] == "unknown"
+
+
+def test_the_sources_of_a_lab_are_looked_at(simulated_lab: Path, runtime_for: RuntimeFor) -> None:
+    libraries = runtime_for("2.47.0", "linux-arm64").files[0].path.parent
+    sources = (
+        f"{{name: mine, kind: folder, path: {libraries}, version: 2.47.0}}",
+        "{name: lost, kind: qairt, path: /nowhere}",
+    )
+    listed = "".join(f"  - {one}\n" for one in sources)
+    simulated_lab.write_text(f"{simulated_lab.read_text()}runtimes:\n{listed}")
+    done, checks = run("--lab", simulated_lab, "--no-smoke", "--qnn", "2.51.0")
+    assert done.returncode == 1, done.stdout
+    assert checks["lab", "source mine"]["found"] == "2.47.0 for linux-arm64"
+    lost = checks["lab", "source lost"]
+    assert (lost["status"], "/nowhere" in lost["found"]) == ("fail", True)
+    assert checks[NAME, "runtime"]["found"] == "QNN 2.51.0 for linux-x64"
 
 
 def test_a_device_that_another_process_holds_is_left_alone(

@@ -125,13 +125,21 @@ def test_a_board(name: str, status: str, found: str, advice: str) -> None:
         ("QCS8550", "KALAMA", "warn", "says KALAMA"),
         ("SM8650", None, "ok", "SM8650 (soc_id 557), HTP v75"),
         (None, "SM8250", "ok", "which has no HTP"),
-        (None, None, "warn", "not told (soc_id 557)"),
+        (None, None, "warn", "not told (soc_id 557), whose HTP is not known"),
+        ("SM8650-AC", None, "warn", "whose HTP is not known; close to it: SM8650, "),
     ],
 )
 def test_what_the_soc_is(configured: str | None, said: str | None, status: str, found: str) -> None:
     check = checked(patient(PHONE, config={"soc": configured}, facts={"soc": said}))["SoC"]
     assert check.status == status
     assert found in check.found
+
+
+def test_a_soc_of_another_name_with_an_htp_is_remarked() -> None:
+    config = {"soc": "SM8650P", "htp_arch": 75}
+    check = checked(patient(PHONE, config=config, facts={"soc": None}))["SoC"]
+    assert check.status == "ok"
+    assert "HTP v75 by devices.yaml; our table does not have that SoC" in check.found
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def test_a_good_host_for_the_simulator() -> None:
         ({}, EVERYTHING, "cross compiler", "fail", "gcc-aarch64-linux-gnu"),
         ({}, EVERYTHING, "Android NDK", "fail", "ANDROID_NDK_HOME"),
         ({"ndk": NDK}, EVERYTHING, "Android NDK", "ok", ""),
+        ({}, LabNeeds(untold=("desk",)), "Android NDK", "warn", "ANDROID_NDK_HOME"),
         ({"ndk": replace(NDK, compilers={})}, EVERYTHING, "Android NDK", "fail", "NDK"),
         ({"ndk": replace(NDK, compilers={})}, LabNeeds(), "Android NDK", "warn", "NDK"),
         ({"qemu": "/usr/bin/qemu-aarch64"}, LabNeeds(), "qemu", "ok", ""),
@@ -168,7 +169,7 @@ BOARD = DeviceConfig(name="board", serial="192.0.2.7:5555")
         (DESK, [SeenDevice("1A2B", "no permissions", detail="udev")], "fail", "add a udev rule"),
         (DESK, [SeenDevice("1A2B", "bootloader")], "fail", "fastboot reboot"),
         (DESK, [SeenDevice("OTHER", "device")], "fail", "it sees OTHER (device)"),
-        (DESK, [], "fail", "it sees no device"),
+        (DESK, [], "fail", "unplugged or switched off: adb does not see 1A2B; it sees no device"),
         (DESK, "no server", "unknown", "no server"),
         (BOARD, [], "ok", "connected when needed"),
         (BOARD, [SeenDevice("192.0.2.7:5555", "offline")], "warn", "offline"),
@@ -189,10 +190,13 @@ def test_other_lines_of_the_lab() -> None:
     assert quarantine_check("desk", None).status == "ok"
     entry = quarantine_check("desk", Quarantined("2026-11-01", "it keeps rebooting"))
     assert (entry.status, "heal desk" in entry.advice) == ("fail", True)
+    away = quarantine_check("desk", Quarantined("2026-11-01", "unplugged", until="answers"))
+    assert (away.status, away.found.startswith("not in quarantine: it did not")) == ("ok", True)
     assert quarantine_check("desk", InfraError("cannot read")).status == "fail"
     phone = DeviceConfig(name="p", serial="1", target="android-arm64")
     far = DeviceConfig(name="f", serial="2", host="lab-pc")
-    assert lab_needs([phone, far]) == LabNeeds(frozenset({"android-arm64"}), True, True)
+    needs = LabNeeds(frozenset({"android-arm64"}), untold=("f",), usb=True, server=True)
+    assert lab_needs([phone, far]) == needs
     assert lab_needs([far, DeviceConfig(name="b", serial="1.2.3.4:5")]).usb is False
 
 

@@ -15,7 +15,8 @@ from harness.doctor.check import Answer, Check
 from harness.errors import ConfigError, HarnessError, VersionError
 from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict
-from harness.probe.plan import Plan, Settings
+from harness.probe.call_steps import APP_READ, APP_WRITE, call, operation, tensor
+from harness.probe.plan import Plan, Settings, Step
 from harness.qnn.backends import BACKEND_LIBRARIES
 from harness.runtimes.pypi import QNN_PLATFORMS
 from harness.runtimes.runtime import Runtime
@@ -23,6 +24,7 @@ from harness.workbench import Placement, ReadyPlacement, Workbench
 
 _MODEL: Final = Model("tiny")
 _NO_CONTEXT: Final = "no context for it can be compiled here"
+_BYTES: Final = 8 * 8 * 4 * 4
 _TIMEOUT_S: Final = 60.0
 _SYSTEM: Final = "libQnnSystem.so"
 
@@ -43,7 +45,8 @@ def smoke_checks(
     size = f"{len(runtime.files)} files, {runtime.size / 1e6:.0f} MB"
     yield Check("device", device, "runtime", "ok", f"QNN {runtime.name} for {target}, {size}")
     for backend in BACKEND_LIBRARIES:
-        answer = _try(workbench, device, backend, runtime, name, logs / f"{device}-{backend}")
+        kept = logs / f"{device}-{backend}"
+        answer = try_backend(workbench, device, backend, runtime, name, kept)
         yield Check("device", device, f"smoke {backend}", *answer)
 
 
@@ -66,7 +69,7 @@ def _name_source(target: str) -> str:
     )
 
 
-def _try(
+def try_backend(
     workbench: Workbench, device: str, backend: str, runtime: Runtime, name: str, logs: Path
 ) -> Answer:
     """One backend: what came of it."""
@@ -87,11 +90,16 @@ def _try(
             observation = bench.run_contexts([_MODEL], 1, "sequential")
             done = "a context loaded, executed and freed, its outputs as expected"
         else:
-            observation = bench.run(_bring_up(ready), timeout_s=_TIMEOUT_S)
             shown = bench.device.facts.coprocessors
             offline = backend == "gpu" and shown is not None and bool(shown.gpu_compiler)
-            why = "it only prepares, there is no GPU behind it" if offline else _NO_CONTEXT
-            done = f"the backend comes up; no inference: {why}"
+            observation = bench.run(_one_node(ready, offline), timeout_s=_TIMEOUT_S)
+            done = "a graph of one node was made there"
+            if backend == "htp":
+                done = f"the backend comes up; no inference: {_NO_CONTEXT}"
+            elif offline:
+                done += "; no inference: it only prepares, there is no GPU behind it"
+            else:
+                done += " and executed"
     except TargetFailure as failure:
         return what_it_means(failure.verdict, device, "", logs)
     except ConfigError as error:
@@ -137,12 +145,32 @@ def hint(error: ErrorRecord) -> str:
     return f"{known.words}: {known.fix or 'nothing is known that helps'}; see the lines above"
 
 
-def _bring_up(ready: ReadyPlacement) -> Plan:
+def _one_node(ready: ReadyPlacement, offline: bool) -> Plan:
+    """A graph of one Relu, made on the device itself, and executed unless it only prepares.
+
+    On the HTP nothing is made: what prepares graphs is not among the libraries that a phone gets.
+    """
     libraries = Libraries(
         backend=ready.runtime.library(BACKEND_LIBRARIES[ready.placement.backend]),
         system=ready.runtime.library(_SYSTEM),
     )
     # the CPU backend has no devices: QnnDevice_create answers 1000, NOT_SUPPORTED (2.47.0)
     unwanted = ("device-create", "device-free") if ready.placement.backend == "cpu" else ()
-    plan = within_session(libraries, (), (), Settings())
+    given, got = (
+        tensor(name, kind, number=f"t{name}.1", data=f"?{_BYTES}", size=_BYTES)
+        for name, kind in (("in", APP_WRITE), ("out", APP_READ))
+    )
+    steps: tuple[Step, ...] = (
+        call("QnnContext_create", "backend", "device", 0, "&ctx"),
+        call("QnnGraph_create", "ctx", "'relu'", 0, "&graph"),
+        call("QnnTensor_createGraphTensor", "graph", "tin=" + tensor("in", APP_WRITE)),
+        call("QnnTensor_createGraphTensor", "graph", "tout=" + tensor("out", APP_READ)),
+        call("QnnGraph_addNode", "graph", value=operation("Relu", "tin", "tout")),
+        call("QnnGraph_finalize", "graph", 0, 0),
+        call("QnnGraph_execute", "graph", given, 1, got, 1, 0, 0),
+    )
+    frees: tuple[Step, ...] = (call("QnnContext_free", "ctx", 0),)
+    if ready.placement.backend == "htp":
+        steps = frees = ()
+    plan = within_session(libraries, steps[: -1 if offline else None], frees, Settings())
     return Plan(tuple(step for step in plan.steps if step.verb not in unwanted))

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,14 +16,17 @@ from rich.status import Status as Spinner
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.lab_options import json_option, lab_option
+from harness.cli.lab_options import NamedPath, json_option, lab_option
 from harness.cli.say import say, say_json
+from harness.doctor.acceptance import accept
+from harness.doctor.archive import own_words, write_archive
 from harness.doctor.check import Check, DoctorReport, Status, report_of
 from harness.doctor.device_visit import DEVICE_TIMEOUT_S, Order
 from harness.doctor.examine import examine
 from harness.errors.outgoing_text import outgoing
 from harness.files.cache import cache_path
 from harness.files.notices import Notices, shown_by
+from harness.files.scratch import scratch_folder
 
 _STYLES: Final[Mapping[Status, str]] = {
     "ok": "green",
@@ -48,6 +52,12 @@ _PIPE_WIDTH: Final = 120
     metavar="SECONDS",
     help="How long one device may take.",
 )
+@click.option("--acceptance", is_flag=True, help="Take one DEVICE through every layer.")
+@click.option("--unplug", is_flag=True, help="... and ask to pull its cable out and plug it in.")
+@click.option("--reboot", is_flag=True, help="... and reboot it.")
+@click.option(
+    "--out", type=NamedPath(), metavar="FILE", help="Its archive (default: acceptance-DEVICE.zip)."
+)
 @lab_option
 @json_option
 @click.pass_context
@@ -57,6 +67,10 @@ def doctor(
     qnn: str,
     no_smoke: bool,
     timeout_s: float,
+    acceptance: bool,
+    unplug: bool,
+    reboot: bool,
+    out: Path | None,
     lab_file: Path,
     as_json: bool,
 ) -> None:
@@ -64,7 +78,14 @@ def doctor(
 
     A device that another process holds is left alone, none is rebooted, and quarantine stays. Exit
     code 0 if nothing is red, 1 if something is, 2 for wrong input, 3 if no device could be asked.
+
+    --acceptance tries shells, files, store, probe, a crash, a hang, FastRPC, each backend and 66
+    contexts on one DEVICE, leaves nothing there, and packs what was found, redacted, into a zip.
     """
+    if acceptance and len(names) != 1:
+        raise click.UsageError("--acceptance takes one DEVICE")
+    if (unplug or reboot or out) and not acceptance:
+        raise click.UsageError("--unplug, --reboot and --out go with --acceptance")
     order = Order(
         lab_file=lab_file,
         names=tuple(dict.fromkeys(names)),
@@ -79,13 +100,21 @@ def doctor(
             progress=lambda text: spinner.update(Text(outgoing(f"{text} ..."))),
             warn=lambda text: say(f"qnn-harness: {text}", err=True),
         )
-        with shown_by(notices):
-            checks = list(examine(order))
-    report = report_of(checks)
+        with shown_by(notices), scratch_folder() as logs:
+            if not acceptance:
+                report = report_of(examine(order))
+            else:
+                asked = [name for name, on in (("--unplug", unplug), ("--reboot", reboot)) if on]
+                tell, serials = partial(_tell, spinner), set[str]()
+                report = report_of(accept(order, names[0], asked, logs, tell, serials))
+                path = out or Path(f"acceptance-{names[0]}.zip")
+                shown = "\n".join(lines_of(report))
+                write_archive(path, report, shown, logs, own_words(serials, order.cache))
+                say(f"packed: {path}", err=True)
     if as_json:
         say_json(report.as_json())
     else:
-        print_checks(report)
+        print("\n".join(lines_of(report, plain=False)))
     context.exit(report.summary.exit_code)
 
 
@@ -95,10 +124,16 @@ def progress() -> Spinner:
     return Console(file=sys.stderr).status("looking around ...")
 
 
-def print_checks(report: DoctorReport) -> None:
-    """Prints the table and the sums, as wide as the terminal; 120 columns in a pipe."""
+def _tell(spinner: Spinner, text: str) -> None:
+    """Tells the person at the device what to do, also where nobody sees what is under way."""
+    spinner.update(Text(outgoing(text)))
+    say(f"qnn-harness: {text}", err=True)
+
+
+def lines_of(report: DoctorReport, *, plain: bool = True) -> list[str]:
+    """The table and the sums, as wide as the terminal; `plain`: 120 columns without colours."""
     console = Console(highlight=False)
-    if not console.is_terminal:
+    if plain or not console.is_terminal:
         console = Console(highlight=False, width=_PIPE_WIDTH, color_system=None)
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -117,8 +152,7 @@ def print_checks(report: DoctorReport) -> None:
         console.print(table)
         console.print(sums(report))
     # what it pads lines with is in the way of whoever copies or compares them
-    for line in shown.get().splitlines():
-        print(line.rstrip())
+    return [line.rstrip() for line in shown.get().splitlines()]
 
 
 def grouped(checks: tuple[Check, ...]) -> list[tuple[str, list[Check]]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-Group = Literal["host", "lab", "device"]
+Group = Literal["host", "lab", "device", "acceptance"]
 Status = Literal["ok", "warn", "fail", "unknown", "not-applicable"]
 
 _MAX_CHARS: Final = 600

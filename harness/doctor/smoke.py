@@ -23,7 +23,7 @@ from harness.runtimes.runtime import Runtime
 from harness.workbench import Placement, ReadyPlacement, Workbench
 
 _MODEL: Final = Model("tiny")
-_NO_CONTEXT: Final = "no context for it can be compiled here"
+_NO_CONTEXT: Final = "no context for it was compiled here"
 _BYTES: Final = 8 * 8 * 4 * 4
 _TIMEOUT_S: Final = 60.0
 _SYSTEM: Final = "libQnnSystem.so"
@@ -70,15 +70,22 @@ def _name_source(target: str) -> str:
 
 
 def try_backend(
-    workbench: Workbench, device: str, backend: str, runtime: Runtime, name: str, logs: Path
+    workbench: Workbench,
+    device: str,
+    backend: str,
+    runtime: Runtime,
+    name: str,
+    logs: Path,
+    *,
+    bare: bool = False,
 ) -> Answer:
-    """One backend: what came of it."""
+    """One backend: what came of it. `bare`: the HTP is opened, and given no context."""
     library = BACKEND_LIBRARIES[backend]
     if not any(file.path.name == library for file in runtime.files):
         found = f"QNN {runtime.name} for {runtime.target} has no {library}"
         return Answer("not-applicable", found)
     compiler = None
-    if backend == "htp":
+    if backend == "htp" and not bare:
         with contextlib.suppress(VersionError):  # none is as old as the runtime
             compiler = workbench.catalog.compiler_for(name, runtime.target)
     placement = Placement(device, backend, name, compiler)

@@ -88,7 +88,7 @@ def test_a_runtime_older_than_every_compiler(
     lab.write_text(f"{simulated_lab.read_text()}\nruntimes:\n  - {old}\n")
     done, checks = run(NAME, "--lab", lab, "--qnn", "old:2.31.0")
     assert done.returncode == 0, done.stdout
-    words = {"htp": "no context for it can be compiled here", "cpu": "was made there and executed"}
+    words = {"htp": "no context for it was compiled here", "cpu": "was made there and executed"}
     for backend, said in words.items():
         check = checks[NAME, f"smoke {backend}"]
         assert (check["status"], "QNN old:2.31.0" in check["found"]) == ("ok", True), check

@@ -1,0 +1,145 @@
+"""`qnn-harness doctor --acceptance`: a device taken through every layer, step by step.
+
+The order is that of the layers: what a step needs was tried before it. What the steps put on the
+device lies in a folder of its own there, and is gone at the end, however that comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from harness.bench import TargetFailure
+from harness.doctor import device_steps, transport_steps
+from harness.doctor.check import REACHABLE, Answer, Check
+from harness.doctor.device_visit import Order, open_workbench
+from harness.doctor.examine import examine
+from harness.doctor.ground import Ground, nothing_left, own_folder
+from harness.doctor.smoke import what_it_means
+from harness.errors import HarnessError
+from harness.lab.inventory import load_lab
+
+_log = logging.getLogger(__name__)
+_CLEAN_S: Final = 90.0
+
+
+class Step(NamedTuple):
+    """One step: its name, how long it may take (seconds), what it does, and the option it needs."""
+
+    name: str
+    seconds: float
+    act: Callable[[Ground], Answer]
+    option: str | None = None
+
+
+STEPS: Final = (
+    Step("shells, exit codes", 120, transport_steps.shells),
+    Step("push and pull", 300, transport_steps.push),
+    Step("a push cut, resumed", 300, transport_steps.resume),
+    Step("store, eviction", 300, transport_steps.store),
+    Step("probe", 180, device_steps.probe),
+    Step("crash, its evidence", 120, device_steps.crash),
+    Step("hang, its evidence", 120, device_steps.hang),
+    Step("FastRPC", 300, device_steps.fastrpc),
+    Step("backend htp", 600, device_steps.htp),
+    Step("backend gpu", 300, device_steps.gpu),
+    Step("backend cpu", 300, device_steps.cpu),
+    Step("66 contexts", 1200, device_steps.contexts),
+    Step("unplug, plug in", 300, device_steps.unplug, "--unplug"),
+    Step("reboot", 400, device_steps.reboot, "--reboot"),
+)
+"""What is done, in this order."""
+
+
+def accept(
+    order: Order,
+    name: str,
+    options: Collection[str],
+    logs: Path,
+    ask: Callable[[str], None],
+    serials: set[str],
+) -> Iterator[Check]:
+    """What the doctor finds, and then each step on the device of that name.
+
+    `options` are those of the steps that were asked for; what the device can be told by is added to
+    `serials`. Raises as `examine`.
+    """
+    with contextlib.suppress(HarnessError):
+        serials |= {one.serial or "" for one in load_lab(order.lab_file).select([name])}
+    seen = False
+    for check in examine(replace(order, names=(name,), smoke=False)):
+        seen = seen or (check.name == REACHABLE and check.status == "ok")
+        yield check
+    if not seen:
+        found = "not tried: it does not answer, or is not to be used now"
+        yield Check("acceptance", name, "steps", "unknown", found)
+        return
+    lab = load_lab(order.lab_file)
+    bench = open_workbench(own_folder(lab, name), order)
+    try:
+        ground = Ground(bench, name, order.qnn, logs, ask, lab.recovery_of(name))
+        device = ground.device
+        serial, said = device.adb.serial, device.facts.serial_number
+        serials |= {serial, serial.rpartition(":")[0], said or ""}
+        yield from take(ground, STEPS, options)
+    except HarnessError as error:
+        yield Check("acceptance", name, "steps", "fail", str(error))
+    finally:
+        with contextlib.suppress(HarnessError):
+            bench.close()
+
+
+def take(ground: Ground, steps: Sequence[Step], options: Collection[str]) -> Iterator[Check]:
+    """The steps, one after the other; nothing of them is left on the device afterwards."""
+    clean = Step("nothing left behind", _CLEAN_S, nothing_left)
+    late: str | None = None
+    try:
+        for step in steps:
+            _log.info(f"{ground.name}: {step.name}")
+            if step.option is not None and step.option not in options:
+                answer = Answer("not-applicable", f"not asked for ({step.option})")
+            elif late is not None:
+                answer = Answer("unknown", f"not tried: {late} did not come to an end")
+            else:
+                ended = within(step, ground)
+                late = step.name if ended is None else None
+                answer = ended or _given_up(step)
+                # they go into the archive
+                answer = answer._replace(advice=answer.advice.replace(str(ground.logs), "logs"))
+            yield Check("acceptance", ground.name, step.name, *answer)
+    except BaseException:
+        within(clean, ground)
+        raise
+    yield Check("acceptance", ground.name, clean.name, *(within(clean, ground) or _given_up(clean)))
+
+
+def within(step: Step, ground: Ground) -> Answer | None:
+    """What came of a step; None if its time was over first."""
+    done: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+
+    def act() -> None:
+        try:
+            done.put(step.act(ground))
+        except HarnessError as error:
+            done.put(Answer("fail", str(error), "the lines above may tell why"))
+        except TargetFailure as failure:
+            done.put(what_it_means(failure.verdict, ground.name, "", ground.logs))
+        except Exception as error:  # a thread has nobody else to tell
+            text = f"{type(error).__name__}: {error}"
+            done.put(Answer("fail", text, "a bug of the harness: please send the archive"))
+
+    threading.Thread(target=act, name=step.name, daemon=True).start()
+    with contextlib.suppress(queue.Empty):
+        return done.get(timeout=step.seconds)
+    return None
+
+
+def _given_up(step: Step) -> Answer:
+    found = f"it did not come to an end within {step.seconds:g} s and was given up"
+    return Answer("fail", found, "reboot the device, and try again")

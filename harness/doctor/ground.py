@@ -1,0 +1,105 @@
+"""What the steps of an acceptance have in common: a device, a folder on it, and where logs go."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.adb.device import AdbDevice, PushItem
+from harness.adb.sync import Progress
+from harness.doctor.check import Answer
+from harness.errors import DeviceLost
+from harness.lab.attach import AttachedDevice
+from harness.lab.health import RecoveryRules
+from harness.lab.inventory import Lab
+from harness.workbench import Workbench
+
+FOLDER: Final = "acceptance"
+_LEFT_S: Final = 10.0
+_REMOVED_S: Final = 60.0
+
+
+@dataclass
+class Ground:
+    """A device under acceptance.
+
+    `logs` is a folder of this computer for what the archive is to have; `ask` tells the person at
+    the device what to do now. `rules` are the lab's own for recovery. `probe` is where the probe
+    lies on the device, once it does.
+    """
+
+    workbench: Workbench
+    name: str
+    qnn: str
+    logs: Path
+    ask: Callable[[str], None]
+    rules: RecoveryRules
+    probe: str = ""
+
+    @property
+    def device(self) -> AttachedDevice:
+        """The device, connected."""
+        return self.workbench.lab.device(self.name)
+
+    @property
+    def folder(self) -> str:
+        """A folder on the device for the steps; nothing else writes there."""
+        return f"{self.device.workdir}/steps"
+
+
+def own_folder(lab: Lab, name: str) -> Lab:
+    """The lab with a work folder of its own for one device, below the usual one (pure).
+
+    A simulated device is one of our own, with all that it stores.
+    """
+    devices = tuple(
+        one.model_copy(update={"workdir": f"{one.workdir}/{FOLDER}"})
+        if one.name == name and not one.simulated
+        else one
+        for one in lab.devices
+    )
+    return lab.model_copy(update={"devices": devices})
+
+
+def nothing_left(ground: Ground) -> Answer:
+    """Ends what still runs on the device and removes what was put there."""
+    device = ground.device
+    ended = device.adb.end_leftovers(timeout_s=_LEFT_S)
+    folder = ground.folder if device.config.simulated else device.workdir
+    quoted = shlex.quote(folder)
+    script = f"rm -rf {quoted}; [ ! -e {quoted} ]"
+    removed = device.adb.shell(script, timeout_s=_REMOVED_S, max_output_bytes=1 << 16)
+    if not ended:
+        return Answer("fail", "processes of ours could not be ended", "reboot it")
+    if not removed.ok:
+        said = removed.stderr.decode("utf-8", "replace").strip()[:200]
+        return Answer("fail", f"{folder} could not be removed: {said}", "remove it by hand")
+    return Answer("ok", "no process and no file of ours")
+
+
+class CountingDevice(AdbDevice):
+    """A device that counts the bytes pushed to it, and whose link ends behind `lost_after` files.
+
+    The link is not really cut: what was pushed by then arrived, as behind a cable pulled out.
+    """
+
+    def __init__(self, adb: AdbDevice, lost_after: int | None = None) -> None:
+        super().__init__(adb.serial, adb.server)
+        self.pushed_bytes = 0
+        self._lost_after = lost_after
+
+    def push(
+        self, files: Sequence[PushItem], *, timeout_s: float, progress: Progress | None = None
+    ) -> None:
+        """See `AdbDevice.push`."""
+        taken = files[: self._lost_after]
+        super().push(taken, timeout_s=timeout_s, progress=progress)
+        for item in taken:
+            source = item.source
+            size = len(source) if isinstance(source, bytes) else source.stat().st_size
+            self.pushed_bytes += size
+        if len(taken) < len(files):
+            raise DeviceLost("the link ends here, as it was told to", serial=self.serial)

@@ -1,0 +1,98 @@
+"""What is sent to somebody else: nothing of who or where, bounded, whole or not there."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.doctor import archive
+from harness.doctor.archive import own_words, without, write_archive
+from harness.doctor.check import Check, report_of
+from harness.errors import ConfigError
+
+WORDS = dict.fromkeys(("R5CX12", "192.0.2.7", "192.0.2.7:5555"), "<serial>") | {"ann": "<user>"}
+REPORT = report_of(
+    [Check("device", "desk", "reachable", "ok", "R5CX12 answers", "ask ann@example.com")]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("R5CX12 answers, R5CX12.", "<serial> answers, <serial>."),
+        ("192.0.2.7:5555 and 192.0.2.7", "<serial> and <serial>"),
+        ("held by ann, process 7; annotated", "held by <user>, process 7; annotated"),
+        ("at 3c:5a:b4:01:02:03", "at <mac>"),
+        ("https://me:secret@maven.example.com/x", "https://***@maven.example.com/x"),
+        ("XR5CX12", "XR5CX12"),
+    ],
+)
+def test_what_is_taken_out(text: str, left: str) -> None:
+    assert without(text, WORDS) == left
+
+
+@given(st.text(max_size=300))
+def test_what_was_taken_out_stays_out(text: str) -> None:
+    once = without(f"{text} R5CX12 {text}", WORDS)
+    assert without(once, WORDS) == once
+    assert " R5CX12 " not in once
+
+
+def test_own_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "ann"))
+    monkeypatch.setattr("getpass.getuser", lambda: "ann")
+    monkeypatch.setattr("socket.gethostname", lambda: "desk-pc")
+    words = own_words(["R5CX12", "", "a"], Path("/big/cache"))
+    assert words["R5CX12"] == "<serial>"
+    assert words["desk-pc"] == "<host>"
+    assert words["/big/cache"] == "<cache>"
+    assert words[str(tmp_path / "ann")] == "<home>"
+    assert without(f"{tmp_path}/ann/x of ann", words) == "<home>/x of <user>"
+    assert not {"", "a"} & set(words)
+    monkeypatch.setattr("getpass.getuser", lambda: "root")
+    assert "root" not in own_words([], Path("/c"))
+
+
+def test_it_is_there_whole_and_tells_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = tmp_path / "logs"
+    (logs / "crash").mkdir(parents=True)
+    (logs / "crash/logcat.txt").write_bytes(b"serial R5CX12 \x1b[31m\n" * 10)
+    (logs / "large.txt").write_bytes(b"line of ann\n" * 200_000)
+    (logs / "empty.txt").touch()
+    path = tmp_path / "out.zip"
+    path.write_bytes(b"an older one")
+    write_archive(path, REPORT, "R5CX12 answers", logs, WORDS)
+    with zipfile.ZipFile(path) as packed:
+        assert packed.testzip() is None
+        texts = {name: packed.read(name).decode() for name in packed.namelist()}
+    assert list(texts) == [
+        *("README.txt", "report.txt", "report.json"),
+        *("logs/crash/logcat.txt", "logs/large.txt"),
+    ]
+    whole = "\n".join(texts.values())
+    assert "R5CX12" not in whole
+    assert " ann\n" not in whole
+    assert "\x1b" not in whole
+    assert json.loads(texts["report.json"])["checks"][0]["advice"] == "ask <email>"
+    assert len(texts["logs/large.txt"]) <= 1 << 20
+    assert texts["logs/large.txt"].startswith("[cut: ")
+    monkeypatch.setattr(archive, "_TOTAL_BYTES", 10)
+    write_archive(path, REPORT, "", logs, WORDS)
+    with zipfile.ZipFile(path) as packed:
+        assert [name for name in packed.namelist() if name.startswith("logs/")] == []
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["logs", "out.zip"]
+
+
+def test_where_it_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be written: No such file"):
+        write_archive(tmp_path / "none/out.zip", REPORT, "", tmp_path, {})
+    with pytest.raises(ConfigError, match="cannot be written: Is a directory"):
+        write_archive(tmp_path, REPORT, "", tmp_path / "logs", {})
+    assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -62,6 +63,15 @@ def test_every_step_has_a_name_of_its_own_and_a_deadline() -> None:
     assert all(0 < one.seconds <= 1200 for one in STEPS)
     assert {one.option for one in STEPS} == {None, "--unplug", "--reboot"}
     assert all((one.act.__doc__ or "").endswith(".") for one in STEPS)
+
+
+def test_the_page_has_every_step_in_its_place() -> None:
+    page = (Path(__file__).parents[3] / "docs/android.md").read_text()
+    rows = re.findall(r"^\| (.+?) \|", page.partition("| step |")[2], re.M)
+    listed = ", ".join(rows).replace(
+        "backend htp, gpu, cpu", "backend htp, backend gpu, backend cpu"
+    )
+    assert listed.startswith(", ".join([*(one.name for one in STEPS), "nothing left behind"]))
 
 
 def test_what_comes_of_steps_and_nothing_is_left() -> None:

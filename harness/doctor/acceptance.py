@@ -12,6 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,6 +25,7 @@ from harness.doctor.ground import Ground, nothing_left, own_folder
 from harness.doctor.smoke import what_it_means
 from harness.errors import HarnessError
 from harness.lab.inventory import load_lab
+from harness.qnn.backends import BACKENDS
 
 _log = logging.getLogger(__name__)
 _CLEAN_S: Final = 90.0
@@ -47,9 +49,7 @@ STEPS: Final = (
     Step("crash, its evidence", 120, device_steps.crash),
     Step("hang, its evidence", 120, device_steps.hang),
     Step("FastRPC", 300, device_steps.fastrpc),
-    Step("backend htp", 600, device_steps.htp),
-    Step("backend gpu", 300, device_steps.gpu),
-    Step("backend cpu", 300, device_steps.cpu),
+    *(Step(f"backend {one}", 600, partial(device_steps.backend, backend=one)) for one in BACKENDS),
     Step("66 contexts", 1200, device_steps.contexts),
     Step("unplug, plug in", 300, device_steps.unplug, "--unplug"),
     Step("reboot", 400, device_steps.reboot, "--reboot"),

@@ -109,26 +109,12 @@ def fastrpc(ground: Ground) -> Answer:
     told = "; ".join(f"{check.name}: {check.found}" for check in looks)
     if red := [check for check in looks if check.status == "fail"]:
         return Answer("fail", told, red[0].advice)
-    opened = _backend(ground, "htp", bare=True)
+    opened = backend(ground, "htp", bare=True)
     return opened._replace(found=f"{opened.found} ({told})")
 
 
-def htp(ground: Ground) -> Answer:
-    """A small context on the HTP."""
-    return _backend(ground, "htp")
-
-
-def gpu(ground: Ground) -> Answer:
-    """A small graph on the GPU."""
-    return _backend(ground, "gpu")
-
-
-def cpu(ground: Ground) -> Answer:
-    """A small graph on the CPU backend."""
-    return _backend(ground, "cpu")
-
-
-def _backend(ground: Ground, backend: str, *, bare: bool = False) -> Answer:
+def backend(ground: Ground, backend: str, *, bare: bool = False) -> Answer:
+    """A small context on the HTP, a small graph on the others; `bare`: it is opened only."""
     name, runtime = _runtime(ground)
     logs = ground.logs / ("FastRPC" if bare else backend) / "case"
     return try_backend(ground.workbench, ground.name, backend, runtime, name, logs, bare=bare)

@@ -69,28 +69,29 @@ def find_devices(server: AdbServer, open_lab: Callable[[Lab], OpenLab]) -> list[
     """Asks each device that an adb server sees what it is. Raises InfraError without a server."""
     found: list[FoundDevice] = []
     for seen in server.devices():
-        name = free_name(seen, [SIMULATED, *(one.name for one in found)])
-        found.append(_asked(seen, name, server, open_lab))
+        one = _asked(seen, server, open_lab)
+        taken = [SIMULATED, *(other.name for other in found)]
+        target = "" if one.device is None else one.device.target
+        found.append(replace(one, name=free_name(seen.model, target, taken)))
     return found
 
 
-def _asked(
-    seen: SeenDevice, name: str, server: AdbServer, open_lab: Callable[[Lab], OpenLab]
-) -> FoundDevice:
+def _asked(seen: SeenDevice, server: AdbServer, open_lab: Callable[[Lab], OpenLab]) -> FoundDevice:
+    one = FoundDevice("device", seen.serial)
     if seen.state != "device":
         why = f"it is {seen.state}: {STATE_ADVICE.get(seen.state, 'see `adb devices -l`')}"
-        return FoundDevice(name, seen.serial, problem=why)
+        return replace(one, problem=why)
     if not _SERIAL.fullmatch(seen.serial):
-        return FoundDevice(name, seen.serial, problem="its serial is not one that a lab can name")
+        return replace(one, problem="its serial is not one that a lab can name")
     address = server.address
     here = {"name": _HOST, "host": address.host, "port": getattr(address, "port", 0)}
-    device = {"name": name, "serial": seen.serial, "host": _HOST}
+    device = {"name": one.name, "serial": seen.serial, "host": _HOST}
     lab = Lab.model_validate({"schema": 1, "hosts": [here], "devices": [device]})
     try:
         with open_lab(lab) as opened:
-            return FoundDevice(name, seen.serial, *_with_workdir(opened.device(name)))
+            return FoundDevice(one.name, seen.serial, *_with_workdir(opened.device(one.name)))
     except HarnessError as error:
-        return FoundDevice(name, seen.serial, problem=str(error))
+        return replace(one, problem=str(error))
 
 
 def _with_workdir(device: AttachedDevice) -> tuple[AttachedDevice, DeviceAnswers]:
@@ -105,10 +106,11 @@ def _with_workdir(device: AttachedDevice) -> tuple[AttachedDevice, DeviceAnswers
     return tried[0]
 
 
-def free_name(seen: SeenDevice, taken: Collection[str]) -> str:
+def free_name(model: str, target: str, taken: Collection[str]) -> str:
     """What to call a device: its model in small letters, with a number if that is taken (pure)."""
-    plain = re.sub(r"[^a-z0-9]+", "-", seen.model.lower(), flags=re.ASCII).strip("-")[:40]
-    name = plain = plain.strip("-") or ("board" if ":" in seen.serial else "phone")
+    plain = re.sub(r"[^a-z0-9]+", "-", model.lower(), flags=re.ASCII).strip("-")[:40]
+    kind = "board" if target.startswith("linux") else "phone"
+    name = plain = plain.strip("-") or kind
     number = 1
     while name in taken:
         number += 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.adb.address import USER_SERVER, TcpAddress
 from harness.adb.device import AdbDevice
-from harness.adb.server import AdbServer, SeenDevice
+from harness.adb.server import AdbServer
 from harness.doctor.device_script import parse_answers
 from harness.doctor.new_lab import FoundDevice, free_name, lab_text, told_soc
 from harness.files.scratch import scratch_folder
@@ -79,16 +79,13 @@ def test_names_of_socs_that_are_close() -> None:
 
 def test_names() -> None:
     names: list[str] = []
-    for model, serial in (
-        ("Pixel_8", "A"),
-        ("Pixel 8", "B"),
-        ("", "C"),
-        ("", "1.2.3.4:5"),
-        ("", "D"),
+    for model, target in (
+        *(("Pixel_8", "android-arm64"), ("Pixel 8", ""), ("", "android-arm64")),
+        *(("", "linux-arm64"), ("", "")),
     ):
-        names.append(free_name(SeenDevice(serial, "device", model), names))
+        names.append(free_name(model, target, names))
     assert names == ["pixel-8", "pixel-8-2", "phone", "board", "phone-2"]
-    assert free_name(SeenDevice("E", "device", "..\n"), []) == "phone"
+    assert free_name("..\n", "linux-x64", []) == "board"
 
 
 def test_a_phone_a_board_and_one_that_is_locked() -> None:
@@ -131,7 +128,7 @@ def test_whatever_a_device_says_the_file_is_read(
     soc: str, build: str, why: str, model: str
 ) -> None:
     facts = replace(FACTS, soc=soc, os_build=build, target_reason=why, soc_id=None)
-    name = free_name(SeenDevice("A", "device", model), [])
+    name = free_name(model, "android-arm64", [])
     locked = FoundDevice("locked", soc, problem=build)
     lab, text = loaded(found(facts, name=name, serial='"\\x41#:{}'), locked)
     assert [one.serial for one in lab.devices] == ['"\\x41#:{}', None]

@@ -74,9 +74,11 @@ def _found(address: TcpAddress, simulated: bool) -> Sequence[FoundDevice]:
     if not adb.is_running():
         if simulated:
             return ()
-        start = address.start_command.removeprefix("adb ")
-        how = f"`{adb_binary()} {start}`" + ("" if address.is_here else f" on {address.host}")
-        raise InfraError(f"no adb server answers at {address}; {how} starts one. {_WITHOUT}")
+        start, where = address.start_command, f" on {address.host}"
+        if address.is_here:
+            start, where = f"{adb_binary()} {start.removeprefix('adb ')}", ""
+        how = f"`{start}`{where} starts one"
+        raise InfraError(f"no adb server answers at {address}; {how}. {_WITHOUT}")
     found = find_devices(adb, lambda lab: open_lab(lab, "init"))
     if simulated or any(one.device for one in found):
         return found

@@ -31,15 +31,10 @@ from tests.integration.cli.test_doctor import NAME
 from tests.integration.device_runs import ROOT
 from tests.integration.in_process import qnn_harness
 from tests.integration.simulator.conftest import AdbClient, StartDevice, processes_of
-from tests.integration.store.conftest import REAL, MakeDevice
-from tests.needed import ANDROID
+from tests.integration.store.conftest import ON_ANDROID, REAL, MakeDevice
 
 SHORT = STEPS[:2]
 REAL_BY_NIGHT = pytest.param(*REAL.values, marks=[*REAL.marks, pytest.mark.nightly])
-ANDROID_SHELL = pytest.param(
-    "android",
-    marks=[pytest.mark.needs("QNN_HARNESS_ADBD_ROOT"), pytest.mark.needs(ANDROID)],
-)
 
 
 def test_every_step_and_nothing_is_left(
@@ -148,9 +143,12 @@ def on(adb: AdbDevice, workdir: str, logs: Path = Path("/none")) -> Ground:
 TRANSPORT = STEPS[:4]
 
 
-@pytest.mark.parametrize("kind", [REAL_BY_NIGHT, ANDROID_SHELL])
+@pytest.mark.parametrize("kind", [REAL_BY_NIGHT, ON_ANDROID])
 def test_steps_below_the_probe_on_other_shells(make_device: MakeDevice, kind: str) -> None:
-    """On Debian's, and on Android's own, below a folder with a space in its name."""
+    """On Debian's, and on Android's own, below a folder with a space in its name.
+
+    By day test_first_day.py takes all steps on Android's.
+    """
     device = make_device(kind)
     for step in TRANSPORT:
         answer = step.act(on(device, device.workdir))

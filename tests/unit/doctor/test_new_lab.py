@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from harness.adb.address import USER_SERVER, TcpAddress
 from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer
-from harness.doctor.device_script import parse_answers
+from harness.doctor import new_lab
+from harness.doctor.device_script import DeviceAnswers, parse_answers
 from harness.doctor.new_lab import FoundDevice, free_name, lab_text, told_soc
 from harness.files.scratch import scratch_folder
 from harness.lab.attach import AttachedDevice
@@ -139,3 +140,29 @@ def test_a_word_that_a_lab_does_not_take_stays_a_comment(tmp_path: Path) -> None
     lab, text = loaded(found(replace(FACTS, soc="a b: [", soc_id=None), BOARD))
     assert lab.devices[0].soc is None
     assert "it calls itself 'a b: ['" in text
+
+
+@pytest.mark.parametrize(
+    ("target", "good", "chosen", "asked"),
+    [
+        ("linux-arm64", "/opt/qnn-harness", "/opt/qnn-harness", 2),
+        ("linux-arm64", "/tmp/qnn-harness", "/tmp/qnn-harness", 4),
+        ("linux-arm64", "nowhere", DEFAULT_WORKDIR, 4),
+        ("android-arm64", "/opt/qnn-harness", DEFAULT_WORKDIR, 1),
+    ],
+)
+def test_the_first_work_folder_that_takes_and_runs_files(
+    target: str, good: str, chosen: str, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A board may have no /data; a phone has nothing else."""
+    folders = []
+
+    def mock_ask(device: AttachedDevice) -> tuple[DeviceAnswers | None, float]:
+        folders.append(device.workdir)
+        return parse_answers(PHONE if device.workdir == good else BOARD), 0.0
+
+    monkeypatch.setattr(new_lab, "ask", mock_ask)
+    device = found(replace(FACTS, target=target)).device
+    assert device is not None
+    assert new_lab._with_workdir(device)[0].workdir == chosen
+    assert len(folders) == asked

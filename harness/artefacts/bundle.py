@@ -95,9 +95,9 @@ def write_bundle(path: Path, manifest: Manifest, readme: str, files: Mapping[str
             raise ConfigError("is a folder; name a file", file=path, field="--out")
         with written_whole(path) as stream, zipfile.ZipFile(stream, "w") as archive:
             for name, text in ((MANIFEST, manifest.text()), (_README, readme)):
-                archive.writestr(_entry(name), text)
+                archive.writestr(undated_entry(name), text)
             for name, file in sorted(files.items()):
-                entry = _entry(name)
+                entry = undated_entry(name)
                 entry.file_size = file.stat().st_size
                 with file.open("rb") as content, archive.open(entry, "w") as target:
                     shutil.copyfileobj(content, target, _CHUNK)
@@ -107,7 +107,7 @@ def write_bundle(path: Path, manifest: Manifest, readme: str, files: Mapping[str
         raise InfraError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _entry(name: str) -> zipfile.ZipInfo:
+def undated_entry(name: str) -> zipfile.ZipInfo:
     """A file of no date, no owner and no system: they would tell of who made it."""
     entry = zipfile.ZipInfo(name)
     entry.create_system = 3

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from harness.artefacts.bundle import undated_entry
 from harness.doctor.check import DoctorReport
 from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets
@@ -75,10 +76,10 @@ def write_archive(
     try:
         with (
             written_whole(path) as stream,
-            zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
+            zipfile.ZipFile(stream, "w") as archive,
         ):
             for name, text in texts.items():
-                archive.writestr(_entry(name), text)
+                archive.writestr(undated_entry(name), text, zipfile.ZIP_DEFLATED)
             left = _TOTAL_BYTES
             for file in sorted(one for one in logs.rglob("*") if one.is_file()):
                 text = without(clean(read_bounded(file, _READ_BYTES)), words)
@@ -86,7 +87,8 @@ def write_archive(
                 content, _ = fit(kept, min(left, _FILE_BYTES))
                 left -= len(content)
                 if content:
-                    archive.writestr(_entry(f"logs/{file.relative_to(logs)}"), content)
+                    entry = undated_entry(f"logs/{file.relative_to(logs)}")
+                    archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     except (FileNotFoundError, NotADirectoryError, PermissionError, IsADirectoryError) as error:
         raise ConfigError(f"cannot be written: {error.strerror}", file=path) from error
     except OSError as error:
@@ -99,11 +101,3 @@ def _within(value: Any, words: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
         return {key: _within(item, words) for key, item in value.items()}
     return [_within(item, words) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _entry(name: str) -> zipfile.ZipInfo:
-    """A file of no date and no owner."""
-    entry = zipfile.ZipInfo(name)
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    entry.external_attr = 0o644 << 16
-    return entry

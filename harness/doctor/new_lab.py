@@ -137,7 +137,8 @@ def told_soc(facts: DeviceFacts, skels: Sequence[str]) -> ToldSoc:
     if len(found) == 1:
         (arch,) = found
         return ToldSoc(name, arch, f"{unknown}; its image has libQnnHtpV{arch}Skel.so")
-    return ToldSoc(name, None, f"{unknown}; set htp_arch to one of {_listed(HTP_ARCHS)}")
+    choices = ", ".join(map(str, HTP_ARCHS))
+    return ToldSoc(name, None, f"{unknown}; set htp_arch to one of {choices}")
 
 
 def lab_text(
@@ -156,7 +157,8 @@ def lab_text(
     ]
     host = None if address == USER_SERVER else _HOST
     for one in found:
-        lines += [*(_entry(one, host) if one.device else _left_out(one)), ""]
+        left_out = _comment(f"left out: {one.serial}: {one.problem}")
+        lines += [*(left_out if one.device is None else _entry(one, one.device, host)), ""]
     lines += [
         "  # This computer as a device: the real QNN libraries for x86-64, no phone needed.",
         f"  - name: {SIMULATED}",
@@ -177,10 +179,9 @@ def lab_text(
     return "\n".join(lines) + "\n"
 
 
-def _entry(one: FoundDevice, host: str | None) -> Iterator[str]:
+def _entry(one: FoundDevice, device: AttachedDevice, host: str | None) -> Iterator[str]:
     """A device that answered."""
-    assert one.device is not None
-    facts, soc = one.device.facts, one.soc
+    facts, soc = device.facts, one.soc
     api = "" if facts.android_api is None else f", API {facts.android_api}"
     yield from _comment(f"{facts.os_build or 'an unknown system'}{api}")
     yield f"  - name: {_word(one.name)}"
@@ -192,19 +193,15 @@ def _entry(one: FoundDevice, host: str | None) -> Iterator[str]:
     adreno = f"Adreno {known.adreno}" if known and known.adreno else ""
     what = ", ".join(filter(None, (arch, adreno)))
     yield from _comment(f"{what}: {soc.why}" if what else soc.why, "    ")
-    yield f"    soc: {_word(soc.name)}" if soc.name else "    # soc: SM8650"
+    if soc.name is not None:
+        yield f"    soc: {_word(soc.name)}"
     if soc.htp_arch is not None and known is None:
         yield f"    htp_arch: {soc.htp_arch}"
     yield from _comment(f"by its own words: {facts.target_reason}", "    ")
-    yield f"    target: {one.device.target}"
-    if one.device.workdir != DEFAULT_WORKDIR:
+    yield f"    target: {device.target}"
+    if device.workdir != DEFAULT_WORKDIR:
         yield from _comment(f"{DEFAULT_WORKDIR} takes no files there, or does not run them", "    ")
-        yield f"    workdir: {one.device.workdir}"
-
-
-def _left_out(one: FoundDevice) -> Iterator[str]:
-    """A device that did not."""
-    yield from _comment(f"left out: {one.serial}: {one.problem}")
+        yield f"    workdir: {device.workdir}"
 
 
 def _comment(text: str, indent: str = "  ") -> Iterator[str]:
@@ -218,7 +215,3 @@ def _comment(text: str, indent: str = "  ") -> Iterator[str]:
 def _word(text: str) -> str:
     """A name as YAML: in quotes where it would be read as a number or the like."""
     return text if yaml.safe_load(text) == text else json.dumps(text)
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))

@@ -76,7 +76,7 @@ def test_commands_run(
         folder.mkdir()
     if "--acceptance" in arguments:
         # the phone of README, for want of one
-        arguments = [one.replace("pixel-8", "sim-v73") for one in arguments]
+        arguments = [one.replace("sm-s921u", "sim-v73") for one in arguments]
         folder, arguments = tmp_path, [*arguments, "--lab", str(ROOT / "devices.yaml")]
     if arguments[0] == "contexts":
         folder = tmp_path

@@ -107,7 +107,7 @@ def test_readme_word_by_word(phone: Phone, tmp_path: Path) -> None:
     text = desk.file.read_text()
     assert "\n# runtimes:\n" in text
     desk.file.write_text(f"{text}runtimes:\n  - {{{source}, repository: {phone.repository}}}\n")
-    named = acceptance.replace("pixel-8", "phone")
+    named = acceptance.replace("sm-s921u", "phone")
     code, out, err = desk.types(named, "--unplug", "--reboot")
     assert code == 1, err
     assert err.endswith("packed: acceptance-phone.zip\n")

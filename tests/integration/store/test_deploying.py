@@ -175,6 +175,9 @@ def test_a_device_that_becomes_full_on_the_way(
 ) -> None:
     device = make_device(limit=30_000_000)
     (device.storage / "system/bin/df").write_text("#!/bin/sh\necho no idea\n")
+    stat = device.storage / "system/bin/stat"
+    stat.write_text(f'#!/bin/sh\n[ "$1" = -f ] || exec {shutil.which("stat")} "$@"\n')
+    stat.chmod(0o755)
     with pytest.raises(DeviceRefused) as caught:
         deployer(device).deploy_runtime(runtime_for("2.51.0"))
     assert str(caught.value).count("No space left on device") == 1

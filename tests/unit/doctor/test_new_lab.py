@@ -81,11 +81,11 @@ def test_names_of_socs_that_are_close() -> None:
 def test_names() -> None:
     names: list[str] = []
     for model, target in (
-        *(("Pixel_8", "android-arm64"), ("Pixel 8", ""), ("", "android-arm64")),
+        *(("SM_S921U", "android-arm64"), ("SM-S921U", ""), ("", "android-arm64")),
         *(("", "linux-arm64"), ("", "")),
     ):
         names.append(free_name(model, target, names))
-    assert names == ["pixel-8", "pixel-8-2", "phone", "board", "phone-2"]
+    assert names == ["sm-s921u", "sm-s921u-2", "phone", "board", "phone-2"]
     assert free_name("..\n", "linux-x64", []) == "board"
 
 

@@ -65,7 +65,11 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("qualcomm/ai-hub-apps#54", "argmaxinc/WhisperKitAndroid#55", "google-ai-edge/LiteRT#6889"),
         (
             known(r"lib(?:[ac]dsprpc|OpenCL|Qnn\w*|Snpe\w*)\.so.*not accessible for the namespace"),
-            known(r"lib(?:[ac]dsprpc|OpenCL)\.so\W{0,3} not found: needed by .* in namespace"),
+            # a program of `adb shell` is in the namespace "(default)", which opens what is there
+            known(
+                r"lib(?:[ac]dsprpc|OpenCL)\.so\W{0,3} not found: needed by "
+                r".* in namespace (?!\(default)"
+            ),
         ),
     ),
     Rule(

@@ -107,6 +107,11 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ),
     ("no-fastrpc known", "Failed in loading stub: libcdsprpc.so: cannot open shared object file"),
     (
+        "no-fastrpc known",
+        'dlopen failed: library "libcdsprpc.so" not found: needed by /data/local/tmp/libQ.so in '
+        "namespace (default)",
+    ),
+    (
         "npu-driver known",
         'CANNOT LINK EXECUTABLE: cannot locate symbol "rpcmem_alloc2" referenced by "libggml.so"',
     ),

@@ -22,6 +22,7 @@ from harness.cli.say import say, say_json
 from harness.contexts.inspection import ContextReport, Inspection, TensorReport, context_report
 from harness.contexts.metadata import Unreadable, read_each
 from harness.errors import ConfigError
+from harness.errors.outgoing_text import counted
 from harness.files.cache import cache_root
 from harness.probe.build import ProbeBuilder
 
@@ -104,7 +105,7 @@ def lines(report: Inspection) -> Iterator[str]:
                     yield f"        {kind:<4}{_tensor(tensor)}"
     read = len(report.contexts)
     if read or not report.problems:
-        yield f"{read} context{'s' * (read != 1)}, read by QNN {report.qnn}"
+        yield f"{counted(read, 'context')}, read by QNN {report.qnn}"
 
 
 def _made_for(context: ContextReport) -> str:

@@ -16,6 +16,7 @@ from harness.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, open_ca
 from harness.cli.say import say, say_json
 from harness.contexts.artefact_sources import Given
 from harness.errors import ConfigError, HarnessError, InfraError
+from harness.errors.outgoing_text import counted
 from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.minimize.driver import Minimization, Result, Task, Tried
 from harness.minimize.search import Way
@@ -133,7 +134,7 @@ def bundle_command(case: str, out: Path, as_json: bool, **given: Any) -> None:
         told = {"case": subject.case, "contexts": subject.names(subject.way), "bundle": str(out)}
         say_json(told | {"expects": subject.expects.model_dump()})
     else:
-        say(f"{out}: {_counted(len(subject.order))}, {subject.plan.residency}")
+        say(f"{out}: {counted(len(subject.order), 'context')}, {subject.plan.residency}")
         say(f"expected: {subject.expects}")
 
 
@@ -166,7 +167,7 @@ class _Progress:
         self._terminal = sys.stderr.isatty()
 
     def __call__(self, number: int, way: Way, tried: Tried | None) -> None:
-        head = f"{number:3}  {_counted(len(way.order)):>12}, {way.residency:<10}"
+        head = f"{number:3}  {counted(len(way.order), 'context'):>12}, {way.residency:<10}"
         if tried is None:
             if self._terminal:
                 say(f"{head} ...", err=True, nl=False)
@@ -180,7 +181,7 @@ class _Progress:
 
 
 def _lines(result: Result, qnn: str | None) -> Iterator[str]:
-    left = f"{_counted(len(result.contexts))} of {result.before}"
+    left = f"{counted(len(result.contexts), 'context')} of {result.before}"
     different = f", {result.different} different" if result.different > 1 else ""
     yield f"{left}{different}, {result.residency}, still come to: {result.expects}"
     for name, same in groupby(result.contexts):
@@ -193,12 +194,8 @@ def _lines(result: Result, qnn: str | None) -> Iterator[str]:
         yield f"in the other order it {other}"
     whole = "without any one of them it does not fail so" if result.minimal else "fewer may do"
     shown = f"{result.shown} of {result.confirmed} runs of just these failed so"
-    runs = "1 run" if result.runs == 1 else f"{result.runs} runs"
+    runs = counted(result.runs, "run")
     yield f"{whole}; {shown}; {runs} in {result.seconds:.0f} s"
     if result.bundle is not None:
         version = f" --qnn {shlex.quote(qnn)}" if qnn else ""
         yield f"to run them again: qnn-harness run {shlex.quote(result.bundle)}{version}"
-
-
-def _counted(number: int) -> str:
-    return f"{number} context{'s' * (number != 1)}"

@@ -32,6 +32,11 @@ _PARAMETER: Final = re.compile(
 )
 
 
+def counted(number: int, what: str) -> str:
+    """As in "1 context" and "2 contexts"."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def without_secrets(text: str) -> str:
     """`text` without what stands before the @ of a URL, and without tokens in its query."""
     if ":/" not in text:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.contexts.schedule import Move, schedule
+from harness.errors.outgoing_text import counted
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,7 @@ def changes(sizes: Sequence[Size], room: Room) -> list[Change]:
         told("sequential", forecast(sizes, schedule(count, "sequential").moves, room)),
     ]
     if most := _largest_window(sizes, room):
-        loaded = "1 context" if most == 1 else f"{most} contexts"
-        found.append(Change(f"a window of {loaded}", True, count))
+        found.append(Change(f"a window of {counted(most, 'context')}", True, count))
     if all(size.total <= room.budget for size in sizes):
         enough = Room(room.budget, count)
         domains = [one for one in forecast(sizes, resident, enough).domains if one]

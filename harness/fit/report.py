@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.contexts.schedule import Residency, schedule
+from harness.errors.outgoing_text import counted
 from harness.fit.packing import Change, Room, Size, changes, forecast
 
 _BAR_CHARS = 40
@@ -106,7 +107,7 @@ def fit_lines(told: Fit) -> Iterator[str]:
         if context.problem:
             yield f"{context.name}: {context.bytes:,} bytes at least; alone: {context.problem}"
     for number, domain in enumerate(told.domains):
-        held = _contexts(len(domain.contexts))
+        held = counted(len(domain.contexts), "context")
         if told.budget_bytes is None:
             yield f"no limit: {held} take {domain.used_bytes:,} bytes"
             continue
@@ -115,7 +116,7 @@ def fit_lines(told: Fit) -> Iterator[str]:
         yield f"PD {number} [{bar}] {domain.used_bytes:,} of {told.budget_bytes:,} bytes, {held}"
     how = f"QNN {told.qnn}, {told.residency}, budget {told.budget}"
     if told.first_refused is None:
-        yield f"all fit: {_contexts(len(told.contexts))} ({how})"
+        yield f"all fit: {counted(len(told.contexts), 'context')} ({how})"
         return
     refused = told.first_refused
     yield (
@@ -125,7 +126,3 @@ def fit_lines(told: Fit) -> Iterator[str]:
     for change in told.changes:
         answer = "all fit" if change.fits else f"{change.loads} fit"
         yield f"    {change.change}: {answer}"
-
-
-def _contexts(number: int) -> str:
-    return f"{number} context{'s' * (number != 1)}"

@@ -19,6 +19,7 @@ from harness.contexts.artefact_sources import Given, contexts_of
 from harness.contexts.context_file import ContextFile, ContextFiles
 from harness.contexts.source import Context
 from harness.errors import ConfigError
+from harness.errors.outgoing_text import counted
 from harness.files.cache import cache_root
 from harness.lab.inventory import Lab
 from harness.minimize.search import Way
@@ -246,13 +247,13 @@ def versions_of(plan: RunPlan, record: CaseRecord) -> RunPlan:
 def _readme(name: str, manifest: Manifest, names: Sequence[str]) -> str:
     plan, expects = manifest.plan, manifest.expects
     assert plan is not None
-    counted = {one: names.count(one) for one in dict.fromkeys(names)}
-    contexts = [f"  {one}" + (f", {n} times" if n > 1 else "") for one, n in counted.items()]
+    times = {one: names.count(one) for one in dict.fromkeys(names)}
+    contexts = [f"  {one}" + (f", {n} times" if n > 1 else "") for one, n in times.items()]
     qnn = f" --qnn {plan.qnn}" if plan.qnn else ""
     ran = [plan.build_id, plan.backend, plan.soc, plan.target]
     return "\n".join(
         [
-            f"{len(names)} QNN context{'s' * (len(names) != 1)}, {plan.residency}:",
+            f"{counted(len(names), 'QNN context')}, {plan.residency}:",
             *contexts,
             "manifest.json has their order, sizes and hashes.",
             "",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.errors import ConfigError
+from harness.errors.outgoing_text import counted
 from harness.pytest_plugin.terminal import write_line
 from harness.yaml_lines.document import all_of
 
@@ -38,7 +39,7 @@ def show_plan(
             wrong.append(error)
             continue
         total = sum(file.size for file in files)
-        write_line(reporter, f"{item.nodeid}  ({_counted(len(files), 'file')}, {_size(total)})")
+        write_line(reporter, f"{item.nodeid}  ({counted(len(files), 'file')}, {_size(total)})")
         for file in files:
             write_line(reporter, f"    {_size(file.size):>10}  {file.name}  [{file.origin}]")
             distinct[need.placement.device, file] = None
@@ -48,7 +49,7 @@ def show_plan(
     write_line(reporter, "")
     write_line(
         reporter,
-        f"{_counted(len(cases), 'case')}; {_counted(len(distinct), 'different file')}, "
+        f"{counted(len(cases), 'case')}; {counted(len(distinct), 'different file')}, "
         f"{_size(pushed)} if no device has any of them yet; nothing was run",
     )
     if wrong:
@@ -64,10 +65,6 @@ def _planned(item: pytest.Item, run: Run, need: Need) -> Iterable[str]:
     parameters: Mapping[str, object] = item.callspec.params  # type: ignore[attr-defined]
     function: Callable[..., Iterable[str]] = marker.kwargs["says"]
     return function([compiled[source] for source in need.sources], parameters)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _size(size: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from harness.errors.outgoing_text import counted
 from harness.results.pages import fill_bar
 from harness.results.record import CaseRecord
 
@@ -42,7 +43,7 @@ class Forecast:
     def words(self) -> str:
         """The same in words."""
         used, room = sum(self.used_bytes), self.budget_bytes * len(self.used_bytes)
-        full = f"{used:,} of {room:,} bytes, {_contexts(self.loads)}"
+        full = f"{used:,} of {room:,} bytes, {counted(self.loads, 'context')}"
         if not self.refused_bytes:
             return f"{full}: all fit"
         return (
@@ -74,10 +75,6 @@ def forecast_of(record: CaseRecord) -> Forecast | None:
         return None
     named = f"load {beyond.get('load')}, of {beyond.get('context')}"
     return Forecast(record, budget, used, loads, named, needed, missing)
-
-
-def _contexts(number: int) -> str:
-    return f"{number} context{'s' * (number != 1)}"
 
 
 def _size(value: object) -> int:

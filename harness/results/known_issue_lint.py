@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from harness.errors.outgoing_text import counted
 from harness.qnn.backends import BACKENDS
 from harness.qnn.platforms import TARGETS
 from harness.qnn.socs import HTP_ARCHS, SOCS
@@ -59,7 +60,8 @@ def _of_one(
     if any(not_asked(case, [issue]) for case in cases):
         return [issue.too_slow]
     if passed:
-        where = f"known issue {issue.id}: fixed? {_count(passed)} passed where it is expected"
+        told = counted(len(passed), "case")
+        where = f"known issue {issue.id}: fixed? {told} passed where it is expected"
         if matched:
             where += f", {len(matched)} failed as it says: its conditions may be too wide"
         return [f"{where}  [first: {passed[0].case}]"]
@@ -74,16 +76,13 @@ def _of_one(
         and match(case, issues) is None
     ]
     if otherwise:
+        told = counted(len(otherwise), "case")
         return [
-            f"known issue {issue.id}: {_count(otherwise)} met its conditions and failed otherwise"
+            f"known issue {issue.id}: {told} met its conditions and failed otherwise"
             f"  [first: {otherwise[0].case}]"
         ]
     why = None if collected is None else never_matches(issue, collected)
     return [] if why is None else [f"known issue {issue.id} can never match: {why}"]
-
-
-def _count(cases: Sequence[CaseRecord]) -> str:
-    return "1 case" if len(cases) == 1 else f"{len(cases)} cases"
 
 
 # In every record, whatever the parameters of a test.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final, get_args
 
+from harness.errors.outgoing_text import counted
 from harness.failure.error import Diagnosis, ErrorRecord, Outcome
 from harness.results.outputs import Outputs
 from harness.results.record import CaseRecord, DeviceEvent, PreflightRecord, final_attempts
@@ -113,7 +114,7 @@ def summary_lines(
     groups = failure_groups(records)
     shown = ", ".join(f"{count} {name}" for name, count in counts.items())
     total = sum(counts.values())
-    cases = "1 case" if total == 1 else f"{total} cases"
+    cases = counted(total, "case")
     strict = sum(record.breaks_strictness for record in final_attempts(records))
     failing = f" ({strict} of them fail by --strict-known)" if strict else ""
     lines = [f"{cases}: {shown}{failing}" if counts else "no case was run"]

@@ -18,6 +18,7 @@ from harness.artefacts.flatbuffer import Table
 LOWERED = Path(__file__).parents[2] / "field/executorch-3-contexts.pte"
 HEADER_BYTES = 32
 BLOB_BYTES = 256
+_MAGIC = struct.pack("<I", 0x5678ABCD)
 
 Field = tuple[str, int, int]
 
@@ -37,9 +38,20 @@ def write_program(path: Path, contexts: Sequence[bytes]) -> None:
             file.write(blob.ljust(_room(blob), b"\0"))
 
 
+def write_damaged(folder: Path) -> None:
+    """The lowered program with its second context damaged: unreadable.pte, and invalid.pte."""
+    for name, at, count in (("unreadable", 40, 4), ("invalid", -600, 500)):
+        content = bytearray(LOWERED.read_bytes())
+        blob = content.index(_MAGIC, content.index(_MAGIC) + 1)
+        size = int.from_bytes(content[blob + 12 : blob + 20], "little")
+        begin = blob + BLOB_BYTES + at % size
+        content[begin : begin + count] = b"\xff" * count
+        (folder / f"{name}.pte").write_bytes(content)
+
+
 def _wrapped(number: int, context: bytes) -> bytes:
     """ExecuTorch loads those with the same signature once, so that each has one of its own."""
-    head = struct.pack("<IqQ", 0x5678ABCD, number + 1, len(context))
+    head = _MAGIC + struct.pack("<qQ", number + 1, len(context))
     return head.ljust(BLOB_BYTES, b"\0") + context
 
 

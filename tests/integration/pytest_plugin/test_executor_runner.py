@@ -19,12 +19,12 @@ from harness.runtimes.catalog import Catalog
 from harness.runtimes.executorch import EXECUTORCH_LIBRARIES, RUNNER
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.in_process import qnn_harness
+from tests.integration.pytest_plugin.executorch_programs import LOWERED as PROGRAM
+from tests.integration.pytest_plugin.executorch_programs import write_damaged
 from tests.needed import need
 
 ROOT = Path(__file__).parents[3]
-PROGRAM = ROOT / "tests/field/executorch-3-contexts.pte"
 STAND_IN = ROOT / "tests/stand_in/qnn_executor_runner_stand_in.cpp"
-BLOB = b"\xcd\xab\x78\x56"
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +83,7 @@ def zeros(lab: DeviceRuns) -> Path:
 def test_the_context_that_fails_is_named_with_the_librarys_code(
     lab: DeviceRuns, build: Path
 ) -> None:
-    for name, at, count in (("unreadable", 40, 4), ("invalid", -600, 500)):
-        content = bytearray(PROGRAM.read_bytes())
-        blob = content.index(BLOB, content.index(BLOB) + 1)
-        size = int.from_bytes(content[blob + 12 : blob + 20], "little")
-        begin = blob + 256 + at % size
-        content[begin : begin + count] = b"\xff" * count
-        (lab.folder / f"{name}.pte").write_bytes(content)
+    write_damaged(lab.folder)
     code, said, records = run(lab, build, "unreadable.pte", "invalid.pte", "--qnn=2.49.40")
     assert code == 1, said
     found = {one["axes"]["workload"]: one for one in records}

@@ -14,11 +14,9 @@ from harness.contexts.models import Model
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.in_process import qnn_harness
-from tests.integration.pytest_plugin.executorch_programs import write_program
+from tests.integration.pytest_plugin.executorch_programs import LOWERED as PROGRAM
+from tests.integration.pytest_plugin.executorch_programs import write_damaged, write_program
 from tests.needed import need
-
-PROGRAM = Path(__file__).parents[2] / "field/executorch-3-contexts.pte"
-BLOB = b"\xcd\xab\x78\x56"
 
 SUITE = """
 import pytest
@@ -61,13 +59,7 @@ def cases(
     suite = folder / "test_programs.py"
     suite.write_text(SUITE)
     shutil.copy(PROGRAM, folder / "whole.pte")
-    for name, at, count in (("unreadable", 40, 4), ("invalid", -600, 500)):
-        content = bytearray(PROGRAM.read_bytes())
-        blob = content.index(BLOB, content.index(BLOB) + 1)
-        size = int.from_bytes(content[blob + 12 : blob + 20], "little")
-        begin = blob + 256 + at % size
-        content[begin : begin + count] = b"\xff" * count
-        (folder / f"{name}.pte").write_bytes(content)
+    write_damaged(folder)
     done = module_lab.run("--qnn", "2.49.40,2.51.0", suites=suite)
     assert done.code == 1, done.output
     return {

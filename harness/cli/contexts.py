@@ -1,19 +1,39 @@
-"""`qnn-harness contexts`: the context binaries in files of users; `extract` copies them out."""
+"""`qnn-harness contexts`: the context binaries in files of users, inspected or copied out."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from harness.artefacts.artefact import Artefact, ArtefactError, Piece
 from harness.artefacts.extract import extract
 from harness.artefacts.manifest import MANIFEST
 from harness.artefacts.open import open_artefacts
 from harness.cli.contexts_fit import calibrate_command, fit_command
-from harness.cli.contexts_inspect import inspect
 from harness.cli.contexts_minimize import bundle_command, minimize_command
-from harness.cli.lab_options import NamedPath, files_argument, json_option
+from harness.cli.lab_options import (
+    NamedPath,
+    files_argument,
+    host_runtime,
+    json_option,
+    lab_option,
+    open_catalog,
+)
 from harness.cli.say import say, say_json
+from harness.contexts.inspection import ContextReport, Inspection, TensorReport, context_report
+from harness.contexts.metadata import Unreadable, read_each
+from harness.errors import ConfigError
+from harness.errors.outgoing_text import counted
+from harness.files.cache import cache_root
+from harness.probe.build import ProbeBuilder
+
+_log = logging.getLogger(__name__)
+
+_NEGATIVE = 1
 
 
 @click.group()
@@ -54,6 +74,120 @@ def extract_command(files: tuple[Path, ...], folder: Path, hashed: bool, as_json
         came = f"{one.artefact} {one.origin}".strip()
         say(f"{one.file or '-':<{width}}  {one.size:>12} bytes  {one.kind:<7}  {came}")
     say(f"{folder / MANIFEST} tells of them")
+
+
+@click.command()
+@files_argument
+@click.option(
+    "--qnn", metavar="VERSION", help="Whose libQnnSystem.so reads them. By default the newest."
+)
+@lab_option
+@json_option
+def inspect(files: tuple[Path, ...], qnn: str | None, lab_file: Path, as_json: bool) -> int:
+    """Show what is in FILEs: their context binaries, graphs, inputs and outputs.
+
+    Nothing is executed; the real libQnnSystem.so reads the binaries in a process of its own. Ends
+    with 1 if it cannot read one of them, with 2 if a FILE is of no kind that is known.
+    """
+    report = inspection(files, qnn, lab_file)
+    if as_json:
+        say_json(asdict(report))
+    else:
+        for line in lines(report):
+            say(line)
+    for problem in report.problems:
+        say(f"error: {problem}", err=True)
+    if report.problems:
+        return ConfigError.exit_code
+    return _NEGATIVE if any(one.problem for one in report.contexts) else 0
+
+
+def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspection:
+    """What the context binaries of these files say of themselves.
+
+    Raises ConfigError for a version that there is not, InfraError if its library cannot be had.
+    """
+    catalog = open_catalog(lab_file)
+    runtime = host_runtime(catalog, qnn)
+    opened: list[tuple[Artefact, Piece]] = []
+    problems: list[str] = []
+    for artefact in open_artefacts(files, lambda error: problems.append(str(error))):
+        opened += [(artefact, piece) for piece in artefact.pieces]
+        if not artefact.pieces:
+            _log.warning("%s: %s without a context in it", artefact.path, artefact.kind)
+    binaries = [piece for _, piece in opened if piece.kind == "context"]
+    probes = ProbeBuilder(cache_root() / "probe")
+    read: Iterator[dict[str, object] | Unreadable] = iter(
+        read_each(probes, runtime.library("libQnnSystem.so"), binaries)
+    )
+    contexts = []
+    for artefact, piece in opened:
+        told = next(read) if piece.kind == "context" else None
+        try:
+            contexts.append(context_report(artefact, piece, piece.sha256(), told))
+        except ArtefactError as error:  # of a manifest: the others are still told
+            problems.append(str(error))
+    return Inspection(1, runtime.qnn_version or runtime.name, tuple(contexts), tuple(problems))
+
+
+def lines(report: Inspection) -> Iterator[str]:
+    """The same for people: a few lines for each context."""
+    for context in report.contexts:
+        name = f"{context.file}#{context.origin}" if context.origin else context.file
+        yield f"{name}: {size(context.size)}, sha256 {context.sha256[:12]}"
+        if context.problem:
+            yield f"    {context.problem}"
+            continue
+        if context.kind == "dlc":
+            yield "    a DLC: a model that is compiled on the device, with no context in it yet"
+            continue
+        yield f"    {_made_for(context)}"
+        yield f"    {_needs(context)}"
+        for graph in context.graphs:
+            yield f"    graph {graph.name}"
+            for kind, tensors in (("in", graph.inputs), ("out", graph.outputs)):
+                for tensor in tensors:
+                    yield f"        {kind:<4}{_tensor(tensor)}"
+    read = len(report.contexts)
+    if read or not report.problems:
+        yield f"{counted(read, 'context')}, read by QNN {report.qnn}"
+
+
+def _made_for(context: ContextReport) -> str:
+    htp = f"HTP v{context.htp_arch}" if context.htp_arch else "an HTP that it does not name"
+    target = context.backend if context.backend != "htp" else htp
+    model = f", SoC model {context.soc_model}" if context.soc_model else ""
+    socs = f" ({', '.join(context.socs)})" if context.socs else ""
+    return f"made by QNN {context.build_id or 'not told'} for {target}{model}{socs}"
+
+
+def _needs(context: ContextReport) -> str:
+    figures = (
+        ("weights", context.weights_bytes),
+        ("I/O", context.io_bytes),
+        ("spill-fill", context.spill_fill_bytes),
+        ("VTCM", context.vtcm_bytes),
+    )
+    told = ", ".join(f"{name} {size(value)}" for name, value in figures if value is not None)
+    return f"needs {size(context.memory_bytes or 0)} at least" + (f": {told}" if told else "")
+
+
+def _tensor(tensor: TensorReport) -> str:
+    shape = " x ".join(map(str, tensor.dimensions)) or "scalar"
+    held = "unknown size" if tensor.bytes is None else size(tensor.bytes)
+    text = f"{tensor.name}: {tensor.data_type} [{shape}], {held}, {tensor.memory_type}"
+    if tensor.scale is not None and tensor.offset is not None:
+        return f"{text}, {tensor.scale:g} * (value {tensor.offset:+d})"
+    along = f" of {tensor.channels} along axis {tensor.axis}" if tensor.channels else ""
+    return f"{text}, {tensor.encoding}{along}" if tensor.encoding else text
+
+
+def size(count: int) -> str:
+    """Bytes as people read them: 1 MB is 10^6."""
+    for factor, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if count >= factor:
+            return f"{count / factor:.3f} {unit}"
+    return f"{count} bytes"
 
 
 for one in (

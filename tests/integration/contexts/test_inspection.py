@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from harness.artefacts.artefact import Piece
 from harness.artefacts.extract import extract
 from harness.artefacts.open import open_artefact
-from harness.cli.contexts_inspect import inspect
+from harness.cli.contexts import inspect
 from harness.contexts import metadata
 from harness.contexts.metadata import Unreadable, read_each
 from harness.contexts.models import Model

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.artefacts.artefact import Artefact, Piece, PieceKind
-from harness.cli.contexts_inspect import lines
+from harness.cli.contexts import lines
 from harness.contexts.inspection import ContextReport, Inspection, context_report
 from harness.contexts.metadata import Unreadable
 

@@ -1,4 +1,4 @@
-"""`qnn-harness compare`: what fails in a run and did not in an earlier one; bisects it if asked."""
+"""`qnn-harness compare`: what became of each case since an earlier run; bisects what is new."""
 
 from __future__ import annotations
 
@@ -17,17 +17,23 @@ import click
 
 from harness.adb.deadline import Deadline
 from harness.adb.guard import spawn_guarded
-from harness.bisect.new_failures import Comparison, NewFailure, alike, compare
+from harness.bisect.new_failures import NewFailure, bisected_apart
 from harness.cli.lab_options import json_option, lab_option
 from harness.cli.say import say, say_json
 from harness.errors import HarnessError
+from harness.errors.outgoing_text import counted
+from harness.history.brief import Brief, read_briefs
+from harness.history.comparison import Category, FailOn, Pair, compare, groups
+from harness.history.comparison_json import Bisectable, comparison_report
+from harness.history.comparison_text import lines, markdown, page, told
+from harness.history.previous import previous_of
 from harness.pytest_plugin.ending import Ending
-from harness.results.rundir import RunFolder
+from harness.results.rundir import JOURNAL, RunFolder
 
 _NEGATIVE: Final = 1
 _ENOUGH_S: Final = 10.0
-_LISTED: Final = ("well_again", "only_before", "only_after", "vanished", "spoilt")
-_SIGNATURE_CHARS: Final = 160
+_LATEST: Final = Path("reports/latest")
+_CAN_BE_BISECTED: Final = ("new", "changed", "known")
 # What a bisection may take after its time is over: the run under way, and its reports.
 _LAST_RUN_S: Final = 2400.0
 
@@ -39,18 +45,26 @@ def _minutes(context: click.Context, parameter: click.Parameter, value: float) -
 
 
 @click.command("compare")
-@click.argument("before", type=click.Path(path_type=Path))
-@click.argument("after", type=click.Path(path_type=Path), default=Path("reports/latest"))
+@click.argument("runs", nargs=-1, metavar="[BASE] [NEW]", type=click.Path(path_type=Path))
+@click.option(
+    "--previous",
+    is_flag=True,
+    help="BASE is the last finished run before NEW, beside it, that was asked for the same cases.",
+)
+@click.option(
+    "--fail-on",
+    metavar="WHAT[,WHAT]",
+    default="new,changed,vanished",
+    show_default=True,
+    help="What ends with 1: new, changed, flaky, vanished, lab, added, drift:STEPS.",
+)
+@click.option("--markdown", "form", flag_value="markdown", help="Print a comment for CI.")
+@click.option("--html", "form", flag_value="html", help="Print a page.")
 @click.option(
     "--bisect", "bisects", is_flag=True, help="Bisect each new failure, one after another."
 )
 @click.option(
     "--known-too", is_flag=True, help="--bisect also what fails now as a known issue expects."
-)
-@click.option(
-    "--allow-missing",
-    is_flag=True,
-    help="Cases that only BEFORE has a verdict of do not count; else they end with 1.",
 )
 @click.option(
     "--max-minutes",
@@ -63,113 +77,116 @@ def _minutes(context: click.Context, parameter: click.Parameter, value: float) -
 @lab_option
 @json_option
 def compare_command(
-    before: Path,
-    after: Path,
+    runs: tuple[Path, ...],
+    previous: bool,
+    fail_on: str,
+    form: str | None,
     bisects: bool,
     known_too: bool,
-    allow_missing: bool,
     max_minutes: float,
     lab_file: Path,
     as_json: bool,
 ) -> int:
-    """Compare run BEFORE with run AFTER (default: reports/latest): new failures end with 1.
+    """Compare run NEW (default: reports/latest) with run BASE: new failures end with 1.
 
-    So do cases that had a verdict and are tested no more (--allow-missing lets them).
-    For each it prints the bisection that finds the version to blame; with --bisect they are run,
-    all together in --max-minutes, and can be gone on with later. What passed and now fails as a
-    known issue expects is listed, too, but ends with 0.
+    So do failures that are other ones than before, and cases that had a verdict and are tested no
+    more; --fail-on says it otherwise. For each new failure it prints the bisection that finds the
+    version to blame; with --bisect they are run, all together in --max-minutes, and can be gone on
+    with later.
     """
-    folder = RunFolder.open(after)
-    found = compare(RunFolder.open(before).records(), folder.records())
+    if form is not None and (as_json or bisects):
+        other = "--json" if as_json else "--bisect"
+        raise click.UsageError(f"--{form} and {other} do not go together")
+    asked = FailOn.parse(fail_on)
+    base, folder = _folders(runs, previous)
+    found = compare(
+        _read(base), _read(folder), lambda name: base.kept_output(name) or folder.kept_output(name)
+    )
     lab, reports = str(lab_file), str(folder.path.parent)
-    if not as_json:
-        _show(found, lab, reports)
-        if found.vanished and not allow_missing:
-            say("what is tested no more ends with 1, unless you give --allow-missing")
-    told = _as_json(found, lab, reports)
+
+    def bisectable(category: Category, pair: Pair) -> Bisectable:
+        if category not in _CAN_BE_BISECTED:
+            return Bisectable()
+        one = NewFailure.of(pair)
+        command = one.command(lab, reports)
+        return Bisectable(
+            changed=one.changed,
+            bisect=None if command is None else ("qnn-harness", *command),
+            hindrance=one.hindrance,
+        )
+
+    def advice(category: Category, pair: Pair) -> str | None:
+        one = bisectable(category, pair)
+        return one.hindrance if one.bisect is None else shlex.join(one.bisect)
+
+    whole = told(
+        found,
+        asked.reasons(found),
+        base=base.run_id,
+        run=folder.run_id,
+        advice=advice,
+        apart=bisected_apart,
+    )
+    if form is not None:
+        say(markdown(whole) if form == "markdown" else page(whole), nl=False)
+    elif not as_json:
+        for line in lines(whole):
+            say(line)
+    bisections = None
     if bisects:
         Ending().watch()
-        wanted = [*found.new, *(found.as_known if known_too else ())]
+        wanted = [*found["new"], *found["changed"], *(found["known"] if known_too else ())]
         until = time.monotonic() + 60 * max_minutes
-        told["bisections"] = list(_bisect(wanted, lab, reports, until, as_json=as_json))
+        bisections = tuple(_bisect(wanted, lab, reports, until, as_json=as_json))
         with contextlib.suppress(HarnessError):
             folder.project()  # its report lists them
     if as_json:
-        say_json(told)
-    return _NEGATIVE if found.new or (found.vanished and not allow_missing) else 0
+        report = comparison_report(whole, bisectable)
+        say_json(report.model_copy(update={"bisections": bisections}).model_dump(mode="json"))
+    return _NEGATIVE if whole.reasons else 0
 
 
-def _show(found: Comparison, lab: str, reports: str) -> None:
-    for group in alike(found.new):
-        said = " ".join(group[0].signature.split())
-        _show_group(group, f"new: {said[:_SIGNATURE_CHARS]}", lab, reports)
-    for group in alike(found.as_known):
-        _show_group(group, f"fails as known: {group[0].known_issue}", lab, reports)
-    for names, what in (
-        (found.vanished, "tested no more"),
-        (found.spoilt, "no verdict this time"),
-        (found.well_again, "well again"),
-        (found.only_before, "only before"),
-        (found.only_after, "only after"),
-    ):
-        if names:
-            say(f"{len(names):4} x {what}  [first: {names[0]}]")
-    if not found.new:
-        say("no new failures")
+def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFolder]:
+    """The base and the new run. Raises UsageError for too few or too many, ConfigError for none."""
+    if previous and len(runs) > 1:
+        raise click.UsageError("--previous finds BASE: only NEW can be named beside it")
+    if not previous and not 1 <= len(runs) <= 2:
+        raise click.UsageError("name BASE, or BASE and NEW; or give --previous")
+    if previous:
+        new = RunFolder.open(runs[0] if runs else _LATEST)
+        return previous_of(new), new
+    return RunFolder.open(runs[0]), RunFolder.open(runs[1] if len(runs) > 1 else _LATEST)
 
 
-def _show_group(group: Sequence[NewFailure], said: str, lab: str, reports: str) -> None:
-    first = group[0]
-    say(f"{len(group):4} x {said}  [first: {first.after.case}]")
-    command = first.command(lab, reports)
-    say(f"       {first.hindrance if command is None else _line(command)}")
-
-
-def _line(command: Sequence[str]) -> str:
-    return f"qnn-harness {shlex.join(command)}"
-
-
-def _as_json(found: Comparison, lab: str, reports: str) -> dict[str, Any]:
-    def row(one: NewFailure) -> dict[str, Any]:
-        command = one.command(lab, reports)
-        return {
-            "case": one.after.case,
-            "before": one.before.case,
-            "signature": one.signature,
-            "known_issue": one.known_issue,
-            "changed": list(one.changed),
-            "bisect": None if command is None else ["qnn-harness", *command],
-            "hindrance": one.hindrance,
-        }
-
-    return {
-        "new": [row(one) for one in found.new],
-        "as_known": [row(one) for one in found.as_known],
-        **{name: list(getattr(found, name)) for name in _LISTED},
-    }
+def _read(folder: RunFolder) -> list[Brief]:
+    file = folder.path / JOURNAL
+    found, damaged = read_briefs(file)
+    if damaged:
+        say(f"warning: {file}: {counted(damaged, 'line')} left out: not a record", err=True)
+    return found
 
 
 def _bisect(
-    wanted: Sequence[NewFailure], lab: str, reports: str, until: float, *, as_json: bool
+    wanted: Sequence[Pair], lab: str, reports: str, until: float, *, as_json: bool
 ) -> Iterator[dict[str, Any]]:
     """Runs a bisection for each signature, sharing what is left of the time.
 
     What they print is theirs, or with `as_json` part of what is yielded. One for which no time is
     left is yielded without an exit code.
     """
-    for group in alike(wanted):
+    for group in groups(wanted, bisected_apart):
         left = until - time.monotonic()
-        command = group[0].command(lab, reports, round(max(left, 0.001) / 60, 3))
+        command = NewFailure.of(group[0]).command(lab, reports, round(max(left, 0.001) / 60, 3))
         if command is None:
             continue
         told: dict[str, Any] = {
-            "cases": [one.after.case for one in group],
+            "cases": [one.shown.case for one in group],
             "command": ["qnn-harness", *command],
             "exit_code": None,
             "result": None,
         }
         if left < _ENOUGH_S:
-            say(f"no time left: {_line(command[:-2])}", err=True)
+            say(f"no time left: qnn-harness {shlex.join(command[:-2])}", err=True)
         else:
             code, text = _ended([*command, *(["--json"] if as_json else [])], left, as_json)
             told |= {"exit_code": code, "result": _parsed(text)}

@@ -23,7 +23,7 @@ COMMANDS: Final = {
     ),
     "compare": (
         "compare_command",
-        "Compare run BEFORE with run AFTER (default: reports/latest): new failures end with 1.",
+        "Compare run NEW (default: reports/latest) with run BASE: new failures end with 1.",
     ),
     "contexts": ("contexts", "Context binaries in files that you have."),
     "devices": (

@@ -26,6 +26,7 @@ from harness.doctor.check import DoctorReport
 from harness.failure.explanation import Explanation
 from harness.files.whole_file import write_whole
 from harness.fit.report import Fit
+from harness.history.comparison_json import ComparisonReport
 from harness.lab import health, inventory, runtime_sources
 from harness.lab.inventory import Lab
 from harness.minimize.driver import Result
@@ -44,6 +45,9 @@ def schemas() -> dict[str, str]:
         "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints", "serialization"),
         "bisect.schema.json": _schema(
             BisectionResult, "What bisect --json prints, and its result.json", "validation"
+        ),
+        "compare.schema.json": _schema(
+            ComparisonReport, "What compare --json prints", "serialization"
         ),
         "contexts.schema.json": _schema(
             Inspection, "What contexts inspect --json prints", "serialization"

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pydantic import JsonValue
 
 from harness.results.record import CaseRecord, final_attempts
 from harness.runtimes.runtime import version_key
@@ -17,6 +19,24 @@ if TYPE_CHECKING:
     import numpy as np
 
 Read = Callable[[str], bytes | None]
+
+
+class _Device(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class Ran(Protocol):
+    """What is needed of a record: where a case ran, and what it kept."""
+
+    @property
+    def axes(self) -> Mapping[str, JsonValue]: ...  # noqa: D102
+    @property
+    def device(self) -> _Device | None: ...  # noqa: D102
+    @property
+    def measurements(self) -> Mapping[str, Any]: ...  # noqa: D102
+
+
 _Key = tuple[str, str, str]
 _Point = tuple[str, str, str]
 
@@ -136,7 +156,7 @@ def drift(records: Iterable[CaseRecord], read: Read) -> list[Output]:
     return [_output(key, points[key], told[key], read) for key in points]
 
 
-def changes(record: CaseRecord, good: CaseRecord, read: Read) -> list[Output] | None:
+def changes(record: Ran, good: Ran, read: Read) -> list[Output] | None:
     """Each output of a case beside that of another run of it, which comes first.
 
     None if they have not kept outputs of the same contexts: there is nothing to compare.
@@ -209,7 +229,7 @@ def _cosine(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:
     return min(1.0, float(a @ b) / lengths) if lengths else float(not np.any(a) and not np.any(b))
 
 
-def _point(record: CaseRecord) -> _Point:
+def _point(record: Ran) -> _Point:
     return (
         record.device.name if record.device else "?",
         str(record.axes.get("backend")),
@@ -217,7 +237,7 @@ def _point(record: CaseRecord) -> _Point:
     )
 
 
-def _kept(record: CaseRecord) -> Iterator[tuple[_Key, Mapping[str, Any]]]:
+def _kept(record: Ran) -> Iterator[tuple[_Key, Mapping[str, Any]]]:
     """Context, its hash and name of each output, as far as the measurement has its proper form."""
     kept = record.measurements.get(KEPT)
     for context, found in (kept if isinstance(kept, dict) else {}).items():

@@ -130,18 +130,14 @@ def read_journal(path: Path) -> Contents:
     records: list[CaseRecord] = []
     damage: list[Damage] = []
     events: list[DeviceEvent] = []
-    try:
-        with path.open("rb") as stream:
-            for number, line in enumerate(_lines(stream), start=1):
-                parsed = _parse(line)
-                if isinstance(parsed, CaseRecord):
-                    records.append(parsed)
-                elif isinstance(parsed, DeviceEvent):
-                    events.append(parsed)
-                elif parsed is not None:
-                    damage.append(Damage(number, parsed))
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error
+    for number, line in enumerate(journal_lines(path), start=1):
+        parsed = _parse(line)
+        if isinstance(parsed, CaseRecord):
+            records.append(parsed)
+        elif isinstance(parsed, DeviceEvent):
+            events.append(parsed)
+        elif parsed is not None:
+            damage.append(Damage(number, parsed))
     return Contents(tuple(records), tuple(damage), tuple(events))
 
 
@@ -161,8 +157,19 @@ def _parse(line: bytes) -> CaseRecord | DeviceEvent | str | None:
         return f"{where}: {first['msg']}" if where else first["msg"]
 
 
+def journal_lines(path: Path) -> Iterator[bytes]:
+    """Lines with their ends; of one beyond 16 MiB only as much as shows that it is.
+
+    Raises ConfigError if the file cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            yield from _lines(stream)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error
+
+
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with their ends; of an overlong one only as much as shows that it is."""
     while line := stream.readline(MAX_LINE_BYTES + 1):
         yield line
         while len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):

@@ -18,6 +18,7 @@ ROOMS = (
     "cli",
     "minimize",
     "bisect",
+    "history",
     "pytest_plugin",
     "doctor",
     "experiments",

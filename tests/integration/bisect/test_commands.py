@@ -145,7 +145,7 @@ def test_a_comparison_says_what_to_bisect(lab: DeviceRuns) -> None:
         check=False,
     )
     assert done.returncode == 1, done.stderr
-    assert "1 x new: " in done.stdout
+    assert "1 x new: failed" in done.stdout
     assert f"--axis qnn --good {QNN[1]} --bad {QNN[0]}" in done.stdout
     # the older one is the bad one: what is found is the fix
     assert f"last bad {QNN[0]}, first good {QNN[1]}" in done.stdout

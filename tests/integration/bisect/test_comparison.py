@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from harness.bisect.new_failures import compare
+from harness.bisect.new_failures import NewFailure
 from harness.cli.schema import schemas
+from harness.history.brief import Brief
+from harness.history.comparison import compare
 from harness.qnn.versions import QNN_WHEELS
 from tests.integration.device_runs import DeviceRuns
 from tests.unit.bisect.scripted_runs import record
@@ -81,7 +83,7 @@ def test_a_failure_that_replaced_another_is_bisected(suite: DeviceRuns) -> None:
     code, output = compared(suite, before, after, "--bisect", "--json", "--max-minutes", "5")
     told: dict[str, Any] = json.loads(output)
     assert code == 1, output
-    (new,) = told["new"]
+    (new,) = told["changed"]
     assert new["bisect"][new["bisect"].index("--match") + 1].endswith(" else good")
     (bisection,) = told["bisections"]
     assert bisection["exit_code"] == 0
@@ -102,9 +104,9 @@ def test_what_fails_as_known_is_listed_and_bisected_on_demand(suite: DeviceRuns)
     before, after = run_of(suite, QNN[1], known), run_of(suite, QNN[2], known)
     code, output = compared(suite, before, after, "--bisect")
     assert code == 0, output
-    assert "   1 x fails as known: too-new  [first: test_mine.py::test_mine[" in output
+    assert "   1 x fails as known: too-new: failed: " in output
     assert f"--axis qnn --good {QNN[1]} --bad {QNN[2]}" in output
-    assert output.endswith("no new failures\n")
+    assert output.endswith("1 fails as known; 0 still failing, 0 still passing\n")
     code, output = compared(suite, before, after, "--bisect", "--known-too")
     assert code == 0, output
     assert f"last good {QNN[1]}, first bad {QNN[2]}" in output
@@ -119,8 +121,8 @@ def test_what_a_comparison_says_to_run_can_be_run(suite: DeviceRuns, old: str) -
         )
         for versions, outcome in ((old, "passed"), (new, "failed"))
     )
-    (failure,) = compare([before], [after]).new
-    command = failure.command(str(suite.file), str(suite.reports), 1e-6)
+    (pair,) = compare([Brief.of(before)], [Brief.of(after)])["new"]
+    command = NewFailure.of(pair).command(str(suite.file), str(suite.reports), 1e-6)
     assert command is not None
     code, output = call(suite, "harness.cli.main", *command, "--json")
     told = json.loads(output)

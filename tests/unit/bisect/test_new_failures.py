@@ -1,21 +1,36 @@
-"""Two runs side by side: what is new, what it pairs with, and which bisection it means."""
+"""Which bisection a new failure means, and what `compare` does with it."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import click
+import pytest
 from click.testing import CliRunner
 
 from harness.bisect.findings import AxisFinding
-from harness.bisect.new_failures import alike, compare
+from harness.bisect.new_failures import NewFailure, bisected_apart
 from harness.bisect.search import AxisSpec
 from harness.cli.compare import compare_command
+from harness.errors import ConfigError
+from harness.failure.error import Diagnosis
+from harness.history.brief import Brief
+from harness.history.comparison import Category, Comparison, groups
+from harness.history.comparison import compare as compare_briefs
 from harness.results.record import CaseRecord, Expected
-from harness.results.rundir import RunFolder
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
+from tests.unit.history.runs import run_folder
 
 EXPECTED = Expected(known_issue="few-contexts")
+
+
+def compare(before: list[CaseRecord], after: list[CaseRecord]) -> Comparison:
+    return compare_briefs(map(Brief.of, before), map(Brief.of, after))
+
+
+def found_in(found: Comparison, category: Category = "new") -> list[NewFailure]:
+    return [NewFailure.of(pair) for pair in found[category]]
 
 
 def case(placement: str, outcome: str = "passed", contexts: int = 66) -> CaseRecord:
@@ -34,7 +49,7 @@ def test_a_new_version_broke_it() -> None:
         [case("sim-htp-2.50.40"), case("sim-htp-2.50.40", contexts=1)],
         [case("sim-htp-2.51.0", "failed"), case("sim-htp-2.51.0", contexts=1)],
     )
-    (new,) = found.new
+    (new,) = found_in(found)
     assert new.changed == ("qnn",)
     command = new.command("lab.yaml", "reports", 30)
     assert command is not None
@@ -43,46 +58,42 @@ def test_a_new_version_broke_it() -> None:
         *("--axis", "qnn", "--good", "2.50.40"),
     ]
     assert command[-2:] == ["--max-minutes", "30"]
-    assert (found.well_again, found.only_before, found.only_after) == ((), (), ())
 
 
 def test_with_the_same_versions_there_is_nothing_to_bisect() -> None:
     found = compare([case("sim-htp-2.51.0")], [case("sim-htp-2.51.0", "crashed")])
-    assert found.new[0].command("lab.yaml", "reports") is None
+    assert found_in(found)[0].command("lab.yaml", "reports") is None
 
 
 def test_two_axes_changed() -> None:
     found = compare(
         [case("sim-htp-2.50.40-ort-1.24.1")], [case("sim-htp-2.51.0-ort-1.31.1", "failed")]
     )
-    command = found.new[0].command("lab.yaml", "reports")
+    command = found_in(found)[0].command("lab.yaml", "reports")
     assert command is not None
     assert "qnn,ort" in command
     assert command[command.index("--ort") :][:2] == ["--ort", ">=1.24.1,<=1.31.1"]
 
 
-def test_what_failed_before_is_not_new_unless_it_fails_otherwise() -> None:
-    same = compare([case("sim-htp-2.50.40", "failed")], [case("sim-htp-2.51.0", "failed")])
-    assert not same.new
-    other = compare([case("sim-htp-2.50.40", "crashed")], [case("sim-htp-2.51.0", "failed")])
-    command = other.new[0].command("lab.yaml", "reports")
+def test_what_fails_otherwise_is_bisected_by_its_signature() -> None:
+    found = compare([case("sim-htp-2.50.40", "crashed")], [case("sim-htp-2.51.0", "failed")])
+    (changed,) = found_in(found, "changed")
+    command = changed.command("lab.yaml", "reports")
     assert command is not None
     assert command[command.index("--match") + 1].endswith(" else good")
-    well = compare([case("sim-htp-2.50.40", "failed")], [case("sim-htp-2.51.0")])
-    assert len(well.well_again) == 1
 
 
-def test_several_versions_are_paired_by_name_only() -> None:
-    both = [case("sim-htp-2.50.40"), case("sim-htp-2.49.40")]
-    found = compare(both, [case("sim-htp-2.50.40", "failed"), case("sim-htp-2.51.0", "failed")])
-    assert [new.after.case for new in found.new] == ["suites/test_a.py::test_b[sim-htp-2.50.40-66]"]
-    assert len(found.only_after) == 1
-    assert len(found.only_before) == 1
-
-
-def test_the_lab_s_failures_are_not_new_ones() -> None:
-    assert not compare([case("sim-htp-2.50.40")], [case("sim-htp-2.51.0", "error")]).new
-    assert not compare([case("sim-htp-2.50.40", "error")], [case("sim-htp-2.51.0", "failed")]).new
+def test_another_diagnosis_of_the_same_failure_is_not_bisected() -> None:
+    before, after = case("sim-htp-2.50.40", "failed"), case("sim-htp-2.51.0", "failed")
+    assert before.error is not None
+    named = [
+        one.model_copy(update={"error": before.error.model_copy(update={"diagnosis": diagnosis})})
+        for one, diagnosis in zip(
+            (before, after), (Diagnosis(id=name, words="so") for name in "xy"), strict=True
+        )
+    ]
+    (changed,) = found_in(compare(named[:1], named[1:]), "changed")
+    assert changed.hindrance == "it failed alike before"
 
 
 def test_a_failure_that_replaced_another_is_found(tmp_path: Path) -> None:
@@ -90,7 +101,7 @@ def test_a_failure_that_replaced_another_is_found(tmp_path: Path) -> None:
     found = compare(
         [case(f"sim-htp-{versions[0]}", "crashed")], [case(f"sim-htp-{versions[-1]}", "failed")]
     )
-    command = found.new[0].command("lab.yaml", "reports")
+    command = found_in(found, "changed")[0].command("lab.yaml", "reports")
     assert command is not None
     told = dict(zip(command[1::2], command[2::2], strict=True))
     axis = AxisSpec(axis="qnn", candidates=versions, good=told["--good"], bad=told["--bad"])
@@ -102,7 +113,7 @@ def test_a_failure_that_replaced_another_is_found(tmp_path: Path) -> None:
 
 def test_what_failed_alike_as_known_before_is_no_version_s_fault() -> None:
     known = case("sim-htp-2.50.40", "failed").model_copy(update={"expected": EXPECTED})
-    (new,) = compare([known], [case("sim-htp-2.51.0", "failed")]).new
+    (new,) = found_in(compare([known], [case("sim-htp-2.51.0", "failed")]))
     assert new.command("lab.yaml", "reports") is None
     assert new.hindrance == "it failed alike before, where a known issue expected it"
 
@@ -114,9 +125,9 @@ def test_what_fails_as_known_is_listed_and_can_be_bisected() -> None:
     ]
     before = [case("sim-htp-2.50.40", contexts=1), case("sim-htp-2.50.40", contexts=2)]
     found = compare([*before, case("sim-htp-2.50.40", "failed", contexts=3)], known)
-    assert not found.new
-    assert not found.well_again
-    ((first, second),) = alike(found.as_known)
+    assert not found["new"]
+    (pairs,) = groups(found["known"], bisected_apart)
+    first, second = map(NewFailure.of, pairs)
     assert (first.known_issue, second.known_issue) == ("few-contexts", "few-contexts")
     command = first.command("lab.yaml", "reports")
     assert command is not None
@@ -128,7 +139,7 @@ def test_of_three_axes_two_are_searched_with_the_third_at_both_ends() -> None:
         [case("sim-htp-2.47.0-ort-1.27.0-by-2.47.0")],
         [case("sim-htp-2.51.0-ort-1.31.1-by-2.48.40", "failed")],
     )
-    (new,) = found.new
+    (new,) = found_in(found)
     assert new.changed == ("qnn", "ort", "compiler")
     assert new.hindrance is None
     command = new.command("lab.yaml", "reports")
@@ -140,48 +151,54 @@ def test_of_three_axes_two_are_searched_with_the_third_at_both_ends() -> None:
     assert told["--compiler"] == "2.47.0,2.48.40"
 
 
-def test_what_is_tested_no_more_has_vanished() -> None:
-    before = [case("sim-htp-2.50.40", contexts=number) for number in range(6)]
-    before[5] = case("sim-htp-2.50.40", "error", contexts=5)
-    after = [
-        case("sim-htp-2.51.0", contexts=0),
-        case("sim-htp-2.51.0", "skipped", contexts=1),
-        case("sim-htp-2.51.0", "unsupported", contexts=2),
-        case("sim-htp-2.51.0", "error", contexts=3),
-    ]
-    found = compare(before, after)
-    assert {name.partition("[")[2] for name in found.vanished} == {
-        *("sim-htp-2.51.0-1]", "sim-htp-2.51.0-2]"),  # they say so themselves
-        "sim-htp-2.50.40-4]",  # nobody asked; of the one behind it nothing was known
-    }
-    assert len(found.only_before) == 2
-    (spoilt,) = found.spoilt
-    assert spoilt.endswith("[sim-htp-2.51.0-3]")
-    assert not found.new
-    unrelated = compare(before, [case("other-htp-2.51.0", contexts=number) for number in range(4)])
-    assert len(unrelated.vanished) == 5
+def compared(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(compare_command, list(words), standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return done.return_value, done.output
 
 
-def run_folder(reports: Path, records: list[CaseRecord]) -> str:
-    folder = RunFolder.create(reports, command=["pytest"], lab={}, devices=[])
-    for one in records:
-        folder.journal.append(one.model_dump(mode="json"))
-    folder.finish(exit_code=0)
-    return str(folder.path)
-
-
-def test_a_comparison_in_which_cases_vanished_ends_with_1(tmp_path: Path) -> None:
+def test_a_comparison_ends_with_1_exactly_for_what_it_is_to_fail_on(tmp_path: Path) -> None:
     all_of_them = [case("sim-htp-2.50.40", contexts=number) for number in range(95)]
-    unrelated = [case("other-htp-2.50.40", contexts=number) for number in range(4)]
-    before, after = run_folder(tmp_path, all_of_them), run_folder(tmp_path, unrelated)
-    code = {}
-    for words in ((before, after), (before, after, "--allow-missing"), (after, after)):
-        done = CliRunner().invoke(compare_command, list(words), standalone_mode=False)
-        assert done.exception is None, done.output
-        code[words] = done.return_value
-        assert ("95 x tested no more" in done.output) == (words[0] == before)
-        assert ("unless you give --allow-missing" in done.output) == (done.return_value == 1)
-    assert list(code.values()) == [1, 0, 0]
-    done = CliRunner().invoke(compare_command, [before, after, "--json"], standalone_mode=False)
-    assert done.return_value == 1
-    assert len(json.loads(done.output)["vanished"]) == 95
+    other = [case("other-htp-2.50.40", contexts=number) for number in range(4)]
+    worse = [case("sim-htp-2.51.0", "failed"), *all_of_them[:66], *all_of_them[67:]]
+    base, gone, broken = (
+        str(run_folder(tmp_path, *records)) for records in (all_of_them, other, worse)
+    )
+    code, output = compared(base, gone)
+    assert (code, "  95 x tested no more  [first: " in output) == (1, True)
+    assert output.endswith("ends with 1: vanished\n")
+    assert compared(base, gone, "--fail-on", "new,changed")[0] == 0
+    assert compared(gone, gone)[0] == 0
+    assert compared(base, broken, "--fail-on", "vanished,flaky")[0] == 0
+    code, output = compared(base, broken, "--fail-on", "new")
+    assert (code, "--axis qnn --good 2.50.40 --bad 2.51.0" in output) == (1, True)
+    told = json.loads(compared(base, gone, "--json")[1])
+    assert (len(told["vanished"]), told["failed_on"]) == (95, ["vanished"])
+    assert compared("--previous", broken)[1] == compared(gone, broken)[1]
+    assert compared(base, broken, "--markdown")[1].startswith("### Devices: failed\n")
+    assert compared(base, broken, "--html")[1].startswith("<!DOCTYPE html>")
+
+
+def test_lines_that_are_no_records_are_counted(tmp_path: Path) -> None:
+    run = run_folder(tmp_path, case("sim-htp-2.50.40"))
+    with (run / "results.jsonl").open("ab") as journal:
+        journal.write(b'{"kind":"device","run":"x"}\n\n{"kind":"case","case":1}\n\xff\xfe\n{"torn')
+    code, output = compared(str(run), str(run), "--json")
+    assert code == 0
+    assert "3 lines left out: not a record" in output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["a", "b", "c"],
+        ["--previous", "a", "b"],
+        ["a", "--html", "--json"],
+        ["a", "--fail-on", "x"],
+    ],
+)
+def test_what_makes_no_sense_is_refused(words: list[str]) -> None:
+    with pytest.raises((click.UsageError, ConfigError)):
+        compared(*words)

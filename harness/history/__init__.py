@@ -1,0 +1,1 @@
+"""Runs beside each other: what changed from one to another."""

@@ -1,0 +1,283 @@
+"""Two runs case by case: what became of each, and which of it is to fail a job (pure).
+
+Whatever stands in both runs alike is no difference: a run compared with itself has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final, Literal, get_args
+
+from harness.errors import ConfigError
+from harness.history.brief import Brief
+from harness.pytest_plugin.case_names import NamedPlacement, split_node_id
+from harness.results.drift import Output, Read, changes, steps_of
+
+Category = Literal[
+    "new",
+    "changed",
+    "flaky",
+    "vanished",
+    "lab",
+    "added",
+    "known",
+    "fixed",
+    "failing",
+    "passing",
+    "untested",
+]
+"""What became of a case. Each has one:
+
+- new: it fails, and did not, or was expected to by a known issue
+- changed: it failed before, and fails otherwise: another outcome, signature or diagnosis
+- flaky: its attempts in one run do not agree, and in the other they did
+- vanished: it had a verdict, and now was not run, was skipped, or is unsupported
+- lab: the lab failed in it, or its input was wrong, and in the other run it did not
+- added: it has a verdict, and had none
+- known: it fails as a known issue expects, and did not fail so
+- fixed: it failed, and passes
+- failing: it fails as it did, or its attempts disagree as they did
+- passing: it passes as it did; where speed and memory will be judged, its two records are these
+- untested: it has no verdict, and had none
+"""
+
+CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
+_SWITCHES: Final = ("new", "changed", "flaky", "vanished", "lab", "added")
+_CHOICES: Final = (*_SWITCHES, "drift:STEPS")
+_VERSIONS: Final = ("qnn", "ort", "compiler")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A case in both runs, the last attempt of each; None where a run has not got it."""
+
+    before: Brief | None
+    after: Brief | None
+
+    @property
+    def shown(self) -> Brief:
+        """The newer of the two that there are."""
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True)
+class Drifted:
+    """A case whose outputs differ from those of the earlier run, and these outputs."""
+
+    pair: Pair
+    outputs: tuple[Output, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All cases of two runs by what became of them, in the order of the new run."""
+
+    pairs: Mapping[Category, Sequence[Pair]]
+    drifted: Sequence[Drifted] = ()
+
+    def __getitem__(self, category: Category) -> Sequence[Pair]:
+        return self.pairs[category]
+
+    def cases(self, category: Category) -> list[str]:
+        """The names of the cases of which that became."""
+        return [pair.shown.case for pair in self.pairs[category]]
+
+
+@dataclass(frozen=True)
+class FailOn:
+    """What is to end a comparison with 1."""
+
+    categories: tuple[Category, ...]
+    drift_steps: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> FailOn:
+        """Reads `new,vanished,drift:1`. Raises ConfigError for anything else."""
+        categories: list[Category] = []
+        steps = None
+        for word in (part.strip() for part in text.split(",")):
+            found = next((one for one in CATEGORIES if one == word and one in _SWITCHES), None)
+            if found is not None:
+                categories.append(found)
+            elif (steps_given := steps_of(word)) is not None:
+                steps = steps_given
+            else:
+                why = ": speed is not judged yet" if word.startswith("perf") else ""
+                problem = f"{word!r} is nothing to fail on{why}"
+                raise ConfigError(problem, field="--fail-on", choices=_CHOICES)
+        return cls(tuple(dict.fromkeys(categories)), steps)
+
+    def reasons(self, found: Comparison) -> list[str]:
+        """Which of it there is, as it was asked for; empty if the comparison ends well.
+
+        Of what was added only what fails counts, and no known issue expects.
+        """
+        told: list[str] = []
+        for category in self.categories:
+            pairs = found[category]
+            if category == "added":
+                pairs = [pair for pair in pairs if pair.shown.is_bad and not pair.shown.expected]
+            if pairs:
+                told.append(category)
+        steps = self.drift_steps
+        if steps is not None and any(
+            output.beyond(steps) for one in found.drifted for output in one.outputs
+        ):
+            told.append(f"drift:{steps}")
+        return told
+
+
+@dataclass
+class _Attempts:
+    """All attempts at a case in one run."""
+
+    last: Brief
+    passed: bool = False
+    failures: set[tuple[str, str]] = field(default_factory=set)
+
+    def add(self, brief: Brief) -> None:
+        if brief.attempt >= self.last.attempt:
+            self.last = brief
+        if brief.has_verdict and brief.is_bad:
+            self.failures.add(_failure(brief))
+        elif brief.has_verdict:
+            self.passed = True
+
+    @property
+    def is_flaky(self) -> bool:
+        return self.passed and bool(self.failures)
+
+
+def compare(
+    before: Iterable[Brief], after: Iterable[Brief], read: Read | None = None
+) -> Comparison:
+    """Compares two runs, whatever their order and whatever versions they ran with.
+
+    Cases of the same name belong together; else those that differ in their versions only, if that
+    leaves one. `read` gives the bytes of an output that either run has kept; without it, outputs
+    are not compared.
+    """
+    old, new = _by_name(before), _by_name(after)
+    alike = _versions_apart(old.values())
+    met: set[str] = set()
+    pairs: dict[Category, list[Pair]] = {category: [] for category in CATEGORIES}
+    drifted = []
+    for name, now in new.items():
+        then = old.get(name) or alike(now.last)
+        if then is not None:
+            met.add(then.last.case)
+        pair = Pair(then.last if then is not None else None, now.last)
+        pairs[_became(then, now)].append(pair)
+        outputs = _drift_of(pair, read) if read is not None else ()
+        if outputs:
+            drifted.append(Drifted(pair, outputs))
+    for name, then in old.items():
+        if name not in met:
+            pairs["vanished" if then.last.has_verdict else "untested"].append(Pair(then.last, None))
+    return Comparison(pairs, drifted)
+
+
+def same_failure(before: Brief, after: Brief) -> bool:
+    """Whether two attempts failed with one outcome and one signature."""
+    return before.is_bad and after.is_bad and _failure(before) == _failure(after)
+
+
+def without_versions(brief: Brief) -> tuple[object, ...]:
+    """What a case shares with the same case of other versions."""
+    base, parameters = split_node_id(brief.case)
+    named = NamedPlacement.beginning(parameters or "")
+    axes = tuple(sorted((k, str(v)) for k, v in brief.axes.items() if k not in _VERSIONS))
+    return base, axes, named.device if named else None
+
+
+def _by_name(briefs: Iterable[Brief]) -> dict[str, _Attempts]:
+    found: dict[str, _Attempts] = {}
+    for brief in briefs:
+        found.setdefault(brief.case, _Attempts(brief)).add(brief)
+    return found
+
+
+def _versions_apart(old: Iterable[_Attempts]) -> Callable[[Brief], _Attempts | None]:
+    """Finds the only case of the old run that differs in its versions alone."""
+
+    @cache
+    def known() -> Mapping[tuple[object, ...], list[_Attempts]]:
+        """Made when it is first needed: most runs have the same names."""
+        found: dict[tuple[object, ...], list[_Attempts]] = {}
+        for one in old:
+            found.setdefault(without_versions(one.last), []).append(one)
+        return found
+
+    def find(brief: Brief) -> _Attempts | None:
+        found = known().get(without_versions(brief), [])
+        return found[0] if len(found) == 1 else None
+
+    return find
+
+
+def _became(then: _Attempts | None, now: _Attempts) -> Category:
+    was = then.last if then is not None else None
+    judged = was is not None and was.has_verdict
+    if not now.last.has_verdict:
+        return _without_verdict(was, now.last)
+    if then is None or was is None or not judged:
+        return "added"
+    if then.is_flaky or now.is_flaky:
+        return _of_flaky(then, now)
+    if not now.last.is_bad:
+        return "fixed" if was.is_bad else "passing"
+    if not was.is_bad:
+        return "known" if now.last.expected else "new"
+    return _still_bad(was, now.last)
+
+
+def _without_verdict(was: Brief | None, now: Brief) -> Category:
+    if now.is_spoilt:
+        return "untested" if was is not None and was.is_spoilt else "lab"
+    return "vanished" if was is not None and was.has_verdict else "untested"
+
+
+def _of_flaky(then: _Attempts, now: _Attempts) -> Category:
+    """A way to fail that was not seen before is told, however flaky the case was."""
+    unseen = bool(now.failures - then.failures)
+    if then.is_flaky and unseen:
+        return "known" if now.last.expected else "changed"
+    return "failing" if then.is_flaky and now.is_flaky else "flaky"
+
+
+def _still_bad(was: Brief, now: Brief) -> Category:
+    if not same_failure(was, now):
+        return "known" if now.expected else "changed"
+    if was.expected and not now.expected:
+        return "new"
+    # what no rule knew is not said to be anything else
+    named = was.diagnosis is not None and now.diagnosis is not None
+    if named and was.diagnosis != now.diagnosis and not now.expected:
+        return "changed"
+    return "failing"
+
+
+def _failure(brief: Brief) -> tuple[str, str]:
+    return brief.outcome, brief.signature
+
+
+def _drift_of(pair: Pair, read: Read) -> tuple[Output, ...]:
+    if pair.before is None or pair.after is None or not pair.after.measurements:
+        return ()
+    return tuple(one for one in changes(pair.after, pair.before, read) or () if one.drifts)
+
+
+def groups(
+    pairs: Iterable[Pair], apart: Callable[[Pair], object] = lambda _: None
+) -> list[list[Pair]]:
+    """Those that ended alike together, the most frequent first; `apart` divides them further."""
+    found: dict[tuple[object, ...], list[Pair]] = {}
+    for pair in pairs:
+        one = pair.shown
+        key = one.outcome, one.signature, one.diagnosis, one.known_issue, apart(pair)
+        found.setdefault(key, []).append(pair)
+    return sorted(found.values(), key=len, reverse=True)

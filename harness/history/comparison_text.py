@@ -1,0 +1,203 @@
+"""A comparison for people: lines, a comment of a pull request, a page (pure but for templates)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from harness.errors.outgoing_text import counted, outgoing
+from harness.history.brief import Brief
+from harness.history.comparison import Category, Comparison, Pair, groups
+from harness.results.drift import drift_lines
+from harness.results.pages import template
+
+TITLES: Final[Mapping[Category, str]] = {
+    "new": "new",
+    "changed": "fails otherwise",
+    "flaky": "flaky",
+    "vanished": "tested no more",
+    "lab": "no verdict this time",
+    "added": "tested only now",
+    "known": "fails as known",
+    "fixed": "fixed",
+    "failing": "still failing",
+}
+"""What is told one by one, in this order; of the rest, how many they are."""
+
+# GitHub takes comments of 65,536 characters
+_COMMENT_CHARS: Final = 60_000
+_WIDTH: Final = 200
+_PAGE_CASES: Final = 500
+_COMMENT_CASES: Final = 20
+_DRIFTS: Final = 20
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases that ended alike, and what is to be done about them."""
+
+    pairs: Sequence[Pair]
+    advice: str | None
+
+    @property
+    def said(self) -> str:
+        """How they ended, in one line."""
+        return " ".join(self._said().split())
+
+    def _said(self) -> str:
+        one = self.pairs[0].after
+        if one is None:
+            return "not run"
+        if not one.is_bad:
+            return one.outcome
+        known = f"{one.known_issue}: " if one.known_issue else ""
+        named = f" ({one.diagnosis})" if one.diagnosis else ""
+        return f"{known}{one.outcome}{named}: {one.signature}"
+
+    @property
+    def was(self) -> str:
+        """How the first of them ended before."""
+        one = self.pairs[0].before
+        if one is None:
+            return "not run"
+        return " ".join((one.signature if one.is_bad else one.outcome).split())
+
+    @property
+    def first(self) -> Brief:
+        """The first of them."""
+        return self.pairs[0].shown
+
+
+@dataclass(frozen=True)
+class Told:
+    """A comparison as it is told: groups by what became of their cases."""
+
+    base: str
+    run: str
+    comparison: Comparison
+    groups: Mapping[Category, Sequence[Group]]
+    reasons: Sequence[str]
+
+    @property
+    def verdict(self) -> str:
+        """All in one sentence."""
+        counts = [
+            f"{len(self.comparison[name])} {title}"
+            for name, title in TITLES.items()
+            if self.comparison[name] and name != "failing"
+        ]
+        if self.comparison.drifted:
+            counts.append(f"{counted(len(self.comparison.drifted), 'case')} with other outputs")
+        rest = f"{len(self.comparison['failing'])} still failing, " + (
+            f"{len(self.comparison['passing'])} still passing"
+        )
+        return f"{', '.join(counts) or 'no difference'}; {rest}"
+
+
+def told(
+    comparison: Comparison,
+    reasons: Sequence[str],
+    *,
+    base: str,
+    run: str,
+    advice: Callable[[Category, Pair], str | None],
+    apart: Callable[[Pair], object],
+) -> Told:
+    """Groups what a comparison found; `advice` is given on the first of each group.
+
+    What can be bisected is kept `apart`, too, where a bisection of one would not tell of another.
+    """
+    bisected = ("new", "changed", "known")
+    found = {
+        name: [
+            Group(pairs, advice(name, pairs[0]))
+            for pairs in groups(comparison[name], *([apart] if name in bisected else []))
+        ]
+        for name in TITLES
+    }
+    return Told(base, run, comparison, found, reasons)
+
+
+def lines(found: Told) -> Iterator[str]:
+    """For a terminal: a line for each group, and one for what to do about it."""
+    for name, title in TITLES.items():
+        for group in found.groups[name]:
+            said = "" if name in ("vanished", "fixed") else f": {_cut(group.said, _WIDTH)}"
+            yield f"{len(group.pairs):4} x {title}{said}  [first: {group.first.case}]"
+            if group.advice:
+                yield f"       {group.advice}"
+    for one in found.comparison.drifted[:_DRIFTS]:
+        yield f"other outputs: {one.pair.shown.case}"
+        yield from (f"  {line}" for line in drift_lines(one.outputs))
+    if len(found.comparison.drifted) > _DRIFTS:
+        yield f"... and {len(found.comparison.drifted) - _DRIFTS} more cases with other outputs"
+    yield found.verdict
+    if found.reasons:
+        yield f"ends with 1: {', '.join(found.reasons)}"
+
+
+def markdown(found: Told) -> str:
+    """For a comment of a pull request: never longer than one may be."""
+    mark = "failed" if found.reasons else "passed"
+    head = [
+        f"### Devices: {mark}",
+        "",
+        outgoing(found.verdict) + ".",
+        "",
+        f"Run {_code(found.run)} beside {_code(found.base)}.",
+    ]
+    if found.reasons:
+        head.append(f"Fails because of: {', '.join(found.reasons)}.")
+    blocks = ["\n".join(head)]
+    for name, title in TITLES.items():
+        for at, group in enumerate(found.groups[name]):
+            blocks.append(_block(group, f"\n#### {title.capitalize()}\n" if not at else ""))
+    drifted = found.comparison.drifted
+    for at, one in enumerate(drifted):
+        told_lines = [f"- {_code(one.pair.shown.case)}", *map(_item, drift_lines(one.outputs))]
+        blocks.append("\n".join(["\n#### Other outputs\n", *told_lines] if not at else told_lines))
+    text, left = "", len(blocks)
+    for block in blocks:
+        if len(text) + len(block) > _COMMENT_CHARS:
+            return f"{text}\n... and {counted(left, 'group')} more\n"
+        text, left = f"{text}{block}\n", left - 1
+    return text
+
+
+def page(found: Told) -> str:
+    """One page without network or assets."""
+    return template("harness.history", "comparison.html.j2").render(
+        found=found, titles=TITLES, drift_lines=drift_lines, most=_PAGE_CASES, drifts=_DRIFTS
+    )
+
+
+def _block(group: Group, head: str) -> str:
+    was = f", was {_code(group.was)}" if group.was != "passed" else ""
+    made = [head] if head else []
+    made.append(f"- **{counted(len(group.pairs), 'case')}**: {_code(group.said)}{was}")
+    if group.advice:
+        made.append(f"  - {_code(group.advice, 1000)}")
+    shown = group.pairs[:_COMMENT_CASES]
+    made += [f"  - {_code(pair.shown.case)}" for pair in shown]
+    if len(group.pairs) > len(shown):
+        made.append(f"  - and {len(group.pairs) - len(shown)} more")
+    return "\n".join(made)
+
+
+def _item(text: str) -> str:
+    return f"  - {_code(text)}"
+
+
+def _code(text: str, most: int = _WIDTH) -> str:
+    """Text in which nothing is a tag, a link, a mention or an end: one line, as code."""
+    plain = " ".join(outgoing(text).split()).replace("`", "'")
+    return f"`{_cut(plain, most) or ' '}`"
+
+
+def _cut(text: str, most: int) -> str:
+    """At most so many characters; of both ends, since names end in what tells them apart."""
+    if len(text) <= most:
+        return text
+    half = (most - 5) // 2
+    return f"{text[:half]} ... {text[-half:]}"

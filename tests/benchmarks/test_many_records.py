@@ -1,0 +1,57 @@
+"""100,000 records: what comparing two such runs takes, beside `json.loads` of the same files."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.results.records import DEVICE, record
+
+CASES = 100_000
+MOST_RATIO, MOST_MB = 15, 1_000
+
+
+def journal(path: Path, *, failing: int) -> Path:
+    """A run's folder: every so many-th case fails."""
+    path.mkdir()
+    made = {
+        outcome: record(outcome=outcome, case="NAME", device=DEVICE).model_dump_json()
+        for outcome in ("passed", "failed")
+    }
+    with (path / "results.jsonl").open("w") as file:
+        for number in range(CASES):
+            name = f"suites/test_context_count.py::test_contexts[sim-v73-htp-2.51.0-{number}]"
+            text = made["passed" if number % failing else "failed"]
+            file.write(text.replace('"NAME"', json.dumps(name)) + "\n")
+    return path
+
+
+def loaded_s(*journals: Path) -> float:
+    began = time.perf_counter()
+    for path in journals:
+        with (path / "results.jsonl").open("rb") as file:
+            for line in file:
+                json.loads(line)
+    return time.perf_counter() - began
+
+
+@pytest.mark.benchmark
+def test_comparing_costs_a_few_times_what_reading_does(tmp_path: Path) -> None:
+    before, after = journal(tmp_path / "a", failing=10), journal(tmp_path / "b", failing=9)
+    words = [sys.executable, "-m", "harness.cli.main", "compare", before, after]
+    for form in ("--json", "--markdown", "--html"):
+        loads = loaded_s(before, after)
+        began = time.perf_counter()
+        done = subprocess.run([*map(str, words), form], stdout=subprocess.PIPE, check=False)
+        took = time.perf_counter() - began
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+        print(f"\ncompare {form}: {took:.1f} s, {took / loads:.1f} x json.loads, at most {peak} MB")
+        assert done.returncode == 1
+        assert took < MOST_RATIO * loads
+        assert peak < MOST_MB

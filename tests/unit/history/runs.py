@@ -1,0 +1,75 @@
+"""Hand-made attempts at cases, as short as a table wants them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from harness.failure.error import Diagnosis, ErrorRecord
+from harness.history.brief import Brief
+from harness.results.record import NO_CAUSE, CaseRecord
+from harness.results.rundir import RunFolder
+from tests.unit.results.records import record
+
+ERRORS = {"failed": 1002, "crashed": None, "hung": None, "error": None}
+
+
+def attempt(
+    said: str,
+    *,
+    qnn: str = "2.51.0",
+    device: str = "sim",
+    file: str = "suites/test_a.py",
+    **changed: Any,
+) -> CaseRecord:
+    """Of `name outcome`; message=, id=, known=, cause= and n= (the attempt) may stand behind that.
+
+    The name may hold its version: `a@2.50.40`.
+    """
+    name, outcome, *more = said.split()
+    name, _, version = name.partition("@")
+    qnn = version or qnn
+    given = dict(word.split("=", 1) for word in more)
+    bad = outcome not in NO_CAUSE
+    error = None
+    if bad:
+        message = given.get("message", "it broke").replace("_", " ")
+        error = ErrorRecord.of(api="call", code=ERRORS[outcome], message=message)
+        if "id" in given:
+            error = error.model_copy(update={"diagnosis": Diagnosis(id=given["id"], words="so")})
+    cause = given.get("cause", "infra" if outcome == "error" else "target") if bad else None
+    known = given.get("known")
+    values: dict[str, Any] = {
+        "case": f"{file}::test_b[{device}-htp-{qnn}-{name}]",
+        "axes": {"backend": "htp", "qnn": qnn, "ort": None, "which": name},
+        "device": {
+            "name": device,
+            "serial": None,
+            "soc": None,
+            "target": "linux-x64",
+            "simulated": True,
+        },
+        "outcome": outcome,
+        "cause": cause,
+        "error": error,
+        "expected": {"known_issue": known} if known else None,
+        "attempt": int(given.get("n", 1)),
+        "measurements": {},
+    }
+    return record(**(values | changed))
+
+
+def briefs(said: str) -> list[Brief]:
+    """Attempts divided by semicolons."""
+    return [Brief.of(attempt(one)) for one in said.split(";") if one.strip()]
+
+
+def run_folder(
+    reports: Path, *records: CaseRecord, command: tuple[str, ...] = ("pytest", "-m", "device")
+) -> Path:
+    """A finished run with these records."""
+    folder = RunFolder.create(reports, command=command, lab={}, devices=[])
+    for one in records:
+        folder.journal.append(one.model_copy(update={"run": folder.run_id}))
+    folder.finish(exit_code=0)
+    return folder.path

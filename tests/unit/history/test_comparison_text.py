@@ -1,0 +1,150 @@
+"""What people and programs are told of a comparison, whatever stands in names and messages."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from harness.cli.schema import schemas
+from harness.history.brief import Brief
+from harness.history.comparison import compare
+from harness.history.comparison_json import Bisectable, comparison_report
+from harness.history.comparison_text import Told, lines, markdown, page, told
+from harness.results.record import CaseRecord
+from tests.integration.hostile_words import CANARY, steering
+from tests.unit.history.runs import attempt
+
+HOSTILE = (
+    f"{CANARY} <script>alert(1)</script> `x` ``` <!-- @everyone | [a](javascript:b) "
+    "![i](http://x/y.png) \n# head\r\n\t</code> &amp; \ud7ff \U0001f600"
+)
+LONG = "x" * 1_000_000
+
+
+def told_of(before: list[CaseRecord], after: list[CaseRecord]) -> Told:
+    found = compare(map(Brief.of, before), map(Brief.of, after))
+    return told(
+        found,
+        ["new"] if found["new"] else [],
+        base="base",
+        run="run",
+        advice=lambda category, _: "do this" if category == "new" else None,
+        apart=lambda _: None,
+    )
+
+
+def test_lines_begin_with_what_is_new_and_end_with_the_verdict() -> None:
+    found = told_of(
+        [attempt("a passed"), attempt("b passed"), attempt("c failed"), attempt("d passed")],
+        [attempt("a failed id=x"), attempt("b failed id=x"), attempt("c failed")],
+    )
+    assert list(lines(found)) == [
+        "   2 x new: failed (x): call|1002|it broke  [first: "
+        "suites/test_a.py::test_b[sim-htp-2.51.0-a]]",
+        "       do this",
+        "   1 x tested no more  [first: suites/test_a.py::test_b[sim-htp-2.51.0-d]]",
+        "   1 x still failing: failed: call|1002|it broke  [first: "
+        "suites/test_a.py::test_b[sim-htp-2.51.0-c]]",
+        "2 new, 1 tested no more; 1 still failing, 0 still passing",
+        "ends with 1: new",
+    ]
+
+
+def test_a_comment_has_what_is_new_first() -> None:
+    text = markdown(told_of([attempt("a passed"), attempt("b failed")], [attempt("a failed")]))
+    heads = [line for line in text.splitlines() if line.startswith("#")]
+    assert heads == ["### Devices: failed", "#### New", "#### Tested no more"]
+    assert "- **1 case**: `failed: call|1002|it broke`\n  - `do this`\n" in text
+    assert "Run `run` beside `base`." in text
+
+
+def test_nothing_new_is_said_so() -> None:
+    same = told_of([attempt("a passed")], [attempt("a passed")])
+    assert list(lines(same)) == ["no difference; 0 still failing, 1 still passing"]
+    assert "### Devices: passed\n\nno difference" in markdown(same)
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen.add(tag)
+
+
+def hostile(text: str) -> Told:
+    """The same words as name, axis, message and diagnosis."""
+    makes = ("a passed", "b failed", "c passed", "d passed n=2")
+    before, after = (
+        [
+            attempt(one, file=f"{text}.py").model_copy(update={"axes": {text: text}})
+            for one in (makes if side else ("a failed", "b crashed", "d failed"))
+        ]
+        for side in (1, 0)
+    )
+    said = [
+        one.model_copy(update={"error": one.error.model_copy(update={"signature": text})})
+        if one.error
+        else one
+        for one in after
+    ]
+    return told_of(before, said)
+
+
+@pytest.mark.parametrize("text", [HOSTILE, LONG, LONG + HOSTILE], ids=["hostile", "long", "both"])
+def test_words_stay_words(text: str) -> None:
+    found = hostile(text)
+    comment = markdown(found)
+    assert len(comment) <= 65_536
+    assert steering(comment.encode()) == []
+    for line in comment.splitlines():
+        outside = "".join(line.split("`")[::2])
+        assert line.count("`") % 2 == 0
+        assert not set(outside) & set("<@|["), line
+    whole = page(found)
+    plain = page(told_of([attempt("a passed")], [attempt("a failed")]))
+    assert tags(whole) == tags(plain), "no word became a tag"
+    assert len(whole) < 100_000
+    report = comparison_report(found, lambda *_: Bisectable())
+    dumped = json.dumps(report.model_dump(mode="json"))
+    assert len(json.loads(dumped)["new"]) == len(found.groups["new"][0].pairs) > 0
+
+
+def tags(text: str) -> set[str]:
+    parser = Tags()
+    parser.feed(text)
+    return parser.seen - {"p"}
+
+
+def test_a_comment_of_very_many_failures_fits() -> None:
+    before = [attempt(f"c{number} passed") for number in range(2000)]
+    after = [
+        attempt(f"c{number} failed message={'xy'[number % 2] * (number // 2 + 1)}")
+        for number in range(2000)
+    ]
+    text = markdown(told_of(before, after))
+    assert len(text) <= 65_536
+    assert text.splitlines()[-1].endswith(" more")
+
+
+def test_json_keeps_to_its_schema() -> None:
+    found = told_of(
+        [attempt("a passed"), attempt("b failed"), attempt("e skipped")],
+        [attempt("a failed id=x known=k"), attempt("c passed"), attempt("d error")],
+    )
+    report = comparison_report(found, lambda *_: Bisectable(changed=("qnn",), hindrance="so"))
+    told_as = report.model_dump(mode="json", by_alias=True)
+    Draft202012Validator(json.loads(schemas()["compare.schema.json"])).validate(told_as)
+    assert told_as["known"][0]["after"] == {
+        "case": "suites/test_a.py::test_b[sim-htp-2.51.0-a]",
+        "outcome": "failed",
+        "signature": "call|1002|it broke",
+        "diagnosis": "x",
+        "known_issue": "k",
+        "attempts": 1,
+    }
+    assert (told_as["vanished"][0]["after"], told_as["untested"]) == (None, 1)

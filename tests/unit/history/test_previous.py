@@ -1,0 +1,51 @@
+"""Which run is the last one of the same selection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ConfigError
+from harness.history.previous import previous_of, selection
+from harness.results.rundir import RunFolder
+from tests.unit.history.runs import attempt, run_folder
+
+ONE = attempt("a passed")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("pytest -m device", "/x/bin/pytest -m device", True),
+        ("pytest -m device --qnn 2.50.40", "pytest -m device --qnn=2.51.0 --ort 1.27.0", True),
+        ("pytest -m device -n auto -q", "pytest --reports /x -m device -nauto", True),
+        ("pytest -m device suites/test_a.py", "pytest suites/test_a.py -m device", True),
+        ("pytest -m device --resume latest", "pytest -m device", True),
+        ("pytest -m device --device a", "pytest -m device --device b", False),
+        ("pytest -m device -k tiny", "pytest -m device", False),
+        ("pytest -m device -k tiny", "pytest -m tiny -k device", False),
+        ("qnn-harness run a.bin", "qnn-harness run b.bin", False),
+        ("pytest -m device --backend gpu", "pytest -m device --backend=gpu", True),
+    ],
+)
+def test_versions_and_places_choose_no_cases(one: str, other: str, same: bool) -> None:
+    assert (selection(one.split()) == selection(other.split())) == same
+
+
+def test_the_last_finished_one_of_the_same_cases_is_taken(tmp_path: Path) -> None:
+    run_folder(tmp_path, ONE)
+    wanted = run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "--qnn", "2.50.40"))
+    run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "-k", "tiny"))
+    RunFolder.create(tmp_path, command=["pytest", "-m", "device"], lab={}, devices=[])  # cut short
+    new = run_folder(tmp_path, ONE)
+    run_folder(tmp_path, ONE)
+    assert previous_of(RunFolder.open(new)).path == wanted
+    assert previous_of(RunFolder.open(tmp_path / "latest")).path == new
+
+
+def test_that_there_is_none_is_said(tmp_path: Path) -> None:
+    run_folder(tmp_path, ONE, command=("pytest", "-k", "tiny"))
+    only = run_folder(tmp_path, ONE)
+    with pytest.raises(ConfigError, match=r"--previous.*asked for the same cases"):
+        previous_of(RunFolder.open(only))

@@ -11,6 +11,7 @@ Group = Literal["host", "lab", "device", "acceptance"]
 Status = Literal["ok", "warn", "fail", "unknown", "not-applicable"]
 
 _MAX_CHARS: Final = 600
+_MAX_SHOWN: Final = 4
 
 
 class Answer(NamedTuple):
@@ -97,6 +98,13 @@ def report_of(checks: Iterable[Check]) -> DoctorReport:
         exit_code=exit_code_of(listed),
     )
     return DoctorReport(1, listed, summary)
+
+
+def listed(items: Iterable[str]) -> str:
+    """The first of several things, and how many more there are."""
+    every = list(items)
+    more = f" and {len(every) - _MAX_SHOWN} more" if len(every) > _MAX_SHOWN else ""
+    return ", ".join(every[:_MAX_SHOWN]) + more
 
 
 def one_line(text: str) -> str:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from harness.doctor.check import Answer, Check
-from harness.doctor.device_script import UNSIGNED_SHELL, DeviceAnswers
+from harness.doctor.check import Answer, Check, listed
+from harness.doctor.device_script import DeviceAnswers
 from harness.lab.attach import AttachedDevice
 from harness.lab.health import HealthFinding, HealthRules, judge_health
-from harness.qnn.backends import RPC_LIBRARY
 from harness.qnn.platforms import PLATFORMS, Platform
 from harness.qnn.socs import SOCS, near_socs
 
 _SKEW_S: Final = 60.0
-_MAX_SHOWN: Final = 4
 _NOT_KNOWN: Final = "our table does not have that SoC"
-_DSP_NODES: Final = ("adsprpc-smd", "fastrpc-cdsp")
 
 
 @dataclass(frozen=True)
@@ -50,17 +47,11 @@ class Patient:
 
 
 def device_checks(patient: Patient) -> Iterator[Check]:
-    """Everything that one round trip tells."""
+    """Everything that one round trip tells besides what leads to the DSP (`ladder.py`)."""
     looks = {
         "SoC": _soc,
         "system": _system,
-        "DSP nodes": _dsp_nodes,
-        "DSP processor": _dsp_processor,
-        RPC_LIBRARY: _rpc_library,
-        "unsigned PD": _unsigned_pd,
-        "firmware's skels": _firmware_skels,
         "OpenCL driver": _opencl,
-        "SELinux": _selinux,
         "work folder": _work_folder,
         "programs": _programs,
         "free storage": _storage,
@@ -69,12 +60,8 @@ def device_checks(patient: Patient) -> Iterator[Check]:
         "temperature": _temperature,
         "clock": _clock,
     }
-    of_dsp_and_gpu = (
-        *(_dsp_nodes, _dsp_processor, _rpc_library, _unsigned_pd),
-        *(_firmware_skels, _opencl),
-    )
     for name, look in looks.items():
-        if patient.no_dsp is not None and look in of_dsp_and_gpu:
+        if patient.no_dsp is not None and look is _opencl:
             answer = Answer("not-applicable", patient.no_dsp)
         else:
             answer = look(patient)
@@ -131,96 +118,13 @@ def _system(patient: Patient) -> Answer:
     return Answer("fail", found, f"its programs need glibc, whose {where} is missing")
 
 
-def _dsp_nodes(patient: Patient) -> Answer:
-    """Whether the shell user may open what leads to the DSP."""
-    every = patient.answers.nodes
-    nodes = {name: how for name, how in every.items() if name.startswith(_DSP_NODES)}
-    shown = _listed(f"{name} ({how or 'no access'})" for name, how in sorted(nodes.items()))
-    if any("r" in how for how in nodes.values()):
-        return Answer("ok", shown)
-    if nodes:
-        owners = "; ".join(patient.answers.owners)
-        found = f"no permission: {shown}" + (f" [{owners}]" if owners else "")
-        advice = "let the shell user open them: `adb root`, its group, or a udev rule of the board"
-        return Answer("fail", found, advice)
-    return Answer(
-        "fail",
-        _listed(sorted(every)) or "no fastrpc node in /dev",
-        "HTP needs /dev/adsprpc-smd or /dev/fastrpc-cdsp: a kernel with the fastrpc driver and its "
-        "device tree node",
-    )
-
-
-def _dsp_processor(patient: Patient) -> Answer:
-    """Whether the processor that runs HTP code is up."""
-    states = {n: s for n, s in patient.answers.vitals.remoteprocs.items() if "cdsp" in n}
-    if not states:
-        return Answer("unknown", "the kernel does not show it to us")
-    shown = _listed(f"{name}: {state}" for name, state in states.items())
-    if "dsp-down" in patient.findings:
-        advice = "reboot it; if it stays down, its firmware (cdsp.mbn) does not load: see dmesg"
-        return Answer("fail", shown, advice)
-    return Answer("ok", shown)
-
-
-def _rpc_library(patient: Patient) -> Answer:
-    """Where the library is that stubs reach the DSP with."""
-    found = patient.answers.rpc_libraries
-    if readable := _readable(found):
-        return Answer("ok", _listed(readable))
-    if found:
-        advice = "without it the stub cannot be loaded: make it readable for the shell user"
-        return Answer("fail", f"no permission: {_listed(found)}", advice)
-    where = ", ".join(patient.platform.library_folders)
-    install = "" if patient.platform.libc == "bionic" else " (github.com/qualcomm/fastrpc has it)"
-    advice = f"HTP cannot be reached without it: the vendor's image lacks it{install}"
-    return Answer("fail", f"not in {where}", advice)
-
-
-def _unsigned_pd(patient: Patient) -> Answer:
-    """Whether the DSP takes code that is not signed.
-
-    An unsigned process runs inside fastrpc_shell_unsigned_3, which the device's image brings; that
-    it is there and can be read is as much as can be told without a process on the DSP.
-    """
-    shells = patient.answers.shells
-    unsigned = {path: how for path, how in shells.items() if path.endswith(UNSIGNED_SHELL)}
-    if readable := _readable(unsigned):
-        return Answer("ok", f"can be started: {_listed(readable)}")
-    if unsigned:
-        advice = "the smoke inference tells; SELinux or its mode keeps the shell from reading it"
-        return Answer("unknown", f"no permission: {_listed(unsigned)}", advice)
-    if shells:
-        advice = "the DSP may take signed code only (testsig): see the QAIRT docs, signing"
-        return Answer("warn", f"only {_listed(shells)}", advice)
-    return Answer("unknown", f"no {UNSIGNED_SHELL} where the shell user may look")
-
-
-def _firmware_skels(patient: Patient) -> Answer:
-    """Skels of the device's image, which a wrong search order would take instead of ours."""
-    skels = _listed(patient.answers.skels)
-    if not skels:
-        return Answer("ok", "none: only deployed ones can be loaded")
-    return Answer("ok", f"{skels}: deployed ones stand before them in ADSP_LIBRARY_PATH")
-
-
 def _opencl(patient: Patient) -> Answer:
     """The driver that the GPU backend opens."""
     readable = _readable(patient.answers.opencl)
     if any(".so" in PurePosixPath(path).name for path in readable):
-        return Answer("ok", _listed(readable))
+        return Answer("ok", listed(readable))
     advice = "the GPU backend will end with 1006: install the vendor's Adreno OpenCL driver"
-    return Answer("warn", _listed(readable) or "none in the usual places", advice)
-
-
-def _selinux(patient: Patient) -> Answer:
-    mode = patient.answers.selinux
-    if mode is None and patient.platform.libc == "glibc":
-        return Answer("not-applicable", "there is none")
-    if mode is None:
-        return Answer("unknown", "not told")
-    note = "; what it refuses stands in logcat as `avc: denied`" if mode == "Enforcing" else ""
-    return Answer("ok", mode + note)
+    return Answer("warn", listed(readable) or "none in the usual places", advice)
 
 
 def _work_folder(patient: Patient) -> Answer:
@@ -308,10 +212,3 @@ def _by_health(patient: Patient, code: str, found: str, advice: str) -> Answer:
 
 def _readable(access: Mapping[str, str]) -> list[str]:
     return [path for path, how in access.items() if "r" in how]
-
-
-def _listed(items: Iterable[str]) -> str:
-    """The first of several things, and how many more there are."""
-    every = list(items)
-    more = f" and {len(every) - _MAX_SHOWN} more" if len(every) > _MAX_SHOWN else ""
-    return ", ".join(every[:_MAX_SHOWN]) + more

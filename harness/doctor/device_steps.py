@@ -10,9 +10,10 @@ from harness.adb.deadline import Deadline
 from harness.bench import Bench, CaseBench
 from harness.contexts.models import Model
 from harness.doctor.check import Answer
-from harness.doctor.device_checks import Patient, device_checks
+from harness.doctor.device_checks import Patient
 from harness.doctor.device_visit import ask
 from harness.doctor.ground import CountingDevice, Ground
+from harness.doctor.ladder import ANSWER, Tried, ladder
 from harness.doctor.smoke import try_backend, what_it_means
 from harness.errors import DeviceLost, InfraError
 from harness.evidence.case_evidence import CaseEvidence
@@ -21,7 +22,7 @@ from harness.lab.recovery import Recovery, ask_vitals
 from harness.probe.build import PROBE_NAME
 from harness.probe.plan import Plan, Step
 from harness.probe.run import run_plan
-from harness.qnn.backends import RPC_LIBRARY
+from harness.runtimes.library_facts import read_library
 from harness.runtimes.runtime import Runtime
 from harness.store.deploy import Deployer
 from harness.workbench import Placement
@@ -35,7 +36,6 @@ _EVIDENCE_S: Final = 20.0
 _POLL_S: Final = 0.5
 _CONTEXTS: Final = 66
 _SMALL, _LARGE = Model("tiny"), Model("io-heavy", 56)
-_OF_DSP: Final = ("DSP nodes", "DSP processor", RPC_LIBRARY, "unsigned PD")
 _NO_PROBE: Final = Answer("unknown", "not tried: the probe is not there")
 
 
@@ -105,19 +105,21 @@ def fastrpc(ground: Ground) -> Answer:
     patient = Patient(device, answers, ground.workbench.lab.lab.health_of(ground.name), skew_s)
     if patient.no_dsp is not None:
         return Answer("not-applicable", patient.no_dsp)
-    looks = [check for check in device_checks(patient) if check.name in _OF_DSP]
-    told = "; ".join(f"{check.name}: {check.found}" for check in looks)
-    if red := [check for check in looks if check.status == "fail"]:
-        return Answer("fail", told, red[0].advice)
-    opened = backend(ground, "htp", bare=True)
-    return opened._replace(found=f"{opened.found} ({told})")
-
-
-def backend(ground: Ground, backend: str, *, bare: bool = False) -> Answer:
-    """A small context on the HTP, a small graph on the others; `bare`: it is opened only."""
     name, runtime = _runtime(ground)
-    logs = ground.logs / ("FastRPC" if bare else backend) / "case"
-    return try_backend(ground.workbench, ground.name, backend, runtime, name, logs, bare=bare)
+    logs = ground.logs / ANSWER / "case"
+    session = try_backend(ground.workbench, ground.name, "htp", runtime, name, logs, bare=True)
+    graph = Tried(Answer("not-applicable", "the next step"))
+    libraries = [read_library(one.path, one.name) for one in runtime.files]
+    *layers, answer = ladder(patient, libraries, session, graph)
+    told = "; ".join(f"{check.name}: {check.found}" for check in layers)
+    return Answer(answer.status, f"{answer.found} ({told})", answer.advice)
+
+
+def backend(ground: Ground, backend: str) -> Answer:
+    """A small context on the HTP, a small graph on the others."""
+    name, runtime = _runtime(ground)
+    logs = ground.logs / backend / "case"
+    return try_backend(ground.workbench, ground.name, backend, runtime, name, logs).answer
 
 
 def _runtime(ground: Ground) -> tuple[str, Runtime]:

@@ -13,7 +13,7 @@ from harness.doctor import validator
 from harness.doctor.check import REACHABLE, Answer, Check, Status
 from harness.doctor.device_checks import Patient, device_checks, unknown_soc
 from harness.doctor.device_script import MAX_BYTES, DeviceAnswers, parse_answers, script_for
-from harness.doctor.smoke import runtime_answer, smoke_checks
+from harness.doctor.smoke import runtime_answer, smoke_checks, untried
 from harness.errors import ConfigError, DeviceError, HarnessError, InfraError
 from harness.files.cache import lease_root
 from harness.lab.attach import AttachedDevice
@@ -93,26 +93,26 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
     health = judge_health(answers.vitals, patient.rules, has_dsp=device.has_dsp)
     if health.state == "bad":
         yield from of_host(workbench, name, device.target, device.facts.android_api, order)
-        yield of("smoke", "unknown", f"not tried, the device is not well: {health}")
+        yield from untried(patient, Answer("unknown", f"not tried, it is not well: {health}"))
         return
     probe = probe_answer(device, order)
     yield of("probe", *probe)
     if probe.status != "ok":
         yield of("runtime", *runtime_answer(workbench, device.target, order.qnn))
-        yield of("smoke", "unknown", "not tried, the probe does not run")
+        yield from untried(patient, Answer("unknown", "not tried, the probe does not run"))
         return
     sdk = sdk_in_use(workbench, device.target, order)
     yield from validated(device, sdk)
     if order.smoke and not quarantined:
-        logs = order.cache / "doctor"
-        yield from smoke_checks(workbench, name, device.target, order.qnn, logs)
+        yield from smoke_checks(workbench, patient, order.qnn, order.cache)
         return
     yield of("runtime", *runtime_answer(workbench, device.target, order.qnn))
     if not order.smoke:
-        yield of("smoke", "not-applicable", "left out (--no-smoke)")
+        yield from untried(patient, Answer("not-applicable", "left out (--no-smoke)"))
     else:
         advice = f"qnn-harness devices heal {name}"
-        yield of("smoke", "unknown", "not tried, the device is in quarantine", advice)
+        why = Answer("unknown", "not tried, the device is in quarantine", advice)
+        yield from untried(patient, why)
 
 
 def without_it(workbench: Workbench, name: str, order: Order) -> Iterator[Check]:

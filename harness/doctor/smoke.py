@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +13,16 @@ from harness.bench import Bench, CaseBench, TargetFailure
 from harness.contexts.models import Model
 from harness.contexts.session_plan import Libraries, within_session
 from harness.doctor.check import Answer, Check
+from harness.doctor.device_checks import Patient
+from harness.doctor.ladder import Tried, ladder
 from harness.errors import ConfigError, HarnessError, VersionError
+from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict
 from harness.probe.call_steps import APP_READ, APP_WRITE, call, operation, tensor
 from harness.probe.plan import Plan, Settings, Step
 from harness.qnn.backends import BACKEND_LIBRARIES
+from harness.runtimes.library_facts import KnownFacts
 from harness.runtimes.pypi import QNN_PLATFORMS
 from harness.runtimes.runtime import Runtime
 from harness.workbench import Placement, ReadyPlacement, Workbench
@@ -29,25 +34,39 @@ _TIMEOUT_S: Final = 60.0
 _SYSTEM: Final = "libQnnSystem.so"
 
 
-def smoke_checks(
-    workbench: Workbench, device: str, target: str, qnn: str, logs: Path
-) -> Iterator[Check]:
-    """Tries HTP, GPU and CPU with a runtime; what the probe was told and answered goes to `logs`.
+def smoke_checks(workbench: Workbench, patient: Patient, qnn: str, cache: Path) -> Iterator[Check]:
+    """Tries HTP, layer by layer, GPU and CPU; what the probe was told and answered is kept.
 
-    The device must have been found well; an error of the lab is a check of its own.
+    That is in `doctor` of the cache. The device must have been found well; an error of the lab is a
+    check of its own.
     """
+    device, target, logs = patient.device.name, patient.device.target, cache / "doctor"
     try:
         name = workbench.catalog.resolve(qnn, target)[-1]
         runtime = workbench.catalog.runtime(name, target)
     except HarnessError as error:
         yield Check("device", device, "runtime", "fail", str(error), _name_source(target))
+        yield from untried(patient, Answer("unknown", "not tried, there is no runtime"))
         return
     size = f"{len(runtime.files)} files, {runtime.size / 1e6:.0f} MB"
     yield Check("device", device, "runtime", "ok", f"QNN {runtime.name} for {target}, {size}")
-    for backend in BACKEND_LIBRARIES:
-        kept = logs / f"{device}-{backend}"
-        answer = try_backend(workbench, device, backend, runtime, name, kept)
-        yield Check("device", device, f"smoke {backend}", *answer)
+    kept = logs / f"{device}-session"
+    session = try_backend(workbench, device, "htp", runtime, name, kept, bare=True)
+    if session.answer.status == "ok":
+        graph = try_backend(workbench, device, "htp", runtime, name, logs / f"{device}-htp")
+    elif session.answer.status == "not-applicable":
+        graph = session
+    else:
+        graph = Tried(Answer("unknown", "not tried, no session came up"))
+    yield from ladder(patient, KnownFacts(cache).of(runtime), session, graph)
+    for backend in ("gpu", "cpu"):
+        tried = try_backend(workbench, device, backend, runtime, name, logs / f"{device}-{backend}")
+        yield Check("device", device, f"smoke {backend}", *tried.answer)
+
+
+def untried(patient: Patient, why: Answer) -> list[Check]:
+    """The layers to the DSP where nothing is put on the device."""
+    return ladder(patient, None, Tried(why), Tried(why))
 
 
 def runtime_answer(workbench: Workbench, target: str, qnn: str) -> Answer:
@@ -78,12 +97,12 @@ def try_backend(
     logs: Path,
     *,
     bare: bool = False,
-) -> Answer:
+) -> Tried:
     """One backend: what came of it. `bare`: the HTP is opened, and given no context."""
     library = BACKEND_LIBRARIES[backend]
     if not any(file.path.name == library for file in runtime.files):
         found = f"QNN {runtime.name} for {runtime.target} has no {library}"
-        return Answer("not-applicable", found)
+        return Tried(Answer("not-applicable", found))
     compiler = None
     if backend == "htp" and not bare:
         with contextlib.suppress(VersionError):  # none is as old as the runtime
@@ -92,7 +111,8 @@ def try_backend(
     began = time.monotonic()
     try:
         ready = workbench.held(device).place(placement)
-        bench = Bench(CaseBench(ready, logs))
+        case = CaseBench(ready, logs)
+        bench = Bench(case)
         if compiler is not None:
             observation = bench.run_contexts([_MODEL], 1, "sequential")
             done = "a context loaded, executed and freed, its outputs as expected"
@@ -101,20 +121,26 @@ def try_backend(
             offline = backend == "gpu" and shown is not None and bool(shown.gpu_compiler)
             observation = bench.run(_one_node(ready, offline), timeout_s=_TIMEOUT_S)
             done = "a graph of one node was made there"
-            if backend == "htp":
+            if bare:
+                done = "backend and device came up"
+            elif backend == "htp":
                 done = f"the backend comes up; no inference: {_NO_CONTEXT}"
             elif offline:
                 done += "; no inference: it only prepares, there is no GPU behind it"
             else:
                 done += " and executed"
     except TargetFailure as failure:
-        return what_it_means(failure.verdict, device, "", logs)
+        return Tried(what_it_means(failure.verdict, device, "", logs), failure.verdict.error)
     except ConfigError as error:
-        return Answer("fail", str(error), "correct the lab or --qnn")
+        return Tried(Answer("fail", str(error), "correct the lab or --qnn"))
     except HarnessError as error:
-        return Answer("fail", str(error), _lab_failed(device))
+        return Tried(Answer("fail", str(error), _lab_failed(device)))
     took = f"in {time.monotonic() - began:.1f} s with QNN {runtime.name}"
-    return what_it_means(observation.verdict, device, f"{done}, {took}", logs)
+    verdict, seen = observation.verdict, tuple[str, ...]()
+    if verdict.error is not None and verdict.cause == "target":
+        seen = case.collect_evidence()
+        verdict = replace(verdict, error=diagnosed(verdict.outcome, verdict.error, seen))
+    return Tried(what_it_means(verdict, device, f"{done}, {took}", logs), verdict.error, seen)
 
 
 def what_it_means(verdict: Verdict, device: str, done: str, logs: Path) -> Answer:

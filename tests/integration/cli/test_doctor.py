@@ -71,6 +71,12 @@ def test_a_healthy_simulated_device(simulated_lab: Path) -> None:
     assert checks[NAME, "reachable"]["status"] == "ok"
     assert checks[NAME, "smoke htp"]["status"] == "ok"
     assert "outputs as expected" in checks[NAME, "smoke htp"]["found"]
+    assert checks[NAME, "DSP session"]["status"] == "ok"
+    simulated = "the HTP is a simulator inside libQnnHtp.so"
+    assert checks[NAME, "stub and skel"]["found"] == simulated
+    answer = checks[NAME, "FastRPC"]
+    assert answer["status"] == "ok"
+    assert answer["found"] == f"open as far as smoke htp; {simulated}"
     gpu = checks[NAME, "smoke gpu"]
     assert (gpu["status"], "it only prepares, there is no GPU" in gpu["found"]) == ("ok", True), gpu
     assert "has no libQnnCpu.so" in checks[NAME, "smoke cpu"]["found"]
@@ -196,7 +202,7 @@ def test_a_device_in_quarantine_stays_there(simulated_lab: Path) -> None:
     assert "it rebooted all day" in checks[NAME, "quarantine"]["found"]
     assert f"heal {NAME}" in checks[NAME, "quarantine"]["advice"]
     assert checks[NAME, "probe"]["status"] == "ok"
-    assert checks[NAME, "smoke"]["status"] == "unknown"
+    assert checks[NAME, "smoke htp"]["status"] == "unknown"
     assert quarantine.find(key) is not None
 
 

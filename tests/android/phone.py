@@ -8,36 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
-from harness.simulator.properties import device_properties, getprop_text
-from tests.android.bionic import ndk, plain_signals, roots, x64_root
+from tests.android.bionic import ndk
+from tests.android.system import SOC, android
 from tests.faults.breakable import KeptServer
 from tests.integration.adb.faulty_link import FaultyLink
-from tests.integration.adb.real_adbd import Android, RealDevice
+from tests.integration.adb.real_adbd import RealDevice
 from tests.integration.device_runs import DeviceRuns
 from tests.needed import FORMATS, need
-from tests.unit.runtimes.elf_files import elf_file
 
-SOC = "QCS8550"
-API = 30
 ADBD = "QNN_HARNESS_ADBD_ROOT"
-_GETPROP = """#!/system/bin/sh
-# as on a phone: all properties, or one
-[ $# -gt 0 ] || exec cat "${0%/*}/properties"
-while IFS= read -r line; do
-  case $line in "[$1]: ["*) line=${line#*": ["}; echo "${line%]}"; exit ;; esac
-done <"${0%/*}/properties"
-echo "$2"
-"""
-# The kernel is this computer's.
-_UNAME = '#!/system/bin/sh\n/system/bin/uname "$@" | sed s/x86_64/aarch64/g\n'
-# There is no logd: what a test wrote there is its log.
-_LOGCAT = "#!/system/bin/sh\nexec cat /data/misc/log 2>/dev/null\n"
 
 
 class Phone:
@@ -59,7 +43,6 @@ class Phone:
         self.repository = folder / "maven"
         self.home = folder / "home"
         self._options = options
-        self._programs, self._vendor = folder / "programs", folder / "vendor"
         self._cleanup = contextlib.ExitStack()
         self._port = 0
         self.runs.environment["ANDROID_NDK_HOME"] = str(ndk())
@@ -69,7 +52,7 @@ class Phone:
             server = KeptServer(self.home)
             cleanup.callback(server.stop)
             server.start()
-            options = {"storage": self.data, "android": self._android(), **self._options}
+            options = {"storage": self.data, "android": android(self.runs.folder), **self._options}
             device = cleanup.enter_context(RealDevice(Path(os.environ[ADBD]), **options))
             self.link = cleanup.enter_context(FaultyLink(device.address))
             self._port = server.port
@@ -102,25 +85,3 @@ class Phone:
         """What its log is from now on."""
         (self.data / "misc").mkdir(exist_ok=True)
         (self.data / "misc/log").write_text(text)
-
-    def _android(self) -> Android:
-        self._programs.mkdir()
-        properties = device_properties("phone", SOC, abi="arm64-v8a")
-        properties |= {"ro.build.version.sdk": str(API), "ro.build.version.release": "11"}
-        programs = {"getprop": _GETPROP, "uname": _UNAME, "logcat": _LOGCAT}
-        for name, text in programs.items():
-            (self._programs / name).write_text(text)
-            (self._programs / name).chmod(0o755)
-        (self._programs / "properties").write_text(getprop_text(properties))
-        libraries = self._vendor / "lib64"
-        libraries.mkdir(parents=True)
-        for name in ("libcdsprpc.so", "libOpenCL.so"):  # nobody opens them
-            (libraries / name).write_bytes(elf_file(soname=name))
-        return Android(
-            root=str(x64_root()),
-            vendor=str(self._vendor),
-            programs=str(self._programs),
-            arm64=str(roots() / "arm64-android11"),
-            qemu=str(shutil.which("qemu-aarch64")),
-            preload=plain_signals(self._programs).name,
-        )

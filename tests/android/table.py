@@ -37,7 +37,7 @@ _ARM64_ALONE: Final = "its programs are for arm64, as a phone's; its shell is th
 _WHY_NOT_ON_ANDROID: Final = {
     "tests/unit": "functions of this computer's side; nothing of them runs on a device",
     "tests/unit/store": _SAME_SHELL,
-    "tests/faults": "not tried; a cable that is pulled out is, in integration/pytest_plugin",
+    "tests/faults": _ARM64_ALONE,
     "tests/nightly": "long runs of what is tried once elsewhere",
     "tests/integration": "this computer's side, or the simulated device itself",
     "tests/integration/adb": _SAME_SHELL,
@@ -60,7 +60,8 @@ def place_of(package: str, name: str) -> str:
     """Where a test runs, by the names that these tests have."""
     module = package.rpartition(".")[2]
     parameters = set(re.split(r"[\[\]]|-(?!x64|arm64)", name)[1:])
-    if module in _PHONE or "bionic-arm64" in parameters:
+    android_faults = folder_of(package) == "tests/faults" and "android" in parameters
+    if module in _PHONE or "bionic-arm64" in parameters or android_faults:
         return ARM64
     on_android = folder_of(package) in _ON_ANDROID and "android" in parameters
     if "bionic-x64" in parameters or on_android:

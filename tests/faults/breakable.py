@@ -10,7 +10,7 @@ import shutil
 import signal
 import socket
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import yaml
 
@@ -19,17 +19,29 @@ from harness.adb.deadline import Deadline
 from harness.adb.guard import GuardedProcess, spawn_guarded
 from harness.adb.private_server import harness_key
 from harness.adb.server import AdbServer, adb_binary
+from harness.contexts.compile import ContextStore
+from harness.contexts.models import Model
+from harness.files.cache import cache_root
+from harness.probe.build import ProbeBuilder
+from harness.runtimes.catalog import Catalog
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
+from tests.android.bionic import ndk
+from tests.android.runtimes import NO_BUDGET, add_stand_in
+from tests.android.system import android
 from tests.faults.control import VARIABLE, controlled
-from tests.faults.table import REAL
+from tests.faults.table import ANDROID, SIMULATED
 from tests.integration.adb.faulty_link import FaultyLink
-from tests.integration.adb.real_adbd import RealDevice
+from tests.integration.adb.real_adbd import Android, RealDevice
 from tests.integration.device_runs import DeviceRuns, Finished
+from tests.needed import FORMATS, need
 
 CONNECT_S = 15.0
+VERSION = "2.51.0"
 SMALL_BYTES = 30_000_000
 BRIM_BYTES = 160_000_000
+# what stands in for QNN there is small
+ANDROID_BYTES = {"small": 40_000, "brim": 4_000_000}
 _NO_OTHER_DEVICES = {"ADB_USB": "0", "ADB_MDNS": "0", "ADB_MDNS_OPENSCREEN": "0", "ADB_EMU": "0"}
 _NO_OTHER_DEVICES |= {"ADB_MDNS_AUTO_CONNECT": "0", "ADB_LOCAL_TRANSPORT_MAX_PORT": "5553"}
 
@@ -114,12 +126,19 @@ class BreakableLab:
         self._replaced = False
         self._own_id = ""
         self._addresses: dict[str, str] = {}
+        self._androids: dict[str, Android] = {}
+        self.repository = folder / "maven"
         self.link: FaultyLink
+        if kind == ANDROID:
+            need(FORMATS)
+            self.environment["ANDROID_NDK_HOME"] = str(ndk())
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(self._server.stop)
             self._server.start()
+            if self.kind == ANDROID:
+                self._add_runtime()
             first = self._start("first")
             self.link = cleanup.enter_context(FaultyLink(first.address))
             cleanup.callback(self._stop_devices)
@@ -149,7 +168,7 @@ class BreakableLab:
     @property
     def workdir(self) -> str:
         """The work folder of the device behind the relay."""
-        top = "" if self.kind == REAL else str(self._storage("first"))
+        top = str(self._storage("first")) if self.kind == SIMULATED else ""
         return f"{top}/data/local/tmp/qnn-harness"
 
     def command(self, *arguments: object) -> list[str]:
@@ -187,7 +206,7 @@ class BreakableLab:
             case "alike-device":
                 # a simulated storage serves one device at a time
                 self._devices["first"].stop()
-                if self.kind == REAL:
+                if self.kind != SIMULATED:
                     shutil.rmtree(self._storage("alike"), ignore_errors=True)
                     shutil.copytree(self._storage("first"), self._storage("alike"), symlinks=True)
                 self._own_id = self._id_file("alike").read_text()
@@ -204,6 +223,14 @@ class BreakableLab:
                     self.server.connect(address, deadline=Deadline(CONNECT_S))
             case _:
                 raise ValueError(command)
+
+    def _add_runtime(self) -> None:
+        """What stands in for QNN on Android, and knows the one context of these tests."""
+        cache = cache_root()
+        contexts = ContextStore(cache, Catalog(cache), ProbeBuilder(cache / "probe"))
+        tiny = contexts.get(Model.parse("tiny"), VERSION, 73)
+        work = self.folder / "stand-in"
+        add_stand_in(self.repository, VERSION, [tiny], budget=NO_BUDGET, work=work)
 
     def _undo(self) -> None:
         """The cable is back where it was, and the right device at its end."""
@@ -232,9 +259,9 @@ class BreakableLab:
     def _start(self, name: str) -> SimulatedDevice | RealDevice:
         storage = self._storage(name)
         device: SimulatedDevice | RealDevice
-        if self.kind == REAL:
+        if self.kind != SIMULATED:
             storage.mkdir(exist_ok=True)
-            device = RealDevice(_adbd_root(), storage=storage)
+            device = self._real(name, storage=storage)
         else:
             device = SimulatedDevice(
                 f"sim-{name}",
@@ -253,10 +280,12 @@ class BreakableLab:
     def _limited(self, name: str) -> RealDevice | SimulatedDevice:
         """A device with little storage, or with storage that cannot be written to."""
         sizes = {"small": SMALL_BYTES, "brim": BRIM_BYTES}
-        if self.kind == REAL:
+        if self.kind == ANDROID:
+            sizes = ANDROID_BYTES
+        if self.kind != SIMULATED:
             if name == "frozen":
-                return RealDevice(_adbd_root(), read_only=True)
-            return RealDevice(_adbd_root(), storage_limit_bytes=sizes[name])
+                return self._real(name, read_only=True)
+            return self._real(name, storage_limit_bytes=sizes[name])
         key = harness_key(self._home).with_suffix(".pub")
         mounts = "mkdir -p data/local/tmp; mount --bind data data; mount -o remount,bind,ro data"
         if name in sizes:
@@ -266,21 +295,29 @@ class BreakableLab:
         storage = self._storage(name)
         return MountedDevice(f"sim-{name}", storage=storage, public_key=key, mounts=mounts)
 
+    def _real(self, name: str, **options: Any) -> RealDevice:
+        if self.kind == ANDROID:
+            serial = "first" if name == "alike" else name
+            if serial not in self._androids:
+                self._androids[serial] = android(self.folder, serial)
+            options["android"] = self._androids[serial]
+        return RealDevice(Path(os.environ["QNN_HARNESS_ADBD_ROOT"]), **options)
+
     def _storage(self, name: str) -> Path:
-        if name == "alike" and self.kind != REAL:
+        if name == "alike" and self.kind == SIMULATED:
             name = "first"  # paths on a simulated device are paths of the host
         return self.folder / f"storage-{name}"
 
     def _id_file(self, name: str) -> Path:
         """The device id that the harness has given a device."""
-        top = "local/tmp" if self.kind == REAL else "data/local/tmp"
+        top = "data/local/tmp" if self.kind == SIMULATED else "local/tmp"
         return self._storage(name) / top / "qnn-harness/.device-badge"
 
     def _write_lab(self, addresses: dict[str, str]) -> None:
         devices = []
         for name, address in addresses.items():
             top = "/data/local/tmp"
-            if self.kind != REAL:
+            if self.kind == SIMULATED:
                 top = f"{self._storage('first' if name == 'main' else name)}{top}"
             devices.append(
                 {
@@ -289,17 +326,14 @@ class BreakableLab:
                     "host": "here",
                     "tags": [name],
                     "soc": "QCS8550",
-                    "target": "linux-x64",
+                    "target": "android-arm64" if self.kind == ANDROID else "linux-x64",
                     "workdir": f"{top}/qnn-harness",
                 }
             )
         here = {"name": "here", "host": "127.0.0.1", "port": self._server.port}
         recovery = {"come_back_s": self._come_back_s}
-        text = yaml.safe_dump(
-            {"schema": 1, "hosts": [here], "recovery": recovery, "devices": devices}
-        )
-        self._runs.file.write_text(text)
-
-
-def _adbd_root() -> Path:
-    return Path(os.environ["QNN_HARNESS_ADBD_ROOT"])
+        lab: dict[str, Any] = {"schema": 1, "hosts": [here], "recovery": recovery}
+        if self.kind == ANDROID:
+            maven = {"name": "maven", "kind": "maven", "repository": str(self.repository)}
+            lab["runtimes"] = [maven | {"coordinates": "com.qualcomm.qti:qnn-runtime"}]
+        self._runs.file.write_text(yaml.safe_dump(lab | {"devices": devices}))

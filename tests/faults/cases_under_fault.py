@@ -38,11 +38,11 @@ TINY = Model.parse("tiny")
 NOTHING = Plan((Step("noop"),))
 
 WAITING = """set -- {folder}
-while :;do for p in /proc/[0-9]*;do case $(readlink "$p/exe") in "$1"/*)
-read c _ <"$p/syscall";[ "$c" = 34 ]&&echo "${{p#/proc/}}"&&exit;;esac;done
+while :;do for p in /proc/[0-9]*;do case $(readlink "$p/exe") in "$1"/*|*/ld-linux*)
+read c _ <"$p/syscall";case $c in 34|130)echo "${{p#/proc/}}";exit;;esac;;esac;done
 sleep 0.1;done 2>/dev/null
 """
-"""Prints the pid of the probe once it waits in pause(2)."""
+"""Prints the pid of the probe once it waits in pause(2), or rt_sigsuspend(2), as on Android."""
 
 LEFT_BEHIND = """set -- {folder}
 for p in /proc/[0-9]*;do
@@ -178,9 +178,10 @@ def work_folder_removed(bench: Bench) -> None:
 
 
 def library(bench: Bench, content: bytes | None) -> None:
-    lib = f"{bench.device.workdir}/stand_in_library.so"
-    if content is not None:
-        on_the_device(bench, "stand_in_library.so", content)
+    name = "stand_in_library.so" if content else "no_library.so"
+    if content:
+        on_the_device(bench, name, content)
+    lib = f"{bench.device.workdir}/{name}"
     bench.run(plan(backend_load(lib)), timeout_s=5).check()
 
 
@@ -213,7 +214,7 @@ INJECT: dict[str, Callable[[Bench], None]] = {
         b, stand_in("trap '' TERM INT HUP; while :; do :; done"), timeout_s=1.5
     ),
     "probe_stopped": lambda b: signal_to_probe(b, "STOP"),
-    "probe_endless_output": lambda b: probe_is(b, stand_in("exec yes"), timeout_s=15),
+    "probe_endless_output": lambda b: probe_is(b, stand_in(f"exec yes {'y' * 1000}"), timeout_s=15),
     "probe_endless_stderr": lambda b: b.run(
         plan(Step("spew", {"bytes": str(10**12), "to": "stderr"})), timeout_s=15
     ).check(),

@@ -14,12 +14,16 @@ from typing import Any
 import pytest
 
 from tests.faults.breakable import BreakableLab
-from tests.faults.table import REAL, SIMULATED
+from tests.faults.cases_under_fault import ON
+from tests.faults.table import ANDROID, REAL, SIMULATED
 from tests.faults.unreachable import run_all
 from tests.integration.device_runs import Finished
+from tests.needed import ANDROID as KIT
 
 HERE = Path(__file__).parent
-NEEDS_REAL = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
+ADBD = "QNN_HARNESS_ADBD_ROOT"
+NEEDS_REAL = pytest.mark.needs(ADBD)
+NEEDS_ANDROID = [NEEDS_REAL, *map(pytest.mark.needs, (KIT, "qemu-aarch64"))]
 AT_ONCE = 3
 
 
@@ -27,7 +31,7 @@ def daemon_parameters(
     daemons: tuple[str, ...], *values: Any, by_night: tuple[str, ...] = ()
 ) -> list[Any]:
     """`values` once for each daemon, on some only by night; those on the real one want it there."""
-    marks: dict[str, list[Any]] = {SIMULATED: [], REAL: [NEEDS_REAL]}
+    marks = {SIMULATED: [], REAL: [NEEDS_REAL], ANDROID: [*NEEDS_ANDROID]}
     for daemon in by_night:
         marks[daemon].append(pytest.mark.nightly)
     return [
@@ -102,9 +106,8 @@ def _faults(items: list[pytest.Item]) -> dict[str, list[str]]:
             parameters: dict[str, Any] = callspec.params if callspec else {}
             if {"daemon", "fault"} <= parameters.keys():
                 wanted.setdefault(parameters["daemon"], set()).add(parameters["fault"].name)
-    if not os.environ.get("QNN_HARNESS_ADBD_ROOT"):
-        wanted.pop(REAL, None)
-    return {daemon: sorted(wanted[daemon]) for daemon in (REAL, SIMULATED) if daemon in wanted}
+    slowest_first = (ANDROID, REAL, SIMULATED) if os.environ.get(ADBD) else (SIMULATED,)
+    return {daemon: sorted(wanted[daemon]) for daemon in slowest_first if daemon in wanted}
 
 
 def run_suite(
@@ -113,8 +116,10 @@ def run_suite(
     """cases_under_fault.py on a lab that breaks."""
     folder = factory.mktemp(f"cases-{daemon}")
     old = os.environ.get("QNN_HARNESS_ADB29")
+    wanted = " or ".join(sorted({f"test_{ON.get(name, 'main')}" for name in faults}))
     with BreakableLab(folder, daemon, Path(old) if old else None) as lab:
         return lab.run(
+            *("-k", wanted),
             *("--retries", 1),  # a link that was cut after a case is found out by the next one
             suites=HERE / "cases_under_fault.py",
             QNN_FAULT_DAEMON=daemon,

@@ -1,16 +1,19 @@
 """The faults that the harness must survive, each injected for real, and what must come of it.
 
-Every row is run on the simulated device and on the real adbd, unless `daemons` says otherwise. For
-each one nothing may hang beyond `deadline_s`, stay behind, tear the journal or keep the next case
-from running.
+Every row is run on the simulated device and on the real adbd, in front of Debian and of Android,
+unless `daemons` says otherwise. For each one nothing may hang beyond `deadline_s`, stay behind,
+tear the journal or keep the next case from running.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-SIMULATED, REAL = "simulated", "real"
+SIMULATED, REAL, ANDROID = "simulated", "real", "android"
 BOTH = (SIMULATED, REAL)
+ALL = (*BOTH, ANDROID)
+ANDROID_TAKES = 3
+"""How many times as long it may take there, where arm64 programs run under qemu."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Fault:
     cause: str | None
     deadline_s: float
     said: str = ""
-    daemons: tuple[str, ...] = BOTH
+    daemons: tuple[str, ...] = ALL
 
     def __str__(self) -> str:
         return self.name
@@ -176,7 +179,7 @@ CASES = (
         "failed",
         "target",
         5,
-        "No such file",
+        "No such file|not found",
     ),
     Fault(
         "storage_full_at_run",
@@ -194,6 +197,7 @@ CASES = (
         "passed",
         None,
         10,
+        daemons=BOTH,  # under qemu it would be preloaded into qemu itself
     ),
     Fault(
         "leftover_holds_file",
@@ -252,7 +256,7 @@ CASES = (
         "error",
         "infra",
         10,
-        daemons=(REAL,),
+        daemons=(REAL, ANDROID),
     ),
     Fault(
         "other_device_alike",

@@ -12,8 +12,8 @@ import pytest
 from harness.adb.device import AdbDevice
 from tests.faults.breakable import BreakableLab
 from tests.faults.cases_under_fault import WAITING, left_behind
-from tests.faults.conftest import HERE, NEEDS_REAL
-from tests.faults.table import REAL
+from tests.faults.conftest import HERE, daemon_parameters
+from tests.faults.table import ANDROID, REAL
 from tests.integration.device_runs import ROOT
 
 SUITE = HERE / "ended_suite/cases_that_end.py"
@@ -22,12 +22,14 @@ BUSY_S = 120
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
 
 
-@NEEDS_REAL
+@pytest.mark.parametrize("daemon", daemon_parameters((REAL, ANDROID), by_night=(ANDROID,)))
 @pytest.mark.parametrize(
     "signals", [[signal.SIGKILL], pytest.param(SIGNALS, marks=pytest.mark.nightly)], ids=len
 )
-def test_ended_while_the_probe_runs(tmp_path: Path, signals: list[signal.Signals]) -> None:
-    with BreakableLab(tmp_path, REAL, None) as lab:
+def test_ended_while_the_probe_runs(
+    tmp_path: Path, daemon: str, signals: list[signal.Signals]
+) -> None:
+    with BreakableLab(tmp_path, daemon, None) as lab:
         lab.carry_out("heal")
         device = AdbDevice(lab.link.address, lab.server)
         # first, that what stays behind would be seen

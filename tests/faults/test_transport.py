@@ -15,7 +15,7 @@ from harness.adb.ending import END_GRACE_S
 from harness.errors import InfraError
 from tests.faults.breakable import BreakableLab
 from tests.faults.conftest import daemon_parameters
-from tests.faults.table import BOTH, SIMULATED, TRANSPORT, Fault
+from tests.faults.table import ALL, ANDROID, SIMULATED, TRANSPORT, Fault
 from tests.integration.adb.remote import wait_ready
 
 BIG = 4 << 20
@@ -23,9 +23,9 @@ AFTER = 1 << 20
 SLACK_S = 30.0
 ROWS = [
     parameter
-    for daemon in BOTH
+    for daemon in ALL
     for fault in TRANSPORT
-    for parameter in daemon_parameters((daemon,), fault, by_night=(SIMULATED,))
+    for parameter in daemon_parameters((daemon,), fault, by_night=(SIMULATED, ANDROID))
 ]
 
 

@@ -12,7 +12,7 @@ from harness.results.journal import read_journal
 from tests.faults.breakable import BreakableLab
 from tests.faults.cases_under_fault import left_behind
 from tests.faults.conftest import HERE, daemon_parameters
-from tests.faults.table import BOTH, REAL
+from tests.faults.table import ALL, ANDROID, REAL
 from tests.integration.device_runs import ROOT, Finished
 
 SUITE = HERE / "ended_suite/cases_that_end.py"
@@ -21,8 +21,8 @@ SUITE = HERE / "ended_suite/cases_that_end.py"
 @pytest.mark.parametrize(
     ("daemon", "hosts"),
     [
-        *daemon_parameters(BOTH, "one-host", by_night=(REAL,)),
-        *daemon_parameters(BOTH, "two-hosts", by_night=BOTH),
+        *daemon_parameters(ALL, "one-host", by_night=(REAL, ANDROID)),
+        *daemon_parameters(ALL, "two-hosts", by_night=ALL),
     ],
 )
 def test_both_do_their_work(daemon: str, hosts: str, tmp_path: Path) -> None:

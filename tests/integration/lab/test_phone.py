@@ -20,7 +20,8 @@ from harness.lab.quarantine import Quarantine
 from harness.lab.recovery import ask_vitals
 from harness.probe.fitness import probe_problem
 from tests.android.bionic import android_probe
-from tests.android.phone import ADBD, API, SOC, Phone
+from tests.android.phone import ADBD, Phone
+from tests.android.system import API, SOC
 from tests.needed import ANDROID
 
 pytestmark = [pytest.mark.needs(one) for one in (ANDROID, ADBD, "qemu-aarch64", "unshare")]

@@ -115,7 +115,7 @@ class CaseBench:
         self.notes = Notes()
         self.device: AttachedDevice = ready.device
         self.runtime, self.probe = ready.runtime, ready.probe
-        self.notes.runtime = ready.identity()
+        self.notes.runtime = ready.runtime_record
         self._log_folder = log_folder
         self._runs = 0
         self._evidence = CaseEvidence(self.device.adb, ready.held.baseline)
@@ -171,20 +171,20 @@ class CaseBench:
         self.notes.probe_us += run.transcript.elapsed_us or int(
             (time.monotonic() - started) * 1_000_000
         )
-        seen = self.judged(plan, run)
+        seen = self.judged(run)
         where = f"{self._log_folder.parent.name}/{self._log_folder.name}"
         refusals.note(environment or {}, plan, Refusal(run, seen.verdict), where)
         return seen
 
-    def judged(self, plan: Plan, run: ProbeRun) -> Observation:
+    def judged(self, run: ProbeRun) -> Observation:
         """Keeps what a process said, and judges it. Raises TargetFailure where the lab failed."""
         self._runs += 1
-        self._keep(plan, run)
+        self._keep(run)
         verdict = judge(run, self.device.facts.coprocessors)
         if verdict.cause == "infra":
             self.notes.verdict = verdict
             raise TargetFailure(verdict)
-        self.notes.executions += executions(plan, run.transcript)
+        self.notes.executions += executions(run.plan, run.transcript)
         if verdict.outcome == "passed" and (why := disagreement(self.notes.executions)):
             error = ErrorRecord.of(api="QnnGraph_execute", message=why)
             verdict = Verdict("failed", "target", error)
@@ -253,18 +253,15 @@ class CaseBench:
             self.ready.held.baseline = collected.baseline  # the next case is not told of it
         return telling_lines(folder, collected.files)
 
-    def _keep(self, plan: Plan, run: ProbeRun) -> None:
+    def _keep(self, run: ProbeRun) -> None:
         """Writes down what the probe was told and answered, for whoever looks into the case."""
         stem = "probe" if self._runs == 1 else f"probe-{self._runs}"
-        files: Mapping[str, bytes] = {
-            f"{stem}.plan": plan.text().encode(),
-            f"{stem}.jsonl": run.raw_events,
-            f"{stem}.stderr": run.stderr,
-        }
+        files = {"plan": run.plan.text().encode(), "jsonl": run.raw_events, "stderr": run.stderr}
         try:
             self._log_folder.mkdir(parents=True, exist_ok=True)
-            for name, content in files.items():
+            for ending, content in files.items():
                 if content:
+                    name = f"{stem}.{ending}"
                     (self._log_folder / name).write_bytes(content)
                     self.notes.logs.append(name)
         except OSError as error:

@@ -190,7 +190,7 @@ def run_with(
             ]
             wanted = [path.read_bytes() for path in expected]
             run = with_outputs(run, found, program.outputs, wanted, float(fields["tolerance"]))
-    return case.judged(plan, run)
+    return case.judged(run)
 
 
 def _with_logcat(device: AdbDevice, process: int, heard: Sequence[Heard]) -> list[Heard]:

@@ -20,13 +20,14 @@ _GRACE_S: Final = 2.0
 
 def with_deadline(plan: Plan, timeout_s: float, *, looks: bool = False) -> Plan:
     """`plan` with a deadline before `timeout_s`; with `looks`, it can be looked at after that."""
-    settings = plan.settings
-    if settings.deadline_ms is None:
+    deadline_ms, linger_ms = plan.settings.deadline_ms, plan.settings.linger_ms
+    if deadline_ms is None:
         deadline_s = timeout_s - min(_GRACE_S, timeout_s / 4)
-        settings = dataclasses.replace(settings, deadline_ms=max(1, int(deadline_s * 1000)))
-    if looks and not settings.linger_ms:
-        settings = dataclasses.replace(settings, linger_ms=int(LOOK_S * 1000))
-    return dataclasses.replace(plan, settings=settings)
+        deadline_ms = max(1, int(deadline_s * 1000))
+    if looks and not linger_ms:
+        linger_ms = int(LOOK_S * 1000)
+    settings = dataclasses.replace(plan.settings, deadline_ms=deadline_ms, linger_ms=linger_ms)
+    return Plan(plan.steps, settings)
 
 
 def alive_at_deadline(

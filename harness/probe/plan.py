@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Literal
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 from zlib import crc32
@@ -98,6 +99,10 @@ class Plan:
 
         Raises ConfigError if a line or the whole is longer than the probe takes.
         """
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:  # a run sends it, looks for it in the answer, and keeps it
         return sealed([self.settings.line(), *(step.line() for step in self.steps)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import secrets
 import signal as signals
@@ -195,6 +196,7 @@ class _LegacyCall:
             yield STDOUT, self._reader.feed(received)
 
 
+@functools.cache
 def call_mark(serial: str) -> str:
     """Eight hex digits that the tokens of all calls from this computer to a device begin with."""
     return hashlib.sha256(f"{socket.gethostname()}\0{serial}".encode()).hexdigest()[:8]

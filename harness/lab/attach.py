@@ -176,7 +176,9 @@ class OpenLab:
         Nobody else has an instance of a simulated device, so there is nothing to lease. Raises
         DeviceHeld if another process has it; who waited in vain once is not kept waiting again.
         """
-        if self._leases_held is not None and not self._is_instance(name):
+        (config,) = self.lab.select([name])
+        is_instance = config.simulated and self._instances is not None
+        if self._leases_held is not None and not is_instance:
             self._leases_held.take(name, self.key(name))
 
     def hold_all(self, names: Iterable[str]) -> None:
@@ -195,17 +197,13 @@ class OpenLab:
 
         It is given up then: the next `device` takes it anew, if it can be had.
         """
-        if self._leases_held is None or self._is_instance(name):
+        if self._leases_held is None:
             return
         try:
             self._leases_held.require(name)
         except LeaseLost:
             self.release(name)
             raise
-
-    def _is_instance(self, name: str) -> bool:
-        (config,) = self.lab.select([name])
-        return config.simulated and self._instances is not None
 
     def _claim(self, device: AttachedDevice) -> bool:
         """Leases what a device says it is; False if what it said is old by now.

@@ -152,7 +152,7 @@ class TranscriptParser:
             self._refuse("damaged", text)
             return
         try:
-            event = json.loads(content + b"}", parse_constant=_refuse_constant)
+            event = _JSON.decode(f"{content.decode('utf-8', 'surrogatepass')}}}")
         except (ValueError, RecursionError):
             self._refuse("not JSON", text)
             return
@@ -322,6 +322,9 @@ _TAKERS: Final[Mapping[str, Callable[[TranscriptParser, Event], None]]] = {
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _count(event: Event, key: str) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.lab.inventory import DeviceConfig, Lab
     from harness.pytest_plugin.axes import DeviceRuntimes
     from harness.results.known_issues import KnownIssue
-    from harness.results.record import CaseRecord, Fixed
+    from harness.results.record import CaseRecord, DeviceRecord, Fixed
     from harness.runtimes.catalog import Catalog
     from harness.workbench import Placement
 
@@ -136,11 +136,13 @@ class Asked:
         _ = self.known_issues
         self.placements({})
 
-    def identity(self, placement: Placement) -> dict[str, object]:
+    def device_record(self, placement: Placement) -> DeviceRecord:
         """The `device` of a record before the device itself has said anything."""
+        from harness.results.record import DeviceRecord
+
         (config,) = self.lab.select([placement.device])
         keys = ("name", "serial", "soc", "target", "simulated")
-        return {key: getattr(config, key) for key in keys}
+        return DeviceRecord.model_validate({key: getattr(config, key) for key in keys})
 
     def twins(self, name: str) -> list[str]:
         """The devices asked for that can stand in for one."""

@@ -7,7 +7,7 @@ and keeps its reports back: like pytest-rerunfailures this calls `runtestprotoco
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,9 +30,7 @@ from harness.results.record import (
     DeviceRecord,
     Expected,
     Fixed,
-    JsonObject,
     PreflightRecord,
-    as_json,
 )
 from harness.runtimes.runtime import NotOffered
 
@@ -50,8 +48,8 @@ _WITH_EVIDENCE: Final[tuple[Outcome, ...]] = ("failed", "crashed", "hung")
 class Case:
     """Collects what happens to one item until its teardown is over.
 
-    `bench` is set by the fixture once the device is ready, `preflight` before that; `identity`
-    says which device it was to be even if it never was.
+    `bench` and `device` are set by the fixture once the device is ready, `preflight` before that;
+    `describe` says which device it was to be even if it never was.
     """
 
     def __init__(
@@ -60,12 +58,13 @@ class Case:
         *,
         run_id: str,
         placement: Placement,
-        identity: Mapping[str, Any],
+        describe: Callable[[Placement], DeviceRecord],
         attempt: int = 1,
     ) -> None:
         self.item = item
         self.placement = placement
-        self.identity = dict(identity)
+        self.device: DeviceRecord | None = None
+        self._describe = describe
         self.bench: CaseBench | None = None
         self.preflight: tuple[Finding, ...] = ()
         self.log_prefix = ""
@@ -139,7 +138,7 @@ class Case:
             case=self.item.nodeid,
             suite=suite_of(self.item),
             axes=self._axes(),
-            device=DeviceRecord.model_validate(self.identity),
+            device=self.device or self._describe(self.placement),
             runtime=notes.libraries() if notes else None,
             preflight=_preflight(self.own_findings()),
             outcome=self._outcome,
@@ -147,7 +146,7 @@ class Case:
             expected=Expected(known_issue=self.known_issue) if self.known_issue else None,
             fixed=self.fixed if self._outcome == "passed" else None,
             error=self._error,
-            measurements=_json_object(self._measurements()),
+            measurements=self._measurements(),
             checks=tuple(notes.checks) if notes else (),
             outputs=notes.outputs if notes else None,
             started=self._started,
@@ -156,21 +155,20 @@ class Case:
             logs=tuple(f"{self.log_prefix}/{name}" for name in notes.logs) if notes else (),
         )
 
-    def _measurements(self) -> Mapping[str, object]:
+    def _measurements(self) -> dict[str, Any]:
         measured = self.bench.notes.figures() if self.bench else {}
         return measured | {"skip_reason": self._reason} if self._reason else measured
 
-    def _axes(self) -> JsonObject:
+    def _axes(self) -> dict[str, Any]:
         placement = self.placement
-        axes: dict[str, object] = {
+        axes = {
             "backend": placement.backend,
             "qnn": placement.qnn_version,
             "ort": self._ort(),
             "compiler": placement.compiler if self._takes_compiled() else None,
         }
         parameters = self._parameters()
-        axes |= {k: axis_value(v) for k, v in parameters.items() if k != "placement"}
-        return _json_object(axes)
+        return axes | {k: axis_value(v) for k, v in parameters.items() if k != "placement"}
 
     def _parameters(self) -> Mapping[str, object]:
         callspec = getattr(self.item, "callspec", None)
@@ -178,6 +176,8 @@ class Case:
 
     def own_findings(self) -> tuple[Finding, ...]:
         """What preflight said of this case: nothing about contexts that only others take."""
+        if not self.preflight:
+            return ()
         own = {None, *(str(one) for one in sources_of(self._parameters(), self.item.path.parent))}
         return tuple(one for one in self.preflight if one.context in own)
 
@@ -253,7 +253,7 @@ def run_case(
             item,
             run_id=run_id,
             placement=place,
-            identity=run.asked.identity(place),
+            describe=run.asked.device_record,
             attempt=before + attempt,
         )
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
@@ -289,7 +289,7 @@ def record_not_run(
             item,
             run_id=folder.run_id,
             placement=placement,
-            identity=run.asked.identity(placement),
+            describe=run.asked.device_record,
             attempt=1 + (earlier.attempt if earlier else 0),
         )
         case.was_not_run(error)
@@ -316,7 +316,3 @@ def _whose_bug(failure: BaseException | None) -> Cause:
         last, trace = trace.tb_frame.f_code.co_filename, trace.tb_next
     ours = Path(last).is_relative_to(Path(__file__).parents[1])
     return "harness" if ours or not last else "config"
-
-
-def _json_object(values: Mapping[str, object]) -> JsonObject:
-    return {name: as_json(value) for name, value in values.items()}

@@ -276,8 +276,8 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     run.workbench.refuse(case.placement, case.own_findings())
     made = CaseBench(ready, logs, request.node.path.parent)
     case.bench = made
-    case.log_prefix = logs.relative_to(run.records.folder.path).as_posix()
-    case.identity = made.device.identity()
+    case.log_prefix = f"{logs.parent.name}/{logs.name}"
+    case.device = ready.device_record
     if request.node.get_closest_marker("timed") is not None:
         made.settle()
     return Bench(made)

@@ -20,7 +20,7 @@ from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.inventory import DeviceConfig
 from harness.probe.build import PROBE_NAME
-from harness.results.record import RuntimeRecord
+from harness.results.record import DeviceRecord, RuntimeRecord
 from harness.runtimes.executorch import EXECUTORCH_VERSION, OWN_BUILD, RUNNER
 from harness.store.deploy import DeployedRuntime, Deployer, runtime_set
 from harness.store.layout import FileSet
@@ -170,9 +170,15 @@ class ReadyPlacement:
         """The device, connected and well. Raises as `HeldDevice.device`."""
         return self.held.device
 
-    def identity(self) -> RuntimeRecord:
+    @cached_property
+    def runtime_record(self) -> RuntimeRecord:
         """What its libraries are: the `runtime` of a record. Raises HarnessError."""
         return self.held.supplies.libraries.identity(self.placement, self.held.target)
+
+    @cached_property
+    def device_record(self) -> DeviceRecord:
+        """What its device says it is: the `device` of a record. Raises as `device`."""
+        return DeviceRecord.model_validate(self.device.identity())
 
     def htp_arch(self) -> int:
         """The HTP architecture of its device (73 for v73). Raises ConfigError if unknown."""

@@ -53,6 +53,8 @@ class Refusals:
 
     def find(self, environment: Mapping[str, str], plan: Plan) -> Refusal | None:
         """What the device answers to a plan, if that was said before."""
+        if not self._known:
+            return None
         asked = (*_told(environment), *(step.line() for step in plan.steps[: len(_OPENING)]))
         return next((self._known[o] for o in self._known if asked[: len(o)] == o), None)
 

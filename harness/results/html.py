@@ -1,28 +1,67 @@
-"""report.html: one page without network or assets, made from the journal's records."""
+"""report.html: one page without network or assets, made from the journal's records.
+
+What must be seen at once is in the page as it is; table, charts and the view of a case are drawn
+by its script from data that lies packed in it (page_data.py).
+"""
 
 from __future__ import annotations
 
 import json
-import statistics
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
 from markupsafe import Markup
 
-from harness.errors.outgoing_text import printable
+from harness.errors.outgoing_text import counted, printable
 from harness.files.whole_file import write_whole
 from harness.results.bisections import Listed, bisections_in, of_cases
 from harness.results.drift import Output
 from harness.results.forecast import forecast_of
 from harness.results.grid import grids
 from harness.results.journal import Contents
-from harness.results.pages import link, outcome_bar, sparkline, template
+from harness.results.page_data import blocks, packed, rows, state
+from harness.results.pages import outcome_bar, template
 from harness.results.record import CaseRecord, final_attempts, is_figure
-from harness.results.summary import failure_groups, outputs_lines, totals
+from harness.results.summary import FailureGroup, failure_groups, outputs_lines, totals
 
 _MAX_SHOWN_CHARS: Final = 4000
-_SHORT_CHARS: Final = 120
+_SHORT_CHARS: Final = 160
+_EVIDENCE_BYTES: Final = 16 << 10
+_MOST_EVIDENCE_BYTES: Final = 1 << 20
+_TEXTS: Final = (".txt", ".log", ".jsonl")
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Failures of one kind: a diagnosis, or where there is none, a signature.
+
+    `groups` are the places of its groups among all of them.
+    """
+
+    groups: tuple[int, ...]
+    first: CaseRecord
+    cases: tuple[CaseRecord, ...]
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices that it touches."""
+        return _distinct(one.device.name for one in self.cases if one.device)
+
+    @property
+    def versions(self) -> list[str]:
+        """The versions that it touches, of the axes that name versions."""
+        named = (
+            f"{axis} {one.axes[axis]}"
+            for axis in ("qnn", "ort", "compiler")
+            for one in self.cases
+            if one.axes.get(axis) is not None
+        )
+        return _distinct(named)
 
 
 def html_text(
@@ -32,38 +71,48 @@ def html_text(
     run: str,
     bisections: Sequence[Listed] = (),
     outputs: Sequence[Output] = (),
+    evidence: Mapping[str, str] | None = None,
 ) -> str:
     """The whole page (pure but for loading the template).
 
     `bisections` are those of the same folder of reports; those of this run's tests are listed.
-    `outputs` are those that cases have kept; what differs somewhere is shown.
+    `outputs` are those that cases have kept; what differs somewhere is shown. `evidence` has texts
+    of logs by their paths in the run's folder.
     """
     cases = final_attempts(contents.records)
     last = {id(record) for record in cases}
+    groups = failure_groups(cases)
+    reasons = _reasons(groups)
+    data = rows(cases, contents.events, groups) | {
+        "evidence": dict(evidence or {}),
+        "issues": _issue_links(info),
+        "lab": _lab_option(info),
+    }
     return template("harness.results", "report.html.j2").render(
         run=run,
         info=info,
+        verdict=verdict(cases, reasons),
         totals=totals(cases),
         bar=outcome_bar(totals(cases)),
         behind=outputs_lines(cases),
         duration=_seconds(sum(record.duration_s for record in cases)),
-        groups=failure_groups(cases),
+        sections=_sections(reasons),
         cases=cases,
-        grids=grids(cases),
+        grids=[one for one in grids(cases) if len(one.cells) > 1],
         forecasts=[told for record in cases if (told := forecast_of(record))],
         drifting=[one for one in outputs if one.drifts],
-        axes=_axes(cases),
-        figure=_figure,
-        state=_state,
+        state=state,
         shown=_shown,
         short=_short,
         seconds=_seconds,
-        link=link,
-        issues=_issue_links(info),
+        issues=data["issues"],
         bisections=of_cases(bisections, (record.case for record in cases)),
         damage=contents.damage,
-        events=contents.events,
         retries=[record for record in contents.records if id(record) not in last],
+        rows=Markup(packed(data)),
+        blocks=Markup(" ".join(blocks(cases))),
+        style=_asset("report.css"),
+        scripts=[_asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
     )
 
 
@@ -76,34 +125,136 @@ def write_html(
     outputs: Sequence[Output] = (),
 ) -> None:
     """Writes the page, in a run's folder, in one step. Raises OSError."""
-    found = bisections_in(path.parent.parent)
-    text = html_text(contents, info, run=run, bisections=found, outputs=outputs)
+    text = html_text(
+        contents,
+        info,
+        run=run,
+        bisections=bisections_in(path.parent.parent),
+        outputs=outputs,
+        evidence=_evidence(final_attempts(contents.records), path.parent),
+    )
     write_whole(path, printable(text).encode())
 
 
-def _axes(cases: Sequence[CaseRecord]) -> list[str]:
-    """The axes that tell the cases apart, in the order in which they first appear."""
-    values: dict[str, set[str]] = {}
-    for record in cases:
-        for name in record.axes:
-            values.setdefault(name, set())
-    for record in cases:
-        for name, seen in values.items():
-            seen.add(json.dumps(record.axes.get(name), sort_keys=True))
-    return [name for name, seen in values.items() if len(seen) > 1][:8]
+def verdict(cases: Sequence[CaseRecord], reasons: Sequence[Reason]) -> str:
+    """What a run comes to, in a sentence or two."""
+    if not cases:
+        return "No case was run."
+    bad = [one for one in cases if one.is_unexpected]
+    failing = [one for one in bad if one.cause == "target"]
+    passed = sum(one.outcome == "passed" for one in cases)
+    said = []
+    if failing:
+        kinds = sum(one.first.is_unexpected and one.first.cause == "target" for one in reasons)
+        verb = "fails" if len(failing) == 1 else "fail"
+        of_all = f"{len(failing)} of {counted(len(cases), 'case')} {verb}"
+        said.append(f"{of_all}, for {counted(kinds, 'reason')}.")
+    elif passed:
+        said.append(f"Nothing new fails: {passed} of {counted(len(cases), 'case')} passed.")
+    else:
+        said.append(f"Nothing passed: {counted(len(cases), 'case')}.")
+    known = sum(one.is_bad and one.expected is not None for one in cases)
+    if known:
+        said.append(f"{known} {'fails' if known == 1 else 'fail'} as a known issue says.")
+    if lab := len(bad) - len(failing):
+        said.append(f"{lab} without a verdict, which is not the target's fault.")
+    return " ".join(said)
 
 
-def _state(record: CaseRecord) -> str:
-    return "expected" if record.is_bad and record.expected else record.outcome
+def _reasons(groups: Sequence[FailureGroup]) -> list[Reason]:
+    """Groups of one diagnosis together, in the order of the first of each."""
+    found: dict[tuple[object, ...], list[int]] = {}
+    for number, group in enumerate(groups):
+        first = group.first
+        known = first.error.diagnosis if first.error else None
+        key = (known.id,) if known else (number, "no diagnosis")
+        found.setdefault((_section(group), group.expected, *key), []).append(number)
+    return [
+        Reason(
+            tuple(numbers),
+            groups[numbers[0]].first,
+            tuple(case for number in numbers for case in groups[number].cases),
+        )
+        for numbers in found.values()
+    ]
 
 
-def _figure(value: object) -> str:
-    """A measurement as it is shown, with a chart of a list of numbers."""
-    if isinstance(value, list) and value and all(is_figure(item) for item in value):
-        low, middle, high = min(value), statistics.median(value), max(value)
-        text = f"{len(value)} values: min {low:,}, median {middle:,}, max {high:,}"
-        return Markup("{} {}").format(text, sparkline(value))
-    return _shown(value)
+_SECTIONS: Final = {
+    "failing": "What fails",
+    "lab": "No verdict: lab, input or harness",
+    "expected": "Fails as known",
+    "unsupported": "Unsupported",
+}
+
+
+def _section(group: FailureGroup) -> str:
+    if not group.first.is_bad:
+        return "unsupported"
+    if group.expected:
+        return "expected"
+    return "failing" if group.first.cause == "target" else "lab"
+
+
+def _sections(reasons: Sequence[Reason]) -> list[tuple[str, str, list[Reason]]]:
+    """Name, heading and reasons of each part that has any."""
+    parts: dict[str, list[Reason]] = {name: [] for name in _SECTIONS}
+    for reason in reasons:
+        parts[_section(FailureGroup(reason.first, reason.cases))].append(reason)
+    return [(name, _SECTIONS[name], found) for name, found in parts.items() if found]
+
+
+def _evidence(cases: Sequence[CaseRecord], folder: Path) -> dict[str, str]:
+    """The ends of the logs of what went wrong, as long as they make the page no heavier than 1 MB.
+
+    A log that is no file of this folder, or cannot be read, is left out.
+    """
+    found: dict[str, str] = {}
+    left = _MOST_EVIDENCE_BYTES
+    for record in sorted(
+        (one for one in cases if one.is_bad), key=lambda one: not one.is_unexpected
+    ):
+        for name in record.logs:
+            if left <= 0 or name in found or not name.endswith(_TEXTS):
+                continue
+            data = _tail(folder, name)
+            if data:
+                found[name] = data.decode("utf-8", "replace")
+                left -= len(data)
+    return found
+
+
+def _tail(folder: Path, name: str) -> bytes:
+    """The end of a log; nothing of what is no plain file of this folder, or cannot be read."""
+    try:
+        path = (folder / name).resolve(strict=True)
+        if not path.is_file() or not path.is_relative_to(folder.resolve()):
+            return b""
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _EVIDENCE_BYTES))
+            return file.read(_EVIDENCE_BYTES)
+    except OSError:
+        return b""
+
+
+def _lab_option(info: Mapping[str, Any]) -> str:
+    """The option of the lab that the run was made with, for the commands that run a case again."""
+    command = info.get("command")
+    words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
+    for at, word in enumerate(words):
+        if word.startswith("--lab="):
+            return shlex.quote(word)
+        if word == "--lab" and at + 1 < len(words):
+            return shlex.join(words[at : at + 2])
+    return ""
+
+
+@cache
+def _asset(name: str) -> Markup:
+    return Markup((files("harness.results") / name).read_text("utf-8"))
+
+
+def _distinct(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))
 
 
 def _shown(value: object) -> str:

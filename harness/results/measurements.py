@@ -25,7 +25,7 @@ def measure(transcript: Transcript) -> dict[str, object]:
 
     `loaded`, `executed` and `freed` count what succeeded (of a list, its contexts; of a step with
     kept buffers, its executions); `load_us` and `execute_us` are one duration each in the order
-    they ran, without lists;
+    they ran, without lists; `load_rss_bytes` is what the process held after each of several loads;
     `rss_bytes` and `pss_bytes` give the process at the start, at its highest and at the end;
     `outputs` sums up the comparison with the reference.
     What ONNX Runtime did is in the figures of `ort_figures`.
@@ -44,6 +44,9 @@ def measure(transcript: Transcript) -> dict[str, object]:
             "load_us": [step.duration_us for step in loads],
             "execute_us": [*(step.duration_us for step in executions), *kept],
         }
+    held = [step.rss_after_bytes for step in loads]
+    if len(held) > 1 and None not in held:
+        figures["load_rss_bytes"] = held
     for name in ("rss", "pss"):
         memory = _memory(steps, name)
         if memory:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Final
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -28,10 +27,6 @@ def template(package: str, name: str) -> Template:
 def link(path: str) -> str:
     """What a page refers to a file beside it with: relative, and never a scheme."""
     return "./" + quote(path)
-
-
-_MAX_POINTS: Final = 200
-_HEIGHT: Final = 26.0
 
 
 def outcome_bar(counts: Mapping[str, int], *, width: int = 640) -> Markup:
@@ -64,29 +59,6 @@ def fill_bar(used: int, beyond: int, limit: int, *, width: int = 360) -> Markup:
         '<rect class="o-failed" x="{4:.1f}" y="3" width="{5:.1f}" height="12"/>'
         '<path d="M{6:.1f} 0V18" stroke="currentColor" stroke-width="2"/></svg>'
     ).format(width, f"{used:,}", f"{limit:,}", line, first, last - first, min(line, width - 1))
-
-
-def sparkline(values: Sequence[float], *, width: int = 180) -> Markup:
-    """The values in their order as a line from their minimum to their maximum.
-
-    More than 200 values are thinned out, keeping each stretch's largest. Empty for fewer than two.
-    """
-    points = thinned(values, _MAX_POINTS)
-    if len(points) < 2:
-        return Markup("")
-    low, high = min(points), max(points)
-    # Halved first: the difference of two floats may be beyond what a float holds.
-    span = (high / 2 - low / 2) or 1.0
-    step = width / (len(points) - 1)
-    line = " ".join(
-        f"{index * step:.1f},{_HEIGHT - 2 - (value / 2 - low / 2) / span * (_HEIGHT - 4):.1f}"
-        for index, value in enumerate(points)
-    )
-    return Markup(
-        '<svg class="spark" viewBox="0 0 {} {:.0f}" width="{}" height="{:.0f}" role="img" '
-        'aria-label="{} values"><polyline fill="none" '
-        'stroke="currentColor" points="{}"/></svg>'
-    ).format(width, _HEIGHT, width, _HEIGHT, len(values), line)
 
 
 def thinned(values: Sequence[float], most: int) -> list[float]:

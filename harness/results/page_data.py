@@ -1,0 +1,228 @@
+"""The data of report.html: a row for each case, and the rest in blocks that a page opens (pure).
+
+The page must open at once with thousands of cases. So what its table and charts need of all cases
+is one document of columns, and what only the view of one case needs lies in compressed blocks.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from harness.results.pages import thinned
+from harness.results.record import CaseRecord, DeviceEvent, is_figure
+from harness.results.summary import FailureGroup
+
+BLOCK: Final = 128
+"""So many cases are in a block of details."""
+_MOST_AXES: Final = 24
+_MOST_POINTS: Final = 400
+_MOST_LADDERS: Final = 500
+_MAX_CHARS: Final = 300
+_MAX_CASE_BYTES: Final = 256 << 10
+
+
+def packed(value: object) -> str:
+    """A value as gzip of its JSON, in base64."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _packed(text)
+
+
+def rows(
+    cases: Sequence[CaseRecord],
+    events: Sequence[DeviceEvent] = (),
+    groups: Sequence[FailureGroup] = (),
+) -> dict[str, Any]:
+    """What table and charts show: `pool` has each value once, and columns name it by its place.
+
+    `start` is in ms since `began`, `seconds` how long a case took. `group` is the place among
+    `groups`, -1 for a case in none. `figures` has for each case its lists of times in microseconds
+    as (number, least, quartile, median, quartile, most), `ladders` what a case with many contexts
+    had loaded when, and in how much memory.
+    """
+    pool = _Pool()
+    moments = [*(one.started for one in cases), *(one.started for one in events)]
+    began = min(moments, default=None)
+    group_of = {id(one): number for number, group in enumerate(groups) for one in group.cases}
+    axes = _axes(cases)
+    figures = _Pool()
+    return {
+        "began": began.isoformat() if began else None,
+        "axes": axes,
+        "case": [one.case for one in cases],
+        "state": [pool.place(state(one)) for one in cases],
+        "cause": [pool.place(one.cause) for one in cases],
+        "suite": [pool.place(one.suite) for one in cases],
+        "device": [pool.place(one.device.name if one.device else None) for one in cases],
+        "values": [[pool.place(one.axes.get(axis)) for one in cases] for axis in axes],
+        "start": [_ms(one.started, began) for one in cases],
+        "seconds": [round(one.duration_s, 3) for one in cases],
+        "attempt": [one.attempt for one in cases],
+        "why": [pool.place(_why(one)) for one in cases],
+        "group": [group_of.get(id(one), -1) for one in cases],
+        "figures": [
+            [[figures.place(name), *spread] for name, spread in _spreads(one.measurements)]
+            for one in cases
+        ],
+        "figure_names": figures.values,
+        "ladders": _ladders(cases),
+        "events": [
+            {
+                "device": event.device,
+                "event": event.event,
+                "state": event.state,
+                "detail": _cut(event.detail),
+                "start": _ms(event.started, began),
+                "seconds": round(event.duration_s, 3),
+                "celsius": (event.vitals or {}).get("hottest_c"),
+            }
+            for event in events
+        ],
+        "pool": pool.values,
+    }
+
+
+def blocks(cases: Sequence[CaseRecord]) -> list[str]:
+    """What the view of one case shows, packed: case N is the (N mod 128)th of block N / 128."""
+    texts = map(_details, cases)
+    return [_packed(f"[{','.join(block)}]") for block in _in_blocks(texts)]
+
+
+def state(record: CaseRecord) -> str:
+    """The outcome as pages show it: a failure that a known issue explains is `expected`."""
+    return "expected" if record.is_bad and record.expected else record.outcome
+
+
+class _Pool:
+    """Values, each once, and where each stands."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._places: dict[str, int] = {}
+
+    def place(self, value: Any) -> int:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        key = f"{type(value).__name__} {text}"
+        if key not in self._places:
+            self._places[key] = len(self.values)
+            self.values.append(value if value is None else _cut(text))
+        return self._places[key]
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()
+
+
+def _in_blocks(texts: Iterable[str]) -> Iterable[list[str]]:
+    block: list[str] = []
+    for text in texts:
+        block.append(text)
+        if len(block) == BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _details(record: CaseRecord) -> str:
+    """One record as JSON; what would be too much for a page is left to results.jsonl."""
+    text = record.model_dump_json(by_alias=True, exclude_defaults=True)
+    if len(text) <= _MAX_CASE_BYTES:
+        return text
+    less = record.model_copy(update={"measurements": {}, "checks": (), "preflight": ()})
+    text = less.model_dump_json(by_alias=True, exclude_defaults=True)
+    if len(text) <= _MAX_CASE_BYTES:
+        return text
+    return json.dumps({"case": _cut(record.case), "outcome": record.outcome})
+
+
+def _axes(cases: Sequence[CaseRecord]) -> list[str]:
+    """The axes that tell the cases apart, in the order in which they first appear."""
+    values: dict[str, set[str]] = {}
+    for record in cases:
+        for name in record.axes:
+            values.setdefault(name, set())
+    for record in cases:
+        for name, seen in values.items():
+            if len(seen) < 2:
+                seen.add(json.dumps(record.axes.get(name), sort_keys=True))
+    return [name for name, seen in values.items() if len(seen) > 1][:_MOST_AXES]
+
+
+def _spreads(measurements: Mapping[str, Any]) -> Iterable[tuple[str, list[float]]]:
+    """The lists of times among the measurements, summed up."""
+    for name, value in measurements.items():
+        if not name.endswith("_us") or not isinstance(value, list) or not value:
+            continue
+        if all(is_figure(one) for one in value):
+            yield name, _spread(value)
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    low, middle, high = min(values), statistics.median(values), max(values)
+    quarters = statistics.quantiles(values, n=4) if len(values) > 1 else [middle] * 3
+    inside = [min(max(round(one), low), high) for one in (quarters[0], middle, quarters[2])]
+    return [len(values), low, *inside, high]
+
+
+def _ladders(cases: Sequence[CaseRecord]) -> list[dict[str, Any]]:
+    """Load times and memory by the number of contexts that were loaded, what failed first."""
+    found: list[tuple[bool, int, int, list[float]]] = []
+    for number, record in enumerate(cases):
+        loads = _numbers(record.measurements.get("load_us"))
+        if len(loads) > 1:
+            found.append((_failed_context(record) is None, -len(loads), number, loads))
+    found.sort(key=lambda one: one[:3])
+    return [_ladder(number, cases[number], loads) for _, _, number, loads in found[:_MOST_LADDERS]]
+
+
+def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, Any]:
+    memory = _numbers(record.measurements.get("load_rss_bytes"))
+    told = record.measurements.get("forecast")
+    told = told if isinstance(told, dict) else {}
+    return {
+        "case": number,
+        "loads": len(loads),
+        "load_us": thinned(loads, _MOST_POINTS),
+        "rss_bytes": thinned(memory, _MOST_POINTS) if len(memory) == len(loads) else [],
+        "failed_at": None if _failed_context(record) is None else len(loads) + 1,
+        "budget_bytes": _number(told.get("budget_bytes")),
+        "forecast": _number(told.get("loaded")),
+    }
+
+
+def _failed_context(record: CaseRecord) -> int | None:
+    return record.error.context if record.error else None
+
+
+def _numbers(value: Any) -> list[float]:
+    numbers = value if isinstance(value, list) else []
+    return numbers if all(is_figure(one) for one in numbers) else []
+
+
+def _number(value: Any) -> float | None:
+    return value if is_figure(value) else None
+
+
+def _why(record: CaseRecord) -> str | None:
+    """What went wrong, in a line: where it began, else the message."""
+    error = record.error
+    if error is None:
+        return record.conclusion
+    began = error.first_cause.message.strip() if error.first_cause else ""
+    lines = (began or error.message).strip().splitlines() or [""]
+    code = "" if error.code is None else f"{error.code} "
+    return _cut(f"{code}{lines[0]}")
+
+
+def _ms(moment: datetime, began: datetime | None) -> int:
+    return round((moment - began).total_seconds() * 1000) if began else 0
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 4]} ..."

@@ -1,0 +1,37 @@
+"""What a report.html holds: its text as it stands, and the data that its script draws from."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from typing import Any
+
+from markupsafe import Markup
+
+_PACKED = re.compile(r'<script type="text/plain" id="(rows|blocks)">([^<]*)</script>')
+
+
+def unpacked(text: str) -> Any:
+    """What `harness.results.page_data.packed` packed."""
+    return json.loads(gzip.decompress(base64.b64decode(text, validate=True)))
+
+
+def rows_of(page: str) -> dict[str, Any]:
+    """What the page's table and charts show."""
+    rows: dict[str, Any] = unpacked(dict(_PACKED.findall(page))["rows"])
+    return rows
+
+
+def details_of(page: str) -> list[dict[str, Any]]:
+    """What the views of cases show, in the order of the cases."""
+    blocks = dict(_PACKED.findall(page))["blocks"].split()
+    return [one for block in blocks for one in unpacked(block)]
+
+
+def words_of(page: str) -> str:
+    """All that a reader can come to see, in some order."""
+    still = Markup(_PACKED.sub("", page)).unescape()
+    drawn = json.dumps([rows_of(page), details_of(page)], ensure_ascii=False)
+    return f"{still} {drawn}"

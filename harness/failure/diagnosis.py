@@ -21,7 +21,8 @@ def symptoms_of(outcome: str, error: ErrorRecord, evidence: Iterable[str] = ()) 
     """What a record says of its failure; of `evidence` the last lines count."""
     codes = [error.code, *(link.code for link in error.chain)]
     lines = [line for line in error.message.splitlines() if not line.startswith(EARLIER)]
-    said = dict.fromkeys([*(link.message for link in error.chain), *lines])
+    hidden = [one.text() for one in error.libraries if one.hides]
+    said = dict.fromkeys([*(link.message for link in error.chain), *lines, *hidden])
     return Symptoms(
         outcome=outcome,
         apis=(error.api,) if error.api else (),

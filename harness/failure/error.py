@@ -83,6 +83,27 @@ class Diagnosis(Part):
         return "; ".join(part for part in parts if part)
 
 
+class LoadedLibrary(Part):
+    """A library that the process had loaded when it failed, and the file that the loader took.
+
+    `build_id` is the linker's, `version` what a library says of its QNN where it is not of the
+    runtime's folder; `hides` the file of the runtime that was not taken for it.
+    """
+
+    name: Text
+    path: Text
+    build_id: Text | None = None
+    version: Text | None = None
+    hides: Text | None = None
+
+    def text(self) -> str:
+        """One line for a person, and for the table of causes."""
+        known = (self.version, self.build_id and f"build id {self.build_id}")
+        told = ", ".join(part for part in known if part)
+        hides = f" hides {self.hides}" if self.hides else ""
+        return f"{self.name}: {self.path}" + (f" ({told})" if told else "") + hides
+
+
 class OrtCode(Part):
     """What ONNX Runtime itself answered: an OrtErrorCode, which tells no more than the kind."""
 
@@ -97,7 +118,8 @@ class ErrorRecord(Part):
     `hex` is how logs print it. `step` counts the plan's steps from 0, `context` is the number of
     the context concerned. `message` is the library's own explanation. `chain` is all that went
     wrong on the way, in order, and `first_cause` where that began. `diagnosis` is the known kind of
-    failure that this is one of, if it is.
+    failure that this is one of, if it is. `libraries` are those of QNN, ORT and the drivers that
+    were loaded when a call failed.
 
     Of a call of ONNX Runtime `code` is QNN's number in what was said, if there is one, `ort` what
     ORT returned, and `message` the whole chain of causes, the first one first.
@@ -116,6 +138,7 @@ class ErrorRecord(Part):
     chain: tuple[ChainLink, ...] = ()
     first_cause: ChainLink | None = None
     diagnosis: Diagnosis | None = None
+    libraries: tuple[LoadedLibrary, ...] = ()
 
     @classmethod
     def of(

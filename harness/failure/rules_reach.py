@@ -108,6 +108,9 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("google-ai-edge/LiteRT-LM#773", "qualcomm/fastrpc#379", "ggml-org/llama.cpp#27677"),
         (
             known(r"(?i)library version \S+ is mismatched.{0,4}The minimum supported version"),
+            # the probe says so of what its loader took
+            known(r"lib(?:Qnn|onnxruntime)\S*\.so\b.{0,300} hides /"),
+            known(r'"event":"library","name":"lib(?:Qnn|onnxruntime).*"hides":"'),
             likely(r"outside ELF segment"),
             possible(r"LD_LIBRARY_PATH=\S*/vendor/lib", evidence=r"failed to open session"),
         ),

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import signal as signals
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from harness.errors import Cause
 from harness.failure.chain import error_lines, failure_chain
 from harness.failure.diagnosis import EARLIER, diagnosed
-from harness.failure.error import ErrorRecord, Outcome
+from harness.failure.error import ErrorRecord, LoadedLibrary, Outcome
 from harness.failure.step_error import BLAME, Blame, cause_of, step_error
 from harness.failure.unsupported import is_unsupported
 from harness.lab.facts import Coprocessors
@@ -171,7 +171,7 @@ def judge(
         verdict = _of_finished(run.transcript, coprocessors, blame)
     if verdict.error is None or verdict.outcome == "error":
         return verdict
-    error = verdict.error
+    error = verdict.error.model_copy(update={"libraries": _loaded(run)})
     if ending is None and _signal_number(run) is not None:
         then = f"the process was ended by {_signal_name(_signal_number(run))} after its plan"
         error = error.with_line(then)
@@ -200,6 +200,10 @@ def _failed_before_its_end(run: ProbeRun) -> bool:
     why.
     """
     return run.transcript.done and run.transcript.first_failure is not None
+
+
+def _loaded(run: ProbeRun) -> tuple[LoadedLibrary, ...]:
+    return tuple(LoadedLibrary.model_validate(asdict(one)) for one in run.transcript.libraries)
 
 
 def _late(run: ProbeRun) -> bool:

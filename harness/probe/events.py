@@ -18,6 +18,7 @@ from harness.probe.transcript import (
     MAX_KEPT,
     Accepted,
     Done,
+    LoadedLibrary,
     LogLine,
     Malformed,
     Start,
@@ -35,6 +36,8 @@ _SEALED: Final = re.compile(rb',"crc":"([0-9a-f]{8})"\}')
 _SEAL_BYTES: Final = len(SEAL % 0)
 MAX_EVENT_BYTES: Final = 4 << 20
 MAX_THREADS: Final = 64
+MAX_LIBRARIES: Final = 32
+MAX_LIBRARY_CHARS: Final = 1000
 MAX_LOG_LINES: Final = 50_000
 MAX_EXCERPT_BYTES: Final = 400
 _UNREAD_PART: Final = 8
@@ -289,12 +292,22 @@ class TranscriptParser:
             for thread in threads[:MAX_THREADS]
         ]
 
+    def _take_library(self, event: Event) -> None:
+        library = LoadedLibrary(
+            _text(event, "name")[:MAX_LIBRARY_CHARS],
+            _text(event, "path")[:MAX_LIBRARY_CHARS],
+            *((_maybe_text(event, key) or "")[:MAX_LIBRARY_CHARS] or None for key in _OF_LIBRARY),
+        )
+        if len(self.transcript.libraries) < MAX_LIBRARIES:
+            self.transcript.libraries.append(library)
+
     def _take_plan_error(self, event: Event) -> None:
         line, message = _maybe_count(event, "line"), _text(event, "message")
         self.transcript.plan_error = f"line {line}: {message}"
         self.transcript.plan_damaged = event.get("damaged") is True
 
 
+_OF_LIBRARY: Final = ("build_id", "version", "hides")
 _THREAD_TEXTS: Final = ("name", "state", "wchan", "syscall", "stack")
 _MEASURES: Final = (
     "duration_us",
@@ -315,6 +328,7 @@ _TAKERS: Final[Mapping[str, Callable[[TranscriptParser, Event], None]]] = {
     "skip": TranscriptParser._take_skip,
     "done": TranscriptParser._take_done,
     "deadline": TranscriptParser._take_deadline,
+    "library": TranscriptParser._take_library,
     "threads": TranscriptParser._take_threads,
     "plan-error": TranscriptParser._take_plan_error,
 }

@@ -77,6 +77,21 @@ class ThreadState:
     stack: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedLibrary:
+    """A library that the process had loaded when its first step failed.
+
+    `name` is its own, `path` the file that the loader took. `hides` is the file of that name beside
+    the plan's libraries, if another one was taken; `version` is that of a QNN from elsewhere.
+    """
+
+    name: str
+    path: str
+    build_id: str | None = None
+    version: str | None = None
+    hides: str | None = None
+
+
 @dataclass(slots=True)
 class StepResult:
     """What is known of one step.
@@ -146,7 +161,7 @@ class Transcript:
     printed; `plan_error` why it refused its plan, and `plan_damaged` that this did not arrive as it
     was sent. `malformed` are events that were lost, repeated or changed on their way; `cut_off`
     tells that the process ended in the middle of one. `logs` are the lines that belong to no step;
-    `threads` tell where it hung at its deadline.
+    `threads` tell where it hung at its deadline, `libraries` what it had loaded by then.
     """
 
     start: Start | None = None
@@ -162,6 +177,7 @@ class Transcript:
     deadline: bool = False
     unread: bool = False
     threads: list[ThreadState] = field(default_factory=list)
+    libraries: list[LoadedLibrary] = field(default_factory=list)
     plan_error: str | None = None
     plan_damaged: bool = False
     elapsed_us: int | None = None

@@ -115,12 +115,19 @@ def _properties(record: CaseRecord) -> Iterator[tuple[str, str]]:
     for key, value in (record.error.model_dump() if record.error else {}).items():
         if key == "diagnosis" and value is not None:
             yield from _flat("error.diagnosis", value)
+        elif key == "libraries":
+            yield from _libraries(record)
         elif value is not None:
             yield f"error.{key}", _plain(value)
     for key, value in record.measurements.items():
         yield from _flat(f"measurements.{key}", value)
     for log in record.logs:
         yield "log", log
+
+
+def _libraries(record: CaseRecord) -> Iterator[tuple[str, str]]:
+    for one in record.error.libraries if record.error else ():
+        yield f"error.library.{one.name}", one.text().removeprefix(f"{one.name}: ")
 
 
 def _flat(key: str, value: object) -> Iterator[tuple[str, str]]:

@@ -227,6 +227,8 @@ function details(record, run) {
   for (const [name, value] of Object.entries(record.measurements ?? {})) line(name, figure(value));
   if (record.runtime) line("runtime", `${record.runtime.build_id ?? record.runtime.qnn} from ${record.runtime.source}`);
   for (const [name, value] of Object.entries(record.device ?? {})) line("device " + name, figure(value));
+  for (const one of error?.libraries ?? []) line(one.hides ? "taken instead of ours" : "loaded", el("span", {class: "mono"},
+    [one.path, one.version, one.build_id && `build id ${one.build_id}`, one.hides && `hides ${one.hides}`].filter(part => part).join(", ")));
   if (error) line("signature", el("span", {class: "mono"}, error.signature));
   parts.push(list);
   const logs = record.logs ?? [];

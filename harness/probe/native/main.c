@@ -215,7 +215,7 @@ static uint32_t carry_out_all(void) {
         } else if (skipping) {
             write_skip(i, step, "an earlier step failed");
         } else if (!carry_out(i, step)) {
-            failed++;
+            if (failed++ == 0) event_libraries(&plan);
             skipping = !cleaning;
         }
     }

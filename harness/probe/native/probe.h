@@ -144,6 +144,10 @@ struct memory_use memory_use(enum memory_detail detail);
  * depends on which thread came first, hence on how busy the device is. */
 void memory_trim(void);
 
+/* --- libraries.c --- */
+
+void event_libraries(const struct plan *plan); /* what the loader took; asks its lock */
+
 /* --- threads.c --- */
 
 void event_threads(int fd); /* for the watchdog: what every thread but it is doing */

@@ -358,3 +358,39 @@ def test_a_library_that_needs_one_that_is_not_there(
     found = diagnosed("failed", error)
     assert found.diagnosis is not None, step.message
     assert found.diagnosis.id == "no-fastrpc"
+
+
+@ALL_BUILDS
+def test_which_of_two_libraries_of_one_name_was_taken(
+    run: Runner, build: ProbeBuild, tmp_path: Path
+) -> None:
+    """On each C library: the first folder of LD_LIBRARY_PATH has another libQnnHtp.so than ours."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    for folder, size in ((theirs, 1), (ours, 100_000)):
+        folder.mkdir()
+        source = tmp_path / f"{size}.c"
+        source.write_text(
+            f"char room[{size}] = {{1}};\nint nothing;\n"
+            'const char *version(void) { return "v2.28.2.241116104011"; }\n'
+        )
+        library = folder / "libQnnHtp.so"
+        words = [build.compiler, "-shared", "-fPIC", f"-Wl,-soname,{library.name}"]
+        words += ["-Wl,--build-id", str(source), "-o", str(library)]
+        subprocess.run(words, check=True, timeout=60)
+    done = run(
+        plan.backend_load("libQnnHtp.so"),
+        plan.system_load(str(ours / "libQnnSystem.so")),
+        env={"LD_LIBRARY_PATH": f"{theirs}:{ours}"},
+    )
+    found = [one for one in done.transcript.libraries if one.name == "libQnnHtp.so"]
+    assert len(found) == 1, done.transcript
+    assert found[0].path.endswith("/theirs/libQnnHtp.so")
+    assert (found[0].hides or "").endswith("/ours/libQnnHtp.so")
+    assert found[0].version == "2.28.2.241116104011"
+    assert len(found[0].build_id or "") >= 16
+    # a copy of ours hides nothing, and needs no version
+    copied = run(
+        plan.backend_load(str(ours / "libQnnHtp.so")), env={"LD_LIBRARY_PATH": str(theirs)}
+    )
+    (own,) = (one for one in copied.transcript.libraries if one.name == "libQnnHtp.so")
+    assert (own.hides, own.version) == (None, None)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from harness.contexts.source import Context
+from harness.failure.any_log import read_log
+from harness.failure.explanation import explain
+from harness.failure.verdict import judge
 from harness.probe import plan
 from harness.probe.plan import Settings, Step
 from harness.probe.run import ProbeRun
@@ -245,3 +249,47 @@ def test_the_budget_of_the_process_is_where_it_was_measured(
     assert estimate is not None
     assert fits == PD_BUDGET_BYTES // int(estimate[1])
     assert [step.code for step in results[350:]] == [0, 0], "what is freed can be used again"
+
+
+@PLAIN_TOO
+def test_whose_libraries_were_taken_is_told_of_what_failed(
+    run: Runner, runtime_for: RuntimeFor, context_for: ContextFor
+) -> None:
+    """An older QNN stands first in LD_LIBRARY_PATH, and refuses what the newer one has made."""
+    old, new = (runtime_for(version) for version in (OLDEST, NEWEST))
+    context = context_for("tiny", NEWEST)
+
+    def taken(first: Runtime, then: Runtime) -> ProbeRun:
+        folders = (str(one.library("libQnnHtp.so").parent) for one in (first, then))
+        return run(
+            plan.system_load(str(new.library("libQnnSystem.so"))),
+            plan.backend_load("libQnnHtp.so"),
+            Step("log-create"),
+            Step("backend-create"),
+            plan.device_create(),
+            plan.context_load(0, str(context.path)),
+            env={"LD_LIBRARY_PATH": ":".join(folders)},
+        )
+
+    done = taken(old, new)
+    verdict = judge(done)
+    assert verdict.outcome == "failed", done.transcript
+    assert verdict.error is not None
+    loaded = {one.name: one for one in verdict.error.libraries}
+    htp, system = loaded["libQnnHtp.so"], loaded["libQnnSystem.so"]
+    assert htp.path == str(old.library("libQnnHtp.so"))
+    assert htp.hides == str(new.library("libQnnHtp.so"))
+    assert (htp.version or "").startswith(f"{OLDEST}.")
+    assert (system.hides, system.version) == (None, None)
+    assert system.path == str(new.library("libQnnSystem.so"))
+    known = verdict.error.diagnosis
+    assert known is not None
+    assert (known.id, known.confidence) == ("older-libraries", "known")
+    # what was said of it, as a log: the same answer
+    found = explain(read_log(BytesIO(done.raw_events)).lines).diagnoses[0]
+    assert (found.id, found.confidence) == ("older-libraries", "known")
+
+    fine = taken(new, old)
+    assert judge(fine).outcome == "passed", fine.transcript
+    assert (fine.transcript.libraries, judge(fine).error) == ([], None)
+    assert b'"library"' not in fine.raw_events

@@ -133,6 +133,23 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "(dlerror RX VA 0xFFF00000 outside ELF segment)",
     ),
     (
+        "older-libraries known",
+        "Using newer context binary on old SDK\n"
+        "libQnnHtp.so: /vendor/lib64/libQnnHtp.so (2.28.2.241116104011) "
+        "hides /data/local/tmp/qnn-harness/store/runtimes/ab/libQnnHtp.so",
+    ),
+    (
+        "older-libraries known",
+        "Using newer context binary on old SDK\n"
+        '{"event":"library","name":"libQnnHtpV79Stub.so","path":"/vendor/lib64/libQnnHtpV79Stub.so"'
+        ',"hides":"/data/local/tmp/ours/libQnnHtpV79Stub.so","version":"2.28.2.241116104011","n":7}',
+    ),
+    (
+        None,
+        '{"event":"library","name":"libcdsprpc.so","path":"/vendor/lib64/libcdsprpc.so",'
+        '"hides":"/data/local/tmp/ours/libcdsprpc.so","n":7}',
+    ),
+    (
         "older-libraries possible",
         "LD_LIBRARY_PATH=./lib:/vendor/lib64 ./llama-bench -dev HTP0\n"
         "ggml-hex: failed to open session 0 : error 0x80000406",

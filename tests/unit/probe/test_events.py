@@ -313,6 +313,20 @@ def without_noise(transcript: Transcript) -> dict[str, object]:
     return {key: value for key, value in asdict(transcript).items() if key != "noise"}
 
 
+def test_libraries_of_a_failure() -> None:
+    one = {"event": "library", "name": "libQnnHtp.so", "path": "/vendor/libQnnHtp.so"}
+    more = one | {"build_id": "ab", "version": "2.28.2", "hides": "/ours/" + "x" * 2000}
+    transcript = parse_transcript(line(one, more))
+    first, second = transcript.libraries
+    assert (first.name, first.path, first.hides) == ("libQnnHtp.so", "/vendor/libQnnHtp.so", None)
+    assert (second.build_id, second.version) == ("ab", "2.28.2")
+    assert len(second.hides or "") == 1000
+    for wrong in (one | {"name": None}, one | {"path": 7}, one | {"hides": []}):
+        transcript = parse_transcript(line(wrong))
+        assert (transcript.libraries, transcript.malformed_count) == ([], 1)
+    assert len(parse_transcript(line(*[one] * 40)).libraries) == 32
+
+
 def test_threads_of_a_hang() -> None:
     threads = [{"tid": 7, "name": "x", "state": "R", "cpu_ticks": 3}, {"tid": 8, "wchan": "0"}]
     transcript = parse_transcript(line({"event": "threads", "threads": threads, "count": 2}))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.failure.diagnosis import diagnosed
+from harness.failure.error import LoadedLibrary
 from harness.results.checks import held, undecided
 from harness.results.html import html_text
 from harness.results.journal import Contents, Damage
@@ -130,6 +131,19 @@ def test_any_records_can_be_shown(made: list[CaseRecord], info: dict[str, Any]) 
     found = page(made, info)
     assert found.tags.count("script") == SCRIPTS
     assert found.tags.count("body") == 1
+
+
+def test_libraries_that_were_loaded_are_with_the_case() -> None:
+    ours = LoadedLibrary(name="libQnnSystem.so", path="/ours/it.so", build_id="09d4")
+    theirs = LoadedLibrary(name="libQnnHtp.so", path="/vendor/it.so", version=EVIL, hides="/o/it")
+    libraries = {"libraries": (ours, theirs)}
+    found = page([record(outcome="failed", error=error().model_copy(update=libraries))])
+    (shown,) = details_of(found.whole)
+    assert [one["path"] for one in shown["error"]["libraries"]] == ["/ours/it.so", "/vendor/it.so"]
+    assert (shown["error"]["libraries"][1]["hides"], found.tags.count("script")) == (
+        "/o/it",
+        SCRIPTS,
+    )
 
 
 def test_a_diagnosis_and_its_thread_are_shown() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from junitparser import JUnitXml
 
 from harness.failure.diagnosis import diagnosed
+from harness.failure.error import LoadedLibrary
 from harness.results.junit import junit_bytes, legal, write_junit
 from harness.results.record import CaseRecord, final_attempts
 from tests.unit.results.records import error, record, records
@@ -96,6 +97,17 @@ def test_a_diagnosis_says_how_sure_it_is() -> None:
     found = properties(only_case(record(outcome="failed", error=known)))
     assert found["error.diagnosis.id"] == "pd-exhausted"
     assert found["error.diagnosis.confidence"] == "known"
+
+
+def test_libraries_that_were_loaded() -> None:
+    hidden = LoadedLibrary(name="libQnnHtp.so", path="/vendor/libQnnHtp.so", hides="/ours/it.so")
+    found = properties(
+        only_case(
+            record(outcome="failed", error=error().model_copy(update={"libraries": (hidden,)}))
+        )
+    )
+    assert found["error.library.libQnnHtp.so"] == "/vendor/libQnnHtp.so hides /ours/it.so"
+    assert not [key for key in properties(only_case(record())) if "librar" in key]
 
 
 def test_counts_and_the_last_attempt() -> None:

@@ -31,7 +31,9 @@ CONTRACT = """
             "first_cause": {"code": null, "hex": null, "symbol": null, "component": null,
                             "message": "no PD", "source": "log"},
            "diagnosis": {"id": "x", "confidence": "known",
-                         "words": "w", "fix": "f", "thread": null}},
+                         "words": "w", "fix": "f", "thread": null},
+           "libraries": [{"name": "libQnnHtp.so", "path": "/vendor/it.so", "build_id": null,
+                          "version": "2.28.2", "hides": "/ours/it.so"}]},
  "measurements": {"loaded": 56, "load_us": [1, 2], "rss_bytes": {"peak": 3}},
  "checks": [{"name": "io_given_back", "verdict": "broken", "reason": "r",
              "figures": {"x_bytes": 1}}],
@@ -55,6 +57,14 @@ def test_a_record_of_before_confidence_was_said_is_read() -> None:
     assert parsed.error.diagnosis is not None
     assert parsed.error.diagnosis.confidence is None
     assert parsed.error.diagnosis.text() == "x: w; f"
+
+
+def test_a_record_of_before_libraries_were_told_is_read() -> None:
+    line = json.loads(CONTRACT)
+    del line["error"]["libraries"]
+    parsed = CaseRecord.model_validate(line)
+    assert parsed.error is not None
+    assert parsed.error.libraries == ()
 
 
 def test_every_key_is_there_even_if_null() -> None:

@@ -16,7 +16,7 @@ from harness.cli.say import say, say_json
 from harness.errors import HarnessError, InfraError
 from harness.errors.outgoing_text import outgoing
 from harness.files.cache import cache_root, quarantine_root
-from harness.lab.attach import OpenLab
+from harness.lab.attach import UNPLUGGED, OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import LabEvent
 from harness.lab.inventory import DeviceConfig, load_lab
@@ -123,7 +123,8 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     }
     gone = next((found for found in health.findings if found.code == "unreachable"), None)
     if gone is not None:
-        return row | {"state": "unreachable", "problem": gone.text}
+        state = "unplugged" if UNPLUGGED in gone.text else "unreachable"
+        return row | {"state": state, "problem": gone.text}
     try:
         device = lab.device(config.name)
     except HarnessError as error:

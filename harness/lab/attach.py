@@ -32,6 +32,9 @@ from harness.simulator.device import SimulatedDevice
 from harness.simulator.emulation import make_board
 from harness.simulator.properties import board_properties, device_properties
 
+UNPLUGGED = "is unplugged or switched off"
+"""What the error says of a device that its adb server does not see."""
+
 _CONNECT_S = 20.0
 _RECONNECT_S = 3.0
 _FACTS_S = 15.0
@@ -413,8 +416,7 @@ def _require_ready(server: AdbServer, serial: str) -> None:
     if serial not in states:
         there = ", ".join(f"{name} ({state})" for name, state in states.items()) or "no device"
         raise InfraError(
-            f"device {serial} is unplugged or switched off: it is not attached to the {server}, "
-            f"which sees {there}"
+            f"device {serial} {UNPLUGGED}: it is not attached to the {server}, which sees {there}"
         )
     if (state := states[serial]) != "device":
         advice = STATE_ADVICE.get(state, "see `adb devices -l`")

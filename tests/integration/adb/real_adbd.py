@@ -16,7 +16,9 @@ import ctypes
 import fcntl
 import json
 import os
+import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -24,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -50,6 +53,10 @@ _ARM64 = (
     r":\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
     ":/host/arm64:P"
 )
+# A stream that is to be opened: Debian's adbd refuses this one, so this program does what adbd and
+# init do on a phone.
+_REBOOT = re.compile(rb"OPEN(.{4}).{16}reboot:", re.DOTALL)
+_STREAM = 1 << 24  # far from the numbers that adbd gives
 _RUN_ARM64 = """#!/system/bin/sh
 program=$1 name=$2
 shift 2
@@ -81,7 +88,7 @@ class RealDevice:
     `storage` is the host's folder that its /data is; without one it gets an empty one, gone when
     it stops. `storage_limit_bytes` gives it a /data of that size in memory instead;
     `read_only` makes it one that nobody can write to. With `android` its programs run as the user
-    2000, and as root without.
+    2000, and a reboot ends them all; without, as root.
     """
 
     def __init__(
@@ -238,23 +245,41 @@ def _connect() -> socket.socket:
     raise SystemExit("adbd does not listen")
 
 
-def _carry(source: socket.socket, sink: socket.socket) -> None:
+def _carry(source: socket.socket, sink: socket.socket, reboots: threading.Event | None) -> None:
     with contextlib.suppress(OSError):
         while data := source.recv(1 << 20):
-            sink.sendall(data)
+            if reboots is None or (asked := _REBOOT.search(data)) is None:
+                sink.sendall(data)
+                continue
+            stream = struct.pack("<I", _STREAM) + asked[1]
+            source.sendall(b"OKAY" + stream + bytes(8) + bytes(byte ^ 0xFF for byte in b"OKAY"))
+            time.sleep(0.5)  # as on a phone, where adbd answers before init ends it
+            reboots.set()
+            os.kill(-1, signal.SIGKILL)  # all but this process
     for end in (source, sink):
         with contextlib.suppress(OSError):
             end.shutdown(socket.SHUT_RDWR)
 
 
-def _serve(listening: socket.socket) -> None:
+def _serve(listening: socket.socket, reboots: threading.Event | None) -> None:
     while True:
         outer, _ = listening.accept()
         inner = _connect()
         for end in (outer, inner):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for pair in ((outer, inner), (inner, outer)):
-            threading.Thread(target=_carry, args=pair, daemon=True).start()
+        for way in ((outer, inner, reboots), (inner, outer, None)):
+            threading.Thread(target=_carry, args=way, daemon=True).start()
+
+
+def _boot_anew(root: Path) -> None:
+    """Another boot, by its id."""
+    boot_id = root / "proc/sys/kernel/random/boot_id"
+    subprocess.run([shutil.which("umount") or "umount", boot_id], capture_output=True, check=False)
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(f"{uuid.uuid4()}\n")
+        file.flush()
+        Path(file.name).chmod(0o444)
+        _mounted("--bind", file.name, boot_id)
 
 
 def _become(user: int) -> None:
@@ -282,18 +307,25 @@ def main() -> None:
         if android.vendor:
             _show_dsp(root / "dev")
         _mounted("-o", "remount,ro", root)
-    adbd = os.fork()
-    if adbd == 0:
-        listening.close()
-        if android:
-            _become(_SHELL_USER)
-        os.chroot(root)
-        os.chdir("/")
-        os.execve("/usr/sbin/adbd", ["adbd"], environment | {"ADBD_PORT": str(_PORT)})
-    threading.Thread(target=_serve, args=(listening,), daemon=True).start()
-    # the first process of a PID namespace inherits every orphan
-    while os.wait()[0] != adbd:
-        pass
+    reboots = threading.Event() if android else None
+    threading.Thread(target=_serve, args=(listening, reboots), daemon=True).start()
+    booted = False
+    while not booted or (reboots is not None and reboots.is_set()):
+        booted = True
+        if reboots is not None:
+            reboots.clear()
+            _boot_anew(root)
+        adbd = os.fork()
+        if adbd == 0:
+            listening.close()
+            if android:
+                _become(_SHELL_USER)
+            os.chroot(root)
+            os.chdir("/")
+            os.execve("/usr/sbin/adbd", ["adbd"], environment | {"ADBD_PORT": str(_PORT)})
+        # the first process of a PID namespace inherits every orphan
+        while os.wait()[0] != adbd:
+            pass
 
 
 if __name__ == "__main__":

@@ -160,6 +160,9 @@ def test_what_an_unplugged_phone_will_need_is_told(adb: AdbClient, simulated_lab
     assert "no source of QNN libraries for target 'android-arm64'" in runtime["found"]
     assert "set QAIRT_SDK_ROOT to a QAIRT SDK" in runtime["advice"]
     assert checks["other", "target"]["status"] == "unknown"
+    asked = qnn_harness("devices", "--lab", file, "--json")
+    rows = {row["name"]: row for row in json.loads(asked.stdout)["devices"] if row["configured"]}
+    assert [rows[name]["state"] for name in ("desk", "other")] == ["unplugged"] * 2
 
 
 def test_the_sources_of_a_lab_are_looked_at(simulated_lab: Path, runtime_for: RuntimeFor) -> None:

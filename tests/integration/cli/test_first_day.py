@@ -34,7 +34,6 @@ NOT_OK = {
     "backend gpu": "not-applicable",
     "backend cpu": "not-applicable",
     "66 contexts": "warn",  # as many as the real library for x86-64 takes
-    "reboot": "fail",  # the daemon runs in a namespace, and cannot
 }
 
 
@@ -108,7 +107,7 @@ def test_readme_word_by_word(phone: Phone, tmp_path: Path) -> None:
     desk.file.write_text(f"{text}runtimes:\n  - {{{source}, repository: {phone.repository}}}\n")
     named = acceptance.replace("sm-s921u", "phone")
     code, out, err = desk.types(named, "--unplug", "--reboot")
-    assert code == 1, err
+    assert code == 0, err
     assert err.endswith("packed: acceptance-phone.zip\n")
     with zipfile.ZipFile(desk.folder / "acceptance-phone.zip") as packed:
         checks = json.loads(packed.read("report.json"))["checks"]

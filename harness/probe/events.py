@@ -131,6 +131,8 @@ class TranscriptParser:
         self._in_event = False
 
     def _count_noise(self, noise: bytes) -> None:
+        if not noise:
+            return
         self.transcript.noise.byte_count += len(noise)
         self._look_for_event(noise)
         # what follows an endless beginning is no line of its own

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal
-from urllib.parse import quote_from_bytes, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 from zlib import crc32
 
 from harness.errors import ConfigError
@@ -17,7 +17,7 @@ LogLevel = Literal["off", "error", "warn", "info", "verbose", "debug"]
 MemoryDetail = Literal["off", "rss", "pss"]
 
 _HEADER: Final = re.compile(r"probe-plan 2 bytes=(0|[1-9][0-9]{0,7}) crc32=([0-9a-f]{8})")
-_VISIBLE: Final = bytes(code for code in range(0x21, 0x7F) if code != ord("%"))
+_QUOTED: Final = re.compile(rb"[^!-$&-~]")
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -227,7 +227,8 @@ def _line(verb: str, fields: Mapping[str, str]) -> str:
 
 
 def _quote(value: str) -> str:
-    return quote_from_bytes(value.encode("utf-8", "surrogateescape"), safe=_VISIBLE)
+    text = value.encode("utf-8", "surrogateescape")
+    return _QUOTED.sub(lambda found: b"%%%02X" % found[0][0], text).decode()
 
 
 def _parse_fields(parts: Iterable[str]) -> dict[str, str]:

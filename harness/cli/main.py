@@ -38,6 +38,10 @@ COMMANDS: Final = {
         "explain",
         "Say why a log tells of a failure: any log of a program that uses QNN or FastRPC.",
     ),
+    "history": (
+        "history",
+        "Say what all runs together say: since when, where, how often, and what to bisect.",
+    ),
     "init": (
         "init",
         "Write a devices.yaml of the devices that the adb server sees, with what each says it is.",

@@ -27,6 +27,7 @@ from harness.failure.explanation import Explanation
 from harness.files.whole_file import write_whole
 from harness.fit.report import Fit
 from harness.history.comparison_json import ComparisonReport
+from harness.history.timeline_text import HistoryReport
 from harness.lab import health, inventory, runtime_sources
 from harness.lab.inventory import Lab
 from harness.minimize.driver import Result
@@ -54,6 +55,9 @@ def schemas() -> dict[str, str]:
         ),
         "explain.schema.json": _schema(Explanation, "What explain --json prints", "serialization"),
         "fit.schema.json": _schema(Fit, "What contexts fit --json prints", "serialization"),
+        "history.schema.json": _schema(
+            HistoryReport, "What history --json prints", "serialization"
+        ),
         "minimize.schema.json": _schema(
             Result, "What contexts minimize --json prints", "serialization"
         ),

@@ -1,1 +1,1 @@
-"""Runs beside each other: what changed from one to another."""
+"""Runs beside each other and after each other: what changed, since when, where."""

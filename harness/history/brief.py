@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -120,22 +120,31 @@ def _parsed(line: bytes) -> Brief:
     return _BRIEF.validate_json(line)
 
 
-def read_briefs(journal: Path) -> tuple[list[Brief], int]:
-    """All attempts of a journal in their order, and how many of its lines are no records.
+def numbered_lines(journal: Path) -> Iterator[tuple[int, bytes, Brief | None]]:
+    """The lines of a journal about cases, from 1; None for one that is no record.
 
     Raises ConfigError if it cannot be read.
     """
-    found, damaged = [], 0
-    for line in journal_lines(journal):
+    for number, line in enumerate(journal_lines(journal), start=1):
         if not line.strip():
             continue
         try:
             if len(line) > MAX_LINE_BYTES:
                 raise ValueError("too long")
-            found.append(_parsed(line))
+            yield number, line, _parsed(line)
         except ValueError:
-            damaged += not _is_event(line)
-    return found, damaged
+            if not _is_event(line):
+                yield number, line, None
+
+
+def read_briefs(journal: Path) -> tuple[list[Brief], int]:
+    """All attempts of a journal in their order, and how many of its lines are no records.
+
+    Raises ConfigError if it cannot be read.
+    """
+    found = [brief for _, _, brief in numbered_lines(journal)]
+    whole = [brief for brief in found if brief is not None]
+    return whole, len(found) - len(whole)
 
 
 def _is_event(line: bytes) -> bool:

@@ -132,14 +132,15 @@ class FailOn:
 
 
 @dataclass
-class _Attempts:
-    """All attempts at a case in one run."""
+class Attempts:
+    """All attempts at a case in one run: the last of them, and whether others ended otherwise."""
 
     last: Brief
     passed: bool = False
     failures: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, brief: Brief) -> None:
+        """Takes note of one, in any order."""
         if brief.attempt >= self.last.attempt:
             self.last = brief
         if brief.has_verdict and brief.is_bad:
@@ -149,6 +150,7 @@ class _Attempts:
 
     @property
     def is_flaky(self) -> bool:
+        """Whether it both passed and failed."""
         return self.passed and bool(self.failures)
 
 
@@ -161,7 +163,7 @@ def compare(
     leaves one. `read` gives the bytes of an output that either run has kept; without it, outputs
     are not compared.
     """
-    old, new = _by_name(before), _by_name(after)
+    old, new = attempts_by_name(before), attempts_by_name(after)
     alike = _versions_apart(old.values())
     met: set[str] = set()
     pairs: dict[Category, list[Pair]] = {category: [] for category in CATEGORIES}
@@ -194,32 +196,33 @@ def without_versions(brief: Brief) -> tuple[object, ...]:
     return base, axes, named.device if named else None
 
 
-def _by_name(briefs: Iterable[Brief]) -> dict[str, _Attempts]:
-    found: dict[str, _Attempts] = {}
+def attempts_by_name(briefs: Iterable[Brief]) -> dict[str, Attempts]:
+    """The attempts of one run by their cases' names."""
+    found: dict[str, Attempts] = {}
     for brief in briefs:
-        found.setdefault(brief.case, _Attempts(brief)).add(brief)
+        found.setdefault(brief.case, Attempts(brief)).add(brief)
     return found
 
 
-def _versions_apart(old: Iterable[_Attempts]) -> Callable[[Brief], _Attempts | None]:
+def _versions_apart(old: Iterable[Attempts]) -> Callable[[Brief], Attempts | None]:
     """Finds the only case of the old run that differs in its versions alone."""
 
     @cache
-    def known() -> Mapping[tuple[object, ...], list[_Attempts]]:
+    def known() -> Mapping[tuple[object, ...], list[Attempts]]:
         """Made when it is first needed: most runs have the same names."""
-        found: dict[tuple[object, ...], list[_Attempts]] = {}
+        found: dict[tuple[object, ...], list[Attempts]] = {}
         for one in old:
             found.setdefault(without_versions(one.last), []).append(one)
         return found
 
-    def find(brief: Brief) -> _Attempts | None:
+    def find(brief: Brief) -> Attempts | None:
         found = known().get(without_versions(brief), [])
         return found[0] if len(found) == 1 else None
 
     return find
 
 
-def _became(then: _Attempts | None, now: _Attempts) -> Category:
+def _became(then: Attempts | None, now: Attempts) -> Category:
     was = then.last if then is not None else None
     judged = was is not None and was.has_verdict
     if not now.last.has_verdict:
@@ -241,7 +244,7 @@ def _without_verdict(was: Brief | None, now: Brief) -> Category:
     return "vanished" if was is not None and was.has_verdict else "untested"
 
 
-def _of_flaky(then: _Attempts, now: _Attempts) -> Category:
+def _of_flaky(then: Attempts, now: Attempts) -> Category:
     """A way to fail that was not seen before is told, however flaky the case was."""
     unseen = bool(now.failures - then.failures)
     if then.is_flaky and unseen:

@@ -123,7 +123,7 @@ def lines(found: Told) -> Iterator[str]:
     """For a terminal: a line for each group, and one for what to do about it."""
     for name, title in TITLES.items():
         for group in found.groups[name]:
-            said = "" if name in ("vanished", "fixed") else f": {_cut(group.said, _WIDTH)}"
+            said = "" if name in ("vanished", "fixed") else f": {shortened(group.said, _WIDTH)}"
             yield f"{len(group.pairs):4} x {title}{said}  [first: {group.first.case}]"
             if group.advice:
                 yield f"       {group.advice}"
@@ -192,10 +192,10 @@ def _item(text: str) -> str:
 def _code(text: str, most: int = _WIDTH) -> str:
     """Text in which nothing is a tag, a link, a mention or an end: one line, as code."""
     plain = " ".join(outgoing(text).split()).replace("`", "'")
-    return f"`{_cut(plain, most) or ' '}`"
+    return f"`{shortened(plain, most) or ' '}`"
 
 
-def _cut(text: str, most: int) -> str:
+def shortened(text: str, most: int) -> str:
     """At most so many characters; of both ends, since names end in what tells them apart."""
     if len(text) <= most:
         return text

@@ -1,4 +1,4 @@
-"""100,000 records: what comparing two such runs takes, beside `json.loads` of the same files."""
+"""100,000 records: what comparing and keeping them takes, beside `json.loads` of the same files."""
 
 from __future__ import annotations
 
@@ -55,3 +55,16 @@ def test_comparing_costs_a_few_times_what_reading_does(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert took < MOST_RATIO * loads
         assert peak < MOST_MB
+
+
+@pytest.mark.benchmark
+def test_taking_in_costs_a_few_times_what_reading_does(tmp_path: Path) -> None:
+    run = journal(tmp_path / "a", failing=10)
+    words = [sys.executable, "-m", "harness.cli.main", "history", "import", run, "--reports"]
+    for what in ("import", "import again"):
+        loads = loaded_s(run)
+        began = time.perf_counter()
+        subprocess.run([*map(str, words), str(tmp_path)], stdout=subprocess.DEVNULL, check=True)
+        took = time.perf_counter() - began
+        print(f"\nhistory {what}: {took:.1f} s, {took / loads:.1f} x json.loads")
+        assert took < MOST_RATIO * loads

@@ -81,6 +81,10 @@ def test_runs_with_odd_words(tmp_path: Path) -> None:
     told = json.loads(run("compare", before, after, "--json").stdout)
     assert CANARY in told["new"][0]["case"], "JSON keeps what it is"
     assert b"pwned" in run("report", after).stdout
+    for form in ("--markdown", "--html"):
+        assert b"pwned" in run("compare", before, after, form).stdout
+    for form in ("--html", "--json", "--device=sim-v73"):
+        assert b"pwned" in run("history", "--reports", tmp_path / "after", form).stdout
 
 
 def test_words_of_a_server_and_a_password(
@@ -110,6 +114,12 @@ def test_words_of_a_server_and_a_password(
         ["devices", f"--{CANARY}"],
         ["report", CANARY],
         ["compare", CANARY, CANARY],
+        ["compare", ".", "--fail-on", CANARY],
+        ["history", "--reports", CANARY],
+        ["history", "--axis", CANARY],
+        ["history", "import", CANARY],
+        ["history", "--database", f"my://u:{SECRET}@host/{CANARY}"],
+        ["history", "--database", f"postgresql://u:{SECRET}@host:{CANARY}/x"],
         ["runtimes", "show", f"https://u:{SECRET}@host/{CANARY}"],
         ["doctor", CANARY],
     ],

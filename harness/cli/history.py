@@ -1,0 +1,155 @@
+"""`qnn-harness history`: what all runs together say, kept in a database made of journals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from harness.bisect.new_failures import NewFailure
+from harness.cli.lab_options import json_option, lab_option
+from harness.cli.say import say, say_json
+from harness.errors import ConfigError
+from harness.errors.outgoing_text import counted
+from harness.history.comparison import Pair
+from harness.history.comparison_json import Bisectable
+from harness.history.database import Database, open_database
+from harness.history.importing import import_run, rediagnose, runs_in, stored_runs
+from harness.history.timeline import Filter, timeline
+from harness.history.timeline_text import history_report, lines, page
+
+_NEGATIVE: Final = 1
+_FILE: Final = "history.sqlite"
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_REPORTS: Final = Path("reports")
+
+
+def _database_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--database",
+        metavar="FILE|URL",
+        envvar="QNN_HARNESS_HISTORY",
+        help="SQLite's file, or postgresql://USER@HOST/NAME (default: history.sqlite in reports).",
+    )(command)
+
+
+def _reports_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--reports",
+        type=click.Path(path_type=Path),
+        default=_REPORTS,
+        show_default=True,
+        help="Where runs are.",
+    )(command)
+
+
+def _open(database: str | None, reports: Path) -> Database:
+    return open_database(database or str(reports / _FILE))
+
+
+def _day(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value and not _DAY.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is no day, as in 2026-11-23", context, parameter)
+    return value
+
+
+@click.group(invoke_without_command=True)
+@click.option("--case", default="", metavar="TEXT", help="Cases with this in their name.")
+@click.option("--diagnosis", default="", metavar="ID", help="Failures of this diagnosis.")
+@click.option("--device", default="", metavar="NAME", help="Cases of this device.")
+@click.option("--axis", "axes", multiple=True, metavar="NAME=VALUE", help="As in qnn=2.51.0.")
+@click.option("--since", default="", metavar="DAY", callback=_day, help="Runs from this day on.")
+@click.option("--until", default="", metavar="DAY", callback=_day, help="Runs before this day.")
+@click.option("--html", "as_page", is_flag=True, help="Print a page.")
+@_database_option
+@_reports_option
+@lab_option
+@json_option
+@click.pass_context
+def history(
+    context: click.Context,
+    case: str,
+    diagnosis: str,
+    device: str,
+    axes: tuple[str, ...],
+    since: str,
+    until: str,
+    as_page: bool,
+    database: str | None,
+    reports: Path,
+    lab_file: Path,
+    as_json: bool,
+) -> int | None:
+    """Say what all runs together say: since when, where, how often, and what to bisect.
+
+    Where no --database is named, new runs of the reports are taken in first. Ends with 1 if
+    nothing is held of what was asked for.
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    if as_page and as_json:
+        raise click.UsageError("--html and --json do not go together")
+    asked = Filter(case, diagnosis, device, tuple(map(_axis, axes)), since, until)
+    opened = _open(database, reports)
+    if database is None:
+        for path in runs_in(reports):
+            _import(opened, path)
+
+    def bisectable(pair: Pair) -> Bisectable:
+        one = NewFailure.of(pair)
+        command = one.command(str(lab_file), str(reports))
+        bisect = None if command is None else ("qnn-harness", *command)
+        return Bisectable(changed=one.changed, bisect=bisect, hindrance=one.hindrance)
+
+    report = history_report(timeline(stored_runs(opened, asked), diagnosis), bisectable)
+    if as_json:
+        say_json(report.model_dump(mode="json"))
+    elif as_page:
+        say(page(report), nl=False)
+    else:
+        for line in lines(report):
+            say(line)
+    return 0 if report.cases else _NEGATIVE
+
+
+@history.command("import")
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@_database_option
+@_reports_option
+def import_command(runs: tuple[Path, ...], database: str | None, reports: Path) -> None:
+    """Take in the journals of RUNS: runs' folders, or folders of such (default: --reports).
+
+    What is held already is left as it is; two may do this at once.
+    """
+    found = [path for one in runs or (reports,) for path in runs_in(one)]
+    opened = _open(database, reports)
+    told = [_import(opened, path) for path in found]
+    say(f"{counted(sum(told), 'run')} of {len(told)} taken in, the others were held already")
+
+
+@history.command("rediagnose")
+@_database_option
+@_reports_option
+def rediagnose_command(database: str | None, reports: Path) -> None:
+    """Put today's rules to all failures that are held; journals stay as they are."""
+    changes = rediagnose(_open(database, reports))
+    for (old, new), number in changes.most_common():
+        say(f"{number:5} x {old or 'unknown'} -> {new or 'unknown'}")
+    say(f"{counted(sum(changes.values()), 'failure')} diagnosed otherwise")
+
+
+def _import(database: Database, path: Path) -> bool:
+    done = import_run(database, path)
+    if done.changed and done.damaged:
+        say(f"warning: {path}: {counted(done.damaged, 'line')} left out: not a record", err=True)
+    return done.changed
+
+
+def _axis(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise ConfigError(f"{text!r} is not NAME=VALUE, as in qnn=2.51.0", field="--axis")
+    return name, value

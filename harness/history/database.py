@@ -1,0 +1,200 @@
+"""Where history is kept: SQLite in a file, PostgreSQL by URL; one text of SQL for both.
+
+Journals are the truth: the database can be thrown away and made of them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from harness.errors import ConfigError, HarnessError, InfraError
+from harness.errors.outgoing_text import without_secrets
+
+VERSION: Final = "1"
+"""Of the tables. A database of another one is refused; journals make a new one."""
+
+_POSTGRES: Final = ("postgresql://", "postgres://")
+_EXTRA: Final = "pip install 'qnn-harness[postgres]'"
+_WAIT_S: Final = 60
+_STATEMENT_S: Final = 600
+_AT_ONCE: Final = 5_000
+_LOCK: Final = 0x716E6E68  # qnnh: who makes the tables in PostgreSQL holds it
+
+_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, started TEXT NOT NULL, "
+    "digest TEXT NOT NULL, folder TEXT NOT NULL, damaged INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS attempts (run TEXT NOT NULL REFERENCES runs (run), "
+    "line INTEGER NOT NULL, name TEXT NOT NULL, device TEXT, qnn TEXT, ort TEXT, "
+    "axes TEXT NOT NULL, outcome TEXT NOT NULL, cause TEXT, known_issue TEXT, diagnosis TEXT, "
+    "signature TEXT, error TEXT, started TEXT NOT NULL, attempt INTEGER NOT NULL, "
+    "PRIMARY KEY (run, line))",
+    "CREATE INDEX IF NOT EXISTS runs_by_time ON runs (started)",
+)
+
+
+class Connection(Protocol):
+    """A connection within a transaction: named parameters, as in :name."""
+
+    contains: str
+    """The expression that is true where :part is in `name`."""
+    lock_row: str
+    """What stands behind a SELECT to hold its row until the transaction is over."""
+    alone: str
+    """The statement that waits until nobody else makes the tables."""
+
+    def execute(self, sql: str, **values: object) -> Iterator[Sequence[Any]]:
+        """The rows of one statement, if it has any."""
+
+    def execute_many(self, sql: str, rows: Iterable[Mapping[str, object]]) -> None:
+        """The same statement for each of many rows."""
+
+
+class Database(Protocol):
+    """A place where history is kept."""
+
+    def transaction(self, *, writes: bool = True) -> contextlib.AbstractContextManager[Connection]:
+        """All of it or nothing; raises InfraError where that fails."""
+
+
+def open_database(where: str) -> Database:
+    """Opens the database of a path or URL, and makes its tables if it is new.
+
+    Raises ConfigError for what is no database of ours, InfraError if it does not answer.
+    """
+    database: Database
+    if where.startswith(_POSTGRES):
+        database = _Postgres(where)
+    elif "://" in where:
+        raise ConfigError(
+            f"{where.partition('://')[0]}:// is no database that is known",
+            field="--database",
+            choices=("the path of a SQLite file", "postgresql://HOST/NAME"),
+        )
+    else:
+        database = _Sqlite(Path(where))
+    with database.transaction() as connection:
+        list(connection.execute(connection.alone))
+        for statement in _TABLES:
+            connection.execute(statement)
+        connection.execute(
+            "INSERT INTO meta (name, value) VALUES ('schema', :version) ON CONFLICT DO NOTHING",
+            version=VERSION,
+        )
+        ((version,),) = connection.execute("SELECT value FROM meta WHERE name = 'schema'")
+    if version != VERSION:
+        raise ConfigError(
+            f"has tables of version {version}, this harness knows {VERSION}: name another "
+            "database and import the journals into it",
+            file=without_secrets(where),
+            field="--database",
+        )
+    return database
+
+
+class _SqliteConnection:
+    contains = "instr(name, :part) > 0"
+    lock_row = ""  # whoever writes holds the whole file
+    alone = "SELECT 1"
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, **values: object) -> Iterator[Sequence[Any]]:
+        return iter(self._connection.execute(sql, values))
+
+    def execute_many(self, sql: str, rows: Iterable[Mapping[str, object]]) -> None:
+        self._connection.executemany(sql, rows)
+
+
+class _Sqlite:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        if not path.parent.is_dir():
+            raise ConfigError("there is no such folder", file=path.parent, field="--database")
+
+    @contextlib.contextmanager
+    def transaction(self, *, writes: bool = True) -> Iterator[Connection]:
+        try:
+            with contextlib.closing(
+                sqlite3.connect(self._path, timeout=_WAIT_S, isolation_level=None)
+            ) as connection:
+                # writers wait for each other from the start: none finds a stale page later
+                connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+                yield _SqliteConnection(connection)
+                connection.execute("COMMIT")
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise InfraError(f"{self._path}: {error}") from error
+            raise ConfigError(f"is no database: {error}", file=self._path) from error
+
+
+class _PostgresConnection:
+    contains = "strpos(name, :part) > 0"
+    lock_row = "FOR UPDATE"
+    alone = f"SELECT pg_advisory_xact_lock({_LOCK})"
+
+    def __init__(self, connection: Any) -> None:
+        from sqlalchemy import text
+
+        self._connection, self._text = connection, text
+
+    def execute(self, sql: str, **values: object) -> Iterator[Sequence[Any]]:
+        statement = self._text(sql)
+        if sql.startswith("SELECT"):  # many rows are not all held at once
+            statement = statement.execution_options(stream_results=True, yield_per=_AT_ONCE)
+        found = self._connection.execute(statement, values)
+        return iter(found) if found.returns_rows else iter(())
+
+    def execute_many(self, sql: str, rows: Iterable[Mapping[str, object]]) -> None:
+        left = iter(rows)
+        statement = self._text(sql)
+        while some := [dict(row) for _, row in zip(range(_AT_ONCE), left, strict=False)]:
+            self._connection.execute(statement, some)
+
+
+class _Postgres:
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg  # noqa: F401
+            from sqlalchemy import create_engine
+            from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+        except ImportError as error:
+            raise ConfigError(
+                f"PostgreSQL needs more packages: {_EXTRA}", field="--database"
+            ) from error
+        # what it warns of is in the error that follows
+        logging.getLogger("psycopg").setLevel(logging.CRITICAL)
+        self._failed = SQLAlchemyError
+        self._shown = without_secrets(url)
+        try:
+            self._engine = create_engine(
+                f"postgresql+psycopg://{url.partition('://')[2]}",
+                connect_args={
+                    "connect_timeout": 10,
+                    "keepalives_idle": 30,
+                    "tcp_user_timeout": 1000 * _WAIT_S,
+                    "options": f"-c lock_timeout={_WAIT_S}s -c statement_timeout={_STATEMENT_S}s",
+                },
+            )
+        except (ArgumentError, ValueError) as error:
+            raise ConfigError(
+                f"{self._shown} is no URL of a database", field="--database"
+            ) from error
+
+    @contextlib.contextmanager
+    def transaction(self, *, writes: bool = True) -> Iterator[Connection]:
+        del writes  # PostgreSQL finds out by itself
+        try:
+            with self._engine.begin() as connection:
+                yield _PostgresConnection(connection)
+        except HarnessError:
+            raise
+        except self._failed as error:
+            said = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+            raise InfraError(f"{self._shown}: {said}") from error

@@ -1,0 +1,282 @@
+"""Journals into the database and out of it; and old records diagnosed anew."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from harness.errors import Cause, ConfigError
+from harness.failure.diagnosis import diagnosed
+from harness.failure.error import ErrorRecord, Outcome
+from harness.failure.rule import CONFIDENCES
+from harness.failure.rules import RULES
+from harness.history.brief import (
+    Brief,
+    Failure,
+    Identified,
+    Issue,
+    Named,
+    OrtVersion,
+    numbered_lines,
+)
+from harness.history.database import Connection, Database
+from harness.history.timeline import Filter
+from harness.results.rundir import JOURNAL, LATEST, RunFolder
+
+# What an index of PostgreSQL holds at most is 2,700 bytes.
+_NAME_CHARS: Final = 500
+_ROW: Final = (
+    "INSERT INTO attempts (run, line, name, device, qnn, ort, axes, outcome, cause, known_issue, "
+    "diagnosis, signature, error, started, attempt) VALUES (:run, :line, :name, :device, :qnn, "
+    ":ort, :axes, :outcome, :cause, :known_issue, :diagnosis, :signature, :error, :started, "
+    ":attempt)"
+)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of a run's journal: `attempts` are those now held, `damaged` lines left out."""
+
+    run: str
+    attempts: int
+    damaged: int
+    changed: bool
+
+
+def runs_in(path: Path) -> list[Path]:
+    """The run's folder that a path is, or those in it, the oldest first.
+
+    Raises ConfigError if there is none.
+    """
+    if (path / JOURNAL).is_file():
+        return [path]
+    found = sorted(one.parent for one in path.glob(f"*/{JOURNAL}"))
+    found = [one for one in found if one.name != LATEST]
+    if not found:
+        raise ConfigError(f"holds no run: there is no {JOURNAL} in it or in its folders", file=path)
+    return found
+
+
+def import_run(database: Database, path: Path) -> Imported:
+    """Makes the database say what a run's journal says; nothing is done if it does already.
+
+    Two at once wait for each other; one that dies has done nothing. Raises ConfigError for what
+    is no run, InfraError if the database fails.
+    """
+    folder = RunFolder.open(path)
+    journal = folder.path / JOURNAL
+    info = folder.info()
+    named = info.get("run")
+    run = _bounded(named if isinstance(named, str) and named else folder.run_id)
+    with database.transaction() as connection:
+        connection.execute(
+            "INSERT INTO runs (run, started, digest, folder, damaged) "
+            "VALUES (:run, '', '', '', 0) ON CONFLICT DO NOTHING",
+            run=run,
+        )
+        ((held, damaged),) = connection.execute(
+            f"SELECT digest, damaged FROM runs WHERE run = :run {connection.lock_row}", run=run
+        )
+        digest = _digest(journal)
+        if held == digest:
+            return Imported(run, _count(connection, run), damaged, changed=False)
+        connection.execute("DELETE FROM attempts WHERE run = :run", run=run)
+        seen = _Seen(str(info.get("started") or ""))
+        connection.execute_many(_ROW, _rows(run, journal, seen))
+        connection.execute(
+            "UPDATE runs SET started = :started, digest = :digest, folder = :folder, "
+            "damaged = :damaged WHERE run = :run",
+            started=_moment(seen.started),
+            digest=digest,
+            folder=_without_nul(str(folder.path)),
+            damaged=seen.damaged,
+            run=run,
+        )
+        return Imported(run, seen.attempts, seen.damaged, changed=True)
+
+
+def rediagnose(database: Database) -> Counter[tuple[str | None, str | None]]:
+    """Puts today's rules to all failures that are held: how many went from which id to which.
+
+    What logs of the device said then is not held: an old diagnosis that is surer than today's
+    stays, as long as there is a rule of its name. Raises InfraError if the database fails.
+    """
+    known = {rule.id for rule in RULES}
+    changes: Counter[tuple[str | None, str | None]] = Counter()
+    with database.transaction() as connection:
+        rows = connection.execute(
+            "SELECT run, line, outcome, error FROM attempts WHERE error IS NOT NULL"
+        )
+        anew = []
+        for run, line, outcome, text in rows:
+            try:
+                error = ErrorRecord.model_validate_json(text)
+            except ValidationError:
+                continue  # of a harness with other fields: it stays as it was
+            new = _surer(outcome, error, known)
+            if new == error:
+                continue
+            old_id, new_id = _id(error), _id(new)
+            changes[old_id, new_id] += old_id != new_id
+            anew.append({"run": run, "line": line, "id": new_id, "error": new.model_dump_json()})
+        connection.execute_many(
+            "UPDATE attempts SET diagnosis = :id, error = :error WHERE run = :run AND line = :line",
+            anew,
+        )
+    return +changes
+
+
+def _surer(outcome: str, error: ErrorRecord, known: set[str]) -> ErrorRecord:
+    old = error.diagnosis
+    new = diagnosed(outcome, error.model_copy(update={"diagnosis": None}))
+    if old is None or old.id not in known:
+        return new
+    order = (*CONFIDENCES, None)
+    if new.diagnosis is None:
+        return error
+    surer = order.index(new.diagnosis.confidence) <= order.index(old.confidence)
+    return new if surer else error
+
+
+def _id(error: ErrorRecord) -> str | None:
+    return error.diagnosis.id if error.diagnosis else None
+
+
+class _Seen:
+    """What was met while rows went by."""
+
+    def __init__(self, started: str) -> None:
+        self.started, self.attempts, self.damaged = started, 0, 0
+
+
+def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
+    for number, line, brief in numbered_lines(journal):
+        if brief is None:
+            seen.damaged += 1
+            continue
+        seen.attempts += 1
+        seen.started = seen.started or brief.started
+        error = json.loads(line).get("error") if brief.error is not None else None
+        yield {
+            "run": run,
+            "line": number,
+            "name": _bounded(brief.case),
+            "device": brief.device and _bounded(brief.device.name),
+            "qnn": _version(brief, "qnn"),
+            "ort": _version(brief, "ort"),
+            "axes": json.dumps(brief.axes),
+            "outcome": brief.outcome,
+            "cause": brief.cause,
+            "known_issue": brief.known_issue and _bounded(brief.known_issue),
+            "diagnosis": brief.diagnosis and _bounded(brief.diagnosis),
+            "signature": brief.error and _bounded(brief.error.signature),
+            "error": None if error is None else json.dumps(error),
+            "started": _moment(brief.started),
+            "attempt": min(brief.attempt, 1 << 30),
+        }
+
+
+def _version(brief: Brief, axis: str) -> str | None:
+    said: Any = brief.axes.get(axis)
+    if axis == "ort" and said is None and brief.runtime is not None:
+        said = brief.runtime.ort
+    return None if said is None else _bounded(str(said))
+
+
+def _count(connection: Connection, run: str) -> int:
+    ((number,),) = connection.execute("SELECT count(*) FROM attempts WHERE run = :run", run=run)
+    return int(number)
+
+
+def _moment(text: str) -> str:
+    """A time as all times here are written, so that they sort; of what is none, the text."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="microseconds")
+    except (ValueError, OverflowError):
+        return _bounded(text)
+
+
+def _bounded(text: str) -> str:
+    """A text that any index holds, and is still another one than others."""
+    text = _without_nul(text)
+    if len(text) <= _NAME_CHARS:
+        return text
+    return f"{text[: _NAME_CHARS - 20]}...{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _without_nul(text: str) -> str:
+    """PostgreSQL holds every character but this one."""
+    return text.replace("\0", "\ufffd")
+
+
+def _digest(journal: Path) -> str:
+    try:
+        with journal.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=journal) from error
+
+
+def stored_runs(database: Database, asked: Filter) -> Iterator[tuple[str, list[Brief]]]:
+    """The attempts asked for, run by run, the oldest first. Raises InfraError."""
+    where, values = ["1 = 1"], {}
+    for clause, value in (
+        ("device = :device", asked.device),
+        ("runs.started >= :since", asked.since),
+        ("runs.started < :until", asked.until),
+    ):
+        if value:
+            where.append(clause)
+            values[clause.rpartition(":")[2]] = value
+    with database.transaction(writes=False) as connection:
+        if asked.case:
+            where.append(connection.contains)
+            values["part"] = asked.case
+        rows = connection.execute(
+            "SELECT runs.run, name, device, ort, axes, outcome, cause, known_issue, diagnosis, "
+            "signature, attempts.started, attempt FROM attempts JOIN runs ON "
+            f"runs.run = attempts.run WHERE {' AND '.join(where)} "
+            "ORDER BY runs.started, runs.run, line",
+            **values,
+        )
+        for run, found in groupby(rows, key=lambda row: str(row[0])):
+            briefs = (_brief(*row[1:]) for row in found)
+            yield run, [brief for brief in briefs if asked.takes(brief)]
+
+
+def _brief(
+    name: str,
+    device: str | None,
+    ort: str | None,
+    axes: str,
+    outcome: Outcome,
+    cause: Cause | None,
+    known_issue: str | None,
+    diagnosis: str | None,
+    signature: str | None,
+    started: str,
+    attempt: int,
+) -> Brief:
+    return Brief(
+        case=name,
+        axes=json.loads(axes),
+        outcome=outcome,
+        started=started,
+        cause=cause,
+        device=Named(device) if device else None,
+        runtime=OrtVersion(ort),
+        expected=Issue(known_issue) if known_issue else None,
+        error=Failure(signature, Identified(diagnosis) if diagnosis else None)
+        if signature
+        else None,
+        attempt=attempt,
+    )

@@ -1,0 +1,214 @@
+"""What many runs say of cases and of failures: since when, where, how often (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from harness.history.brief import Brief
+from harness.history.comparison import Attempts, Pair, attempts_by_name, without_versions
+
+MARKS: Final = 30
+"""So many of a case's last runs are shown, one character each."""
+
+Trend = Literal["better", "worse", "steady", "unknown"]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which of what is held is asked for; an empty one asks for all."""
+
+    case: str = ""
+    diagnosis: str = ""
+    device: str = ""
+    axes: tuple[tuple[str, str], ...] = ()
+    since: str = ""
+    until: str = ""
+
+    def takes(self, brief: Brief) -> bool:
+        """Whether an attempt has the axes asked for; the rest is looked for by the database."""
+        return all(_axis(brief, name) == value for name, value in self.axes)
+
+
+@dataclass
+class Line:
+    """A case through all runs, from version to version."""
+
+    last: Brief
+    runs: int = 0
+    passed: int = 0
+    failed: int = 0
+    expected: int = 0
+    no_verdict: int = 0
+    flaky_runs: int = 0
+    repeats: int = 0
+    turned: int = 0
+    since: str = ""
+    good: Brief | None = None
+    bad: Brief | None = None
+    marks: deque[str] = field(default_factory=lambda: deque(maxlen=MARKS))
+    diagnoses: Counter[str] = field(default_factory=Counter)
+    _judged: Brief | None = None
+
+    def add(self, attempts: Attempts) -> None:
+        """What the next run says of it."""
+        now = self.last = attempts.last
+        self.runs += 1
+        self.flaky_runs += attempts.is_flaky
+        self.marks.append("~" if attempts.is_flaky else _mark(now))
+        if not now.has_verdict:
+            self.no_verdict += 1
+            return
+        before, self._judged = self._judged, now
+        if before is not None and _versions(before) == _versions(now):
+            self.repeats += 1
+            self.turned += before.is_bad != now.is_bad
+        if before is None or before.is_bad != now.is_bad:
+            self.since = now.started
+        if now.is_bad:
+            self.failed += 1
+            self.expected += now.expected is not None
+            self.diagnoses[kind_of(now)] += 1
+            if self.bad is None:
+                self.bad = now
+        else:
+            self.passed += 1
+            self.good, self.bad = now, None
+
+    @property
+    def fails(self) -> bool:
+        """Whether its last verdict is a bad one."""
+        return self._judged is not None and self._judged.is_bad
+
+    @property
+    def verdicts(self) -> int:
+        """In how many runs it passed or failed."""
+        return self.passed + self.failed
+
+    @property
+    def pass_rate(self) -> float | None:
+        """How many of its verdicts were passes; None without any."""
+        return self.passed / self.verdicts if self.verdicts else None
+
+    @property
+    def flake_rate(self) -> float | None:
+        """How many runs with the versions of the one before ended otherwise than that."""
+        return self.turned / self.repeats if self.repeats else None
+
+    @property
+    def trend(self) -> Trend:
+        """Whether the newer half of the last verdicts has more passes than the older."""
+        told = [mark == "." for mark in self.marks if mark in ".Fx~"]
+        half = len(told) // 2
+        if not half:
+            return "unknown"
+        old, new = sum(told[:half]), sum(told[-half:])
+        return "steady" if old == new else "better" if new > old else "worse"
+
+    @property
+    def edge(self) -> Pair | None:
+        """The last pass and the first failure after it; None if it does not fail, or always did."""
+        return Pair(self.good, self.bad) if self.good and self.bad else None
+
+
+@dataclass
+class Kind:
+    """A kind of failure: all that have one diagnosis, or one signature where no rule knows them."""
+
+    name: str
+    first: str
+    last: str = ""
+    failures: int = 0
+    cases: set[str] = field(default_factory=set)
+    devices: set[str] = field(default_factory=set)
+    versions: set[str] = field(default_factory=set)
+    runs: set[str] = field(default_factory=set)
+
+    def add(self, run: str, brief: Brief) -> None:
+        """One more of it."""
+        self.failures += 1
+        self.first, self.last = min(self.first, brief.started), max(self.last, brief.started)
+        self.cases.add(brief.case)
+        self.devices.add(brief.device.name if brief.device else "?")
+        self.versions.add(", ".join(f"{name} {said}" for name, said in _versions(brief) if said))
+        self.runs.add(run)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What is known of all that was asked for."""
+
+    runs: int
+    first: str
+    last: str
+    lines: Sequence[Line]
+    kinds: Sequence[Kind]
+
+
+def timeline(runs: Iterable[tuple[str, Iterable[Brief]]], diagnosis: str = "") -> Timeline:
+    """Puts runs together, the oldest first; with a diagnosis, what of it concerns that.
+
+    A case goes on under another name where only its versions changed, if that leaves one.
+    """
+    lines: dict[str, Line] = {}
+    by_key: dict[tuple[object, ...], list[Line]] = {}
+    kinds: dict[str, Kind] = {}
+    count, first, last = 0, "", ""
+    for run, briefs in runs:
+        cases = attempts_by_name(briefs)
+        if not cases:
+            continue
+        count += 1
+        keys = {name: without_versions(one.last) for name, one in cases.items()}
+        together, taken = Counter(keys.values()), set()
+        for name, attempts in cases.items():
+            now, key = attempts.last, keys[name]
+            first, last = min(first or now.started, now.started), max(last, now.started)
+            line = lines.get(name)
+            known = by_key.setdefault(key, [])
+            if line is None and len(known) == 1 and together[key] == 1:
+                line = known[0]
+            if line is None or id(line) in taken:  # two versions in one run are two lines
+                line = Line(now)
+                known.append(line)
+            taken.add(id(line))
+            lines[name] = line
+            line.add(attempts)
+            if now.is_bad and now.has_verdict:
+                kind = kind_of(now)
+                kinds.setdefault(kind, Kind(kind, now.started)).add(run, now)
+    found = list({id(line): line for line in lines.values()}.values())
+    if diagnosis:
+        found = [line for line in found if diagnosis in line.diagnoses]
+        kinds = {name: kind for name, kind in kinds.items() if name == diagnosis}
+    found.sort(key=lambda line: (not line.fails, line.pass_rate or 0.0, line.last.case))
+    return Timeline(
+        count, first, last, found, sorted(kinds.values(), key=lambda kind: -kind.failures)
+    )
+
+
+def kind_of(brief: Brief) -> str:
+    """What failures are counted by: the diagnosis, or else the signature."""
+    return brief.diagnosis or brief.signature
+
+
+def _axis(brief: Brief, name: str) -> str:
+    said = brief.axes.get(name)
+    if name == "ort" and said is None and brief.runtime is not None:
+        said = brief.runtime.ort
+    return str(said)
+
+
+def _versions(brief: Brief) -> tuple[tuple[str, str | None], ...]:
+    names = ("qnn", "ort", "compiler")
+    return tuple((name, None if (said := _axis(brief, name)) == "None" else said) for name in names)
+
+
+def _mark(brief: Brief) -> str:
+    if not brief.has_verdict:
+        return "?" if brief.is_spoilt else "-"
+    if not brief.is_bad:
+        return "."
+    return "x" if brief.expected else "F"

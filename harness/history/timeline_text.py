@@ -1,0 +1,180 @@
+"""What history answers: for programs, a terminal, and as a page (pure but for the template)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+from harness.errors.outgoing_text import counted
+from harness.failure.error import Part
+from harness.history.comparison import Pair
+from harness.history.comparison_json import Bisectable, Side
+from harness.history.comparison_text import shortened
+from harness.history.timeline import Kind, Line, Timeline, Trend
+from harness.results.pages import template
+
+_SHOWN: Final = 40
+_PAGE_SHOWN: Final = 500
+_WIDTH: Final = 200
+
+
+class KindRow(Part):
+    """A kind of failure: when it was seen, how often, where, with which versions."""
+
+    kind: str
+    first: str
+    last: str
+    failures: int
+    runs: int
+    cases: int
+    devices: tuple[str, ...]
+    versions: tuple[str, ...]
+
+    @classmethod
+    def of(cls, kind: Kind) -> KindRow:
+        """Of what was counted."""
+        return cls(
+            kind=kind.name,
+            first=kind.first,
+            last=kind.last,
+            failures=kind.failures,
+            runs=len(kind.runs),
+            cases=len(kind.cases),
+            devices=tuple(sorted(kind.devices)),
+            versions=tuple(sorted(kind.versions)),
+        )
+
+
+class CaseRow(Bisectable):
+    """A case through all runs.
+
+    `recent` has a character for each of its last runs: `.` passed, `F` failed, `x` failed as
+    expected, `~` flaky, `?` spoilt by the lab, `-` not tested. `since` is when it began to end as
+    it does; `last_good` and `first_bad` are the last pass and the first failure after it.
+    """
+
+    case: str
+    fails: bool
+    since: str
+    runs: int
+    passed: int
+    failed: int
+    expected: int
+    no_verdict: int
+    flaky_runs: int
+    pass_rate: float | None
+    flake_rate: float | None
+    trend: Trend
+    recent: str
+    kinds: tuple[str, ...]
+    last_good: Side | None
+    last_good_at: str | None
+    first_bad: Side | None
+    first_bad_at: str | None
+
+
+class HistoryReport(Part):
+    """What the runs that are held say of what was asked for."""
+
+    schema_version: Literal[1] = 1
+    kind: Literal["history"] = "history"
+    runs: int
+    first: str
+    last: str
+    kinds: tuple[KindRow, ...]
+    cases: tuple[CaseRow, ...]
+
+
+def history_report(found: Timeline, bisectable: Callable[[Pair], Bisectable]) -> HistoryReport:
+    """The report; `bisectable` says how to find what changed between a pass and a failure."""
+    return HistoryReport(
+        runs=found.runs,
+        first=found.first,
+        last=found.last,
+        kinds=tuple(map(KindRow.of, found.kinds)),
+        cases=tuple(_row(line, bisectable) for line in found.lines),
+    )
+
+
+def lines(report: HistoryReport) -> Iterator[str]:
+    """For a terminal: kinds of failures, then the cases that fail or do not always pass."""
+    if not report.runs:
+        yield "nothing is held of that"
+        return
+    yield f"{counted(report.runs, 'run')}, {_day(report.first)} to {_day(report.last)}"
+    for kind in report.kinds[:_SHOWN]:
+        yield (
+            f"{kind.failures:5} x {shortened(kind.kind, _WIDTH)}: {_day(kind.first)} to "
+            f"{_day(kind.last)}, {counted(kind.cases, 'case')}"
+        )
+        yield f"        on {_some(kind.devices)}; {_some(kind.versions)}"
+    if len(report.kinds) > _SHOWN:
+        yield f"... and {len(report.kinds) - _SHOWN} more kinds"
+    told = [case for case in report.cases if case.failed or case.flaky_runs]
+    for case in told[:_SHOWN]:
+        state = "fails" if case.fails else "passes"
+        yield f"{case.recent}  {case.case}"
+        yield f"        {state} since {_day(case.since)}; {rates(case)}"
+        if case.first_bad_at and case.last_good_at:
+            yield f"        last good {case.last_good_at}, first bad {case.first_bad_at}"
+            command = case.hindrance if case.bisect is None else shlex.join(case.bisect)
+            yield f"        {command}"
+    if len(told) > _SHOWN:
+        yield f"... and {len(told) - _SHOWN} more cases"
+    rest = len(report.cases) - len(told)
+    yield f"{counted(rest, 'case')} never failed" if rest else "each case failed at some time"
+
+
+def page(report: HistoryReport) -> str:
+    """One page without network or assets."""
+    return template("harness.history", "history.html.j2").render(
+        report=report, most=_PAGE_SHOWN, rates=rates, day=_day, some=_some, command=shlex.join
+    )
+
+
+def rates(case: CaseRow) -> str:
+    """How often it passes, in words."""
+    told = [f"{case.passed} of {case.passed + case.failed} passed", f"trend {case.trend}"]
+    if case.flake_rate:
+        told.insert(1, f"{100 * case.flake_rate:.0f} % of repeats ended otherwise")
+    if case.flaky_runs:
+        told.append(f"flaky within {counted(case.flaky_runs, 'run')}")
+    if case.no_verdict:
+        told.append(f"{case.no_verdict} without a verdict")
+    return ", ".join(told)
+
+
+def _row(line: Line, bisectable: Callable[[Pair], Bisectable]) -> CaseRow:
+    edge = line.edge
+    good, bad = (edge.before, edge.after) if edge is not None else (None, None)
+    return CaseRow(
+        case=line.last.case,
+        fails=line.fails,
+        since=line.since,
+        runs=line.runs,
+        passed=line.passed,
+        failed=line.failed,
+        expected=line.expected,
+        no_verdict=line.no_verdict,
+        flaky_runs=line.flaky_runs,
+        pass_rate=line.pass_rate,
+        flake_rate=line.flake_rate,
+        trend=line.trend,
+        recent="".join(line.marks),
+        kinds=tuple(kind for kind, _ in line.diagnoses.most_common()),
+        last_good=Side.of(good),
+        last_good_at=good.started if good else None,
+        first_bad=Side.of(bad),
+        first_bad_at=bad.started if bad else None,
+        **dict(bisectable(edge) if edge is not None else Bisectable()),
+    )
+
+
+def _day(moment: str) -> str:
+    return moment[:10]
+
+
+def _some(names: tuple[str, ...], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return "; ".join(shortened(name, _WIDTH) for name in names[:most]) + more

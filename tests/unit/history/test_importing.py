@@ -1,0 +1,174 @@
+"""Journals in a file of SQLite: what is held is what they say, however often they are taken in."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli.history import history
+from harness.errors import ConfigError, InfraError
+from harness.failure.error import Diagnosis
+from harness.history.database import open_database
+from harness.history.importing import import_run, rediagnose, runs_in, stored_runs
+from harness.history.timeline import Filter
+from harness.results.record import CaseRecord
+from tests.unit.history.runs import attempt, run_folder
+from tests.unit.results.records import error, record
+
+
+def held(path: Path) -> list[tuple[object, ...]]:
+    with sqlite3.connect(path) as connection:
+        return list(connection.execute("SELECT * FROM attempts ORDER BY run, line"))
+
+
+def said(*words: object) -> tuple[int, str]:
+    done = CliRunner().invoke(history, [str(word) for word in words], standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return done.return_value or 0, done.output
+
+
+def test_taking_in_twice_changes_nothing(tmp_path: Path) -> None:
+    run_folder(tmp_path, attempt("a passed"), attempt("b failed id=x"))
+    run_folder(tmp_path, attempt("a error"), attempt("a passed n=2"))
+    file = tmp_path / "history.sqlite"
+    assert said("import", "--reports", tmp_path)[1].startswith("2 runs of 2 taken in")
+    before = held(file)
+    assert len(before) == 4
+    assert said("import", tmp_path, "--reports", tmp_path)[1].startswith("0 runs of 2 taken in")
+    assert held(file) == before
+    file.unlink()
+    assert said("import", "--reports", tmp_path)[1].startswith("2 runs of 2 taken in")
+    assert held(file) == before, "journals make it again"
+
+
+def test_a_run_that_grew_or_is_another_one_is_taken_in_anew(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, attempt("a passed"))
+    database = open_database(str(tmp_path / "h"))
+    assert import_run(database, folder).attempts == 1
+    with (folder / "results.jsonl").open("a") as journal:
+        journal.write(attempt("b failed").model_dump_json() + '\nbroken\n{"torn')
+    done = import_run(database, folder)
+    assert (done.attempts, done.damaged, done.changed) == (2, 2, True)
+    (folder / "results.jsonl").write_text(attempt("c passed").model_dump_json() + "\n")
+    assert import_run(database, folder).attempts == 1
+    ((_, found),) = stored_runs(database, Filter())
+    assert [one.case[-2:] for one in found] == ["c]"]
+
+
+def test_two_importers_at_once(tmp_path: Path) -> None:
+    for _ in range(6):
+        run_folder(tmp_path, *(attempt(f"c{number} passed") for number in range(200)))
+    words = [sys.executable, "-m", "harness.cli.main", "history", "import", "--reports", tmp_path]
+    both = [subprocess.Popen([*map(str, words)], stderr=subprocess.PIPE) for _ in range(2)]
+    assert [one.communicate(timeout=120)[1] for one in both] == [b"", b""]
+    assert [one.returncode for one in both] == [0, 0]
+    assert len(held(tmp_path / "history.sqlite")) == 1200
+
+
+def test_what_fails_within_a_run_leaves_nothing_of_it(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, attempt("a passed"), attempt("b passed"))
+    database = open_database(str(tmp_path / "h"))
+    with sqlite3.connect(tmp_path / "h") as connection:
+        connection.execute(
+            "CREATE TRIGGER no BEFORE INSERT ON attempts WHEN new.line = 2 "
+            "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+        )
+    with pytest.raises((ConfigError, InfraError), match="the disk is full"):
+        import_run(database, folder)
+    with sqlite3.connect(tmp_path / "h") as connection:
+        counts = [
+            connection.execute(f"SELECT count(*) FROM {t}").fetchone() for t in ("runs", "attempts")
+        ]
+    assert counts == [(0,), (0,)]
+
+
+def test_what_is_asked_for_is_what_is_told(tmp_path: Path) -> None:
+    run_folder(tmp_path, attempt("a@2.50.40 passed"), attempt("b@2.50.40 failed id=y"))
+    run_folder(tmp_path, attempt("a@2.51.0 failed id=x"), attempt("b@2.51.0 failed id=y"))
+    code, output = said("--reports", tmp_path, "--json")
+    told = json.loads(output)
+    assert (code, told["runs"], len(told["cases"])) == (0, 2, 2)
+    code, output = said("--reports", tmp_path, "--case", "-a]", "--lab", "x.yaml")
+    assert code == 0
+    assert ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]" in output
+    assert "--axis qnn --good 2.50.40 --bad 2.51.0 --device sim --lab x.yaml" in output
+    for words, cases in (
+        (("--diagnosis", "x"), 1),
+        (("--device", "sim"), 2),
+        (("--device", "phone"), 0),
+        (("--axis", "qnn=2.50.40"), 2),
+        (("--axis", "which=a", "--axis", "qnn=2.51.0"), 1),
+        (("--since", "2030-01-01"), 0),
+        (("--until", "2001-01-01"), 0),
+        (("--since", "2001-01-01", "--until", "2100-01-01"), 2),
+    ):
+        code, output = said("--reports", tmp_path, "--json", *words)
+        assert (code, len(json.loads(output)["cases"])) == (0 if cases else 1, cases), words
+    assert said("--reports", tmp_path, "--html")[1].startswith("<!DOCTYPE html>")
+
+
+def diagnosed_as(made: CaseRecord, name: str, confidence: str) -> CaseRecord:
+    assert made.error is not None
+    known = Diagnosis(id=name, confidence=confidence, words="so")
+    return made.model_copy(update={"error": made.error.model_copy(update={"diagnosis": known})})
+
+
+def test_old_failures_are_diagnosed_by_todays_rules(tmp_path: Path) -> None:
+    """`error` of the records is pd-exhausted, by a line that states it."""
+    made = [record(outcome="failed", case=f"c{at}", error=error()) for at in range(4)]
+    folder = run_folder(
+        tmp_path,
+        made[0],
+        diagnosed_as(made[1], "a-rule-that-is-gone", "known"),
+        diagnosed_as(made[2], "stub-missing", "possible"),
+        diagnosed_as(made[3], "pd-exhausted", "known"),
+        attempt("d failed message=nobody_knows_this"),
+    )
+    journal = (folder / "results.jsonl").read_bytes()
+    assert said("import", "--reports", tmp_path)[0] == 0
+    output = said("rediagnose", "--reports", tmp_path)[1]
+    assert sorted(output.splitlines()) == [
+        "    1 x a-rule-that-is-gone -> pd-exhausted",
+        "    1 x stub-missing -> pd-exhausted",
+        "    1 x unknown -> pd-exhausted",
+        "3 failures diagnosed otherwise",
+    ]
+    assert said("rediagnose", "--reports", tmp_path)[1] == "0 failures diagnosed otherwise\n"
+    told = json.loads(said("--reports", tmp_path, "--diagnosis", "pd-exhausted", "--json")[1])
+    assert (told["kinds"][0]["failures"], len(told["cases"])) == (4, 4)
+    assert (folder / "results.jsonl").read_bytes() == journal
+
+
+def test_a_surer_diagnosis_by_logs_that_are_not_held_stays(tmp_path: Path) -> None:
+    vague = error(message="", code=14001, api="QnnDevice_create", symbol=None)
+    folder = run_folder(
+        tmp_path, diagnosed_as(record(outcome="failed", error=vague), "stub-missing", "known")
+    )
+    database = open_database(str(tmp_path / "h"))
+    import_run(database, folder)
+    assert not rediagnose(database)
+
+
+def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database\n" * 1000)
+    with pytest.raises(ConfigError, match="is no database"):
+        open_database(str(tmp_path / "text"))
+    with pytest.raises(ConfigError, match="no such folder"):
+        open_database(str(tmp_path / "none/history.sqlite"))
+    with pytest.raises(ConfigError, match="holds no run"):
+        runs_in(tmp_path)
+    with pytest.raises(ConfigError, match="NAME=VALUE"):
+        said("--axis", "qnn", "--reports", tmp_path)
+    file = tmp_path / "other.sqlite"
+    open_database(str(file))
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE meta SET value = '99'")
+    with pytest.raises(ConfigError, match="version 99"):
+        open_database(str(file))

@@ -1,0 +1,129 @@
+"""What runs after each other say of a case and of a kind of failure, by hand-made nights."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from harness.bisect.new_failures import NewFailure
+from harness.cli.schema import schemas
+from harness.history.brief import Brief
+from harness.history.comparison_json import Bisectable
+from harness.history.timeline import Filter, Timeline, timeline
+from harness.history.timeline_text import history_report, lines, page
+from tests.integration.hostile_words import CANARY, steering
+from tests.unit.history.runs import attempt
+
+
+def nights(*runs: str, diagnosis: str = "") -> Timeline:
+    """A run a night, from 2026-11-01 on."""
+    told = []
+    for day, said in enumerate(runs, start=1):
+        started = f"2026-11-{day:02}T20:00:00Z"
+        made = [attempt(one, started=started) for one in said.split(";") if one.strip()]
+        told.append((f"run-{day}", [Brief.of(one) for one in made]))
+    return timeline(told, diagnosis)
+
+
+def test_since_when_and_the_edge_between_two_versions() -> None:
+    (line,) = nights(
+        "a@2.48.40 passed", "a@2.49.40 passed", "a@2.50.40 failed", "a@2.51.0 failed"
+    ).lines
+    assert (line.fails, line.since[:10], line.runs, line.pass_rate) == (True, "2026-11-03", 4, 0.5)
+    assert "".join(line.marks) == "..FF"
+    assert (line.trend, line.flake_rate) == ("worse", None)
+    assert line.edge is not None
+    command = NewFailure.of(line.edge).command("lab.yaml", "reports")
+    assert command is not None
+    assert command[3:9] == ["--axis", "qnn", "--good", "2.49.40", "--bad", "2.50.40"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "marks", "fails", "edge", "trend"),
+    [
+        (("a passed",) * 4, "....", False, False, "steady"),
+        (("a failed",) * 2, "FF", True, False, "steady"),
+        (("a failed", "a passed"), "F.", False, False, "better"),
+        (("a passed", "a failed known=k"), ".x", True, True, "worse"),
+        (("a passed", "a error", "a skipped", "a failed"), ".?-F", True, True, "worse"),
+        (("a error", "a skipped"), "?-", False, False, "unknown"),
+        (("a passed", "", "a failed;a passed n=2"), ".~", False, False, "worse"),
+    ],
+)
+def test_the_last_runs_of_a_case(
+    runs: tuple[str, ...], marks: str, fails: bool, edge: bool, trend: str
+) -> None:
+    (line,) = nights(*runs).lines
+    told = "".join(line.marks), line.fails, line.edge is not None, line.trend
+    assert told == (marks, fails, edge, trend)
+
+
+def test_repeats_that_end_otherwise_are_flakes_and_other_versions_are_none() -> None:
+    (line,) = nights("a passed", "a failed", "a passed", "a passed", "a@2.52.0 failed").lines
+    assert (line.repeats, line.turned, line.flake_rate) == (3, 2, 2 / 3)
+    assert (line.passed, line.failed) == (3, 2)
+
+
+def test_versions_side_by_side_are_a_line_each() -> None:
+    both = "a@2.50.40 passed;a@2.51.0 failed"
+    found = nights("a@2.50.40 passed", both, both)
+    assert sorted("".join(line.marks) for line in found.lines) == ["...", "FF"]
+    # and where one follows the other they part again as soon as both run
+    found = nights("a@2.50.40 passed", "a@2.51.0 failed", both)
+    assert sum(line.runs for line in found.lines) == 4
+
+
+def test_kinds_are_diagnoses_or_else_signatures() -> None:
+    found = nights(
+        "a failed id=x;b failed message=one",
+        "a passed;b failed message=one",
+        "a@2.52.0 failed id=x;c crashed id=x;d error",
+    )
+    kinds = {kind.name: kind for kind in found.kinds}
+    assert set(kinds) == {"x", "call|1002|one"}
+    one = kinds["x"]
+    assert (one.failures, one.first[:10], one.last[:10]) == (3, "2026-11-01", "2026-11-03")
+    assert (one.devices, one.versions) == ({"sim"}, {"qnn 2.51.0", "qnn 2.52.0"})
+    assert [kind.name for kind in nights("a failed id=x;b failed", diagnosis="x").kinds] == ["x"]
+    only = nights("a failed id=x;b failed", "a passed;b failed", diagnosis="x").lines
+    assert ["".join(line.marks) for line in only] == ["F."]
+
+
+def test_axes_are_looked_for_by_name_and_value() -> None:
+    brief = Brief.of(attempt("a@2.50.40 passed"))
+    assert Filter(axes=(("qnn", "2.50.40"), ("which", "a"))).takes(brief)
+    assert not Filter(axes=(("qnn", "2.51.0"),)).takes(brief)
+    assert not Filter(axes=(("moon", "1"),)).takes(brief)
+
+
+def report_of(found: Timeline):
+    return history_report(found, lambda _: Bisectable(changed=("qnn",), bisect=("do", "this one")))
+
+
+def test_what_is_told() -> None:
+    found = nights("a@2.50.40 passed;b passed", "a@2.51.0 failed id=x;b passed")
+    assert list(lines(report_of(found))) == [
+        "2 runs, 2026-11-01 to 2026-11-02",
+        "    1 x x: 2026-11-02 to 2026-11-02, 1 case",
+        "        on sim; qnn 2.51.0",
+        ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]",
+        "        fails since 2026-11-02; 1 of 2 passed, trend worse",
+        "        last good 2026-11-01T20:00:00Z, first bad 2026-11-02T20:00:00Z",
+        "        do 'this one'",
+        "1 case never failed",
+    ]
+    assert list(lines(report_of(nights()))) == ["nothing is held of that"]
+
+
+def test_json_keeps_to_its_schema_and_the_page_to_words() -> None:
+    hostile = f"{CANARY}<script>`|"
+    records = [attempt("a passed"), attempt("b failed message=x", file=f"{hostile}.py")]
+    found = timeline([("r", map(Brief.of, records)), ("s", map(Brief.of, records))])
+    report = report_of(found)
+    schema = json.loads(schemas()["history.schema.json"])
+    Draft202012Validator(schema).validate(report.model_dump(mode="json", by_alias=True))
+    assert "<script" not in page(report)
+    assert "&lt;script&gt;" in page(report)
+    assert steering("\n".join(lines(report)).encode()), "the commands make it harmless"

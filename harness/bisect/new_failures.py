@@ -9,8 +9,8 @@ from harness.bisect.match import ELSE_GOOD
 from harness.errors import ConfigError
 from harness.history.brief import Brief
 from harness.history.comparison import Pair, same_failure
-from harness.pytest_plugin.case_names import NamedPlacement, split_node_id
 from harness.qnn.versions import QnnVersion
+from harness.results.case_names import NamedPlacement, split_node_id
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from harness.bisect.search import AxisSpec, GridSpec
 from harness.bisect.versions import Versions, versions_from, where_to_run
 from harness.errors import ConfigError
 from harness.lab.inventory import Lab
-from harness.pytest_plugin.case_names import split_node_id
+from harness.results.case_names import split_node_id
 from harness.runtimes.catalog import Catalog
 
 _EACH_ITS_OWN: Final = "with two axes give each its own candidates: --qnn, --ort, --compiler"

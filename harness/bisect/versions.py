@@ -17,7 +17,7 @@ from harness.bisect.folder import read_text
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.matching import twins
-from harness.pytest_plugin.case_names import NamedPlacement, split_node_id
+from harness.results.case_names import NamedPlacement, split_node_id
 from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.version_specs import is_path, split_specs
 

@@ -26,7 +26,7 @@ from harness.history.brief import Brief, read_briefs
 from harness.history.comparison import Category, FailOn, Pair, compare, groups
 from harness.history.comparison_json import Bisectable, comparison_report
 from harness.history.comparison_text import lines, markdown, page, told
-from harness.history.previous import previous_of
+from harness.history.previous import previous_of, since_previous
 from harness.pytest_plugin.ending import Ending
 from harness.results.rundir import JOURNAL, RunFolder
 
@@ -139,7 +139,7 @@ def compare_command(
         until = time.monotonic() + 60 * max_minutes
         bisections = tuple(_bisect(wanted, lab, reports, until, as_json=as_json))
         with contextlib.suppress(HarnessError):
-            folder.project()  # its report lists them
+            folder.project(since_previous(folder))  # its report lists them
     if as_json:
         report = comparison_report(whole, bisectable)
         say_json(report.model_copy(update={"bisections": bisections}).model_dump(mode="json"))

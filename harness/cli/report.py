@@ -13,6 +13,7 @@ from harness.cli.bisect_going import log_lines, result_lines
 from harness.cli.say import say
 from harness.errors import InfraError
 from harness.files.cache import cache_root
+from harness.history.previous import since_previous
 from harness.results.bisections import bisections_in, write_index
 from harness.results.rundir import JOURNAL, RunFolder
 from harness.results.summary import summary_lines
@@ -33,7 +34,7 @@ def report(run: Path) -> None:
         _bisections(run)
         return
     folder = RunFolder.open(run)
-    folder.project()
+    folder.project(since_previous(folder))
     for line in summary_lines(folder.records(), folder.path):
         say(line)
 

@@ -12,7 +12,7 @@ from typing import Final, Literal, get_args
 
 from harness.errors import ConfigError
 from harness.history.brief import Brief
-from harness.pytest_plugin.case_names import NamedPlacement, split_node_id
+from harness.results.case_names import NamedPlacement, split_node_id
 from harness.results.drift import Output, Read, changes, steps_of
 
 Category = Literal[

@@ -1,26 +1,17 @@
-"""The last run of the same selection: what `compare --previous` takes as its base."""
+"""The last run of the same selection: the base of `compare --previous`, and of a report's page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
-from harness.errors import ConfigError
-from harness.pytest_plugin.options import WITH_VALUE
+from harness.errors import ConfigError, HarnessError
+from harness.history.brief import read_briefs
+from harness.history.comparison import CATEGORIES, compare
+from harness.results.page_data import Since
 from harness.results.rundir import JOURNAL, LATEST, RunFolder
 
-# What a command line says besides which cases it means; the versions are what is compared.
-_SHORT: Final = ("-n", "-p", "-c")
-_SAYS_NO_CASE: Final = frozenset(
-    {
-        *("--qnn", "--ort", "--compiler", "--executorch", "--lab", "--reports", "--known-issues"),
-        *("--preflight", "--retries", "--lease-timeout", "--fail-on", "--ahead", "--problem-file"),
-        *("--resume", "--junitxml", "--durations", "--color", "--tb", "--timeout", "--dist"),
-        *("--numprocesses", "--maxprocesses", "--rootdir", "--basetemp", *_SHORT),
-    }
-)
-_FLAGS: Final = frozenset({"--strict-known", "--json", "-q", "-v", "-vv", "-s", "-x", "-ra"})
+_MOST_RUNS: Final = 300
 
 
 def previous_of(folder: RunFolder) -> RunFolder:
@@ -29,53 +20,42 @@ def previous_of(folder: RunFolder) -> RunFolder:
     Raises ConfigError if there is none.
     """
     reports, own = folder.path.parent, folder.info()
-    wanted, started = selection(_command(own)), str(own.get("started"))
-    names = sorted((one.parent.name for one in reports.glob(f"*/{JOURNAL}")), reverse=True)
+    wanted, started = own.get("selection"), str(own.get("started"))
+    found_names = (one.parent.name for one in reports.glob(f"*/{JOURNAL}"))
+    names = sorted((name for name in found_names if name != LATEST), reverse=True)[:_MOST_RUNS]
     # names tell the second, run.json tells the rest
-    for _, same_second in groupby((name for name in names if name != LATEST), _second):
+    for _, same_second in groupby(names, _second):
         found = []
         for earlier in (RunFolder.open(reports / name) for name in same_second):
             info = earlier.info()
             before = str(info.get("started")) < started and earlier.run_id != folder.run_id
-            if before and info.get("finished") and selection(_command(info)) == wanted:
+            if before and info.get("finished") and wanted and info.get("selection") == wanted:
                 found.append((str(info["started"]), earlier.run_id, earlier))
         if found:
             return max(found)[2]
     raise ConfigError(
         f"has no finished run before {folder.run_id} that was asked for the same cases "
-        f"({' '.join(wanted) or 'no words'})",
+        f"({' '.join(map(str, wanted)) if isinstance(wanted, list) else 'it does not say which'})",
         file=reports,
         field="--previous",
         choices=["BASE NEW"],
     )
 
 
-def selection(command: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command line that choose cases, in one order (pure).
-
-    Versions choose none: other ones are the same cases.
-    """
-    return tuple(sorted(_words(iter(command[1:]))))
+def since_previous(folder: RunFolder) -> Since | None:
+    """What became of each case since the last run of the same selection; None if there is none."""
+    try:
+        base = previous_of(folder)
+        before, _ = read_briefs(base.path / JOURNAL)
+        after, _ = read_briefs(folder.path / JOURNAL)
+    except HarnessError:
+        return None
+    found = compare(before, after)
+    became = {case: category for category in CATEGORIES for case in found.cases(category)}
+    present = {one.case for one in after}
+    gone = tuple(case for case in found.cases("vanished") if case not in present)
+    return Since(base.run_id, became, gone)
 
 
 def _second(run_id: str) -> str:
     return run_id.partition("-")[0]
-
-
-def _words(command: Iterator[str]) -> Iterator[str]:
-    for word in command:
-        name, equals, value = word.partition("=")
-        short = len(word) == 2 and word[0] == "-"
-        if word in _FLAGS or (word[:2] in _SHORT and len(word) > 2):
-            continue  # as in -nauto
-        if short or name in WITH_VALUE or name in _SAYS_NO_CASE:
-            value = value if equals else next(command, "")
-            if name not in _SAYS_NO_CASE:
-                yield f"{name}={value}"
-        else:
-            yield word
-
-
-def _command(info: dict[str, Any]) -> list[str]:
-    told = info.get("command")
-    return [str(word) for word in told] if isinstance(told, list) else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -50,6 +50,41 @@ WITH_VALUE: Final = (
     *("--contexts-engine", "--executorch", "--fail-on"),
 )
 """Our options that take a value."""
+
+
+# What a command line says besides which cases it means; the versions are what is compared.
+_SHORT: Final = ("-n", "-p", "-c")
+_SAYS_NO_CASE: Final = frozenset(
+    {
+        *("--qnn", "--ort", "--compiler", "--executorch", "--lab", "--reports", "--known-issues"),
+        *("--preflight", "--retries", "--lease-timeout", "--fail-on", "--ahead", "--problem-file"),
+        *("--resume", "--junitxml", "--durations", "--color", "--tb", "--timeout", "--dist"),
+        *("--numprocesses", "--maxprocesses", "--rootdir", "--basetemp", *_SHORT),
+    }
+)
+_FLAGS: Final = frozenset({"--strict-known", "--json", "-q", "-v", "-vv", "-s", "-x", "-ra"})
+
+
+def selection(command: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command line that choose cases, in one order (pure).
+
+    Versions choose none: other ones are the same cases.
+    """
+    return tuple(sorted(_words(iter(command[1:]))))
+
+
+def _words(command: Iterator[str]) -> Iterator[str]:
+    for word in command:
+        name, equals, value = word.partition("=")
+        short = len(word) == 2 and word[0] == "-"
+        if word in _FLAGS or (word[:2] in _SHORT and len(word) > 2):
+            continue  # as in -nauto
+        if short or name in WITH_VALUE or name in _SAYS_NO_CASE:
+            value = value if equals else next(command, "")
+            if name not in _SAYS_NO_CASE:
+                yield f"{name}={value}"
+        else:
+            yield word
 
 
 def add_options(parser: pytest.Parser) -> None:

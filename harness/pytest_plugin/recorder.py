@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.errors import ConfigError, HarnessError, InfraError
+from harness.pytest_plugin.options import selection
 from harness.pytest_plugin.terminal import OURS, RECORDS, write_line
 
 if TYPE_CHECKING:
@@ -76,7 +77,10 @@ class Records:
                 command=sys.argv,
                 lab=self._asked.lab.model_dump(mode="json"),
                 devices=[device.name for device in self._asked.devices],
-                more={"known_issues": {issue.id: issue.link for issue in self._asked.known_issues}},
+                more={
+                    "known_issues": {issue.id: issue.link for issue in self._asked.known_issues},
+                    "selection": list(selection(sys.argv)),
+                },
                 run_id=self.planned_folder.name,
             )
         return self.folder
@@ -156,8 +160,11 @@ class Records:
     def finish(self, exit_code: int, problem: str | None = None) -> None:
         """Closes the journal and writes the reports that are made from it."""
         if self.folder is not None and not self.is_worker:
+            from harness.history.previous import since_previous
+
             self.write_events()
-            self.folder.finish(exit_code=exit_code, problem=problem)
+            since = since_previous(self.folder)
+            self.folder.finish(exit_code=exit_code, problem=problem, since=since)
 
 
 class Recorder:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -24,7 +25,7 @@ from harness.results.drift import Output
 from harness.results.forecast import forecast_of
 from harness.results.grid import grids
 from harness.results.journal import Contents
-from harness.results.page_data import blocks, packed, rows, state
+from harness.results.page_data import Since, blocks, packed, rows, state
 from harness.results.pages import outcome_bar, template
 from harness.results.record import CaseRecord, final_attempts, is_figure
 from harness.results.summary import FailureGroup, failure_groups, outputs_lines, totals
@@ -33,6 +34,16 @@ _MAX_SHOWN_CHARS: Final = 4000
 _SHORT_CHARS: Final = 160
 _EVIDENCE_BYTES: Final = 16 << 10
 _MOST_EVIDENCE_BYTES: Final = 1 << 20
+_NEW: Final = ("new", "changed", "added")
+_CHANGES: Final = {
+    "new": "new",
+    "changed": "fail otherwise",
+    "flaky": "flaky",
+    "vanished": "tested no more",
+    "added": "tested only now",
+    "lab": "without a verdict this time",
+    "fixed": "fixed",
+}
 _TEXTS: Final = (".txt", ".log", ".jsonl")
 
 
@@ -40,12 +51,14 @@ _TEXTS: Final = (".txt", ".log", ".jsonl")
 class Reason:
     """Failures of one kind: a diagnosis, or where there is none, a signature.
 
-    `groups` are the places of its groups among all of them.
+    `groups` are the places of its groups among all of them, `new` how many cases did not fail so
+    before.
     """
 
     groups: tuple[int, ...]
     first: CaseRecord
     cases: tuple[CaseRecord, ...]
+    new: int = 0
 
     @property
     def devices(self) -> list[str]:
@@ -72,18 +85,19 @@ def html_text(
     bisections: Sequence[Listed] = (),
     outputs: Sequence[Output] = (),
     evidence: Mapping[str, str] | None = None,
+    since: Since | None = None,
 ) -> str:
     """The whole page (pure but for loading the template).
 
     `bisections` are those of the same folder of reports; those of this run's tests are listed.
     `outputs` are those that cases have kept; what differs somewhere is shown. `evidence` has texts
-    of logs by their paths in the run's folder.
+    of logs by their paths in the run's folder. `since` is what became of cases since a run before.
     """
     cases = final_attempts(contents.records)
     last = {id(record) for record in cases}
     groups = failure_groups(cases)
-    reasons = _reasons(groups)
-    data = rows(cases, contents.events, groups) | {
+    reasons = _reasons(groups, since)
+    data = rows(cases, contents.events, groups, since) | {
         "evidence": dict(evidence or {}),
         "issues": _issue_links(info),
         "lab": _lab_option(info),
@@ -91,7 +105,10 @@ def html_text(
     return template("harness.results", "report.html.j2").render(
         run=run,
         info=info,
-        verdict=verdict(cases, reasons),
+        verdict=verdict(cases, reasons, since),
+        since=since,
+        became=_became(since),
+        words_of=_CHANGES,
         totals=totals(cases),
         bar=outcome_bar(totals(cases)),
         behind=outputs_lines(cases),
@@ -123,6 +140,7 @@ def write_html(
     *,
     run: str,
     outputs: Sequence[Output] = (),
+    since: Since | None = None,
 ) -> None:
     """Writes the page, in a run's folder, in one step. Raises OSError."""
     text = html_text(
@@ -131,12 +149,15 @@ def write_html(
         run=run,
         bisections=bisections_in(path.parent.parent),
         outputs=outputs,
+        since=since,
         evidence=_evidence(final_attempts(contents.records), path.parent),
     )
     write_whole(path, printable(text).encode())
 
 
-def verdict(cases: Sequence[CaseRecord], reasons: Sequence[Reason]) -> str:
+def verdict(
+    cases: Sequence[CaseRecord], reasons: Sequence[Reason], since: Since | None = None
+) -> str:
     """What a run comes to, in a sentence or two."""
     if not cases:
         return "No case was run."
@@ -148,7 +169,7 @@ def verdict(cases: Sequence[CaseRecord], reasons: Sequence[Reason]) -> str:
         kinds = sum(one.first.is_unexpected and one.first.cause == "target" for one in reasons)
         verb = "fails" if len(failing) == 1 else "fail"
         of_all = f"{len(failing)} of {counted(len(cases), 'case')} {verb}"
-        said.append(f"{of_all}, for {counted(kinds, 'reason')}.")
+        said.append(f"{of_all}, for {counted(kinds, 'reason')}{_of_these_new(failing, since)}.")
     elif passed:
         said.append(f"Nothing new fails: {passed} of {counted(len(cases), 'case')} passed.")
     else:
@@ -161,7 +182,20 @@ def verdict(cases: Sequence[CaseRecord], reasons: Sequence[Reason]) -> str:
     return " ".join(said)
 
 
-def _reasons(groups: Sequence[FailureGroup]) -> list[Reason]:
+def _of_these_new(failing: Sequence[CaseRecord], since: Since | None) -> str:
+    if since is None:
+        return ""
+    new = sum(since.became.get(one.case) in _NEW for one in failing)
+    return f"; {new} of them new" if new else ", none of them new"
+
+
+def _became(since: Since | None) -> dict[str, int]:
+    """How many cases became what, as far as it is worth a word."""
+    counts = Counter((since.became if since else {}).values())
+    return {word: counts[word] for word in _CHANGES if counts[word]}
+
+
+def _reasons(groups: Sequence[FailureGroup], since: Since | None) -> list[Reason]:
     """Groups of one diagnosis together, in the order of the first of each."""
     found: dict[tuple[object, ...], list[int]] = {}
     for number, group in enumerate(groups):
@@ -169,14 +203,12 @@ def _reasons(groups: Sequence[FailureGroup]) -> list[Reason]:
         known = first.error.diagnosis if first.error else None
         key = (known.id,) if known else (number, "no diagnosis")
         found.setdefault((_section(group), group.expected, *key), []).append(number)
-    return [
-        Reason(
-            tuple(numbers),
-            groups[numbers[0]].first,
-            tuple(case for number in numbers for case in groups[number].cases),
-        )
-        for numbers in found.values()
-    ]
+    made = []
+    for numbers in found.values():
+        cases = tuple(case for number in numbers for case in groups[number].cases)
+        new = sum(since.became.get(one.case) in _NEW for one in cases) if since else 0
+        made.append(Reason(tuple(numbers), groups[numbers[0]].first, cases, new))
+    return made
 
 
 _SECTIONS: Final = {

@@ -11,6 +11,7 @@ import gzip
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -27,6 +28,19 @@ _MAX_CHARS: Final = 300
 _MAX_CASE_BYTES: Final = 256 << 10
 
 
+@dataclass(frozen=True)
+class Since:
+    """What became of cases since an earlier run, which is called `base`.
+
+    `became` has a word for each case of either run (`harness.history.comparison.Category`), `gone`
+    the cases that were not run this time.
+    """
+
+    base: str
+    became: Mapping[str, str]
+    gone: tuple[str, ...] = ()
+
+
 def packed(value: object) -> str:
     """A value as gzip of its JSON, in base64."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -37,6 +51,7 @@ def rows(
     cases: Sequence[CaseRecord],
     events: Sequence[DeviceEvent] = (),
     groups: Sequence[FailureGroup] = (),
+    since: Since | None = None,
 ) -> dict[str, Any]:
     """What table and charts show: `pool` has each value once, and columns name it by its place.
 
@@ -64,6 +79,7 @@ def rows(
         "seconds": [round(one.duration_s, 3) for one in cases],
         "attempt": [one.attempt for one in cases],
         "why": [pool.place(_why(one)) for one in cases],
+        "since": [pool.place(since.became.get(one.case)) for one in cases] if since else None,
         "group": [group_of.get(id(one), -1) for one in cases],
         "figures": [
             [[figures.place(name), *spread] for name, spread in _spreads(one.measurements)]

@@ -30,6 +30,7 @@ class Data {
   start(at) { return this.rows.start[at]; }
   seconds(at) { return this.rows.seconds[at]; }
   figures(at) { return this.rows.figures[at]; }
+  since(at) { return this.rows.since && this.rows.pool[this.rows.since[at]]; }
   group(at) { return this.rows.group[at]; }
   short(at) { return this.case(at).replace(/^.*::/, ""); }
   text(at) {
@@ -48,10 +49,12 @@ function filtered(data) {
   const words = (state.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
   const states = state.get("state") ? new Set(state.get("state").split(",")) : null;
   const groups = state.get("group") ? new Set(state.get("group").split(",").map(Number)) : null;
+  const since = state.get("since");
   const axes = data.axisNames.map(name => [name, state.get("a." + name)]).filter(([, value]) => value !== null);
   const found = [];
   for (let at = 0; at < data.count; at++) {
     if (states && !states.has(data.state(at))) continue;
+    if (since !== null && data.since(at) !== since) continue;
     if (groups && !groups.has(data.group(at))) continue;
     if (!axes.every(([name, value]) => data.value(name, at) === value)) continue;
     if (words.length && !words.every(word => data.text(at).includes(word))) continue;
@@ -90,7 +93,7 @@ function drawFilters(data, shown, box) {
   const before = box.querySelector("details");
   const axes = [...first.map(pick), others.length
     ? el("details", {open: before?.open}, el("summary", {}, `${others.length} more axes`), el("div", {class: "row"}, others.map(pick))) : null].filter(Boolean);
-  const any = ["q", "state", "group", ...data.axisNames.map(name => "a." + name)].filter(key => state.get(key));
+  const any = ["q", "state", "group", "since", ...data.axisNames.map(name => "a." + name)].filter(key => state.get(key));
   const clear = el("button", {onclick: () => change(Object.fromEntries(any.map(key => [key, null]))), hidden: !any.length}, "show all");
   const count = el("span", {class: "dim", id: "count", role: "status"}, `${number(shown.length)} of ${number(data.count)}`);
   const rest = [...buttons, ...axes, clear, count];
@@ -298,7 +301,7 @@ async function start() {
   listeners.push(draw);
   section("drawn").hidden = !data.count;
   if (data.count) draw();
-  document.querySelectorAll("a[href^='#group='], a[href^='#state=']").forEach(link => link.addEventListener("click", () => {
+  document.querySelectorAll("a[href^='#group='], a[href^='#state='], a[href^='#since=']").forEach(link => link.addEventListener("click", () => {
     setTimeout(() => section("filters").scrollIntoView(), 0);
   }));
 }

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from harness import __version__
 from harness.errors import ConfigError, HarnessError, InfraError
@@ -25,6 +25,9 @@ from harness.results.drift import Output, drift
 from harness.results.grid import grid_json, grids
 from harness.results.journal import Contents, Journal, read_journal
 from harness.results.record import CaseRecord, DeviceEvent, as_json
+
+if TYPE_CHECKING:
+    from harness.results.page_data import Since
 
 JOURNAL: Final = "results.jsonl"
 INFO: Final = "run.json"
@@ -189,9 +192,10 @@ class RunFolder:
         except OSError:
             return None
 
-    def project(self) -> None:
+    def project(self, since: Since | None = None) -> None:
         """Writes junit.xml and report.html anew from the journal.
 
+        `since` is what became of cases since an earlier run, for the page.
         Raises InfraError if the disk fails.
         """
         from harness.results.html import write_html
@@ -202,11 +206,13 @@ class RunFolder:
         try:
             write_junit(contents.records, self.path / "junit.xml", run=self.run_id)
             page = self.path / "report.html"
-            write_html(contents, info, page, run=self.run_id, outputs=self.drift())
+            write_html(contents, info, page, run=self.run_id, outputs=self.drift(), since=since)
         except OSError as error:
             raise InfraError(f"cannot write reports to {self.path}: {error.strerror}") from error
 
-    def finish(self, *, exit_code: int, problem: str | None = None) -> None:
+    def finish(
+        self, *, exit_code: int, problem: str | None = None, since: Since | None = None
+    ) -> None:
         """Closes the journal, completes run.json and writes the reports.
 
         run.json is completed even if the reports cannot be written. Raises InfraError then.
@@ -221,7 +227,7 @@ class RunFolder:
             "drift": [one.as_json() for one in self.drift() if one.drifts],
         }
         self._write_info(self.info() | ended | {"problem": problem})
-        self.project()
+        self.project(since)
 
     def _contents(self) -> Contents:
         """The journal as it stands now; read again only if it has changed, since it may be large.

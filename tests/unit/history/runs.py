@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.failure.error import Diagnosis, ErrorRecord
 from harness.history.brief import Brief
+from harness.pytest_plugin.options import selection
 from harness.results.record import NO_CAUSE, CaseRecord
 from harness.results.rundir import RunFolder
 from tests.unit.results.records import record
@@ -68,7 +69,8 @@ def run_folder(
     reports: Path, *records: CaseRecord, command: tuple[str, ...] = ("pytest", "-m", "device")
 ) -> Path:
     """A finished run with these records."""
-    folder = RunFolder.create(reports, command=command, lab={}, devices=[])
+    more = {"selection": list(selection(command))}
+    folder = RunFolder.create(reports, command=command, lab={}, devices=[], more=more)
     for one in records:
         folder.journal.append(one.model_copy(update={"run": folder.run_id}))
     folder.finish(exit_code=0)

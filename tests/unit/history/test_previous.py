@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ConfigError
-from harness.history.previous import previous_of, selection
+from harness.history.previous import previous_of, since_previous
+from harness.pytest_plugin.options import selection
 from harness.results.rundir import RunFolder
+from tests.report_page import rows_of
 from tests.unit.history.runs import attempt, run_folder
 
 ONE = attempt("a passed")
@@ -49,3 +51,26 @@ def test_that_there_is_none_is_said(tmp_path: Path) -> None:
     only = run_folder(tmp_path, ONE)
     with pytest.raises(ConfigError, match=r"--previous.*asked for the same cases"):
         previous_of(RunFolder.open(only))
+
+
+def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
+    run_folder(tmp_path, attempt("a passed"), attempt("b failed"), attempt("c passed"))
+    folder = RunFolder.open(run_folder(tmp_path, attempt("a failed"), attempt("b passed")))
+    since = since_previous(folder)
+    assert since is not None
+    assert sorted(since.became.values()) == ["fixed", "new", "vanished"]
+    (gone,) = since.gone
+    assert gone.endswith("-c]")
+    folder.project(since)
+    page = (folder.path / "report.html").read_text()
+    assert "1 of 2 cases fails, for 1 reason; 1 of them new." in page
+    for told in ("1 new", "1 fixed", "1 tested no more", gone, f"../{since.base}/report.html"):
+        assert told in page
+    rows = rows_of(page)
+    assert [rows["pool"][place] for place in rows["since"]] == ["new", "fixed"]
+
+
+def test_without_an_earlier_run_nothing_is_called_new(tmp_path: Path) -> None:
+    only = RunFolder.open(run_folder(tmp_path, attempt("a failed")))
+    assert since_previous(only) is None
+    assert "of them new" not in (only.path / "report.html").read_text()

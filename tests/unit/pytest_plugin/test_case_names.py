@@ -6,12 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.pytest_plugin.case_names import (
-    NamedPlacement,
-    rest_meant,
-    split_node_id,
-    without_placement,
-)
+from harness.pytest_plugin.case_names import rest_meant, without_placement
+from harness.results.case_names import NamedPlacement, split_node_id
 from harness.workbench import Placement
 
 versions = st.sampled_from(["2.47.0", "2.51.0", "2.31.0.250130", "2.28.2.241116_103376"])

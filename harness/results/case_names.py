@@ -1,0 +1,50 @@
+"""The names of cases: what a node id says of where and with what a case ran (pure).
+
+It ends in the parameters, [sim-v73-htp-2.51.0-by-2.47.0-io-heavy-56mb-resident-66]: the text of its
+placement, where and with what it ran, and the rest: what it is about, which cases of other versions
+share.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Self
+
+# the name of a source may stand in front; it must not reach back over a version
+_VERSION: Final = r"(?:(?:(?!-ort-|-by-)[^\s:\[\]])+:)?\d[\w.+]*"
+_PLACEMENT: Final = re.compile(
+    rf"(?P<device>[a-z0-9._-]+)-(?P<backend>htp|gpu|cpu)-(?P<qnn>{_VERSION})"
+    rf"(?:-ort-(?P<ort>{_VERSION}))?(?:-by-(?P<compiler>\d[\w.]*))?",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True)
+class NamedPlacement:
+    """What the text of a placement says; `compiler` is None for the runtime's own."""
+
+    device: str
+    backend: str
+    qnn: str
+    ort: str | None
+    compiler: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Reads the text of a placement, and nothing around it."""
+        found = _PLACEMENT.fullmatch(text)
+        return cls(**found.groupdict()) if found else None
+
+    @classmethod
+    def beginning(cls, parameters: str) -> Self | None:
+        """The placement that parameters begin with, if they do."""
+        found = _PLACEMENT.match(parameters)
+        whole = found is not None and parameters[found.end() : found.end() + 1] in ("", "-")
+        return cls(**found.groupdict()) if found and whole else None
+
+
+def split_node_id(node_id: str) -> tuple[str, str | None]:
+    """The test function of a node id, and its parameters if it has any."""
+    base, bracket, rest = node_id.partition("[")
+    return base, rest.removesuffix("]") if bracket else None

@@ -128,10 +128,10 @@ class _Sqlite:
                 connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
                 yield _SqliteConnection(connection)
                 connection.execute("COMMIT")
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise InfraError(f"{self._path}: {error}") from error
-            raise ConfigError(f"is no database: {error}", file=self._path) from error
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB":
+                raise ConfigError("is no database", file=self._path, field="--database") from error
+            raise InfraError(f"{self._path}: {error}") from error
 
 
 class _PostgresConnection:

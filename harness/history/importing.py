@@ -200,7 +200,8 @@ def _count(connection: Connection, run: str) -> int:
 def _moment(text: str) -> str:
     """A time as all times here are written, so that they sort; of what is none, the text."""
     try:
-        return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="microseconds")
+        moment = datetime.fromisoformat(text).astimezone(UTC)
+        return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError):
         return _bounded(text)
 

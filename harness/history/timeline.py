@@ -121,16 +121,16 @@ class Kind:
     first: str
     last: str = ""
     failures: int = 0
-    cases: set[str] = field(default_factory=set)
+    cases: set[object] = field(default_factory=set)
     devices: set[str] = field(default_factory=set)
     versions: set[str] = field(default_factory=set)
     runs: set[str] = field(default_factory=set)
 
-    def add(self, run: str, brief: Brief) -> None:
-        """One more of it."""
+    def add(self, run: str, case: object, brief: Brief) -> None:
+        """One more of it; `case` is what a case is with whatever versions."""
         self.failures += 1
         self.first, self.last = min(self.first, brief.started), max(self.last, brief.started)
-        self.cases.add(brief.case)
+        self.cases.add(case)
         self.devices.add(brief.device.name if brief.device else "?")
         self.versions.add(", ".join(f"{name} {said}" for name, said in _versions(brief) if said))
         self.runs.add(run)
@@ -178,7 +178,7 @@ def timeline(runs: Iterable[tuple[str, Iterable[Brief]]], diagnosis: str = "") -
             line.add(attempts)
             if now.is_bad and now.has_verdict:
                 kind = kind_of(now)
-                kinds.setdefault(kind, Kind(kind, now.started)).add(run, now)
+                kinds.setdefault(kind, Kind(kind, now.started)).add(run, key, now)
     found = list({id(line): line for line in lines.values()}.values())
     if diagnosis:
         found = [line for line in found if diagnosis in line.diagnoses]

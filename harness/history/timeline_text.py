@@ -117,7 +117,8 @@ def lines(report: HistoryReport) -> Iterator[str]:
         yield f"{case.recent}  {case.case}"
         yield f"        {state} since {_day(case.since)}; {rates(case)}"
         if case.first_bad_at and case.last_good_at:
-            yield f"        last good {case.last_good_at}, first bad {case.first_bad_at}"
+            good, bad = case.last_good_at[:19], case.first_bad_at[:19]
+            yield f"        last good {good}, first bad {bad}"
             command = case.hindrance if case.bisect is None else shlex.join(case.bisect)
             yield f"        {command}"
     if len(told) > _SHOWN:

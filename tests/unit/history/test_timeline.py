@@ -85,6 +85,7 @@ def test_kinds_are_diagnoses_or_else_signatures() -> None:
     assert set(kinds) == {"x", "call|1002|one"}
     one = kinds["x"]
     assert (one.failures, one.first[:10], one.last[:10]) == (3, "2026-11-01", "2026-11-03")
+    assert len(one.cases) == 2, "another version is not another case"
     assert (one.devices, one.versions) == ({"sim"}, {"qnn 2.51.0", "qnn 2.52.0"})
     assert [kind.name for kind in nights("a failed id=x;b failed", diagnosis="x").kinds] == ["x"]
     only = nights("a failed id=x;b failed", "a passed;b failed", diagnosis="x").lines
@@ -110,7 +111,7 @@ def test_what_is_told() -> None:
         "        on sim; qnn 2.51.0",
         ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]",
         "        fails since 2026-11-02; 1 of 2 passed, trend worse",
-        "        last good 2026-11-01T20:00:00Z, first bad 2026-11-02T20:00:00Z",
+        "        last good 2026-11-01T20:00:00, first bad 2026-11-02T20:00:00",
         "        do 'this one'",
         "1 case never failed",
     ]

@@ -219,7 +219,7 @@ def run_many(folder: Path, daemon: str, seeds: Sequence[int], *, at_once: int) -
 
 
 def _heard_less(truth: dict[str, Verdict], seed: int) -> list[Verdict]:
-    """The device's own clock proves that a process hung; at which step, only a living stream can."""
+    """That a process hung is proved by the device's own clock, its step by a living stream only."""
     hung = ("hung", "target")
     return [(*hung, None, None, None)] if truth[kind_of(seed)][:2] == hung else []
 

@@ -12,8 +12,7 @@ from harness.cli.lab_options import json_option
 from harness.cli.say import say, say_json
 from harness.errors import ConfigError
 from harness.failure.any_log import Log, read_log
-from harness.failure.explanation import Explained, dsp_numbers
-from harness.failure.explanation import explain as explain_lines
+from harness.failure.explanation import Explained, dsp_numbers, explained_by, symptoms_in
 from harness.failure.rules import RULES
 
 _NEGATIVE = 1
@@ -32,11 +31,12 @@ def explain(file: str, as_json: bool) -> int:
     stand others that fit. Ends with 1 where nothing is recognised.
     """
     log = _read(file)
-    explanation = explain_lines(log.lines)
+    symptoms = symptoms_in(log.lines)
+    explanation = explained_by(symptoms, log.lines)
     if as_json:
         say_json(explanation.model_dump(mode="json"))
     else:
-        for line in _told(explanation.diagnoses, log):
+        for line in (*_told(explanation.diagnoses, log), *dsp_numbers(symptoms)):
             say(line)
     return 0 if explanation.diagnoses else _NEGATIVE
 
@@ -59,7 +59,6 @@ def _told(diagnoses: tuple[Explained, ...], log: Log) -> Iterator[str]:
     else:
         yield f"nothing in the {log.line_count} lines is recognised as a cause"
         yield "the first line that says ERROR, and those right before it, mostly tell more"
-    yield from dsp_numbers(log.lines)
 
 
 def _answered(answer: Explained, *others: Explained) -> Iterator[str]:

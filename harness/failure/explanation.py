@@ -60,14 +60,20 @@ class Explanation(Part):
 
 def explain(lines: Sequence[LogText], rules: Sequence[Rule] = RULES) -> Explanation:
     """The causes that fit a log, as sure as its lines make them."""
-    symptoms = symptoms_in(lines)
+    return explained_by(symptoms_in(lines), lines, rules)
+
+
+def explained_by(
+    symptoms: Symptoms, lines: Sequence[LogText], rules: Sequence[Rule] = RULES
+) -> Explanation:
+    """The causes that fit these symptoms, which are those of the lines."""
     found = findings(symptoms, rules)
     return Explanation(diagnoses=tuple(_explained(one, symptoms, lines) for one in found))
 
 
-def dsp_numbers(lines: Sequence[LogText]) -> list[str]:
+def dsp_numbers(symptoms: Symptoms) -> list[str]:
     """What the numbers of the DSP's runtime in a log mean, as far as they have names."""
-    named = (describe(code) for code in symptoms_in(lines).codes)
+    named = (describe(code) for code in symptoms.codes)
     told = ((info, *dsp_errors()[info.code]) for info in named if info.code in dsp_errors())
     return [
         f"{info.hex} is {name}" + (f": {meaning}" if meaning else "")

@@ -27,7 +27,7 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         "another driver: it may lack half precision",
         "a graph of other ops, or of another precision, is prepared",
         (),
-        (known(r"OpenCL program build error"),),
+        (known(r"OpenCL program build error"), likely(r"(?i)opencl: kernel compile error")),
         unrelated=False,
     ),
     Rule(
@@ -105,6 +105,8 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
             known(r"No translation registered for op type"),
             known(r"has incorrect Value (?!0,)\d+, expected (?:>=|\w)"),
             likely(r"validateOpConfig(?:\(\))? failed|Failed to validate op|op validation failed"),
+            likely(r"OpBuilder::\w+ .{0,80}(?:doesn't|does not|only) support"),
+            possible(r"Validation FAILED for nodes"),
             possible(codes=(3110,)),
         ),
         unrelated=False,

@@ -112,6 +112,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             known(r"lib(?:Qnn|onnxruntime)\S*\.so\b.{0,300} hides /"),
             known(r'"event":"library","name":"lib(?:Qnn|onnxruntime).*"hides":"'),
             likely(r"outside ELF segment"),
+            # what a program asks of QNN's interface, the library that was found does not have
+            likely(r"Unable to find a valid interface"),
             possible(r"LD_LIBRARY_PATH=\S*/vendor/lib", evidence=r"failed to open session"),
         ),
     ),
@@ -157,6 +159,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             known(r"(?:Stub|Skel) lib id mismatch"),
             likely(r"libraries are of incompatible versions|TRANSPORT_CONFIG crc32 failed"),
             likely(r"(?:load Remote symbols\W{1,3}(?:error: )?|loadRemoteSymbols .*err )1008\b"),
+            # a warning, behind which ExecuTorch goes on
+            possible(r"(?i)qnn api version \S+ is mismatched"),
             possible(codes=(1008, dsp_error(0x194))),
         ),
     ),
@@ -171,18 +175,21 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             known(
                 r"ort_version_supported\W{0,3}0|(?:Dispatch|ORT) API.{0,40}(?i:unsupported version)"
             ),
-            likely(r"Failed to initialize Dispatch API"),
+            # so it also ends where QNN's libraries are not found
+            possible(r"Failed to initialize Dispatch API"),
         ),
     ),
     Rule(
         "dispatch-missing",
-        "LiteRT's dispatch library (libLiteRtDispatch_Qualcomm.so) is not where it is looked for",
+        "LiteRT's dispatch library (libLiteRtDispatch_Qualcomm.so) is not where it is looked for, "
+        "or another vendor's was found first",
         "pack it into the app's jniLibs and have libraries unpacked at installation "
         "(useLegacyPackaging = true), and give LiteRT that folder",
         "where it is found, `Loading shared library` names it",
         ("google-ai-edge/LiteRT#5592", "google-ai-edge/LiteRT-LM#2079"),
         (
             known(r"No dispatch library found"),
+            likely(r"Loading shared library: \S*libLiteRtDispatch_(?!Qualcomm)\w+\.so"),
             possible(r"No usable Dispatch runtime found"),
         ),
     ),
@@ -214,7 +221,12 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "install onnxruntime-qnn, or register the plug-in's library before the session is made",
         "`onnxruntime.get_available_providers()` lists those that there are",
         (),
-        (known(r"QNNExecutionProvider.{0,40}(?i:is not in available|not enabled in this build)"),),
+        (
+            known(
+                r"QNNExecutionProvider.{0,60}(?i:is not in available|not enabled in this build"
+                r"|which is not)"
+            ),
+        ),
     ),
     Rule(
         "skel-refused",
@@ -334,6 +346,10 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("qualcomm/ai-hub-apps#158", "pytorch/executorch#2788", "microsoft/onnxruntime#23171"),
         (
             known(r"(?i)fopen\w* fail\w* .{0,20}skel\.so|skel\.so\W.{0,60}(?:No such|not found)"),
+            likely(
+                r"fopen_fd done for \S*[Ss]kel\.so\b.* error_code 0x2\b",
+                absent=r"Successfully opened file \S*[Ss]kel\.so",
+            ),
             likely(r"Unable to load Skel Library|dlerror\W{1,3}.{0,40}(?:cannot open|not found)"),
             likely(r"qnn_open.*\b0x80000406\b|Unable to load lib 0x80000406"),
             possible(codes=tuple(map(dsp_error, (0x6, 0x3E, 0x45, 0x200)))),

@@ -150,6 +150,24 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         '"hides":"/data/local/tmp/ours/libcdsprpc.so","n":7}',
     ),
     (
+        "older-libraries likely",
+        'Using libGenie.so version 1.1.0\n[ERROR] "Unable to find a valid interface."\n'
+        '[ERROR] "Qnn getQnnInterface FAILED!"',
+    ),
+    ("mixed-libraries possible", "W [Qnn ExecuTorch]: Qnn API version 2.33.0 is mismatched"),
+    (
+        "op-unsupported likely",
+        "Validation FAILED for nodes (NodeUnit):\n"
+        "REASON : batch_norm_op_builder.cc:466 onnxruntime::qnn::BatchNormOpBuilder::IsOpSupported "
+        "QNN BatchNorm doesn't support dynamic scale.",
+    ),
+    (
+        "op-unsupported possible",
+        "Validation FAILED for nodes (NodeUnit):\n"
+        "REASON : base_op_builder.cc:162 onnxruntime::qnn::BaseOpBuilder::ProcessOutputs Failed to "
+        "add node.",
+    ),
+    (
         "older-libraries possible",
         "LD_LIBRARY_PATH=./lib:/vendor/lib64 ./llama-bench -dev HTP0\n"
         "ggml-hex: failed to open session 0 : error 0x80000406",
@@ -175,7 +193,7 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ("mixed-libraries possible", "remote_handle64_open: error 0x80000594"),
     ("mixed-libraries possible", "Device creation failed: error 1008"),
     (
-        "mixed-frameworks likely",
+        "mixed-frameworks possible",
         "E litert  : [dispatch_delegate.cc:107] Failed to initialize Dispatch API: ERROR: [x:168]\n"
         "E litert  : [dispatch_delegate.cc:122] Failed to create a dispatch delegate kernel: "
         "No usable Dispatch runtime found",
@@ -186,6 +204,19 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "dispatch-missing known",
         "[litert_dispatch.cc:113] No dispatch library found in /data/user/0/my.app/files\n"
         "[dispatch_delegate.cc:115] Failed to initialize Dispatch API: ERROR: [x:174]",
+    ),
+    (
+        "dispatch-missing likely",
+        "[litert_dispatch.cc:149] Loading shared library: /data/app/x/lib/arm64/"
+        "libLiteRtDispatch_GoogleTensor.so\n"
+        "[dispatch_delegate.cc:115] Failed to initialize Dispatch API: ERROR: "
+        "[litert/runtime/dispatch/dispatch_delegate.cc:174]",
+    ),
+    (
+        "mixed-frameworks possible",
+        "[litert_dispatch.cc:126] Loading shared library: /data/app/x/lib/arm64/"
+        "libLiteRtDispatch_Qualcomm.so\n"
+        "[dispatch_delegate.cc:107] Failed to initialize Dispatch API",
     ),
     ("dispatch-missing possible", "E litert: No usable Dispatch runtime found"),
     (
@@ -210,6 +241,22 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "library-not-loaded known",
         "27.6ms [ ERROR ] Unable to load model. dlerror(): ./liblinear.so: cannot open shared",
     ),
+    (
+        "no-qnn-provider known",
+        "it requires the 'QNNExecutionProvider' execution provider, which is not available",
+    ),
+    (
+        "skel-not-found likely",
+        "apps_std_imp.c:382: apps_std_fopen_fd done for /data/app/x/lib/arm64/cdsp/"
+        "./libQnnHtpV79Skel.so with fopen:6us, read:0us fd 0x0 error_code 0x2",
+    ),
+    (
+        None,
+        "apps_std_imp.c:382: apps_std_fopen_fd done for /data/app/x/lib/arm64/cdsp/"
+        "./libQnnHtpV79Skel.so with fopen:6us, read:0us fd 0x0 error_code 0x2\n"
+        "apps_std_imp.c:1132: Successfully opened file /vendor/lib64/rfs/dsp/./libQnnHtpV79Skel.so",
+    ),
+    ("opencl-program likely", "ggml_opencl: kernel compile error:"),
     (
         "no-qnn-provider known",
         "Specified provider 'QNNExecutionProvider' is not in available provider names.",

@@ -29,10 +29,14 @@ from harness.store.layout import (
 )
 from harness.store.push_plan import plan_push
 from harness.store.scripts import Name, script
-from tests.needed import ANDROID
+from tests.needed import ANDROID, FORMATS, need
 
 ENTER = Path(__file__).parents[2] / "android/enter.sh"
 ANDROID_PATH = "/system/bin"
+ARM64 = "android arm64"
+"""A shell and programs that run under qemu: each takes a third of a second, so not all is tried."""
+
+ROOTS = {"android": "x86_64-android11", ARM64: "arm64-android11"}
 PROGRAMS = (
     *("mkdir", "stat", "find", "wc", "df", "tail", "sha256sum", "chmod", "touch", "mv", "ln"),
     *("cp", "rm", "cat", "env", "grep", "tar", "rmdir", "sed", "sleep"),
@@ -185,17 +189,20 @@ class ScriptDevice:
 
 def needing_shell(name: str) -> object:
     """A parameter of a test that needs this shell, and its programs, on the host."""
-    shell, programs = SHELLS[name]
-    tools = {ANDROID, "unshare"} if name == "android" else {shell[0], programs} - {None}
+    shell, programs = SHELLS["android" if name in ROOTS else name]
+    tools = {ANDROID, "unshare"} if name in ROOTS else {shell[0], programs} - {None}
     claims = [pytest.mark.needs(tool) for tool in sorted(map(str, tools))]
     return pytest.param(name, marks=claims if name in BY_DAY else [*claims, pytest.mark.nightly])
 
 
 def device_of(name: str, tmp_path: Path) -> ScriptDevice:
-    shell, programs = SHELLS[name]
+    shell, programs = SHELLS["android" if name in ROOTS else name]
     path = os.environ["PATH"]
-    if name == "android":
-        root = Path(os.environ[ANDROID]) / "x86_64-android11"
+    if name == ARM64:
+        need("qemu-aarch64")
+        need(FORMATS)
+    if name in ROOTS:
+        root = Path(os.environ[ANDROID]) / ROOTS[name]
         shell, path = [*shell, str(root), str(tmp_path), f"{ANDROID_PATH}/sh"], ANDROID_PATH
     if programs:
         folder = tmp_path / "bin"

@@ -23,6 +23,7 @@ from harness.store.layout import (
     stored_at,
 )
 from tests.unit.store.store_device import (
+    ARM64,
     CONTENTS,
     SHELLS,
     ScriptDevice,
@@ -36,6 +37,11 @@ from tests.unit.store.store_device import needing_shell as needing
 
 @pytest.fixture(params=map(needing, SHELLS))
 def device(request: pytest.FixtureRequest, tmp_path: Path) -> ScriptDevice:
+    return device_of(request.param, tmp_path)
+
+
+@pytest.fixture(params=[needing(ARM64)])
+def arm64_device(request: pytest.FixtureRequest, tmp_path: Path) -> ScriptDevice:
     return device_of(request.param, tmp_path)
 
 
@@ -73,6 +79,18 @@ def test_a_set_is_deployed_and_found_again(how: str, device: ScriptDevice) -> No
     assert folder.joinpath("lib/one.so").stat().st_nlink == 2
     assert device.leftovers == []
     assert not view.unchecked_entry(entry_name(wanted.files[0]), wanted.files[0].size)
+
+
+def test_the_short_path_on_arm64(arm64_device: ScriptDevice) -> None:
+    device, wanted = arm64_device, a_set()
+    device.deploy(wanted)
+    folder = device.folder(wanted)
+    assert {name: (folder / name).read_bytes() for name in CONTENTS} == CONTENTS
+    kept = device.inventory()
+    assert set(kept.claims) == {"host-1-00000000"}
+    device.evict(Eviction((), (), (), 0))
+    assert device.folder(wanted) == folder
+    assert device.leftovers == []
 
 
 def test_a_second_set_of_the_same_files_needs_none_of_them(device: ScriptDevice) -> None:

@@ -19,6 +19,7 @@ from harness.lab.lease import DeviceHeld, Leases
 from harness.lab.quarantine import Quarantine
 from harness.lab.recovery import ask_vitals
 from harness.probe.fitness import probe_problem
+from harness.store.deploy import Deployer
 from tests.android.bionic import android_probe
 from tests.android.phone import ADBD, Phone
 from tests.android.system import API, SOC
@@ -111,6 +112,26 @@ def test_a_full_phone_and_one_that_cannot_be_written_to(tmp_path: Path, open_lab
         device = open_lab(frozen, "second").device("phone")
         vitals = ask_vitals(device.adb, device.workdir)
         assert "Read-only file system" in (vitals.write_problem or "")
+
+
+def test_a_boot_that_may_not_be_asked_for(phone: Phone, open_lab: Open, tmp_path: Path) -> None:
+    """As SELinux has it for the shell of some phones: EACCES."""
+    device = open_lab(phone).device("phone")
+    boot, file = "/proc/sys/kernel/random/boot_id", tmp_path / "file"
+    file.write_text("content")
+    try:
+        refused = device.adb.shell(f"chmod 000 {boot}; cat {boot}", timeout_s=60)
+        assert "Permission denied" in refused.stderr.decode()
+        assert ask_vitals(device.adb, device.workdir).boot_id is None
+        placed = []
+        for _ in range(2):
+            deployer = Deployer(device.adb, device.workdir)
+            placed.append(deployer.deploy_files("inputs", {"file": file}))
+            deployer.release()
+        assert placed[0] == placed[1]
+        assert device.adb.shell(f"cat {placed[0]}/file", timeout_s=60).stdout == b"content"
+    finally:
+        device.adb.shell(f"chmod 444 {boot}", timeout_s=60)
 
 
 @pytest.mark.nightly

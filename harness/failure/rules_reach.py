@@ -211,7 +211,10 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "the linker's own words, mostly one line before, name the file",
         ("microsoft/onnxruntime#24508", "microsoft/onnxruntime#20206", "pytorch/executorch#10895"),
         (
-            known(r"Cannot Open QNN library|Unable to load backend\W{1,3}dlerror"),
+            known(
+                r"Cannot Open QNN library|Unable to load backend\W{1,3}dlerror"
+                r"|library \W{0,2}libQnn(?:Htp|Gpu|Cpu|System)\.so\W{0,2} not found"
+            ),
             likely(r"Unable to load backend, error|load library failed"),
         ),
     ),

@@ -256,6 +256,11 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "./libQnnHtpV79Skel.so with fopen:6us, read:0us fd 0x0 error_code 0x2\n"
         "apps_std_imp.c:1132: Successfully opened file /vendor/lib64/rfs/dsp/./libQnnHtpV79Skel.so",
     ),
+    (
+        "backend-not-loaded known",
+        "MNN_QNN: Failed to open QNN libs. dlerror() returns dlopen failed: library "
+        '"libQnnHtp.so" not found.',
+    ),
     ("opencl-program likely", "ggml_opencl: kernel compile error:"),
     (
         "no-qnn-provider known",

@@ -43,6 +43,8 @@ def explain(file: str, as_json: bool) -> int:
 
 def _read(file: str) -> Log:
     if file == _STDIN:
+        if sys.stdin is None:
+            raise ConfigError("no log: standard input is closed, and no file was named")
         return read_log(sys.stdin.buffer)
     try:
         with Path(file).open("rb") as stream:

@@ -82,6 +82,17 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Runs a command; a reader that goes away (`| head`) has what it wanted.
+
+        Click makes 1 of that, which says here that the answer is negative.
+        """
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _forget_output()
+            return 0
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes names and first sentences."""
         limit = formatter.width - 6 - max(map(len, COMMANDS))
@@ -121,10 +132,6 @@ def main() -> None:
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
-    except BrokenPipeError:
-        # The reader went away (`| head`); what it wanted it has.
-        sys.stderr.close()
-        code = 0
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise

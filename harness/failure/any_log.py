@@ -11,8 +11,8 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import TextIOWrapper
-from typing import BinaryIO, Final
+from io import BufferedReader, RawIOBase, TextIOWrapper
+from typing import BinaryIO, Final, cast
 
 from harness.failure.error import clean_text
 
@@ -35,7 +35,7 @@ _WORDS: Final = (
     *("nodes are", "elements", "transport", "blob", "incorrect value", "signature", "test-sig"),
     *("elf ", "preregistermem", "unsupported version", "ended by sig", "weights", "ort_"),
     *("translation", "user pd", "opened handle", "implementation", "request feature", "allocation"),
-    *("buffer", "smmu"),
+    *("buffer", "smmu", "valid interface", "soc model"),
 )
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _BEFORE: Final = re.compile(
@@ -76,8 +76,14 @@ def read_log(stream: BinaryIO) -> Log:
     last: deque[LogText] = deque(maxlen=MAX_LINES // 2)
     seen: set[int] = set()
     alike: Counter[int] = Counter()
-    number = 0
-    for number, line in enumerate(_lines_of(stream), 1):
+    buffered = BufferedReader(cast("RawIOBase", stream))
+    text_of = TextIOWrapper(buffered, _encoding_of(buffered.peek(2)[:2]), "replace")
+    left, number, ended = MAX_CHARS, 0, True
+    while left > 0 and (line := text_of.readline(_MAX_LINE_CHARS)):
+        left -= len(line)
+        # what is too long for one reading is still one line
+        number += ended
+        ended = line.endswith("\n")
         low = line.lower()
         if not any(word in low for word in _WORDS):
             continue
@@ -91,7 +97,10 @@ def read_log(stream: BinaryIO) -> Log:
             seen.add(same)
             alike[shape] += 1
             (first if len(first) < MAX_LINES // 2 else last).append(LogText(number, text))
-    return Log((*first, *last), number, not stream.read(1))
+    whole = not text_of.read(1)
+    text_of.detach()
+    buffered.detach()
+    return Log((*first, *last), number, whole)
 
 
 def texts_of(line: str) -> Iterator[str]:
@@ -102,15 +111,10 @@ def texts_of(line: str) -> Iterator[str]:
             yield str(clean_text(text))
 
 
-def _lines_of(stream: BinaryIO) -> Iterator[str]:
-    start = stream.read(2)
-    wide = start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    encoding = "utf-8" if not wide else "utf-16-le" if start == codecs.BOM_UTF16_LE else "utf-16-be"
-    text = TextIOWrapper(stream, encoding, "replace")
-    left = MAX_CHARS
-    first = "" if wide else start.decode("utf-8", "replace")
-    while left > 0 and (line := first + text.readline(_MAX_LINE_CHARS)):
-        first = ""
-        left -= len(line)
-        yield line
-    text.detach()
+def _encoding_of(start: bytes) -> str:
+    """UTF-8, if the first two bytes do not say UTF-16: by a mark, or by a letter's empty half."""
+    if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "utf-16"
+    if b"\0" in start:
+        return "utf-16-be" if start.startswith(b"\0") else "utf-16-le"
+    return "utf-8-sig"

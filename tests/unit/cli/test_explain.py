@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,3 +85,24 @@ def test_words_of_a_log_steer_no_terminal() -> None:
     done = CliRunner().invoke(commands, ["explain"], input=f"\x1b]0;x\x07{MISSING}")
     assert "\x1b" not in done.output
     assert "\x07" not in done.output
+
+
+def test_a_reader_that_went_away_is_no_negative_answer() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.cli.main", "explain"],
+            input=MISSING.encode(),
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_closed_input_is_wrong_input(ended: Ended, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    code, _, err = ended()
+    assert code == 2
+    assert "standard input is closed" in err

@@ -47,11 +47,30 @@ def test_lines_are_counted_and_those_that_cannot_matter_left_out() -> None:
     assert (log.line_count, log.whole) == (5, True)
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
-def test_logs_of_windows_are_read(encoding: str) -> None:
-    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+@pytest.mark.parametrize(
+    ("encoding", "mark"),
+    [
+        ("utf-8", b""),
+        ("utf-8-sig", b""),
+        ("utf-16", b""),
+        ("utf-16-be", b"\xfe\xff"),
+        ("utf-16-be", b""),
+        ("utf-16-le", b""),
+    ],
+)
+def test_logs_of_windows_are_read(encoding: str, mark: bytes) -> None:
     log = read(mark + f"{LINE}\r\n".encode(encoding))
-    assert log.lines[0].text.endswith(LINE)
+    assert [line.text for line in log.lines] == [LINE]
+
+
+def test_a_letter_at_the_start_of_a_log_is_kept() -> None:
+    assert read(f"錯 {LINE}".encode()).lines[0].text == f"錯 {LINE}"
+
+
+def test_a_line_without_end_is_one_line() -> None:
+    log = read(f"{'x' * 100_000} error\n{LINE}".encode())
+    assert [line.number for line in log.lines] == [1, 2]
+    assert log.line_count == 2
 
 
 def test_texts_that_differ_in_numbers_only_are_kept_a_few_times() -> None:

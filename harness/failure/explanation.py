@@ -31,6 +31,10 @@ _CALLS: Final = tuple(
         (r"(?i)graph_? ?execut\w+|running QNN_", "QnnGraph_execute"),
     )
 )
+# A number without any of these may be anybody's: 1008 and 14001 are errors of other programs, too.
+_OURS: Final = re.compile(
+    r"(?i)qnn|htp|hexagon|[acs]dsp|rpc|skel\b|stub\b|snapdragon|genie|qualcomm|adreno|0x8000|npu"
+)
 _API: Final = re.compile(r"\bQnn[A-Z][A-Za-z]{2,24}_[a-z][A-Za-z]{2,40}\b")
 
 
@@ -86,10 +90,12 @@ def symptoms_in(lines: Sequence[LogText]) -> Symptoms:
     """What the lines of a log show: calls, codes, texts; any may be another process's."""
     telling = [line.text for line in lines if not is_benign(line.text)]
     texts = tuple(dict.fromkeys(telling))
+    apis = tuple(dict.fromkeys(api for text in texts for api in _calls_in(text)))
+    ours = bool(apis) or any(_OURS.search(text) for text in texts)
     return Symptoms(
         outcome="failed",
-        apis=tuple(dict.fromkeys(api for text in texts for api in _calls_in(text))),
-        codes=tuple(dict.fromkeys(code for text in texts for code in _codes_in(text))),
+        apis=apis,
+        codes=tuple(dict.fromkeys(code for text in texts for code in _codes_in(text) if ours)),
         said=texts,
         evidence=texts,
     )

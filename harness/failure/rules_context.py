@@ -14,12 +14,14 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "newer-context",
         "the context binary was made by a newer QNN than the runtime",
-        "use a runtime at least as new as the compiler, or compile with an older one",
+        "use a runtime (and a program built with one) at least as new as the compiler, or compile "
+        "with an older one",
         "`qnn-harness contexts inspect` says which QNN made it",
         ("qualcomm/ai-hub-apps#148", "google-ai-edge/LiteRT#6889"),
         (
             known(r"Using newer context binary on old SDK"),
             known(r"Can't read future blob|[Uu]nsupported context binary version"),
+            likely(r"Unknown QNN BinaryInfo version"),
             possible(codes=(5004,), api=_LOAD_OR_SESSION),
         ),
     ),

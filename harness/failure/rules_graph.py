@@ -91,7 +91,7 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
             known(r"(?i)\b(?:fp16|float16|half[- ]precision)\b.{0,60}(?:not |un)support"),
             known(r"(?i)does(?: not|n't) (?:support|have) .{0,30}(?:fp16|float16|half|float)"),
             likely(r"com\.ms\.internal\.nhwc"),
-            possible(r"Could not find an implementation for \w+\(\d+\) node"),
+            possible(r"Could not find an implementation for (?!EPContext)\w+\(\d+\) node"),
         ),
         unrelated=False,
     ),

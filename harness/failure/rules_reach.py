@@ -105,15 +105,15 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "put the folder of yours first in LD_LIBRARY_PATH (colons) and ADSP_LIBRARY_PATH "
         "(semicolons: with colons the whole list is one folder, which is not there)",
         "/proc/PID/maps names the files that were taken, and their folder",
-        ("google-ai-edge/LiteRT-LM#773", "qualcomm/fastrpc#379", "ggml-org/llama.cpp#27677"),
+        ("google-ai-edge/LiteRT-LM#773", "qualcomm/fastrpc#379", "qualcomm/ai-hub-apps#26"),
         (
             known(r"(?i)library version \S+ is mismatched.{0,4}The minimum supported version"),
             # the probe says so of what its loader took
             known(r"lib(?:Qnn|onnxruntime)\S*\.so\b.{0,300} hides /"),
             known(r'"event":"library","name":"lib(?:Qnn|onnxruntime).*"hides":"'),
             likely(r"outside ELF segment"),
-            # what a program asks of QNN's interface, the library that was found does not have
-            likely(r"Unable to find a valid interface"),
+            # a program takes libraries of its own version or newer ones
+            likely(r"Unable to find a valid interface(?! for (?!\S*[Qq]nn))"),
             possible(r"LD_LIBRARY_PATH=\S*/vendor/lib", evidence=r"failed to open session"),
         ),
     ),
@@ -220,11 +220,15 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "no-qnn-provider",
-        "this build of ONNX Runtime has no QNN provider, or it was not registered",
-        "install onnxruntime-qnn, or register the plug-in's library before the session is made",
-        "`onnxruntime.get_available_providers()` lists those that there are",
-        (),
+        "this build of ONNX Runtime has no QNN provider, or it was not registered or did not come "
+        "up",
+        "install onnxruntime-qnn, or register the plug-in's library before the session is made; on "
+        "Windows a newer NPU driver",
+        "`onnxruntime.get_available_providers()` lists those that there are; lines before it tell "
+        "of one that did not come up",
+        ("microsoft/foundry-dev-tools#151",),
         (
+            likely(r"Could not find an implementation for EPContext\(\d+\) node"),
             known(
                 r"QNNExecutionProvider.{0,60}(?i:is not in available|not enabled in this build"
                 r"|which is not)"
@@ -290,6 +294,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             likely(
                 r"(?:apps_dev_init|open_dev)\b.*failed.*(?:Permission denied|Connection refused)"
             ),
+            # FastRPC's library for Linux names errno: 13 is "permission denied"
+            likely(r"Warning 13: Unable to open fastrpc dev node"),
             possible(r"open_shell failed.*Permission denied", absent=_OPENED),
             likely(evidence=_DENIED, absent=_OPENED, codes=(1003, 4000, 14001)),
             possible(_DENIED, absent=_OPENED),
@@ -334,9 +340,22 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "unknown-soc",
         "the libraries do not know this SoC, or see none of Qualcomm's",
         "a newer SDK; or a device with an HTP",
-        "`/sys/devices/soc0/soc_id` has a number; a newer SDK knows it",
-        ("pytorch/executorch#16465",),
-        (known(r"No Snapdragon SOC detected"),),
+        "`/sys/devices/soc0/soc_id` has a number; a newer SDK knows it. Where an app alone sees "
+        "none, it has not declared libcdsprpc.so with <uses-native-library>",
+        ("pytorch/executorch#16465", "argmaxinc/WhisperKitAndroid#58", "pytorch/executorch#21586"),
+        (
+            known(r"SoC model \(\w{1,40}\) is unknown"),
+            likely(r"No Snapdragon SOC detected"),
+        ),
+    ),
+    Rule(
+        "dsp-library-missing",
+        "the DSP found the skel, and not a library that the skel needs on its side (libc++.so.1)",
+        "put the DSP's libraries of this device (on Linux: hexagon-dsp-binaries) or of the Hexagon "
+        "SDK into a folder of ADSP_LIBRARY_PATH; the CPU's files of the same name do not serve",
+        "`dlerror` names another file than the skel",
+        ("linux-msm/hexagon-dsp-binaries#58",),
+        (known(r"dlerror\W.{0,40}cannot open (?!\S*[Ss]kel)\S*\.so\b"),),
     ),
     Rule(
         "skel-not-found",
@@ -348,12 +367,20 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "signature was refused; with stub and skel of two builds the mismatch is logged",
         ("qualcomm/ai-hub-apps#158", "pytorch/executorch#2788", "microsoft/onnxruntime#23171"),
         (
-            known(r"(?i)fopen\w* fail\w* .{0,20}skel\.so|skel\.so\W.{0,60}(?:No such|not found)"),
+            # of the folders that are tried, one that has it is enough
+            known(
+                r"(?i)fopen\w* fail\w* .{0,20}skel\w*\.so"
+                r"|skel\w*\.so\W.{0,60}(?:No such|not found)",
+                absent=r"(?i)Successfully opened (?:file|handle) .*skel",
+            ),
             likely(
                 r"fopen_fd done for \S*[Ss]kel\.so\b.* error_code 0x2\b",
                 absent=r"Successfully opened file \S*[Ss]kel\.so",
             ),
-            likely(r"Unable to load Skel Library|dlerror\W{1,3}.{0,40}(?:cannot open|not found)"),
+            likely(
+                r"Unable to load Skel Library|dlerror\W{1,3}.{0,40}"
+                r"(?:cannot open \S*[Ss]kel|not found)"
+            ),
             likely(r"qnn_open.*\b0x80000406\b|Unable to load lib 0x80000406"),
             possible(codes=tuple(map(dsp_error, (0x6, 0x3E, 0x45, 0x200)))),
         ),

@@ -190,7 +190,10 @@ ROWS = (
     ),
     Row("op-unsupported possible", "QnnBackend_validateOpConfig", 3110, evidence=(AVC,)),
     Row(
-        "unknown-soc known", "QnnLog_create", 4000, ("No Snapdragon SOC detected", "Failed to init")
+        "unknown-soc likely",
+        "QnnLog_create",
+        4000,
+        ("No Snapdragon SOC detected", "Failed to init"),
     ),
     Row(
         "skel-not-found likely",
@@ -340,7 +343,7 @@ ROWS = (
     Row("pd-died likely", DEVICE, 14001, ("qnn_open failed, 0x68",)),
     Row("mixed-libraries known", DEVICE, 14001, ("Stub lib id mismatch",)),
     Row("fastrpc-denied likely", DEVICE, 14001, ("qnn_open failed, 0xffffffff",)),
-    Row("unknown-soc known", DEVICE, 14001, ("No Snapdragon SOC detected",)),
+    Row("unknown-soc likely", DEVICE, 14001, ("No Snapdragon SOC detected",)),
     Row("mixed-libraries known", DEVICE, 14001, ("Stub lib id mismatch", *SKEL)),
     Row("not-mapped known", LOAD, 1002, ("Failed to map weights buffer to device!", NO_PD)),
     Row(
@@ -350,7 +353,7 @@ ROWS = (
         ("Skel failed to process context binary.", "deserialization failed"),
     ),
     Row("fastrpc-denied likely", DEVICE, 14001, ("qnn_open failed, 0xffffffff", *SKEL)),
-    Row("unknown-soc known", DEVICE, 14001, ("No Snapdragon SOC detected", *SKEL)),
+    Row("unknown-soc likely", DEVICE, 14001, ("No Snapdragon SOC detected", *SKEL)),
     Row("no-fastrpc known", DEVICE, 4000, ('library "libcdsprpc.so" not found', *SKEL)),
     Row("no-fastrpc known", DEVICE, 14001, ("libcdsprpc.so: cannot open shared object file",)),
     Row("skel-not-found possible", "QnnBackend_validateOpConfig", 3110, ("error 0x80000406",)),

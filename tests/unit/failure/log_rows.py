@@ -38,7 +38,21 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     # -- to the DSP
     ("skel-not-found likely", SKEL_CHAIN),
     ("skel-not-found likely", "DspTransport.openSession qnn_open failed, 0x80000406, prio 100"),
-    ("skel-not-found likely", "libx_skel.so (dlerror cannot open libc++.so.1)"),
+    (
+        "skel-not-found likely",
+        "remote handle open domain failed. domain 3, dlerror cannot open libhexagon_nn_skel_v65.so",
+    ),
+    ("skel-not-found likely", "remote_handle_open_domain failed (dlerror x.so not found)"),
+    (
+        "dsp-library-missing known",
+        "apps_std_imp.c:1088: Successfully opened file libSnpeHtpV73Skel.so\n"
+        "apps_std_imp.c:1143: Warning: apps_std_fopen_with_env failed with 0x2 for libc++.so.1 (No "
+        "such file or directory)\n"
+        "Error 0x80000406: remote_handle_open_domain: dynamic loading failed for "
+        "file:///libSnpeHtpV73Skel.so?snpe_skel_handle_invoke&_modver=1.0&_dom=cdsp on domain 3 "
+        "(dlerror _rtld_map_object_ex: cannot open libc++.so.1, errno 2 (no such file))",
+    ),
+    ("dsp-library-missing known", "libx_skel.so (dlerror cannot open libc++.so.1)"),
     ("skel-not-found likely", "<E> Unable to load Skel Library. transportStatus: 8"),
     ("skel-not-found likely", "IDspTransport: Unable to load lib 0x80000406"),
     (
@@ -344,9 +358,40 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ),
     ("unknown-dsp-arch known", "[ERROR] Invalid value v85 for dsp_arch in htp_backend_ext_config"),
     ("unknown-dsp-arch known", 'QnnHtpNetRunExtensions: "dsp_arch": "v85" is not supported'),
+    ("unknown-soc likely", "QnnDsp <E> No Snapdragon SOC detected\n" + NOT_BUILT),
     (
         "unknown-soc known",
-        "QnnDsp <E> No Snapdragon SOC detected\n" + NOT_BUILT,
+        "QnnDsp <E> Dsp startup: SoC model (SnapdragonModel) is unknown\n"
+        "QnnDsp <E> Htp startup on load failed\n"
+        "QnnDsp <E> Unable to load Remote symbols 4000",
+    ),
+    (
+        "linker-namespace known",
+        "QnnDsp <E> No Snapdragon SOC detected\n"
+        'W linker: library "libcdsprpc.so" ("/vendor/lib64/libcdsprpc.so") needed or dlopened by '
+        '"/data/app/x/libQnnHtpV79Stub.so" is not accessible for the namespace "clns-7"\n'
+        + NOT_BUILT,
+    ),
+    (
+        "older-libraries likely",
+        'Using libGenie.so version 1.1.0\n[ERROR] "Unable to find a valid interface."\n'
+        '[ERROR] "Qnn getQnnInterface FAILED!"\nFailed to create the dialog',
+    ),
+    ("older-libraries likely", "Unable to find a valid interface for C:\\qnn\\QnnHtp.dll"),
+    (None, "gLogger.error: Unable to find a valid interface for server"),
+    (
+        "no-qnn-provider likely",
+        "Failed loading model: Could not find an implementation for EPContext(1) node with name "
+        "'QNNExecutionProvider_QNN_9861429351518613142_29_0'",
+    ),
+    (
+        "newer-context likely",
+        "[WARNING] [Qnn ExecuTorch]: Unknown QNN BinaryInfo version 3.\n"
+        "[ERROR] [Qnn ExecuTorch]: Failed to retrieve backend binary info from QNN context binary.",
+    ),
+    (
+        "fastrpc-denied likely",
+        "rpcmem_linux.c:92: Warning 13: Unable to open fastrpc dev node for domain: 3",
     ),
     (
         "other-htp-arch known",
@@ -515,6 +560,18 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
     ),
     ("invalid-config possible", "QNN_DEVICE_ERROR_INVALID_CONFIG: Invalid config values"),
     # -- nothing
+    # of the folders that are tried one has the skel, and a signature need not be there
+    (
+        None,
+        "apps_std_imp.c:1185: Warning: apps_std_fopen_with_env_fd failed with 0xd for path "
+        "/vendor/dsp/cdsp/./libQnnHtpV79Skel.so name ./libQnnHtpV79Skel.so (No such file)\n"
+        "apps_std_imp.c:1088: Successfully opened file /data/local/tmp/libQnnHtpV79Skel.so\n"
+        "apps_std_imp.c:1056: Warning: apps_std_fopen_with_env failed with 0x2 for testsig.so (No "
+        "such file or directory)",
+    ),
+    # numbers of other programs
+    (None, "ERROR 14001 side-by-side configuration is incorrect\nerror code: 1008 (disk)"),
+    (None, "mysql: ERROR 1002: no\nrunning task failed with 4000"),
     (None, "Failed to load from EpContext model."),
     (None, 'htp_backend_ext_config.json: "dsp_arch": "v75"'),
     (None, "Non-zero status code returned while running QNN_91325_1 node. Error code: 6123"),

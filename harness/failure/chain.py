@@ -26,6 +26,10 @@ BENIGN: Final[dict[str, str]] = {
         "a skel is the DSP's program, which the CPU cannot open and need not "
         "(https://github.com/argmaxinc/WhisperKitAndroid/pull/57 shows it in an app that runs)"
     ),
+    r"fastrpc_enable_kernel_optimizations failed\b": (
+        "FastRPC goes on without them, here in a domain that came up "
+        "(https://github.com/chraac/llama.cpp/issues/41, and qualcomm/fastrpc#180)"
+    ),
     r"Unable to get platform info: Only support getting platform info for HTP backend": (
         "the QNN provider asks that of every backend and goes on without "
         "(seen with onnxruntime-qnn 2.3.0 to 2.7.0 on the GPU backend)"

@@ -169,8 +169,13 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "the framework and its QNN plug-in are of two versions: ONNX Runtime and its provider, or "
         "LiteRT and its dispatch library",
         "build both from one commit, or take both from one release",
-        "QNN itself is never asked: no line of QnnDsp stands before it",
-        ("google-ai-edge/LiteRT#6059", "onnxruntime/onnxruntime-qnn#564"),
+        "QNN itself is never asked: no line of QnnDsp stands before it; where a line of the linker "
+        "names libQnnHtp.so or libQnnSystem.so, that was not found",
+        (
+            "google-ai-edge/LiteRT#6059",
+            "google-ai-edge/LiteRT#6657",
+            "onnxruntime/onnxruntime-qnn#564",
+        ),
         (
             known(
                 r"ort_version_supported\W{0,3}0|(?:Dispatch|ORT) API.{0,40}(?i:unsupported version)"

@@ -26,6 +26,9 @@ BENIGN = "QnnContextCustomProtocol expected magic number: 0x5678abcd but get: 0x
 NO_PLATFORM_INFO = (
     "Unable to get platform info: Only support getting platform info for HTP backend."
 )
+NO_OPTIMIZATIONS = (
+    "Error 0x8000043e: fastrpc_enable_kernel_optimizations failed for domain 3 (Success)"
+)
 OFFLINE = "Cannot enqueue Gpu kernel in offline mode"
 OPENCL = "GPU ERROR: GPU_ERROR_OPENCL(10014) - OpenCL error enqueueing kernel"
 OTHER = "something that nobody has seen yet"

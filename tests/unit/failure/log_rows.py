@@ -252,6 +252,11 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "0.2ms [ ERROR ] Unable to load backend. dlerror(): libQnnHtp.so: cannot open shared",
     ),
     (
+        "backend-not-loaded known",
+        "MNN_QNN: Failed to open QNN libs. dlerror() returns dlopen failed: library "
+        '"libQnnHtp.so" not found.',
+    ),
+    (
         "library-not-loaded known",
         "27.6ms [ ERROR ] Unable to load model. dlerror(): ./liblinear.so: cannot open shared",
     ),
@@ -568,6 +573,16 @@ LOG_ROWS: Final[tuple[tuple[str | None, str], ...]] = (
         "apps_std_imp.c:1088: Successfully opened file /data/local/tmp/libQnnHtpV79Skel.so\n"
         "apps_std_imp.c:1056: Warning: apps_std_fopen_with_env failed with 0x2 for testsig.so (No "
         "such file or directory)",
+    ),
+    # what FastRPC's library and daemons say where nothing is wrong
+    (
+        None,
+        "cdsprpcd: fastrpc_cap.c:133: Warning 0xffffffff: fastrpc_get_cap failed to get attribute "
+        "131 for domain 3 (errno Operation not permitted)\n"
+        "cdsprpcd: mod_table.c:909: Error 0x3e: open_mod_table_handle_invoke failed for "
+        "handle:0xffffffff, sc:0x10000\n"
+        "app: Error 0x8000043e: fastrpc_enable_kernel_optimizations failed for domain 3 (Success)\n"
+        "app: remote_handle64_open: Successfully opened handle 0x1 for file:///libx_skel.so?x",
     ),
     # numbers of other programs
     (None, "ERROR 14001 side-by-side configuration is incorrect\nerror code: 1008 (disk)"),

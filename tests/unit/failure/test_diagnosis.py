@@ -198,9 +198,12 @@ def test_the_end_of_every_range_carries_no_cause(code: int) -> None:
     assert known.words.startswith(f"end of the {component} range, carries no cause")
 
 
-@pytest.mark.parametrize("line", [failure_rows.BENIGN, failure_rows.NO_PLATFORM_INFO])
+@pytest.mark.parametrize(
+    "line",
+    [failure_rows.BENIGN, failure_rows.NO_PLATFORM_INFO, failure_rows.NO_OPTIMIZATIONS],
+)
 def test_benign_lines_are_never_a_failure(line: str) -> None:
-    assert len(BENIGN) == 3
+    assert len(BENIGN) == 4
     passed = judge(run(START, begin(), log(line), end(), DONE))
     assert (passed.outcome, passed.error) == ("passed", None)
     failed = judge(run(START, begin(), log(line), end(code=1100), DONE)).error

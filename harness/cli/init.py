@@ -47,8 +47,7 @@ def init(simulated: bool, server: str, lab_file: Path, as_json: bool) -> None:
         say_json({"file": str(lab_file), "devices": [one.row() for one in found]})
         return
     for one in found:
-        what = one.problem or f"{one.device and one.device.target}: {one.soc.why}"
-        say(f"{one.name} ({one.serial}): {what}")
+        say(f"{one.name} ({one.serial}): {one.problem or one.told}")
     first = next((one.name for one in found if one.device), SIMULATED)
     say(f"written: {lab_file}; next: qnn-harness doctor {first}")
 
@@ -61,7 +60,7 @@ def _there_already(lab_file: Path) -> ConfigError:
 
 def _address(server: str) -> TcpAddress:
     host, colon, port = server.rpartition(":")
-    if not colon:
+    if server and not colon:
         return TcpAddress(server)
     if not (host and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
         raise ConfigError(f"{server[:200]!r} is not HOST or HOST:PORT", field="--server")

@@ -58,6 +58,13 @@ class FoundDevice:
             return ToldSoc(None, None, self.problem)
         return told_soc(self.device.facts, list(self.answers.skels))
 
+    @property
+    def told(self) -> str:
+        """The same in a line, with how it is known."""
+        soc, target = self.soc, None if self.device is None else self.device.target
+        arch = None if soc.htp_arch is None else f"HTP v{soc.htp_arch}"
+        return f"{', '.join(filter(None, (soc.name, arch, target)))}: {soc.why}"
+
     def row(self) -> dict[str, object]:
         """The same for JSON."""
         target = None if self.device is None else self.device.target

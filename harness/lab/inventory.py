@@ -43,7 +43,8 @@ SIMULATED_LAB: Final = Path(__file__).with_name("simulated.yaml")
 """A lab of one simulated device, for those who have not described theirs yet."""
 
 _NO_FILE: Final = (
-    "no such file; --lab FILE names another. A whole one for a phone is `{schema: 1, devices: "
+    "no such file; --lab FILE names another. `qnn-harness init` writes one of the devices that adb "
+    "sees. A whole one for a phone is `{schema: 1, devices: "
     "[{name: desk, serial: 1a2b3c4d, soc: QCS8550}]}`, with the serial that `adb devices` prints; "
     "`simulated: true` instead of the serial has this computer simulate one"
 )

@@ -43,6 +43,9 @@ def test_what_adb_sees_is_written_and_can_be_used(
     found, simulated = load_lab(file).devices
     assert (found.name, found.serial) == ("qcs8550-simulator", device.address)
     assert (found.soc, found.target, simulated.enabled) == ("QCS8550", "linux-x64", False)
+    other = file.with_name("other.yaml")
+    said = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", other).stdout
+    assert f"({device.address}): QCS8550, HTP v73, linux-x64: it" in said
     listed = json.loads(qnn_harness("devices", "--lab", file, "--json").stdout)["devices"]
     assert (listed[0]["state"], listed[0]["health"]) == ("device", "good"), listed[0]
 
@@ -85,7 +88,7 @@ def test_a_device_that_was_pulled_out_is_left_out(
     assert kept.address in [one.serial for one in load_lab(file).devices]
 
 
-@pytest.mark.parametrize("server", ["127.0.0.1:x", ":5037", "a:99999", "a:0"])
+@pytest.mark.parametrize("server", ["127.0.0.1:x", "", ":5037", "a:99999", "a:0"])
 def test_an_address_that_is_none(server: str, file: Path) -> None:
     done = qnn_harness("init", "--server", server, "--lab", file)
     assert (done.returncode, file.exists()) == (2, False)

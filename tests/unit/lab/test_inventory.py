@@ -45,6 +45,7 @@ def test_the_shipped_lab() -> None:
 def test_what_a_missing_lab_is_told_is_a_lab(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"lab.yaml: no such file; --lab FILE names") as caught:
         load_lab(tmp_path / "lab.yaml")
+    assert "`qnn-harness init` writes one" in str(caught.value)
     (phone,) = re.findall("`({.*})`", str(caught.value))
     (word,) = re.findall("`([^`{]*true)`", str(caught.value))
     for text in (phone, phone.replace("serial: 1a2b3c4d", word)):

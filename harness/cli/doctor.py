@@ -19,7 +19,7 @@ from rich.text import Text
 from harness.cli.lab_options import NamedPath, json_option, lab_option
 from harness.cli.say import say, say_json
 from harness.doctor.acceptance import accept
-from harness.doctor.archive import own_words, write_archive
+from harness.doctor.archive import check_place, own_words, write_archive
 from harness.doctor.check import Check, DoctorReport, Status, report_of
 from harness.doctor.device_visit import DEVICE_TIMEOUT_S, Order
 from harness.doctor.examine import examine
@@ -101,20 +101,23 @@ def doctor(
             warn=lambda text: say(f"qnn-harness: {text}", err=True),
         )
         with shown_by(notices), scratch_folder() as logs:
-            if not acceptance:
-                report = report_of(examine(order))
-            else:
+            words: dict[str, str] = {}
+            if acceptance:
                 asked = [name for name, on in (("--unplug", unplug), ("--reboot", reboot)) if on]
-                tell, serials = partial(_tell, spinner), set[str]()
-                report = report_of(accept(order, names[0], asked, logs, tell, serials))
-                path = out or Path(f"acceptance-{names[0]}.zip")
-                shown = "\n".join(lines_of(report))
-                write_archive(path, report, shown, logs, own_words(serials, order.cache))
-                say(f"packed: {path}", err=True)
-    if as_json:
-        say_json(report.as_json())
-    else:
-        print("\n".join(lines_of(report, plain=False)))
+                check_place(place := out or Path(f"acceptance-{names[0]}.zip"))
+                tell = partial(_tell, spinner)
+                report = report_of(accept(order, names[0], asked, logs, tell, words))
+            else:
+                report = report_of(examine(order))
+            spinner.stop()
+            if as_json:
+                say_json(report.as_json())
+            else:
+                print("\n".join(lines_of(report, plain=False)), flush=True)
+            if acceptance:
+                words = own_words(words, order.cache, order.environment)
+                write_archive(place, report, lines_of, logs, words)
+                say(f"packed: {place}", err=True)
     context.exit(report.summary.exit_code)
 
 

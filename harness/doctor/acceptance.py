@@ -16,18 +16,22 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from harness.adb.address import USER_SERVER
+from harness.adb.server import AdbServer
 from harness.bench import TargetFailure
 from harness.doctor import device_steps, transport_steps
+from harness.doctor.archive import lab_words
 from harness.doctor.check import REACHABLE, Answer, Check
-from harness.doctor.device_visit import Order, open_workbench
+from harness.doctor.device_visit import NO_SMOKE, Order, open_workbench
 from harness.doctor.examine import examine
-from harness.doctor.ground import Ground, nothing_left, own_folder
+from harness.doctor.ground import FOLDER, Ground, nothing_left, own_folder
 from harness.doctor.smoke import what_it_means
-from harness.errors import HarnessError
+from harness.errors import HarnessError, InfraError
 from harness.lab.inventory import load_lab
 from harness.qnn.backends import BACKENDS
 
 _log = logging.getLogger(__name__)
+_BACK_S: Final = 20.0
 _CLEAN_S: Final = 90.0
 
 
@@ -63,19 +67,26 @@ def accept(
     options: Collection[str],
     logs: Path,
     ask: Callable[[str], None],
-    serials: set[str],
+    words: dict[str, str],
 ) -> Iterator[Check]:
     """What the doctor finds, and then each step on the device of that name.
 
-    `options` are those of the steps that were asked for; what the device can be told by is added to
-    `serials`. Raises as `examine`.
+    `options` are those of the steps that were asked for; what tells whose device and lab it is goes
+    into `words`, with what is to stand there instead. Raises as `examine`.
     """
     with contextlib.suppress(HarnessError):
-        serials |= {one.serial or "" for one in load_lab(order.lab_file).select([name])}
+        lab = load_lab(order.lab_file)
+        words |= lab_words(lab)
+        (config,) = lab.select([name])
+        for address in {USER_SERVER, lab.host(config.host).address if config.host else USER_SERVER}:
+            if (server := AdbServer(address)).is_running():
+                # also who else hangs there
+                words |= {one.serial: "<serial>" for one in server.devices()}
     seen = False
     for check in examine(replace(order, names=(name,), smoke=False)):
         seen = seen or (check.name == REACHABLE and check.status == "ok")
-        yield check
+        if check.found != NO_SMOKE:  # there is a step for that
+            yield check
     if not seen:
         found = "not tried: it does not answer, or is not to be used now"
         yield Check("acceptance", name, "steps", "unknown", found)
@@ -86,7 +97,7 @@ def accept(
         ground = Ground(bench, name, order.qnn, logs, ask, lab.recovery_of(name))
         device = ground.device
         serial, said = device.adb.serial, device.facts.serial_number
-        serials |= {serial, serial.rpartition(":")[0], said or ""}
+        words |= dict.fromkeys((serial, serial.rpartition(":")[0], said or ""), "<serial>")
         yield from take(ground, STEPS, options)
     except HarnessError as error:
         yield Check("acceptance", name, "steps", "fail", str(error))
@@ -105,10 +116,10 @@ def take(ground: Ground, steps: Sequence[Step], options: Collection[str]) -> Ite
             if step.option is not None and step.option not in options:
                 answer = Answer("not-applicable", f"not asked for ({step.option})")
             elif late is not None:
-                answer = Answer("unknown", f"not tried: {late} did not come to an end")
+                answer = Answer("unknown", f"not tried: {late}")
             else:
                 ended = within(step, ground)
-                late = step.name if ended is None else None
+                late = f"{step.name} did not come to an end" if ended is None else gone(ground)
                 answer = ended or _given_up(step)
                 # they go into the archive
                 answer = answer._replace(advice=answer.advice.replace(str(ground.logs), "logs"))
@@ -116,7 +127,12 @@ def take(ground: Ground, steps: Sequence[Step], options: Collection[str]) -> Ite
     except BaseException:
         within(clean, ground)
         raise
-    yield Check("acceptance", ground.name, clean.name, *(within(clean, ground) or _given_up(clean)))
+    left = within(clean, ground) or _given_up(clean)
+    if ground.doubtful:
+        left = left._replace(
+            advice=f"the next acceptance removes it: below {FOLDER} of its workdir"
+        )
+    yield Check("acceptance", ground.name, clean.name, *left)
 
 
 def within(step: Step, ground: Ground) -> Answer | None:
@@ -127,16 +143,35 @@ def within(step: Step, ground: Ground) -> Answer | None:
         try:
             done.put(step.act(ground))
         except HarnessError as error:
+            ground.doubtful = isinstance(error, InfraError)
             done.put(Answer("fail", str(error), "the lines above may tell why"))
         except TargetFailure as failure:
+            ground.doubtful = failure.verdict.cause == "infra"
             done.put(what_it_means(failure.verdict, ground.name, "", ground.logs))
         except Exception as error:  # a thread has nobody else to tell
             text = f"{type(error).__name__}: {error}"
             done.put(Answer("fail", text, "a bug of the harness: please send the archive"))
 
-    threading.Thread(target=act, name=step.name, daemon=True).start()
-    with contextlib.suppress(queue.Empty):
+    thread = threading.Thread(target=act, name=step.name, daemon=True)
+    thread.start()
+    try:
         return done.get(timeout=step.seconds)
+    except queue.Empty:
+        return None
+    finally:
+        if done.empty() and thread.is_alive():
+            ground.going_on = thread
+
+
+def gone(ground: Ground) -> str | None:
+    """What is to be said of a device that does not come back after a step that the lab failed."""
+    if not ground.doubtful:
+        return None
+    ground.doubtful = False
+    try:
+        ground.device.adb.shell("exit 0", timeout_s=_BACK_S)
+    except HarnessError:
+        return "the device went away"
     return None
 
 

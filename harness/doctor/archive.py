@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import errno
 import getpass
 import json
 import os
 import re
 import socket
+import sys
+import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+from urllib.parse import urlsplit
 
 from harness.artefacts.bundle import undated_entry
-from harness.doctor.check import DoctorReport
+from harness.doctor.check import DoctorReport, report_of
 from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets
 from harness.evidence.text import EvidenceFile, clean, fit, redact
 from harness.files.whole_file import read_bounded, written_whole
+from harness.lab.inventory import Lab
+from harness.probe import ndk
+from harness.probe.prebuilt import FOLDER_VARIABLE
+from harness.runtimes.local_sources import SDK_VARIABLES
 
 _FILE_BYTES: Final = 1 << 20
 _TOTAL_BYTES: Final = 32 << 20
 _READ_BYTES: Final = 64 << 20
 _LEAST_CHARS: Final = 3
+_FOLDERS: Final = (*ndk.VARIABLES, FOLDER_VARIABLE)
 # names that say nothing of who somebody is, and would be taken out of every second line
 _NOBODY: Final = frozenset({"root", "user", "localhost", "/", "/root"})
 _README: Final = """What `qnn-harness doctor --acceptance` found of one device.
@@ -31,15 +41,40 @@ report.txt   each thing that was looked at, each step, and what to do
 report.json  the same for programs
 logs/        what the steps were told and answered, and what the device had to say of them
 
-Taken out: serial numbers, names of this computer and its user, folders, accounts, e-mail
-addresses, Wi-Fi names, MACs, phone numbers. Look through it before you send it all the same.
+Taken out: serial numbers, names of this computer, of adb hosts and of the user, where libraries
+come from, folders, accounts, e-mail addresses, Wi-Fi names, MACs, phone numbers.
+Look through it before you send it all the same.
 """
 
 
-def own_words(serials: Iterable[str], cache: Path) -> dict[str, str]:
-    """What is to be taken out besides what looks like it, and what stands there instead."""
-    words = dict.fromkeys(serials, "<serial>")
-    words |= {str(cache): "<cache>", str(Path.cwd()): "<folder>", str(Path.home()): "<home>"}
+def lab_words(lab: Lab) -> dict[str, str]:
+    """What a lab tells of whom it belongs to, and what stands there instead (pure)."""
+    words: dict[str, str] = {}
+    for source in lab.runtimes:
+        for value in source.model_dump(mode="json").values():
+            if isinstance(value, str) and "/" in value:
+                words |= {value: "<source>", urlsplit(value).hostname or "": "<source>"}
+    words |= {one.host: "<adb host>" for one in lab.hosts}
+    for serial in filter(None, (one.serial for one in lab.devices)):
+        words |= {serial: "<serial>", serial.rpartition(":")[0]: "<serial>"}
+    return words
+
+
+def own_words(
+    words: Mapping[str, str], cache: Path, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """What is to be taken out besides what looks like it, and what stands there instead.
+
+    `words` are what is known to be so.
+    """
+    words = dict(words)
+    words |= {environment.get(one, "").strip(): f"<{one}>" for one in (*_FOLDERS, *SDK_VARIABLES)}
+    words |= {
+        sys.prefix: "<Python>",
+        str(cache): "<cache>",
+        str(Path.cwd()): "<folder>",
+        str(Path.home()): "<home>",
+    }
     words[socket.gethostname()] = "<host>"
     try:
         words[getpass.getuser()] = "<user>"
@@ -64,15 +99,45 @@ def without(text: str, words: Mapping[str, str]) -> str:
     return re.sub(rf"(?<![\w-])(?:{either})(?![\w-])", lambda one: words[one[0]], text)
 
 
+def check_place(path: Path) -> None:
+    """Raises ConfigError where no archive can be written."""
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    except OSError as error:
+        raise _unwritten(path, error) from error
+
+
+def _unwritten(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot be written: {error.strerror}", file=path)
+
+
 def write_archive(
-    path: Path, report: DoctorReport, shown: str, logs: Path, words: Mapping[str, str]
+    path: Path,
+    report: DoctorReport,
+    show: Callable[[DoctorReport], list[str]],
+    logs: Path,
+    words: Mapping[str, str],
 ) -> None:
-    """Packs a report, as JSON and as it was `shown`, with all files below `logs`.
+    """Packs a report, as JSON and as `show` lays it out, with all files below `logs`.
 
     Raises ConfigError for a path that cannot be written, InfraError.
     """
-    told = json.dumps(_within(report.as_json(), words), indent=1)
-    texts = {"README.txt": _README, "report.txt": without(shown, words), "report.json": told}
+    # before it is laid out: a line that was broken within a word would hide it
+    report = report_of(
+        replace(
+            one,
+            subject=without(one.subject, words),
+            name=without(one.name, words),
+            found=without(one.found, words),
+            advice=without(one.advice, words),
+        )
+        for one in report.checks
+    )
+    told = json.dumps(report.as_json(), indent=1)
+    texts = {"README.txt": _README, "report.txt": "\n".join(show(report)), "report.json": told}
     try:
         with (
             written_whole(path) as stream,
@@ -90,14 +155,6 @@ def write_archive(
                     entry = undated_entry(f"logs/{file.relative_to(logs)}")
                     archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     except (FileNotFoundError, NotADirectoryError, PermissionError, IsADirectoryError) as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", file=path) from error
+        raise _unwritten(path, error) from error
     except OSError as error:
         raise InfraError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _within(value: Any, words: Mapping[str, str]) -> Any:
-    if isinstance(value, str):
-        return without(value, words)
-    if isinstance(value, dict):
-        return {key: _within(item, words) for key, item in value.items()}
-    return [_within(item, words) for item in value] if isinstance(value, list | tuple) else value

@@ -30,6 +30,7 @@ from harness.workbench import Workbench
 _ASK_S: Final = 20.0
 _SEE_HOST: Final = "see C compiler, cross compiler and Android NDK of the host"
 
+NO_SMOKE: Final = "left out (--no-smoke)"
 DEVICE_TIMEOUT_S: Final = 300.0
 """Enough for a first run, which fetches 100 MB and compiles a context."""
 
@@ -108,7 +109,7 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         return
     yield of("runtime", *runtime_answer(workbench, device.target, order.qnn))
     if not order.smoke:
-        yield from untried(patient, Answer("not-applicable", "left out (--no-smoke)"))
+        yield from untried(patient, Answer("not-applicable", NO_SMOKE))
     else:
         advice = f"qnn-harness devices heal {name}"
         why = Answer("unknown", "not tried, the device is in quarantine", advice)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,8 @@ class Ground:
 
     `logs` is a folder of this computer for what the archive is to have; `ask` tells the person at
     the device what to do now. `rules` are the lab's own for recovery. `probe` is where the probe
-    lies on the device, once it does.
+    lies on the device, once it does. `doubtful`: whether it still answers, after the last
+    step. `going_on` is a step that nobody waits for any more.
     """
 
     workbench: Workbench
@@ -38,6 +40,8 @@ class Ground:
     ask: Callable[[str], None]
     rules: RecoveryRules
     probe: str = ""
+    doubtful: bool = False
+    going_on: threading.Thread | None = None
 
     @property
     def device(self) -> AttachedDevice:
@@ -68,6 +72,10 @@ def nothing_left(ground: Ground) -> Answer:
     """Ends what still runs on the device and removes what was put there."""
     device = ground.device
     ended = device.adb.end_leftovers(timeout_s=_LEFT_S)
+    if ground.going_on is not None:
+        # what it is about to put there would come back
+        ground.going_on.join(_LEFT_S)
+        ended = device.adb.end_leftovers(timeout_s=_LEFT_S)
     folder = ground.folder if device.config.simulated else device.workdir
     quoted = shlex.quote(folder)
     script = f"rm -rf {quoted}; [ ! -e {quoted} ]"
@@ -77,6 +85,8 @@ def nothing_left(ground: Ground) -> Answer:
     if not removed.ok:
         said = removed.stderr.decode("utf-8", "replace").strip()[:200]
         return Answer("fail", f"{folder} could not be removed: {said}", "remove it by hand")
+    if ground.going_on is not None and ground.going_on.is_alive():
+        return Answer("warn", "a step that was given up may put files back", f"remove {folder}")
     return Answer("ok", "no process and no file of ours")
 
 

@@ -22,6 +22,7 @@ from harness.doctor.acceptance import STEPS, Step, accept, take
 from harness.doctor.check import Answer, report_of
 from harness.doctor.device_visit import Order, open_workbench
 from harness.doctor.ground import Ground
+from harness.errors import InfraError
 from harness.files.cache import cache_root
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import load_lab
@@ -56,10 +57,10 @@ def test_every_step_and_nothing_is_left(
             else:
                 link.resume()
 
-        serials: set[str] = set()
+        words: dict[str, str] = {}
         order = Order(simulated_lab, (NAME,), cache_root(), os.environ)
         options = ["--unplug", "--reboot"]
-        checks = list(accept(order, NAME, options, tmp_path / "logs", person, serials))
+        checks = list(accept(order, NAME, options, tmp_path / "logs", person, words))
     found = {check.name: check for check in checks if check.group == "acceptance"}
     assert list(found) == [*(step.name for step in STEPS), "nothing left behind"]
     told = "\n".join(lines_of(report_of(checks)))
@@ -74,7 +75,8 @@ def test_every_step_and_nothing_is_left(
     assert "66 of 66 small ones loaded" in found["66 contexts"].found
     assert "1002" in found["66 contexts"].found
     assert [text.split()[0] for text in asked] == ["pull", "plug"]
-    assert {link.address, "127.0.0.1"} < serials
+    assert {link.address, "127.0.0.1"} < set(words)
+    assert "--no-smoke" not in told
     assert not (device.storage / "work/acceptance").exists()
     logs = {str(path.relative_to(tmp_path / "logs")) for path in (tmp_path / "logs").rglob("*")}
     assert {"crash/evidence/evidence.json", "hang/probe.jsonl", "htp/case/probe.plan"} <= logs
@@ -121,6 +123,30 @@ def test_of_a_device_that_does_not_answer_there_is_an_archive_too(
     assert "not tried: it does not answer" in done.stdout
     with zipfile.ZipFile(out) as packed:
         assert "127.0.0.1:9" not in shown_in(packed)
+
+
+def test_where_no_archive_can_be_written_no_step_is_tried(
+    simulated_lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.cli.doctor.accept", None)
+    out = tmp_path / "none/sent.zip"
+    done = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--out", out)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{out}: cannot be written: No such file or directory" in done.stderr
+
+
+@pytest.mark.usefixtures("short")
+def test_what_cannot_be_packed_is_shown_all_the_same(
+    simulated_lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise InfraError("no space left")
+
+    monkeypatch.setattr("harness.cli.doctor.write_archive", fail)
+    out = tmp_path / "sent.zip"
+    done = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--out", out)
+    assert (done.returncode, "push and pull" in done.stdout) == (3, True)
+    assert "no space left" in done.stderr
 
 
 @pytest.mark.parametrize(

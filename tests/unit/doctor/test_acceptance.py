@@ -14,7 +14,7 @@ from harness.bench import TargetFailure
 from harness.doctor.acceptance import STEPS, Step, take, within
 from harness.doctor.check import Answer
 from harness.doctor.ground import FOLDER, Ground, nothing_left, own_folder
-from harness.errors import InfraError
+from harness.errors import DeviceLost, InfraError
 from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict
 from harness.lab.health import RecoveryRules
@@ -51,8 +51,8 @@ def step(act: Callable[[Ground], Answer], seconds: float = 30, option: str | Non
     return Step("a step", seconds, act, option)
 
 
-def raising(error: BaseException) -> Callable[[Ground], Answer]:
-    def act(_: Ground) -> Answer:
+def raising(error: BaseException) -> Callable[..., Answer]:
+    def act(*_: object, **__: object) -> Answer:
         raise error
 
     return act
@@ -95,10 +95,13 @@ def test_what_comes_of_steps_and_nothing_is_left() -> None:
         "nothing left behind",
         "no process and no file of ours",
     )
-    assert device.scripts == ["rm -rf /w; [ ! -e /w ]"]
+    assert device.scripts[-1] == "rm -rf /w; [ ! -e /w ]"
 
 
-def test_a_step_that_hangs_is_given_up_and_the_rest_is_not_tried() -> None:
+def test_a_step_that_hangs_is_given_up_and_the_rest_is_not_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness.doctor.ground._LEFT_S", 0.1)
     device, over = MockDevice(), threading.Event()
 
     def hang(_: Ground) -> Answer:
@@ -107,10 +110,44 @@ def test_a_step_that_hangs_is_given_up_and_the_rest_is_not_tried() -> None:
 
     found = list(take(ground(device), [step(hang, seconds=0.1), step(lambda _: OK)], []))
     over.set()
-    assert [one.status for one in found] == ["fail", "unknown", "ok"]
+    assert [one.status for one in found] == ["fail", "unknown", "warn"]
     assert "not come to an end within 0.1 s" in found[0].found
     assert found[1].found == "not tried: a step did not come to an end"
+    assert (found[2].found, found[2].advice) == (
+        "a step that was given up may put files back",
+        "remove /w",
+    )
     assert device.scripts
+
+
+def test_a_step_that_goes_on_puts_nothing_back() -> None:
+    """What was given up is over before what it left is removed."""
+    device, told = MockDevice(), threading.Event()
+    device.end_leftovers = lambda *, timeout_s: not told.set()  # type: ignore[method-assign]
+
+    def go_on(_: Ground) -> Answer:
+        told.wait(60)
+        threading.Event().wait(0.2)
+        device.scripts.append("put back")
+        return OK
+
+    found = list(take(ground(device), [step(go_on, seconds=0.1)], []))
+    assert [one.status for one in found] == ["fail", "ok"]
+    assert [script.split()[0] for script in device.scripts] == ["put", "rm"]
+
+
+def test_of_a_device_that_went_away_no_further_step_is_tried() -> None:
+    device = MockDevice()
+
+    def lose(_: Ground) -> Answer:
+        device.shell = raising(DeviceLost("gone", serial="1"))  # type: ignore[assignment]
+        raise DeviceLost("gone", serial="1")
+
+    there = step(raising(InfraError("refused")))
+    found = list(take(ground(device), [there, step(lose), step(lambda _: OK)], []))
+    assert [one.status for one in found[:3]] == ["fail", "fail", "unknown"]
+    assert found[2].found == "not tried: the device went away"
+    assert found[3].advice == "the next acceptance removes it: below acceptance of its workdir"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])

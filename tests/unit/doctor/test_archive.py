@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
 from pathlib import Path
 
@@ -10,15 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.cli.doctor import lines_of
 from harness.doctor import archive
-from harness.doctor.archive import own_words, without, write_archive
-from harness.doctor.check import Check, report_of
+from harness.doctor.archive import check_place, lab_words, own_words, without, write_archive
+from harness.doctor.check import Check, DoctorReport, report_of
 from harness.errors import ConfigError
+from harness.lab.inventory import Lab
 
 WORDS = dict.fromkeys(("R5CX12", "192.0.2.7", "192.0.2.7:5555"), "<serial>") | {"ann": "<user>"}
 REPORT = report_of(
     [Check("device", "desk", "reachable", "ok", "R5CX12 answers", "ask ann@example.com")]
 )
+
+
+def found(report: DoctorReport) -> list[str]:
+    return [check.found for check in report.checks]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +54,7 @@ def test_own_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "ann"))
     monkeypatch.setattr("getpass.getuser", lambda: "ann")
     monkeypatch.setattr("socket.gethostname", lambda: "desk-pc")
-    words = own_words(["R5CX12", "", "a"], Path("/big/cache"))
+    words = own_words({"R5CX12": "<serial>", "": "x", "a": "x"}, Path("/big/cache"), {})
     assert words["R5CX12"] == "<serial>"
     assert words["desk-pc"] == "<host>"
     assert words["/big/cache"] == "<cache>"
@@ -55,7 +62,7 @@ def test_own_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert without(f"{tmp_path}/ann/x of ann", words) == "<home>/x of <user>"
     assert not {"", "a"} & set(words)
     monkeypatch.setattr("getpass.getuser", lambda: "root")
-    assert "root" not in own_words([], Path("/c"))
+    assert "root" not in own_words({}, Path("/c"), {})
 
 
 def test_it_is_there_whole_and_tells_nothing(
@@ -68,7 +75,7 @@ def test_it_is_there_whole_and_tells_nothing(
     (logs / "empty.txt").touch()
     path = tmp_path / "out.zip"
     path.write_bytes(b"an older one")
-    write_archive(path, REPORT, "R5CX12 answers", logs, WORDS)
+    write_archive(path, REPORT, found, logs, WORDS)
     with zipfile.ZipFile(path) as packed:
         assert packed.testzip() is None
         texts = {name: packed.read(name).decode() for name in packed.namelist()}
@@ -84,7 +91,7 @@ def test_it_is_there_whole_and_tells_nothing(
     assert len(texts["logs/large.txt"]) <= 1 << 20
     assert texts["logs/large.txt"].startswith("[cut: ")
     monkeypatch.setattr(archive, "_TOTAL_BYTES", 10)
-    write_archive(path, REPORT, "", logs, WORDS)
+    write_archive(path, REPORT, found, logs, WORDS)
     with zipfile.ZipFile(path) as packed:
         assert [name for name in packed.namelist() if name.startswith("logs/")] == []
     assert sorted(one.name for one in tmp_path.iterdir()) == ["logs", "out.zip"]
@@ -92,7 +99,45 @@ def test_it_is_there_whole_and_tells_nothing(
 
 def test_where_it_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written: No such file"):
-        write_archive(tmp_path / "none/out.zip", REPORT, "", tmp_path, {})
+        write_archive(tmp_path / "none/out.zip", REPORT, found, tmp_path, {})
     with pytest.raises(ConfigError, match="cannot be written: Is a directory"):
-        write_archive(tmp_path, REPORT, "", tmp_path / "logs", {})
+        write_archive(tmp_path, REPORT, found, tmp_path / "logs", {})
+    for place, why in ((tmp_path / "none/out.zip", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigError, match=f"cannot be written: {why}"):
+            check_place(place)
+    check_place(tmp_path / "out.zip")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_lab_tells_nothing_of_whom_it_belongs_to() -> None:
+    devices = [{"name": "desk", "serial": "192.0.2.7:5555", "host": "far"}]
+    devices.append({"name": "other", "serial": "R5CX99"})
+    nexus = "https://nexus.example.com/ours"
+    maven = {"name": "m", "kind": "maven", "coordinates": "com.qualcomm.qti:qnn-runtime"}
+    runtimes = [
+        maven | {"repository": nexus},
+        {"name": "q", "kind": "qairt", "path": "/ours/qairt"},
+    ]
+    hosts = [{"name": "far", "host": "lab-7"}]
+    lab = {"schema": 1, "devices": devices, "runtimes": runtimes, "hosts": hosts}
+    words = own_words(
+        lab_words(Lab.model_validate(lab)), Path("/c"), {"ANDROID_NDK_HOME": "/ours/ndk"}
+    )
+    for text, left in {
+        "192.0.2.7:5555 and 192.0.2.7": "<serial> and <serial>",
+        "it sees R5CX99 (device)": "it sees <serial> (device)",
+        "answers at lab-7:5037": "answers at <adb host>:5037",
+        f"{nexus}/x, nexus.example.com": "<source>/x, <source>",
+        "/ours/qairt/lib, com.qualcomm.qti:qnn": "<source>/lib, com.qualcomm.qti:qnn",
+        "24 in /ours/ndk, API 24": "24 in <ANDROID_NDK_HOME>, API 24",
+        f"{sys.prefix}/bin/adb": "<Python>/bin/adb",
+    }.items():
+        assert without(text, words) == left
+
+
+def test_what_is_taken_out_is_so_before_lines_are_broken(tmp_path: Path) -> None:
+    folder = f"/ours and {'x' * 90} theirs"
+    report = report_of([Check("host", "host", "adb", "ok", f"in {folder}/adb")])
+    write_archive(tmp_path / "x.zip", report, lines_of, tmp_path / "none", {folder: "<folder>"})
+    with zipfile.ZipFile(tmp_path / "x.zip") as packed:
+        assert "adb  in <folder>/adb" in packed.read("report.txt").decode()

@@ -154,7 +154,8 @@ def _storage(patient: Patient) -> Answer:
     free = patient.answers.vitals.free_storage_bytes
     if free is None:
         return Answer("unknown", "not told")
-    found = f"{free / 1e9:.1f} GB"
+    # a tmpfs, or a phone that is full, has less than one digit of a GB
+    found = f"{free / 1e9:.1f} GB" if free >= 1e9 else f"{free / 1e6:.0f} MB"
     full, low = (code in patient.findings for code in ("storage-full", "low-storage"))
     if full or low:
         advice = "`qnn-harness devices clean` frees some"

@@ -153,6 +153,10 @@ def test_one_thing_is_otherwise(old: str, new: str, name: str, status: str) -> N
     assert bool(check.advice) == (check.status in ("warn", "fail")) or status == "unknown"
 
 
+def test_of_little_room_it_is_told_how_little() -> None:
+    assert checked(patient(PHONE.replace("185100932", "1000")))["free storage"].found == "1 MB"
+
+
 def test_a_simulator_has_no_gpu_to_ask_for() -> None:
     config = {"serial": None, "simulated": True, "soc": "QCS8550"}
     who = patient(BOARD, "linux-x64", config=config)

@@ -86,7 +86,7 @@ def find_devices(server: AdbServer, open_lab: Callable[[Lab], OpenLab]) -> list[
 def _asked(seen: SeenDevice, server: AdbServer, open_lab: Callable[[Lab], OpenLab]) -> FoundDevice:
     one = FoundDevice("device", seen.serial)
     if seen.state != "device":
-        why = f"it is {seen.state}: {STATE_ADVICE.get(seen.state, 'see `adb devices -l`')}"
+        why = f"{seen.state}: {STATE_ADVICE.get(seen.state, 'see `adb devices -l`')}"
         return replace(one, problem=why)
     if not _SERIAL.fullmatch(seen.serial):
         return replace(one, problem="its serial is not one that a lab can name")

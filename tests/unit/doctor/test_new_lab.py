@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from harness.adb.address import USER_SERVER, TcpAddress
 from harness.adb.device import AdbDevice
-from harness.adb.server import AdbServer
+from harness.adb.server import AdbServer, SeenDevice
 from harness.doctor import new_lab
 from harness.doctor.device_script import DeviceAnswers, parse_answers
-from harness.doctor.new_lab import FoundDevice, free_name, lab_text, told_soc
+from harness.doctor.new_lab import FoundDevice, find_devices, free_name, lab_text, told_soc
 from harness.files.scratch import scratch_folder
 from harness.lab.attach import AttachedDevice
 from harness.lab.facts import DeviceFacts
@@ -89,6 +89,16 @@ def test_names() -> None:
     assert free_name("..\n", "linux-x64", []) == "board"
 
 
+def test_a_state_is_called_as_adb_calls_it() -> None:
+    class MockServer(AdbServer):
+        def devices(self, *, timeout_s: float = 1.0) -> list[SeenDevice]:
+            return [SeenDevice("1a", "no permissions"), SeenDevice("2b", "rescue")]
+
+    near, other = find_devices(MockServer(), lambda lab: pytest.fail("it is not to be asked"))
+    assert near.problem.startswith("no permissions: the adb server may not open its USB node")
+    assert other.problem == "rescue: see `adb devices -l`"
+
+
 def test_a_phone_a_board_and_one_that_is_locked() -> None:
     phone = found()
     board = found(
@@ -98,7 +108,7 @@ def test_a_phone_a_board_and_one_that_is_locked() -> None:
         serial="192.0.2.7:5555",
         workdir="/opt/qnn-harness",
     )
-    locked = FoundDevice("locked", "9z", problem="it is unauthorized: unlock it")
+    locked = FoundDevice("locked", "9z", problem="unauthorized: unlock it")
     lab, text = loaded(phone, board, locked, address=TcpAddress("lab-pc", 5038))
     desk, other, simulated = lab.devices
     assert (desk.soc, desk.htp_arch, desk.adreno) == ("SM8650", 75, "750")
@@ -108,7 +118,7 @@ def test_a_phone_a_board_and_one_that_is_locked() -> None:
     assert (simulated.simulated, simulated.enabled) == (True, False)
     assert (lab.hosts[0].host, lab.hosts[0].port) == ("lab-pc", 5038)
     assert "HTP v75, Adreno 750: it says so itself" in text
-    assert "# left out: 9z: it is unauthorized: unlock it" in text
+    assert "# left out: 9z: unauthorized: unlock it" in text
     assert "# runtimes:" in text
     assert not [line for line in text.splitlines() if len(line) > 100]
 

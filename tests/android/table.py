@@ -44,6 +44,7 @@ _WHY_NOT_ON_ANDROID: Final = {
     "tests/nightly": "long runs of what is tried once elsewhere",
     "tests/integration": "this computer's side, or the simulated device itself",
     "tests/integration/adb": _SAME_SHELL,
+    "tests/integration/cli": _ARM64_ALONE,
     "tests/integration/bisect": f"{_NO_LIBRARIES}; over stand-ins in integration/pytest_plugin",
     "tests/integration/contexts": _NO_LIBRARIES,
     "tests/integration/damaged": _NO_LIBRARIES,
@@ -54,8 +55,13 @@ _WHY_NOT_ON_ANDROID: Final = {
     "tests/integration/pytest_plugin": _ARM64_ALONE,
     "tests/integration/store": _SAME_SHELL,
 }
-_ON_ANDROID: Final = ("tests/integration/adb", "tests/integration/store", "tests/unit/store")
-_PHONE: Final = ("test_android_phone", "test_phone")
+_ON_ANDROID: Final = (
+    "tests/integration/adb",
+    "tests/integration/cli",
+    "tests/integration/store",
+    "tests/unit/store",
+)
+_PHONE: Final = ("test_android_phone", "test_first_day", "test_phone")
 _BOARDS: Final = ("test_board", "test_boards", "test_board_runs", "test_emulation")
 
 

@@ -9,12 +9,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { LIBRARIES_MAX = 32, PATH_BYTES = 1024, BUILD_ID_MAX = 20 };
+enum { LIBRARIES_MAX = 32, PATH_BYTES = 1024, BUILD_ID_MAX = 20, FILES_MAX = 256 };
 #define SCANNED_MAX (UINT64_C(128) << 20)
 
 struct look {
     const char *folder; /* of ours, without a slash at its end */
-    uint32_t told;
+    uint32_t told, files;
+    struct {
+        dev_t device;
+        ino_t number;
+    } file[FILES_MAX]; /* of all that is loaded */
 };
 
 static bool matters(const char *name) {
@@ -101,6 +105,25 @@ static void write_version(struct json *json, const struct dl_phdr_info *info) {
     }
 }
 
+static int note(struct dl_phdr_info *info, size_t size, void *data) {
+    (void)size;
+    struct look *look = data;
+    struct stat file;
+    if (look->files >= FILES_MAX || info->dlpi_name == NULL || stat(info->dlpi_name, &file) != 0)
+        return 0;
+    look->file[look->files].device = file.st_dev;
+    look->file[look->files++].number = file.st_ino;
+    return 0;
+}
+
+/* One that stands before another of its name and loads it itself is hidden by nobody. */
+static bool loaded(const struct look *look, const struct stat *file) {
+    for (uint32_t i = 0; i < look->files; i++)
+        if (look->file[i].device == file->st_dev && look->file[i].number == file->st_ino)
+            return true;
+    return false;
+}
+
 static int tell(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     struct look *look = data;
@@ -117,7 +140,8 @@ static int tell(struct dl_phdr_info *info, size_t size, void *data) {
     json_text(json, "name", name);
     json_text(json, "path", info->dlpi_name);
     /* of the same size it is a copy: two builds of one library never are */
-    if (known && !same && taken.st_size != ours.st_size) json_text(json, "hides", own);
+    if (known && !loaded(look, &ours) && taken.st_size != ours.st_size)
+        json_text(json, "hides", own);
     write_build_id(json, info);
     if (!same) write_version(json, info);
     event_close();
@@ -133,6 +157,7 @@ void event_libraries(const struct plan *plan) {
         snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
         break;
     }
-    struct look look = {folder, 0};
+    struct look look = {.folder = folder};
+    dl_iterate_phdr(note, &look);
     dl_iterate_phdr(tell, &look);
 }

@@ -107,7 +107,7 @@ def test_readme_word_by_word(phone: Phone, tmp_path: Path) -> None:
     desk.file.write_text(f"{text}runtimes:\n  - {{{source}, repository: {phone.repository}}}\n")
     named = acceptance.replace("sm-s921u", "phone")
     code, out, err = desk.types(named, "--unplug", "--reboot")
-    assert code == 0, err
+    assert code == 0, f"{err}\n{out}"
     assert err.endswith("packed: acceptance-phone.zip\n")
     with zipfile.ZipFile(desk.folder / "acceptance-phone.zip") as packed:
         checks = json.loads(packed.read("report.json"))["checks"]

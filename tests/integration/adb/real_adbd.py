@@ -56,6 +56,7 @@ _ARM64 = (
 # A stream that is to be opened: Debian's adbd refuses this one, so this program does what adbd and
 # init do on a phone.
 _REBOOT = re.compile(rb"OPEN(.{4}).{16}reboot:", re.DOTALL)
+_REBOOT_BYTES = 31
 _STREAM = 1 << 24  # far from the numbers that adbd gives
 _RUN_ARM64 = """#!/system/bin/sh
 program=$1 name=$2
@@ -246,9 +247,12 @@ def _connect() -> socket.socket:
 
 
 def _carry(source: socket.socket, sink: socket.socket, reboots: threading.Event | None) -> None:
+    before = b""
     with contextlib.suppress(OSError):
         while data := source.recv(1 << 20):
-            if reboots is None or (asked := _REBOOT.search(data)) is None:
+            # what opens a stream and its name may come one after the other
+            before = before[-_REBOOT_BYTES:] + data
+            if reboots is None or (asked := _REBOOT.search(before)) is None:
                 sink.sendall(data)
                 continue
             stream = struct.pack("<I", _STREAM) + asked[1]

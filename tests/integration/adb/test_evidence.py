@@ -55,7 +55,7 @@ def logs(lab: Lab, shared: Place) -> AdbDevice:
     """A device that has a log."""
     if lab.kind != "simulated":
         pytest.skip(
-            "no logd answers here: Debian has none, and Android's needs init and its sockets"
+            "no logd answers here: Debian has none, and there is no init to start Android's"
         )
     return shared.device
 

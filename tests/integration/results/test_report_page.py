@@ -216,7 +216,7 @@ def test_a_case_is_opened_by_keys_and_copied_as_a_bug_report(reader: Reader, nig
     assert copied.count("```") % 2 == 0
     reader.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
     reader.wait(lambda: not reader.all("dialog[open]"))
-    assert "case=" not in reader.driver.current_url
+    reader.wait(lambda: "case=" not in reader.driver.current_url)
     assert reader.complaints() == []
 
 

@@ -40,6 +40,7 @@ _ARM64_ALONE: Final = "its programs are for arm64, as a phone's; its shell is th
 _WHY_NOT_ON_ANDROID: Final = {
     "tests/unit": "functions of this computer's side; nothing of them runs on a device",
     "tests/unit/store": _SAME_SHELL,
+    "tests/benchmarks": "times and sizes on this computer, side by side",
     "tests/faults": _ARM64_ALONE,
     "tests/nightly": "long runs of what is tried once elsewhere",
     "tests/integration": "this computer's side, or the simulated device itself",

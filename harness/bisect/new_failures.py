@@ -9,6 +9,7 @@ from harness.bisect.match import ELSE_GOOD
 from harness.errors import ConfigError
 from harness.history.brief import Brief
 from harness.history.comparison import Pair, same_failure
+from harness.history.comparison_json import Bisectable
 from harness.qnn.versions import QnnVersion
 from harness.results.case_names import NamedPlacement, split_node_id
 
@@ -78,6 +79,12 @@ class NewFailure:
             words += ["--match", f"signature={self.after.error.signature}{ELSE_GOOD}"]
         words += ["--device", self.after.device.name, "--lab", lab, "--reports", reports]
         return [*words, "--max-minutes", f"{minutes:g}"] if minutes is not None else words
+
+    def bisectable(self, lab: str, reports: str) -> Bisectable:
+        """What reports say of it: which versions changed, and the command or a hindrance."""
+        command = self.command(lab, reports)
+        bisect = None if command is None else ("qnn-harness", *command)
+        return Bisectable(changed=self.changed, bisect=bisect, hindrance=self.hindrance)
 
 
 def bisected_apart(pair: Pair) -> tuple[object, ...]:

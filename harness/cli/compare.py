@@ -23,7 +23,7 @@ from harness.cli.say import say, say_json
 from harness.errors import HarnessError
 from harness.errors.outgoing_text import counted
 from harness.history.brief import Brief, read_briefs
-from harness.history.comparison import Category, FailOn, Pair, compare, groups
+from harness.history.comparison import BISECTED, Category, FailOn, Pair, compare, groups
 from harness.history.comparison_json import Bisectable, comparison_report
 from harness.history.comparison_text import lines, markdown, page, told
 from harness.history.previous import previous_of, since_previous
@@ -33,7 +33,6 @@ from harness.results.rundir import JOURNAL, RunFolder
 _NEGATIVE: Final = 1
 _ENOUGH_S: Final = 10.0
 _LATEST: Final = Path("reports/latest")
-_CAN_BE_BISECTED: Final = ("new", "changed", "known")
 # What a bisection may take after its time is over: the run under way, and its reports.
 _LAST_RUN_S: Final = 2400.0
 
@@ -105,15 +104,8 @@ def compare_command(
     lab, reports = str(lab_file), str(folder.path.parent)
 
     def bisectable(category: Category, pair: Pair) -> Bisectable:
-        if category not in _CAN_BE_BISECTED:
-            return Bisectable()
-        one = NewFailure.of(pair)
-        command = one.command(lab, reports)
-        return Bisectable(
-            changed=one.changed,
-            bisect=None if command is None else ("qnn-harness", *command),
-            hindrance=one.hindrance,
-        )
+        told = category in BISECTED
+        return NewFailure.of(pair).bisectable(lab, reports) if told else Bisectable()
 
     def advice(category: Category, pair: Pair) -> str | None:
         one = bisectable(category, pair)

@@ -99,10 +99,7 @@ def history(
             _import(opened, path)
 
     def bisectable(pair: Pair) -> Bisectable:
-        one = NewFailure.of(pair)
-        command = one.command(str(lab_file), str(reports))
-        bisect = None if command is None else ("qnn-harness", *command)
-        return Bisectable(changed=one.changed, bisect=bisect, hindrance=one.hindrance)
+        return NewFailure.of(pair).bisectable(str(lab_file), str(reports))
 
     report = history_report(timeline(stored_runs(opened, asked), diagnosis), bisectable)
     if as_json:

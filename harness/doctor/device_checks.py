@@ -120,11 +120,11 @@ def _system(patient: Patient) -> Answer:
 
 def _opencl(patient: Patient) -> Answer:
     """The driver that the GPU backend opens."""
-    readable = _readable(patient.answers.opencl)
-    if any(".so" in PurePosixPath(path).name for path in readable):
-        return Answer("ok", listed(readable))
+    drivers = readable(patient.answers.opencl)
+    if any(".so" in PurePosixPath(path).name for path in drivers):
+        return Answer("ok", listed(drivers))
     advice = "the GPU backend will end with 1006: install the vendor's Adreno OpenCL driver"
-    return Answer("warn", listed(readable) or "none in the usual places", advice)
+    return Answer("warn", listed(drivers) or "none in the usual places", advice)
 
 
 def _work_folder(patient: Patient) -> Answer:
@@ -211,5 +211,6 @@ def _by_health(patient: Patient, code: str, found: str, advice: str) -> Answer:
     return Answer("fail" if finding.state == "bad" else "warn", found, advice)
 
 
-def _readable(access: Mapping[str, str]) -> list[str]:
+def readable(access: Mapping[str, str]) -> list[str]:
+    """The files that the shell user may read, of files and what may be done with each."""
     return [path for path, how in access.items() if "r" in how]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from harness.doctor.check import Answer, Check, listed
-from harness.doctor.device_checks import Patient
+from harness.doctor.device_checks import Patient, readable
 from harness.doctor.device_script import UNSIGNED_SHELL
 from harness.failure.error import ErrorRecord
 from harness.qnn.backends import RPC_LIBRARY
@@ -188,9 +188,9 @@ def _daemon(patient: Patient) -> Answer:
 def _rpc_library(patient: Patient) -> Answer:
     """Where the library is that stubs reach the DSP with, and of which build."""
     found = patient.answers.rpc_libraries
-    if readable := [path for path, how in found.items() if "r" in how]:
+    if usable := readable(found):
         known = patient.answers.rpc_builds
-        return Answer("ok", listed(f"{p} ({known[p]})" if p in known else p for p in readable))
+        return Answer("ok", listed(f"{p} ({known[p]})" if p in known else p for p in usable))
     if found:
         advice = "without it the stub cannot be loaded: make it readable for the shell user"
         return Answer("fail", f"no permission: {listed(found)}", advice)
@@ -218,8 +218,8 @@ def _unsigned_pd(patient: Patient) -> Answer:
     """
     shells = patient.answers.shells
     unsigned = {path: how for path, how in shells.items() if path.endswith(UNSIGNED_SHELL)}
-    if readable := [path for path, how in unsigned.items() if "r" in how]:
-        return Answer("ok", f"can be started: {listed(readable)}")
+    if usable := readable(unsigned):
+        return Answer("ok", f"can be started: {listed(usable)}")
     if unsigned:
         advice = "the session tells; SELinux or its mode keeps the shell from reading it"
         return Answer("unknown", f"no permission: {listed(unsigned)}", advice)

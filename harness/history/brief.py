@@ -77,6 +77,13 @@ class Brief:
         """The same, of a whole record."""
         return _parsed(record.model_dump_json().encode())
 
+    def axis(self, name: str) -> JsonValue:
+        """The value of an axis; of `ort` also the version that came with a user's own files."""
+        said = self.axes.get(name)
+        if name == "ort" and said is None and self.runtime is not None:
+            return self.runtime.ort
+        return said
+
     @property
     def is_bad(self) -> bool:
         """Whether something went wrong, expected or not."""

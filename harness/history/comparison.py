@@ -44,6 +44,8 @@ Category = Literal[
 """
 
 CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
+BISECTED: Final[tuple[Category, ...]] = ("new", "changed", "known")
+"""Where a bisection can tell which version it was."""
 _SWITCHES: Final = ("new", "changed", "flaky", "vanished", "lab", "added")
 _CHOICES: Final = (*_SWITCHES, "drift:STEPS")
 _VERSIONS: Final = ("qnn", "ort", "compiler")

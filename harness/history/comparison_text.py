@@ -8,7 +8,7 @@ from typing import Final
 
 from harness.errors.outgoing_text import counted, outgoing
 from harness.history.brief import Brief
-from harness.history.comparison import Category, Comparison, Pair, groups
+from harness.history.comparison import BISECTED, Category, Comparison, Pair, groups
 from harness.results.drift import drift_lines
 from harness.results.pages import template
 
@@ -108,11 +108,10 @@ def told(
 
     What can be bisected is kept `apart`, too, where a bisection of one would not tell of another.
     """
-    bisected = ("new", "changed", "known")
     found = {
         name: [
             Group(pairs, advice(name, pairs[0]))
-            for pairs in groups(comparison[name], *([apart] if name in bisected else []))
+            for pairs in groups(comparison[name], *([apart] if name in BISECTED else []))
         ]
         for name in TITLES
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -186,9 +186,7 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
 
 
 def _version(brief: Brief, axis: str) -> str | None:
-    said: Any = brief.axes.get(axis)
-    if axis == "ort" and said is None and brief.runtime is not None:
-        said = brief.runtime.ort
+    said = brief.axis(axis)
     return None if said is None else _bounded(str(said))
 
 

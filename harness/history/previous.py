@@ -7,7 +7,7 @@ from typing import Final
 
 from harness.errors import ConfigError, HarnessError
 from harness.history.brief import read_briefs
-from harness.history.comparison import CATEGORIES, compare
+from harness.history.comparison import compare
 from harness.results.page_data import Since
 from harness.results.rundir import JOURNAL, LATEST, RunFolder
 
@@ -51,9 +51,8 @@ def since_previous(folder: RunFolder) -> Since | None:
     except HarnessError:
         return None
     found = compare(before, after)
-    became = {case: category for category in CATEGORIES for case in found.cases(category)}
-    present = {one.case for one in after}
-    gone = tuple(case for case in found.cases("vanished") if case not in present)
+    became = {one.shown.case: word for word, pairs in found.pairs.items() for one in pairs}
+    gone = tuple(pair.shown.case for pair in found["vanished"] if pair.after is None)
     return Since(base.run_id, became, gone)
 
 

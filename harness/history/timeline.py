@@ -29,7 +29,7 @@ class Filter:
 
     def takes(self, brief: Brief) -> bool:
         """Whether an attempt has the axes asked for; the rest is looked for by the database."""
-        return all(_axis(brief, name) == value for name, value in self.axes)
+        return all(str(brief.axis(name)) == value for name, value in self.axes)
 
 
 @dataclass
@@ -194,16 +194,9 @@ def kind_of(brief: Brief) -> str:
     return brief.diagnosis or brief.signature
 
 
-def _axis(brief: Brief, name: str) -> str:
-    said = brief.axes.get(name)
-    if name == "ort" and said is None and brief.runtime is not None:
-        said = brief.runtime.ort
-    return str(said)
-
-
 def _versions(brief: Brief) -> tuple[tuple[str, str | None], ...]:
-    names = ("qnn", "ort", "compiler")
-    return tuple((name, None if (said := _axis(brief, name)) == "None" else said) for name in names)
+    said = ((name, brief.axis(name)) for name in ("qnn", "ort", "compiler"))
+    return tuple((name, None if value is None else str(value)) for name, value in said)
 
 
 def _mark(brief: Brief) -> str:

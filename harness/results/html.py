@@ -166,7 +166,7 @@ def verdict(
     passed = sum(one.outcome == "passed" for one in cases)
     said = []
     if failing:
-        kinds = sum(one.first.is_unexpected and one.first.cause == "target" for one in reasons)
+        kinds = sum(_section(one.first) == "failing" for one in reasons)
         verb = "fails" if len(failing) == 1 else "fail"
         of_all = f"{len(failing)} of {counted(len(cases), 'case')} {verb}"
         said.append(f"{of_all}, for {counted(kinds, 'reason')}{_of_these_new(failing, since)}.")
@@ -202,7 +202,7 @@ def _reasons(groups: Sequence[FailureGroup], since: Since | None) -> list[Reason
         first = group.first
         known = first.error.diagnosis if first.error else None
         key = (known.id,) if known else (number, "no diagnosis")
-        found.setdefault((_section(group), group.expected, *key), []).append(number)
+        found.setdefault((_section(first), group.expected, *key), []).append(number)
     made = []
     for numbers in found.values():
         cases = tuple(case for number in numbers for case in groups[number].cases)
@@ -219,19 +219,19 @@ _SECTIONS: Final = {
 }
 
 
-def _section(group: FailureGroup) -> str:
-    if not group.first.is_bad:
+def _section(first: CaseRecord) -> str:
+    if not first.is_bad:
         return "unsupported"
-    if group.expected:
+    if first.expected:
         return "expected"
-    return "failing" if group.first.cause == "target" else "lab"
+    return "failing" if first.cause == "target" else "lab"
 
 
 def _sections(reasons: Sequence[Reason]) -> list[tuple[str, str, list[Reason]]]:
     """Name, heading and reasons of each part that has any."""
     parts: dict[str, list[Reason]] = {name: [] for name in _SECTIONS}
     for reason in reasons:
-        parts[_section(FailureGroup(reason.first, reason.cases))].append(reason)
+        parts[_section(reason.first)].append(reason)
     return [(name, _SECTIONS[name], found) for name, found in parts.items() if found]
 
 

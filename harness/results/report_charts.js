@@ -17,7 +17,10 @@ function heat(data, shown, section) {
     if (!cells.has(key)) cells.set(key, []);
     cells.get(key).push(at);
   }
-  const present = name => data.valuesOf(name).filter(value => shown.some(at => data.value(name, at) === value));
+  const present = name => {
+    const values = new Set(shown.map(at => data.value(name, at)));
+    return data.valuesOf(name).filter(value => values.has(value));
+  };
   const rows = present(row).slice(0, 200), columns = present(column).slice(0, 60);
   const table = el("table", {class: "heat"},
     el("thead", {}, el("tr", {}, el("th", {scope: "col"}, `${row} \\ ${column}`), columns.map(value => el("th", {scope: "col", title: value}, value)))),

@@ -21,10 +21,10 @@ from harness.bisect.match import Judged, Match
 from harness.errors import ConfigError, InfraError
 from harness.files.cache import PRIVATE
 from harness.pytest_plugin.problem import Problem, read_problem
+from harness.report.rundir import JOURNAL, LATEST, RunFolder
 from harness.results.case_names import split_node_id
 from harness.results.drift import Output
 from harness.results.record import CaseRecord, final_attempts
-from harness.results.rundir import JOURNAL, LATEST, RunFolder
 
 _LEASE_WAIT_S: Final = 600
 

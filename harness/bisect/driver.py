@@ -19,9 +19,9 @@ from harness.bisect.match import ANY_FAILURE, Judged, parse_match
 from harness.bisect.search import free
 from harness.bisect.versions import Supply
 from harness.errors import ConfigError
+from harness.report.rundir import JOURNAL, RunFolder
 from harness.results.drift import KEPT, Output, changes
 from harness.results.record import CaseRecord, final_attempts
-from harness.results.rundir import JOURNAL, RunFolder
 
 Runner = Callable[[list[str], Path, Path, float], RunEnd]
 WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0, 60.0)

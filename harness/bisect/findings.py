@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from harness.bisect.answers import Point, Verdict
 from harness.bisect.search import GridSpec
-from harness.results.grid import aligned
+from harness.report.grid import aligned
 
 Kind = Literal["change", "range", "no-change", "undecided"]
 Direction = Literal["regression", "fix"]

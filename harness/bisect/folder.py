@@ -29,7 +29,7 @@ from harness.bisect.log import (
 from harness.errors import ConfigError, InfraError
 from harness.files.cache import PRIVATE
 from harness.files.whole_file import read_bounded, write_whole
-from harness.results.rundir import new_run_id
+from harness.report.rundir import new_run_id
 
 LOG: Final = "log.jsonl"
 RUNS: Final = "runs"

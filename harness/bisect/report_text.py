@@ -16,7 +16,7 @@ from harness.bisect.result import (
     SideShape,
 )
 from harness.failure.error import ErrorRecord
-from harness.results.pages import link, template
+from harness.report.pages import link, template
 from harness.runtimes.difference import NameList
 
 _SYMBOLS_SHOWN: Final = 8

@@ -22,7 +22,7 @@ from harness.errors import HarnessError, InfraError
 from harness.errors.outgoing_text import printable, without_secrets_in
 from harness.files.whole_file import write_whole
 from harness.lab.inventory import load_lab
-from harness.results.bisections import write_index
+from harness.report.bisections import write_index
 from harness.results.record import CaseRecord
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.difference import Difference, difference

@@ -28,7 +28,7 @@ from harness.history.comparison_json import Bisectable, comparison_report
 from harness.history.comparison_text import lines, markdown, page, told
 from harness.history.previous import previous_of, since_previous
 from harness.pytest_plugin.ending import Ending
-from harness.results.rundir import JOURNAL, RunFolder
+from harness.report.rundir import JOURNAL, RunFolder
 
 _NEGATIVE: Final = 1
 _ENOUGH_S: Final = 10.0

@@ -14,9 +14,9 @@ from harness.cli.say import say
 from harness.errors import InfraError
 from harness.files.cache import cache_root
 from harness.history.previous import since_previous
-from harness.results.bisections import bisections_in, write_index
-from harness.results.rundir import JOURNAL, RunFolder
-from harness.results.summary import summary_lines
+from harness.report.bisections import bisections_in, write_index
+from harness.report.rundir import JOURNAL, RunFolder
+from harness.report.summary import summary_lines
 
 
 @click.command()

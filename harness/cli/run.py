@@ -20,7 +20,7 @@ from harness.pytest_plugin.options import CONTEXTS_ENGINES, split_list
 from harness.qnn.backends import BACKENDS
 
 if TYPE_CHECKING:
-    from harness.results.rundir import RunFolder
+    from harness.report.rundir import RunFolder
 
 _FLAGS: Final = ("plan", "strict_known")
 # How pytest ends where the plug-in had no word in it: wrong usage, nothing collected.
@@ -156,7 +156,7 @@ class _Watch:
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """Comes when all is written."""
         from harness.pytest_plugin.plugin import RUN
-        from harness.results.rundir import RunFolder
+        from harness.report.rundir import RunFolder
 
         records = config.stash[RUN].records
         self.folder = records.folder

@@ -9,8 +9,8 @@ from typing import Final
 from harness.errors.outgoing_text import counted, outgoing
 from harness.history.brief import Brief
 from harness.history.comparison import BISECTED, Category, Comparison, Pair, groups
+from harness.report.pages import template
 from harness.results.drift import drift_lines
-from harness.results.pages import template
 
 TITLES: Final[Mapping[Category, str]] = {
     "new": "new",

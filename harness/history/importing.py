@@ -30,7 +30,7 @@ from harness.history.brief import (
 )
 from harness.history.database import Connection, Database
 from harness.history.timeline import Filter
-from harness.results.rundir import JOURNAL, LATEST, RunFolder
+from harness.report.rundir import JOURNAL, LATEST, RunFolder
 
 # What an index of PostgreSQL holds at most is 2,700 bytes.
 _NAME_CHARS: Final = 500

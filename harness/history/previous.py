@@ -8,8 +8,8 @@ from typing import Final
 from harness.errors import ConfigError, HarnessError
 from harness.history.brief import read_briefs
 from harness.history.comparison import compare
-from harness.results.page_data import Since
-from harness.results.rundir import JOURNAL, LATEST, RunFolder
+from harness.report.page_data import Since
+from harness.report.rundir import JOURNAL, LATEST, RunFolder
 
 _MOST_RUNS: Final = 300
 

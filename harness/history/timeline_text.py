@@ -12,7 +12,7 @@ from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable, Side
 from harness.history.comparison_text import shortened
 from harness.history.timeline import Kind, Line, Timeline, Trend
-from harness.results.pages import template
+from harness.report.pages import template
 
 _SHOWN: Final = 40
 _PAGE_SHOWN: Final = 500

@@ -22,8 +22,8 @@ from harness.files.whole_file import read_bounded, write_whole
 from harness.minimize.search import Answer, Way, shrunk
 from harness.minimize.subject import Subject, expected_of
 from harness.pytest_plugin.own_contexts import TESTS
+from harness.report.rundir import RunFolder, new_run_id
 from harness.results.record import CaseRecord, final_attempts
-from harness.results.rundir import RunFolder, new_run_id
 
 BUNDLE: Final = "minimal.zip"
 _TASK, _LOG, _SET = "task.json", "log.jsonl", "set"

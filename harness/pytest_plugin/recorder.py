@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from harness.pytest_plugin.asked import Asked
     from harness.pytest_plugin.ending import Ending
     from harness.pytest_plugin.run import Run
+    from harness.report.rundir import RunFolder
     from harness.results.known_issue_lint import CollectedTests
     from harness.results.record import CaseRecord, DeviceEvent
-    from harness.results.rundir import RunFolder
 
     Record = CaseRecord | DeviceEvent
 
@@ -56,7 +56,7 @@ class Records:
     @cached_property
     def planned_folder(self) -> Path:
         """Where the results will be; `open_folder` makes it once there is something to keep."""
-        from harness.results.rundir import RunFolder, new_run_id
+        from harness.report.rundir import RunFolder, new_run_id
 
         if self._asked.options.resume is not None:
             return RunFolder.open(self._asked.options.resume).path
@@ -64,7 +64,7 @@ class Records:
 
     def open_folder(self) -> RunFolder:
         """The folder of the run, made on first use. Raises ConfigError or InfraError."""
-        from harness.results.rundir import RunFolder
+        from harness.report.rundir import RunFolder
 
         if self.folder is None and self._works_for is not None:
             self.folder = RunFolder(self._works_for)
@@ -90,8 +90,8 @@ class Records:
         """With `--resume`, the last record of each case that the run holds already."""
         if self._asked.options.resume is None:
             return {}
+        from harness.report.rundir import RunFolder
         from harness.results.record import final_attempts
-        from harness.results.rundir import RunFolder
 
         records = RunFolder.open(self._asked.options.resume).records()
         return {record.case: record for record in final_attempts(records)}
@@ -143,8 +143,8 @@ class Records:
 
     def remarks(self, records: Sequence[CaseRecord], collected: CollectedTests | None) -> list[str]:
         """What else the user should know at the end of a run; `collected`: all there are."""
+        from harness.report.summary import event_lines, preflight_lines
         from harness.results.known_issue_lint import review_lines
-        from harness.results.summary import event_lines, preflight_lines
 
         found = []
         if missing := self.not_run(records):
@@ -226,7 +226,7 @@ def _finish(
     session: pytest.Session, run: Run, folder: RunFolder, exitstatus: int | pytest.ExitCode
 ) -> None:
     """Ends a run: decides its exit code, lets go of its devices, and writes its reports."""
-    from harness.results.summary import exit_code
+    from harness.report.summary import exit_code
 
     if exitstatus in _EXIT_NOTHING_WRONG:
         foreign = _foreign_failures(session)
@@ -274,8 +274,8 @@ def _say(session: pytest.Session, error: HarnessError) -> None:
 
 def _finish_complete(session: pytest.Session, run: Run) -> None:
     """Ends a `--resume` of a run that lacks nothing: as that run ended, and says so."""
-    from harness.results.rundir import RunFolder
-    from harness.results.summary import exit_code
+    from harness.report.rundir import RunFolder
+    from harness.report.summary import exit_code
 
     run.close()
     folder = RunFolder.open(run.records.planned_folder)
@@ -288,9 +288,9 @@ def _finish_complete(session: pytest.Session, run: Run) -> None:
 
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     """Prints what the run came to."""
+    from harness.report.grid import grid_lines, grids
+    from harness.report.summary import summary_lines
     from harness.results.drift import drift_lines
-    from harness.results.grid import grid_lines, grids
-    from harness.results.summary import summary_lines
 
     terminalreporter.section("qnn-harness")
     records = folder.records()

@@ -1,1 +1,1 @@
-"""What a run found out: records, journal, known issues, and the reports made from them."""
+"""What a run found out: records, their measurements, the journal, known issues."""

@@ -24,6 +24,7 @@ ROOMS = (
     "bench",
     "workbench",
     "history",
+    "report",
     "results",
     "failure",
     "fit",

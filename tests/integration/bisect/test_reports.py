@@ -14,8 +14,8 @@ from harness.bisect.findings import AxisFinding
 from harness.bisect.search import AxisSpec
 from harness.bisect.write_reports import RESULT, write_reports
 from harness.cli.main import commands
-from harness.results.bisections import INDEX, bisections_in
-from harness.results.rundir import RunFolder
+from harness.report.bisections import INDEX, bisections_in
+from harness.report.rundir import RunFolder
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
 
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40")

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from harness.report.rundir import RunFolder
 from harness.results.journal import Journal
-from harness.results.rundir import RunFolder
 from tests.integration.hostile_words import CANARY, SECRET, files_with, steering
 from tests.integration.in_process import qnn_harness
 from tests.integration.runtimes.maven_server import MavenServer

@@ -19,8 +19,8 @@ from harness.bisect.versions import Supply
 from harness.errors import ConfigError, HarnessError, InfraError, VersionError
 from harness.failure.error import ErrorRecord
 from harness.pytest_plugin.problem import Problem, write_problem
+from harness.report.rundir import OUTPUTS, RunFolder
 from harness.results.record import CaseRecord, DeviceRecord
-from harness.results.rundir import OUTPUTS, RunFolder
 
 CASE = "suites/test_a.py::test_b[sim-htp-2.51.0-tiny]"
 NO_RECORD = {

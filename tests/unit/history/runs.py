@@ -8,8 +8,8 @@ from typing import Any
 from harness.failure.error import Diagnosis, ErrorRecord
 from harness.history.brief import Brief
 from harness.pytest_plugin.options import selection
+from harness.report.rundir import RunFolder
 from harness.results.record import NO_CAUSE, CaseRecord
-from harness.results.rundir import RunFolder
 from tests.unit.results.records import record
 
 ERRORS = {"failed": 1002, "crashed": None, "hung": None, "error": None}

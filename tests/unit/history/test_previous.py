@@ -9,7 +9,7 @@ import pytest
 from harness.errors import ConfigError
 from harness.history.previous import previous_of, since_previous
 from harness.pytest_plugin.options import selection
-from harness.results.rundir import RunFolder
+from harness.report.rundir import RunFolder
 from tests.report_page import rows_of
 from tests.unit.history.runs import attempt, run_folder
 

@@ -17,7 +17,7 @@ from harness.errors import ConfigError, InfraError
 from harness.minimize.driver import Minimization, Result, Task
 from harness.minimize.search import Way
 from harness.minimize.subject import Kind, Subject
-from harness.results.rundir import RunFolder
+from harness.report.rundir import RunFolder
 from tests.unit.artefacts.made import CONTEXT, OTHER
 from tests.unit.results.records import error, record
 

@@ -12,7 +12,7 @@ from harness.contexts.artefact_sources import NOTHING
 from harness.errors import ConfigError
 from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.minimize.subject import Wanted, expected_of, record_in_run, subject_of
-from harness.results.rundir import RunFolder
+from harness.report.rundir import RunFolder
 from harness.runtimes.catalog import Catalog
 from tests.unit.artefacts.made import epcontext
 from tests.unit.results.records import error, record

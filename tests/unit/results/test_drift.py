@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.report.html import html_text
+from harness.report.rundir import OUTPUTS, RunFolder
 from harness.results.drift import Difference, difference, drift, drift_lines
-from harness.results.html import html_text
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord
-from harness.results.rundir import OUTPUTS, RunFolder
 from tests.unit.results.records import DEVICE, record
 
 FILES = {

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from harness.qnn.versions import QnnVersion, VersionRange
-from harness.results.junit import junit_bytes
+from harness.report.junit import junit_bytes
+from harness.report.summary import exit_code
 from harness.results.known_issue_lint import CollectedTests, never_matches, review_lines
 from harness.results.known_issues import KnownIssue
 from harness.results.record import CaseRecord
-from harness.results.summary import exit_code
 from tests.unit.results.records import error, record
 
 TODAY = datetime.date(2026, 11, 21)

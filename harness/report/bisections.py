@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.files.whole_file import read_json, write_whole
-from harness.results.pages import link, template
+from harness.report.pages import link, template
 
 INDEX: Final = "bisections.html"
 _RESULTS = "*-bisect/result.json"
@@ -46,7 +46,7 @@ def of_cases(found: Iterable[Listed], cases: Iterable[str]) -> list[Listed]:
 
 def write_index(reports: Path) -> Path:
     """Writes bisections.html anew in one step. Raises OSError."""
-    page = template("harness.results", "bisections.html.j2")
+    page = template("harness.report", "bisections.html.j2")
     text = page.render(bisections=bisections_in(reports))
     write_whole(reports / INDEX, text.encode("utf-8", "replace"))
     return reports / INDEX

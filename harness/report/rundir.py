@@ -21,13 +21,13 @@ from harness.errors import ConfigError, HarnessError, InfraError
 from harness.errors.outgoing_text import without_secrets, without_secrets_in
 from harness.files.cache import PRIVATE
 from harness.files.whole_file import read_bounded, read_json, write_whole
+from harness.report.grid import grid_json, grids
 from harness.results.drift import Output, drift
-from harness.results.grid import grid_json, grids
 from harness.results.journal import Contents, Journal, read_journal
 from harness.results.record import CaseRecord, DeviceEvent, as_json
 
 if TYPE_CHECKING:
-    from harness.results.page_data import Since
+    from harness.report.page_data import Since
 
 JOURNAL: Final = "results.jsonl"
 INFO: Final = "run.json"
@@ -198,8 +198,8 @@ class RunFolder:
         `since` is what became of cases since an earlier run, for the page.
         Raises InfraError if the disk fails.
         """
-        from harness.results.html import write_html
-        from harness.results.junit import write_junit
+        from harness.report.html import write_html
+        from harness.report.junit import write_junit
 
         contents = self._contents()
         info = self.info()

@@ -8,7 +8,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from harness.errors.outgoing_text import counted
-from harness.results.pages import fill_bar
+from harness.report.pages import fill_bar
 from harness.results.record import CaseRecord
 
 _MOST_DOMAINS: Final = 64

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ChainLink
-from harness.results.record import CaseRecord, PreflightRecord, final_attempts
-from harness.results.summary import (
+from harness.report.summary import (
     exit_code,
     failure_groups,
     preflight_lines,
     summary_lines,
     totals,
 )
+from harness.results.record import CaseRecord, PreflightRecord, final_attempts
 from tests.unit.results.records import error, record, records
 
 EXPECTED = {"known_issue": "pd"}

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import LoadedLibrary
+from harness.report.html import html_text
+from harness.report.pages import outcome_bar, thinned
 from harness.results.checks import held, undecided
-from harness.results.html import html_text
 from harness.results.journal import Contents, Damage
-from harness.results.pages import outcome_bar, thinned
 from harness.results.record import CaseRecord
 from tests.report_page import details_of, rows_of
 from tests.unit.results.records import error, record, records

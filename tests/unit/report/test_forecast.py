@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.results.forecast import forecast_of
-from harness.results.html import html_text
+from harness.report.forecast import forecast_of
+from harness.report.html import html_text
+from harness.report.pages import fill_bar
 from harness.results.journal import Contents
-from harness.results.pages import fill_bar
 from tests.unit.results.records import json_values, record
 
 FITS = {"loaded": 3, "first_refused": None, "budget_bytes": 1000, "used_bytes": [750]}

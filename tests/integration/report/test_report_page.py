@@ -18,7 +18,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from harness.results.html import html_text, write_html
+from harness.report.html import html_text, write_html
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord, DeviceEvent
 from tests.needed import need

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.failure.error import ChainLink
-from harness.results.grid import grid_json, grid_lines, grids
+from harness.report.grid import grid_json, grid_lines, grids
 from harness.results.record import CaseRecord
 from tests.unit.results.records import DEVICE, error, record, records
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from harness.results.pages import thinned
+from harness.report.pages import thinned
+from harness.report.summary import FailureGroup
 from harness.results.record import CaseRecord, DeviceEvent, is_figure
-from harness.results.summary import FailureGroup
 
 BLOCK: Final = 128
 """So many cases are in a block of details."""

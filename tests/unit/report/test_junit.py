@@ -12,7 +12,7 @@ from junitparser import JUnitXml
 
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import LoadedLibrary
-from harness.results.junit import junit_bytes, legal, write_junit
+from harness.report.junit import junit_bytes, legal, write_junit
 from harness.results.record import CaseRecord, final_attempts
 from tests.unit.results.records import error, record, records
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.results.rundir import RunFolder, case_slug, new_run_id
+from harness.report.rundir import RunFolder, case_slug, new_run_id
 from tests.unit.results.records import record
 
 MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1))

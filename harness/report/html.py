@@ -20,15 +20,15 @@ from markupsafe import Markup
 
 from harness.errors.outgoing_text import counted, printable
 from harness.files.whole_file import write_whole
-from harness.results.bisections import Listed, bisections_in, of_cases
+from harness.report.bisections import Listed, bisections_in, of_cases
+from harness.report.forecast import forecast_of
+from harness.report.grid import grids
+from harness.report.page_data import Since, blocks, packed, rows, state
+from harness.report.pages import outcome_bar, template
+from harness.report.summary import FailureGroup, failure_groups, outputs_lines, totals
 from harness.results.drift import Output
-from harness.results.forecast import forecast_of
-from harness.results.grid import grids
 from harness.results.journal import Contents
-from harness.results.page_data import Since, blocks, packed, rows, state
-from harness.results.pages import outcome_bar, template
 from harness.results.record import CaseRecord, final_attempts, is_figure
-from harness.results.summary import FailureGroup, failure_groups, outputs_lines, totals
 
 _MAX_SHOWN_CHARS: Final = 4000
 _SHORT_CHARS: Final = 160
@@ -102,7 +102,7 @@ def html_text(
         "issues": _issue_links(info),
         "lab": _lab_option(info),
     }
-    return template("harness.results", "report.html.j2").render(
+    return template("harness.report", "report.html.j2").render(
         run=run,
         info=info,
         verdict=verdict(cases, reasons, since),
@@ -282,7 +282,7 @@ def _lab_option(info: Mapping[str, Any]) -> str:
 
 @cache
 def _asset(name: str) -> Markup:
-    return Markup((files("harness.results") / name).read_text("utf-8"))
+    return Markup((files("harness.report") / name).read_text("utf-8"))
 
 
 def _distinct(values: Iterable[str]) -> list[str]:

@@ -37,7 +37,8 @@ def blocks(language: str) -> list[tuple[Path, str]]:
 
 def shown_commands() -> list[str]:
     lines = [line for _, text in blocks("") for line in text.splitlines()]
-    commands = [line.partition("  #")[0].strip() for line in lines]
+    # an indented line is what a command has printed
+    commands = [line.partition("  #")[0].rstrip() for line in lines]
     starts = ("pytest ", "qnn-harness ", "make ", "pip ")
     return sorted({line for line in commands if line.startswith(starts)} - RUN_ELSEWHERE)
 

@@ -111,7 +111,7 @@ class DeviceWatch:
             raise
 
     def _make_fit(self, name: str) -> None:
-        began, health = self._clock(), self._check(name, "health")
+        began, health = self._clock(), self._check(name, even_good=True)
         entry, is_out = self._quarantine.find(self._lab.key(name)), name in self._out
         if health.state == "bad" and not is_out and (entry is None or self._lab.has_answered(name)):
             health = self._recover(name, health, strikes=1)
@@ -164,7 +164,7 @@ class DeviceWatch:
 
         Raises DeviceHeld if another process uses it.
         """
-        health = self._check(name, "health")
+        health = self._check(name)
         if health.state == "bad":
             health = self._recover(name, health, strikes=1)
         if health.state != "bad":
@@ -243,11 +243,11 @@ class DeviceWatch:
         rules = self._lab.lab.health_of(name)
         return check(self._lab, name, rules, probe_problem or self._probe_problem)
 
-    def _check(self, name: str, event: EventKind) -> Health:
+    def _check(self, name: str, *, even_good: bool = False) -> Health:
         began, started = self._clock(), datetime.now(UTC)
         health = self._look(name)
-        if health.state != "good":
-            self._say(name, event, health, began, started)
+        if health.state != "good" or even_good:
+            self._say(name, "health", health, began, started)
         return health
 
     def _say(

@@ -177,6 +177,7 @@ EventKind = Literal[
     "quarantine",
     "healed",
     "gate",
+    "push",
 ]
 
 
@@ -185,7 +186,8 @@ class LabEvent:
     """One check of a device or one thing done to it, and how the device was afterwards.
 
     `codes` are those of the findings, `detail` says it all for people; `vitals` is what the device
-    said of itself, None if it did not answer.
+    said of itself, None if it did not answer or was not asked. `pushed_bytes` is how much a push
+    was to send.
     """
 
     device: str
@@ -196,6 +198,7 @@ class LabEvent:
     started: datetime
     duration_s: float
     vitals: Vitals | None = None
+    pushed_bytes: int | None = None
 
 
 Tell = Callable[[LabEvent], None]

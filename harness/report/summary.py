@@ -161,7 +161,7 @@ def preflight_lines(records: Iterable[CaseRecord], *, width: int = _WIDTH) -> li
 def event_lines(events: Iterable[DeviceEvent], *, width: int = _WIDTH) -> list[str]:
     """One line per device that was not well: what was done to it, and how it was at the end."""
     by_device: dict[str, list[DeviceEvent]] = {}
-    for event in events:
+    for event in (one for one in events if not one.is_routine):
         by_device.setdefault(event.device, []).append(event)
     lines = []
     for device, seen in by_device.items():

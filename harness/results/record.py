@@ -222,10 +222,11 @@ def named_figures(
 
 
 class DeviceEvent(Part):
-    """What happened to a device between cases: a check, a step to bring it back, quarantine.
+    """What happened to a device besides cases: a check, a step to bring it back, files pushed.
 
     `state` is how it was afterwards, `findings` short words for what was wrong with it, `vitals`
-    what it said of itself (null if it did not answer), with units in the names.
+    what it said of itself (null if it did not answer, or was not asked), with units in the names.
+    `pushed_bytes` is how much a push was to send; its `state` is suspect if it did not succeed.
     """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -239,6 +240,12 @@ class DeviceEvent(Part):
     started: AwareDatetime
     duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     vitals: JsonObject | None = None
+    pushed_bytes: Annotated[StrictInt, Field(ge=0)] | None = None
+
+    @property
+    def is_routine(self) -> bool:
+        """Whether it tells of nothing wrong: a push, or a check that found nothing."""
+        return self.event == "push" or (self.event == "health" and self.state == "good")
 
     @classmethod
     def of(cls, event: LabEvent, *, run: str) -> DeviceEvent:
@@ -253,6 +260,7 @@ class DeviceEvent(Part):
             started=event.started,
             duration_s=event.duration_s,
             vitals=None if event.vitals is None else asdict(event.vitals),
+            pushed_bytes=event.pushed_bytes,
         )
 
 

@@ -6,7 +6,10 @@ import contextlib
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice, PushItem
@@ -27,6 +30,20 @@ _ASK_S = 15.0
 _END_S = 3.0
 
 
+@dataclass(frozen=True)
+class Push:
+    """What was sent to a device, from when on and for how long; `problem` is why it failed."""
+
+    what: str
+    size: int
+    started: datetime
+    duration_s: float
+    problem: str | None
+
+
+TellPush = Callable[[Push], None]
+
+
 class Delivery:
     """Delivers to one device below `workdir`, under one claim; see `Deployer`."""
 
@@ -37,12 +54,14 @@ class Delivery:
         claim: str,
         *,
         cap_bytes: int | None,
+        tell: TellPush = lambda push: None,
     ) -> None:
         self._device = device
         self._serial = device.serial
         self._store = StoreClient(device, workdir)
         self._claim = claim
         self._cap_bytes = cap_bytes
+        self._tell = tell
         self._warned = False
         self._told_over = False
 
@@ -134,7 +153,8 @@ class Delivery:
         own, touch = self._own(end), view.stored_at_touch
         try:
             # what vanished from the store meanwhile is pushed by the next attempt
-            return self._send(own, touch, plan, view.tar, deadline, what)
+            with self._told(what, pushed):
+                return self._send(own, touch, plan, view.tar, deadline, what)
         except DeviceRefused as error:
             if not (error.command or "").startswith("push "):
                 raise
@@ -143,6 +163,20 @@ class Delivery:
                 serial=error.serial,
                 command=error.command,
             ) from error
+
+    @contextlib.contextmanager
+    def _told(self, what: str, size: int) -> Iterator[None]:
+        """Tells of a push when it is over, however it ends."""
+        started, began, problem = datetime.now(UTC), time.monotonic(), None
+        try:
+            yield
+        except DeviceError as error:
+            problem = error.problem
+            raise
+        finally:
+            if size:
+                took_s = round(time.monotonic() - began, 3)
+                self._tell(Push(what, size, started, took_s, problem))
 
     def _send(
         self, own: str, touch: str, plan: PushPlan, pack: bool, deadline: Deadline, what: str

@@ -16,7 +16,7 @@ from harness.qnn.platforms import process_environment
 from harness.runtimes.runtime import LocalFile, Runtime, content_key
 from harness.store.claims import own_claim
 from harness.store.client import StoreClient
-from harness.store.delivery import Delivery
+from harness.store.delivery import Delivery, TellPush
 from harness.store.layout import FileSet, names_used
 
 _BASE_TIMEOUT_S = 60.0
@@ -56,6 +56,8 @@ class Deployer:
 
     `claim` is the name under which it says what it uses; whoever passes the one of an earlier
     object takes that one's place. Two objects that deploy to one device need two.
+
+    `tell` is told of each push.
     """
 
     def __init__(
@@ -65,13 +67,16 @@ class Deployer:
         *,
         cap_bytes: int | None = None,
         claim: str | None = None,
+        tell: TellPush = lambda push: None,
     ) -> None:
         if not workdir.startswith("/") or any(character in workdir for character in ":;\n\0"):
             raise ConfigError(f"{workdir!r} cannot be a device's work folder", field="workdir")
         self._workdir = workdir.rstrip("/")
         self._store = StoreClient(device, self._workdir)
         self._claim = claim or own_claim()
-        self._delivery = Delivery(device, self._workdir, self._claim, cap_bytes=cap_bytes)
+        self._delivery = Delivery(
+            device, self._workdir, self._claim, cap_bytes=cap_bytes, tell=tell
+        )
         self._deployed: dict[str, str] = {}
         self._using: dict[str, None] = {}
         self._hashes: dict[tuple[Path, int, int], str] = {}

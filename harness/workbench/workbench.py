@@ -17,7 +17,7 @@ from harness.errors import HarnessError, VersionError
 from harness.files.cache import quarantine_root, simulated_root
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
-from harness.lab.health import Tell
+from harness.lab.health import LabEvent, State, Tell
 from harness.lab.inventory import Lab
 from harness.lab.lease import Leases
 from harness.lab.quarantine import Quarantine
@@ -25,6 +25,7 @@ from harness.probe.fitness import ProbeFitness, probe_problem
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.findings import Finding
 from harness.store.claims import own_claim
+from harness.store.delivery import Push
 from harness.store.deploy import Deployer
 from harness.store.instances import Instances
 from harness.workbench.held_device import HeldDevice, ReadyPlacement
@@ -76,6 +77,7 @@ class Workbench:
             thorough=ProbeFitness(self._supplies.probes).problem,
             tell=tell,
         )
+        self._tell = tell
         self._held: dict[str, HeldDevice] = {}
         # one for all: after a fault the same device is claimed anew, not twice
         self._claim = own_claim()
@@ -226,4 +228,12 @@ class Workbench:
             device.workdir,
             cap_bytes=device.config.store_limit_bytes,
             claim=self._claim,
+            tell=lambda push: self._tell(_pushed(device.name, push)),
         )
+
+
+def _pushed(device: str, push: Push) -> LabEvent:
+    detail = f"{push.what}: {push.problem}" if push.problem else push.what
+    state: State = "suspect" if push.problem else "good"
+    took_s = push.duration_s
+    return LabEvent(device, "push", state, (), detail, push.started, took_s, pushed_bytes=push.size)

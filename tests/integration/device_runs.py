@@ -33,15 +33,24 @@ class Finished:
     folder: Path
 
     @property
-    def cases(self) -> list[dict[str, Any]]:
+    def journal(self) -> list[dict[str, Any]]:
         lines = (self.folder / "latest/results.jsonl").read_text().splitlines()
-        return [row for row in map(json.loads, lines) if row["kind"] == "case"]
+        return [json.loads(line) for line in lines]
+
+    @property
+    def cases(self) -> list[dict[str, Any]]:
+        return [row for row in self.journal if row["kind"] == "case"]
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What happened to devices besides cases."""
-        lines = (self.folder / "latest/results.jsonl").read_text().splitlines()
-        return [row for row in map(json.loads, lines) if row["kind"] == "device"]
+        """What went wrong with devices besides cases, and what was done about it."""
+        told = [row for row in self.journal if row["kind"] == "device"]
+        return [row for row in told if row["event"] != "push" and not _is_well(row)]
+
+    @property
+    def pushes(self) -> list[dict[str, Any]]:
+        """What was sent to devices."""
+        return [row for row in self.journal if row.get("event") == "push"]
 
     def case(self, **axes: object) -> dict[str, Any]:
         (found,) = (
@@ -50,6 +59,10 @@ class Finished:
             if all(case["axes"].get(name) == value for name, value in axes.items())
         )
         return found
+
+
+def _is_well(row: dict[str, Any]) -> bool:
+    return (row["event"], row["state"]) == ("health", "good")
 
 
 @dataclass

@@ -29,6 +29,15 @@ def test_it_ends_well_though_the_known_failure_happens(newest: Finished) -> None
     assert str(newest.folder) in newest.output
 
 
+def test_the_journal_tells_how_the_device_was_and_what_was_sent_to_it(newest: Finished) -> None:
+    sizes = [push["pushed_bytes"] for push in newest.pushes]
+    assert sum(sizes) > 50_000_000
+    assert all("QNN" in push["detail"] or push["duration_s"] > 0 for push in newest.pushes)
+    (first,) = (row for row in newest.journal if row.get("event") == "health")
+    assert first["vitals"]["free_ram_bytes"] > 0
+    assert newest.events == []
+
+
 def test_66_resident_contexts_fail_for_want_of_a_protection_domain(newest: Finished) -> None:
     case = newest.case(contexts=66, residency="resident")
     assert case["outcome"] == "failed"

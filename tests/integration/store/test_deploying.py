@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ConfigError, DeviceRefused, InternalError
+from harness.store.delivery import Push
 from harness.store.deploy import Deployer
 from tests.integration.conftest import RuntimeFor
 from tests.integration.store.conftest import CountingDevice, MakeDevice
@@ -149,6 +150,16 @@ def test_a_file_that_was_damaged_on_the_device(
     assert leftovers(device) == []
 
 
+def test_each_push_is_told(device: CountingDevice, files: dict[str, Path]) -> None:
+    told: list[Push] = []
+    for _ in range(2):
+        Deployer(device, device.workdir, tell=told.append).deploy_files("one", files)
+    (push,) = told
+    assert (push.what, push.problem) == ("one", None)
+    assert push.size == sum(path.stat().st_size for path in files.values())
+    assert push.duration_s >= 0
+
+
 def test_a_device_without_room(
     make_device: MakeDevice, runtime_for: RuntimeFor, files: dict[str, Path]
 ) -> None:
@@ -178,8 +189,11 @@ def test_a_device_that_becomes_full_on_the_way(
     stat = device.storage / "system/bin/stat"
     stat.write_text(f'#!/bin/sh\n[ "$1" = -f ] || exec {shutil.which("stat")} "$@"\n')
     stat.chmod(0o755)
+    told: list[Push] = []
     with pytest.raises(DeviceRefused) as caught:
-        deployer(device).deploy_runtime(runtime_for("2.51.0"))
+        Deployer(device, device.workdir, tell=told.append).deploy_runtime(runtime_for("2.51.0"))
+    (push,) = told
+    assert "No space left on device" in (push.problem or "")
     assert str(caught.value).count("No space left on device") == 1
     assert "an unknown number of bytes are free" in str(caught.value)
     assert device.pushes == 1

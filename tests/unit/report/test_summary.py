@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ChainLink
 from harness.report.summary import (
+    event_lines,
     exit_code,
     failure_groups,
     preflight_lines,
     summary_lines,
     totals,
 )
-from harness.results.record import CaseRecord, PreflightRecord, final_attempts
+from harness.results.record import CaseRecord, DeviceEvent, PreflightRecord, final_attempts
 from tests.unit.results.records import error, record, records
 
 EXPECTED = {"known_issue": "pd"}
@@ -211,3 +212,12 @@ def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> 
     assert len(summary_lines([failed], "r", width=60)[2]) == 60
     expected = record(outcome="failed", error=known, expected={"known_issue": "x"})
     assert len(summary_lines([expected], "r")) == 3
+
+
+def test_only_what_was_wrong_with_a_device_gets_a_line() -> None:
+    given = {"run": "r", "device": "phone", "started": "2026-11-20T10:00:00Z", "duration_s": 1.0}
+    well = DeviceEvent(event="health", state="good", detail="good", **given)
+    sent = DeviceEvent(event="push", state="good", detail="QNN", pushed_bytes=5, **given)
+    assert event_lines([well, sent]) == []
+    back = DeviceEvent(event="reboot", state="good", detail="well again", **given)
+    assert event_lines([well, sent, back]) == ["device phone: reboot; at the end well again"]

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
 from harness.adb.deadline import Deadline
-from harness.adb.guard import spawn_guarded
+from harness.adb.guard import GuardedProcess, spawn_guarded
 from harness.errors import Cause, HarnessError, InfraError
+from harness.files.notices import at_work, far, followed
 from harness.files.scratch import scratch_folder
 from harness.files.whole_file import read_bounded
 from harness.runtimes.pypi import CompilerHost
@@ -44,6 +45,7 @@ _NOT_ITS_OWN: Final = {
 """Endings of a job that say nothing of the compiler."""
 
 _MARK = "@qnn-harness-job:"
+_LOOK_S = 0.25
 _KEPT_OUTPUT_BYTES = 512 << 10
 _MAX_ANSWER_BYTES = 16 << 20
 _KEPT_LINES = 6
@@ -162,7 +164,7 @@ def run_jobs(
         with spawn_guarded(
             command, env=_environment(host), cwd=folder, stdout=out, stderr=out
         ) as worker:
-            code = worker.wait(deadline)
+            code = _wait(worker, deadline, answers, len(jobs))
         output, events = _text(out), _events(answers)
     results = results_of(host, jobs, events, output)
     if len(results) < len(jobs):
@@ -170,6 +172,19 @@ def run_jobs(
         last = output.strip().splitlines()[-1:] or ["it said nothing"]
         raise InfraError(f"the compiler's process cannot be used ({how}): {last[0][:500]}")
     return results
+
+
+def _wait(worker: GuardedProcess, deadline: Deadline, answers: Path, jobs: int) -> int | None:
+    """Waits for the worker's end, and tells meanwhile how many of its jobs are done."""
+    if not followed():
+        return worker.wait(deadline)
+    try:
+        while (code := worker.wait(deadline.at_most(_LOOK_S))) is None and not deadline.expired:
+            over = sum(event.get("event") != "begin" for event in _events(answers))
+            at_work("", **far("compiling", over, jobs))
+        return code
+    finally:
+        at_work("", **far(None))
 
 
 def results_of(

@@ -1,19 +1,24 @@
 """What slow work tells its user: rooms log it, and whoever talks to the user shows it.
 
 Progress is logged as INFO, and seen where somebody is looking; what must be seen, even in a pipe,
-is a WARNING.
+is a WARNING. How far it is, many times a second, is told by `at_work` to whoever follows it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 # Below what any handler takes. pytest hangs its own behind ours, and would repeat in the report of
 # a case, or on a terminal, what was shown, with all that a device said in it.
 _SHOWN: Final = -1
+
+Follower = Callable[[str, Mapping[str, object]], None]
+"""Takes a device, by its name or as its adb server calls it ("": this computer), and facts."""
+
+_followers: Final[list[Follower]] = []
 
 
 class Notices(logging.Handler):
@@ -43,3 +48,37 @@ def shown_by(handler: logging.Handler) -> Iterator[None]:
     finally:
         logger.handlers, logger.propagate = before[:2]
         logger.setLevel(before[2])
+
+
+def followed() -> bool:
+    """Whether anybody wants to know how far something is."""
+    return bool(_followers)
+
+
+def at_work(device: str, **facts: object) -> None:
+    """Tells what a device is at: facts replace those told before, None takes one back.
+
+    `name` is what the lab calls the device; `case` its case, which takes back what was told of
+    the one before; `step` of `steps` the step under way, `verb` what that does; `loaded` of
+    `contexts` what it has loaded; `doing` anything else, of which `done` of `total` is done
+    (`unit` is MB where these are bytes); `degrees` how hot it was when it last said so.
+    """
+    for follower in tuple(_followers):
+        follower(device, facts)
+
+
+def far(doing: str | None, done: int = 0, total: int = 0, unit: str = "") -> dict[str, object]:
+    """The facts that say how far something is; None: it is over."""
+    if doing is None:
+        return dict.fromkeys(("doing", "done", "total", "unit"))
+    return {"doing": doing, "done": done, "total": total, "unit": unit}
+
+
+@contextlib.contextmanager
+def followed_by(follower: Follower) -> Iterator[None]:
+    """Tells this one, too, as long as it lasts."""
+    _followers.append(follower)
+    try:
+        yield
+    finally:
+        _followers.remove(follower)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from itertools import groupby
 from typing import Final
 
@@ -10,8 +12,10 @@ from harness.history.brief import read_briefs
 from harness.history.comparison import compare
 from harness.report.page_data import Since
 from harness.report.rundir import JOURNAL, LATEST, RunFolder
+from harness.results.journal import journal_lines
 
 _MOST_RUNS: Final = 300
+_MOST_S: Final = 1e7
 
 
 def previous_of(folder: RunFolder) -> RunFolder:
@@ -54,6 +58,18 @@ def since_previous(folder: RunFolder) -> Since | None:
     became = {one.shown.case: word for word, pairs in found.pairs.items() for one in pairs}
     gone = tuple(pair.shown.case for pair in found["vanished"] if pair.after is None)
     return Since(base.run_id, became, gone)
+
+
+def last_durations(folder: RunFolder) -> dict[str, float]:
+    """How long each case took in the last run of the same selection; empty if there is none."""
+    found: dict[str, float] = {}
+    with contextlib.suppress(HarnessError):
+        for line in journal_lines(previous_of(folder).path / JOURNAL):
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                row = json.loads(line)
+                if row["kind"] == "case" and 0 <= float(row["duration_s"]) < _MOST_S:
+                    found[str(row["case"])] = float(row["duration_s"])
+    return found
 
 
 def _second(run_id: str) -> str:

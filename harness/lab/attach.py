@@ -18,6 +18,7 @@ from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.errors import ConfigError, DeviceError, InfraError
 from harness.files.cache import BOARDS
+from harness.files.notices import at_work
 from harness.lab.cross_checks import EMULATED_TARGET
 from harness.lab.device_address import device_address, is_this_computer
 from harness.lab.facts import SCRIPT, DeviceFacts, parse_facts
@@ -319,6 +320,7 @@ class OpenLab:
                 server.connect(serial, deadline=Deadline(_CONNECT_S))
             _require_ready(server, serial)
         adb = AdbDevice(serial, server)
+        at_work(serial, name=config.name)
         facts = read_facts(adb, workdir)
         if not config.simulated:
             require_serial(serial, facts.serial_number)

@@ -11,6 +11,7 @@ from typing import Final
 
 from harness.adb.deadline import Deadline
 from harness.errors import InfraError
+from harness.files.notices import at_work, far
 from harness.lab.attach import OpenLab
 from harness.lab.health import (
     EventKind,
@@ -226,6 +227,7 @@ class DeviceWatch:
         """Takes one step and says so; the device's health afterwards."""
         began, started = self._clock(), datetime.now(UTC)
         problem = None
+        at_work(name, **far(f"recovering: {step}"))
         try:
             recovery.take(name, step)
             health = self._look(name)
@@ -236,6 +238,8 @@ class DeviceWatch:
             # out of reach is what it is after a step that had waited for it
             waited = step in ("reconnect", "restart-server")
             health = _still(health, problem) if waited else self._look(name)
+        finally:
+            at_work(name, **far(None))
         self._say(name, step, health, began, started, problem)
         return health
 

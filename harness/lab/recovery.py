@@ -11,6 +11,7 @@ from typing import Final, Literal
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.errors import DeviceError, DeviceTimeout, InfraError
+from harness.files.notices import at_work
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.health import (
     Health,
@@ -49,6 +50,7 @@ def ask_vitals(adb: AdbDevice, workdir: str, *, timeout_s: float = _VITALS_S) ->
         raise DeviceError(
             "it does not tell how it is", serial=adb.serial, output=answer.stdout[-400:]
         )
+    at_work(adb.serial, degrees=vitals.hottest_c)
     return vitals
 
 

@@ -106,6 +106,13 @@ class Plan:
         return sealed([self.settings.line(), *(step.line() for step in self.steps)])
 
 
+def loads(step: Step) -> int:
+    """How many contexts a step loads."""
+    if step.verb == "context-load-list":
+        return sum(name.startswith("file.") for name in step.fields)
+    return int(step.verb in ("context-load", "executorch-context", "ort-session"))
+
+
 def sealed(lines: Iterable[str]) -> str:
     """Lines below a first one that tells their length and checksum, so that damage is noticed.
 

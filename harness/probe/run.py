@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,9 +21,10 @@ from harness.adb.deadline import Deadline
 from harness.adb.ending import Found
 from harness.adb.shell import Completed, ScriptTimeout
 from harness.errors import ConfigError, DeviceError, InfraError
+from harness.files.notices import at_work, followed
 from harness.probe.deadline import LOOK_S, alive_at_deadline, with_deadline
 from harness.probe.events import TranscriptParser
-from harness.probe.plan import Plan
+from harness.probe.plan import Plan, loads
 from harness.probe.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -88,6 +90,7 @@ def run_plan(
     """
     parser = TranscriptParser()
     raw, stderr = bytearray(), bytearray()
+    how_far = _HowFar(device.serial, plan)
     told = False
 
     def tell(deadline: Deadline) -> None:
@@ -102,6 +105,8 @@ def run_plan(
     def on_stdout(data: bytes) -> None:
         raw.extend(data)
         parser.feed(data)
+        if followed():
+            how_far.tell(parser.transcript)
         # what is heard of only after the deadline has been ended by then
         if parser.transcript.deadline and not overall.expired:
             tell(Deadline(LOOK_S))
@@ -175,6 +180,39 @@ def run_plan(
         stderr=bytes(stderr),
         duration_s=time.monotonic() - started,
     )
+
+
+class _HowFar:
+    """Tells who follows a run where its plan is."""
+
+    def __init__(self, serial: str, plan: Plan) -> None:
+        self._serial = serial
+        self._plan = plan
+        self._over = self._loaded = 0
+
+    def tell(self, transcript: Transcript) -> None:
+        """Looks only at the steps that were not over when it last looked."""
+        if not transcript.steps:
+            return
+        for step in transcript.steps[self._over :]:
+            if not step.ended and step.skipped is None:
+                break
+            self._over += 1
+            if step.ok and step.step < len(self._plan.steps):
+                self._loaded += loads(self._plan.steps[step.step])
+        now = transcript.steps[-1]
+        at_work(
+            self._serial,
+            step=now.step + 1,
+            steps=len(self._plan.steps),
+            verb=now.verb,
+            loaded=self._loaded,
+            contexts=self._contexts,
+        )
+
+    @cached_property
+    def _contexts(self) -> int:
+        return sum(map(loads, self._plan.steps))
 
 
 def run_plan_locally(

@@ -20,6 +20,7 @@ from harness.bench import CaseBench, TargetFailure
 from harness.errors import Cause, ConfigError, HarnessError
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ErrorRecord, Outcome
+from harness.files.notices import at_work
 from harness.pytest_plugin.axes import axis_value, sources_of, takes_compiled
 from harness.pytest_plugin.neighbours import told_by_timeout
 from harness.pytest_plugin.own_contexts import suite_of
@@ -256,7 +257,11 @@ def run_case(
             describe=run.asked.device_record,
             attempt=before + attempt,
         )
-        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        at_work(place.device, case=item.nodeid)
+        try:
+            reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        finally:
+            at_work(place.device, case=None)
         records += [*run.records.take_events(), case.record()]
         if not case.failed_by_the_lab:
             run.workbench.succeeded(place.device)

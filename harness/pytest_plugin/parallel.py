@@ -146,6 +146,8 @@ class Controller:
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         """As many workers as will collect."""
         self._workers = len(specs)
+        if self._run.live is not None:
+            self._run.live.listen(self._messages.folder)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: ByDevice) -> None:
@@ -173,7 +175,7 @@ class Controller:
         if self._devices:
             for text in ignored_options(node.config, ()):
                 _log.warning(text)
-            self._run.records.will_run(len(self._devices))
+            self._run.will_run(self._devices, self._workers)
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_testnodedown(self, node: Any) -> None:

@@ -33,10 +33,12 @@ from harness.pytest_plugin.terminal import (
     OURS,
     RETRIED,
     UNSUPPORTED,
+    Live,
     clean_report,
     show_notices,
     stop,
     tell_controller,
+    tell_progress,
 )
 
 _log = logging.getLogger(__name__)
@@ -102,8 +104,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(run.collected, "qnn-harness-collected")
     if is_controller(config):
         config.pluginmanager.register(Controller(run), "qnn-harness-controller")
-    if not run.records.is_worker:
+    if run.records.is_worker:
+        tell_progress(config, run.messages)
+    else:
         config.pluginmanager.register(Recorder(run), "qnn-harness-recorder")
+        run.live = Live(config)
+        config.pluginmanager.register(run.live, "qnn-harness-live")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -223,6 +229,8 @@ def pytest_runtestloop(session: pytest.Session) -> object:
             return True
         for text in ignored_options(session.config, session.items):
             _log.warning(text)
+        cases = {item.nodeid: one.device for item in session.items if (one := _placement(item))}
+        run.will_run(cases)
         run.begin(needs)
         if not any(item.get_closest_marker("timed") for item in session.items):
             run.prepare_ahead()

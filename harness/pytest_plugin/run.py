@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from harness.adb.guard import GuardedProcess
     from harness.pytest_plugin.collected import Collected
     from harness.pytest_plugin.parallel import Messages
+    from harness.pytest_plugin.terminal import Live
     from harness.workbench import Need, Placement, ReadyPlacement, Workbench
 
 
@@ -39,6 +40,7 @@ class Run:
         self.problem: HarnessError | None = None
         self.messages: Messages | None = None
         self.collected: Collected | None = None
+        self.live: Live | None = None
         self._needs: Sequence[Need] = ()
         self._workbench: Workbench | None = None
         self._ahead: GuardedProcess | None = None
@@ -72,8 +74,17 @@ class Run:
         if self._workbench is not None:
             self._workbench.close()
 
+    def will_run(self, cases: Mapping[str, str], side_by_side: int = 1) -> None:
+        """Opens the run's folder for cases, {node id: device}; who watches sees them from now on.
+
+        So many of them run at the same time.
+        """
+        self.records.will_run(len(cases))
+        if self.live is not None and self.records.folder is not None:
+            self.live.begin(cases, side_by_side, self.records.folder)
+
     def begin(self, needs: Sequence[Need]) -> None:
-        """Opens the run's folder and makes everything ready that its cases need.
+        """Makes everything ready that the cases need.
 
         Raises an error if no case at all can run and no device is to blame. A worker makes ready
         what it is given, when it is given it.
@@ -81,7 +92,6 @@ class Run:
         from harness.workbench.placement import by_placement
 
         self._needs = needs
-        self.records.will_run(len(needs))
         if self.records.is_worker:
             self.workbench.needs = by_placement(needs)
             if self.messages is not None:

@@ -1,17 +1,28 @@
-"""What a run shares with whoever watches it: progress and warnings."""
+"""What a run shares with whoever watches it: progress, live where it can be, and warnings."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
+import time
 import warnings
-from typing import Any, Final, NoReturn
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pytest
 
 from harness.errors import HarnessError
 from harness.errors.outgoing_text import outgoing
-from harness.files.notices import Notices, shown_by
+from harness.files.notices import Notices, followed_by, shown_by
+
+if TYPE_CHECKING:
+    from harness.live.channel import Listener
+    from harness.live.show import Show
+    from harness.live.state import RunState
+    from harness.pytest_plugin.parallel import Messages
+    from harness.report.rundir import RunFolder
 
 STOPPED_BY: Final = "qnn_harness_stopped_by"
 """Where a worker of pytest-xdist says what kept it from all tests, and its exit code."""
@@ -32,6 +43,8 @@ OURS: Final = "qnn_harness_case"
 
 GIVEN_UP: Final = "qnn_harness_given_up"
 """Set where the device was given up while attempts were left: which, and how many."""
+
+_PHASES: Final = ("setup", "call", "teardown")
 
 RETRIED: Final = "retried"
 """Outcome of a report whose case goes on elsewhere."""
@@ -120,3 +133,165 @@ def show_notices(config: pytest.Config) -> None:
     shown = contextlib.ExitStack()
     shown.enter_context(shown_by(Notices(progress=progress, warn=warn)))
     config.add_cleanup(shown.close)
+
+
+class Live:
+    """Hooks that show how far a run is: live lines on a terminal, elsewhere a line now and then.
+
+    Nothing with -q. A terminal has live lines if pytest alone writes to it: what tests print is
+    captured, no other plug-in moves the cursor, no debugger has it.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._listener: Listener | None = None
+        self._show: Show | None = None
+        self._state: RunState | None = None
+        self._folder: RunFolder | None = None
+        self._file: Any = None  # the reporter's, while live lines are shown
+        self._said = (0.0, 0)
+        self._under_way: dict[str, list[pytest.TestReport]] = {}
+
+    @property
+    def _reporter(self) -> Any:
+        return self._config.pluginmanager.get_plugin("terminalreporter")
+
+    def _is_possible(self) -> bool:
+        reporter = self._reporter
+        return (
+            type(reporter).__module__ == "_pytest.terminal"  # public since pytest 8.4 only
+            and self._config.option.verbose >= 0
+            and bool(reporter.isatty)
+            and self._config.getoption("capture") == "fd"
+            and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+            and not os.environ.get("CI")
+        )
+
+    def listen(self, folder: Path) -> None:
+        """Hears workers of pytest-xdist, by a socket in a folder of theirs, if that is of use."""
+        if self._is_possible():
+            from harness.live.channel import Listener
+
+            with contextlib.suppress(OSError):
+                self._listener = Listener(folder)
+
+    def begin(self, cases: Mapping[str, str], side_by_side: int, folder: RunFolder) -> None:
+        """Cases are about to run, {node id: device}; `folder` is that of their run."""
+        if self._reporter is None or self._config.option.verbose < 0:
+            return
+        from harness.live.state import RunState
+
+        now = time.monotonic()
+        self._state = RunState(cases, now, side_by_side=side_by_side)
+        self._folder, self._said = folder, (now, 0)
+        if self._is_possible():
+            from harness.live.show import Show
+
+            self._show = Show(
+                self._state,
+                colours=self._reporter.hasmarkup,
+                listener=self._listener,
+                earlier=self._earlier,
+            )
+            self._start()
+
+    def _earlier(self) -> dict[str, float]:
+        from harness.history.previous import last_durations
+
+        return last_durations(self._folder) if self._folder is not None else {}
+
+    def _start(self) -> None:
+        writer = self._reporter._tw  # pytest has no public way to see what it writes
+        if self._show is not None and self._file is None:
+            with contextlib.suppress(OSError):
+                screen = self._show.start(writer._file, lambda: int(writer.width_of_current_line))
+                self._file, writer._file = writer._file, screen
+
+    def _stop(self) -> None:
+        if self._show is not None and self._file is not None:
+            self._show.stop()
+            self._reporter._tw._file, self._file = self._file, None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """However the cases end, the terminal is as it was before anything else is written."""
+        try:
+            return (yield)
+        finally:
+            self._stop()
+            self._show = None
+            if self._listener is not None:
+                self._listener.close()
+
+    def pytest_enter_pdb(self) -> None:
+        """A debugger has the terminal to itself."""
+        self._stop()
+
+    def pytest_leave_pdb(self) -> None:
+        """It is ours again."""
+        self._start()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Counts cases that are over, and says what fails above the live lines."""
+        # of a worker that died there is one report more, of no phase: its case is run again
+        if self._state is None or not getattr(report, OURS, False) or report.when not in _PHASES:
+            return
+        if report.failed:
+            self._say_failed(report)
+        reports = [*self._under_way.pop(report.nodeid, ()), report]
+        if report.when != "teardown":
+            self._under_way[report.nodeid] = reports
+        elif all(str(one.outcome) != RETRIED for one in reports):
+            bad = [getattr(one, LAB_ERROR, None) for one in reports if one.failed]
+            seconds = sum(one.duration for one in reports)
+            self._count(report.nodeid, seconds, None in bad, any(bad))
+
+    def _say_failed(self, report: pytest.TestReport) -> None:
+        if self._file is None or self._config.option.verbose:
+            return
+        from harness.live.state import one_line
+
+        crash = getattr(report.longrepr, "reprcrash", None)
+        why = str(crash.message if crash is not None else report.longrepr).partition("\n")[0]
+        word = "ERROR" if getattr(report, LAB_ERROR, None) else "FAILED"
+        self._say(f"{word} {one_line(report.nodeid)} - {one_line(why)}", red=True)
+
+    def _say(self, line: str, **markup: bool) -> None:
+        self._reporter.ensure_newline()
+        if self._reporter._tw.width_of_current_line:  # dots of pytest-xdist, without a file's name
+            self._reporter.write("\n")
+        write_line(self._reporter, line, **markup)
+
+    def _count(self, case: str, seconds: float, failed: bool, lab: bool) -> None:
+        if self._show is not None:
+            self._show.ended(case, seconds, failed=failed, lab=lab)
+            return
+        assert self._state is not None
+        state, now = self._state, time.monotonic()
+        state.ended(case, seconds, failed=failed, lab=lab)
+        since, done = self._said
+        from harness.live.state import plain_is_due
+
+        if self._config.option.verbose or not plain_is_due(
+            state.done, state.total, now - since, state.done - done
+        ):
+            return
+        from harness.live.drawing import plain_line
+
+        if not done:
+            state.expect(self._earlier())
+        self._said = now, state.done
+        self._say(plain_line(state, now))
+
+
+def tell_progress(config: pytest.Config, messages: Messages | None) -> None:
+    """Has a worker of pytest-xdist tell its controller how far it is, if that listens."""
+    if messages is None:
+        return
+    from harness.live.channel import Sender
+
+    with contextlib.suppress(OSError):
+        followed = contextlib.ExitStack()
+        followed.enter_context(followed_by(Sender(messages.folder)))
+        config.add_cleanup(followed.close)

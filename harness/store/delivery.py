@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice, PushItem
 from harness.errors import DeviceError, DeviceRefused, InfraError, InternalError
+from harness.files.notices import at_work, far
 from harness.store.claims import is_dead
 from harness.store.client import StoreClient
 from harness.store.eviction import Eviction, plan_eviction
@@ -196,17 +197,28 @@ class Delivery:
             PushItem(file.path, f"{folder}/{name}", stored_mode(name))
             for name, file in plan.alone.items()
         ]
+        total = sum(file.size for file in plan.alone.values())
+
+        def tell(size: int) -> None:
+            at_work(self._serial, **far("pushing", size, total, "MB"))
+
         if packed is None:
             items += [PushItem(note, f"{folder}/{name}") for name, note in plan.notes.items()]
-            self._device.push(items, timeout_s=deadline.remaining())
+            self._device.push(items, timeout_s=deadline.remaining(), progress=tell)
+            at_work(self._serial, **far(None))
         if packed is None or not items:
             return self._store.install(own, touch, packed, deadline, what)
         items.append(PushItem(b"", f"{folder}/{ALL_PUSHED}", checked=False))
         taking = _Taking(
             lambda on_output: self._store.install(own, touch, packed, deadline, what, on_output)
         )
+
+        def pushed(size: int) -> None:
+            tell(size)
+            taking.check()
+
         try:
-            self._device.push(items, timeout_s=deadline.remaining(), progress=taking.check)
+            self._device.push(items, timeout_s=deadline.remaining(), progress=pushed)
         except _TakingEnded:
             pass
         except DeviceRefused:
@@ -217,6 +229,8 @@ class Delivery:
         except BaseException:
             taking.end()
             raise
+        finally:
+            at_work(self._serial, **far(None))
         return taking.result()
 
     def _left_behind(self, view: StoreView, entry: str, size: int) -> Incoming | None:
@@ -337,7 +351,7 @@ class _Taking:
         if self._given_up.is_set():
             raise _GivenUp
 
-    def check(self, _: int) -> None:
+    def check(self) -> None:
         """Raises _TakingEnded once the script has ended."""
         if not self._thread.is_alive():
             raise _TakingEnded

@@ -39,6 +39,7 @@ ROOMS = (
     "qnn",
     "artefacts",
     "yaml_lines",
+    "live",
     "files",
     "errors",
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from harness.errors import ConfigError
-from harness.history.previous import previous_of, since_previous
+from harness.history.previous import last_durations, previous_of, since_previous
 from harness.pytest_plugin.options import selection
 from harness.report.rundir import RunFolder
 from tests.report_page import rows_of
@@ -74,3 +75,15 @@ def test_without_an_earlier_run_nothing_is_called_new(tmp_path: Path) -> None:
     only = RunFolder.open(run_folder(tmp_path, attempt("a failed")))
     assert since_previous(only) is None
     assert "of them new" not in (only.path / "report.html").read_text()
+
+
+def test_how_long_cases_took_is_that_of_their_last_attempts(tmp_path: Path) -> None:
+    first = run_folder(tmp_path, attempt("a failed"), attempt("a passed"), attempt("b passed"))
+    rows = [json.loads(line) for line in (first / "results.jsonl").read_text().splitlines()]
+    for row, seconds in zip(rows, (1.0, 2.0, -3.0), strict=True):
+        row["duration_s"] = seconds
+    lines = [*map(json.dumps, rows), "[]", '{"kind": "case"}', "cut of", '{"kind": "device"}']
+    (first / "results.jsonl").write_text("\n".join(lines))
+    new = RunFolder.open(run_folder(tmp_path, ONE))
+    assert last_durations(new) == {rows[1]["case"]: 2.0}
+    assert last_durations(RunFolder.open(first)) == {}

@@ -1,0 +1,118 @@
+"""Live lines: what is on them, and that they fit, whatever a device says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from harness.live.drawing import Drawing, plain_line
+from harness.live.state import Lines, RunState
+
+CASES = {f"suites/test_x.py::test_a[{device}]": device for device in ("phone", "tablet")}
+PLAIN = Drawing(colours=False, unicode=True)
+
+
+def run_of(**facts: object) -> RunState:
+    state = RunState(CASES, 100.0)
+    merged = Lines().merge("phone", facts)
+    assert merged is not None
+    state.take(*merged, 100.0)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        ({}, "phone   1 to run"),
+        (
+            {"case": "suites/a.py::test_a[x/y]", "verb": "execute", "step": 3, "steps": 9},
+            "phone   3/9 execute  test_a[x/y]",
+        ),
+        (
+            {"case": "a.py::t", "loaded": 3, "contexts": 66, "degrees": 41.4},
+            "phone   ━───────────  3/66 contexts  41 °C  t",
+        ),
+        (
+            {"doing": "pushing", "done": 30e6, "total": 120e6, "unit": "MB"},
+            "phone   pushing  ━━━─────────  30.0/120.0 MB",
+        ),
+        ({"doing": "recovering: reboot"}, "phone   recovering: reboot"),
+    ],
+)
+def test_a_device_has_a_line(facts: dict[str, object], line: str) -> None:
+    assert PLAIN.lines(run_of(**facts), 100.0, 100, 24)[0] == line
+
+
+def test_what_takes_long_has_a_rate_and_an_end() -> None:
+    state = run_of(doing="pushing", done=0, total=120_000_000, unit="MB")
+    facts = {"doing": "pushing", "done": 30_000_000, "total": 120_000_000, "unit": "MB"}
+    state.take("phone", facts, 110.0)
+    assert PLAIN.lines(state, 110.0, 100, 24)[0].endswith("30.0/120.0 MB  3.0 MB/s  0:30 left")
+    state.take("phone", {"doing": "compiling", "done": 0, "total": 5}, 110.0)
+    state.take("phone", {"doing": "compiling", "done": 2, "total": 5}, 114.0)
+    assert PLAIN.lines(state, 114.0, 100, 24)[0].endswith("2/5  0:06 left")
+
+
+def test_the_run_has_the_last_line() -> None:
+    state = run_of()
+    state.ended("suites/test_x.py::test_a[phone]", 30.0, failed=True)
+    assert PLAIN.lines(state, 130.0, 100, 24)[-1] == (
+        "━━━━━━──────  1/2  1 unexpected  0:30 left  after 0:30"
+    )
+    assert plain_line(state, 130.0) == (
+        "qnn-harness: 1 of 2 cases, 1 failed unexpectedly, about 0:30 left"
+    )
+    state.ended("suites/test_x.py::test_a[tablet]", 30.0, lab=True)
+    assert PLAIN.lines(state, 160.0, 20, 24)[-1] == "2/2 1 unexpected 1…"
+
+
+def test_where_there_is_not_room_for_all_those_at_work_are_shown() -> None:
+    cases = {f"a.py::t[{number}]": f"d{number}" for number in range(9)}
+    state = RunState(cases, 0.0)
+    state.take("d8", {"case": "a.py::t[8]"}, 0.0)
+    lines = PLAIN.lines(state, 0.0, 80, 7)
+    assert [line.split()[0] for line in lines] == ["d8", "d0", "d1", "…", "────────────"]
+    assert "… and 6 more" in lines
+    assert PLAIN.lines(state, 0.0, 80, 3) == []
+    assert [line.split()[0] for line in PLAIN.lines(state, 0.0, 80, 4)] == ["…", "────────────"]
+
+
+def test_without_unicode_there_is_none() -> None:
+    state = run_of(case="a.py::tést[" + "x" * 99, loaded=1, contexts=2, degrees=40)
+    lines = Drawing(colours=False, unicode=False).lines(state, 100.0, 80, 24)
+    assert all(line.isascii() for line in lines), lines
+
+
+words = st.text(max_size=300) | st.text("\x1b[2J\n\r\t\x07\u202e世🧪\u0301", max_size=300)
+facts_given = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(["case", "verb", "doing", "unit"], words),
+        **dict.fromkeys(
+            ["step", "steps", "loaded", "contexts", "done", "total", "degrees"],
+            st.floats() | st.integers(),
+        ),
+    },
+)
+
+
+@given(words, facts_given, st.integers(0, 300), st.integers(0, 60), st.booleans())
+def test_whatever_a_device_says_no_line_is_too_long_or_steers_the_terminal(
+    name: str, facts: dict[str, object], columns: int, rows: int, unicode: bool
+) -> None:
+    state = RunState(CASES, 0.0)
+    merged = Lines().merge(name, facts)
+    assert merged is not None
+    state.take(*merged, 0.0)
+    for now in (0.0, 9.0):
+        lines = Drawing(colours=True, unicode=unicode).lines(state, now, columns, rows)
+        assert len(lines) <= max(0, rows - 2)
+        for line in lines:
+            bare = re.sub(r"\x1b\[[0-9;]*m", "", line)
+            assert cell_len(bare) < columns
+            assert not re.search("[\x00-\x1f\x7f-\x9f\u2028-\u202e]", bare)
+            assert unicode or bare.isascii()

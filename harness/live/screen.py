@@ -45,7 +45,7 @@ class Screen:
         self._file = file
         self._lines = lines
         self._width = width
-        self._columns = 0
+        self._size = os.terminal_size((0, 0))
         self._lock = threading.Lock()
         self._drawn: tuple[object, ...] = ()
         self._below = ""
@@ -71,9 +71,8 @@ class Screen:
         with self._lock:
             if self._fd < 0 or not self._in_front():
                 return
-            size = os.get_terminal_size(self._fd)
-            self._columns = size.columns or 80
-            lines = self._lines(self._columns, size.lines or 24)
+            self._size = size = self._size_now()
+            lines = self._lines(size.columns, size.lines)
             if self._drawn == (size, *lines):
                 return
             self._drawn = size, *lines
@@ -90,10 +89,14 @@ class Screen:
                 self._fd = -1
 
     def _shown(self) -> str:
+        width, size = self._width(), self._size_now()
         # behind the last column a terminal is about to wrap, and forgets that when moved
-        width = self._width()
-        at_edge = width > 0 and self._columns > 0 and width % self._columns == 0
-        return "" if at_edge else self._below
+        at_edge = width > 0 and width % size.columns == 0
+        return "" if at_edge or size != self._size else self._below
+
+    def _size_now(self) -> os.terminal_size:
+        size = os.get_terminal_size(self._fd)
+        return os.terminal_size((size.columns or 80, size.lines or 24))
 
     def _in_front(self) -> bool:
         """A job in the background draws nothing."""

@@ -64,7 +64,18 @@ class Terminal:
         termios.tcsetwinsize(self._ours, (rows, columns))
 
     def resize(self, columns: int, rows: int) -> None:
-        self.screen.resize(rows, columns)
+        """As terminals do, and pyte does not: the cursor stays with its text."""
+        screen, at = self.screen, self.screen.cursor.y
+        gone = max(0, at - rows + 1)
+        screen.cursor.y = screen.lines - 1
+        for _ in range(gone):
+            screen.index()
+        for row in range(rows, screen.lines):
+            screen.buffer.pop(row, None)
+        screen.lines = min(rows, screen.lines)
+        screen.set_margins()
+        screen.cursor.y = at - gone
+        screen.resize(rows, columns)
         self._fit(columns, rows)
 
     def send(self, text: str) -> None:

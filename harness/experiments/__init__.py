@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         release_orders,
         spill_fill_bytes,
     )
-    from harness.probe.memory_steps import TENSOR_MEMORIES, TensorMemory
+    from harness.qnn.memory_types import TENSOR_MEMORIES, TensorMemory
 
 _NAMES = {
     "backends": ("measure_backend", "measure_context"),

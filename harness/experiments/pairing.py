@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final
 
 from harness.bench import Bench, Observation, TargetFailure
@@ -19,8 +18,6 @@ from harness.errors import ConfigError
 from harness.experiments.latency import Latency, LatencyTolerance, same_in_rounds, same_latency
 from harness.experiments.memory import MemorySamples, memory_samples, over_looks
 from harness.probe.memory_steps import (
-    TENSOR_MEMORIES,
-    TensorMemory,
     io_bind,
     io_release,
     io_run,
@@ -28,6 +25,7 @@ from harness.probe.memory_steps import (
 )
 from harness.probe.plan import Plan, Settings, context_free, context_load
 from harness.probe.transcript import StepResult, Transcript
+from harness.qnn.memory_types import DOCUMENTED, TENSOR_MEMORIES, Documented, TensorMemory
 from harness.results.checks import Check, held, undecided
 from harness.results.measurements import whole_numbers
 
@@ -52,30 +50,18 @@ class Pairing:
         return f"{self.prepare}-{self.execute}"
 
     @property
+    def documented(self) -> Documented:
+        """What the QNN documentation says of it."""
+        return DOCUMENTED[self.prepare, self.execute]
+
+    @property
     def twin(self) -> Pairing:
         """What is prepared the other way and executed alike."""
         (other,) = (memory for memory in TENSOR_MEMORIES if memory != self.prepare)
         return Pairing(other, self.execute)
 
 
-@dataclass(frozen=True)
-class Documented:
-    """What the QNN documentation says of a pairing: when I/O is allocated, and whether copied."""
-
-    at_load: bool
-    at_first_inference: bool
-    copied: bool
-
-
-DOCUMENTED: Final[Mapping[Pairing, Documented]] = MappingProxyType(
-    {
-        Pairing("raw", "raw"): Documented(at_load=True, at_first_inference=False, copied=True),
-        Pairing("raw", "memhandle"): Documented(True, at_first_inference=False, copied=False),
-        Pairing("memhandle", "raw"): Documented(False, at_first_inference=True, copied=True),
-        Pairing("memhandle", "memhandle"): Documented(False, False, copied=False),
-    }
-)
-PAIRINGS: Final = tuple(DOCUMENTED)
+PAIRINGS: Final = tuple(Pairing(*one) for one in DOCUMENTED)
 
 _COPY: Final = re.compile(r"\bcop(y|ies|ied)\b", re.I)
 _COUNT_UNIT: Final = 4
@@ -302,7 +288,7 @@ def judge_pairing(
     that it is as fast. `base` is raw memory prepared and executed, the twin where this is `base`
     itself. None for one that this target does not give.
     """
-    documented = DOCUMENTED[pairing]
+    documented = pairing.documented
     processes = (figures, twin, base)
     # where any of them shows buffers of the backend's, those that the others lack are not there
     visible = any(one is not None and one.samples.visible for one in processes)

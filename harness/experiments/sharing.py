@@ -192,7 +192,11 @@ def measure_sharing(
     contexts = bench.contexts(*sources)
     sharing = sharing_plan([spill_fill_bytes(one.context.metadata) for one in contexts], strategy)
     plain = sharing_plan(sharing.needs, "none")
-    bench.measure(plan=list(sharing.lines()), expected_saving_bytes=sharing.expected_saving_bytes)
+    bench.measure(
+        plan=list(sharing.lines()),
+        expected_spill_fill_bytes=sharing.expected_bytes,
+        expected_saving_bytes=sharing.expected_saving_bytes,
+    )
     libraries = bench.libraries()
     reference: SharingFigures | None = None
     seen: dict[str, object] = {}

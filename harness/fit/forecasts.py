@@ -55,6 +55,7 @@ class Forecasts:
             "first_refused": refused,
             "budget_bytes": calibration.budget_bytes,
             "used_bytes": list(found.used),
+            "after_each_bytes": list(found.after_each),
         }
 
     def _measured(self, runtime: Runtime, contexts: Sequence[Context]) -> list[Size | Unmeasured]:

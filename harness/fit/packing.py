@@ -44,13 +44,15 @@ class Forecast:
     """What comes of a schedule: `loads` succeed, and then one is `refused`, or none.
 
     `domains` tells which contexts each domain holds, and `used` how many bytes of it they take,
-    at the refusal; else when most was taken.
+    at the refusal; else when most was taken. `after_each` is what all of them take together after
+    each load.
     """
 
     loads: int
     refused: Refusal | None
     domains: tuple[tuple[int, ...], ...]
     used: tuple[int, ...]
+    after_each: tuple[int, ...]
 
     @property
     def fits(self) -> bool:
@@ -94,7 +96,8 @@ def forecast(
 ) -> Forecast:
     """What comes of these moves; with `share_spill_fill` a domain has one buffer for all."""
     domains = [_Domain(share_spill_fill) for _ in range(room.sessions)]
-    loads, fullest = 0, _now(0, None, domains)
+    after_each: list[int] = []
+    fullest = _now((), None, domains)
     for move in moves:
         if move.verb == "load":
             size = sizes[move.context]
@@ -104,24 +107,28 @@ def forecast(
                     break
             else:
                 missing = min(domain.used_with(size) for domain in domains) - room.budget
-                return _now(loads, Refusal(loads, move.context, missing), domains)
-            loads += 1
+                refused = Refusal(len(after_each), move.context, missing)
+                return _now(after_each, refused, domains)
+            after_each.append(sum(domain.used for domain in domains))
         elif move.verb == "free":
             fullest = _fuller(fullest, domains)
             for domain in domains:
                 domain.free(move.context)
     fullest = _fuller(fullest, domains)
-    return Forecast(loads, None, fullest.domains, fullest.used)
+    return Forecast(len(after_each), None, fullest.domains, fullest.used, tuple(after_each))
 
 
 def _fuller(fullest: Forecast, domains: Sequence[_Domain]) -> Forecast:
     more = sum(domain.used for domain in domains) > sum(fullest.used)
-    return _now(0, None, domains) if more else fullest
+    return _now((), None, domains) if more else fullest
 
 
-def _now(loads: int, refusal: Refusal | None, domains: Sequence[_Domain]) -> Forecast:
+def _now(
+    after_each: Sequence[int], refusal: Refusal | None, domains: Sequence[_Domain]
+) -> Forecast:
     held = tuple(tuple(domain.held) for domain in domains)
-    return Forecast(loads, refusal, held, tuple(domain.used for domain in domains))
+    used = tuple(domain.used for domain in domains)
+    return Forecast(len(after_each), refusal, held, used, tuple(after_each))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Final
 from harness.errors import ConfigError, HarnessError
 from harness.history.brief import read_briefs
 from harness.history.comparison import compare
+from harness.history.comparison_text import TITLES
 from harness.report.page_data import Since
 from harness.report.rundir import JOURNAL, LATEST, RunFolder
 from harness.results.journal import journal_lines
@@ -57,7 +58,7 @@ def since_previous(folder: RunFolder) -> Since | None:
     found = compare(before, after)
     became = {one.shown.case: word for word, pairs in found.pairs.items() for one in pairs}
     gone = tuple(pair.shown.case for pair in found["vanished"] if pair.after is None)
-    return Since(base.run_id, became, gone)
+    return Since(base.run_id, became, gone, dict[str, str](TITLES.items()))
 
 
 def last_durations(folder: RunFolder) -> dict[str, float]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, get_args
+from typing import Literal
 
 from harness.probe.plan import Step, given, numbered
+from harness.qnn.memory_types import TensorMemory
 
-TensorMemory = Literal["raw", "memhandle"]
-TENSOR_MEMORIES: tuple[TensorMemory, ...] = get_args(TensorMemory)
 BACK_MS = 2000
 
 

@@ -60,6 +60,11 @@ def grids(records: Iterable[CaseRecord]) -> list[Grid]:
     ]
 
 
+def asked_grids(cases: Iterable[CaseRecord]) -> list[tuple[str, str, str]]:
+    """Suite, rows and columns of the grids that tests asked for, each once."""
+    return list(dict.fromkeys((one.suite, *one.grid) for one in cases if one.grid is not None))
+
+
 def grid_lines(grid: Grid) -> Iterator[str]:
     """The grid as text, with what the failing cells say below it."""
     rows = [[row, *(grid.label(row, column) for column in grid.columns)] for row in grid.rows]

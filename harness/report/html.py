@@ -11,8 +11,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,10 +20,11 @@ from harness.errors.outgoing_text import counted, printable
 from harness.files.whole_file import write_whole
 from harness.report.bisections import Listed, bisections_in, of_cases
 from harness.report.forecast import forecast_of
-from harness.report.grid import grids
+from harness.report.grid import asked_grids
 from harness.report.page_data import Since, blocks, packed, rows, state
-from harness.report.pages import outcome_bar, template
+from harness.report.pages import asset, outcome_bar, template
 from harness.report.summary import FailureGroup, failure_groups, outputs_lines, totals
+from harness.report.tables import drift_tables, pairings, sharings
 from harness.results.drift import Output
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord, final_attempts, is_figure
@@ -35,15 +34,6 @@ _SHORT_CHARS: Final = 160
 _EVIDENCE_BYTES: Final = 16 << 10
 _MOST_EVIDENCE_BYTES: Final = 1 << 20
 _NEW: Final = ("new", "changed", "added")
-_CHANGES: Final = {
-    "new": "new",
-    "changed": "fail otherwise",
-    "flaky": "flaky",
-    "vanished": "tested no more",
-    "added": "tested only now",
-    "lab": "without a verdict this time",
-    "fixed": "fixed",
-}
 _TEXTS: Final = (".txt", ".log", ".jsonl")
 
 
@@ -101,6 +91,7 @@ def html_text(
         "evidence": dict(evidence or {}),
         "issues": _issue_links(info),
         "lab": _lab_option(info),
+        "grids": asked_grids(cases),
     }
     return template("harness.report", "report.html.j2").render(
         run=run,
@@ -108,16 +99,18 @@ def html_text(
         verdict=verdict(cases, reasons, since),
         since=since,
         became=_became(since),
-        words_of=_CHANGES,
         totals=totals(cases),
         bar=outcome_bar(totals(cases)),
         behind=outputs_lines(cases),
         duration=_seconds(sum(record.duration_s for record in cases)),
         sections=_sections(reasons),
         cases=cases,
-        grids=[one for one in grids(cases) if len(one.cells) > 1],
         forecasts=[told for record in cases if (told := forecast_of(record))],
-        drifting=[one for one in outputs if one.drifts],
+        tables={
+            "Memory types": pairings(cases),
+            "Sharing": sharings(cases),
+            "Drift: outputs that are not the same everywhere": drift_tables(outputs),
+        },
         state=state,
         shown=_shown,
         short=_short,
@@ -128,8 +121,7 @@ def html_text(
         retries=[record for record in contents.records if id(record) not in last],
         rows=Markup(packed(data)),
         blocks=Markup(" ".join(blocks(cases))),
-        style=_asset("report.css"),
-        scripts=[_asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
+        scripts=[asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
     )
 
 
@@ -191,8 +183,10 @@ def _of_these_new(failing: Sequence[CaseRecord], since: Since | None) -> str:
 
 def _became(since: Since | None) -> dict[str, int]:
     """How many cases became what, as far as it is worth a word."""
-    counts = Counter((since.became if since else {}).values())
-    return {word: counts[word] for word in _CHANGES if counts[word]}
+    if since is None:
+        return {}
+    counts = Counter(since.became.values())
+    return {word: counts[word] for word in since.titles if counts[word]}
 
 
 def _reasons(groups: Sequence[FailureGroup], since: Since | None) -> list[Reason]:
@@ -278,11 +272,6 @@ def _lab_option(info: Mapping[str, Any]) -> str:
         if word == "--lab" and at + 1 < len(words):
             return shlex.join(words[at : at + 2])
     return ""
-
-
-@cache
-def _asset(name: str) -> Markup:
-    return Markup((files("harness.report") / name).read_text("utf-8"))
 
 
 def _distinct(values: Iterable[str]) -> list[str]:

@@ -33,12 +33,13 @@ class Since:
     """What became of cases since an earlier run, which is called `base`.
 
     `became` has a word for each case of either run (`harness.history.comparison.Category`), `gone`
-    the cases that were not run this time.
+    the cases that were not run this time, `titles` what is said of each word worth a mention.
     """
 
     base: str
     became: Mapping[str, str]
-    gone: tuple[str, ...] = ()
+    gone: tuple[str, ...]
+    titles: Mapping[str, str]
 
 
 def packed(value: object) -> str:
@@ -55,7 +56,8 @@ def rows(
 ) -> dict[str, Any]:
     """What table and charts show: `pool` has each value once, and columns name it by its place.
 
-    `start` is in ms since `began`, `seconds` how long a case took. `group` is the place among
+    `start` is in ms since `began`, `seconds` how long a case took, `degrees` how hot its device was
+    before it. `group` is the place among
     `groups`, -1 for a case in none. `figures` has for each case its lists of times in microseconds
     as (number, least, quartile, median, quartile, most), `ladders` what a case with many contexts
     had loaded when, and in how much memory.
@@ -77,6 +79,7 @@ def rows(
         "start": [_ms(one.started, began) for one in cases],
         "seconds": [round(one.duration_s, 3) for one in cases],
         "why": [pool.place(_why(one)) for one in cases],
+        "code": [pool.place(_code(one)) for one in cases],
         "since": [pool.place(since.became.get(one.case)) for one in cases] if since else None,
         "group": [group_of.get(id(one), -1) for one in cases],
         "figures": [
@@ -93,9 +96,12 @@ def rows(
                 "detail": _cut(event.detail),
                 "start": _ms(event.started, began),
                 "seconds": round(event.duration_s, 3),
-                "celsius": (event.vitals or {}).get("hottest_c"),
+                "celsius": _number((event.vitals or {}).get("hottest_c")),
             }
             for event in events
+        ],
+        "degrees": [
+            [number, celsius] for number, one in enumerate(cases) if (celsius := _celsius(one))
         ],
         "pool": pool.values,
     }
@@ -190,7 +196,7 @@ def _ladders(cases: Sequence[CaseRecord]) -> list[dict[str, Any]]:
     for number, record in enumerate(cases):
         loads = _numbers(record.measurements.get("load_us"))
         if len(loads) > 1:
-            found.append((_failed_context(record) is None, -len(loads), number, loads))
+            found.append((not _refused(record, loads), -len(loads), number, loads))
     found.sort(key=lambda one: one[:3])
     return [_ladder(number, cases[number], loads) for _, _, number, loads in found[:_MOST_LADDERS]]
 
@@ -199,19 +205,24 @@ def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, An
     memory = _numbers(record.measurements.get("load_rss_bytes"))
     told = record.measurements.get("forecast")
     told = told if isinstance(told, dict) else {}
+    domains = told.get("used_bytes")
+    budget = _number(told.get("budget_bytes"))
     return {
         "case": number,
         "loads": len(loads),
         "load_us": thinned(loads, _MOST_POINTS),
         "rss_bytes": thinned(memory, _MOST_POINTS) if len(memory) == len(loads) else [],
-        "failed_at": None if _failed_context(record) is None else len(loads) + 1,
-        "budget_bytes": _number(told.get("budget_bytes")),
+        "failed_at": len(loads) + 1 if _refused(record, loads) else None,
+        "budget_bytes": budget and budget * len(domains if isinstance(domains, list) else [0]),
         "forecast": _number(told.get("loaded")),
+        "reserved_bytes": thinned(_numbers(told.get("after_each_bytes")), _MOST_POINTS),
     }
 
 
-def _failed_context(record: CaseRecord) -> int | None:
-    return record.error.context if record.error else None
+def _refused(record: CaseRecord, loads: Sequence[float]) -> bool:
+    """Whether a load failed, and not what came behind all of them."""
+    failed = record.error.context if record.error else None
+    return failed is not None and failed >= len(loads)
 
 
 def _numbers(value: Any) -> list[float]:
@@ -232,6 +243,22 @@ def _why(record: CaseRecord) -> str | None:
     lines = (began or error.message).strip().splitlines() or [""]
     code = "" if error.code is None else f"{error.code} "
     return _cut(f"{code}{lines[0]}")
+
+
+def _code(record: CaseRecord) -> str | None:
+    """What a failure is called in a cell: its code."""
+    error = record.error
+    if not record.is_bad or error is None:
+        return None
+    if error.code is not None:
+        return str(error.code)
+    return error.ort.name if error.ort is not None else None
+
+
+def _celsius(record: CaseRecord) -> float | None:
+    """How hot the device was before a timed case."""
+    gate = record.measurements.get("gate")
+    return _number(gate.get("hottest_c")) if isinstance(gate, dict) else None
 
 
 def _ms(moment: datetime, began: datetime | None) -> int:

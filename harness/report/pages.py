@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.resources import files
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -13,7 +14,10 @@ from markupsafe import Markup
 
 @cache
 def template(package: str, name: str) -> Template:
-    """A template that lies beside the modules of a package, loaded once; HTML is escaped."""
+    """A template that lies beside the modules of a package, loaded once; HTML is escaped.
+
+    `style` is there for all of them: every page looks alike.
+    """
     environment = Environment(
         loader=PackageLoader(package, ""),
         autoescape=name.endswith(".html.j2"),
@@ -21,7 +25,14 @@ def template(package: str, name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["style"] = asset("report.css")
     return environment.get_template(name)
+
+
+@cache
+def asset(name: str) -> Markup:
+    """A file of this room, to be put into a page."""
+    return Markup((files("harness.report") / name).read_text("utf-8"))
 
 
 def link(path: str) -> str:

@@ -19,7 +19,7 @@ class Data {
     if (!this.distinct.has(axis)) {
       const places = new Set(this.columns.get(axis));
       const values = [...new Set([...places].map(place => this.rows.pool[place] ?? "–"))];
-      this.distinct.set(axis, values.sort(new Intl.Collator("en", {numeric: true}).compare));
+      this.distinct.set(axis, values.sort(BY_NUMBER));
     }
     return this.distinct.get(axis);
   }
@@ -31,6 +31,7 @@ class Data {
   seconds(at) { return this.rows.seconds[at]; }
   figures(at) { return this.rows.figures[at]; }
   since(at) { return this.rows.since && this.rows.pool[this.rows.since[at]]; }
+  code(at) { return this.rows.pool[this.rows.code[at]]; }
   group(at) { return this.rows.group[at]; }
   short(at) { return this.case(at).replace(/^.*::/, ""); }
   text(at) {
@@ -65,14 +66,13 @@ function filtered(data) {
 
 function sorted(data, found) {
   const [name, down] = (state.get("sort") ?? "outcome").split(":");
-  const collator = new Intl.Collator("en", {numeric: true});
   const keys = {outcome: at => ORDER.indexOf(data.state(at)), time: at => data.seconds(at), case: at => data.case(at), why: at => data.why(at)};
   const key = keys[name] ?? (data.columns.has(name) ? at => data.value(name, at) : null);
   if (!key) return found;
   const values = new Map(found.map(at => [at, key(at)]));
   found.sort((a, b) => {
     const x = values.get(a), y = values.get(b);
-    return (typeof x === "number" ? x - y : collator.compare(x, y)) || a - b;
+    return (typeof x === "number" ? x - y : BY_NUMBER(x, y)) || a - b;
   });
   return down ? found.reverse() : found;
 }
@@ -299,6 +299,13 @@ async function start() {
     if (at === undefined) { if (dialog.open) dialog.close(); } else if (at !== opened) view(at);
   }
   listeners.push(draw);
+  let width = window.innerWidth;
+  window.addEventListener("resize", () => {
+    if (width === window.innerWidth) return;
+    width = window.innerWidth;
+    drawn = null;
+    draw();
+  });
   section("drawn").hidden = !data.count;
   if (data.count) draw();
   document.querySelectorAll("a[href^='#group='], a[href^='#state='], a[href^='#since=']").forEach(link => link.addEventListener("click", () => {

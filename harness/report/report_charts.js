@@ -1,10 +1,21 @@
 // Charts of the cases that the filters leave: heat map, ladder of contexts, times, timeline.
 
 const ORDER = ["failed", "crashed", "hung", "error", "expected", "passed", "skipped", "unsupported"];
-const LINES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9"];
+const LINES = [1, 2, 3, 4, 5, 6].map(at => `var(--line${at})`);
+
+// As wide as there is room: what is drawn wider becomes too small to read.
+const widthOf = section => Math.max(320, Math.min(section.clientWidth || 1000, 1200));
+
+// Pairs of axes to look at: what tests asked for, and all pairs of versions.
+function maps(data) {
+  const pairs = [["qnn", "ort"], ["qnn", "compiler"], ["ort", "compiler"]].map(pair => [null, ...pair]);
+  return [...data.rows.grids, ...pairs].filter(([, ...pair]) => pair.every(name => data.axisNames.includes(name) && data.valuesOf(name).length > 1));
+}
 
 function heat(data, shown, section) {
-  const names = data.axisNames.filter(name => tellsApart(data, name, shown));
+  const varied = data.axisNames.filter(name => tellsApart(data, name, shown));
+  const chosen = [state.get("rows"), state.get("columns")].filter(name => data.axisNames.includes(name));
+  const names = [...new Set([...varied, ...chosen])];
   if (names.length < 2) { section.replaceChildren(); return; }
   const broken = name => spread(data, name, shown);
   const ranked = [...names].sort((a, b) => broken(b) - broken(a));
@@ -30,7 +41,8 @@ function heat(data, shown, section) {
       const worst = ORDER.find(name => found.some(at => data.state(at) === name));
       const passed = found.filter(at => data.state(at) === "passed").length;
       const tested = found.filter(at => !["unsupported", "skipped"].includes(data.state(at))).length;
-      const text = found.length === 1 || !tested ? worst : `${passed} of ${tested}`;
+      const codes = new Set(found.map(at => data.code(at)).filter(Boolean)), code = codes.size === 1 ? [...codes][0] : "";
+      const text = found.length === 1 || !tested ? code || worst : `${passed} of ${tested}${code && ": " + code}`;
       const set = {["a." + row]: value, ["a." + column]: other};
       return el("td", {}, el("button", {class: "o-" + worst, title: `${row} ${value}, ${column} ${other}: ${tally(data, found)}`,
         onclick: () => { change(set); document.getElementById("cases").scrollIntoView(); }}, text));
@@ -40,12 +52,14 @@ function heat(data, shown, section) {
     el("div", {class: "row noprint"},
       select("rows", names, row, value => change({rows: value})),
       select("columns", names.filter(name => name !== row), column, value => change({columns: value})),
-      el("span", {class: "dim"}, "passed of those that could be tested; the colour is the worst outcome")),
+      maps(data).map(([suite, rows, columns]) => el("button", {onclick: () => change({rows, columns, ...(suite ? {"a.suite": suite} : {})})},
+        `${rows} × ${columns}${suite ? " of " + suite : ""}`))),
+    el("p", {class: "dim"}, "Passed of those that could be tested, and the code where all that fail have the same; the colour is the worst outcome."),
     el("div", {class: "scroll"}, table));
 }
 
 function spread(data, name, shown) {
-  // how much the share of what passed differs between the values of an axis
+  // how much the share of what passed differs between the values of an axis; many values make no map at a glance
   const by = new Map();
   for (const at of shown) {
     if (data.state(at) === "unsupported" || data.state(at) === "skipped") continue;
@@ -55,7 +69,7 @@ function spread(data, name, shown) {
   }
   const shares = [...by.values()].map(([passed, all]) => passed / all);
   const values = by.size;
-  return values < 2 ? -1 : Math.max(...shares) - Math.min(...shares) + Math.min(values, 12) / 100;
+  return values < 2 ? -1 : Math.max(...shares) - Math.min(...shares) + Math.min(values, 12) / 100 - (values > 24 ? 1 : 0);
 }
 
 function tally(data, found) {
@@ -64,8 +78,8 @@ function tally(data, found) {
 }
 
 // A frame with lines at round values; `x` and `y` map values to places in it.
-function frame({width = 1000, height = 240, x, y, xLabel, yText, xText = number, title}) {
-  const left = 70, right = 16, top = 10, bottom = 34;
+function frame({width, height = 240, x, y, xLabel, yText, xText = number, title}) {
+  const left = 70, right = 20, top = 10, bottom = 34;
   const toX = value => left + (value - x[0]) / ((x[1] - x[0]) || 1) * (width - left - right);
   const toY = value => height - bottom - (value - y[0]) / ((y[1] - y[0]) || 1) * (height - top - bottom);
   const svg = el("svg", {class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title});
@@ -73,28 +87,35 @@ function frame({width = 1000, height = 240, x, y, xLabel, yText, xText = number,
     svg.append(el("line", {class: "grid", x1: left, x2: width - right, y1: toY(value), y2: toY(value)}),
       el("text", {x: left - 6, y: toY(value) + 4, "text-anchor": "end"}, yText(value)));
   }
-  for (const value of ticks(x[0], x[1], 10)) svg.append(el("text", {x: toX(value), y: height - bottom + 15, "text-anchor": "middle"}, xText(value)));
+  for (const value of ticks(x[0], x[1], width / 90)) svg.append(el("text", {x: toX(value), y: height - bottom + 15, "text-anchor": "middle"}, xText(value)));
   svg.append(el("text", {x: width - right, y: height - 4, "text-anchor": "end"}, xLabel));
   return {svg, toX, toY, width, height, left, right, top, bottom};
 }
 
 function ladder(data, shown, section, open) {
-  const wanted = new Set(shown);
-  const found = data.ladders.filter(one => wanted.has(one.case)).slice(0, LINES.length);
-  if (!found.length) { section.replaceChildren(); return; }
-  const most = Math.max(...found.map(one => Math.max(one.loads, one.failed_at ?? 0, one.forecast ?? 0)));
-  const chart = (values, text, title) => {
-    const all = found.flatMap(values);
-    if (!all.length) return null;
-    const drawn = frame({x: [0, most], y: [0, Math.max(...all)], xLabel: "contexts loaded", yText: text, title, height: 220});
+  const wanted = new Set(shown), all = data.ladders.filter(one => wanted.has(one.case));
+  if (!all.length) { section.replaceChildren(); return; }
+  // what is drawn together must be about as long: a thousand small ones would hide where sixty large ones end
+  const reach = one => Math.max(one.loads, one.failed_at ?? 0, one.forecast ?? 0);
+  const found = all.filter(one => reach(one) < 4 * reach(all[0]) && reach(one) * 4 > reach(all[0])).slice(0, LINES.length);
+  const most = Math.max(...found.map(reach)), wide = widthOf(section), width = wide > 1000 ? (wide - 24) / 2 : wide;
+  const chart = (values, text, title, {dashed = false, limit = () => null, fails = true} = {}) => {
+    const limits = [...new Set(found.map(limit).filter(Boolean))];
+    if (!found.some(one => values(one).length)) return null;
+    const highest = [...found.flatMap(values), ...limits].reduce((a, b) => Math.max(a, b), 0);
+    const drawn = frame({width, x: [0, most], y: [0, highest * 1.06], xLabel: "contexts loaded", yText: text, title, height: 230});
+    for (const value of limits) drawn.svg.append(
+      el("line", {x1: drawn.left, x2: width - drawn.right, y1: drawn.toY(value), y2: drawn.toY(value), class: "limit"}),
+      el("text", {class: "ink", x: drawn.left + 4, y: drawn.toY(value) + 14}, `budget ${text(value)}`));
     found.forEach((one, number_) => {
-      const list = values(one), step = one.loads / list.length;
+      const list = values(one), colour = LINES[number_];
       if (!list.length) return;
+      // a forecast has its own length
+      const step = (dashed && one.forecast ? one.forecast : one.loads) / list.length;
       const points = list.map((value, at) => `${drawn.toX((at + 1) * step).toFixed(1)},${drawn.toY(value).toFixed(1)}`);
-      const colour = LINES[number_];
-      drawn.svg.append(el("polyline", {points: points.join(" "), fill: "none", stroke: colour, "stroke-width": 1.8}));
+      drawn.svg.append(el("polyline", {points: points.join(" "), fill: "none", stroke: colour, "stroke-width": 1.8, "stroke-dasharray": dashed && "6 4"}));
       if (one.failed_at !== null) {
-        const x = drawn.toX(one.failed_at), y = drawn.toY(list[list.length - 1]);
+        const x = drawn.toX(one.failed_at), y = drawn.toY(dashed && limit(one) ? limit(one) : list[list.length - 1]);
         drawn.svg.append(el("path", {d: `M${x - 5} ${y - 5}l10 10m0 -10l-10 10`, stroke: colour, "stroke-width": 2.5},
           el("title", {}, `load ${one.failed_at} failed`)));
       }
@@ -104,17 +125,18 @@ function ladder(data, shown, section, open) {
           el("title", {}, `forecast: ${one.forecast} fit`)));
       }
     });
-    return [el("h3", {}, title), drawn.svg];
+    return el("div", {}, el("h3", {}, title), drawn.svg);
   };
-  const budgets = [...new Set(found.map(one => one.budget_bytes).filter(Boolean))];
   put(section,
     el("h2", {}, "Contexts, one after the other"),
     el("div", {class: "legend"}, found.map((one, number_) => el("a", {href: "#", onclick: event => { event.preventDefault(); open(one.case); }},
       el("i", {style: `background:${LINES[number_]}`}), data.short(one.case)))),
-    chart(one => one.load_us, micros, "Time to load each"),
-    chart(one => one.rss_bytes, megabytes, "Memory of the process after each"),
-    el("p", {class: "dim"}, "✕ the load that failed, dashed: as many as were forecast to fit",
-      budgets.length ? `; a protection domain (PD) holds ${budgets.map(megabytes).join(", ")}` : ""));
+    el("div", {class: "charts"},
+      chart(one => one.load_us, micros, "Time to load each"),
+      chart(one => one.rss_bytes, megabytes, "Memory of the process after each"),
+      chart(one => one.reserved_bytes, megabytes, "Forecast, not measured: what the protection domains hold after each", {dashed: true, limit: one => one.budget_bytes})),
+    el("p", {class: "dim"}, "✕ the load that failed", found.some(one => one.forecast !== null) ? "; dashed upright: as many as were forecast to fit" : "",
+      all.length > found.length ? `; ${found.length} of ${number(all.length)} cases are drawn, those that failed and of a like length first: the filters choose others` : ""));
 }
 
 function times(data, shown, section, open) {
@@ -132,15 +154,16 @@ function times(data, shown, section, open) {
     if (!groups.has(key)) groups.set(key, []);
     groups.get(key).push([at, figure]);
   }
-  const listed = [...groups].slice(0, 40);
+  const listed = by ? data.valuesOf(by).filter(key => groups.has(key)).slice(0, 40).map(key => [key, groups.get(key)]) : [...groups];
   const medians = listed.flatMap(([, list]) => list.flatMap(([, one]) => [one[2], one[6]])).filter(value => value > 0);
   if (!medians.length) { section.replaceChildren(); return; }
   const low = Math.log10(Math.min(...medians)), high = Math.max(Math.log10(Math.max(...medians)), low + 0.3);
-  const height = listed.length * 26 + 40, left = 170, width = 1000;
+  const width = widthOf(section), height = listed.length * 26 + 40, left = width > 600 ? 170 : 100;
+  const parts = high - low < 1.2 ? [1, 2, 3, 5, 7] : width < 600 ? [1] : [1, 3];
   const toX = value => left + (Math.log10(Math.max(value, 1e-9)) - low) / (high - low) * (width - left - 20);
   const svg = el("svg", {class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${name} by ${by}`});
   for (let power = Math.floor(low); power <= Math.ceil(high); power++) {
-    for (const part of [1, 3]) {
+    for (const part of parts) {
       const value = part * 10 ** power;
       if (Math.log10(value) < low || Math.log10(value) > high) continue;
       svg.append(el("line", {class: "grid", x1: toX(value), x2: toX(value), y1: 4, y2: height - 26}),
@@ -149,8 +172,17 @@ function times(data, shown, section, open) {
   }
   listed.forEach(([key, list], line) => {
     const y = 16 + line * 26;
-    svg.append(el("text", {class: "ink", x: left - 8, y: y + 4, "text-anchor": "end"}, key.length > 26 ? key.slice(0, 25) + "…" : key));
-    list.slice(0, 600).forEach(([at, [, n, least, quarter, middle, three, most]]) => {
+    svg.append(el("text", {class: "ink", x: left - 8, y: y + 4, "text-anchor": "end"}, shortened(key, width > 600 ? 26 : 13)));
+    const bins = new Map();
+    for (const [, one] of list) { const bin = Math.round(toX(one[4]) / 6); bins.set(bin, [...bins.get(bin) ?? [], one[4]]); }
+    const highest = Math.max(...[...bins.values()].map(one => one.length));
+    // of many cases dots would be a blot
+    if (list.length > 60) for (const [bin, values] of bins) {
+      const tall = Math.max(2, 20 * Math.sqrt(values.length / highest));
+      svg.append(el("rect", {x: bin * 6 - 2.5, y: y + 10 - tall, width: 5, height: tall, fill: LINES[0], "fill-opacity": 0.75},
+        el("title", {}, `${values.length} cases with a median of about ${micros(values[0])}`)));
+    }
+    else list.forEach(([at, [, n, least, quarter, middle, three, most]]) => {
       svg.append(el("line", {x1: toX(quarter), x2: toX(three), y1: y, y2: y, stroke: LINES[0], "stroke-opacity": 0.35, "stroke-width": 5}),
         el("circle", {cx: toX(middle), cy: y, r: 3.4, fill: LINES[0], "fill-opacity": 0.6, style: "cursor:pointer", onclick: () => open(at)},
           el("title", {}, `${data.short(at)}: ${n} values, ${micros(least)} to ${micros(most)}, median ${micros(middle)}`)));
@@ -162,25 +194,36 @@ function times(data, shown, section, open) {
     el("h2", {}, "Times"),
     el("div", {class: "row noprint"}, select("time", names, name, value => change({time: value})),
       by ? select("by", axes, by, value => change({by: value})) : null,
-      el("span", {class: "dim"}, "a dot is a case's median, the band its quartiles, the line the median of all")),
+      el("span", {class: "dim"}, "a dot is a case's median, the band its quartiles; of many cases, bars of their medians; the line is the median of all")),
     svg);
 }
 
+// What was done to a device, in three kinds: each has a colour and a name.
+const DOINGS = {push: ["accent", "files pushed"], recovery: ["error", "a step to bring it back"], look: ["skipped", "a check, or another event"]};
+const doing = event => event.event === "push" ? "push" : ["health", "gate", "healed"].includes(event.event) ? "look" : "recovery";
+
 function timeline(data, shown, section, open) {
-  const lanes = [...new Set([...shown.map(at => data.device(at)), ...data.events.map(event => event.device)])].slice(0, 60);
+  const lanes = [...new Set([...shown.map(at => data.device(at)), ...data.events.map(event => event.device)])].sort(BY_NUMBER).slice(0, 60);
   if (!shown.length) { section.replaceChildren(); return; }
   const ends = [...shown.map(at => data.start(at) + data.seconds(at) * 1000), ...data.events.map(one => one.start + one.seconds * 1000)];
   const last = ends.reduce((a, b) => Math.max(a, b), 1) / 1000;
-  const height = lanes.length * 34 + 40, left = 120, width = 1000;
+  const wanted = new Set(shown), heats = new Map();
+  const hot = (device, ms, celsius) => { if (celsius !== null) heats.set(device, [...heats.get(device) ?? [], [ms, celsius]]); };
+  data.rows.degrees.forEach(([at, celsius]) => wanted.has(at) && hot(data.device(at), data.start(at), celsius));
+  data.events.forEach(one => hot(one.device, one.start, one.celsius));
+  const all = [...heats.values()].flat().map(one => one[1]), coldest = Math.min(...all), hottest = Math.max(...all);
+  const width = widthOf(section), left = width > 600 ? 130 : 90;
+  const tops = lanes.reduce((found, device) => [...found, found[found.length - 1] + (heats.has(device) ? 58 : 38)], [8]);
+  const height = tops[lanes.length] + 32;
   const toX = ms => left + ms / 1000 / last * (width - left - 10);
   const svg = el("svg", {class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img",
     "aria-label": `what ran when on ${lanes.length} devices, ${seconds(last)} in all`});
-  for (const value of ticks(0, last, 8)) svg.append(
+  for (const value of clock(last, width / 110)) svg.append(
     el("line", {class: "grid", x1: toX(value * 1000), x2: toX(value * 1000), y1: 4, y2: height - 26}),
-    el("text", {x: toX(value * 1000), y: height - 10, "text-anchor": "middle"}, value < 60 ? `${number(value)} s` : `${round3(value / 60)} min`));
+    el("text", {x: toX(value * 1000), y: height - 10, "text-anchor": "middle"}, value < 60 ? `${number(value)} s` : seconds(value).replace(/ 0+ (s|min)$/, "")));
   lanes.forEach((device, line) => {
-    const top = 8 + line * 34;
-    svg.append(el("text", {class: "ink", x: left - 8, y: top + 15, "text-anchor": "end"}, device.length > 18 ? device.slice(0, 17) + "…" : device));
+    const top = tops[line];
+    svg.append(el("text", {class: "ink", x: left - 8, y: top + 14, "text-anchor": "end"}, shortened(device, width > 600 ? 18 : 11)));
     // as many as can be told apart: what begins within the same pixel is drawn once, the worst of it
     const drawn = new Map();
     for (const at of shown) {
@@ -192,13 +235,22 @@ function timeline(data, shown, section, open) {
       width: Math.max(0.8, toX(data.seconds(at) * 1000) - left - 0.3).toFixed(1), height: 18, style: "cursor:pointer", onclick: () => open(at)},
       el("title", {}, `${data.short(at)}: ${data.state(at)}, ${seconds(data.seconds(at))}`)));
     for (const event of data.events.filter(one => one.device === device)) {
-      const x = toX(event.start);
-      svg.append(el("path", {d: `M${x} ${top + 21}l4 7h-8z`, fill: `var(--${{good: "passed", suspect: "skipped", bad: "error"}[event.state] ?? "skipped"})`},
-        el("title", {}, `${event.event}: ${event.state}${event.celsius ? `, ${event.celsius} °C` : ""} ${event.detail}`)));
+      const x = toX(event.start), long = toX(event.seconds * 1000) - left;
+      svg.append(el("rect", {x: x.toFixed(1), y: top + 21, height: 7, width: Math.max(3, long).toFixed(1), fill: `var(--${DOINGS[doing(event)][0]})`},
+        el("title", {}, `${event.event}: ${event.state}, ${seconds(event.seconds)}${event.celsius ? `, ${event.celsius} °C` : ""} ${event.detail}`)));
     }
+    const found = (heats.get(device) ?? []).sort((a, b) => a[0] - b[0]);
+    if (!found.length) return;
+    const toY = celsius => top + 48 - (celsius - coldest) / ((hottest - coldest) || 1) * 16, high = Math.max(...found.map(one => one[1]));
+    svg.append(el("polyline", {points: found.map(([ms, celsius]) => `${toX(ms).toFixed(1)},${toY(celsius).toFixed(1)}`).join(" "), fill: "none", stroke: LINES[1], "stroke-width": 1.5}),
+      found.slice(0, 400).map(([ms, celsius]) => el("circle", {cx: toX(ms), cy: toY(celsius), r: 2.2, fill: LINES[1]}, el("title", {}, `${celsius} °C`))),
+      el("text", {x: left - 8, y: top + 46, "text-anchor": "end"}, `to ${round3(high)} °C`));
   });
-  const told = data.events.filter(one => one.event !== "health" || one.state !== "good").slice(0, 400);
-  put(section, el("h2", {}, "When, on which device"), svg,
+  const told = data.events.filter(one => doing(one) !== "push" && (one.event !== "health" || one.state !== "good")).slice(0, 400);
+  const kinds = Object.keys(DOINGS).filter(kind => data.events.some(event => doing(event) === kind));
+  put(section, el("h2", {}, "When, on which device"),
+    el("div", {class: "legend"}, kinds.map(kind => el("span", {}, el("i", {style: `background:var(--${DOINGS[kind][0]})`}), DOINGS[kind][1])),
+      heats.size ? el("span", {}, el("i", {style: `background:${LINES[1]}`}), "temperature, as far as a device told") : null), svg,
     told.length ? el("details", {}, el("summary", {}, `${told.length} events of devices`), el("div", {class: "scroll"}, el("table", {}, el("tbody", {},
       told.map(one => el("tr", {}, el("td", {}, seconds(one.start / 1000)), el("td", {class: "mono"}, one.device), el("td", {}, one.event),
         el("td", {}, one.state), el("td", {}, one.celsius ? `${one.celsius} °C` : ""), el("td", {}, one.detail))))))) : "");

@@ -255,7 +255,10 @@ def test_the_forecast_stands_in_the_record_beside_what_happened(
         "first_refused": None,
         "budget_bytes": told["budget_bytes"],
         "used_bytes": few["measurements"]["forecast"]["used_bytes"],
+        "after_each_bytes": few["measurements"]["forecast"]["after_each_bytes"],
     }
+    assert len(few["measurements"]["forecast"]["after_each_bytes"]) == 4
+    assert told["after_each_bytes"][-1] == sum(told["used_bytes"])
     assert 0 < sum(few["measurements"]["forecast"]["used_bytes"]) < sum(told["used_bytes"])
     assert max(told["used_bytes"]) <= told["budget_bytes"]
     page = (done.folder / "latest/report.html").read_text()

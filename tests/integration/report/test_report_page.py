@@ -227,9 +227,9 @@ def test_charts_are_drawn_from_what_the_filters_leave(reader: Reader, night: Pat
     assert reader.js(shown.format("#ladder path")) > 0, "where a load failed"
     assert reader.js(shown.format("#timeline rect")) > 100
     assert "71.5" in reader.one("#timeline").get_attribute("innerHTML")
-    before = reader.js(shown.format("#times circle"))
+    before = reader.js(shown.format("#times rect"))
     reader.js("location.hash = '#a.device=phone-1'")
-    reader.wait(lambda: reader.js(shown.format("#times circle")) < before)
+    reader.wait(lambda: reader.js(shown.format("#times rect")) < before)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -10,7 +10,6 @@ import pytest
 from harness.errors import ConfigError
 from harness.experiments.memory import MemorySamples, memory_samples
 from harness.experiments.pairing import (
-    DOCUMENTED,
     PAIRINGS,
     STEADY_RUNS,
     Pairing,
@@ -41,7 +40,7 @@ def samples(load: int, first: int, tenth: int = 0, freed: int = 0) -> MemorySamp
 
 def figures(pairing: Pairing, **changed: Any) -> PairingFigures:
     """What is as documented, with some of it changed."""
-    documented = DOCUMENTED[pairing]
+    documented = pairing.documented
     made = PairingFigures(
         io_bytes=IO,
         other_bytes=10_000,
@@ -71,7 +70,7 @@ def test_what_is_as_documented_holds(pairing: Pairing) -> None:
 
 def wrong_of(pairing: Pairing) -> dict[str, dict[str, Any]]:
     """For each check what breaks it and nothing else."""
-    documented = DOCUMENTED[pairing]
+    documented = pairing.documented
     load, first = (IO if now else 0 for now in (documented.at_load, documented.at_first_inference))
     wrong: dict[str, dict[str, Any]] = {
         "io_allocated_at_load": {"samples": samples(IO - load, first)},
@@ -151,7 +150,7 @@ def test_what_may_be_noise_is_measured_again() -> None:
 
 
 def test_the_documentation_s_table() -> None:
-    told = {str(pairing): dataclasses.astuple(DOCUMENTED[pairing]) for pairing in PAIRINGS}
+    told = {str(pairing): dataclasses.astuple(pairing.documented) for pairing in PAIRINGS}
     assert told == {
         "raw-raw": (True, False, True),
         "raw-memhandle": (True, False, False),

@@ -32,11 +32,15 @@ def resident(sizes: list[Size], room: Room, *, share_spill_fill: bool = False) -
 @pytest.mark.parametrize(
     ("totals", "room", "expected"),
     [
-        ([4, 3, 3], Room(10), Forecast(3, None, ((0, 1, 2),), (10,))),
-        ([4, 3, 4], Room(10), Forecast(2, Refusal(2, 2, 1), ((0, 1),), (7,))),
-        ([6, 6, 4, 4], Room(10, 2), Forecast(4, None, ((0, 2), (1, 3)), (10, 10))),
-        ([6, 6, 4, 5], Room(10, 2), Forecast(3, Refusal(3, 3, 1), ((0, 2), (1,)), (10, 6))),
-        ([11], Room(10, 3), Forecast(0, Refusal(0, 0, 1), ((), (), ()), (0, 0, 0))),
+        ([4, 3, 3], Room(10), Forecast(3, None, ((0, 1, 2),), (10,), (4, 7, 10))),
+        ([4, 3, 4], Room(10), Forecast(2, Refusal(2, 2, 1), ((0, 1),), (7,), (4, 7))),
+        ([6, 6, 4, 4], Room(10, 2), Forecast(4, None, ((0, 2), (1, 3)), (10, 10), (6, 12, 16, 20))),
+        (
+            [6, 6, 4, 5],
+            Room(10, 2),
+            Forecast(3, Refusal(3, 3, 1), ((0, 2), (1,)), (10, 6), (6, 12, 16)),
+        ),
+        ([11], Room(10, 3), Forecast(0, Refusal(0, 0, 1), ((), (), ()), (0, 0, 0), ())),
     ],
 )
 def test_the_first_domain_with_room_takes_a_context(
@@ -49,15 +53,15 @@ def test_what_is_freed_can_be_taken_again() -> None:
     sizes = [Size(6), Size(5), Size(4)]
     moves = [Move("load", 0), Move("free", 0), Move("load", 1), Move("load", 2), Move("load", 0)]
     found = forecast(sizes, moves, Room(10))
-    assert found == Forecast(3, Refusal(3, 0, 5), ((1, 2),), (9,))
-    assert forecast(sizes, moves[:-1], Room(10)) == Forecast(3, None, ((1, 2),), (9,))
+    assert found == Forecast(3, Refusal(3, 0, 5), ((1, 2),), (9,), (6, 5, 9))
+    assert forecast(sizes, moves[:-1], Room(10)) == Forecast(3, None, ((1, 2),), (9,), (6, 5, 9))
 
 
 def test_one_spill_fill_buffer_for_all_of_a_domain() -> None:
     sizes = [Size(6, 4), Size(5, 3), Size(3, 1)]
     assert resident(sizes, Room(10)).loads == 1
     shared = resident(sizes, Room(10), share_spill_fill=True)
-    assert shared == Forecast(3, None, ((0, 1, 2),), (10,))
+    assert shared == Forecast(3, None, ((0, 1, 2),), (10,), (6, 8, 10))
     moves = [*schedule(3, "resident").moves, Move("free", 0), Move("load", 0)]
     assert forecast(sizes, moves, Room(10), share_spill_fill=True).fits
 

@@ -13,6 +13,7 @@ from harness.errors import ConfigError
 from harness.probe import memory_steps, plan
 from harness.probe.plan import LogLevel, MemoryDetail, Plan, Settings, Step, parse, sealed
 from harness.probe.verbs import LIMITS, SOURCE_FOLDER, VERBS
+from harness.qnn.memory_types import TENSOR_MEMORIES
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1)
 REALS = st.floats(0, 1e30).map(lambda value: f"{value:.17g}")
@@ -54,7 +55,7 @@ STEPS = st.one_of(
     st.builds(
         memory_steps.io_bind,
         st.integers(0, 99),
-        st.sampled_from(memory_steps.TENSOR_MEMORIES),
+        st.sampled_from(TENSOR_MEMORIES),
         inputs=st.lists(TEXTS, max_size=3),
         expected=st.lists(TEXTS, max_size=3),
     ),
@@ -215,4 +216,4 @@ def test_all_that_the_table_says_is_read() -> None:
     assert VERBS["io-run"]["repeat"].most == LIMITS["REPEATS_MAX"]
     assert VERBS["set"]["log_level"].words == get_args(LogLevel)
     assert VERBS["set"]["memory"].words == get_args(MemoryDetail)
-    assert VERBS["io-bind"]["memory"].words == memory_steps.TENSOR_MEMORIES
+    assert VERBS["io-bind"]["memory"].words == TENSOR_MEMORIES

@@ -1,0 +1,206 @@
+"""What whole suites measured, as tables of the page: memory types, sharing, drift (pure)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from harness.qnn.memory_types import DOCUMENTED
+from harness.report.page_data import state
+from harness.results.drift import Output
+from harness.results.record import CaseRecord, is_figure
+from harness.runtimes.runtime import version_key
+
+_MOST_TABLES: Final = 40
+_MOST_ROWS: Final = 200
+_MARKS: Final = {"held": "passed", "broken": "failed"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell: `mark` is the outcome whose sign stands before the text, None for none."""
+
+    text: str
+    mark: str | None = None
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; `title` says where it was measured, `cases` which case each row is of, if of one."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    cases: tuple[str | None, ...]
+
+
+def pairings(cases: Sequence[CaseRecord]) -> list[Table]:
+    """The documented table of memory types, with what was measured in it."""
+    columns = (
+        "Prepared -> executed",
+        "Outcome",
+        "I/O allocated, as documented",
+        "At load",
+        "At the first inference",
+        "Copied, as documented",
+        "Copies seen",
+        "First inference",
+        "Then, median",
+    )
+
+    documented = {
+        f"{prepare} -> {execute}": told for (prepare, execute), told in DOCUMENTED.items()
+    }
+
+    def name(one: CaseRecord) -> str:
+        return f"{one.axes.get('prepare')} -> {one.axes.get('execute')}"
+
+    def row(one: CaseRecord) -> Iterator[Cell]:
+        told, seen = documented[name(one)], one.measurements
+        yield Cell(name(one))
+        yield _outcome(one)
+        at_first = "at the first inference" if told.at_first_inference else "never"
+        yield Cell("at load" if told.at_load else at_first)
+        yield _growth(one, "io_allocated_at_load", "before", "loaded")
+        yield _growth(one, "io_allocated_at_first_inference", "bound", "first")
+        yield Cell("yes" if told.copied else "no")
+        copies = seen.get("copies_shown")
+        yield _checked(one, "copies_per_inference", f"{copies}" if is_figure(copies) else "")
+        yield Cell(_time(seen.get("first_inference_us")))
+        yield _checked(one, "steady_latency_same", _time(seen.get("steady_median_us")))
+
+    ours = [one for one in cases if name(one) in documented]
+    return _tables(ours, ("prepare", "execute"), columns, row)
+
+
+def sharings(cases: Sequence[CaseRecord]) -> list[Table]:
+    """What sharing spill-fill buffers was to save, and what it saved."""
+    columns = (
+        "Strategy",
+        "Outcome",
+        "Spill-fill expected",
+        "Shared buffers",
+        "Without sharing",
+        "To be saved",
+        "Saved",
+        "Given back",
+        "Outputs",
+    )
+
+    def row(one: CaseRecord) -> Iterator[Cell]:
+        seen = one.measurements
+        yield Cell(str(one.axes.get("strategy", "")))
+        yield _outcome(one)
+        yield Cell(_bytes(seen.get("expected_spill_fill_bytes")))
+        shared = _grown(seen, "before", "executed")
+        reference = seen.get("reference")
+        own = _grown(reference if isinstance(reference, dict) else {}, "before", "executed")
+        yield _growth(one, "memory_given_back", "before", "executed")
+        yield Cell(_bytes(own))
+        yield Cell(_bytes(seen.get("expected_saving_bytes")))
+        saved = own - shared if own is not None and shared is not None else None
+        yield _told(_checked(one, "memory_saved", _bytes(saved)))
+        yield _checked(one, "memory_given_back", "")
+        yield _checked(one, "outputs_equal", "")
+
+    ours = [one for one in cases if "expected_saving_bytes" in one.measurements]
+    return _tables(ours, ("strategy",), columns, row)
+
+
+def drift_tables(outputs: Sequence[Output]) -> list[Table]:
+    """Outputs that are not the same everywhere: a row for each, device and backend."""
+    drifting = [one for one in outputs if one.drifts]
+    if not drifting:
+        return []
+    versions = sorted({point[2] for one in drifting for point in one.points}, key=version_key)
+    rows = []
+    for one in drifting:
+        for place in dict.fromkeys(point[:2] for point in one.points):
+            cells = [Cell(f"{one.context}, {one.name}"), Cell(" ".join(place))]
+            for version in versions:
+                seen = one.points.get((*place, version))
+                if seen is None:
+                    cells.append(Cell(""))
+                    continue
+                mark = "error" if len(seen) > 1 else "failed" if seen[0] else "passed"
+                cells.append(Cell(one.said((*place, version)), mark))
+            rows.append(tuple(cells))
+    rows = rows[:_MOST_ROWS]
+    head = ("Output", "Where", *(f"QNN {version}" for version in versions))
+    return [Table("", head, tuple(rows), (None,) * len(rows))]
+
+
+def _tables(
+    ours: Sequence[CaseRecord],
+    axes: Sequence[str],
+    columns: tuple[str, ...],
+    row: Callable[[CaseRecord], Iterator[Cell]],
+) -> list[Table]:
+    """A table for all that differ in these axes only, if one of them could be judged."""
+    names = dict.fromkeys(name for one in ours for name in one.axes if name not in axes)
+    apart = [name for name in names if len({_text(one.axes.get(name)) for one in ours}) > 1]
+    groups: dict[str, list[CaseRecord]] = {}
+    for one in ours:
+        named = [f"{name} {_text(one.axes.get(name))}" for name in apart]
+        where = ", ".join([one.device.name if one.device else "?", *named])
+        groups.setdefault(where, []).append(one)
+    most_told = sorted(groups.items(), key=lambda one: -sum(bool(case.checks) for case in one[1]))
+    return [
+        Table(
+            where,
+            columns,
+            tuple(tuple(row(one)) for one in found[:_MOST_ROWS]),
+            tuple(one.case for one in found[:_MOST_ROWS]),
+        )
+        for where, found in most_told
+        if any(one.checks for one in found)
+    ][:_MOST_TABLES]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _outcome(record: CaseRecord) -> Cell:
+    return Cell(state(record), state(record), record.error.message if record.error else "")
+
+
+def _checked(record: CaseRecord, name: str, text: str) -> Cell:
+    """A figure with what the check of it came to: the worst, where it was made several times."""
+    found = [one for one in record.checks if one.name.partition("[")[0] == name]
+    verdicts = [one.verdict for one in found]
+    worst = next((one for one in ("broken", "unseen", "held") if one in verdicts), None)
+    if worst is None:
+        return Cell(text)
+    reason = next(one.reason for one in found if one.verdict == worst)
+    return Cell(text or worst, _MARKS.get(worst, "skipped"), reason)
+
+
+def _growth(record: CaseRecord, check: str, start: str, end: str) -> Cell:
+    return _told(_checked(record, check, _bytes(_grown(record.measurements, start, end))))
+
+
+def _told(cell: Cell) -> Cell:
+    """Where no buffer of the backend's can be seen, that none grew tells nothing."""
+    if cell.mark in _MARKS.values():
+        return cell
+    return replace(cell, text="unseen" if cell.mark else "")
+
+
+def _grown(seen: Mapping[str, Any], start: str, end: str) -> int | None:
+    samples = seen.get("shared_buffer_bytes")
+    before, after = ((samples if isinstance(samples, dict) else {}).get(at) for at in (start, end))
+    return after - before if type(after) is int and type(before) is int else None
+
+
+def _bytes(value: object) -> str:
+    return f"{value / 1e6:,.2f} MB" if is_figure(value) else ""
+
+
+def _time(value: object) -> str:
+    if not is_figure(value):
+        return ""
+    return f"{value:,.0f} µs" if value < 1000 else f"{value / 1000:,.2f} ms"

@@ -23,7 +23,10 @@ ANDROID = "QNN_HARNESS_ANDROID_ROOTS"
 FORMATS = "binfmt_misc for user namespaces (Linux 6.7)"
 """How a kernel runs programs of another CPU for us alone."""
 
-NOT_EVERYWHERE = frozenset({ANDROID, FORMATS})
+PERF_HISTORY = "QNN_HARNESS_PERF_HISTORY"
+"""A file with measurements of real devices over time, which no repository of ours holds."""
+
+NOT_EVERYWHERE = frozenset({ANDROID, FORMATS, PERF_HISTORY})
 """What .ci/run cannot install: without it tests are left out, by name, there too."""
 
 C_COMPILERS = ("cc", "gcc", "clang")

@@ -20,13 +20,15 @@ from harness.adb.guard import spawn_guarded
 from harness.bisect.new_failures import NewFailure, bisected_apart
 from harness.cli.lab_options import json_option, lab_option
 from harness.cli.say import say, say_json
-from harness.errors import HarnessError
+from harness.errors import ConfigError, HarnessError
 from harness.errors.outgoing_text import counted
 from harness.history.brief import Brief, read_briefs
-from harness.history.comparison import BISECTED, Category, FailOn, Pair, compare, groups
+from harness.history.comparison import BISECTED, Category, Comparison, FailOn, Pair, compare, groups
 from harness.history.comparison_json import Bisectable, comparison_report
 from harness.history.comparison_text import lines, markdown, page, told
-from harness.history.previous import previous_of, since_previous
+from harness.history.performance import EFFECT
+from harness.history.previous import previous_of, runs_around, since_previous
+from harness.history.speed import with_speed
 from harness.pytest_plugin.ending import Ending
 from harness.report.rundir import JOURNAL, RunFolder
 
@@ -55,7 +57,7 @@ def _minutes(context: click.Context, parameter: click.Parameter, value: float) -
     metavar="WHAT[,WHAT]",
     default="new,changed,vanished",
     show_default=True,
-    help="What ends with 1: new, changed, flaky, vanished, lab, added, drift:STEPS.",
+    help="What ends with 1: new, changed, flaky, vanished, lab, added, drift:STEPS, perf:PERCENT%.",
 )
 @click.option("--markdown", "form", flag_value="markdown", help="Print a comment for CI.")
 @click.option("--html", "form", flag_value="html", help="Print a page.")
@@ -91,7 +93,8 @@ def compare_command(
     So do failures that are other ones than before, and cases that had a verdict and are tested no
     more; --fail-on says it otherwise. For each new failure it prints the bisection that finds the
     version to blame; with --bisect they are run, all together in --max-minutes, and can be gone on
-    with later.
+    with later. Speed and memory of what passes in both are judged by what earlier runs of the same
+    cases, beside BASE, say of noise: one run alone never proves a change.
     """
     if form is not None and (as_json or bisects):
         other = "--json" if as_json else "--bisect"
@@ -101,6 +104,7 @@ def compare_command(
     found = compare(
         _read(base), _read(folder), lambda name: base.kept_output(name) or folder.kept_output(name)
     )
+    found = _with_speed(found, base, folder, asked, late=previous)
     lab, reports = str(lab_file), str(folder.path.parent)
 
     def bisectable(category: Category, pair: Pair) -> Bisectable:
@@ -156,6 +160,26 @@ def _read(folder: RunFolder) -> list[Brief]:
     if damaged:
         say(f"warning: {file}: {counted(damaged, 'line')} left out: not a record", err=True)
     return found
+
+
+def _with_speed(
+    found: Comparison, base: RunFolder, new: RunFolder, asked: FailOn, *, late: bool
+) -> Comparison:
+    """Judges speed and memory; where that cannot be and was not asked for, it is said."""
+    around = runs_around(base, new)
+    try:
+        return with_speed(
+            found,
+            (_read(one) for one in around.earlier),
+            (_read(one) for one in around.between),
+            effect=asked.slower or EFFECT,
+            late=late,
+        )
+    except ConfigError as error:
+        if asked.slower is not None:
+            raise
+        say(f"note: {error}", err=True)
+        return found
 
 
 def _bisect(

@@ -5,15 +5,19 @@ Whatever stands in both runs alike is no difference: a run compared with itself 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from harness.errors import ConfigError
 from harness.history.brief import Brief
 from harness.results.case_names import NamedPlacement, split_node_id
 from harness.results.drift import Output, Read, changes, steps_of
+
+if TYPE_CHECKING:
+    from harness.history.speed import Speed
 
 Category = Literal[
     "new",
@@ -39,7 +43,7 @@ Category = Literal[
 - known: it fails as a known issue expects, and did not fail so
 - fixed: it failed, and passes
 - failing: it fails as it did, or its attempts disagree as they did
-- passing: it passes as it did; where speed and memory will be judged, its two records are these
+- passing: it passes as it did; its speed and memory are judged, too
 - untested: it has no verdict, and had none
 """
 
@@ -47,7 +51,9 @@ CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
 BISECTED: Final[tuple[Category, ...]] = ("new", "changed", "known")
 """Where a bisection can tell which version it was."""
 _SWITCHES: Final = ("new", "changed", "flaky", "vanished", "lab", "added")
-_CHOICES: Final = (*_SWITCHES, "drift:STEPS")
+_CHOICES: Final = (*_SWITCHES, "drift:STEPS", "perf:PERCENT%")
+# at least 1 %: by less any two runs differ
+_PERF: Final = re.compile(r"perf:(\d{1,3}(?:\.\d{1,3})?)%", re.ASCII)
 _VERSIONS: Final = ("qnn", "ort", "compiler")
 
 
@@ -80,6 +86,8 @@ class Comparison:
 
     pairs: Mapping[Category, Sequence[Pair]]
     drifted: Sequence[Drifted] = ()
+    speed: Speed | None = None
+    """None where it was not judged."""
 
     def __getitem__(self, category: Category) -> Sequence[Pair]:
         return self.pairs[category]
@@ -95,23 +103,26 @@ class FailOn:
 
     categories: tuple[Category, ...]
     drift_steps: int | None = None
+    slower: float | None = None
+    """By how much: 0.1 is 10 %."""
 
     @classmethod
     def parse(cls, text: str) -> FailOn:
-        """Reads `new,vanished,drift:1`. Raises ConfigError for anything else."""
+        """Reads `new,vanished,drift:1,perf:10%`. Raises ConfigError for anything else."""
         categories: list[Category] = []
-        steps = None
+        steps = slower = None
         for word in (part.strip() for part in text.split(",")):
             found = next((one for one in CATEGORIES if one == word and one in _SWITCHES), None)
             if found is not None:
                 categories.append(found)
             elif (steps_given := steps_of(word)) is not None:
                 steps = steps_given
+            elif (percent := _PERF.fullmatch(word)) is not None and float(percent[1]) >= 1:
+                slower = float(percent[1]) / 100
             else:
-                why = ": speed is not judged yet" if word.startswith("perf") else ""
-                problem = f"{word!r} is nothing to fail on{why}"
+                problem = f"{word!r} is nothing to fail on"
                 raise ConfigError(problem, field="--fail-on", choices=_CHOICES)
-        return cls(tuple(dict.fromkeys(categories)), steps)
+        return cls(tuple(dict.fromkeys(categories)), steps, slower)
 
     def reasons(self, found: Comparison) -> list[str]:
         """Which of it there is, as it was asked for; empty if the comparison ends well.
@@ -130,6 +141,8 @@ class FailOn:
             output.beyond(steps) for one in found.drifted for output in one.outputs
         ):
             told.append(f"drift:{steps}")
+        if self.slower is not None and found.speed is not None and found.speed.told("slower"):
+            told.append(f"perf:{100 * self.slower:g}%")
         return told
 
 
@@ -166,12 +179,12 @@ def compare(
     are not compared.
     """
     old, new = attempts_by_name(before), attempts_by_name(after)
-    alike = _versions_apart(old.values())
+    find = finder(old)
     met: set[str] = set()
     pairs: dict[Category, list[Pair]] = {category: [] for category in CATEGORIES}
     drifted = []
-    for name, now in new.items():
-        then = old.get(name) or alike(now.last)
+    for now in new.values():
+        then = find(now.last)
         if then is not None:
             met.add(then.last.case)
         pair = Pair(then.last if then is not None else None, now.last)
@@ -206,18 +219,23 @@ def attempts_by_name(briefs: Iterable[Brief]) -> dict[str, Attempts]:
     return found
 
 
-def _versions_apart(old: Iterable[Attempts]) -> Callable[[Brief], Attempts | None]:
-    """Finds the only case of the old run that differs in its versions alone."""
+def finder(run: Mapping[str, Attempts]) -> Callable[[Brief], Attempts | None]:
+    """Finds a case of another run in this one: that of its name, or the only one that differs in
+    its versions alone.
+    """
 
     @cache
     def known() -> Mapping[tuple[object, ...], list[Attempts]]:
         """Made when it is first needed: most runs have the same names."""
         found: dict[tuple[object, ...], list[Attempts]] = {}
-        for one in old:
+        for one in run.values():
             found.setdefault(without_versions(one.last), []).append(one)
         return found
 
     def find(brief: Brief) -> Attempts | None:
+        named = run.get(brief.case)
+        if named is not None:
+            return named
         found = known().get(without_versions(brief), [])
         return found[0] if len(found) == 1 else None
 

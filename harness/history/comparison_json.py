@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Literal
 
 from pydantic import JsonValue
@@ -11,6 +13,8 @@ from harness.failure.error import Outcome, Part
 from harness.history.brief import Brief
 from harness.history.comparison import Category, Pair
 from harness.history.comparison_text import TITLES, Told
+from harness.history.performance import Change, Verdict
+from harness.history.speed import Speed
 from harness.results.record import as_json
 
 
@@ -62,11 +66,96 @@ class DriftRow(Part):
     output: JsonValue
 
 
+class SpeedRow(Part):
+    """A figure of a case, or of all cases of a device (`case` is null), that changed or may have.
+
+    `ratio` is new by base, and lies between `low` and `high` (null: there is no bound). `more_new`
+    and `more_base` are how many more runs should settle it; null where that is not known.
+    """
+
+    device: str
+    case: str | None
+    figure: str
+    verdict: Verdict
+    ratio: float
+    low: float | None
+    high: float | None
+    p: float
+    base_runs: int
+    new_runs: int
+    more_new: int | None
+    more_base: int | None
+
+    @classmethod
+    def of(cls, change: Change) -> SpeedRow:
+        """The same as JSON has it."""
+        values = {
+            name: getattr(change, name) for name in cls.model_fields if name in Change.__slots__
+        }
+        values |= {side: as_json(values[side]) for side in ("low", "high")}
+        return cls(**asdict(change.name), **values)
+
+
+class SpeedGroup(Part):
+    """The geometric mean of a figure over all cases of a device: new by base."""
+
+    device: str
+    figure: str
+    cases: int
+    mean: float
+    low: float | None
+    high: float | None
+
+
+class SpeedReport(Part):
+    """Speed and memory of what passes in both runs; listed is what changed by `effect` or more.
+
+    `base_runs` and `new_runs` are how many runs were looked at. `same` and `unsure` are numbers of
+    figures; of the unsure, `suspects` may well be changes.
+    """
+
+    effect: float
+    base_runs: int
+    new_runs: int
+    slower: tuple[SpeedRow, ...]
+    faster: tuple[SpeedRow, ...]
+    suspects: tuple[SpeedRow, ...]
+    same: int
+    unsure: int
+    groups: tuple[SpeedGroup, ...]
+
+    @classmethod
+    def of(cls, speed: Speed) -> SpeedReport:
+        """The same as JSON has it."""
+        listed = {"slower": speed.told("slower"), "faster": speed.told("faster")}
+        listed["suspects"] = speed.suspects
+        groups = tuple(
+            SpeedGroup(
+                device=one.name.device,
+                figure=one.name.figure,
+                cases=one.cases,
+                mean=one.mean,
+                low=one.low,
+                high=one.high if math.isfinite(one.high) else None,
+            )
+            for one in speed.groups
+        )
+        return cls(
+            effect=speed.effect,
+            base_runs=speed.base_runs,
+            new_runs=speed.new_runs,
+            same=len(speed.told("same")),
+            unsure=len(speed.told("unsure")),
+            groups=groups,
+            **{name: tuple(map(SpeedRow.of, found)) for name, found in listed.items()},
+        )
+
+
 class ComparisonReport(Part):
     """Two runs side by side: a list for each thing that can become of a case.
 
-    `passing` and `untested` are numbers. `failed_on` has what of `--fail-on` there is: the
-    comparison ends with 1 exactly if that is not empty.
+    `passing` and `untested` are numbers, `speed` is null where it was not judged. `failed_on` has
+    what of `--fail-on` there is: the comparison ends with 1 exactly if that is not empty.
     """
 
     schema_version: Literal[1] = 1
@@ -85,6 +174,7 @@ class ComparisonReport(Part):
     fixed: tuple[Row, ...]
     failing: tuple[Row, ...]
     drifted: tuple[DriftRow, ...]
+    speed: SpeedReport | None
     passing: int
     untested: int
     bisections: tuple[JsonValue, ...] | None = None
@@ -110,6 +200,7 @@ def comparison_report(
             "verdict": told.verdict,
             "failed_on": told.reasons,
             "drifted": drifted,
+            "speed": found.speed and SpeedReport.of(found.speed),
             "passing": len(found["passing"]),
             "untested": len(found["untested"]),
             **listed,

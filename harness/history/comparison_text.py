@@ -9,6 +9,7 @@ from typing import Final
 from harness.errors.outgoing_text import counted, outgoing
 from harness.history.brief import Brief
 from harness.history.comparison import BISECTED, Category, Comparison, Pair, groups
+from harness.history.speed_text import speed_counts, speed_lines
 from harness.report.pages import template
 from harness.results.drift import drift_lines
 
@@ -89,6 +90,8 @@ class Told:
         ]
         if self.comparison.drifted:
             counts.append(f"{counted(len(self.comparison.drifted), 'case')} with other outputs")
+        if self.comparison.speed is not None:
+            counts += [f"{n} {word}" for word, n in speed_counts(self.comparison.speed)]
         rest = f"{len(self.comparison['failing'])} still failing, " + (
             f"{len(self.comparison['passing'])} still passing"
         )
@@ -131,6 +134,8 @@ def lines(found: Told) -> Iterator[str]:
         yield from (f"  {line}" for line in drift_lines(one.outputs))
     if len(found.comparison.drifted) > _DRIFTS:
         yield f"... and {len(found.comparison.drifted) - _DRIFTS} more cases with other outputs"
+    if found.comparison.speed is not None:
+        yield from speed_lines(found.comparison.speed)
     yield found.verdict
     if found.reasons:
         yield f"ends with 1: {', '.join(found.reasons)}"
@@ -156,6 +161,9 @@ def markdown(found: Told) -> str:
     for at, one in enumerate(drifted):
         told_lines = [f"- {_code(one.pair.shown.case)}", *map(_item, drift_lines(one.outputs))]
         blocks.append("\n".join(["\n#### Other outputs\n", *told_lines] if not at else told_lines))
+    if found.comparison.speed is not None:
+        told_lines = [_item(line)[2:] for line in speed_lines(found.comparison.speed)]
+        blocks.append("\n".join(["\n#### Speed and memory\n", *told_lines]))
     text, left = "", len(blocks)
     for block in blocks:
         if len(text) + len(block) > _COMMENT_CHARS:
@@ -167,7 +175,12 @@ def markdown(found: Told) -> str:
 def page(found: Told) -> str:
     """One page without network or assets."""
     return template("harness.history", "comparison.html.j2").render(
-        found=found, titles=TITLES, drift_lines=drift_lines, most=_PAGE_CASES, drifts=_DRIFTS
+        found=found,
+        titles=TITLES,
+        drift_lines=drift_lines,
+        speed_lines=speed_lines,
+        most=_PAGE_CASES,
+        drifts=_DRIFTS,
     )
 
 

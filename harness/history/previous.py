@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
 from typing import Final
 
 from harness.errors import ConfigError, HarnessError
@@ -17,6 +19,9 @@ from harness.results.journal import journal_lines
 
 _MOST_RUNS: Final = 300
 _MOST_S: Final = 1e7
+_EARLIER: Final = 12
+_BETWEEN: Final = 4
+_MOST_BYTES: Final = 1 << 30
 
 
 def previous_of(folder: RunFolder) -> RunFolder:
@@ -24,8 +29,54 @@ def previous_of(folder: RunFolder) -> RunFolder:
 
     Raises ConfigError if there is none.
     """
-    reports, own = folder.path.parent, folder.info()
+    own = folder.info()
     wanted, started = own.get("selection"), str(own.get("started"))
+    found = next(_same(folder, lambda at: at < started), None)
+    if found is not None:
+        return found
+    raise ConfigError(
+        f"has no finished run before {folder.run_id} that was asked for the same cases "
+        f"({' '.join(map(str, wanted)) if isinstance(wanted, list) else 'it does not say which'})",
+        file=folder.path.parent,
+        field="--previous",
+        choices=["BASE NEW"],
+    )
+
+
+@dataclass(frozen=True)
+class Around:
+    """Other runs that ask for the same cases, the oldest first.
+
+    `earlier` are those before BASE, `between` those after it and before NEW.
+    """
+
+    earlier: Sequence[RunFolder] = ()
+    between: Sequence[RunFolder] = ()
+
+
+def runs_around(base: RunFolder, new: RunFolder) -> Around:
+    """The last finished runs before BASE, and between it and NEW, beside each of them.
+
+    Only so many as tell of noise, and as can be read in bounded time.
+    """
+    from_, until = str(base.info().get("started")), str(new.info().get("started"))
+    earlier = islice(_same(base, lambda at: at < from_), _EARLIER)
+    between = islice(_same(new, lambda at: from_ < at < until), _BETWEEN)
+    room, found = _MOST_BYTES, []
+    for runs in (between, earlier):
+        kept = []
+        for one in runs:
+            room -= (one.path / JOURNAL).stat().st_size
+            if room < 0:
+                break
+            kept.append(one)
+        found.append(kept[::-1])
+    return Around(found[1], found[0])
+
+
+def _same(folder: RunFolder, takes: Callable[[str], bool]) -> Iterator[RunFolder]:
+    """The finished runs beside a run that were asked for the same cases, the newest first."""
+    reports, wanted = folder.path.parent, folder.info().get("selection")
     found_names = (one.parent.name for one in reports.glob(f"*/{JOURNAL}"))
     names = sorted((name for name in found_names if name != LATEST), reverse=True)[:_MOST_RUNS]
     # names tell the second, run.json tells the rest
@@ -33,18 +84,11 @@ def previous_of(folder: RunFolder) -> RunFolder:
         found = []
         for earlier in (RunFolder.open(reports / name) for name in same_second):
             info = earlier.info()
-            before = str(info.get("started")) < started and earlier.run_id != folder.run_id
-            if before and info.get("finished") and wanted and info.get("selection") == wanted:
-                found.append((str(info["started"]), earlier.run_id, earlier))
-        if found:
-            return max(found)[2]
-    raise ConfigError(
-        f"has no finished run before {folder.run_id} that was asked for the same cases "
-        f"({' '.join(map(str, wanted)) if isinstance(wanted, list) else 'it does not say which'})",
-        file=reports,
-        field="--previous",
-        choices=["BASE NEW"],
-    )
+            started = str(info.get("started"))
+            same = wanted and info.get("selection") == wanted and info.get("finished")
+            if same and earlier.run_id != folder.run_id and takes(started):
+                found.append((started, earlier.run_id, earlier))
+        yield from (one for *_, one in sorted(found, reverse=True, key=lambda one: one[:2]))
 
 
 def since_previous(folder: RunFolder) -> Since | None:

@@ -1,0 +1,173 @@
+"""How much figures differ from run to run, and how often a difference is no more than that (pure).
+
+Of runs there are few, so that a plain bootstrap of their medians knows nothing of noise: two
+numbers resampled are two numbers. Here it draws from what earlier runs say of noise, and is
+computed to its limit: the exact distribution of the difference of two medians. Noise has two
+parts. Most runs differ as a Student t does, on the scale of the case, which its own earlier runs
+tell, and those of its group where it has few. And of a hundred runs a few are anywhere: another
+clock, a hot device. So a single run proves nothing, however far off it is, and neither does a
+single run to compare with.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import ConfigError
+
+Array: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
+Whole: TypeAlias = NDArray[np.int64]
+
+# Learned from one half of the models of a public history of 2,500 reruns; what they come to on the
+# other half is in docs/performance.md.
+_FREEDOM: Final = 2.0
+_ANYWHERE: Final = 0.0125
+_TYPICAL_STEP: Final = 1.368
+"""The median of the difference of two runs, by the scale of the t distribution of one."""
+SMALLEST_SCALE: Final = 0.005
+# the scale of a case weighs as much as it has steps, that of its group as much as this
+_GROUP_WEIGHS: Final = 4
+_FEWEST_STEPS: Final = 3
+_FEWEST_GROUP_STEPS: Final = 20
+_AGREES: Final = 3.0
+_PART_OF_THE_WAY: Final = 3.0
+_INTERVAL: Final = 0.05
+_DISTANCES: Final = np.geomspace(0.01, 1e5, 200)
+
+
+def scipy_stats() -> ModuleType:
+    """Raises ConfigError where scipy is not installed."""
+    try:
+        from scipy import stats
+    except ImportError as error:
+        raise ConfigError(
+            "judging speed and memory needs scipy: pip install 'qnn-harness[performance]'"
+        ) from error
+    module: ModuleType = stats
+    return module
+
+
+def counts(values: Array) -> Whole:
+    """How many there are in each row."""
+    return np.asarray(np.isfinite(values).sum(axis=1))
+
+
+def ranked(values: Array, *, high: bool) -> Array:
+    """The median of each row; of an even number the lower or the `high` one of the middle two."""
+    places = counts(values)
+    at = np.maximum(places // 2 if high else (places - 1) // 2, 0)
+    return np.asarray(np.take_along_axis(np.sort(values, axis=1), at[:, None], axis=1)[:, 0])
+
+
+def median(values: Array) -> Array:
+    """The median of each row; nan of none."""
+    return (ranked(values, high=False) + ranked(values, high=True)) / 2
+
+
+def resolution(logs: Array) -> Array:
+    """The least noise of each row: what is told in whole numbers is known to one of them."""
+    return np.asarray(np.fmax(SMALLEST_SCALE, np.exp(-median(logs))))
+
+
+def scales(base: Array, new: Array, group: Whole, floor: Array) -> tuple[Array, Mask]:
+    """The scale of the noise of each row of logarithms, and whether enough is known to say so.
+
+    It is made of the steps from run to run, without the one from base to new: their median, so
+    that a few changes in earlier runs do not count. `floor` is the least of each row.
+    """
+    steps = np.hstack([_steps(base), _steps(new)])
+    known = counts(steps)
+    raw = np.log(np.fmax(median(steps) / _TYPICAL_STEP, floor))
+    size = int(group.max(initial=-1)) + 1
+    told = np.bincount(group, known, minlength=size)
+    of_group = np.zeros(size)
+    for at in np.flatnonzero(told):
+        of_group[at] = np.median(raw[(group == at) & (known > 0)])
+    weight = np.where(told[group] > known, _GROUP_WEIGHS, 0)
+    total = np.maximum(known + weight, 1)
+    found = np.exp((known * raw + weight * of_group[group]) / total)
+    enough = (known >= _FEWEST_STEPS) | (told[group] >= _FEWEST_GROUP_STEPS)
+    return np.fmax(found, floor), enough
+
+
+def _steps(values: Array) -> Array:
+    """From each run to the next that there is, as sizes."""
+    last = values.copy()
+    for at in range(1, values.shape[1]):
+        last[:, at] = np.where(np.isfinite(values[:, at]), values[:, at], last[:, at - 1])
+    found = np.abs(values[:, 1:] - last[:, :-1])
+    return found if found.size else np.full((len(values), 1), np.nan)
+
+
+def level(base: Array, new: Array, scale: Array, most: int) -> Array:
+    """Those of the last runs of the base that agree with the very last one; nan for all others.
+
+    They bear it out: it was not the odd one itself. So they need not be nearer to it than a part
+    of the way to the new runs.
+    """
+    last = np.full(len(base), np.nan)
+    for at in range(base.shape[1]):
+        last = np.where(np.isfinite(base[:, at]), base[:, at], last)
+    near = np.fmax(_AGREES * scale, np.abs(median(new) - last) / _PART_OF_THE_WAY)
+    agrees = np.abs(base - last[:, None]) <= near[:, None]
+    later = np.cumsum(np.isfinite(base)[:, ::-1], axis=1)[:, ::-1]
+    return np.where(agrees & (later <= most), base, np.nan)
+
+
+def chance(distance: Array, base: Whole, new: Whole) -> Array:
+    """How often noise alone takes the medians so far apart, in scales; 1 where there are no runs.
+
+    The distance is that of the nearer ones of the middle runs: what a rerun confirms.
+    """
+    found = np.ones(len(distance))
+    for one, other in {*zip(base.tolist(), new.tolist(), strict=True)}:
+        if one and other:
+            rows = (base == one) & (new == other) & (distance > 0)
+            found[rows] = np.interp(
+                np.log(distance[rows]), np.log(_DISTANCES), _two_sided(one, other)
+            )
+    return found
+
+
+def half_width(base: Whole, new: Whole) -> Array:
+    """How far to either side, in scales, the difference of two medians may lie (95 %)."""
+    found = np.full(len(base), np.inf)
+    for one, other in {*zip(base.tolist(), new.tolist(), strict=True)}:
+        if one and other:
+            found[(base == one) & (new == other)] = _width(one, other)
+    return found
+
+
+@cache
+def _two_sided(base: int, new: int) -> Array:
+    return np.minimum(1, 2 * _beyond(base, base // 2 + 1, new, (new + 1) // 2))
+
+
+@cache
+def _width(base: int, new: int) -> float:
+    ranks = (base + 1) // 2, (new + 1) // 2
+    both = _beyond(base, ranks[0], new, ranks[1]) + _beyond(new, ranks[1], base, ranks[0])
+    return float(_DISTANCES[np.argmax(both <= _INTERVAL)])
+
+
+def _beyond(base: int, base_rank: int, new: int, new_rank: int) -> Array:
+    """How often noise takes one order statistic so far above another, for each distance."""
+    from scipy import special
+
+    grid = np.linspace(-30, 30, 601)
+    weights = special.expit(grid) * special.expit(-grid)
+    below = special.betaincinv(base_rank, base - base_rank + 1, special.expit(grid))
+    inside = (below - _ANYWHERE / 2) / (1 - _ANYWHERE)
+    at = np.where(inside < 0.5, -np.inf, np.inf)
+    usual = (inside > 0) & (inside < 1)
+    at[usual] = special.stdtrit(_FREEDOM, inside[usual])
+    one = _ANYWHERE / 2 + (1 - _ANYWHERE) * special.stdtr(_FREEDOM, _DISTANCES[:, None] + at)
+    above = special.betaincc(new_rank, new - new_rank + 1, one)
+    found: Array = above @ (weights / weights.sum())
+    return found

@@ -1,0 +1,270 @@
+"""Whether a figure of a case changed, or is as noisy as it always was (pure).
+
+What a run measured is one sample, a median of what its process measured: samples within a process
+are no runs. `noise.py` tells how far runs are apart when nothing changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from harness.history.noise import (
+    SMALLEST_SCALE,
+    Array,
+    Mask,
+    Whole,
+    chance,
+    counts,
+    half_width,
+    level,
+    median,
+    ranked,
+    resolution,
+    scales,
+    scipy_stats,
+)
+
+Verdict = Literal["slower", "faster", "unsure", "same"]
+"""Of a size of memory, slower is more and faster is less."""
+EFFECT: Final = 0.1
+"""Changes by less are not told, if nothing else is said."""
+MOST_RUNS: Final = 5
+"""So many runs a side are looked at, the last ones."""
+
+_ALARM: Final = 0.003
+_SUSPECT: Final = 0.03
+_FALSE_DISCOVERIES: Final = 0.05
+_FEWEST_CASES: Final = 8
+_TOGETHER: Final = 0.75
+_SIZES: Final = (1e-3, 1e18)
+"""What is outside of these is no measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One figure of one case, run by run, the oldest first; None where a run has none.
+
+    All series of a `group` name the same runs at the same places, `new` from its first and `base`
+    from its last on: what moves there together is told once.
+    """
+
+    name: Any
+    group: Hashable
+    base: Sequence[float | None]
+    new: Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is known of a change. `ratio` is new by base, `low` to `high` where it lies (95 %).
+
+    `more_new` and `more_base` are how many more runs of either side should settle it, were they
+    like those that there are; None where there are no earlier runs to know its noise by, or five
+    of either side would not do.
+    """
+
+    name: Any
+    verdict: Verdict
+    ratio: float
+    low: float
+    high: float
+    p: float
+    base_runs: int
+    new_runs: int
+    more_new: int | None = 0
+    more_base: int | None = 0
+    suspect: bool = False
+    """Whether it is unsure, and would be a change if more runs said the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Cases that share noise: their geometric mean, and the change that most have in common."""
+
+    name: Any
+    cases: int
+    mean: float
+    low: float
+    high: float
+    common: Change | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """`changes` in the order of the series, each without what its group has in common."""
+
+    changes: Sequence[Change]
+    groups: Sequence[Group]
+
+
+def judge(series: Sequence[Series], effect: float = EFFECT) -> Judged:
+    """Judges changes of at least `effect` (0.1 is 10 %).
+
+    Of a hundred cases that did not change at most one is called slower or faster, and of all that
+    are called so at once at most one in twenty did not. Raises ConfigError without scipy.
+    """
+    scipy_stats()
+    if not series:
+        return Judged((), ())
+    base = _logs([one.base for one in series], at_end=True)
+    new = _logs([one.new for one in series], at_end=False)
+    names = {name: at for at, name in enumerate(dict.fromkeys(one.group for one in series))}
+    group = np.array([names[one.group] for one in series])
+    scale, known = scales(base, new, group, resolution(np.hstack([base, new])))
+    moved, lines, means = new.copy(), {}, []
+    by_group = np.argsort(group, kind="stable")
+    for at, rows in enumerate(np.split(by_group, np.flatnonzero(np.diff(group[by_group])) + 1)):
+        of_base = median(level(base[rows], new[rows], scale[rows], MOST_RUNS))[:, None]
+        shifts = median(new[rows] - of_base)
+        means.append((len(rows), *_mean(shifts[np.isfinite(shifts)])))
+        if _together(shifts, effect):
+            lines[at] = median(np.hstack([base[rows], new[rows]]).T - of_base.T)
+            moved[rows] -= lines[at][base.shape[1] :]
+    changes = _changes([one.name for one in series], base, moved, scale, known, effect)
+    told = list(names)
+    shared = _of_lines([told[at] for at in lines], list(lines.values()), base.shape[1], effect)
+    groups = [Group(name, *mean, shared.get(name)) for name, mean in zip(told, means, strict=True)]
+    return Judged(changes, groups)
+
+
+def _logs(values: Sequence[Sequence[float | None]], *, at_end: bool) -> Array:
+    """Logarithms, a row for each; nan of what is no size at all."""
+    width = max(1, *(len(one) for one in values), 1)
+    found = np.full((len(values), width), np.nan)
+    for at, row in enumerate(values):
+        start = width - len(row) if at_end else 0
+        found[at, start : start + len(row)] = [
+            np.nan if one is None or not _SIZES[0] <= one <= _SIZES[1] else one for one in row
+        ]
+    return np.asarray(np.log(found))
+
+
+def _mean(shifts: Array) -> tuple[float, float, float]:
+    """The geometric mean of ratios, and its interval by bootstrap over cases."""
+    if len(shifts) < 2:
+        return (float(np.exp(shifts[0])), 0.0, np.inf) if len(shifts) else (1.0, 0.0, np.inf)
+    interval = (
+        scipy_stats()
+        .bootstrap((shifts,), np.mean, n_resamples=999, method="percentile", batch=10, rng=0)
+        .confidence_interval
+    )
+    low, mean, high = np.exp([interval.low, shifts.mean(), interval.high]).tolist()
+    return mean, low, high
+
+
+def _together(shifts: Array, effect: float) -> bool:
+    """Whether most cases of a group moved to one side, and about as far."""
+    moved = shifts[np.isfinite(shifts)]
+    if len(moved) < _FEWEST_CASES:
+        return False
+    middle = float(np.median(moved))
+    along = np.mean(moved * np.sign(middle) > abs(middle) / 2)
+    return abs(middle) > np.log1p(effect) / 2 and bool(along >= _TOGETHER)
+
+
+def _of_lines(
+    names: Sequence[Hashable], lines: Sequence[Array], base_runs: int, effect: float
+) -> dict[Hashable, Change]:
+    """What whole groups did from run to run, each judged by its own earlier runs."""
+    if not names:
+        return {}
+    base, new = np.split(np.array(lines), [base_runs], axis=1)
+    floor = np.full(len(names), SMALLEST_SCALE)
+    scale, known = scales(base, new, np.arange(len(names)), floor)
+    return dict(zip(names, _changes(names, base, new, scale, known, effect), strict=True))
+
+
+def _changes(
+    names: Sequence[Hashable],
+    base: Array,
+    new: Array,
+    scale: Array,
+    known: Mask,
+    effect: float,
+) -> list[Change]:
+    last = new[:, -MOST_RUNS:]
+    every, base = base, level(base, last, scale, MOST_RUNS)
+    runs, new_runs = counts(base), counts(last)
+    runs += _borne_out(np.where(np.isfinite(base), np.nan, every), last, runs, effect)
+    shift = np.nan_to_num(median(last) - median(base))
+    up = ranked(last, high=False) - ranked(base, high=True)
+    down = ranked(base, high=False) - ranked(last, high=True)
+    apart = np.nan_to_num(np.where(shift > 0, up, down) / scale)
+    judged = known & (runs > 0) & (new_runs > 0)
+    p = np.where(judged, chance(apart, runs, new_runs), 1.0)
+    needed = np.full(len(p), _ALARM)
+    if judged.any():
+        adjusted = scipy_stats().false_discovery_control(p[judged])
+        # what p has to be for this one to be among those that are told
+        needed[judged] = np.minimum(_ALARM, _FALSE_DISCOVERIES * p[judged] / adjusted)
+    far = np.abs(shift) >= np.log1p(effect)
+    width = half_width(runs, new_runs) * scale
+    alarm = judged & far & (p <= needed)
+    same = judged & ~alarm & (np.abs(shift) + width < np.log1p(effect))
+    unsure = judged & ~alarm & ~same
+    more_new, more_base = _more(unsure, far, shift, apart, scale, runs, new_runs, needed, effect)
+    found = []
+    sides = np.exp(np.array([shift, shift - width, shift + width])).T.tolist()
+    for at, (ratio, low, high) in enumerate(sides):
+        verdict: Verdict = "same" if same[at] else "unsure"
+        if alarm[at]:
+            verdict = "slower" if shift[at] > 0 else "faster"
+        settles = not unsure[at] or more_new[at] >= 0
+        found.append(
+            Change(
+                name=names[at],
+                verdict=verdict,
+                ratio=ratio,
+                low=low,
+                high=high,
+                p=float(p[at]),
+                base_runs=int(runs[at]),
+                new_runs=int(new_runs[at]),
+                more_new=max(int(more_new[at]), 0) if judged[at] and settles else None,
+                more_base=max(int(more_base[at]), 0) if judged[at] and settles else None,
+                suspect=bool(unsure[at] and far[at] and settles and p[at] <= _SUSPECT),
+            )
+        )
+    return found
+
+
+def _borne_out(older: Array, new: Array, runs: Whole, effect: float) -> Whole:
+    """By how many runs more, or less, runs of another level before the base bear it out.
+
+    Were one or two runs of the base the odd ones, new runs would be back where others were before.
+    """
+    older = older[:, -MOST_RUNS:]
+    known = counts(older) > 1
+    away = np.abs(median(new) - median(older)) > np.log1p(effect) / 2
+    return np.where(known & away & (runs == 1), 1, np.where(known & ~away & (runs == 2), -1, 0))
+
+
+def _more(
+    unsure: Mask,
+    far: Mask,
+    shift: Array,
+    apart: Array,
+    scale: Array,
+    runs: Whole,
+    new_runs: Whole,
+    needed: Array,
+    effect: float,
+) -> tuple[Whole, Whole]:
+    """The fewest more runs, new and of the base, that settle what is unsure; -1 of too many."""
+    more = np.full((2, len(unsure)), -1)
+    for new, base in sorted(
+        product(range(MOST_RUNS), repeat=2), key=lambda one: (sum(one), one[1])
+    ):
+        fits = (runs + base <= MOST_RUNS) & (new_runs + new <= MOST_RUNS)
+        left = np.flatnonzero(unsure & (more[0] < 0) & fits)
+        of_base, of_new = runs[left] + base, new_runs[left] + new
+        told = chance(apart[left], of_base, of_new) <= needed[left]
+        width = half_width(of_base, of_new) * scale[left]
+        settles = np.where(far[left], told, abs(shift[left]) + width < np.log1p(effect))
+        more[:, left[settles]] = [[new], [base]]
+    return more[0], more[1]

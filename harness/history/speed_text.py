@@ -1,0 +1,62 @@
+"""Changes of speed and memory in words (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from harness.errors.outgoing_text import counted
+from harness.history.performance import Change
+from harness.history.speed import Speed
+
+_MOST: Final = 20
+
+
+def speed_counts(speed: Speed) -> list[tuple[str, int]]:
+    """How many figures became what, as far as there are any that changed."""
+    found = [(word, len(speed.told(word))) for word in ("slower", "faster")]
+    return [(f"{'figure' if n == 1 else 'figures'} {w}", n) for w, n in found if n]
+
+
+def speed_lines(speed: Speed, most: int = _MOST) -> Iterator[str]:
+    """A line for each change, the furthest first, and one for what is not known."""
+    for verdict in ("slower", "faster"):
+        found = speed.told(verdict)
+        yield from (f"{_word(one)}: {_said(one)}" for one in found[:most])
+        if len(found) > most:
+            yield f"... and {len(found) - most} more {verdict}"
+    suspects = speed.suspects
+    for one in suspects[:most]:
+        yield f"perhaps {_word(one)}: {_said(one)}; {_more(one)} would tell"
+    if len(suspects) > most:
+        yield f"... and {len(suspects) - most} more that may have changed"
+    unsure = speed.told("unsure")
+    unknown = sum(one.more_new is None for one in unsure)
+    same = len(speed.told("same"))
+    told = f"speed and memory: {counted(same, 'figure')} the same within {100 * speed.effect:g} %"
+    if unsure:
+        told += f", {len(unsure)} not to be told yet"
+    if unknown and speed.base_runs + speed.new_runs < 5:
+        told += (
+            f" ({counted(speed.base_runs, 'run')} before, {speed.new_runs} new: their noise shows "
+            "in earlier runs of the same cases)"
+        )
+    if speed.changes:
+        yield told
+
+
+def _word(change: Change) -> str:
+    memory = "_bytes" in change.name.figure
+    return ("more" if memory else "slower") if change.ratio > 1 else "less" if memory else "faster"
+
+
+def _said(change: Change) -> str:
+    runs = f"{change.base_runs} + {counted(change.new_runs, 'run')}"
+    interval = f"{change.low:.3g} to {change.high:.3g}"
+    return f"{change.name} x {change.ratio:.3g} ({interval}, {runs})"
+
+
+def _more(change: Change) -> str:
+    parts = [(change.more_new, "more run"), (change.more_base, "more of the base")]
+    said = [counted(n, word) if word == "more run" else f"{n} {word}" for n, word in parts if n]
+    return " and ".join(said)

@@ -1,0 +1,194 @@
+"""What is called slower, and what is not: tables, and what holds for any figures."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from harness.errors import ConfigError
+from harness.history.performance import Change, Judged, Series, judge
+
+QUIET = [1000.0, 1004.0, 997.0, 1001.0, 999.0, 1003.0, 1000.0]
+RUNS = st.lists(st.floats(1e5, 1e9), min_size=0, max_size=9)
+
+
+def change(base: Sequence[Any], new: Sequence[Any], effect: float = 0.1) -> Change:
+    (found,) = judge([Series("a", "g", base, new)], effect).changes
+    return found
+
+
+def scaled(runs: Sequence[float], by: float) -> list[float]:
+    return [one * by for one in runs]
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict"),
+    [
+        ([1001], "same"),
+        ([1001, 999], "same"),
+        ([1200], "unsure"),  # a single run proves nothing
+        ([9000], "unsure"),
+        ([1200, 1190], "slower"),
+        ([1200, 1001], "unsure"),  # the rerun does not say so
+        ([1200, 1001, 1195], "slower"),
+        ([1200, 1001, 1003], "same"),
+        ([800, 805], "faster"),
+        ([1050, 1051, 1049, 1050, 1050], "same"),  # by less than is asked for
+        ([1110, 1112, 1108, 1110, 1110], "slower"),
+        ([], "unsure"),
+        ([None, None], "unsure"),
+    ],
+)
+def test_a_quiet_case(new: list[float], verdict: str) -> None:
+    assert change(QUIET, new).verdict == verdict
+
+
+def test_a_suspicion_says_how_many_runs_would_settle_it() -> None:
+    found = change(QUIET, [1200])
+    assert (found.suspect, found.more_new, found.more_base) == (True, 1, 0)
+    # the base itself may have been the odd one: nothing bears it out
+    found = change([*QUIET, 800], [1000, 1000, 1000])
+    assert (found.verdict, found.suspect, found.base_runs) == ("unsure", True, 1)
+    assert found.more_base == 1
+
+
+def test_a_noisy_case_needs_more() -> None:
+    noisy = [1000.0, 1150.0, 900.0, 1100.0, 950.0, 1200.0]
+    assert change(noisy, [1300, 1320]).verdict == "unsure"
+    assert change(noisy, [2000, 2100, 1900, 2000, 2000]).verdict == "slower"
+
+
+@pytest.mark.parametrize("base", [[1000], [1000, 1001], [], [None] * 9])
+def test_without_earlier_runs_nothing_is_said(base: list[Any]) -> None:
+    found = change(base, [2000])
+    assert (found.verdict, found.more_new, found.suspect) == ("unsure", None, False)
+
+
+def test_a_few_runs_of_many_cases_tell_noise_too() -> None:
+    many = [Series(n, "g", [1000 + n, 1003 + n], [1001 + n, 1002 + n]) for n in range(30)]
+    found = judge([*many, Series("slow", "g", [1000, 1001], [1400, 1410])]).changes[-1]
+    assert found.verdict == "slower"
+
+
+def test_what_most_cases_of_a_device_do_is_told_once() -> None:
+    rng = np.random.default_rng(7)
+
+    def runs(level: float, number: int) -> list[float]:
+        return [level * math.exp(one) for one in rng.normal(0, 0.005, number)]
+
+    def device(factor: float) -> Judged:
+        cases = [Series(n, "hot", runs(1000, 8), runs(1000 * factor, 3)) for n in range(20)]
+        own = Series("own", "hot", runs(500, 8), runs(500 * factor * 1.5, 3))
+        return judge([*cases, own, Series("other", "cool", runs(100, 8), runs(100, 3))])
+
+    found = device(1.2)
+    assert [one.name for one in found.changes if one.verdict != "same"] == ["own"]
+    hot, cool = found.groups
+    assert hot.common is not None
+    assert (hot.common.verdict, hot.name, hot.cases) == ("slower", "hot", 21)
+    assert hot.low < hot.mean < hot.high
+    assert hot.common.ratio == pytest.approx(1.2, rel=0.02)
+    assert cool.common is None
+    assert all(one.common is None for one in device(1.0).groups)
+
+
+def test_half_of_the_cases_are_not_the_device() -> None:
+    cases = [Series(n, "g", QUIET, scaled(QUIET[:3], 1.3 if n % 2 else 1)) for n in range(20)]
+    found = judge(cases)
+    assert found.groups[0].common is None
+    assert [one.verdict for one in found.changes] == ["same", "slower"] * 10
+
+
+def test_many_cases_are_corrected_for() -> None:
+    """Two reruns are enough of one case; of thousands some would be slower by chance."""
+    rng = np.random.default_rng(3)
+    rows = 1000 * np.exp(0.005 * rng.standard_t(2, (5000, 8)))
+    quiet = [Series(n, n % 7, list(row[:6]), list(row[6:])) for n, row in enumerate(rows)]
+    told = [one for one in judge(quiet).changes if one.verdict in ("slower", "faster")]
+    assert len(told) <= 2
+
+
+HOSTILE = [float("nan"), float("inf"), -float("inf"), -1, 0, 10**400, 1e300, 5e-324, True, None]
+
+
+@given(
+    st.lists(st.sampled_from(HOSTILE), max_size=8), st.lists(st.sampled_from(HOSTILE), max_size=8)
+)
+def test_no_value_is_trusted(base: list[Any], new: list[Any]) -> None:
+    found = judge([Series("a", "g", base, new), Series("b", "g", QUIET, [*new, 1200, 1201])])
+    assert found.changes[0].verdict in ("unsure", "same")
+    assert all(math.isfinite(one.ratio) for one in found.changes)
+
+
+@given(RUNS)
+def test_a_run_beside_itself_gives_nothing(runs: list[float]) -> None:
+    assume(runs)
+    assert change(runs, runs[-1:]).verdict in ("same", "unsure")
+
+
+@given(RUNS, RUNS, st.floats(1.0, 1e6))
+def test_units_do_not_matter(base: list[float], new: list[float], by: float) -> None:
+    one, other = change(base, new), change(scaled(base, by), scaled(new, by))
+    assert other.p == pytest.approx(one.p, rel=1e-3, abs=1e-6)
+    assert other.ratio == pytest.approx(one.ratio, rel=1e-6)
+
+
+@given(RUNS, RUNS)
+def test_slower_is_the_mirror_of_faster(base: list[float], new: list[float]) -> None:
+    mirrored = {"slower": "faster", "faster": "slower"}
+    one = change(base, new)
+    other = change([1e14 / v for v in base], [1e14 / v for v in new])
+    assert other.verdict == mirrored.get(one.verdict, one.verdict)
+    assert other.ratio == pytest.approx(1 / one.ratio, rel=1e-6)
+
+
+def test_more_runs_find_more() -> None:
+    rng = np.random.default_rng(5)
+    rows = 1e6 * np.exp(0.02 * rng.standard_t(2, (600, 13)))
+    rows[:, 8:] *= 1.15
+    found = [
+        sum(change(list(row[:8]), list(row[8 : 8 + n])).verdict == "slower" for row in rows)
+        for n in range(1, 6)
+    ]
+    assert found[0] == 0
+    assert found[1] < found[3]
+    assert found[2] < found[4]
+    assert found[4] > 0.8 * len(rows)
+
+
+def test_a_hundred_thousand_cases_cost_little() -> None:
+    rng = np.random.default_rng(1)
+    rows = (1e4 * np.exp(rng.normal(0, 0.02, (100_000, 12)))).tolist()
+    few = [Series(n, n % 20, row[:10], row[10:]) for n, row in enumerate(rows[:1000])]
+    judge(few)
+    began = time.perf_counter()
+    judge(few)
+    some = time.perf_counter() - began
+    began = time.perf_counter()
+    judge([Series(n, n % 20, row[:10], row[10:]) for n, row in enumerate(rows)])
+    assert time.perf_counter() - began < 1000 * some
+
+
+def test_without_scipy_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def none(name: str, *more: Any) -> Any:
+        if name.startswith("scipy"):
+            raise ImportError(name)
+        return real(name, *more)
+
+    monkeypatch.setattr(builtins, "__import__", none)
+    with pytest.raises(ConfigError, match=r"pip install 'qnn-harness\[performance\]'"):
+        judge([])
+
+
+def test_nothing_of_nothing() -> None:
+    assert judge([]) == Judged((), ())

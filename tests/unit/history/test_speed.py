@@ -1,0 +1,212 @@
+"""Speed and memory between runs: which figures are judged, with which runs, in which words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator
+
+from harness.cli.compare import compare_command
+from harness.cli.schema import schemas
+from harness.history.brief import Brief
+from harness.history.comparison import Comparison, FailOn, compare
+from harness.history.comparison_json import Bisectable, comparison_report
+from harness.history.comparison_text import lines, markdown, page, told
+from harness.history.previous import runs_around
+from harness.history.speed import Speed, sample, with_speed
+from harness.report.rundir import RunFolder
+from harness.results.record import CaseRecord
+from tests.integration.hostile_words import CANARY, steering
+from tests.unit.history.runs import attempt, run_folder
+
+USUAL = [1000, 1004, 997, 1001, 999, 1003]
+
+
+def run(us: float, *, qnn: str = "2.51.0", said: str = "a passed", **more: Any) -> CaseRecord:
+    """A case whose executions took so long, and another one that never changes."""
+    figures = {"execute_us": [us - 1, us, us + 90], "load_us": [500], "loaded": 1} | more
+    return attempt(said, qnn=qnn, measurements=figures)
+
+
+def judged(*took: float, new: int = 1, late: bool = False, effect: float = 0.1) -> Comparison:
+    """The runs, of which the last are NEW and those between, one before that BASE."""
+    runs = [[Brief.of(run(us))] for us in took]
+    at = len(runs) - new
+    found = compare(runs[at - 1], runs[-1])
+    return with_speed(found, runs[: at - 1], runs[at:-1], effect=effect, late=late)
+
+
+def speed_of(found: Comparison) -> Speed:
+    assert found.speed is not None
+    return found.speed
+
+
+@pytest.mark.parametrize(
+    ("measured", "figure", "number"),
+    [
+        ({"load_us": [3, 1, 2]}, "load_us", 2),
+        ({"load_us": 7}, "load_us", 7),
+        ({"rss_bytes": {"peak": 9, "end": 1}}, "rss_bytes.peak", 9),
+        ({"load_us": []}, "load_us", None),
+        ({"load_us": [1, "2"]}, "load_us", None),
+        ({"load_us": [True]}, "load_us", None),
+        ({"load_us": [0, -1]}, "load_us", None),
+        ({"load_us": [float("nan")]}, "load_us", None),
+        ({"load_us": 10**400}, "load_us", None),
+        ({"load_us": {"peak": 1}}, "load_us", None),
+        ({"rss_bytes": [1]}, "rss_bytes.peak", None),
+        ({}, "rss_bytes.peak", None),
+    ],
+)
+def test_of_a_run_one_number_counts(measured: dict[str, Any], figure: str, number: Any) -> None:
+    assert sample(measured, figure) == number
+
+
+def test_slower_is_told_where_a_rerun_confirms_it() -> None:
+    found = judged(*USUAL, 1200, 1201, new=2)
+    (one,) = speed_of(found).told("slower")
+    assert (one.name.figure, one.name.device) == ("execute_us", "sim")
+    assert FailOn.parse("perf:10%").reasons(found) == ["perf:10%"]
+    assert FailOn.parse("new").reasons(found) == []
+    quicker = judged(*USUAL, 800, 801, new=2)
+    assert FailOn.parse("perf:10%").reasons(quicker) == []
+    assert len(speed_of(quicker).told("faster")) == 1
+
+
+def test_one_run_or_no_earlier_ones_end_well() -> None:
+    for took in ([*USUAL, 1200], [1000, 1200], [1000, 9000]):
+        found = judged(*took)
+        assert FailOn.parse("perf:10%").reasons(found) == []
+        assert not speed_of(found).told("slower")
+    assert [str(one.name.figure) for one in speed_of(judged(*USUAL, 1200)).suspects] == [
+        "execute_us"
+    ]
+
+
+def test_night_by_night_a_change_is_told_once_when_it_is_sure() -> None:
+    nights = [*USUAL, 1200, 1199, 1201, 1200]
+    told_at = [
+        n
+        for n in range(2, len(nights))
+        if speed_of(judged(*nights[: n + 1], late=True)).told("slower")
+    ]
+    assert told_at == [7]
+
+
+def test_only_what_passed_counts() -> None:
+    base = [Brief.of(run(us)) for us in USUAL]
+    odd = [Brief.of(run(1200, said="a failed"))]
+    found = compare([base[-1]], [Brief.of(run(1200))])
+    judged_ = with_speed(found, [[one] for one in base[:-1]], [odd])
+    assert not speed_of(judged_).told("slower")  # the run between failed: it confirms nothing
+    failing = with_speed(compare([base[0]], odd))
+    assert not speed_of(failing).changes
+
+
+def test_a_case_goes_on_from_version_to_version() -> None:
+    old = [[Brief.of(run(us, qnn="2.50.40"))] for us in USUAL]
+    new = [[Brief.of(run(us, qnn="2.51.0"))] for us in (1200, 1201)]
+    found = with_speed(compare(old[-1], new[-1]), old[:-1], new[:1])
+    (one,) = speed_of(found).told("slower")
+    assert "2.51.0" in one.name.case
+
+
+def test_a_run_beside_itself_gives_nothing() -> None:
+    same = [Brief.of(run(1000))]
+    found = with_speed(compare(same, same), [[Brief.of(run(us))] for us in (900, 1300, 500)])
+    assert {one.verdict for one in speed_of(found).changes} <= {"same", "unsure"}
+    assert not speed_of(found).suspects
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Path:
+    for us in USUAL:
+        run_folder(tmp_path, run(us))
+    return tmp_path
+
+
+def test_which_other_runs_tell_of_noise(reports: Path) -> None:
+    names = sorted(one.name for one in reports.glob("2*"))
+    run_folder(reports, run(1), command=("pytest", "-k", "tiny"))
+    base, new = RunFolder.open(reports / names[2]), RunFolder.open(reports / names[5])
+    around = runs_around(base, new)
+    ids = [[one.run_id for one in side] for side in (around.earlier, around.between)]
+    started = sorted(names, key=lambda name: RunFolder.open(reports / name).info()["started"])
+    at, until = started.index(names[2]), started.index(names[5])
+    assert ids == [started[:at], started[at + 1 : until]]
+
+
+def compared(reports: Path, *options: str) -> tuple[int, str]:
+    done = CliRunner().invoke(
+        compare_command, ["--previous", str(reports / "latest"), *options], standalone_mode=False
+    )
+    assert done.exception is None, done.exception
+    return done.return_value, done.output
+
+
+def test_a_night_job_ends_with_1_exactly_then(reports: Path) -> None:
+    run_folder(reports, run(1200))
+    code, said = compared(reports, "--fail-on", "perf:10%")
+    assert code == 0
+    assert "perhaps slower: execute_us of suites/test_a.py::test_b[sim-htp-2.51.0-a]" in said
+    assert "1 more run would tell" in said
+    run_folder(reports, run(1201))
+    code, said = compared(reports, "--fail-on", "perf:10%")
+    assert code == 1
+    assert "ends with 1: perf:10%" in said
+    assert compared(reports, "--fail-on", "perf:30%")[0] == 0
+    assert compared(reports)[0] == 0
+    code, said = compared(reports, "--json", "--fail-on", "new")
+    report = json.loads(said)
+    assert [one["figure"] for one in report["speed"]["slower"]] == ["execute_us"]
+    assert report["speed"]["slower"][0]["ratio"] == pytest.approx(1.2, rel=0.01)
+
+
+def test_without_scipy_all_else_is_compared(reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.errors import ConfigError
+
+    def none(*_: Any, **__: Any) -> Any:
+        raise ConfigError("judging speed and memory needs scipy: pip install it")
+
+    monkeypatch.setattr("harness.cli.compare.with_speed", none)
+    code, said = compared(reports)
+    assert (code, "note: judging speed" in said) == (0, True)
+    with pytest.raises(AssertionError, match="needs scipy"):
+        compared(reports, "--fail-on", "perf:10%")
+
+
+def forms(found: Comparison, failed: Sequence[str] = ()) -> tuple[str, str, str, Any]:
+    whole = told(
+        found, failed, base="base", run="run", advice=lambda *_: None, apart=lambda _: None
+    )
+    report = comparison_report(whole, lambda *_: Bisectable()).model_dump(mode="json")
+    return "\n".join(lines(whole)), markdown(whole), page(whole), report
+
+
+def test_every_form_tells_it() -> None:
+    text, comment, html, report = forms(judged(*USUAL, 1200, 1201, new=2), ["perf:10%"])
+    for form in (text, comment, html):
+        assert "slower: execute_us of suites/test_a.py" in form
+        assert "5 + 2 runs" in form
+    assert text.splitlines()[-2].startswith("1 figure slower; ")
+    Draft202012Validator(json.loads(schemas()["compare.schema.json"])).validate(report)
+    quiet = forms(judged(*USUAL, 1000))
+    assert "slower" not in quiet[0].replace("slower, ", "")
+    assert quiet[3]["speed"]["same"] == 2
+
+
+def test_hostile_names_are_text() -> None:
+    hostile = f"{CANARY} <script>alert(1)</script> `x` @everyone\n# head"
+    name = {"case": f"suites/test_a.py::test_b[{hostile}]"}
+    runs = [[Brief.of(run(us).model_copy(update=name))] for us in (*USUAL, 1200, 1201)]
+    found = with_speed(compare(runs[5], runs[7]), runs[:5], runs[6:7])
+    _, comment, html, report = forms(found)
+    assert "<script>" not in html
+    assert not [line for line in comment.splitlines() if line.startswith("# ")]
+    assert not steering(comment.encode())
+    Draft202012Validator(json.loads(schemas()["compare.schema.json"])).validate(report)

@@ -28,7 +28,9 @@ _SPACE: Final = re.compile(r"\s+")
 
 def clean_text(text: object) -> object:
     """Text that UTF-8 can hold: halves of surrogate pairs become question marks."""
-    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
+    if not isinstance(text, str) or text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode()
 
 
 Text = Annotated[str, BeforeValidator(clean_text)]

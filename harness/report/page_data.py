@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -123,14 +122,13 @@ class _Pool:
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self._places: dict[str, int] = {}
+        self._places: dict[str | tuple[str], int] = {}
 
     def place(self, value: Any) -> int:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        key = f"{type(value).__name__} {text}"
+        key = value if isinstance(value, str) else (json.dumps(value, ensure_ascii=False),)
         if key not in self._places:
             self._places[key] = len(self.values)
-            self.values.append(value if value is None else _cut(text))
+            self.values.append(value if value is None else _cut(key if key is value else key[0]))
         return self._places[key]
 
 
@@ -163,15 +161,15 @@ def _details(record: CaseRecord) -> str:
 
 def _axes(cases: Sequence[CaseRecord]) -> list[str]:
     """The axes that tell the cases apart, in the order in which they first appear."""
-    values: dict[str, set[str]] = {}
-    for record in cases:
-        for name in record.axes:
-            values.setdefault(name, set())
-    for record in cases:
-        for name, seen in values.items():
-            if len(seen) < 2:
-                seen.add(json.dumps(record.axes.get(name), sort_keys=True))
-    return [name for name, seen in values.items() if len(seen) > 1][:_MOST_AXES]
+    names = dict.fromkeys(name for record in cases for name in record.axes)
+    return [name for name in names if _varies(one.axes.get(name) for one in cases)][:_MOST_AXES]
+
+
+def _varies(values: Iterable[object]) -> bool:
+    """Whether they are not all the same; 1 is not true."""
+    left = iter(values)
+    first = next(left)
+    return any(one is not first and (type(one), one) != (type(first), first) for one in left)
 
 
 def _spreads(measurements: Mapping[str, Any]) -> Iterable[tuple[str, list[float]]]:
@@ -184,9 +182,16 @@ def _spreads(measurements: Mapping[str, Any]) -> Iterable[tuple[str, list[float]
 
 
 def _spread(values: Sequence[float]) -> list[float]:
-    low, middle, high = min(values), statistics.median(values), max(values)
-    quarters = statistics.quantiles(values, n=4) if len(values) > 1 else [middle] * 3
-    inside = [min(max(round(one), low), high) for one in (quarters[0], middle, quarters[2])]
+    ordered = sorted(values)
+    low, high = ordered[0], ordered[-1]
+
+    def at(share: float) -> int:
+        place = min(max(share * (len(ordered) + 1) - 1, 0), len(ordered) - 1)
+        before = int(place)
+        after = ordered[min(before + 1, len(ordered) - 1)]
+        return round(ordered[before] + (place - before) * (after - ordered[before]))
+
+    inside = [min(max(at(share), low), high) for share in (0.25, 0.5, 0.75)]
     return [len(values), low, *inside, high]
 
 

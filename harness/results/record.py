@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from pathlib import PurePath, PurePosixPath
+from pathlib import PurePath
 from typing import Annotated, Final, Literal, TypeGuard
 
 from pydantic import (
@@ -45,6 +45,9 @@ def as_json(value: object, depth: int = 0) -> JsonValue:
     Tuples and arrays become lists, numpy's numbers plain ones, paths text; NaN and infinities,
     for which JSON has no number, become null. Raises ValueError for anything else.
     """
+    kind = type(value)
+    if kind is int or (kind is str and value.isascii()):  # most of all
+        return value
     if depth > _MAX_DEPTH:
         raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
     if value is None or isinstance(value, bool):
@@ -66,7 +69,7 @@ def as_json(value: object, depth: int = 0) -> JsonValue:
 
 
 def _relative(path: str) -> str:
-    parts = PurePosixPath(path).parts
+    parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts or path.startswith("/") or ".." in parts:
         raise ValueError("must be a path inside the run's folder")
     return path

@@ -47,6 +47,8 @@ class Connection(Protocol):
     """What stands behind a SELECT to hold its row until the transaction is over."""
     alone: str
     """The statement that waits until nobody else makes the tables."""
+    tables: str
+    """The statement that names all tables."""
 
     def execute(self, sql: str, **values: object) -> Iterator[Sequence[Any]]:
         """The rows of one statement, if it has any."""
@@ -78,15 +80,17 @@ def open_database(where: str) -> Database:
         )
     else:
         database = _Sqlite(Path(where))
-    with database.transaction() as connection:
-        list(connection.execute(connection.alone))
-        for statement in _TABLES:
-            connection.execute(statement)
-        connection.execute(
-            "INSERT INTO meta (name, value) VALUES ('schema', :version) ON CONFLICT DO NOTHING",
-            version=VERSION,
-        )
-        ((version,),) = connection.execute("SELECT value FROM meta WHERE name = 'schema'")
+    version = _held_version(database, where)
+    if version is None:
+        with database.transaction() as connection:
+            list(connection.execute(connection.alone))
+            for statement in _TABLES:
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO meta (name, value) VALUES ('schema', :version) ON CONFLICT DO NOTHING",
+                version=VERSION,
+            )
+        version = _held_version(database, where)
     if version != VERSION:
         raise ConfigError(
             f"has tables of version {version}, this harness knows {VERSION}: name another "
@@ -97,10 +101,28 @@ def open_database(where: str) -> Database:
     return database
 
 
+def _held_version(database: Database, where: str) -> str | None:
+    """Of which version the tables are, None if there are none; what is held may be read-only.
+
+    Raises ConfigError for a database of something else.
+    """
+    with database.transaction(writes=False) as connection:
+        names = {str(name) for (name,) in connection.execute(connection.tables)}
+        if "meta" in names:
+            found = list(connection.execute("SELECT value FROM meta WHERE name = 'schema'"))
+            return str(found[0][0]) if found else None
+        if names & {"runs", "attempts"}:
+            raise ConfigError(
+                "holds tables of something else", file=without_secrets(where), field="--database"
+            )
+        return None
+
+
 class _SqliteConnection:
     contains = "instr(name, :part) > 0"
     lock_row = ""  # whoever writes holds the whole file
     alone = "SELECT 1"
+    tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -117,6 +139,8 @@ class _Sqlite:
         self._path = path
         if not path.parent.is_dir():
             raise ConfigError("there is no such folder", file=path.parent, field="--database")
+        if path.is_dir():
+            raise ConfigError("is a folder, not a file", file=path, field="--database")
 
     @contextlib.contextmanager
     def transaction(self, *, writes: bool = True) -> Iterator[Connection]:
@@ -129,8 +153,19 @@ class _Sqlite:
                 yield _SqliteConnection(connection)
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB":
+            name = getattr(error, "sqlite_errorname", "")
+            if name == "SQLITE_NOTADB":
                 raise ConfigError("is no database", file=self._path, field="--database") from error
+            if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+                raise ConfigError(
+                    f"{error}: may it be written? else name another place",
+                    file=self._path,
+                    field="--database",
+                ) from error
+            if name.startswith("SQLITE_CORRUPT"):
+                raise InfraError(
+                    f"{self._path}: {error}: remove it, and import the journals again"
+                ) from error
             raise InfraError(f"{self._path}: {error}") from error
 
 
@@ -138,6 +173,7 @@ class _PostgresConnection:
     contains = "strpos(name, :part) > 0"
     lock_row = "FOR UPDATE"
     alone = f"SELECT pg_advisory_xact_lock({_LOCK})"
+    tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema"
 
     def __init__(self, connection: Any) -> None:
         from sqlalchemy import text

@@ -45,8 +45,7 @@ def as_json(value: object, depth: int = 0) -> JsonValue:
     Tuples and arrays become lists, numpy's numbers plain ones, paths text; NaN and infinities,
     for which JSON has no number, become null. Raises ValueError for anything else.
     """
-    kind = type(value)
-    if kind is int or (kind is str and value.isascii()):  # most of all
+    if type(value) is int or (type(value) is str and value.isascii()):  # nearly all of a journal
         return value
     if depth > _MAX_DEPTH:
         raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")

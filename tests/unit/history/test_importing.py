@@ -166,9 +166,31 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
         runs_in(tmp_path)
     with pytest.raises(ConfigError, match="NAME=VALUE"):
         said("--axis", "qnn", "--reports", tmp_path)
-    file = tmp_path / "other.sqlite"
-    open_database(str(file))
+    with pytest.raises(ConfigError, match="is a folder"):
+        open_database(str(tmp_path))
+    theirs = tmp_path / "theirs.sqlite"
+    with sqlite3.connect(theirs) as connection:
+        connection.execute("CREATE TABLE runs (x)")
+    with pytest.raises(ConfigError, match="holds tables of something else"):
+        open_database(str(theirs))
+
+
+@pytest.mark.parametrize("version", ["0", "99", "of a later day"])
+def test_another_version_is_refused_and_what_to_do_is_said(tmp_path: Path, version: str) -> None:
+    folder, file = run_folder(tmp_path, attempt("a passed")), tmp_path / "other.sqlite"
+    import_run(open_database(str(file)), folder)
     with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE meta SET value = '99'")
-    with pytest.raises(ConfigError, match="version 99"):
+        connection.execute("UPDATE meta SET value = ?", [version])
+    before = file.read_bytes()
+    told = f"version {version}, this harness knows 1: name another database and import the journals"
+    with pytest.raises(ConfigError, match=told):
+        open_database(str(file))
+    assert file.read_bytes() == before
+
+
+def test_a_damaged_file_is_said_to_be_one(tmp_path: Path) -> None:
+    folder, file = run_folder(tmp_path, *[attempt("a passed")] * 200), tmp_path / "h.sqlite"
+    import_run(open_database(str(file)), folder)
+    file.write_bytes(file.read_bytes()[:5000])
+    with pytest.raises(InfraError, match="remove it, and import the journals again"):
         open_database(str(file))

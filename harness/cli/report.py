@@ -15,13 +15,15 @@ from harness.errors import InfraError
 from harness.files.cache import cache_root
 from harness.history.previous import since_previous
 from harness.report.bisections import bisections_in, write_index
+from harness.report.ci import tell_ci
 from harness.report.rundir import JOURNAL, RunFolder
 from harness.report.summary import summary_lines
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), default=Path("reports/latest"))
-def report(run: Path) -> None:
+@click.option("--trace", is_flag=True, help="Write trace.json, too, which ui.perfetto.dev opens.")
+def report(run: Path, trace: bool) -> None:
     """Write the reports of RUN (default: reports/latest) anew and print its summary.
 
     RUN is the folder of a run, of a bisection, or a folder with bisections: then they are listed,
@@ -34,8 +36,11 @@ def report(run: Path) -> None:
         _bisections(run)
         return
     folder = RunFolder.open(run)
-    folder.project(since_previous(folder))
-    for line in summary_lines(folder.records(), folder.path):
+    since = since_previous(folder)
+    folder.project(since, trace=trace)
+    records, became = folder.records(), since.became if since else None
+    lines = tell_ci(records, folder.path, os.environ, became)
+    for line in summary_lines(records, folder.path) + lines:
         say(line)
 
 

@@ -22,7 +22,7 @@ from harness.qnn.backends import BACKENDS
 if TYPE_CHECKING:
     from harness.report.rundir import RunFolder
 
-_FLAGS: Final = ("plan", "strict_known")
+_FLAGS: Final = ("plan", "strict_known", "trace_json")
 # How pytest ends where the plug-in had no word in it: wrong usage, nothing collected.
 _CODES: Final = {4: 2, 5: 2}
 
@@ -78,6 +78,7 @@ _CODES: Final = {4: 2, 5: 2}
 @click.option("--retries", type=int, metavar="N", help="For what only the lab failed.")
 @click.option("--fail-on", metavar="drift:STEPS", help="Outputs may differ so much at most.")
 @click.option("--resume", metavar="RUN", help="Complete a run: its folder, name, or latest.")
+@click.option("--trace-json", is_flag=True, help="Write a timeline, for ui.perfetto.dev.")
 @click.option("--plan", is_flag=True, help="List cases and files, and run nothing.")
 @click.option("--pytest-arg", "more", multiple=True, metavar="ARG", help="Goes to pytest as it is.")
 @json_option

@@ -11,6 +11,7 @@ from harness.history.brief import Brief
 from harness.history.comparison import BISECTED, Category, Comparison, Pair, groups
 from harness.history.speed_text import speed_counts, speed_lines
 from harness.report.pages import template
+from harness.report.summary import as_code, shortened
 from harness.results.drift import drift_lines
 
 TITLES: Final[Mapping[Category, str]] = {
@@ -149,7 +150,7 @@ def markdown(found: Told) -> str:
         "",
         outgoing(found.verdict) + ".",
         "",
-        f"Run {_code(found.run)} beside {_code(found.base)}.",
+        f"Run {as_code(found.run)} beside {as_code(found.base)}.",
     ]
     if found.reasons:
         head.append(f"Fails because of: {', '.join(found.reasons)}.")
@@ -159,7 +160,7 @@ def markdown(found: Told) -> str:
             blocks.append(_block(group, f"\n#### {title.capitalize()}\n" if not at else ""))
     drifted = found.comparison.drifted
     for at, one in enumerate(drifted):
-        told_lines = [f"- {_code(one.pair.shown.case)}", *map(_item, drift_lines(one.outputs))]
+        told_lines = [f"- {as_code(one.pair.shown.case)}", *map(_item, drift_lines(one.outputs))]
         blocks.append("\n".join(["\n#### Other outputs\n", *told_lines] if not at else told_lines))
     if found.comparison.speed is not None:
         told_lines = [_item(line)[2:] for line in speed_lines(found.comparison.speed)]
@@ -185,31 +186,17 @@ def page(found: Told) -> str:
 
 
 def _block(group: Group, head: str) -> str:
-    was = f", was {_code(group.was)}" if group.was != "passed" else ""
+    was = f", was {as_code(group.was)}" if group.was != "passed" else ""
     made = [head] if head else []
-    made.append(f"- **{counted(len(group.pairs), 'case')}**: {_code(group.said)}{was}")
+    made.append(f"- **{counted(len(group.pairs), 'case')}**: {as_code(group.said)}{was}")
     if group.advice:
-        made.append(f"  - {_code(group.advice, 1000)}")
+        made.append(f"  - {as_code(group.advice, 1000)}")
     shown = group.pairs[:_COMMENT_CASES]
-    made += [f"  - {_code(pair.shown.case)}" for pair in shown]
+    made += [f"  - {as_code(pair.shown.case)}" for pair in shown]
     if len(group.pairs) > len(shown):
         made.append(f"  - and {len(group.pairs) - len(shown)} more")
     return "\n".join(made)
 
 
 def _item(text: str) -> str:
-    return f"  - {_code(text)}"
-
-
-def _code(text: str, most: int = _WIDTH) -> str:
-    """Text in which nothing is a tag, a link, a mention or an end: one line, as code."""
-    plain = " ".join(outgoing(text).split()).replace("`", "'")
-    return f"`{shortened(plain, most) or ' '}`"
-
-
-def shortened(text: str, most: int) -> str:
-    """At most so many characters; of both ends, since names end in what tells them apart."""
-    if len(text) <= most:
-        return text
-    half = (most - 5) // 2
-    return f"{text[:half]} ... {text[-half:]}"
+    return f"  - {as_code(text)}"

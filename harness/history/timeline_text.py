@@ -10,9 +10,9 @@ from harness.errors.outgoing_text import counted
 from harness.failure.error import Part
 from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable, Side
-from harness.history.comparison_text import shortened
 from harness.history.timeline import Kind, Line, Timeline, Trend
 from harness.report.pages import template
+from harness.report.summary import shortened
 
 _SHOWN: Final = 40
 _PAGE_SHOWN: Final = 500

@@ -138,6 +138,7 @@ class Case:
             run=self._run_id,
             case=self.item.nodeid,
             suite=suite_of(self.item),
+            line=None if (line := self.item.location[1]) is None else line + 1,
             axes=self._axes(),
             device=self.device or self._describe(self.placement),
             runtime=notes.libraries() if notes else None,

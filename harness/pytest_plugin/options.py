@@ -62,7 +62,9 @@ _SAYS_NO_CASE: Final = frozenset(
         *("--numprocesses", "--maxprocesses", "--rootdir", "--basetemp", *_SHORT),
     }
 )
-_FLAGS: Final = frozenset({"--strict-known", "--json", "-q", "-v", "-vv", "-s", "-x", "-ra"})
+_FLAGS: Final = frozenset(
+    {"--strict-known", "--trace-json", "--json", "-q", "-v", "-vv", "-s", "-x", "-ra"}
+)
 
 
 def selection(command: Sequence[str]) -> tuple[str, ...]:
@@ -240,6 +242,11 @@ def _add_contexts_options(group: pytest.OptionGroup) -> None:
         "Runtime (ort), for an .onnx, or ExecuTorch, for a .pte",
     )
     group.addoption(
+        "--trace-json",
+        action="store_true",
+        help="write a timeline of the run (trace.json), which ui.perfetto.dev opens",
+    )
+    group.addoption(
         "--executorch",
         metavar="BUILD_DIR",
         help="a build of ExecuTorch with qnn_executor_runner, for devices that its wheel has no "
@@ -291,6 +298,7 @@ class Options:
     drift_steps: int | None = None
     contexts: ContextsAsked = ContextsAsked()
     executorch: Path | None = None
+    trace: bool = False
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -333,6 +341,7 @@ def read_options(config: pytest.Config) -> Options:
         drift_steps=config.getoption("--fail-on"),
         contexts=_contexts_asked(config),
         executorch=config.invocation_params.dir / built if built else None,
+        trace=bool(config.getoption("--trace-json")),
     )
 
 

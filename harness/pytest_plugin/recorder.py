@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -157,14 +158,21 @@ class Records:
         today = datetime.now(UTC).date()
         return found + review_lines(records, self._asked.known_issues, today, collected)
 
-    def finish(self, exit_code: int, problem: str | None = None) -> None:
-        """Closes the journal and writes the reports that are made from it."""
-        if self.folder is not None and not self.is_worker:
-            from harness.history.previous import since_previous
+    def finish(self, exit_code: int, problem: str | None = None) -> list[str]:
+        """Closes the journal and writes the reports that are made from it.
 
-            self.write_events()
-            since = since_previous(self.folder)
-            self.folder.finish(exit_code=exit_code, problem=problem, since=since)
+        Returns what is to be printed for the CI system that runs this, if one does.
+        """
+        if self.folder is None or self.is_worker:
+            return []
+        from harness.history.previous import since_previous
+        from harness.report.ci import tell_ci
+
+        self.write_events()
+        since, trace = since_previous(self.folder), self._asked.options.trace
+        self.folder.finish(exit_code=exit_code, problem=problem, since=since, trace=trace)
+        became = since.became if since is not None else None
+        return tell_ci(self.folder.records(), self.folder.path, os.environ, became)
 
 
 class Recorder:
@@ -243,7 +251,8 @@ def _finish(
     finally:
         with run.ending.held():
             try:
-                run.records.finish(int(session.exitstatus), problem)
+                for line in run.records.finish(int(session.exitstatus), problem):
+                    _tell(session, line)
             except HarnessError as error:
                 session.exitstatus = error.exit_code
                 _say(session, error)
@@ -266,10 +275,14 @@ def _close(session: pytest.Session, run: Run) -> None:
 
 
 def _say(session: pytest.Session, error: HarnessError) -> None:
+    _tell(session, f"error: {error}", red=True)
+
+
+def _tell(session: pytest.Session, text: str, **markup: bool) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.ensure_newline()
-        write_line(reporter, f"error: {error}", red=True)
+        write_line(reporter, text, **markup)
 
 
 def _finish_complete(session: pytest.Session, run: Run) -> None:

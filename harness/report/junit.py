@@ -1,47 +1,79 @@
-"""junit.xml, made from the journal's records; the measurements become properties."""
+"""junit.xml, made from the journal's records; the measurements become properties.
+
+It is what Jenkins' junit-10.xsd allows, and what pytest, Jenkins and GitLab read beyond it: `file`
+and `line` of a case, its properties, its attachments. It is bounded, whatever a device said.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
+from junitparser import (
+    Error,
+    Failure,
+    JUnitXml,
+    Properties,
+    Property,
+    Skipped,
+    SystemOut,
+    TestCase,
+    TestSuite,
+)
 
 from harness.files.whole_file import write_whole
+from harness.report.summary import shortened
 from harness.results.record import CaseRecord, final_attempts, is_figure
 
 # What XML 1.0 allows at all; everything else cannot even be escaped.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MAX_PROPERTY_CHARS = 1000
+_MAX_PROPERTIES = 500
+_MAX_TEXT_CHARS = 20_000
+_MAX_ATTACHMENTS = 100
 
 
-def junit_bytes(records: Iterable[CaseRecord], *, run: str) -> bytes:
+def junit_bytes(records: Iterable[CaseRecord], *, run: str, logs: str = "") -> bytes:
     """The document: a suite per suite, the last attempt of each case (pure).
 
-    Failed, crashed and hung are failures, `error` is an error, unsupported and skipped are
-    skipped, and so is an expected failure, with type pytest.xfail as pytest writes it.
+    Failed, crashed and hung are failures, `error` is an error; unsupported and skipped are
+    skipped, with that as their type, and so is an expected failure, with type pytest.xfail as
+    pytest writes it. `logs` is the path of the run's folder from where a CI system looks for
+    attachments, the document's own folder by default.
     """
-    document = JUnitXml(run)
+    document = JUnitXml(_bounded(run))
     suites: dict[str, list[CaseRecord]] = {}
     for record in final_attempts(records):
         suites.setdefault(record.suite, []).append(record)
     for name, members in suites.items():
-        suite = TestSuite(legal(name))
+        suite = TestSuite(_bounded(name))
         suite.timestamp = min(record.started for record in members).isoformat()
         for record in members:
-            suite.append(_case(record))
+            suite.append(_case(record, logs))
         suite.update_statistics()
+        suite.time = round(suite.time, 3)
         document.append(suite)
     document.update_statistics()
+    document.time = round(document.time, 3)
+    del document._elem.attrib["skipped"]  # junit-10.xsd has it for a suite only
     content = document.tostring()
     return content if isinstance(content, bytes) else content.encode()
 
 
-def write_junit(records: Iterable[CaseRecord], path: Path, *, run: str) -> None:
-    """Writes the document in one step. Raises OSError."""
-    write_whole(path, junit_bytes(records, run=run))
+def write_junit(
+    records: Iterable[CaseRecord], path: Path, *, run: str, root: Path | None = None
+) -> None:
+    """Writes the document in one step; attachments are named from `root`, if it lies in there.
+
+    Raises OSError.
+    """
+    inside = root is not None and path.is_relative_to(root)
+    logs = path.parent.relative_to(root).as_posix() if root and inside else ""
+    write_whole(path, junit_bytes(records, run=run, logs="" if logs == "." else logs))
 
 
 def legal(text: str) -> str:
@@ -49,21 +81,43 @@ def legal(text: str) -> str:
     return _ILLEGAL.sub("", text)
 
 
-def _case(record: CaseRecord) -> TestCase:
-    file, _, name = record.case.partition("::")
+def _case(record: CaseRecord, logs: str) -> TestCase:
+    name = record.case.removeprefix(record.file).removeprefix("::")
     case = TestCase(
-        name=legal(name or record.case),
-        classname=legal(file.removesuffix(".py").replace("/", ".") if name else record.suite),
-        time=round(record.duration_s, 6),
+        name=_bounded(name or record.case),
+        classname=_bounded(
+            record.file.removesuffix(".py").replace("/", ".") if name else record.suite
+        ),
+        time=round(record.duration_s, 3),
     )
+    case._elem.set("file", _bounded(record.file))
+    if record.line is not None:
+        case._elem.set("line", str(record.line))
     properties = Properties()
-    for key, value in _properties(record):
-        properties.append(Property(legal(key), legal(value)[:_MAX_PROPERTY_CHARS]))
+    for key, value in itertools.islice(_properties(record), _MAX_PROPERTIES):
+        properties.append(Property(_bounded(key), legal(value)[:_MAX_PROPERTY_CHARS]))
     case.append(properties)
     result = _result(record)
     if result is not None:
         case.result = [result]
+    if attached := _attachments(record, logs):
+        case.append(SystemOut(attached))
     return case
+
+
+def _attachments(record: CaseRecord, logs: str) -> str:
+    """A line for each log, as Jenkins' plug-in for attachments and GitLab read them."""
+    paths = [f"{logs}/{log}" if logs else log for log in record.logs]
+    plain = [path for path in paths if path.isprintable() and "]]" not in path]
+    return "\n".join(f"[[ATTACHMENT|{legal(path)}]]" for path in plain[:_MAX_ATTACHMENTS])
+
+
+def _bounded(name: str) -> str:
+    """A name of at most 1,000 characters that no other has."""
+    name = legal(name)
+    if len(name) <= _MAX_PROPERTY_CHARS:
+        return name
+    return f"{name[: _MAX_PROPERTY_CHARS - 20]}...{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
@@ -75,7 +129,8 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
     if record.outcome == "passed":
         return None
     if record.outcome in ("unsupported", "skipped"):
-        return Skipped(legal(f"{record.outcome}: {headline}" if headline else record.outcome))
+        why = headline or str(record.measurements.get("skip_reason") or "")[:_MAX_PROPERTY_CHARS]
+        return Skipped(legal(f"{record.outcome}: {why}" if why else record.outcome), record.outcome)
     kind = Error if record.outcome == "error" else Failure
     result = kind(legal(headline or record.outcome), f"{record.outcome}.{record.cause}")
     result.text = text
@@ -89,14 +144,15 @@ def _headline(record: CaseRecord) -> str:
     code = [] if error.code is None else [str(error.code)]
     parts = [part for part in (error.api, *code, error.symbol) if part]
     first = error.message.strip().partition("\n")[0][:300]
-    return ": ".join(part for part in (" ".join(parts), first) if part)
+    return ": ".join(part for part in (" ".join(parts), first) if part)[:_MAX_PROPERTY_CHARS]
 
 
 def _text(record: CaseRecord) -> str:
     error = record.error
     if error is None:
         return ""
-    return "\n".join([error.message, "", f"signature: {error.signature}", *record.logs])
+    told = [error.message, "", f"signature: {error.signature}", *record.logs[:_MAX_ATTACHMENTS]]
+    return shortened("\n".join(told), _MAX_TEXT_CHARS)
 
 
 def _properties(record: CaseRecord) -> Iterator[tuple[str, str]]:

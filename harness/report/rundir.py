@@ -21,6 +21,7 @@ from harness.errors import ConfigError, HarnessError, InfraError
 from harness.errors.outgoing_text import without_secrets, without_secrets_in
 from harness.files.cache import PRIVATE
 from harness.files.whole_file import read_bounded, read_json, write_whole
+from harness.report.ci import attachments_root
 from harness.report.grid import grid_json, grids
 from harness.results.drift import Output, drift
 from harness.results.journal import Contents, Journal, read_journal
@@ -192,26 +193,38 @@ class RunFolder:
         except OSError:
             return None
 
-    def project(self, since: Since | None = None) -> None:
-        """Writes junit.xml and report.html anew from the journal.
+    def project(self, since: Since | None = None, *, trace: bool = False) -> None:
+        """Writes junit.xml, metrics.prom and report.html anew from the journal.
 
-        `since` is what became of cases since an earlier run, for the page.
-        Raises InfraError if the disk fails.
+        `since` is what became of cases since an earlier run, for the page; `trace` writes
+        trace.json, too. Raises InfraError if the disk fails.
         """
         from harness.report.html import write_html
         from harness.report.junit import write_junit
+        from harness.report.metrics import METRICS, metrics_text
+        from harness.report.trace import write_trace
 
         contents = self._contents()
         info = self.info()
         try:
-            write_junit(contents.records, self.path / "junit.xml", run=self.run_id)
+            junit = self.path / "junit.xml"
+            write_junit(contents.records, junit, run=self.run_id, root=attachments_root(os.environ))
+            text = metrics_text(contents.records, contents.events)
+            write_whole(self.path / METRICS, text.encode("utf-8", "replace"))
+            if trace:
+                write_trace(contents.records, contents.events, self.path)
             page = self.path / "report.html"
             write_html(contents, info, page, run=self.run_id, outputs=self.drift(), since=since)
         except OSError as error:
             raise InfraError(f"cannot write reports to {self.path}: {error.strerror}") from error
 
     def finish(
-        self, *, exit_code: int, problem: str | None = None, since: Since | None = None
+        self,
+        *,
+        exit_code: int,
+        problem: str | None = None,
+        since: Since | None = None,
+        trace: bool = False,
     ) -> None:
         """Closes the journal, completes run.json and writes the reports.
 
@@ -227,7 +240,7 @@ class RunFolder:
             "drift": [one.as_json() for one in self.drift() if one.drifts],
         }
         self._write_info(self.info() | ended | {"problem": problem})
-        self.project(since)
+        self.project(since, trace=trace)
 
     def _contents(self) -> Contents:
         """The journal as it stands now; read again only if it has changed, since it may be large.

@@ -135,6 +135,8 @@ class Fixed(Part):
 class CaseRecord(Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
+    `line` is where in the test's file it stands, null where that is not Python.
+
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
     `measurements` are free, but JSON; units are in the names. `checks` are what the case expected
     of the target, each with a verdict of its own. `outputs` says what the outputs were compared
@@ -154,6 +156,7 @@ class CaseRecord(Part):
     run: Text
     case: Text
     suite: Text
+    line: Annotated[StrictInt, Field(ge=1)] | None = None
     axes: JsonObject
     device: DeviceRecord | None
     runtime: RuntimeRecord | None = None
@@ -186,6 +189,11 @@ class CaseRecord(Part):
                 f"outcome but {without}"
             )
         return self
+
+    @property
+    def file(self) -> str:
+        """The file of its test, as pytest names it."""
+        return self.case.partition("::")[0]
 
     @property
     def is_bad(self) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 import jsonschema
 import pytest
+import xmlschema
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.integration.device_runs import ROOT, DeviceRuns, Finished
 
@@ -20,7 +23,7 @@ TRUE_BUDGET_BYTES = 3_650_722_201
 
 @pytest.fixture(scope="module")
 def newest(module_lab: DeviceRuns) -> Finished:
-    return module_lab.run("-k", PAIR, "--qnn", "2.51.0")
+    return module_lab.run("-k", PAIR, "--qnn", "2.51.0", "--trace-json")
 
 
 def test_it_ends_well_though_the_known_failure_happens(newest: Finished) -> None:
@@ -36,6 +39,46 @@ def test_the_journal_tells_how_the_device_was_and_what_was_sent_to_it(newest: Fi
     (first,) = (row for row in newest.journal if row.get("event") == "health")
     assert first["vitals"]["free_ram_bytes"] > 0
     assert newest.events == []
+
+
+def test_the_timeline_has_the_steps_of_the_real_probe(newest: Finished) -> None:
+    trace = json.loads((newest.folder / "latest/trace.json").read_text())
+    events = trace["traceEvents"]
+    (process,) = [one for one in events if one["name"] == "process_name"]
+    assert process["args"]["name"] == "sim-v73"
+    threads = {one["args"]["name"]: one["tid"] for one in events if one["name"] == "thread_name"}
+    assert {"cases", "steps", "pushes", "device"} <= set(threads)
+    drawn = [one for one in events if one["ph"] == "X"]
+    loads = [one for one in drawn if one["args"].get("api") == "QnnContext_createFromBinary"]
+    assert len(loads) > 120
+    (case,) = [one for one in drawn if "resident-66" in one["name"]]
+    assert case["tid"] == threads["cases"]
+    inside = [one for one in loads if 0 <= one["ts"] - case["ts"] <= case["dur"]]
+    assert [one["args"]["code"] for one in inside][-1] == 1002
+    assert max(one["args"]["rss_bytes"] for one in events if "memory" in one["name"]) > 1e6
+
+
+def test_the_metrics_are_those_of_this_run(newest: Finished) -> None:
+    text = (newest.folder / "latest/metrics.prom").read_text()
+    found = {
+        (one.name.removeprefix("qnn_harness_"), *one.labels.values()): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+    assert found["cases", "expected", "target", "sim-v73", "2.51.0"] == 1
+    sent = sum(push["pushed_bytes"] for push in newest.pushes)
+    assert found["device_pushed_bytes", "sim-v73"] == sent > 0
+
+
+def test_junit_names_file_line_and_logs(newest: Finished) -> None:
+    tree = ElementTree.parse(newest.folder / "latest/junit.xml")
+    xmlschema.XMLSchema10(ROOT / "tests/unit/report/junit.xsd").validate(tree)
+    (case,) = [one for one in tree.iter("testcase") if "resident-66" in one.attrib["name"]]
+    line = (ROOT / case.attrib["file"]).read_text().splitlines()[int(case.attrib["line"]) - 1]
+    assert line.startswith(("@pytest.mark", "def test_context_count"))
+    named = re.findall(r"\[\[ATTACHMENT\|(.+)\]\]", case.findtext("system-out") or "")
+    assert named
+    assert all((newest.folder / "latest" / path).is_file() for path in named)
 
 
 def test_66_resident_contexts_fail_for_want_of_a_protection_domain(newest: Finished) -> None:

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+import xmlschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from junitparser import JUnitXml
@@ -13,12 +14,29 @@ from junitparser import JUnitXml
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import LoadedLibrary
 from harness.report.junit import junit_bytes, legal, write_junit
-from harness.results.record import CaseRecord, final_attempts
+from harness.results.record import NO_CAUSE, CaseRecord, final_attempts
+from tests.integration.hostile_words import CANARY
 from tests.unit.results.records import error, record, records
+
+SCHEMA = xmlschema.XMLSchema10(Path(__file__).with_name("junit.xsd"))
+
+
+def valid(content: bytes) -> ElementTree.Element:
+    """The document, which the schema takes, and without what Jenkins' own does not know."""
+    root = ElementTree.fromstring(content)
+    SCHEMA.validate(root)
+    strict = ElementTree.fromstring(content)
+    for case in strict.iter("testcase"):
+        for part in case.findall("properties"):
+            case.remove(part)
+        for name in ("file", "line"):
+            case.attrib.pop(name, None)
+    SCHEMA.validate(strict)
+    return root
 
 
 def only_case(made: CaseRecord) -> ElementTree.Element:
-    root = ElementTree.fromstring(junit_bytes([made], run="r"))
+    root = valid(junit_bytes([made], run="r"))
     (case,) = root.iter("testcase")
     return case
 
@@ -34,15 +52,15 @@ def properties(case: ElementTree.Element) -> dict[str, str]:
         ("crashed", "failure", "crashed.target"),
         ("hung", "failure", "hung.target"),
         ("error", "error", "error.infra"),
-        ("unsupported", "skipped", None),
-        ("skipped", "skipped", None),
+        ("unsupported", "skipped", "unsupported"),
+        ("skipped", "skipped", "skipped"),
     ],
 )
 def test_outcomes(outcome: str, tag: str, kind: str | None) -> None:
     cause = "infra" if outcome == "error" else "target"
-    bad = {"cause": cause} if kind else {}
+    bad = {"cause": cause} if outcome not in NO_CAUSE else {}
     case = only_case(record(outcome=outcome, error=error(), **bad))
-    (result,) = (child for child in case if child.tag != "properties")
+    (result,) = (child for child in case if child.tag not in ("properties", "system-out"))
     assert result.tag == tag
     assert result.get("type") == kind
     assert "QnnContext_createFromBinary 1002 QNN_COMMON_ERROR_MEM_ALLOC" in str(
@@ -52,7 +70,7 @@ def test_outcomes(outcome: str, tag: str, kind: str | None) -> None:
 
 def test_a_pass_has_no_result() -> None:
     case = only_case(record())
-    assert [child.tag for child in case] == ["properties"]
+    assert [child.tag for child in case] == ["properties", "system-out"]
     assert case.get("classname") == "suites.test_context_count"
     assert case.get("name") == "test_contexts[66-resident]"
 
@@ -131,8 +149,71 @@ def test_characters_that_xml_cannot_hold() -> None:
 @settings(max_examples=40)
 @given(st.lists(records(), max_size=5))
 def test_any_records_give_xml_with_all_cases(made: list[CaseRecord]) -> None:
-    root = ElementTree.fromstring(junit_bytes(made, run="r"))
+    root = valid(junit_bytes(made, run="r", logs="reports/r"))
+    assert junit_bytes(made, run="r", logs="reports/r") == junit_bytes(
+        made, run="r", logs="reports/r"
+    )
     assert len(list(root.iter("testcase"))) == len(final_attempts(made))
+
+
+def test_where_a_test_stands_and_what_it_left() -> None:
+    made = record(case="suites/test_a.py::Nice::test_b[x::y]", line=12, logs=("logs/x/a.jsonl",))
+    case = only_case(made)
+    assert (case.get("file"), case.get("line")) == ("suites/test_a.py", "12")
+    assert case.get("name") == "Nice::test_b[x::y]"
+    assert case.findtext("system-out") == "[[ATTACHMENT|logs/x/a.jsonl]]"
+    assert b"[[ATTACHMENT|reports/r/logs/x/a.jsonl]]" in junit_bytes(
+        [made], run="r", logs="reports/r"
+    )
+
+
+def test_attachments_are_named_from_where_ci_looks(tmp_path: Path) -> None:
+    path = tmp_path / "reports/r/junit.xml"
+    path.parent.mkdir(parents=True)
+    made = [record(logs=("logs/x",))]
+    for root, named in ((tmp_path, "reports/r/logs/x"), (tmp_path / "other", "logs/x")):
+        write_junit(made, path, run="r", root=root)
+        assert f"[[ATTACHMENT|{named}]]".encode() in path.read_bytes()
+
+
+def test_a_path_that_ends_its_own_mark_is_no_attachment() -> None:
+    made = record(logs=("a]]b", "a\nb", "c"))
+    assert only_case(made).findtext("system-out") == "[[ATTACHMENT|c]]"
+
+
+def test_why_a_case_was_skipped() -> None:
+    (result,) = only_case(
+        record(outcome="skipped", error=None, measurements={"skip_reason": "no DSP"})
+    ).iter("skipped")
+    assert result.get("message") == "skipped: no DSP"
+
+
+def test_hostile_words_of_any_length_give_a_small_valid_document() -> None:
+    said = f"<b>&{CANARY}\ud800" + "x" * 10_000_000
+    made = record(
+        case=f"{said}::{said}",
+        suite=said,
+        outcome="failed",
+        error=error(message="m").model_copy(update={"message": said, "signature": said}),
+        axes={said: said},
+        measurements={str(n) + said[:2000]: said for n in range(50)},
+        logs=tuple(f"logs/{n}" for n in range(5000)),
+    )
+    other = made.model_copy(update={"case": f"{made.case}y"})
+    content = junit_bytes([made, other], run=said)
+    assert len(content) < 1_000_000
+    names = [case.get("name") for case in valid(content).iter("testcase")]
+    assert len(set(names)) == 2
+
+
+def test_one_case_whatever_the_retries() -> None:
+    lost = {"outcome": "error", "cause": "infra", "error": error()}
+    root = valid(
+        junit_bytes([record(**lost), record(**lost, attempt=2), record(attempt=3)], run="r")
+    )
+    (case,) = root.iter("testcase")
+    assert case.find("error") is None
+    assert properties(case)["attempt"] == "3"
 
 
 def test_no_part_of_a_file_is_ever_seen(tmp_path: Path) -> None:

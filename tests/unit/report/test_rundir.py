@@ -46,7 +46,7 @@ def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
     assert folder.info()["exit_code"] == 1
     assert folder.info()["started"] == begun["started"]
     names = sorted(path.name for path in folder.path.iterdir())
-    assert names == ["junit.xml", "report.html", "results.jsonl", "run.json"]
+    assert names == ["junit.xml", "metrics.prom", "report.html", "results.jsonl", "run.json"]
 
 
 def test_reports_can_be_made_again(tmp_path: Path) -> None:

@@ -1,0 +1,193 @@
+"""What a CI system shows of a run by itself: annotations, a step's summary, GitLab's findings.
+
+What they say is pure; `tell_ci` writes it where GitHub Actions or GitLab runs, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from harness.errors.outgoing_text import counted, outgoing
+from harness.files.whole_file import write_whole
+from harness.report.summary import as_code, failure_groups, outputs_lines, shortened, totals
+from harness.results.record import CaseRecord, final_attempts
+
+CODE_QUALITY: Final = "gl-code-quality-report.json"
+_SHOWN: Final = 10
+"""So many annotations of a level GitHub shows of one step."""
+_MESSAGE_CHARS: Final = 2000
+_TITLE_CHARS: Final = 200
+_FINDINGS: Final = 1000
+_SUMMARY_BYTES: Final = 1 << 20
+"""Of a step whose summary is longer, GitHub shows none of it."""
+_OUR_SUMMARY_BYTES: Final = 256 << 10
+_GROUPS: Final = 100
+_CASES: Final = 5
+
+Level = Literal["error", "warning"]
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """Failures of one kind at one place: `error` for the target or the input, else `warning`."""
+
+    level: Level
+    file: str
+    line: int | None
+    title: str
+    message: str
+    signature: str
+    cases: tuple[CaseRecord, ...]
+
+
+def annotated(records: Iterable[CaseRecord]) -> list[Annotation]:
+    """What nothing explains, the most important first; expected failures have none (pure)."""
+    final = final_attempts(records)
+    found = [_annotation(one.cases) for one in failure_groups(final) if one.is_unexpected]
+    found += [_annotation((one,)) for one in final if one.breaks_strictness]
+    return sorted(found, key=lambda one: one.level)
+
+
+def github_lines(records: Iterable[CaseRecord]) -> list[str]:
+    """The commands that make GitHub show annotations: as many of each level as it shows (pure)."""
+    found, lines = annotated(records), []
+    for level in ("error", "warning"):
+        for one in [one for one in found if one.level == level][:_SHOWN]:
+            where = {"file": one.file, "line": one.line, "title": one.title}
+            told = ",".join(f"{k}={_property(str(v))}" for k, v in where.items() if v)
+            lines.append(f"::{level} {told}::{_data(one.message)}")
+    return lines
+
+
+def code_quality(records: Iterable[CaseRecord]) -> list[dict[str, Any]]:
+    """The same as GitLab reads it: a report of code quality (pure)."""
+    return [
+        {
+            "description": outgoing(f"{one.title}: {one.message}"),
+            "check_name": f"qnn-harness {one.level}",
+            "fingerprint": _hash(f"{one.level} {one.file} {one.signature}"),
+            "severity": "major" if one.level == "error" else "minor",
+            "location": {"path": outgoing(one.file), "lines": {"begin": one.line or 1}},
+        }
+        for one in annotated(records)[:_FINDINGS]
+    ]
+
+
+def step_summary(
+    records: Sequence[CaseRecord], run: str, became: Mapping[str, str] | None = None
+) -> str:
+    """A run in Markdown, in which every name and message is code, of at most 256 KiB (pure).
+
+    `became` says what became of each case since an earlier run.
+    """
+    counts = totals(records)
+    told = ", ".join(f"{count} {name}" for name, count in counts.items()) or "no case was run"
+    lines = [f"### Devices: {told}", "", f"Run {as_code(run)}.", ""]
+    lines += [f"{line}." for line in outputs_lines(records)]
+    groups = [one for one in failure_groups(records) if one.first.is_bad]
+    groups.sort(key=lambda one: one.expected is not None)
+    for group in groups[:_GROUPS]:
+        new = sum((became or {}).get(one.case) == "new" for one in group.cases)
+        first = _annotation(group.cases)
+        what = f"expected ({as_code(group.expected)})" if group.expected else group.first.outcome
+        fresh = f", **{new} new**" if new else ""
+        lines.append(f"- **{counted(len(group.cases), 'case')}** {what}{fresh}: ")
+        lines[-1] += as_code(first.title, 300)
+        known = group.first.error.diagnosis if group.first.error else None
+        lines += [f"  - {as_code(known.text(), 1000)}"] if known else []
+        lines += [f"  - {as_code(one.case)}" for one in group.cases[:_CASES]]
+        if len(group.cases) > _CASES:
+            lines.append(f"  - and {len(group.cases) - _CASES} more")
+    if len(groups) > _GROUPS:
+        lines.append(f"- and {len(groups) - _GROUPS} more kinds of failures")
+    text = "\n".join(lines) + "\n\n"
+    while len(text.encode()) > _OUR_SUMMARY_BYTES:
+        lines = lines[: len(lines) // 2]
+        text = "\n".join([*lines, "- ... and more"]) + "\n\n"
+    return text
+
+
+def attachments_root(environment: Mapping[str, str]) -> Path | None:
+    """The folder from which the CI system that runs this looks for attachments, if any does."""
+    jenkins = environment.get("WORKSPACE") if environment.get("JENKINS_URL") else None
+    root = environment.get("CI_PROJECT_DIR") or jenkins
+    return Path(root).resolve() if root else None
+
+
+def tell_ci(
+    records: Sequence[CaseRecord],
+    folder: Path,
+    environment: Mapping[str, str],
+    became: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Tells the CI system that runs this about a run, in its own way; lines to print at once.
+
+    What cannot be written is such a line, too: it changes nothing about the run.
+    """
+    lines: list[str] = []
+    try:
+        if environment.get("GITHUB_ACTIONS") == "true":
+            lines += github_lines(records)
+            summary = environment.get("GITHUB_STEP_SUMMARY")
+            if summary:
+                _append(Path(summary), step_summary(records, folder.name, became).encode())
+        if environment.get("GITLAB_CI") == "true":
+            text = json.dumps(code_quality(records), indent=1)
+            write_whole(folder / CODE_QUALITY, text.encode())
+    except OSError as error:
+        lines.append(f"warning: CI cannot be told: {error.filename}: {error.strerror}")
+    return lines
+
+
+def _append(file: Path, text: bytes) -> None:
+    """Adds to a summary that other commands of the step write, too, as long as there is room."""
+    with file.open("ab") as stream:
+        if stream.tell() + len(text) <= _SUMMARY_BYTES:
+            stream.write(text)
+
+
+def _annotation(cases: tuple[CaseRecord, ...]) -> Annotation:
+    record, error = cases[0], cases[0].error
+    what: list[str] = [record.outcome]
+    message, signature = "no explanation", str(record.outcome)
+    if error is not None:
+        code = "" if error.code is None else str(error.code)
+        what += [part for part in (error.api, code, error.symbol) if part]
+        message, signature = error.message.strip(), f"{record.outcome} {error.signature}"
+        if error.diagnosis is not None:
+            message = f"{error.diagnosis.text()}\n{message}"
+    elif record.fixed is not None:
+        what = ["fixed?", *record.fixed.known_issues]
+        message = f"it passed, and is a known issue: {', '.join(record.fixed.known_issues)}"
+        signature = f"fixed {record.case}"
+    more = f"{counted(len(cases), 'case')}, first {record.case}"
+    lab = record.cause in ("infra", "harness")
+    return Annotation(
+        level="warning" if lab else "error",
+        file=record.file,
+        line=record.line,
+        title=shortened(outgoing(" ".join(what)), _TITLE_CHARS),
+        message=shortened(outgoing(f"{more}\n{message}"), _MESSAGE_CHARS),
+        signature=signature,
+        cases=cases,
+    )
+
+
+def _data(text: str) -> str:
+    """Text as the value of a command of GitHub's."""
+    return outgoing(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    plain = re.sub(r"\s+", " ", shortened(text, 500))
+    return _data(plain).replace(":", "%3A").replace(",", "%2C")
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]

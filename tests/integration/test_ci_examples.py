@@ -1,0 +1,135 @@
+"""The files in docs/ci: their commands run, as their systems run them, on a simulated device."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.integration.device_runs import LAB, ROOT, DeviceRuns
+
+CI = ROOT / "docs/ci"
+SET_UP = ["python3 -m venv .venv", ".venv/bin/pip install -q -e ."]
+SUITE = """import os
+import pytest
+
+@pytest.mark.device(backend="htp")
+def test_tiny(bench):
+    assert "BREAK" not in os.environ, "it is broken"
+"""
+# no network in tests: what would tell the system's server notes what it was told
+SERVER_MOCK = '#!/bin/sh\necho "$0 $*" >>told\n'
+
+
+def github_scripts() -> list[str]:
+    (job,) = yaml.safe_load((CI / "github-actions.yml").read_text())["jobs"].values()
+    return [step["run"] for step in job["steps"] if "run" in step]
+
+
+def gitlab_scripts() -> list[str]:
+    job = yaml.safe_load((CI / "gitlab-ci.yml").read_text())["devices"]
+    return ["\n".join(job["script"]), "\n".join(job["after_script"])]
+
+
+def jenkins_scripts() -> list[str]:
+    text = (CI / "Jenkinsfile").read_text()
+    return [long or short for long, short in re.findall(r"sh (?:'''(.*?)'''|'(.*?)')", text, re.S)]
+
+
+class Project:
+    """A folder with one test and a lab, and the environment of a CI system."""
+
+    def __init__(self, lab: DeviceRuns, folder: Path, told: Mapping[str, str]) -> None:
+        self.folder = folder
+        (folder / "suites").mkdir(parents=True)
+        (folder / "suites/test_own.py").write_text(SUITE)
+        (folder / "pytest.ini").write_text("[pytest]\ntestpaths = suites\n")
+        (folder / "devices.yaml").write_text(LAB)
+        programs = folder / "programs"
+        programs.mkdir()
+        for name in ("gh", "curl"):
+            (programs / name).write_text(SERVER_MOCK)
+            (programs / name).chmod(0o755)
+        path = f"{programs}:{Path(sys.executable).parent}:{lab.environment['PATH']}"
+        self.environment = lab.environment | {"PATH": path} | dict(told)
+
+    def run(self, scripts: list[str], **more: str) -> list[tuple[int, str]]:
+        """Each script in a shell of its own; one that fails keeps none of the others."""
+        found = []
+        for script in scripts:
+            lines = [line.strip() for line in script.splitlines()]
+            left = "\n".join(line for line in lines if line not in SET_UP)
+            done = subprocess.run(
+                ["bash", "-e", "-o", "pipefail", "-c", left],
+                cwd=self.folder,
+                env=self.environment | more,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+            found.append((done.returncode, done.stdout))
+        return found
+
+
+def test_all_set_up_the_same() -> None:
+    for scripts in (github_scripts(), gitlab_scripts(), jenkins_scripts()):
+        lines = [line.strip() for script in scripts for line in script.splitlines()]
+        assert set(SET_UP) < set(lines)
+        assert "pytest -m device -n auto --trace-json" in lines
+
+
+def test_github_actions(lab: DeviceRuns, tmp_path: Path) -> None:
+    files = {name: str(tmp_path / name) for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")}
+    files["GITHUB_PATH"] = str(tmp_path / "path")
+    told = files | {"GITHUB_ACTIONS": "true", "CI": "true", "PULL_REQUEST": "7"}
+    project = Project(lab, tmp_path / "project", told)
+    first = project.run(github_scripts())
+    assert [code for code, _ in first] == [0, 0, 0, 0], first
+    assert "::error" not in first[1][1]
+    again = project.run(github_scripts(), BREAK="1")
+    assert [code for code, _ in again] == [0, 1, 0, 0], again
+    (line,) = [line for line in again[1][1].splitlines() if line.startswith("::")]
+    assert line.startswith("::error file=suites/test_own.py,line=4,title=failed::1 case, first ")
+    summary = (tmp_path / "GITHUB_STEP_SUMMARY").read_text()
+    assert "### Devices: 1 passed" in summary
+    assert "**1 case** failed, **1 new**" in summary
+    assert "#### New" in summary, "compare says it, too"
+    newest = (project.folder / "reports/latest").resolve().name
+    assert (tmp_path / "GITHUB_OUTPUT").read_text().splitlines()[-1] == f"run={newest}"
+    (said,) = (project.folder / "told").read_text().splitlines()
+    assert said.endswith("gh pr comment 7 --body-file comparison.md"), "the first had no other run"
+    assert json.loads((project.folder / "reports/latest/trace.json").read_text())["traceEvents"]
+
+
+@pytest.mark.nightly
+def test_gitlab(lab: DeviceRuns, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    told = {"GITLAB_CI": "true", "CI": "true", "CI_PROJECT_DIR": str(folder)}
+    told |= {"CI_MERGE_REQUEST_IID": "7", "NOTES_TOKEN": "x", "CI_PROJECT_ID": "1"}
+    project = Project(lab, folder, told | {"CI_API_V4_URL": "http://gitlab.invalid/api/v4"})
+    assert [code for code, _ in project.run(gitlab_scripts())] == [0, 0]
+    again = project.run(gitlab_scripts(), BREAK="1")
+    assert [code for code, _ in again] == [1, 0], again
+    (found,) = json.loads((folder / "gl-code-quality-report.json").read_text())
+    assert found["location"] == {"path": "suites/test_own.py", "lines": {"begin": 4}}
+    assert 'file="suites/test_own.py"' in (folder / "junit.xml").read_text()
+    assert "merge_requests/7/notes" in (folder / "told").read_text()
+
+
+@pytest.mark.nightly
+def test_jenkins(lab: DeviceRuns, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    told = {"JENKINS_URL": "http://jenkins.invalid/", "WORKSPACE": str(folder)}
+    project = Project(lab, folder, told)
+    assert [code for code, _ in project.run(jenkins_scripts())] == [0, 0, 0]
+    again = project.run(jenkins_scripts(), BREAK="1")
+    assert [code for code, _ in again] == [0, 1, 0], again
+    assert "#### New" in (folder / "comparison.md").read_text()

@@ -1,0 +1,85 @@
+"""metrics.prom: read by Prometheus' own parsers, true, and of bounded size."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families as older_format
+
+from harness.report.metrics import metrics_text
+from harness.results.record import CaseRecord, DeviceEvent
+from tests.integration.hostile_words import CANARY
+from tests.unit.results.records import DEVICE, error, record, records
+
+AT = {"run": "r", "device": "sim-v73", "started": "2026-11-20T10:00:00Z", "duration_s": 2.0}
+PUSH = DeviceEvent(event="push", state="good", pushed_bytes=500, **AT)
+WELL = DeviceEvent(event="health", state="good", vitals={"hottest_c": 41.5}, **AT)
+BACK = DeviceEvent(event="reboot", state="good", **AT)
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    return {
+        (one.name.removeprefix("qnn_harness_"), *one.labels.values()): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+
+def test_what_a_run_came_to() -> None:
+    made = [
+        record(duration_s=1.0),
+        record(case="b", duration_s=3.0, attempt=2, measurements={"gate": {"hottest_c": 30}}),
+        record(case="c", outcome="failed", error=error(), expected={"known_issue": "pd"}),
+        record(
+            case="d",
+            outcome="failed",
+            error=error(),
+            measurements={"loaded": 55, "forecast": {"loaded": 56}},
+        ),
+    ]
+    text = metrics_text(made, [PUSH, PUSH, WELL, BACK])
+    found = samples(text)
+    assert found["cases", "passed", "none", "sim-v73", "2.51.0"] == 2
+    assert found["cases", "expected", "target", "sim-v73", "2.51.0"] == 1
+    assert found["cases", "failed", "target", "sim-v73", "2.51.0"] == 1
+    assert found["case_duration_seconds", "sim-v73", "context_count", "max"] == 3.0
+    assert found["retried_cases", "sim-v73"] == 1
+    assert found["forecasts", "fewer", "sim-v73", "2.51.0"] == 1
+    assert found["device_events", "sim-v73", "reboot"] == 1
+    assert ("device_events", "sim-v73", "push") not in found
+    assert found["device_pushed_bytes", "sim-v73"] == 1000
+    assert found["device_push_seconds", "sim-v73"] == 4.0
+    assert found["device_temperature_celsius", "sim-v73"] == 30  # what was told last
+    assert text.endswith("# EOF\n")
+    assert {one.type for one in text_string_to_metric_families(text)} == {"gauge"}
+
+
+def test_labels_are_bounded_and_the_rest_is_summed_up() -> None:
+    made = [record(case=str(n), device=DEVICE | {"name": f"d{n:03}"}) for n in range(120)]
+    heat = [WELL.model_copy(update={"device": f"d{n:03}"}) for n in range(120)]
+    found = samples(metrics_text(made, heat))
+    cases = {key: value for key, value in found.items() if key[0] == "cases"}
+    assert len(cases) == 51
+    assert cases["cases", "passed", "none", "other", "2.51.0"] == 70
+    assert sum(cases.values()) == 120
+    told = [key for key in found if key[0] == "device_temperature_celsius"]
+    assert len(told) == 50, "no temperature is a sum"
+
+
+def test_names_of_devices_are_labels_whatever_they_hold() -> None:
+    name = f'a"b\\n\n{CANARY}' + "x" * 10_000_000
+    text = metrics_text([record(device=DEVICE | {"name": name})], [])
+    assert len(text) < 20_000
+    assert all(line.isprintable() for line in text.splitlines())
+    ((_, _, _, label, _),) = [key for key in samples(text) if key[0] == "cases"]
+    assert label.startswith('a"b\\n \\x1b]0;')
+
+
+@settings(max_examples=40)
+@given(st.lists(records(), max_size=6))
+def test_any_records_can_be_read_by_both_parsers(made: list[CaseRecord]) -> None:
+    text = metrics_text(made, [PUSH])
+    assert list(text_string_to_metric_families(text))
+    assert list(older_format(text))
+    assert text == metrics_text(made, [PUSH])

@@ -157,6 +157,6 @@ def read_briefs(journal: Path) -> tuple[list[Brief], int]:
 def _is_event(line: bytes) -> bool:
     try:
         said = json.loads(line) if len(line) <= MAX_LINE_BYTES else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(said, dict) and said.get("kind") == "device"

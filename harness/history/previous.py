@@ -110,7 +110,7 @@ def last_durations(folder: RunFolder) -> dict[str, float]:
     found: dict[str, float] = {}
     with contextlib.suppress(HarnessError):
         for line in journal_lines(previous_of(folder).path / JOURNAL):
-            with contextlib.suppress(ValueError, TypeError, KeyError):
+            with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
                 row = json.loads(line)
                 if row["kind"] == "case" and 0 <= float(row["duration_s"]) < _MOST_S:
                     found[str(row["case"])] = float(row["duration_s"])

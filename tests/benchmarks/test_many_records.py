@@ -1,4 +1,4 @@
-"""100,000 records: what comparing and keeping them takes, beside `json.loads` of the same files."""
+"""100,000 records: what comparing, keeping and drawing them takes, beside `json.loads` of them."""
 
 from __future__ import annotations
 
@@ -68,3 +68,31 @@ def test_taking_in_costs_a_few_times_what_reading_does(tmp_path: Path) -> None:
         took = time.perf_counter() - began
         print(f"\nhistory {what}: {took:.1f} s, {took / loads:.1f} x json.loads")
         assert took < MOST_RATIO * loads
+
+
+PAGE = """
+import json, resource, sys, time
+from pathlib import Path
+from harness.report.html import write_html
+from harness.results.journal import read_journal
+run, began = Path(sys.argv[1]), time.process_time()
+write_html(read_journal(run / "results.jsonl"), {}, run / "report.html", run="r")
+took, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+began = time.process_time()
+for line in (run / "results.jsonl").open("rb"):
+    json.loads(line)
+print(took, time.process_time() - began, peak)
+"""
+
+
+@pytest.mark.benchmark
+def test_a_page_costs_a_few_times_what_reading_does(tmp_path: Path) -> None:
+    run = journal(tmp_path / "a", failing=10)
+    words = [sys.executable, "-c", PAGE, str(run)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    took, loads, peak = map(float, done.stdout.split())
+    size = (run / "report.html").stat().st_size / 1e6
+    figures = f"{took:.1f} s, {took / loads:.1f} x json.loads, {peak:.0f} MB"
+    print(f"\npage: {figures}, a file of {size:.1f} MB")
+    assert took < 25 * loads  # 10 s where reading takes 0.4 s
+    assert peak < MOST_MB / 2

@@ -17,6 +17,7 @@ from harness.cli.say import say
 from harness.contexts.schedule import RESIDENCIES
 from harness.errors import ConfigError, HarnessError
 from harness.pytest_plugin.options import CONTEXTS_ENGINES, split_list
+from harness.pytest_plugin.terminal import LIVE_FROM
 from harness.qnn.backends import BACKENDS
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class _Watch:
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Comes when all options are known, also those of PYTEST_ADDOPTS."""
+        config.stash[LIVE_FROM] = -1
         if config.option.lab is not None or (config.rootpath / DEFAULT_LAB).exists():
             return
         lab = simulated_instead(split_list(config.option.device))

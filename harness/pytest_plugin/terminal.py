@@ -44,6 +44,9 @@ OURS: Final = "qnn_harness_case"
 GIVEN_UP: Final = "qnn_harness_given_up"
 """Set where the device was given up while attempts were left: which, and how many."""
 
+LIVE_FROM = pytest.StashKey[int]()
+"""The least verbosity with live lines: 0, but for a command that has pytest say less."""
+
 _PHASES: Final = ("setup", "call", "teardown")
 
 RETRIED: Final = "retried"
@@ -156,11 +159,15 @@ class Live:
     def _reporter(self) -> Any:
         return self._config.pluginmanager.get_plugin("terminalreporter")
 
+    @property
+    def _verbosity(self) -> int:
+        return int(self._config.option.verbose) - self._config.stash.get(LIVE_FROM, 0)
+
     def _is_possible(self) -> bool:
         reporter = self._reporter
         return (
             type(reporter).__module__ == "_pytest.terminal"  # public since pytest 8.4 only
-            and self._config.option.verbose >= 0
+            and self._verbosity >= 0
             and bool(reporter.isatty)
             and self._config.getoption("capture") == "fd"
             and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
@@ -177,7 +184,7 @@ class Live:
 
     def begin(self, cases: Mapping[str, str], side_by_side: int, folder: RunFolder) -> None:
         """Cases are about to run, {node id: device}; `folder` is that of their run."""
-        if self._reporter is None or self._config.option.verbose < 0:
+        if self._reporter is None or self._verbosity < 0:
             return
         from harness.live.state import RunState
 
@@ -248,7 +255,7 @@ class Live:
             self._count(report.nodeid, seconds, None in bad, any(bad))
 
     def _say_failed(self, report: pytest.TestReport) -> None:
-        if self._file is None or self._config.option.verbose:
+        if self._file is None or self._verbosity:
             return
         from harness.live.state import one_line
 

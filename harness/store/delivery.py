@@ -204,8 +204,10 @@ class Delivery:
 
         if packed is None:
             items += [PushItem(note, f"{folder}/{name}") for name, note in plan.notes.items()]
-            self._device.push(items, timeout_s=deadline.remaining(), progress=tell)
-            at_work(self._serial, **far(None))
+            try:
+                self._device.push(items, timeout_s=deadline.remaining(), progress=tell)
+            finally:
+                at_work(self._serial, **far(None))
         if packed is None or not items:
             return self._store.install(own, touch, packed, deadline, what)
         items.append(PushItem(b"", f"{folder}/{ALL_PUSHED}", checked=False))

@@ -20,6 +20,7 @@ from harness.contexts.compiler import CompileError, CompileJob, run_jobs
 from harness.contexts.models import Model
 from harness.contexts.source import Context
 from harness.errors import ConfigError, InfraError
+from harness.files.notices import far, followed_by
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step
@@ -230,7 +231,13 @@ def test_a_model_the_compiler_refuses_spoils_no_other(tmp_path: Path, catalog: C
         job_for(tmp_path / "absent.onnx", tmp_path, "absent"),
         job_for(Model("tiny").build(), tmp_path, "good"),
     ]
-    results = run_jobs(catalog.compiler_host("2.51.0"), jobs)
+    told: list[dict[str, object]] = []
+    with followed_by(lambda device, facts: told.append({"device": device, **facts})):
+        results = run_jobs(catalog.compiler_host("2.51.0"), jobs)
+    first, *_, last = told
+    assert first | {"done": 0} == {"device": "", **far("compiling", 0, 3)}
+    assert last == {"device": "", **far(None)}
+    assert [one["done"] for one in told[:-1]] == sorted(one["done"] for one in told[:-1])
     assert results["good"] is None
     assert len(list((tmp_path / "good").glob("*.bin"))) == 1
     refused, absent = results["refused"], results["absent"]

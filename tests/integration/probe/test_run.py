@@ -13,6 +13,7 @@ from harness.adb.device import AdbDevice, PushItem
 from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.shell_protocol import exit_status
 from harness.errors import ConfigError, DeviceError, DeviceLost
+from harness.files.notices import followed_by
 from harness.probe.events import TranscriptParser
 from harness.probe.plan import Plan, Settings, Step, backend_load
 from harness.probe.run import ProbeRun, run_plan
@@ -73,6 +74,18 @@ def test_a_plan_is_carried_out(device: AdbDevice, folder: str) -> None:
     assert done.raw_events.count(b"\x1e") == 9
     noise = done.stderr + b"".join(done.transcript.noise.lines)
     assert b"noise" in noise
+
+
+def test_who_follows_is_told_of_each_step_while_it_runs(device: AdbDevice, folder: str) -> None:
+    told: list[tuple[str, dict[str, object]]] = []
+    steps = [Step("noop"), Step("sleep", {"ms": "300"}), Step("crash", {"signal": "6"})]
+    with followed_by(lambda device, facts: told.append((device, dict(facts)))):
+        run(device, folder, *steps)
+    assert {device for device, _ in told} == {device.serial}
+    facts = {"steps": 3, "loaded": 0, "contexts": 0}
+    seen = [one for _, one in told if one["step"] == 2]
+    assert seen[0] == {"step": 2, "verb": "sleep", **facts}
+    assert told[-1][1] == {"step": 3, "verb": "crash", **facts}
 
 
 @pytest.mark.parametrize("settings", [{}, {"deadline_ms": 60_000}])

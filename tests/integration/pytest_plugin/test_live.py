@@ -6,11 +6,13 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.pytest_plugin.test_parallel import TWO_DEVICES
 from tests.integration.terminal import Terminal
@@ -144,6 +146,19 @@ def test_workers_tell_what_they_are_at(lab: DeviceRuns, suite: Path) -> None:
         nothing_is_left(terminal)
         assert terminal.text.count("FAILED ::test_sleep[sim-a") == 2
         assert "2 failed, 4 passed" in terminal.lines[-1]
+
+
+def test_a_file_of_the_users_has_them_too(lab: DeviceRuns, context_for: ContextFor) -> None:
+    path = context_for("tiny", "2.51.0").path
+    command = [sys.executable, "-m", "harness.cli.main", "run", path, "--contexts", "200"]
+    with Terminal(command, cwd=lab.folder, env=environment(lab)) as terminal:
+        assert terminal.finish() == 0
+        assert seen(terminal, PUSHING)
+        assert seen(terminal, re.compile(r"^sim-v73 .* [0-9]+/200 contexts ", re.MULTILINE))
+        nothing_is_left(terminal)
+    with Terminal([*command, "--pytest-arg=-q"], cwd=lab.folder, env=environment(lab)) as terminal:
+        assert terminal.finish() == 0
+        assert DRAWN not in terminal.everything
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

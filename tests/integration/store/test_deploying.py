@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ConfigError, DeviceRefused, InternalError
+from harness.files.notices import followed_by
 from harness.store.delivery import Push
 from harness.store.deploy import Deployer
+from harness.store.push_plan import SMALL_BYTES
 from tests.integration.conftest import RuntimeFor
 from tests.integration.store.conftest import CountingDevice, MakeDevice
 
@@ -47,9 +49,17 @@ def test_a_runtime_travels_once(
 ) -> None:
     runtime = runtime_for("2.51.0")
     size = sum(file.size for file in runtime.files)
+    told: list[dict[str, object]] = []
     began = time.monotonic()
-    cold = deployer(device).deploy_runtime(runtime)
+    with followed_by(lambda device, facts: told.append(dict(facts))):
+        cold = deployer(device).deploy_runtime(runtime)
     cold_s = time.monotonic() - began
+    # how far it is grows up to all of what does not go packed with others
+    far = [(one["done"], one["total"]) for one in told if one.get("doing") == "pushing"]
+    assert [done for done, _ in far] == sorted(done for done, _ in far)
+    assert len(set(far)) > 3
+    assert far[-1][0] == far[-1][1] == sum(f.size for f in runtime.files if f.size > SMALL_BYTES)
+    assert told[-1] == dict.fromkeys(("doing", "done", "total", "unit"))
     assert (device.scripts, device.pushes, device.pushed_bytes) == (2, 1, size)
     for file in runtime.files:
         assert device.local(cold.root, file.name).read_bytes() == file.path.read_bytes()

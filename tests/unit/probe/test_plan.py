@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.probe import memory_steps, plan
-from harness.probe.plan import LogLevel, MemoryDetail, Plan, Settings, Step, parse, sealed
+from harness.probe.plan import LogLevel, MemoryDetail, Plan, Settings, Step, loads, parse, sealed
 from harness.probe.verbs import LIMITS, SOURCE_FOLDER, VERBS
 from harness.qnn.memory_types import TENSOR_MEMORIES
 
@@ -217,3 +217,17 @@ def test_all_that_the_table_says_is_read() -> None:
     assert VERBS["set"]["log_level"].words == get_args(LogLevel)
     assert VERBS["set"]["memory"].words == get_args(MemoryDetail)
     assert VERBS["io-bind"]["memory"].words == TENSOR_MEMORIES
+
+
+@pytest.mark.parametrize(
+    ("step", "number"),
+    [
+        (plan.context_load(3, "/d/a.bin"), 1),
+        (memory_steps.context_load_list(0, ["/d/a.bin", "/d/b.bin", "/d/c.bin"], share=True), 3),
+        (Step("ort-session", {"context": "0", "file": "/d/a.onnx"}), 1),
+        (Step("context-free", {"context": "0"}), 0),
+        (Step("noop"), 0),
+    ],
+)
+def test_how_many_contexts_a_step_loads(step: Step, number: int) -> None:
+    assert loads(step) == number

@@ -108,7 +108,7 @@ def since_previous(folder: RunFolder) -> Since | None:
 def last_durations(folder: RunFolder) -> dict[str, float]:
     """How long each case took in the last run of the same selection; empty if there is none."""
     found: dict[str, float] = {}
-    with contextlib.suppress(HarnessError):
+    with contextlib.suppress(HarnessError, OSError):
         for line in journal_lines(previous_of(folder).path / JOURNAL):
             with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
                 row = json.loads(line)

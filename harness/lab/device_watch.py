@@ -189,6 +189,7 @@ class DeviceWatch:
             busy = ask_load(device.adb)
             why = gate_problem(vitals, busy, gate)
             waited_s = round(self._clock() - began, 1)
+            at_work(name, **far(why and f"waiting: {why}"))
             if why is None:
                 return {"waited_s": waited_s, "hottest_c": vitals.hottest_c, "busy": busy}
             if waited_s >= gate.wait_s:

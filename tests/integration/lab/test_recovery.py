@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,14 @@ from harness.adb.deadline import Deadline
 from harness.adb.private_server import harness_key
 from harness.cli.devices import describe
 from harness.errors import InfraError
+from harness.files.notices import followed_by
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import LabEvent
 from harness.lab.inventory import load_lab
 from harness.lab.quarantine import Quarantine
 from harness.lab.recovery import Recovery, ask_vitals
+from harness.live.state import Lines
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
 from tests.faults.breakable import KeptServer
@@ -190,6 +194,27 @@ def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
         settled = ward.watch.settle(NAME)
     assert settled["waited_s"] == 0
     assert isinstance(settled["busy"], float)
+
+
+def test_who_follows_is_told_why_a_timed_case_waits(simulated_lab: Path, tmp_path: Path) -> None:
+    gate = "    gate: {max_busy_percent: 1, max_temperature_c: 150, wait_s: 1}\n"
+    simulated_lab.write_text(simulated_lab.read_text() + gate)
+    ward, lines, said = Ward(simulated_lab, tmp_path), Lines(), []
+
+    def follow(device: str, facts: Mapping[str, object]) -> None:
+        said.append(lines.merge(device, facts))
+
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        with ward.lab, followed_by(follow), pytest.raises(InfraError, match="not fit"):
+            ward.watch.settle(NAME)
+    finally:
+        busy.kill()
+        busy.wait()
+    device, line = said[-1]
+    assert device == NAME
+    assert "busy" in str(line["doing"])
+    assert str(line["doing"]).startswith("waiting: ")
 
 
 def test_what_makes_a_device_unique(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
 
 
 def test_who_follows_is_told_why_a_timed_case_waits(simulated_lab: Path, tmp_path: Path) -> None:
-    gate = "    gate: {max_busy_percent: 1, max_temperature_c: 150, wait_s: 1}\n"
+    gate = "    gate: {max_busy_percent: 1, max_temperature_c: 150, wait_s: 0}\n"
     simulated_lab.write_text(simulated_lab.read_text() + gate)
     ward, lines, said = Ward(simulated_lab, tmp_path), Lines(), []
 

@@ -138,7 +138,7 @@ class SpeedReport(Part):
                 low=one.low,
                 high=one.high if math.isfinite(one.high) else None,
             )
-            for one in speed.groups
+            for one in speed.judged.groups
         )
         return cls(
             effect=speed.effect,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from harness.history.noise import (
     scipy_stats,
 )
 
+Runs: TypeAlias = Array | Sequence[Sequence[float | None]]
 Verdict = Literal["slower", "faster", "unsure", "same"]
 """Of a size of memory, slower is more and faster is less."""
 EFFECT: Final = 0.1
@@ -43,20 +44,6 @@ _FEWEST_CASES: Final = 8
 _TOGETHER: Final = 0.75
 _SIZES: Final = (1e-3, 1e18)
 """What is outside of these is no measurement."""
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One figure of one case, run by run, the oldest first; None where a run has none.
-
-    All series of a `group` name the same runs at the same places, `new` from its first and `base`
-    from its last on: what moves there together is told once.
-    """
-
-    name: Any
-    group: Hashable
-    base: Sequence[float | None]
-    new: Sequence[float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +83,34 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """`changes` in the order of the series, each without what its group has in common."""
+    """`changes` in the order of the rows, each without what its group has in common."""
 
     changes: Sequence[Change]
     groups: Sequence[Group]
 
+    @property
+    def all(self) -> list[Change]:
+        """What whole groups have in common, and each row."""
+        return [*(one.common for one in self.groups if one.common is not None), *self.changes]
 
-def judge(series: Sequence[Series], effect: float = EFFECT) -> Judged:
-    """Judges changes of at least `effect` (0.1 is 10 %).
 
-    Of a hundred cases that did not change at most one is called slower or faster, and of all that
-    are called so at once at most one in twenty did not. Raises ConfigError without scipy.
+def judge(
+    names: Sequence[Any], groups: Sequence[Hashable], base: Runs, new: Runs, effect: float = EFFECT
+) -> Judged:
+    """Judges changes of at least `effect` (0.1 is 10 %) of figures, one in each row.
+
+    `base` and `new` have the runs in their columns, the oldest first; nan or None where a run has
+    not got a figure. What moves together in a group is told once.
+    Of a hundred cases that did not change about one is called slower or faster, however many runs
+    there are, and of all that are called so at once at most one in twenty did not. Raises
+    ConfigError without scipy.
     """
     scipy_stats()
-    if not series:
+    if not names:
         return Judged((), ())
-    base = _logs([one.base for one in series], at_end=True)
-    new = _logs([one.new for one in series], at_end=False)
-    names = {name: at for at, name in enumerate(dict.fromkeys(one.group for one in series))}
-    group = np.array([names[one.group] for one in series])
+    base, new = _logs(base), _logs(new)
+    known_groups = {name: at for at, name in enumerate(dict.fromkeys(groups))}
+    group = np.array([known_groups[one] for one in groups])
     scale, known = scales(base, new, group, resolution(np.hstack([base, new])))
     moved, lines, means = new.copy(), {}, []
     by_group = np.argsort(group, kind="stable")
@@ -125,23 +121,21 @@ def judge(series: Sequence[Series], effect: float = EFFECT) -> Judged:
         if _together(shifts, effect):
             lines[at] = median(np.hstack([base[rows], new[rows]]).T - of_base.T)
             moved[rows] -= lines[at][base.shape[1] :]
-    changes = _changes([one.name for one in series], base, moved, scale, known, effect)
-    told = list(names)
+    told = list(known_groups)
     shared = _of_lines([told[at] for at in lines], list(lines.values()), base.shape[1], effect)
-    groups = [Group(name, *mean, shared.get(name)) for name, mean in zip(told, means, strict=True)]
-    return Judged(changes, groups)
+    return Judged(
+        _changes(names, base, moved, scale, known, effect),
+        [Group(name, *mean, shared.get(name)) for name, mean in zip(told, means, strict=True)],
+    )
 
 
-def _logs(values: Sequence[Sequence[float | None]], *, at_end: bool) -> Array:
-    """Logarithms, a row for each; nan of what is no size at all."""
-    width = max(1, *(len(one) for one in values), 1)
-    found = np.full((len(values), width), np.nan)
-    for at, row in enumerate(values):
-        start = width - len(row) if at_end else 0
-        found[at, start : start + len(row)] = [
-            np.nan if one is None or not _SIZES[0] <= one <= _SIZES[1] else one for one in row
-        ]
-    return np.asarray(np.log(found))
+def _logs(values: Runs) -> Array:
+    """Logarithms; nan of what is no size at all."""
+    sizes = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
+    sizes = sizes if sizes.size else np.full((len(values), 1), np.nan)
+    with np.errstate(all="ignore"):
+        inside = (sizes >= _SIZES[0]) & (sizes <= _SIZES[1])
+        return np.asarray(np.log(np.where(inside, sizes, np.nan)))
 
 
 def _mean(shifts: Array) -> tuple[float, float, float]:

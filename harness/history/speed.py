@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from harness.history.brief import Brief
-from harness.history.comparison import Attempts, Comparison, attempts_by_name, finder
-from harness.history.performance import EFFECT, Change, Group, Judged, Series, Verdict, judge
+from harness.history.comparison import Comparison, attempts_by_name, finder
+from harness.history.noise import Array
+from harness.history.performance import EFFECT, Change, Judged, Verdict, judge
 from harness.results.record import is_figure
 
 FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
@@ -43,14 +46,11 @@ class Speed:
     effect: float
     base_runs: int
     new_runs: int
-    changes: Sequence[Change]
-    groups: Sequence[Group]
+    judged: Judged
 
     def told(self, verdict: Verdict) -> list[Change]:
         """What became so, first that of whole devices, the furthest first."""
-        shared = [one.common for one in self.groups if one.common is not None]
-        found = [one for one in (*shared, *self.changes) if one.verdict == verdict]
-        return sorted(found, key=_order)
+        return sorted((one for one in self.judged.all if one.verdict == verdict), key=_order)
 
     @property
     def suspects(self) -> list[Change]:
@@ -92,57 +92,44 @@ def with_speed(
     each is read once. `late` also tells a change that came with BASE, or a run before it, which
     only NEW bears out: one run alone never does. Raises ConfigError without scipy.
     """
-    passing = [pair for pair in found["passing"] if pair.before and pair.after]
-    rows: list[list[list[float | None]]] = [[[] for _ in FIGURES] for _ in passing]
-    befores, afters = [one.before for one in passing], [one.after for one in passing]
-    base_runs = _add(rows, befores, earlier) + _add(rows, befores, [befores])
-    new_runs = _add(rows, afters, between) + _add(rows, afters, [afters])
-    names, values = [], []
-    for brief, row in zip(afters, rows, strict=True):
-        assert brief is not None
-        device = brief.device.name if brief.device else ""
-        for figure, series in zip(FIGURES, row, strict=True):
-            if any(series[:base_runs]) and any(series[base_runs:]):
-                names.append(Figure(device, brief.case, figure))
-                values.append(series)
-    judged = _split(names, values, base_runs, effect)
+    pairs = [(one.before, one.after) for one in found["passing"] if one.before and one.after]
+    befores, afters = [before for before, _ in pairs], [after for _, after in pairs]
+    base = [*(_of_run(befores, run) for run in earlier), _sampled(befores)]
+    new = [*(_of_run(afters, run) for run in between), _sampled(afters)]
+    values = np.stack([*base, *new], axis=2) if pairs else np.empty((0, len(FIGURES), 2))
+    measured = [np.isfinite(part).any(axis=2) for part in np.split(values, [len(base)], axis=2)]
+    cases, figures = np.nonzero(measured[0] & measured[1])
+    names = [
+        Figure(one.device.name if one.device else "", one.case, FIGURES[figure])
+        for one, figure in zip(map(afters.__getitem__, cases), figures, strict=True)
+    ]
+    groups = [replace(one, case=None) for one in names]
+
+    def split(at: int, upto: int | None = None) -> Judged:
+        rows = values[cases, figures]
+        return judge(names, groups, rows[:, :at], rows[:, at:upto], effect)
+
+    judged = split(len(base))
     if late:
-        for at in range(base_runs - 1, max(base_runs - 1 - _STEPS_BACK, 0), -1):
-            known = _split(names, [one[:-1] for one in values], at, effect)
-            judged = _later(judged, _split(names, values, at, effect), known)
-    return replace(found, speed=Speed(effect, base_runs, new_runs, judged.changes, judged.groups))
+        for at in range(len(base) - 1, max(len(base) - 1 - _STEPS_BACK, 0), -1):
+            earlier_split = split(at)
+            if any(one.verdict in _ALARMS for one in earlier_split.all):
+                judged = _later(judged, earlier_split, split(at, -1))
+    return replace(found, speed=Speed(effect, len(base), len(new), judged))
 
 
-def _add(
-    rows: list[list[list[float | None]]],
-    cases: Sequence[Brief | None],
-    runs: Iterable[Sequence[Brief | None]],
-) -> int:
-    """Adds what each run measured of each case; how many runs there were."""
-    number = 0
-    for run in runs:
-        number += 1
-        find = finder(attempts_by_name(one for one in run if one is not None))
-        for case, row in zip(cases, rows, strict=True):
-            met: Attempts | None = find(case) if case is not None else None
-            passed = met is not None and met.last.outcome == "passed"
-            for figure, series in zip(FIGURES, row, strict=True):
-                series.append(
-                    sample(met.last.measurements, figure) if passed and met is not None else None
-                )
-    return number
+def _of_run(cases: Sequence[Brief], run: Sequence[Brief]) -> Array:
+    """What a run measured of each case, by its figures."""
+    find = finder(attempts_by_name(run))
+    return _sampled([met.last if (met := find(case)) else None for case in cases])
 
 
-def _split(
-    names: Sequence[Figure], values: Sequence[Sequence[float | None]], at: int, effect: float
-) -> Judged:
-    return judge(
-        [
-            Series(name, replace(name, case=None), series[:at], series[at:])
-            for name, series in zip(names, values, strict=True)
-        ],
-        effect,
-    )
+def _sampled(found: Sequence[Brief | None]) -> Array:
+    sampled = np.full((len(found), len(FIGURES)), np.nan)
+    for row, one in zip(sampled, found, strict=True):
+        if one is not None and one.outcome == "passed" and one.measurements:
+            row[:] = [sample(one.measurements, figure) for figure in FIGURES]
+    return sampled
 
 
 def _later(judged: Judged, earlier: Judged, known: Judged) -> Judged:

@@ -41,7 +41,7 @@ def speed_lines(speed: Speed, most: int = _MOST) -> Iterator[str]:
             f" ({counted(speed.base_runs, 'run')} before, {speed.new_runs} new: their noise shows "
             "in earlier runs of the same cases)"
         )
-    if speed.changes:
+    if speed.judged.changes:
         yield told
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.history.performance import MOST_RUNS, Series, judge
+from harness.history.performance import MOST_RUNS, judge
 from tests.needed import PERF_HISTORY, need
 
 STEP = 1.15
@@ -120,7 +120,7 @@ def sized(logs: list[float]) -> list[float]:
 def verdict_after(base: list[float], new: list[float]) -> tuple[str, int]:
     """What the first runs that settle it say, and how many they were; as `unsure`, all of them."""
     for number in range(1, len(new) + 1):
-        found = judge([Series("a", "a", sized(base), sized(new[:number]))]).changes[0]
+        found = judge(["a"], ["a"], [sized(base)], [sized(new[:number])]).changes[0]
         if found.verdict in ("slower", "faster"):
             return found.verdict, number
     return "unsure", len(new)
@@ -164,14 +164,13 @@ def test_single_reruns_of_a_day_together(reruns: list[Rerun]) -> None:
         for day in {one.runs[one.at].date for one in some}:
             here = [one for one in some if one.runs[one.at].date == day]
             days = sorted({run.date for one in here for run in one.runs[: one.at]})
-            series = []
+            base, new = [], []
             for one in here:
                 known = {run.date: math.exp(run.log_us) for run in one.runs[: one.at]}
-                new = [math.exp(one.runs[one.at].log_us)]
-                series.append(Series(one.case, one.device, [known.get(d) for d in days], new))
-            found = judge(series)
-            changes = [*found.changes, *(one.common for one in found.groups if one.common)]
-            told.update("suspect" if one.suspect else one.verdict for one in changes)
+                base.append([known.get(day) for day in days])
+                new.append([math.exp(one.runs[one.at].log_us)])
+            found = judge([one.case for one in here], [one.device for one in here], base, new)
+            told.update("suspect" if one.suspect else one.verdict for one in found.all)
         alarms = told["slower"] + told["faster"]
         naive = sum(abs(one.apart) >= math.log(1.1) for one in some)
         print(f"\nsingle reruns, {half}: alarms {wilson(alarms, len(some))}; {dict(told)}")

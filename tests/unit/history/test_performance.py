@@ -14,15 +14,20 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.history.performance import Change, Judged, Series, judge
+from harness.history.performance import Change, Judged, judge
 
 QUIET = [1000.0, 1004.0, 997.0, 1001.0, 999.0, 1003.0, 1000.0]
 RUNS = st.lists(st.floats(1e5, 1e9), min_size=0, max_size=9)
 
 
 def change(base: Sequence[Any], new: Sequence[Any], effect: float = 0.1) -> Change:
-    (found,) = judge([Series("a", "g", base, new)], effect).changes
+    (found,) = judge(["a"], ["g"], [base], [new], effect).changes
     return found
+
+
+def judged(*rows: tuple[Any, str, Sequence[float], Sequence[float]]) -> Judged:
+    """Of name, group, base and new of each."""
+    return judge(*zip(*rows, strict=True))
 
 
 def scaled(runs: Sequence[float], by: float) -> list[float]:
@@ -73,8 +78,8 @@ def test_without_earlier_runs_nothing_is_said(base: list[Any]) -> None:
 
 
 def test_a_few_runs_of_many_cases_tell_noise_too() -> None:
-    many = [Series(n, "g", [1000 + n, 1003 + n], [1001 + n, 1002 + n]) for n in range(30)]
-    found = judge([*many, Series("slow", "g", [1000, 1001], [1400, 1410])]).changes[-1]
+    many = [(n, "g", [1000 + n, 1003 + n], [1001 + n, 1002 + n]) for n in range(30)]
+    found = judged(*many, ("slow", "g", [1000, 1001], [1400, 1410])).changes[-1]
     assert found.verdict == "slower"
 
 
@@ -85,9 +90,9 @@ def test_what_most_cases_of_a_device_do_is_told_once() -> None:
         return [level * math.exp(one) for one in rng.normal(0, 0.005, number)]
 
     def device(factor: float) -> Judged:
-        cases = [Series(n, "hot", runs(1000, 8), runs(1000 * factor, 3)) for n in range(20)]
-        own = Series("own", "hot", runs(500, 8), runs(500 * factor * 1.5, 3))
-        return judge([*cases, own, Series("other", "cool", runs(100, 8), runs(100, 3))])
+        cases = [(n, "hot", runs(1000, 8), runs(1000 * factor, 3)) for n in range(20)]
+        own = ("own", "hot", runs(500, 8), runs(500 * factor * 1.5, 3))
+        return judged(*cases, own, ("other", "cool", runs(100, 8), runs(100, 3)))
 
     found = device(1.2)
     assert [one.name for one in found.changes if one.verdict != "same"] == ["own"]
@@ -101,8 +106,8 @@ def test_what_most_cases_of_a_device_do_is_told_once() -> None:
 
 
 def test_half_of_the_cases_are_not_the_device() -> None:
-    cases = [Series(n, "g", QUIET, scaled(QUIET[:3], 1.3 if n % 2 else 1)) for n in range(20)]
-    found = judge(cases)
+    cases = [(n, "g", QUIET, scaled(QUIET[:3], 1.3 if n % 2 else 1)) for n in range(20)]
+    found = judged(*cases)
     assert found.groups[0].common is None
     assert [one.verdict for one in found.changes] == ["same", "slower"] * 10
 
@@ -111,19 +116,20 @@ def test_many_cases_are_corrected_for() -> None:
     """Two reruns are enough of one case; of thousands some would be slower by chance."""
     rng = np.random.default_rng(3)
     rows = 1000 * np.exp(0.005 * rng.standard_t(2, (5000, 8)))
-    quiet = [Series(n, n % 7, list(row[:6]), list(row[6:])) for n, row in enumerate(rows)]
-    told = [one for one in judge(quiet).changes if one.verdict in ("slower", "faster")]
+    quiet = [(n, n % 7, list(row[:6]), list(row[6:])) for n, row in enumerate(rows)]
+    told = [one for one in judged(*quiet).changes if one.verdict in ("slower", "faster")]
     assert len(told) <= 2
 
 
-HOSTILE = [float("nan"), float("inf"), -float("inf"), -1, 0, 10**400, 1e300, 5e-324, True, None]
+HOSTILE = [float("nan"), float("inf"), -float("inf"), -1, 0, 1e300, 5e-324, None]
 
 
 @given(
     st.lists(st.sampled_from(HOSTILE), max_size=8), st.lists(st.sampled_from(HOSTILE), max_size=8)
 )
 def test_no_value_is_trusted(base: list[Any], new: list[Any]) -> None:
-    found = judge([Series("a", "g", base, new), Series("b", "g", QUIET, [*new, 1200, 1201])])
+    wide = [*base, *[None] * (8 - len(base))], [*new, *[None] * (8 - len(new))]
+    found = judged(("a", "g", *wide), ("b", "g", [*QUIET, 1001], [*wide[1][:-2], 1200, 1201]))
     assert found.changes[0].verdict in ("unsure", "same")
     assert all(math.isfinite(one.ratio) for one in found.changes)
 
@@ -166,15 +172,17 @@ def test_more_runs_find_more() -> None:
 
 def test_a_hundred_thousand_cases_cost_little() -> None:
     rng = np.random.default_rng(1)
-    rows = (1e4 * np.exp(rng.normal(0, 0.02, (100_000, 12)))).tolist()
-    few = [Series(n, n % 20, row[:10], row[10:]) for n, row in enumerate(rows[:1000])]
-    judge(few)
-    began = time.perf_counter()
-    judge(few)
-    some = time.perf_counter() - began
-    began = time.perf_counter()
-    judge([Series(n, n % 20, row[:10], row[10:]) for n, row in enumerate(rows)])
-    assert time.perf_counter() - began < 1000 * some
+    rows = 1e4 * np.exp(rng.normal(0, 0.02, (100_000, 12)))
+
+    def took(number: int) -> float:
+        names = range(number)
+        began = time.perf_counter()
+        judge(names, [name % 20 for name in names], rows[:number, :10], rows[:number, 10:])
+        return time.perf_counter() - began
+
+    took(1000)
+    some = took(1000)
+    assert took(100_000) < 1000 * some
 
 
 def test_without_scipy_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,8 +195,8 @@ def test_without_scipy_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(builtins, "__import__", none)
     with pytest.raises(ConfigError, match=r"pip install 'qnn-harness\[performance\]'"):
-        judge([])
+        judge([], [], [], [])
 
 
 def test_nothing_of_nothing() -> None:
-    assert judge([]) == Judged((), ())
+    assert judge([], [], [], []) == Judged((), ())

@@ -105,7 +105,7 @@ def test_only_what_passed_counts() -> None:
     judged_ = with_speed(found, [[one] for one in base[:-1]], [odd])
     assert not speed_of(judged_).told("slower")  # the run between failed: it confirms nothing
     failing = with_speed(compare([base[0]], odd))
-    assert not speed_of(failing).changes
+    assert not speed_of(failing).judged.changes
 
 
 def test_a_case_goes_on_from_version_to_version() -> None:
@@ -119,7 +119,7 @@ def test_a_case_goes_on_from_version_to_version() -> None:
 def test_a_run_beside_itself_gives_nothing() -> None:
     same = [Brief.of(run(1000))]
     found = with_speed(compare(same, same), [[Brief.of(run(us))] for us in (900, 1300, 500)])
-    assert {one.verdict for one in speed_of(found).changes} <= {"same", "unsure"}
+    assert {one.verdict for one in speed_of(found).judged.changes} <= {"same", "unsure"}
     assert not speed_of(found).suspects
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from harness.bisect.match import ELSE_GOOD
+from harness.bisect.match import ELSE_GOOD, Unmeasured, figure, parse_match
 from harness.bisect.result import (
     AxisAnswer,
     BisectionResult,
@@ -15,7 +16,10 @@ from harness.bisect.result import (
     PreflightShape,
     SideShape,
 )
+from harness.errors import ConfigError
+from harness.errors.outgoing_text import counted
 from harness.failure.error import ErrorRecord
+from harness.history.performance import judge
 from harness.report.pages import link, template
 from harness.runtimes.difference import NameList
 
@@ -115,7 +119,7 @@ def summary(result: BisectionResult) -> list[str]:
         lines.append(f"held fixed: {held}")
     counts = result.match or "any failure"
     lines.append(f"counts as bad: {counts}")
-    lines += _failed_otherwise(result)
+    lines += [*_failed_otherwise(result), *_beside_noise(result)]
     devices = sorted({str(run.device) for run in result.runs if run.device})
     lines.append(f"device: {', '.join(devices)} ({result.target}, {result.backend})")
     if answer:
@@ -136,6 +140,39 @@ def _failed_otherwise(result: BisectionResult) -> list[str]:
     return (
         [f"failed otherwise, which tells nothing: {number} of the runs; {hint}"] if number else []
     )
+
+
+def _beside_noise(result: BisectionResult) -> list[str]:
+    """Of a change that times tell: whether noise alone would do that, judged as `compare` does.
+
+    All runs of versions before it stand beside all runs of those after it, whatever they answered.
+    """
+    before, after = result.before, result.after
+    compared = parse_match(result.match).comparison if result.match else None
+    if not isinstance(result.answer, AxisAnswer) or before is None or after is None:
+        return []
+    order = result.candidates[result.axes[0]]
+    at = order.index(before.at[0])
+    places = [(order.index(run.at[0]), run.number, run.record) for run in result.runs]
+    records = sorted(places, key=lambda one: one[:2])
+    lines = []
+    for name in compared.times if compared else ():
+        sides: tuple[list[float], list[float]] = [], []
+        for version, _, record in records:
+            with contextlib.suppress(Unmeasured):
+                if record is not None and record.outcome == "passed":
+                    sides[version > at].append(figure(record.measurements, name))
+        if all(sides):
+            try:
+                (change,) = judge([name], [name], [sides[0]], [sides[1]]).changes
+            except ConfigError as error:
+                return [f"not judged beside noise: {error}"]
+            lines.append(
+                f"{name} beside noise: {change.verdict}, x {change.ratio:.3g} after the change "
+                f"({change.low:.3g} to {change.high:.3g}, "
+                f"{change.base_runs} + {counted(change.new_runs, 'run')})"
+            )
+    return lines
 
 
 def commands(result: BisectionResult) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,16 @@ from junitparser import JUnitXml
 
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import LoadedLibrary
-from harness.report.junit import junit_bytes, legal, write_junit
+from harness.report.junit import junit_parts, legal, write_junit
 from harness.results.record import NO_CAUSE, CaseRecord, final_attempts
 from tests.integration.hostile_words import CANARY
 from tests.unit.results.records import error, record, records
 
 SCHEMA = xmlschema.XMLSchema10(Path(__file__).with_name("junit.xsd"))
+
+
+def junit_bytes(records: Iterable[CaseRecord], *, run: str, logs: str = "") -> bytes:
+    return b"".join(junit_parts(records, run=run, logs=logs))
 
 
 def valid(content: bytes) -> ElementTree.Element:

@@ -78,7 +78,8 @@ class ScriptTimeout(DeviceTimeout):
 
     `found` is what was found of its processes before they were ended. `completed` is its result if
     it had ended by itself all the same: then only the link was late. `late_bytes` is how much of
-    its output came after the deadline.
+    its output came after the deadline, `heard_out` whether that was read to its end once all of it
+    was ended.
     """
 
     def __init__(
@@ -91,11 +92,13 @@ class ScriptTimeout(DeviceTimeout):
         found: Found,
         completed: Completed | None,
         late_bytes: int,
+        heard_out: bool,
     ) -> None:
         super().__init__(problem, serial=serial, command=command, output=output)
         self.found = found
         self.completed = completed
         self.late_bytes = late_bytes
+        self.heard_out = heard_out
 
 
 class _Output:
@@ -278,6 +281,8 @@ def run_script(
                 found=found,
                 completed=completed if ended_itself else None,
                 late_bytes=late_bytes,
+                # without shell_v2, the shell that would tell the status is ended, too
+                heard_out=call.status is not None or not shell_v2,
             ) from error
         if output.full:
             ending = end_processes(server, serial, token, call.group, shell_v2=shell_v2)

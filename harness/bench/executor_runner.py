@@ -129,7 +129,13 @@ def call_runner(
         seen = runner_transcript(plan, lines.heard, None)
         if completed is None:
             due_s = timeout_s * 3 / 4  # what comes before its start takes no longer
-            timed_out = alive_at_deadline(seen, error.found, due_s, late_bytes=error.late_bytes)
+            timed_out = alive_at_deadline(
+                seen,
+                error.found,
+                due_s,
+                late_bytes=error.late_bytes,
+                heard_out=error.heard_out,
+            )
             if not timed_out:
                 raise
     lines.close()

@@ -31,17 +31,26 @@ def with_deadline(plan: Plan, timeout_s: float, *, looks: bool = False) -> Plan:
 
 
 def alive_at_deadline(
-    transcript: Transcript, found: Found, due_s: float, *, late_bytes: int = 0
+    transcript: Transcript,
+    found: Found,
+    due_s: float,
+    *,
+    late_bytes: int = 0,
+    heard_out: bool = True,
 ) -> bool:
     """Whether what was found of a process proves that it had still not ended after `due_s`.
 
     Both moments are by the device's own clock: when the probe had read its plan, and when its
     process was found. It may have been waiting for somebody to read what it printed, all because
-    of the link, unless less than a pipe takes came after the deadline (`late_bytes`).
+    of the link, unless less than a pipe takes came after the deadline (`late_bytes`), and behind
+    it the end of the stream (`heard_out`): one damaged byte can make a daemon wait for ever to send
+    more. What is in the kernel (D) waits for no reader, and cannot be ended either.
     """
     if transcript.start is None or transcript.accepted is None or found.uptime_s is None:
         return False
     pid = transcript.start.pid
     there = bool(found.states) if pid is None else pid in found.states
     alive_s = found.uptime_s - transcript.accepted.boot_us / 1e6
-    return there and not transcript.done and alive_s >= due_s and late_bytes < PIPE_BYTES
+    reads_all = heard_out or (pid is not None and found.states.get(pid) == "D")
+    alive = there and not transcript.done and alive_s >= due_s
+    return alive and late_bytes < PIPE_BYTES and reads_all

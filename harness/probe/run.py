@@ -136,7 +136,13 @@ def run_plan(
     except ScriptTimeout as error:
         completed = error.completed
         due_s, late_bytes = _due_s(plan, timeout_s), error.late_bytes
-        alive = alive_at_deadline(parser.transcript, error.found, due_s, late_bytes=late_bytes)
+        alive = alive_at_deadline(
+            parser.transcript,
+            error.found,
+            due_s,
+            late_bytes=late_bytes,
+            heard_out=error.heard_out,
+        )
         timed_out = completed is None and (alive or parser.transcript.deadline)
         if completed is None and not timed_out:
             raise

@@ -16,6 +16,7 @@ from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.run import ProbeRun, run_plan
 from tests.integration.adb.conftest import REAL_BY_DAY, Lab, Linked, Place, linked_to
+from tests.integration.adb.faulty_link import FaultyLink
 from tests.needed import C_COMPILERS, need
 
 pytestmark = REAL_BY_DAY
@@ -37,13 +38,13 @@ def probe_folder(lab: Lab, shared_daemon: tuple[str, str]) -> str:
     return f"{top}/late"
 
 
-class StallsAt:
-    """A device whose link stands still from an event on, for so many seconds."""
+class Struck:
+    """A device whose link something happens to at an event, once."""
 
-    def __init__(self, linked: Linked, event: bytes, seconds: float) -> None:
+    def __init__(self, linked: Linked, event: bytes, strike: Callable[[FaultyLink], None]) -> None:
         self._linked = linked
         self._event = event
-        self._seconds = seconds
+        self._strike: Callable[[FaultyLink], None] | None = strike
         self._seen = b""
 
     def run(self, plan: Plan, folder: str, **options: object) -> ProbeRun:
@@ -53,10 +54,9 @@ class StallsAt:
         def stalling(script: str, *, on_stdout: Callable[[bytes], None], **more: object) -> object:
             def watch(data: bytes) -> None:
                 self._seen += data
-                if self._event in self._seen and self._seconds:
-                    self._linked.link.stall()
-                    threading.Timer(self._seconds, self._linked.link.resume).start()
-                    self._seconds = 0
+                if self._event in self._seen and self._strike is not None:
+                    strike, self._strike = self._strike, None
+                    strike(self._linked.link)
                 on_stdout(data)
 
             return shell(script, on_stdout=watch, **more)  # type: ignore[arg-type]
@@ -67,6 +67,41 @@ class StallsAt:
             return run_plan(device, f"{folder}/qnn-probe", plan, **arguments)  # type: ignore[arg-type]
         finally:
             del device.shell  # type: ignore[method-assign]
+
+
+def stalls(seconds: float) -> Callable[[FaultyLink], None]:
+    """The link stands still for so many seconds."""
+
+    def strike(link: FaultyLink) -> None:
+        if seconds:
+            link.stall()
+            threading.Timer(seconds, link.resume).start()
+
+    return strike
+
+
+def loses_the_stream(link: FaultyLink) -> None:
+    """The daemon hears no more that anybody takes what it sends in the stream that is open now."""
+    rest, stream = bytearray(), list[bytes]()
+
+    def without_its_okays(data: bytes, *, to_device: bool) -> bytes:
+        if not to_device:
+            return data
+        rest.extend(data)
+        passed = b""
+        while len(rest) >= 24:
+            size = 24 + int.from_bytes(rest[12:16], "little")
+            if len(rest) < size:
+                break
+            message = bytes(rest[:size])
+            del rest[:size]
+            if message[:4] == b"OKAY":
+                stream[:] = stream or [message[4:8]]
+            if message[:4] != b"OKAY" or message[4:8] != stream[0]:
+                passed += message
+        return passed
+
+    link.changed = without_its_okays  # type: ignore[method-assign]
 
 
 Row = tuple[str, Plan, bytes, float, set[tuple[str, str | None]]]
@@ -111,9 +146,9 @@ def test_only_what_was_alive_at_its_deadline_has_hung(
                 linked.device = AdbDevice(
                     linked.device.serial, linked.device.server, features=frozenset()
                 )
-            stalling = StallsAt(linked, event, seconds)
+            struck = Struck(linked, event, stalls(seconds))
             try:
-                ran = stalling.run(plan, probe_folder, on_hang=lambda pid, _: looked.append(pid))
+                ran = struck.run(plan, probe_folder, on_hang=lambda pid, _: looked.append(pid))
                 verdict = judge(ran)
                 seen = verdict.outcome, verdict.cause
             except InfraError as error:
@@ -126,3 +161,14 @@ def test_only_what_was_alive_at_its_deadline_has_hung(
 
     with ThreadPoolExecutor(len(ROWS)) as pool:
         assert [wrong for wrong in pool.map(judged, ROWS) if wrong] == []
+
+
+def test_who_waits_for_a_reader_that_a_damaged_link_took_away_has_not_hung(
+    lab: Lab, shared: Place, probe_folder: str, folder: str
+) -> None:
+    """Everything else goes on: other streams, and with them the look at what still runs."""
+    with linked_to(lab, shared.device.serial, folder) as linked:
+        struck = Struck(linked, RUNNING, loses_the_stream)
+        with pytest.raises(InfraError) as lost:
+            struck.run(PRINTS, probe_folder, on_hang=lambda *_: None)
+        assert lost.value.cause == "infra"

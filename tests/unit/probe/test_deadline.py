@@ -45,6 +45,12 @@ FOUND = Found(105.0, {7: "S", 8: "R"})
     ("said", "found", "late_bytes", "alive"),
     [
         ({}, FOUND, 0, True),
+        ({}, FOUND, None, False),
+        ({}, Found(105.0, {7: "D"}), None, True),
+        ({}, Found(105.0, {7: "S", 8: "D"}), None, False),
+        ({}, Found(104.99, {7: "D"}), None, False),
+        ({}, Found(105.0, {7: "D"}), PIPE_BYTES, False),
+        ({"pid": None}, Found(105.0, {8: "D"}), None, False),
         ({}, Found(105.0, {7: "T"}, ended=True), 0, True),
         ({}, Found(104.99, {7: "S"}), 0, False),
         ({}, Found(105.0, {8: "R"}), 0, False),
@@ -60,14 +66,16 @@ FOUND = Found(105.0, {7: "S", 8: "R"})
     ],
 )
 def test_what_proves_that_a_process_was_alive(
-    said: dict[str, Any], found: Found, late_bytes: int, alive: bool
+    said: dict[str, Any], found: Found, late_bytes: int | None, alive: bool
 ) -> None:
+    """`late_bytes` is None where the stream was not read to its end."""
     told = ALIVE | said
     start = Start(source="x", pid=told.pop("pid"), target="t")
     at_us = told.pop("accepted")
     accepted = None if at_us is None else Accepted(checksum=1, steps=1, boot_us=at_us)
     transcript = Transcript(start=start, accepted=accepted, **told)
-    assert alive_at_deadline(transcript, found, 5.0, late_bytes=late_bytes) is alive
+    late = {"late_bytes": late_bytes or 0, "heard_out": late_bytes is not None}
+    assert alive_at_deadline(transcript, found, 5.0, **late) is alive  # type: ignore[arg-type]
 
 
 def test_without_a_start_nothing_is_proven() -> None:

@@ -12,6 +12,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -102,6 +103,11 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if _PLAIN.fullmatch(text) else quoteattr(legal(text))
 
 
+@lru_cache(4096)
+def _named(key: str) -> str:
+    return _quoted(_bounded(key))
+
+
 def _case(record: CaseRecord, logs: str) -> str:
     name = record.case.removeprefix(record.file).removeprefix("::")
     module = record.file.removesuffix(".py").replace("/", ".") if name else record.suite
@@ -114,7 +120,7 @@ def _case(record: CaseRecord, logs: str) -> str:
     if record.line is not None:
         told["line"] = record.line
     properties = "".join(
-        f"<property name={_quoted(_bounded(key))} value={_quoted(value[:_MAX_PROPERTY_CHARS])}/>"
+        f"<property name={_named(key)} value={_quoted(value[:_MAX_PROPERTY_CHARS])}/>"
         for key, value in itertools.islice(_properties(record), _MAX_PROPERTIES)
     )
     inside = _element("properties", {}, properties)
@@ -190,7 +196,7 @@ def _properties(record: CaseRecord) -> Iterator[tuple[str, str]]:
         yield "known_issue", record.expected.known_issue
     if record.fixed is not None:
         yield "fixed", ", ".join(record.fixed.known_issues)
-    for key, value in (record.device.model_dump() if record.device else {}).items():
+    for key, value in record.device or ():
         yield from _flat(f"device.{key}", value)
     for key, value in record.axes.items():
         yield from _flat(f"axes.{key}", value)

@@ -108,7 +108,8 @@ function tellsApart(data, name, shown) {
 }
 
 function drawTable(data, shown, section, open) {
-  const room = Math.max(0, Math.floor((section.clientWidth - 132 - 90 - 2 * 230) / 112));
+  // the case has a third of the width, and why it failed what is left: not less than 280
+  const room = Math.max(0, Math.floor((section.clientWidth * 0.68 - 132 - 90 - 280) / 112));
   const axes = data.axisNames.filter(name => name !== "suite" && tellsApart(data, name, shown)).slice(0, Math.min(room, 8));
   const columns = [["outcome", 132], ["case", "32%"], ...axes.map(name => [name, 112]), ["time", 90], ["why", 0]];
   const [by, down] = (state.get("sort") ?? "outcome").split(":");

@@ -85,8 +85,10 @@ def _same(folder: RunFolder, takes: Callable[[str], bool]) -> Iterator[RunFolder
         for earlier in (RunFolder.open(reports / name) for name in same_second):
             info = earlier.info()
             started = str(info.get("started"))
-            same = wanted and info.get("selection") == wanted and info.get("finished")
-            if same and earlier.run_id != folder.run_id and takes(started):
+            same = wanted and info.get("selection") == wanted
+            # one that was interrupted has an end, too, but not all cases
+            whole = info.get("finished") and info.get("problem") is None
+            if same and whole and earlier.run_id != folder.run_id and takes(started):
                 found.append((started, earlier.run_id, earlier))
         yield from (one for *_, one in sorted(found, reverse=True, key=lambda one: one[:2]))
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.live.state import Lines
+from harness.live.state import FACTS, Lines
 
 _NAME: Final = "live"
 _MAX_BYTES: Final = 8192
@@ -47,7 +47,10 @@ class Listener:
             self._socket.bind(address)
 
     def wait(self, seconds: float) -> Iterator[tuple[str, Mapping[str, object]]]:
-        """Waits for messages, and gives those that are there: devices and their facts."""
+        """Waits for messages, and gives those that are there: devices and all of their facts.
+
+        What a message leaves out is None, as for `harness.files.notices.at_work`: it is over.
+        """
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         poll.poll(1000 * seconds)
@@ -59,7 +62,7 @@ class Listener:
             with contextlib.suppress(ValueError, RecursionError):
                 said = None if flags & socket.MSG_TRUNC else json.loads(data)
                 if isinstance(said, list) and len(said) == 2 and isinstance(said[1], dict):
-                    yield str(said[0]), said[1]
+                    yield str(said[0]), dict.fromkeys(FACTS) | said[1]
 
     def close(self) -> None:
         """Whoever still sends is none the wiser."""

@@ -19,6 +19,7 @@ _MAX_DEVICES: Final = 300
 _MOST: Final = 1 << 60
 _TEXTS: Final = frozenset({"name", "case", "verb", "doing", "unit"})
 _NUMBERS: Final = frozenset({"step", "steps", "loaded", "contexts", "done", "total", "degrees"})
+FACTS: Final = _TEXTS | _NUMBERS
 PLAIN_EVERY_S: Final = 30.0
 _TRUSTED_S: Final = 1.0
 """A rate that is younger says nothing."""
@@ -33,7 +34,7 @@ def cleaned(facts: Mapping[str, object]) -> dict[str, Fact | None]:
     """What facts hold that is known, bounded; a device may be behind each of them."""
     found: dict[str, Fact | None] = {}
     for name, value in facts.items():
-        if name in _TEXTS | _NUMBERS and value is None:
+        if name in FACTS and value is None:
             found[name] = None
         elif name in _TEXTS and isinstance(value, str):
             found[name] = one_line(value)

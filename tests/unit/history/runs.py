@@ -66,12 +66,15 @@ def briefs(said: str) -> list[Brief]:
 
 
 def run_folder(
-    reports: Path, *records: CaseRecord, command: tuple[str, ...] = ("pytest", "-m", "device")
+    reports: Path,
+    *records: CaseRecord,
+    command: tuple[str, ...] = ("pytest", "-m", "device"),
+    problem: str | None = None,
 ) -> Path:
     """A finished run with these records."""
     more = {"selection": list(selection(command))}
     folder = RunFolder.create(reports, command=command, lab={}, devices=[], more=more)
     for one in records:
         folder.journal.append(one.model_copy(update={"run": folder.run_id}))
-    folder.finish(exit_code=0)
+    folder.finish(exit_code=0, problem=problem)
     return folder.path

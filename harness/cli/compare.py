@@ -31,6 +31,7 @@ from harness.history.previous import previous_of, runs_around, since_previous
 from harness.history.speed import with_speed
 from harness.pytest_plugin.ending import Ending
 from harness.report.rundir import JOURNAL, RunFolder
+from harness.report.summary import cut_short
 
 _NEGATIVE: Final = 1
 _ENOUGH_S: Final = 10.0
@@ -156,6 +157,8 @@ def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFold
 
 def _read(folder: RunFolder) -> list[Brief]:
     file = folder.path / JOURNAL
+    if why := cut_short(folder.info()):
+        say(f"warning: {folder.run_id} was cut short: {why}", err=True)
     found, damaged = read_briefs(file)
     if damaged:
         say(f"warning: {file}: {counted(damaged, 'line')} left out: not a record", err=True)

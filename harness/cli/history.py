@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +23,6 @@ from harness.history.timeline_text import history_report, lines, page
 
 _NEGATIVE: Final = 1
 _FILE: Final = "history.sqlite"
-_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _REPORTS: Final = Path("reports")
 
 
@@ -51,9 +50,11 @@ def _open(database: str | None, reports: Path) -> Database:
 
 
 def _day(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    if value and not _DAY.fullmatch(value):
-        raise click.BadParameter(f"{value!r} is no day, as in 2026-11-23", context, parameter)
-    return value
+    try:
+        return date.fromisoformat(value).isoformat() if value else ""
+    except ValueError:
+        problem = f"{value!r} is no day, as in 2026-11-23"
+        raise click.BadParameter(problem, context, parameter) from None
 
 
 @click.group(invoke_without_command=True)
@@ -93,10 +94,10 @@ def history(
     if as_page and as_json:
         raise click.UsageError("--html and --json do not go together")
     asked = Filter(case, diagnosis, device, tuple(map(_axis, axes)), since, until)
+    new = runs_in(reports) if database is None else []
     opened = _open(database, reports)
-    if database is None:
-        for path in runs_in(reports):
-            _import(opened, path)
+    for path in new:
+        _import(opened, path)
 
     def bisectable(pair: Pair) -> Bisectable:
         return NewFailure.of(pair).bisectable(str(lab_file), str(reports))

@@ -12,12 +12,13 @@ from harness.bisect.write_reports import write_again
 from harness.cli.bisect_going import log_lines, result_lines
 from harness.cli.say import say
 from harness.errors import InfraError
+from harness.errors.outgoing_text import counted
 from harness.files.cache import cache_root
 from harness.history.previous import since_previous
 from harness.report.bisections import bisections_in, write_index
 from harness.report.ci import tell_ci
 from harness.report.rundir import JOURNAL, RunFolder
-from harness.report.summary import summary_lines
+from harness.report.summary import cut_short, summary_lines
 
 
 @click.command()
@@ -38,6 +39,11 @@ def report(run: Path, trace: bool) -> None:
     folder = RunFolder.open(run)
     since = since_previous(folder)
     folder.project(since, trace=trace)
+    if why := cut_short(folder.info()):
+        say(f"warning: {folder.run_id} was cut short: {why}", err=True)
+    if damaged := folder.damaged():
+        text = f"{counted(damaged, 'line')} left out: not a record"
+        say(f"warning: {folder.path / JOURNAL}: {text}", err=True)
     records, became = folder.records(), since.became if since else None
     lines = tell_ci(records, folder.path, os.environ, became)
     for line in summary_lines(records, folder.path) + lines:

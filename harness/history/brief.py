@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, JsonValue, TypeAdapter
 
@@ -71,6 +71,7 @@ class Brief:
     error: Failure | None = None
     attempt: int = 1
     measurements: Mapping[str, Any] = field(default_factory=dict)
+    schema: Literal[1] = 1
 
     @classmethod
     def of(cls, record: CaseRecord) -> Brief:

@@ -99,7 +99,7 @@ def history_report(found: Timeline, bisectable: Callable[[Pair], Bisectable]) ->
 
 def lines(report: HistoryReport) -> Iterator[str]:
     """For a terminal: kinds of failures, then the cases that fail or do not always pass."""
-    if not report.runs:
+    if not report.cases:
         yield "nothing is held of that"
         return
     yield f"{counted(report.runs, 'run')}, {_day(report.first)} to {_day(report.last)}"

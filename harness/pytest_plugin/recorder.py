@@ -246,6 +246,8 @@ def _finish(
     problem = str(run.problem) if run.problem else None
     if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
         problem = "interrupted"
+    elif problem is None and (missing := run.records.not_run(folder.records())):
+        problem = f"{missing} of {run.records.to_run} cases were not run"  # as with -x
     try:
         _close(session, run)
     finally:

@@ -23,7 +23,7 @@ from harness.report.forecast import forecast_of
 from harness.report.grid import asked_grids
 from harness.report.page_data import Since, blocks, packed, rows, state
 from harness.report.pages import asset, outcome_bar, template
-from harness.report.summary import FailureGroup, failure_groups, outputs_lines, totals
+from harness.report.summary import FailureGroup, cut_short, failure_groups, outputs_lines, totals
 from harness.report.tables import drift_tables, pairings, sharings
 from harness.results.drift import Output
 from harness.results.journal import Contents
@@ -85,7 +85,7 @@ def html_text(
     """
     cases = final_attempts(contents.records)
     last = {id(record) for record in cases}
-    groups = failure_groups(cases)
+    groups, cut = failure_groups(cases), cut_short(info)
     reasons = _reasons(groups, since)
     data = rows(cases, contents.events, groups, since) | {
         "evidence": dict(evidence or {}),
@@ -96,7 +96,8 @@ def html_text(
     return template("harness.report", "report.html.j2").render(
         run=run,
         info=info,
-        verdict=verdict(cases, reasons, since),
+        verdict=verdict(cases, reasons, since, cut=cut is not None),
+        cut=cut,
         since=since,
         became=_became(since),
         totals=totals(cases),
@@ -148,15 +149,19 @@ def write_html(
 
 
 def verdict(
-    cases: Sequence[CaseRecord], reasons: Sequence[Reason], since: Since | None = None
+    cases: Sequence[CaseRecord],
+    reasons: Sequence[Reason],
+    since: Since | None = None,
+    *,
+    cut: bool = False,
 ) -> str:
-    """What a run comes to, in a sentence or two."""
+    """What a run comes to, in a sentence or two; `cut`: it was cut short."""
+    said = ["Cut short."] if cut else []
     if not cases:
-        return "No case was run."
+        return " ".join([*said, "No case was run."])
     bad = [one for one in cases if one.is_unexpected]
     failing = [one for one in bad if one.cause == "target"]
     passed = sum(one.outcome == "passed" for one in cases)
-    said = []
     if failing:
         kinds = sum(_section(one.first) == "failing" for one in reasons)
         verb = "fails" if len(failing) == 1 else "fail"

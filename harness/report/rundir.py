@@ -162,6 +162,10 @@ class RunFolder:
         """What the journal holds, in order, all attempts."""
         return list(self._contents().records)
 
+    def damaged(self) -> int:
+        """How many of the journal's lines are no records of this schema."""
+        return len(self._contents().damage)
+
     def events(self) -> list[DeviceEvent]:
         """What happened to devices besides cases, in order."""
         return list(self._contents().events)

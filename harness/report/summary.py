@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from harness.errors.outgoing_text import counted, outgoing
 from harness.failure.error import Diagnosis, ErrorRecord, Outcome
@@ -54,6 +54,13 @@ def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
         found.setdefault((record.outcome, record.cause, known, signature), []).append(record)
     groups = [FailureGroup(cases[0], tuple(cases)) for cases in found.values()]
     return sorted(groups, key=lambda group: (_rank(group), -len(group.cases)))
+
+
+def cut_short(info: Mapping[str, Any]) -> str | None:
+    """Why a run may lack cases, as its run.json says; None if nothing says that it does."""
+    if info.get("problem") is not None:
+        return str(info["problem"])
+    return "it was ended before it could say why" if info.get("finished", "") is None else None
 
 
 def totals(records: Iterable[CaseRecord]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -116,6 +117,13 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     assert "SIGSEGV" in crash["error"]["message"]
     assert crash["error"]["step"] == 0
     assert "needs htp_arch 75, has 73" in done.output
+
+
+def test_a_run_that_stops_at_the_first_failure_is_not_whole(lab: DeviceRuns, suite: Path) -> None:
+    done = lab.run("-x", "-k", "assertion or skip", suites=suite)
+    assert (done.code, len(done.cases)) == (1, 1), done.output
+    info = json.loads((lab.reports / "latest/run.json").read_text())
+    assert info["problem"] == "1 of 2 cases were not run"
 
 
 @pytest.mark.nightly

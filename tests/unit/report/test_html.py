@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -105,6 +106,22 @@ def test_checks_are_shown_with_their_verdicts() -> None:
 
 def test_an_empty_run_can_be_shown() -> None:
     assert "0 cases" in "".join(page([]).texts)
+
+
+@pytest.mark.parametrize(
+    ("info", "why"),
+    [
+        ({"finished": "2026-11-21T06:00:00Z", "problem": None}, None),
+        ({}, None),
+        ({"finished": None, "problem": None}, "ended before it could say why"),
+        ({"finished": "2026-11-21T06:00:00Z", "problem": "interrupted"}, "interrupted"),
+    ],
+)
+def test_a_run_that_was_cut_short_says_so_first(info: dict[str, Any], why: str | None) -> None:
+    for made in ([record()], []):
+        text = page(made, info).whole
+        assert ('class="verdict">Cut short. N' in text) == (why is not None)
+        assert why is None or f"cut short: {why}" in text.replace("it was ", "")
 
 
 def test_the_bar_is_divided_by_share() -> None:

@@ -45,7 +45,7 @@ def report(run: Path, trace: bool) -> None:
         text = f"{counted(damaged, 'line')} left out: not a record"
         say(f"warning: {folder.path / JOURNAL}: {text}", err=True)
     records, became = folder.records(), since.became if since else None
-    lines = tell_ci(records, folder.path, os.environ, became)
+    lines = tell_ci(records, folder.path, os.environ, became, why)
     for line in summary_lines(records, folder.path) + lines:
         say(line)
 

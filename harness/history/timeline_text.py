@@ -113,9 +113,8 @@ def lines(report: HistoryReport) -> Iterator[str]:
         yield f"... and {len(report.kinds) - _SHOWN} more kinds"
     told = [case for case in report.cases if case.failed or case.flaky_runs]
     for case in told[:_SHOWN]:
-        state = "fails" if case.fails else "passes"
         yield f"{case.recent}  {case.case}"
-        yield f"        {state} since {_day(case.since)}; {rates(case)}"
+        yield f"        {ends(case)}; {rates(case)}"
         if case.first_bad_at and case.last_good_at:
             good, bad = case.last_good_at[:19], case.first_bad_at[:19]
             yield f"        last good {good}, first bad {bad}"
@@ -127,10 +126,23 @@ def lines(report: HistoryReport) -> Iterator[str]:
     yield f"{counted(rest, 'case')} never failed" if rest else "each case failed at some time"
 
 
+def ends(case: CaseRow) -> str:
+    """How a case ends, and since when; one that was never judged neither passes nor fails."""
+    if not case.since:
+        return "no verdict"
+    return f"{'fails' if case.fails else 'passes'} since {_day(case.since)}"
+
+
 def page(report: HistoryReport) -> str:
     """One page without network or assets."""
     return template("harness.history", "history.html.j2").render(
-        report=report, most=_PAGE_SHOWN, rates=rates, day=_day, some=_some, command=shlex.join
+        report=report,
+        most=_PAGE_SHOWN,
+        rates=rates,
+        ends=ends,
+        day=_day,
+        some=_some,
+        command=shlex.join,
     )
 
 

@@ -167,12 +167,14 @@ class Records:
             return []
         from harness.history.previous import since_previous
         from harness.report.ci import tell_ci
+        from harness.report.summary import cut_short
 
         self.write_events()
         since, trace = since_previous(self.folder), self._asked.options.trace
         self.folder.finish(exit_code=exit_code, problem=problem, since=since, trace=trace)
         became = since.became if since is not None else None
-        return tell_ci(self.folder.records(), self.folder.path, os.environ, became)
+        why = cut_short(self.folder.info())
+        return tell_ci(self.folder.records(), self.folder.path, os.environ, became, why)
 
 
 class Recorder:

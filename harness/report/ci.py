@@ -80,15 +80,19 @@ def code_quality(records: Iterable[CaseRecord]) -> list[dict[str, Any]]:
 
 
 def step_summary(
-    records: Sequence[CaseRecord], run: str, became: Mapping[str, str] | None = None
+    records: Sequence[CaseRecord],
+    run: str,
+    became: Mapping[str, str] | None = None,
+    cut: str | None = None,
 ) -> str:
     """A run in Markdown, in which every name and message is code, of at most 256 KiB (pure).
 
-    `became` says what became of each case since an earlier run.
+    `became` says what became of each case since an earlier run, `cut` why it was cut short.
     """
     counts = totals(records)
     told = ", ".join(f"{count} {name}" for name, count in counts.items()) or "no case was run"
     lines = [f"### Devices: {told}", "", f"Run {as_code(run)}.", ""]
+    lines += [f"**Cut short**: {as_code(cut, 300)}", ""] if cut else []
     lines += [f"{line}." for line in outputs_lines(records)]
     groups = [one for one in failure_groups(records) if one.first.is_bad]
     groups.sort(key=lambda one: one.expected is not None)
@@ -125,6 +129,7 @@ def tell_ci(
     folder: Path,
     environment: Mapping[str, str],
     became: Mapping[str, str] | None = None,
+    cut: str | None = None,
 ) -> list[str]:
     """Tells the CI system that runs this about a run, in its own way; lines to print at once.
 
@@ -136,7 +141,7 @@ def tell_ci(
             lines += github_lines(records)
             summary = environment.get("GITHUB_STEP_SUMMARY")
             if summary:
-                _append(Path(summary), step_summary(records, folder.name, became).encode())
+                _append(Path(summary), step_summary(records, folder.name, became, cut).encode())
         if environment.get("GITLAB_CI") == "true":
             text = json.dumps(code_quality(records), indent=1)
             write_whole(folder / CODE_QUALITY, text.encode())

@@ -244,6 +244,9 @@ def test_nothing_lies_beside_the_page(reader: Reader, night: Path, width: int, s
         )
         assert beyond == []
         assert reader.js("return document.documentElement.scrollWidth") <= width
+        # outcome, case and time can be read without scrolling sideways
+        view = "const view = document.querySelector('#cases .view');"
+        assert reader.js(f"{view} return view.scrollWidth <= view.clientWidth")
         colours = reader.js(
             "const {color, backgroundColor} = getComputedStyle(document.body);"
             "return [color, backgroundColor]"

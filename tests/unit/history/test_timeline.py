@@ -118,6 +118,11 @@ def test_what_is_told() -> None:
     assert list(lines(report_of(nights()))) == ["nothing is held of that"]
 
 
+def test_what_was_never_judged_neither_passes_nor_fails() -> None:
+    found = timeline([("r", [Brief.of(attempt("a unsupported"))])])
+    assert "no verdict</td>" in page(report_of(found))
+
+
 def test_json_keeps_to_its_schema_and_the_page_to_words() -> None:
     hostile = f"{CANARY}<script>`|"
     records = [attempt("a passed"), attempt("b failed message=x", file=f"{hostile}.py")]

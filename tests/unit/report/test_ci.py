@@ -100,6 +100,13 @@ def test_the_summary_says_what_is_new_and_is_bounded() -> None:
     assert len(step_summary(many, "r").encode()) <= 256 << 10
 
 
+def test_the_summary_of_a_run_that_was_cut_short_says_so() -> None:
+    cut = step_summary([record()], "r", cut="x\n<b>")
+    (line,) = (line for line in cut.splitlines() if "Cut short" in line)
+    assert line.startswith("**Cut short**: `x")
+    assert "Cut short" not in step_summary([record()], "r")
+
+
 def test_nothing_happens_outside_of_ci(tmp_path: Path) -> None:
     assert tell_ci([record(**BAD)], tmp_path, {}) == []
     assert list(tmp_path.iterdir()) == []

@@ -50,9 +50,9 @@ class NewFailure:
         if self.after.device is None:
             return "it is not known on which device it ran"
         if same_failure(self.before, self.after):
-            expected = ", where a known issue expected it" if self.before.expected else ""
+            expected = ", where a known issue expected it" if self.before.known_issue else ""
             return f"it failed alike before{expected}"
-        if self.before.is_bad and self.after.error is None:
+        if self.before.is_bad and self.after.failure is None:
             return "nothing tells its failure from the one before"
         return None
 
@@ -75,8 +75,8 @@ class NewFailure:
                 words += [f"--{axis}", _between(old, new)]
             else:
                 words += ["--good", old, "--bad", new]
-        if self.before.is_bad and self.after.error is not None:
-            words += ["--match", f"signature={self.after.error.signature}{ELSE_GOOD}"]
+        if self.before.is_bad and self.after.failure is not None:
+            words += ["--match", f"signature={self.after.failure}{ELSE_GOOD}"]
         words += ["--device", self.after.device.name, "--lab", lab, "--reports", reports]
         return [*words, "--max-minutes", f"{minutes:g}"] if minutes is not None else words
 
@@ -106,8 +106,8 @@ def version_of(record: Brief, axis: Axis) -> str:
     """The version that a case ran with, as options call it."""
     named = NamedPlacement.beginning(split_node_id(record.case)[1] or "")
     said = getattr(named, axis) if named is not None else None
-    if said is None and axis == "ort" and record.runtime is not None:
-        said = record.runtime.ort
+    if said is None and axis == "ort" and record.ort is not None:
+        said = record.ort
     return str(said or record.axes.get(axis) or "")
 
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, JsonValue, TypeAdapter
+from pydantic import AliasPath, ConfigDict, Field, JsonValue, TypeAdapter
 
 from harness.errors import Cause
 from harness.failure.error import Outcome
@@ -16,6 +16,10 @@ from harness.results.journal import MAX_LINE_BYTES, journal_lines
 from harness.results.record import NO_CAUSE, CaseRecord
 
 _UNTESTED: Final = ("skipped", "unsupported")
+
+
+def _inside(*path: str) -> Any:
+    return Field(validation_alias=AliasPath(*path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,37 +30,11 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class OrtVersion:
-    """With which ONNX Runtime a case ran."""
-
-    ort: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Identified:
-    """The id of a diagnosis."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Issue:
-    """The id of the known issue that expects a failure."""
-
-    known_issue: str
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """What a failure is known by."""
-
-    signature: str
-    diagnosis: Identified | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Brief:
-    """One attempt at one case; the fields mean what they mean in a `CaseRecord`."""
+    """One attempt at one case; the fields mean what they mean in a `CaseRecord`.
+
+    `failure` is the signature of its error, `diagnosis` the id of that.
+    """
 
     __pydantic_config__ = ConfigDict(extra="ignore")
 
@@ -66,9 +44,10 @@ class Brief:
     started: str
     cause: Cause | None = None
     device: Named | None = None
-    runtime: OrtVersion | None = None
-    expected: Issue | None = None
-    error: Failure | None = None
+    ort: Annotated[str | None, _inside("runtime", "ort")] = None
+    known_issue: Annotated[str | None, _inside("expected", "known_issue")] = None
+    failure: Annotated[str | None, _inside("error", "signature")] = None
+    diagnosis: Annotated[str | None, _inside("error", "diagnosis", "id")] = None
     attempt: int = 1
     measurements: Mapping[str, Any] = field(default_factory=dict)
     schema: Literal[1] = 1
@@ -81,9 +60,7 @@ class Brief:
     def axis(self, name: str) -> JsonValue:
         """The value of an axis; of `ort` also the version that came with a user's own files."""
         said = self.axes.get(name)
-        if name == "ort" and said is None and self.runtime is not None:
-            return self.runtime.ort
-        return said
+        return self.ort if name == "ort" and said is None else said
 
     @property
     def is_bad(self) -> bool:
@@ -108,17 +85,7 @@ class Brief:
     @property
     def signature(self) -> str:
         """What tells its failure from others."""
-        return self.error.signature if self.error else self.outcome
-
-    @property
-    def diagnosis(self) -> str | None:
-        """The id of the diagnosis, if there is one."""
-        return self.error.diagnosis.id if self.error and self.error.diagnosis else None
-
-    @property
-    def known_issue(self) -> str | None:
-        """The known issue that expects its failure."""
-        return self.expected.known_issue if self.expected else None
+        return self.outcome if self.failure is None else self.failure
 
 
 _BRIEF: Final[TypeAdapter[Brief]] = TypeAdapter(Brief)

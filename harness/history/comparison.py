@@ -133,7 +133,7 @@ class FailOn:
         for category in self.categories:
             pairs = found[category]
             if category == "added":
-                pairs = [pair for pair in pairs if pair.shown.is_bad and not pair.shown.expected]
+                pairs = [pair for pair in pairs if pair.shown.is_bad and not pair.shown.known_issue]
             if pairs:
                 told.append(category)
         steps = self.drift_steps
@@ -254,7 +254,7 @@ def _became(then: Attempts | None, now: Attempts) -> Category:
     if not now.last.is_bad:
         return "fixed" if was.is_bad else "passing"
     if not was.is_bad:
-        return "known" if now.last.expected else "new"
+        return "known" if now.last.known_issue else "new"
     return _still_bad(was, now.last)
 
 
@@ -268,18 +268,18 @@ def _of_flaky(then: Attempts, now: Attempts) -> Category:
     """A way to fail that was not seen before is told, however flaky the case was."""
     unseen = bool(now.failures - then.failures)
     if then.is_flaky and unseen:
-        return "known" if now.last.expected else "changed"
+        return "known" if now.last.known_issue else "changed"
     return "failing" if then.is_flaky and now.is_flaky else "flaky"
 
 
 def _still_bad(was: Brief, now: Brief) -> Category:
     if not same_failure(was, now):
-        return "known" if now.expected else "changed"
-    if was.expected and not now.expected:
+        return "known" if now.known_issue else "changed"
+    if was.known_issue and not now.known_issue:
         return "new"
     # what no rule knew is not said to be anything else
     named = was.diagnosis is not None and now.diagnosis is not None
-    if named and was.diagnosis != now.diagnosis and not now.expected:
+    if named and was.diagnosis != now.diagnosis and not now.known_issue:
         return "changed"
     return "failing"
 

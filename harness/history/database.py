@@ -10,7 +10,7 @@ import logging
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.errors.outgoing_text import without_secrets
@@ -36,32 +36,6 @@ _TABLES: Final = (
     "PRIMARY KEY (run, line))",
     "CREATE INDEX IF NOT EXISTS runs_by_time ON runs (started)",
 )
-
-
-class Connection(Protocol):
-    """A connection within a transaction: named parameters, as in :name."""
-
-    contains: str
-    """The expression that is true where :part is in `name`."""
-    lock_row: str
-    """What stands behind a SELECT to hold its row until the transaction is over."""
-    alone: str
-    """The statement that waits until nobody else makes the tables."""
-    tables: str
-    """The statement that names all tables."""
-
-    def execute(self, sql: str, **values: object) -> Iterator[Sequence[Any]]:
-        """The rows of one statement, if it has any."""
-
-    def execute_many(self, sql: str, rows: Iterable[Mapping[str, object]]) -> None:
-        """The same statement for each of many rows."""
-
-
-class Database(Protocol):
-    """A place where history is kept."""
-
-    def transaction(self, *, writes: bool = True) -> contextlib.AbstractContextManager[Connection]:
-        """All of it or nothing; raises InfraError where that fails."""
 
 
 def open_database(where: str) -> Database:
@@ -119,9 +93,14 @@ def _held_version(database: Database, where: str) -> str | None:
 
 
 class _SqliteConnection:
+    """A connection within a transaction: named parameters, as in :name."""
+
     contains = "instr(name, :part) > 0"
+    """The expression that is true where :part is in `name`."""
     lock_row = ""  # whoever writes holds the whole file
+    """What stands behind a SELECT to hold its row until the transaction is over."""
     alone = "SELECT 1"
+    """The statement that waits until nobody else makes the tables."""
     tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -143,7 +122,7 @@ class _Sqlite:
             raise ConfigError("is a folder, not a file", file=path, field="--database")
 
     @contextlib.contextmanager
-    def transaction(self, *, writes: bool = True) -> Iterator[Connection]:
+    def transaction(self, *, writes: bool = True) -> Iterator[_SqliteConnection]:
         try:
             with contextlib.closing(
                 sqlite3.connect(self._path, timeout=_WAIT_S, isolation_level=None)
@@ -224,7 +203,7 @@ class _Postgres:
             ) from error
 
     @contextlib.contextmanager
-    def transaction(self, *, writes: bool = True) -> Iterator[Connection]:
+    def transaction(self, *, writes: bool = True) -> Iterator[_PostgresConnection]:
         del writes  # PostgreSQL finds out by itself
         try:
             with self._engine.begin() as connection:
@@ -234,3 +213,8 @@ class _Postgres:
         except self._failed as error:
             said = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
             raise InfraError(f"{self._shown}: {said}") from error
+
+
+Connection: TypeAlias = _SqliteConnection | _PostgresConnection
+Database: TypeAlias = _Sqlite | _Postgres
+"""A place where history is kept; a `transaction` is all of it or nothing, else InfraError."""

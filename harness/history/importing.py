@@ -14,20 +14,12 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from harness.errors import Cause, ConfigError
+from harness.errors import ConfigError
 from harness.failure.diagnosis import diagnosed
-from harness.failure.error import ErrorRecord, Outcome
+from harness.failure.error import ErrorRecord
 from harness.failure.rule import CONFIDENCES
 from harness.failure.rules import RULES
-from harness.history.brief import (
-    Brief,
-    Failure,
-    Identified,
-    Issue,
-    Named,
-    OrtVersion,
-    numbered_lines,
-)
+from harness.history.brief import Brief, Named, numbered_lines
 from harness.history.database import Connection, Database
 from harness.history.timeline import Filter
 from harness.report.rundir import JOURNAL, LATEST, RunFolder
@@ -165,7 +157,7 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
             continue
         seen.attempts += 1
         seen.started = seen.started or brief.started
-        error = json.loads(line).get("error") if brief.error is not None else None
+        error = json.loads(line).get("error") if brief.failure is not None else None
         yield {
             "run": run,
             "line": number,
@@ -178,7 +170,7 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
             "cause": brief.cause,
             "known_issue": brief.known_issue and _bounded(brief.known_issue),
             "diagnosis": brief.diagnosis and _bounded(brief.diagnosis),
-            "signature": brief.error and _bounded(brief.error.signature),
+            "signature": brief.failure and _bounded(brief.failure),
             "error": None if error is None else json.dumps(error),
             "started": _moment(brief.started),
             "attempt": min(brief.attempt, 1 << 30),
@@ -241,41 +233,17 @@ def stored_runs(database: Database, asked: Filter) -> Iterator[tuple[str, list[B
             where.append(connection.contains)
             values["part"] = asked.case
         rows = connection.execute(
-            "SELECT runs.run, name, device, ort, axes, outcome, cause, known_issue, diagnosis, "
-            "signature, attempts.started, attempt FROM attempts JOIN runs ON "
-            f"runs.run = attempts.run WHERE {' AND '.join(where)} "
+            "SELECT runs.run, name, axes, outcome, attempts.started, cause, device, ort, "
+            "known_issue, signature, diagnosis, attempt FROM attempts JOIN runs "
+            f"ON runs.run = attempts.run WHERE {' AND '.join(where)} "
             "ORDER BY runs.started, runs.run, line",
             **values,
         )
         for run, found in groupby(rows, key=lambda row: str(row[0])):
-            briefs = (_brief(*row[1:]) for row in found)
+            briefs = (
+                Brief(
+                    name, json.loads(axes), outcome, started, cause, device and Named(device), *more
+                )
+                for _, name, axes, outcome, started, cause, device, *more in found
+            )
             yield run, [brief for brief in briefs if asked.takes(brief)]
-
-
-def _brief(
-    name: str,
-    device: str | None,
-    ort: str | None,
-    axes: str,
-    outcome: Outcome,
-    cause: Cause | None,
-    known_issue: str | None,
-    diagnosis: str | None,
-    signature: str | None,
-    started: str,
-    attempt: int,
-) -> Brief:
-    return Brief(
-        case=name,
-        axes=json.loads(axes),
-        outcome=outcome,
-        started=started,
-        cause=cause,
-        device=Named(device) if device else None,
-        runtime=OrtVersion(ort),
-        expected=Issue(known_issue) if known_issue else None,
-        error=Failure(signature, Identified(diagnosis) if diagnosis else None)
-        if signature
-        else None,
-        attempt=attempt,
-    )

@@ -69,7 +69,7 @@ class Line:
             self.since = now.started
         if now.is_bad:
             self.failed += 1
-            self.expected += now.expected is not None
+            self.expected += now.known_issue is not None
             self.diagnoses[kind_of(now)] += 1
             if self.bad is None:
                 self.bad = now
@@ -204,4 +204,4 @@ def _mark(brief: Brief) -> str:
         return "?" if brief.is_spoilt else "-"
     if not brief.is_bad:
         return "."
-    return "x" if brief.expected else "F"
+    return "x" if brief.known_issue else "F"

@@ -31,20 +31,6 @@ class KindRow(Part):
     devices: tuple[str, ...]
     versions: tuple[str, ...]
 
-    @classmethod
-    def of(cls, kind: Kind) -> KindRow:
-        """Of what was counted."""
-        return cls(
-            kind=kind.name,
-            first=kind.first,
-            last=kind.last,
-            failures=kind.failures,
-            runs=len(kind.runs),
-            cases=len(kind.cases),
-            devices=tuple(sorted(kind.devices)),
-            versions=tuple(sorted(kind.versions)),
-        )
-
 
 class CaseRow(Bisectable):
     """A case through all runs.
@@ -92,7 +78,7 @@ def history_report(found: Timeline, bisectable: Callable[[Pair], Bisectable]) ->
         runs=found.runs,
         first=found.first,
         last=found.last,
-        kinds=tuple(map(KindRow.of, found.kinds)),
+        kinds=tuple(map(_kind, found.kinds)),
         cases=tuple(_row(line, bisectable) for line in found.lines),
     )
 
@@ -158,28 +144,31 @@ def rates(case: CaseRow) -> str:
     return ", ".join(told)
 
 
+def _kind(kind: Kind) -> KindRow:
+    return KindRow(
+        kind=kind.name,
+        first=kind.first,
+        last=kind.last,
+        failures=kind.failures,
+        runs=len(kind.runs),
+        cases=len(kind.cases),
+        devices=tuple(sorted(kind.devices)),
+        versions=tuple(sorted(kind.versions)),
+    )
+
+
 def _row(line: Line, bisectable: Callable[[Pair], Bisectable]) -> CaseRow:
     edge = line.edge
     good, bad = (edge.before, edge.after) if edge is not None else (None, None)
     return CaseRow(
         case=line.last.case,
-        fails=line.fails,
-        since=line.since,
-        runs=line.runs,
-        passed=line.passed,
-        failed=line.failed,
-        expected=line.expected,
-        no_verdict=line.no_verdict,
-        flaky_runs=line.flaky_runs,
-        pass_rate=line.pass_rate,
-        flake_rate=line.flake_rate,
-        trend=line.trend,
         recent="".join(line.marks),
         kinds=tuple(kind for kind, _ in line.diagnoses.most_common()),
         last_good=Side.of(good),
         last_good_at=good.started if good else None,
         first_bad=Side.of(bad),
         first_bad_at=bad.started if bad else None,
+        **{name: getattr(line, name) for name in CaseRow.model_fields if hasattr(line, name)},
         **dict(bisectable(edge) if edge is not None else Bisectable()),
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.files.whole_file import read_json, write_whole
-from harness.report.pages import link, template
+from harness.report.pages import clip, link, template
 
 INDEX: Final = "bisections.html"
 _RESULTS = "*-bisect/result.json"
@@ -76,5 +76,4 @@ def _listed(name: str, content: Any) -> Listed | None:
 
 
 def _short(value: object) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 4]} ..."
+    return clip(" ".join(str(value).split()), _MAX_CHARS)

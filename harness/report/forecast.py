@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from harness.errors.outgoing_text import counted
 from harness.report.pages import fill_bar
+from harness.report.summary import part_of
 from harness.results.record import CaseRecord
 
 _MOST_DOMAINS: Final = 64
@@ -62,9 +63,7 @@ class Forecast:
 
 def forecast_of(record: CaseRecord) -> Forecast | None:
     """What a record forecast; None if it did not, or not in the form of this version."""
-    told = record.measurements.get("forecast")
-    if not isinstance(told, dict):
-        return None
+    told = part_of(record, "forecast")
     refused = told.get("first_refused")
     beyond: dict[str, Any] = refused if isinstance(refused, dict) else {}
     budget, loads = _size(told.get("budget_bytes")), _size(told.get("loaded"))

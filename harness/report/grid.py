@@ -36,12 +36,15 @@ class Grid:
             return _NOT_RUN
         if record.outcome == "passed":
             return "ok"
-        error = record.error
-        if record.outcome != "failed" or error is None:
-            return record.outcome
-        if error.code is not None:
-            return str(error.code)
-        return error.ort.name if error.ort is not None else record.outcome
+        return (code_of(record) if record.outcome == "failed" else None) or record.outcome
+
+
+def code_of(record: CaseRecord) -> str | None:
+    """What its failure is called in a cell: its code; None where there is none."""
+    error = record.error
+    if error is None or error.code is not None:
+        return None if error is None else str(error.code)
+    return error.ort.name if error.ort is not None else None
 
 
 def grids(records: Iterable[CaseRecord]) -> list[Grid]:

@@ -6,11 +6,11 @@ by its script from data that lies packed in it (page_data.py).
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from harness.report.bisections import Listed, bisections_in, of_cases
 from harness.report.forecast import forecast_of
 from harness.report.grid import asked_grids
 from harness.report.page_data import Since, blocks, packed, rows, state
-from harness.report.pages import asset, outcome_bar, template
+from harness.report.pages import asset, clip, outcome_bar, template
 from harness.report.summary import FailureGroup, cut_short, failure_groups, outputs_lines, totals
 from harness.report.tables import drift_tables, pairings, sharings
 from harness.results.drift import Output
@@ -114,8 +114,7 @@ def html_text(
         },
         state=state,
         shown=_shown,
-        short=_short,
-        seconds=_seconds,
+        short=partial(clip, most=_SHORT_CHARS),
         issues=data["issues"],
         bisections=of_cases(bisections, (record.case for record in cases)),
         damage=contents.damage,
@@ -284,15 +283,7 @@ def _distinct(values: Iterable[str]) -> list[str]:
 
 
 def _shown(value: object) -> str:
-    if is_figure(value):
-        return f"{value:,}"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]} ..."
-
-
-def _short(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHORT_CHARS else f"{text[: _SHORT_CHARS - 4]} ..."
+    return f"{value:,}" if is_figure(value) else clip(value, _MAX_SHOWN_CHARS)
 
 
 def _seconds(duration: float) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from harness.errors.outgoing_text import outgoing
+from harness.report.summary import part_of
 from harness.results.record import CaseRecord, DeviceEvent, final_attempts, is_figure
 
 METRICS: Final = "metrics.prom"
@@ -63,8 +64,7 @@ def _of_cases(cases: Sequence[CaseRecord]) -> Iterator[Family]:
         outcome = "expected" if one.is_bad and one.expected else one.outcome
         counts[(outcome, one.cause or "none", *place)] += 1
         times.setdefault((_device(one), one.suite), []).append(one.duration_s)
-        told, loaded = one.measurements.get("forecast"), one.measurements.get("loaded")
-        hoped = told.get("loaded") if isinstance(told, dict) else None
+        hoped, loaded = part_of(one, "forecast").get("loaded"), one.measurements.get("loaded")
         if is_figure(hoped) and is_figure(loaded):
             off = loaded - hoped
             forecasts[("held" if off == 0 else "more" if off > 0 else "fewer", *place)] += 1
@@ -89,13 +89,11 @@ def _of_devices(cases: Sequence[CaseRecord], events: Sequence[DeviceEvent]) -> I
     pushed: Counter[tuple[str, ...]] = Counter()
     took: dict[tuple[str, ...], float] = {}
     heard = [(one.started, one.device, one.vitals or {}) for one in events]
+    heard += [(one.started, _device(one), part_of(one, "gate")) for one in cases]
     for event in events:
         if event.event == "push":
             pushed[(event.device,)] += event.pushed_bytes or 0
             took[(event.device,)] = took.get((event.device,), 0.0) + event.duration_s
-    for case in cases:
-        gate = case.measurements.get("gate")
-        heard.append((case.started, _device(case), gate if isinstance(gate, dict) else {}))
     heard.sort(key=lambda one: one[0])
     words = "Steps to bring a device back, and what was found wrong with it."
     yield "device_events", "", words, ("device", "event"), kinds

@@ -9,13 +9,15 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from harness.report.pages import thinned
-from harness.report.summary import FailureGroup
+from harness.report.grid import code_of
+from harness.report.pages import clip, thinned
+from harness.report.summary import FailureGroup, part_of
 from harness.results.record import CaseRecord, DeviceEvent, is_figure
 
 BLOCK: Final = 128
@@ -78,7 +80,7 @@ def rows(
         "start": [_ms(one.started, began) for one in cases],
         "seconds": [round(one.duration_s, 3) for one in cases],
         "why": [pool.place(_why(one)) for one in cases],
-        "code": [pool.place(_code(one)) for one in cases],
+        "code": [pool.place(code_of(one) if one.is_bad else None) for one in cases],
         "since": [pool.place(since.became.get(one.case)) for one in cases] if since else None,
         "group": [group_of.get(id(one), -1) for one in cases],
         "figures": [
@@ -92,7 +94,7 @@ def rows(
                 "device": event.device,
                 "event": event.event,
                 "state": event.state,
-                "detail": _cut(event.detail),
+                "detail": clip(event.detail, _MAX_CHARS),
                 "start": _ms(event.started, began),
                 "seconds": round(event.duration_s, 3),
                 "celsius": _number((event.vitals or {}).get("hottest_c")),
@@ -100,7 +102,9 @@ def rows(
             for event in events
         ],
         "degrees": [
-            [number, celsius] for number, one in enumerate(cases) if (celsius := _celsius(one))
+            [number, celsius]
+            for number, one in enumerate(cases)
+            if (celsius := _number(part_of(one, "gate").get("hottest_c")))
         ],
         "pool": pool.values,
     }
@@ -108,8 +112,8 @@ def rows(
 
 def blocks(cases: Sequence[CaseRecord]) -> list[str]:
     """What the view of one case shows, packed: case N is the (N mod 128)th of block N / 128."""
-    texts = map(_details, cases)
-    return [_packed(f"[{','.join(block)}]") for block in _in_blocks(texts)]
+    each = [cases[at : at + BLOCK] for at in range(0, len(cases), BLOCK)]
+    return [_packed(f"[{','.join(map(_details, block))}]") for block in each]
 
 
 def state(record: CaseRecord) -> str:
@@ -128,23 +132,12 @@ class _Pool:
         key = value if isinstance(value, str) else (json.dumps(value, ensure_ascii=False),)
         if key not in self._places:
             self._places[key] = len(self.values)
-            self.values.append(value if value is None else _cut(key if key is value else key[0]))
+            self.values.append(value if value is None else clip(value, _MAX_CHARS))
         return self._places[key]
 
 
 def _packed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()
-
-
-def _in_blocks(texts: Iterable[str]) -> Iterable[list[str]]:
-    block: list[str] = []
-    for text in texts:
-        block.append(text)
-        if len(block) == BLOCK:
-            yield block
-            block = []
-    if block:
-        yield block
 
 
 def _details(record: CaseRecord) -> str:
@@ -156,7 +149,7 @@ def _details(record: CaseRecord) -> str:
     text = less.model_dump_json(by_alias=True, exclude_defaults=True)
     if len(text) <= _MAX_CASE_BYTES:
         return text
-    return json.dumps({"case": _cut(record.case), "outcome": record.outcome})
+    return json.dumps({"case": clip(record.case, _MAX_CHARS), "outcome": record.outcome})
 
 
 def _axes(cases: Sequence[CaseRecord]) -> list[str]:
@@ -182,16 +175,10 @@ def _spreads(measurements: Mapping[str, Any]) -> Iterable[tuple[str, list[float]
 
 
 def _spread(values: Sequence[float]) -> list[float]:
-    ordered = sorted(values)
-    low, high = ordered[0], ordered[-1]
-
-    def at(share: float) -> int:
-        place = min(max(share * (len(ordered) + 1) - 1, 0), len(ordered) - 1)
-        before = int(place)
-        after = ordered[min(before + 1, len(ordered) - 1)]
-        return round(ordered[before] + (place - before) * (after - ordered[before]))
-
-    inside = [min(max(at(share), low), high) for share in (0.25, 0.5, 0.75)]
+    low, high = min(values), max(values)
+    if len(values) == 1:
+        return [1, *[low] * 5]
+    inside = [min(max(round(one), low), high) for one in statistics.quantiles(values)]
     return [len(values), low, *inside, high]
 
 
@@ -208,8 +195,7 @@ def _ladders(cases: Sequence[CaseRecord]) -> list[dict[str, Any]]:
 
 def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, Any]:
     memory = _numbers(record.measurements.get("load_rss_bytes"))
-    told = record.measurements.get("forecast")
-    told = told if isinstance(told, dict) else {}
+    told = part_of(record, "forecast")
     domains = told.get("used_bytes")
     budget = _number(told.get("budget_bytes"))
     return {
@@ -247,28 +233,8 @@ def _why(record: CaseRecord) -> str | None:
     began = error.first_cause.message.strip() if error.first_cause else ""
     lines = (began or error.message).strip().splitlines() or [""]
     code = "" if error.code is None else f"{error.code} "
-    return _cut(f"{code}{lines[0]}")
-
-
-def _code(record: CaseRecord) -> str | None:
-    """What a failure is called in a cell: its code."""
-    error = record.error
-    if not record.is_bad or error is None:
-        return None
-    if error.code is not None:
-        return str(error.code)
-    return error.ort.name if error.ort is not None else None
-
-
-def _celsius(record: CaseRecord) -> float | None:
-    """How hot the device was before a timed case."""
-    gate = record.measurements.get("gate")
-    return _number(gate.get("hottest_c")) if isinstance(gate, dict) else None
+    return clip(f"{code}{lines[0]}", _MAX_CHARS)
 
 
 def _ms(moment: datetime, began: datetime | None) -> int:
     return round((moment - began).total_seconds() * 1000) if began else 0
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 4]} ..."

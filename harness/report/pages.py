@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -38,6 +39,12 @@ def asset(name: str) -> Markup:
 def link(path: str) -> str:
     """What a page refers to a file beside it with: relative, and never a scheme."""
     return "./" + quote(path)
+
+
+def clip(value: object, most: int) -> str:
+    """A text, or anything else as JSON, of at most so many characters."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 
 def outcome_bar(counts: Mapping[str, int], *, width: int = 640) -> Markup:

@@ -47,9 +47,8 @@ def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
             continue
         signature = record.error.signature if record.error else None
         if record.error is not None and record.cause == "config":
-            signature = (
-                record.error.message
-            )  # a signature names no file, and each is wrong for itself
+            # a signature names no file, and each is wrong for itself
+            signature = record.error.message
         known = record.expected.known_issue if record.expected else None
         found.setdefault((record.outcome, record.cause, known, signature), []).append(record)
     groups = [FailureGroup(cases[0], tuple(cases)) for cases in found.values()]
@@ -70,6 +69,12 @@ def totals(records: Iterable[CaseRecord]) -> dict[str, int]:
         for record in final_attempts(records)
     )
     return {name: counts[name] for name in (*OUTCOMES, "expected") if counts[name]}
+
+
+def part_of(record: CaseRecord, name: str) -> dict[str, Any]:
+    """A measurement that is an object; empty if it is none."""
+    part = record.measurements.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def exit_code(records: Iterable[CaseRecord]) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from harness.qnn.memory_types import DOCUMENTED
 from harness.report.page_data import state
+from harness.report.summary import part_of
 from harness.results.drift import Output
 from harness.results.record import CaseRecord, is_figure
 from harness.runtimes.runtime import version_key
@@ -96,8 +97,7 @@ def sharings(cases: Sequence[CaseRecord]) -> list[Table]:
         yield _outcome(one)
         yield Cell(_bytes(seen.get("expected_spill_fill_bytes")))
         shared = _grown(seen, "before", "executed")
-        reference = seen.get("reference")
-        own = _grown(reference if isinstance(reference, dict) else {}, "before", "executed")
+        own = _grown(part_of(one, "reference"), "before", "executed")
         yield _growth(one, "memory_given_back", "before", "executed")
         yield Cell(_bytes(own))
         yield Cell(_bytes(seen.get("expected_saving_bytes")))

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from harness.errors.outgoing_text import outgoing
 from harness.files.whole_file import read_bounded, write_whole
-from harness.report.summary import shortened
+from harness.report.summary import part_of, shortened
 from harness.results.record import CaseRecord, DeviceEvent, is_figure
 
 TRACE: Final = "trace.json"
@@ -45,9 +45,10 @@ def trace_of(
     return {
         "displayTimeUnit": "ms",
         "otherData": {"began": str(made.began or ""), "steps_left_out": made.left_out},
+        # what is inside of another stands behind it
         "traceEvents": [
             *made.names(),
-            *sorted(made.found, key=_order),
+            *sorted(made.found, key=lambda one: (one["ts"], -one.get("dur", 0))),
         ],
     }
 
@@ -98,9 +99,7 @@ class _Trace:
             told |= {"api": error.api, "code": error.code, "signature": error.signature}
         name = record.case.rpartition("::")[2]
         self._add(pid, _CASES, "cases", f"{name} ({record.outcome})", at, took, told)
-        gate = record.measurements.get("gate")
-        hottest = gate.get("hottest_c") if isinstance(gate, dict) else None
-        self._count(pid, "temperature", at, "celsius", hottest)
+        self._count(pid, "temperature", at, "celsius", part_of(record, "gate").get("hottest_c"))
         logs = (read_log(one) for one in record.logs if one.endswith(".jsonl"))
         probes = [list(_events(log)) for log in logs if log]
         self._add_probes(pid, [one for one in probes if one], at, took)
@@ -194,11 +193,6 @@ def _events(log: bytes) -> Iterator[Json]:
             continue
         if isinstance(event, dict):
             yield event
-
-
-def _order(event: Json) -> tuple[int, int]:
-    """What is inside of another stands behind it."""
-    return event["ts"], -event.get("dur", 0)
 
 
 def _whole(value: object) -> int | None:

@@ -20,7 +20,7 @@ from harness.failure.error import ErrorRecord
 from harness.failure.rule import CONFIDENCES
 from harness.failure.rules import RULES
 from harness.history.brief import Brief, Named, numbered_lines
-from harness.history.database import Connection, Database
+from harness.history.database import Database
 from harness.history.timeline import Filter
 from harness.report.rundir import JOURNAL, LATEST, RunFolder
 
@@ -80,7 +80,9 @@ def import_run(database: Database, path: Path) -> Imported:
         )
         digest = _digest(journal)
         if held == digest:
-            return Imported(run, _count(connection, run), damaged, changed=False)
+            count = "SELECT count(*) FROM attempts WHERE run = :run"
+            ((attempts,),) = connection.execute(count, run=run)
+            return Imported(run, int(attempts), damaged, changed=False)
         connection.execute("DELETE FROM attempts WHERE run = :run", run=run)
         seen = _Seen(str(info.get("started") or ""))
         connection.execute_many(_ROW, _rows(run, journal, seen))
@@ -180,11 +182,6 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
 def _version(brief: Brief, axis: str) -> str | None:
     said = brief.axis(axis)
     return None if said is None else _bounded(str(said))
-
-
-def _count(connection: Connection, run: str) -> int:
-    ((number,),) = connection.execute("SELECT count(*) FROM attempts WHERE run = :run", run=run)
-    return int(number)
 
 
 def _moment(text: str) -> str:

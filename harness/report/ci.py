@@ -71,7 +71,9 @@ def code_quality(records: Iterable[CaseRecord]) -> list[dict[str, Any]]:
         {
             "description": outgoing(f"{one.title}: {one.message}"),
             "check_name": f"qnn-harness {one.level}",
-            "fingerprint": _hash(f"{one.level} {one.file} {one.signature}"),
+            "fingerprint": hashlib.sha256(
+                f"{one.level} {one.file} {one.signature}".encode("utf-8", "replace")
+            ).hexdigest()[:32],
             "severity": "major" if one.level == "error" else "minor",
             "location": {"path": outgoing(one.file), "lines": {"begin": one.line or 1}},
         }
@@ -192,7 +194,3 @@ def _data(text: str) -> str:
 def _property(text: str) -> str:
     plain = re.sub(r"\s+", " ", shortened(text, 500))
     return _data(plain).replace(":", "%3A").replace(",", "%2C")
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]

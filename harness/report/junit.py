@@ -128,12 +128,8 @@ def _case(record: CaseRecord, logs: str) -> str:
     if result is not None:
         inside += result.tostring().decode()
     if attached := _attachments(record, logs):
-        inside += _element("system-out", {}, _text_of(attached))
+        inside += _element("system-out", {}, escape(legal(attached), {"\r": "&#13;"}))
     return _element("testcase", told, inside)
-
-
-def _text_of(text: str) -> str:
-    return escape(legal(text), {"\r": "&#13;"})
 
 
 def _attachments(record: CaseRecord, logs: str) -> str:
@@ -165,7 +161,14 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
         return Skipped(legal(told), record.outcome)
     kind = Error if record.outcome == "error" else Failure
     result = kind(headline or record.outcome, f"{record.outcome}.{record.cause}")
-    result.text = legal(_text(record))
+    if (error := record.error) is not None:
+        lines = [
+            error.message,
+            "",
+            f"signature: {error.signature}",
+            *record.logs[:_MAX_ATTACHMENTS],
+        ]
+        result.text = legal(shortened("\n".join(lines), _MAX_TEXT_CHARS))
     return result
 
 
@@ -177,14 +180,6 @@ def _headline(record: CaseRecord) -> str:
     parts = [part for part in (error.api, *code, error.symbol) if part]
     first = error.message.strip().partition("\n")[0][:300]
     return ": ".join(part for part in (" ".join(parts), first) if part)[:_MAX_PROPERTY_CHARS]
-
-
-def _text(record: CaseRecord) -> str:
-    error = record.error
-    if error is None:
-        return ""
-    told = [error.message, "", f"signature: {error.signature}", *record.logs[:_MAX_ATTACHMENTS]]
-    return shortened("\n".join(told), _MAX_TEXT_CHARS)
 
 
 def _properties(record: CaseRecord) -> Iterator[tuple[str, str]]:
@@ -204,18 +199,14 @@ def _properties(record: CaseRecord) -> Iterator[tuple[str, str]]:
         if key == "diagnosis" and value is not None:
             yield from _flat("error.diagnosis", value)
         elif key == "libraries":
-            yield from _libraries(record)
+            for one in record.error.libraries if record.error else ():
+                yield f"error.library.{one.name}", one.text().removeprefix(f"{one.name}: ")
         elif value is not None:
             yield f"error.{key}", _plain(value)
     for key, value in record.measurements.items():
         yield from _flat(f"measurements.{key}", value)
     for log in record.logs:
         yield "log", log
-
-
-def _libraries(record: CaseRecord) -> Iterator[tuple[str, str]]:
-    for one in record.error.libraries if record.error else ():
-        yield f"error.library.{one.name}", one.text().removeprefix(f"{one.name}: ")
 
 
 def _flat(key: str, value: object) -> Iterator[tuple[str, str]]:
@@ -227,15 +218,10 @@ def _flat(key: str, value: object) -> Iterator[tuple[str, str]]:
         yield f"{key}.count", str(len(value))
         numbers = [item for item in value if is_figure(item)]
         if numbers and len(numbers) == len(value):
-            yield from _figures(key, numbers)
+            for name, of in (("min", min), ("median", statistics.median), ("max", max)):
+                yield f"{key}.{name}", _plain(of(numbers))
     else:
         yield key, _plain(value)
-
-
-def _figures(key: str, numbers: Sequence[int | float]) -> Iterator[tuple[str, str]]:
-    yield f"{key}.min", _plain(min(numbers))
-    yield f"{key}.median", _plain(statistics.median(numbers))
-    yield f"{key}.max", _plain(max(numbers))
 
 
 def _plain(value: object) -> str:

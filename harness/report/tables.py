@@ -28,6 +28,10 @@ class Cell:
     title: str = ""
 
 
+Named = tuple[str, Cell]
+"""A cell, and what its column is called."""
+
+
 @dataclass(frozen=True)
 class Table:
     """A table; `title` says where it was measured, `cases` which case each row is of, if of one."""
@@ -40,18 +44,6 @@ class Table:
 
 def pairings(cases: Sequence[CaseRecord]) -> list[Table]:
     """The documented table of memory types, with what was measured in it."""
-    columns = (
-        "Prepared -> executed",
-        "Outcome",
-        "I/O allocated, as documented",
-        "At load",
-        "At the first inference",
-        "Copied, as documented",
-        "Copies seen",
-        "First inference",
-        "Then, median",
-    )
-
     documented = {
         f"{prepare} -> {execute}": told for (prepare, execute), told in DOCUMENTED.items()
     }
@@ -59,55 +51,47 @@ def pairings(cases: Sequence[CaseRecord]) -> list[Table]:
     def name(one: CaseRecord) -> str:
         return f"{one.axes.get('prepare')} -> {one.axes.get('execute')}"
 
-    def row(one: CaseRecord) -> Iterator[Cell]:
+    def row(one: CaseRecord) -> Iterator[Named]:
         told, seen = documented[name(one)], one.measurements
-        yield Cell(name(one))
-        yield _outcome(one)
+        yield "Prepared -> executed", Cell(name(one))
+        yield "Outcome", _outcome(one)
         at_first = "at the first inference" if told.at_first_inference else "never"
-        yield Cell("at load" if told.at_load else at_first)
-        yield _growth(one, "io_allocated_at_load", "before", "loaded")
-        yield _growth(one, "io_allocated_at_first_inference", "bound", "first")
-        yield Cell("yes" if told.copied else "no")
+        yield "I/O allocated, as documented", Cell("at load" if told.at_load else at_first)
+        yield "At load", _growth(one, "io_allocated_at_load", "before", "loaded")
+        grown = _growth(one, "io_allocated_at_first_inference", "bound", "first")
+        yield "At the first inference", grown
+        yield "Copied, as documented", Cell("yes" if told.copied else "no")
         copies = seen.get("copies_shown")
-        yield _checked(one, "copies_per_inference", f"{copies}" if is_figure(copies) else "")
-        yield Cell(_time(seen.get("first_inference_us")))
-        yield _checked(one, "steady_latency_same", _time(seen.get("steady_median_us")))
+        copied = _checked(one, "copies_per_inference", f"{copies}" if is_figure(copies) else "")
+        yield "Copies seen", copied
+        yield "First inference", Cell(_time(seen.get("first_inference_us")))
+        steady = _checked(one, "steady_latency_same", _time(seen.get("steady_median_us")))
+        yield "Then, median", steady
 
     ours = [one for one in cases if name(one) in documented]
-    return _tables(ours, ("prepare", "execute"), columns, row)
+    return _tables(ours, ("prepare", "execute"), row)
 
 
 def sharings(cases: Sequence[CaseRecord]) -> list[Table]:
     """What sharing spill-fill buffers was to save, and what it saved."""
-    columns = (
-        "Strategy",
-        "Outcome",
-        "Spill-fill expected",
-        "Shared buffers",
-        "Without sharing",
-        "To be saved",
-        "Saved",
-        "Given back",
-        "Outputs",
-    )
 
-    def row(one: CaseRecord) -> Iterator[Cell]:
+    def row(one: CaseRecord) -> Iterator[Named]:
         seen = one.measurements
-        yield Cell(str(one.axes.get("strategy", "")))
-        yield _outcome(one)
-        yield Cell(_bytes(seen.get("expected_spill_fill_bytes")))
+        yield "Strategy", Cell(str(one.axes.get("strategy", "")))
+        yield "Outcome", _outcome(one)
+        yield "Spill-fill expected", Cell(_bytes(seen.get("expected_spill_fill_bytes")))
         shared = _grown(seen, "before", "executed")
         own = _grown(part_of(one, "reference"), "before", "executed")
-        yield _growth(one, "memory_given_back", "before", "executed")
-        yield Cell(_bytes(own))
-        yield Cell(_bytes(seen.get("expected_saving_bytes")))
+        yield "Shared buffers", _growth(one, "memory_given_back", "before", "executed")
+        yield "Without sharing", Cell(_bytes(own))
+        yield "To be saved", Cell(_bytes(seen.get("expected_saving_bytes")))
         saved = own - shared if own is not None and shared is not None else None
-        yield _told(_checked(one, "memory_saved", _bytes(saved)))
-        yield _checked(one, "memory_given_back", "")
-        yield _checked(one, "outputs_equal", "")
+        yield "Saved", _told(_checked(one, "memory_saved", _bytes(saved)))
+        yield "Given back", _checked(one, "memory_given_back", "")
+        yield "Outputs", _checked(one, "outputs_equal", "")
 
     ours = [one for one in cases if "expected_saving_bytes" in one.measurements]
-    return _tables(ours, ("strategy",), columns, row)
+    return _tables(ours, ("strategy",), row)
 
 
 def drift_tables(outputs: Sequence[Output]) -> list[Table]:
@@ -134,10 +118,7 @@ def drift_tables(outputs: Sequence[Output]) -> list[Table]:
 
 
 def _tables(
-    ours: Sequence[CaseRecord],
-    axes: Sequence[str],
-    columns: tuple[str, ...],
-    row: Callable[[CaseRecord], Iterator[Cell]],
+    ours: Sequence[CaseRecord], axes: Sequence[str], row: Callable[[CaseRecord], Iterator[Named]]
 ) -> list[Table]:
     """A table for all that differ in these axes only, if one of them could be judged."""
     names = dict.fromkeys(name for one in ours for name in one.axes if name not in axes)
@@ -151,8 +132,8 @@ def _tables(
     return [
         Table(
             where,
-            columns,
-            tuple(tuple(row(one)) for one in found[:_MOST_ROWS]),
+            tuple(name for name, _ in row(found[0])),
+            tuple(tuple(cell for _, cell in row(one)) for one in found[:_MOST_ROWS]),
             tuple(one.case for one in found[:_MOST_ROWS]),
         )
         for where, found in most_told

@@ -119,9 +119,9 @@ def rediagnose(database: Database) -> Counter[tuple[str | None, str | None]]:
             new = _surer(outcome, error, known)
             if new == error:
                 continue
-            old_id, new_id = _id(error), _id(new)
-            changes[old_id, new_id] += old_id != new_id
-            anew.append({"run": run, "line": line, "id": new_id, "error": new.model_dump_json()})
+            ids = [one.diagnosis.id if one.diagnosis else None for one in (error, new)]
+            changes[ids[0], ids[1]] += ids[0] != ids[1]
+            anew.append({"run": run, "line": line, "id": ids[1], "error": new.model_dump_json()})
         connection.execute_many(
             "UPDATE attempts SET diagnosis = :id, error = :error WHERE run = :run AND line = :line",
             anew,
@@ -139,10 +139,6 @@ def _surer(outcome: str, error: ErrorRecord, known: set[str]) -> ErrorRecord:
         return error
     surer = order.index(new.diagnosis.confidence) <= order.index(old.confidence)
     return new if surer else error
-
-
-def _id(error: ErrorRecord) -> str | None:
-    return error.diagnosis.id if error.diagnosis else None
 
 
 class _Seen:
@@ -165,8 +161,7 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
             "line": number,
             "name": _bounded(brief.case),
             "device": brief.device and _bounded(brief.device.name),
-            "qnn": _version(brief, "qnn"),
-            "ort": _version(brief, "ort"),
+            **{name: _version(brief.axis(name)) for name in ("qnn", "ort")},
             "axes": json.dumps(brief.axes),
             "outcome": brief.outcome,
             "cause": brief.cause,
@@ -179,8 +174,7 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
         }
 
 
-def _version(brief: Brief, axis: str) -> str | None:
-    said = brief.axis(axis)
+def _version(said: object) -> str | None:
     return None if said is None else _bounded(str(said))
 
 

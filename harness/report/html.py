@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -53,7 +53,7 @@ class Reason:
     @property
     def devices(self) -> list[str]:
         """The devices that it touches."""
-        return _distinct(one.device.name for one in self.cases if one.device)
+        return list(dict.fromkeys(one.device.name for one in self.cases if one.device))
 
     @property
     def versions(self) -> list[str]:
@@ -64,7 +64,7 @@ class Reason:
             for one in self.cases
             if one.axes.get(axis) is not None
         )
-        return _distinct(named)
+        return list(dict.fromkeys(named))
 
 
 def html_text(
@@ -278,10 +278,6 @@ def _lab_option(info: Mapping[str, Any]) -> str:
     return ""
 
 
-def _distinct(values: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(values))
-
-
 def _shown(value: object) -> str:
     return f"{value:,}" if is_figure(value) else clip(value, _MAX_SHOWN_CHARS)
 
@@ -290,11 +286,9 @@ def _seconds(duration: float) -> str:
     if duration < 60:
         return f"{duration:.2f} s"
     minutes, seconds = divmod(round(duration), 60)
-    return (
-        f"{minutes // 60} h {minutes % 60:02} min"
-        if minutes >= 60
-        else f"{minutes} min {seconds} s"
-    )
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
 
 
 def _issue_links(info: Mapping[str, Any]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from harness import __version__
-from harness.errors import ConfigError, HarnessError, InfraError
+from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets, without_secrets_in
 from harness.files.cache import PRIVATE
 from harness.files.whole_file import read_bounded, read_json, write_whole
@@ -285,7 +285,11 @@ def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
                 continue
             return path
     except OSError as error:
-        raise _unusable(reports, error) from error
+        # a full or broken disk is the lab's; a wrong or forbidden place is the user's
+        if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
+            problem = f"cannot hold reports: {error.strerror}"
+            raise ConfigError(problem, file=reports) from error
+        raise InfraError(f"cannot make a folder in {reports}: {error.strerror}") from error
 
 
 def _point_latest_to(folder: Path) -> None:
@@ -300,13 +304,6 @@ def _point_latest_to(folder: Path) -> None:
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise InfraError(f"cannot point {latest} to {folder.name}: {error.strerror}") from error
-
-
-def _unusable(reports: Path, error: OSError) -> HarnessError:
-    # A full or broken disk is the lab's; a wrong or forbidden place is the user's.
-    if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
-        return ConfigError(f"cannot hold reports: {error.strerror}", file=reports)
-    return InfraError(f"cannot make a folder in {reports}: {error.strerror}")
 
 
 def _host() -> dict[str, object]:

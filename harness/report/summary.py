@@ -108,13 +108,6 @@ def outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
     return [f"outputs of what passed: {told}"]
 
 
-def _untested_lines(counts: Mapping[str, int]) -> list[str]:
-    """That a run says nothing about any target, which its exit code of 0 does not tell."""
-    if not counts or set(counts) - {"unsupported", "skipped"}:
-        return []
-    return ["NOTHING WAS TESTED: every case was skipped, or is unsupported where it ran"]
-
-
 def summary_lines(
     records: Sequence[CaseRecord], report: PurePath | str, *, width: int = _WIDTH
 ) -> list[str]:
@@ -130,7 +123,10 @@ def summary_lines(
     strict = sum(record.breaks_strictness for record in final_attempts(records))
     failing = f" ({strict} of them fail by --strict-known)" if strict else ""
     lines = [f"{cases}: {shown}{failing}" if counts else "no case was run"]
-    lines += _untested_lines(counts) + outputs_lines(records)
+    # that a run says nothing about any target, its exit code of 0 does not tell
+    if counts and not set(counts) - {"unsupported", "skipped"}:
+        lines.append("NOTHING WAS TESTED: every case was skipped, or is unsupported where it ran")
+    lines += outputs_lines(records)
     for group in groups[:_MAX_LINES]:
         lines.append(_group_line(group, width))
         known = group.first.error.diagnosis if group.first.error else None

@@ -8,6 +8,7 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,8 @@ class Notes:
 
     `verdict` is what the last plan that the case ran came to, None once that was accepted;
     `makers` are the QNN versions that made the contexts it took. `outputs_compared`: the case has
-    compared outputs with a reference by itself.
+    compared outputs with a reference by itself. `surroundings` are those of its processes, which
+    the record has if they took times.
     """
 
     measurements: dict[str, object] = field(default_factory=dict)
@@ -84,6 +86,7 @@ class Notes:
     makers: list[str] = field(default_factory=list)
     executions: list[Execution] = field(default_factory=list)
     outputs_compared: bool = False
+    surroundings: dict[str, object] = field(default_factory=dict)
 
     @property
     def outputs(self) -> Outputs | None:
@@ -97,8 +100,12 @@ class Notes:
 
     def figures(self) -> dict[str, object]:
         """All that the record's `measurements` hold."""
-        return self.measurements | named_figures(
-            conclusion=self.conclusion, grid=self.grid, probe_us=self.probe_us
+        timed = any(value and name.endswith("_us") for name, value in self.measurements.items())
+        around = {"surroundings": self.surroundings} if timed else {}
+        return (
+            self.measurements
+            | around
+            | named_figures(conclusion=self.conclusion, grid=self.grid, probe_us=self.probe_us)
         )
 
 
@@ -124,7 +131,13 @@ class CaseBench:
         """The same device with another QNN on it."""
         placement = replace(self.placement, qnn=qnn, compiler=qnn)
         logs = self._log_folder / f"beside-{qnn}"
-        return CaseBench(self.ready.held.place(placement), logs, self.folder)
+        beside = CaseBench(self.ready.held.place(placement), logs, self.folder)
+        beside._surroundings = self._surroundings  # it is no other case
+        return beside
+
+    @cached_property
+    def _surroundings(self) -> dict[str, object]:
+        return self.ready.held.watch.surroundings(self.placement.device)
 
     @property
     def run_folder(self) -> Path:
@@ -180,6 +193,8 @@ class CaseBench:
         """Keeps what a process said, and judges it. Raises TargetFailure where the lab failed."""
         self._runs += 1
         self._keep(run)
+        level = run.plan.settings.log_level
+        self.notes.surroundings = {"log_level": level, **self._surroundings}
         verdict = judge(run, self.device.facts.coprocessors)
         if verdict.cause == "infra":
             self.notes.verdict = verdict

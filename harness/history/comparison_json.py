@@ -71,6 +71,7 @@ class SpeedRow(Part):
 
     `ratio` is new by base, and lies between `low` and `high` (null: there is no bound). `more_new`
     and `more_base` are how many more runs should settle it; null where that is not known.
+    `surroundings` are those that differ, in words.
     """
 
     device: str
@@ -85,14 +86,16 @@ class SpeedRow(Part):
     new_runs: int
     more_new: int | None
     more_base: int | None
+    surroundings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, change: Change) -> SpeedRow:
+    def of(cls, change: Change, speed: Speed) -> SpeedRow:
         """The same as JSON has it."""
         values = {
             name: getattr(change, name) for name in cls.model_fields if name in Change.__slots__
         }
         values |= {side: as_json(values[side]) for side in ("low", "high")}
+        values["surroundings"] = tuple(speed.around.get(change.name, ()))
         return cls(**asdict(change.name), **values)
 
 
@@ -147,7 +150,7 @@ class SpeedReport(Part):
             same=len(speed.told("same")),
             unsure=len(speed.told("unsure")),
             groups=groups,
-            **{name: tuple(map(SpeedRow.of, found)) for name, found in listed.items()},
+            **{k: tuple(SpeedRow.of(one, speed) for one in found) for k, found in listed.items()},
         )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from harness.history.brief import Brief
 from harness.history.comparison import Comparison, attempts_by_name, finder
 from harness.history.noise import Array
 from harness.history.performance import EFFECT, Change, Judged, Verdict, judge
+from harness.history.surroundings import differences
 from harness.results.record import is_figure
 
 FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
@@ -40,13 +42,15 @@ class Speed:
     """How figures changed, by at least `effect`.
 
     `base_runs` and `new_runs` are how many runs were looked at on either side. The names of
-    changes and groups are `Figure`s.
+    changes and groups are `Figure`s. `around` has how surroundings differ, of what changed or may
+    have, between the last run of the base and NEW.
     """
 
     effect: float
     base_runs: int
     new_runs: int
     judged: Judged
+    around: dict[Figure, Sequence[str]] = field(default_factory=dict)
 
     def told(self, verdict: Verdict) -> list[Change]:
         """What became so, first that of whole devices, the furthest first."""
@@ -94,8 +98,13 @@ def with_speed(
     """
     pairs = [(one.before, one.after) for one in found["passing"] if one.before and one.after]
     befores, afters = [before for before, _ in pairs], [after for _, after in pairs]
-    base = [*(_of_run(befores, run) for run in earlier), _sampled(befores)]
-    new = [*(_of_run(afters, run) for run in between), _sampled(afters)]
+    base, around = [], deque[list[Any]](maxlen=_STEPS_BACK)
+    for run in earlier:
+        met = _met(befores, run)
+        base.append(_sampled(met))
+        around.append(_around(met))
+    base.append(_sampled(befores))
+    new = [*(_sampled(_met(afters, run)) for run in between), _sampled(afters)]
     values = np.stack([*base, *new], axis=2) if pairs else np.empty((0, len(FIGURES), 2))
     measured = [np.isfinite(part).any(axis=2) for part in np.split(values, [len(base)], axis=2)]
     cases, figures = np.nonzero(measured[0] & measured[1])
@@ -110,18 +119,37 @@ def with_speed(
         return judge(names, groups, rows[:, :at], rows[:, at:upto], effect)
 
     judged = split(len(base))
+    first_new: dict[Any, int] = {}
     if late:
         for at in range(len(base) - 1, max(len(base) - 1 - _STEPS_BACK, 0), -1):
             earlier_split = split(at)
             if any(one.verdict in _ALARMS for one in earlier_split.all):
+                known = set(map(id, judged.all))
                 judged = _later(judged, earlier_split, split(at, -1))
-    return replace(found, speed=Speed(effect, len(base), len(new), judged))
+                first_new |= {one.name: at for one in judged.all if id(one) not in known}
+    speed = Speed(effect, len(base), len(new), judged)
+    sides, of_new = [*around, _around(befores)], _around(afters)
+    rows = [(one, [row]) for one, row in zip(judged.changes, cases, strict=True)]
+    for common in (one.common for one in judged.groups if one.common):
+        of_all = [row for row, name in zip(cases, groups, strict=True) if name == common.name]
+        rows.append((common, of_all))
+    for one, of_it in rows:
+        if one.verdict in _ALARMS or one.suspect:
+            of_base = sides[first_new.get(one.name, len(base)) - len(base) - 1]
+            both = ([side[row] for row in of_it] for side in (of_base, of_new))
+            speed.around[one.name] = tuple(differences(*both))
+    return replace(found, speed=speed)
 
 
-def _of_run(cases: Sequence[Brief], run: Sequence[Brief]) -> Array:
-    """What a run measured of each case, by its figures."""
+def _met(cases: Sequence[Brief], run: Sequence[Brief]) -> list[Brief | None]:
+    """The cases as they ended in a run."""
     find = finder(attempts_by_name(run))
-    return _sampled([met.last if (met := find(case)) else None for case in cases])
+    return [met.last if (met := find(case)) else None for case in cases]
+
+
+def _around(found: Sequence[Brief | None]) -> list[Mapping[str, Any]]:
+    said = (one.measurements.get("surroundings") if one else None for one in found)
+    return [one if isinstance(one, Mapping) else {} for one in said]
 
 
 def _sampled(found: Sequence[Brief | None]) -> Array:

@@ -22,12 +22,12 @@ def speed_lines(speed: Speed, most: int = _MOST) -> Iterator[str]:
     """A line for each change, the furthest first, and one for what is not known."""
     for verdict in ("slower", "faster"):
         found = speed.told(verdict)
-        yield from (f"{_word(one)}: {_said(one)}" for one in found[:most])
+        yield from (f"{_word(one)}: {_said(one)}{_also(speed, one)}" for one in found[:most])
         if len(found) > most:
             yield f"... and {len(found) - most} more {verdict}"
     suspects = speed.suspects
     for one in suspects[:most]:
-        yield f"perhaps {_word(one)}: {_said(one)}; {_more(one)} would tell"
+        yield f"perhaps {_word(one)}: {_said(one)}; {_more(one)} would tell{_also(speed, one)}"
     if len(suspects) > most:
         yield f"... and {len(suspects) - most} more that may have changed"
     unsure = speed.told("unsure")
@@ -54,6 +54,10 @@ def _said(change: Change) -> str:
     runs = f"{change.base_runs} + {counted(change.new_runs, 'run')}"
     interval = f"{change.low:.3g} to {change.high:.3g}"
     return f"{change.name} x {change.ratio:.3g} ({interval}, {runs})"
+
+
+def _also(speed: Speed, change: Change) -> str:
+    return f"; also {', '.join(differ)}" if (differ := speed.around.get(change.name)) else ""
 
 
 def _more(change: Change) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ from harness.lab.recovery import (
     is_worth_trying,
     recovery_steps,
 )
+from harness.lab.vitals import Vitals
 
 # one that does not answer may be back at any time, another one waits for a person
 _LOOK_AGAIN_S: Final[Mapping[Until, float]] = {"answers": 15.0, "healed": 60.0}
@@ -44,6 +46,7 @@ _CASES_IN_A_ROW: Final = 3
 _STEPS: Final = 4
 _GATE_POLL_S: Final = 5.0
 _PAUSE_S: Final = (0.5, 10.0)
+_AROUND: Final = ("hottest_c", "clock_limit_khz", "governor")
 # a device that is ours comes back when it is started, or not at all
 _ROUNDS_OF_OURS: Final = 2
 
@@ -85,6 +88,8 @@ class DeviceWatch:
         self._strikes: dict[str, int] = {}
         self._cases: dict[str, int] = {}
         self._out: dict[str, _Out] = {}
+        self._seen: dict[str, tuple[float, Vitals]] = {}
+        self._used = Counter[str]()
 
     def is_out(self, name: str) -> bool:
         """Whether a device takes no cases now."""
@@ -186,6 +191,7 @@ class DeviceWatch:
         while True:
             device = self._lab.device(name)
             vitals = ask_vitals(device.adb, device.workdir)
+            self._seen[name] = self._clock(), vitals
             busy = ask_load(device.adb)
             why = gate_problem(vitals, busy, gate)
             waited_s = round(self._clock() - began, 1)
@@ -197,6 +203,20 @@ class DeviceWatch:
                 self._tell(LabEvent(name, "gate", "suspect", ("gate",), text, started, waited_s))
                 raise InfraError(text)
             time.sleep(min(_GATE_POLL_S, max(0.1, gate.wait_s - waited_s)))
+
+    def surroundings(self, name: str) -> dict[str, object]:
+        """What a case that begins on a device has around it; nobody is asked for it.
+
+        `cases_before` is how many began there before it. What the device said of itself is of the
+        last look at it, `seen_s` before.
+        """
+        found: dict[str, object] = {"cases_before": self._used[name]}
+        self._used[name] += 1
+        if name in self._seen:
+            at, vitals = self._seen[name]
+            found |= {k: said for k in _AROUND if (said := getattr(vitals, k)) is not None}
+            found["seen_s"] = round(self._clock() - at, 1)
+        return found
 
     def _recover(self, name: str, health: Health, *, strikes: int) -> Health:
         """Takes steps until the device is well; its health after the last one.
@@ -246,7 +266,10 @@ class DeviceWatch:
 
     def _look(self, name: str, probe_problem: ProbeProblem | None = None) -> Health:
         rules = self._lab.lab.health_of(name)
-        return check(self._lab, name, rules, probe_problem or self._probe_problem)
+        health = check(self._lab, name, rules, probe_problem or self._probe_problem)
+        if health.vitals is not None:
+            self._seen[name] = self._clock(), health.vitals
+        return health
 
     def _check(self, name: str, *, even_good: bool = False) -> Health:
         began, started = self._clock(), datetime.now(UTC)

@@ -39,6 +39,9 @@ grep -aH "" "$r"/sys/class/power_supply/*/type "$r"/sys/class/power_supply/*/cap
 echo "${m}zones"
 grep -aH "" "$r"/sys/class/thermal/thermal_zone*/type "$r"/sys/class/thermal/thermal_zone*/temp \
   2>/dev/null
+echo "${m}clocks"
+grep -aH "" "$r"/sys/devices/system/cpu/cpufreq/policy*/scaling_governor \
+  "$r"/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq 2>/dev/null
 echo "${m}thermal"; $T dumpsys thermalservice 2>/dev/null | grep -a 'Temperature{' | head -n 200
 echo "${m}screen"; $T dumpsys power 2>/dev/null | grep -a -m 1 'mWakefulness='
 echo "${m}remoteprocs"
@@ -68,6 +71,7 @@ class Vitals:
     `booted` is False only if an Android device says that it has not booted yet. `write_problem`
     is what it said when a file could not be written into the work folder, None if it could.
     `hottest_c` is the hottest believable sensor in degrees Celsius and `hottest` its name.
+    `clock_limit_khz` is what its fastest processors may clock at now, `governor` what clocks them.
     `remoteprocs` maps names to states, `fastrpc` device nodes to whether we may open them.
     """
 
@@ -82,6 +86,8 @@ class Vitals:
     battery_charging: bool | None = None
     hottest_c: float | None = None
     hottest: str | None = None
+    clock_limit_khz: int | None = None
+    governor: str | None = None
     screen_on: bool | None = None
     remoteprocs: Mapping[str, str] = field(default_factory=dict)
     fastrpc: Mapping[str, bool] = field(default_factory=dict)
@@ -98,6 +104,7 @@ def parse_vitals(text: str) -> Vitals | None:
         heats["battery"] = battery_c
     heats = {name: heat for name, heat in heats.items() if _MIN_C < heat < _MAX_C}
     hottest = max(heats, key=lambda name: heats[name], default=None)
+    clock, governor = _clocks(sections.get("clocks", []))
     booted = first_line(sections, "booted")
     user = integer(first_line(sections, "user"))
     written = sections.get("writable", [])
@@ -113,6 +120,8 @@ def parse_vitals(text: str) -> Vitals | None:
         battery_charging=charging,
         hottest_c=None if hottest is None else heats[hottest],
         hottest=hottest,
+        clock_limit_khz=clock,
+        governor=governor,
         screen_on=_screen(first_line(sections, "screen")),
         remoteprocs=_remoteprocs(sections.get("remoteprocs", [])),
         fastrpc=_nodes(sections.get("fastrpc", [])),
@@ -188,6 +197,13 @@ def _zones(lines: list[str]) -> dict[str, float]:
         degrees = number / 1000 if number >= 1000 else number / 10 if number > 200 else number
         found[zone.get("type") or name] = degrees
     return found
+
+
+def _clocks(lines: list[str]) -> tuple[int | None, str | None]:
+    """The highest limit of the processors' clocks (kHz), and the governor there."""
+    policies = _named(lines).values()
+    fastest = max(policies, key=lambda one: integer(one.get("scaling_max_freq")) or 0, default={})
+    return integer(fastest.get("scaling_max_freq")), fastest.get("scaling_governor") or None
 
 
 def _thermal_service(lines: list[str]) -> dict[str, float]:

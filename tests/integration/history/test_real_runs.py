@@ -20,6 +20,38 @@ def test_mine(bench, model):
 """
 
 
+SURROUNDED = """import pytest
+from harness.contexts.models import Model
+from harness.contexts.schedule import schedule
+from harness.probe.plan import Settings
+
+@pytest.mark.device(backend="htp")
+@pytest.mark.parametrize("level", ["warn", "verbose", None])
+def test_times(bench, level):
+    if level is not None:
+        contexts = bench.contexts(Model("tiny"))
+        settings = Settings(log_level=level)
+        bench.run(bench.context_plan(contexts, schedule(1, "resident"), settings=settings)).check()
+"""
+
+
+def test_what_was_around_times_is_in_their_records(lab: DeviceRuns) -> None:
+    suite = lab.folder / "mine" / "test_mine.py"
+    suite.parent.mkdir()
+    suite.write_text(SURROUNDED)
+    gate = "    gate: {max_busy_percent: 100, max_temperature_c: 150, wait_s: 5}\n"
+    lab.file.write_text(lab.file.read_text() + gate)
+    done = lab.run("--device", "sim-v73", "--qnn", QNN[-1], suites=suite)
+    assert [case["outcome"] for case in done.cases] == ["passed"] * 3
+    around = [case["measurements"].get("surroundings") for case in done.cases]
+    assert around[2] is None  # it measured no times
+    for at, level in enumerate(("warn", "verbose")):
+        assert (around[at]["log_level"], around[at]["cases_before"]) == (level, at)
+        assert around[at]["seen_s"] >= 0
+    (looked,) = [row for row in done.journal if row.get("event") == "health"]
+    assert around[0].get("hottest_c") == looked["vitals"]["hottest_c"]
+
+
 def test_two_nights_are_compared_and_remembered(lab: DeviceRuns) -> None:
     suite = lab.folder / "mine" / "test_mine.py"
     suite.parent.mkdir()

@@ -192,8 +192,23 @@ def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
     ward = Ward(simulated_lab, tmp_path)
     with ward.lab:
         settled = ward.watch.settle(NAME)
+        ward.now = 7.0
+        first, second = (ward.watch.surroundings(NAME) for _ in range(2))
     assert settled["waited_s"] == 0
     assert isinstance(settled["busy"], float)
+    assert (first["seen_s"], first["cases_before"], second["cases_before"]) == (7.0, 0, 1)
+    assert first.get("hottest_c") == settled["hottest_c"]
+
+
+def test_what_is_around_a_case_is_what_was_seen_last(ward: Ward) -> None:
+    assert ward.watch.surroundings(NAME) == {"cases_before": 0}
+    ward.watch.require(NAME)
+    ward.now = 5.0
+    around = ward.watch.surroundings(NAME)
+    assert (around["seen_s"], around["cases_before"]) == (5.0, 1)
+    (checked,) = ward.events
+    assert checked.vitals is not None
+    assert around.get("hottest_c") == checked.vitals.hottest_c
 
 
 def test_who_follows_is_told_why_a_timed_case_waits(simulated_lab: Path, tmp_path: Path) -> None:

@@ -27,6 +27,15 @@ def test_what_is_not_noted_is_not_written() -> None:
     assert written.conclusion is written.grid is None
 
 
+@pytest.mark.parametrize(
+    ("figures", "timed"), [({"load_us": [3]}, True), ({"load_us": [], "loaded": 1}, False)]
+)
+def test_only_times_have_surroundings(figures: dict[str, object], timed: bool) -> None:
+    around: dict[str, object] = {"log_level": "warn", "cases_before": 0}
+    written = Notes(figures, probe_us=5, surroundings=around).figures()
+    assert written.get("surroundings") == (around if timed else None)
+
+
 @pytest.mark.parametrize("value", [None, 5, "qnn", ["qnn"], {"rows": "qnn"}])
 def test_a_record_that_holds_something_else_there_has_neither(value: object) -> None:
     assert record(measurements={"grid": value}).grid is None

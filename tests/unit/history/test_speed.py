@@ -78,6 +78,53 @@ def test_slower_is_told_where_a_rerun_confirms_it() -> None:
     assert len(speed_of(quicker).told("faster")) == 1
 
 
+COOL = {"hottest_c": 40.0, "seen_s": 2.0, "log_level": "warn", "cases_before": 1}
+HOT = COOL | {"hottest_c": 52.0, "log_level": "verbose"}
+
+
+def surrounded(*, new: int = 2, late: bool = False, cases: int = 1) -> Comparison:
+    """Two slow runs on a hot device after others."""
+    runs = [
+        [
+            Brief.of(run(us, said=f"a{at} passed", surroundings=HOT if us > 1100 else COOL))
+            for at in range(cases)
+        ]
+        for us in (*USUAL, 1200, 1201)
+    ]
+    base = len(runs) - new - 1
+    found = compare(runs[base], runs[-1])
+    return with_speed(found, runs[:base], runs[base + 1 : -1], late=late)
+
+
+@pytest.mark.parametrize("cases", [1, 9])
+@pytest.mark.parametrize("late", [{}, {"new": 1, "late": True}])
+def test_what_was_around_a_change_is_told(late: dict[str, Any], cases: int) -> None:
+    found = surrounded(**late, cases=cases)
+    text = "12 C hotter", "log level verbose (was warn)"
+    all_told = told(
+        found, [], base="a", run="b", advice=lambda *_: None, apart=lambda one: one.shown.case
+    )
+    for said in (list(lines(all_told)), markdown(all_told).splitlines(), page(all_told).split("<")):
+        (slower,) = [line for line in said if "slower: execute_us" in line]
+        assert f"; also {', '.join(text)}" in slower
+    report = comparison_report(all_told, lambda *_: Bisectable())
+    assert report.speed is not None
+    (row,) = report.speed.slower
+    assert (row.case is None, row.surroundings) == (cases > 1, text)
+
+
+def test_a_suspect_has_its_surroundings_too() -> None:
+    runs = [[Brief.of(run(us, surroundings=COOL))] for us in USUAL]
+    new = [Brief.of(run(1200, surroundings=HOT))]
+    found = with_speed(compare(runs[-1], new), runs[:-1])
+    (one,) = speed_of(found).suspects
+    assert speed_of(found).around[one.name]
+    for odd in ("hot", [], None, 7):
+        other = [Brief.of(run(1200, surroundings=odd))]
+        found = with_speed(compare(runs[-1], other), runs[:-1])
+        assert not any(speed_of(found).around.values())
+
+
 def test_one_run_or_no_earlier_ones_end_well() -> None:
     for took in ([*USUAL, 1200], [1000, 1200], [1000, 9000]):
         found = judged(*took)

@@ -44,6 +44,11 @@ Current Battery Service state:\r
 /sys/class/thermal/thermal_zone9/temp:-274000\r
 /sys/class/thermal/thermal_zone12/type:bcl\r
 /sys/class/thermal/thermal_zone12/temp:4200000\r
+@qnn-harness:clocks\r
+/sys/devices/system/cpu/cpufreq/policy0/scaling_governor:walt\r
+/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq:2016000\r
+/sys/devices/system/cpu/cpufreq/policy7/scaling_governor:performance\r
+/sys/devices/system/cpu/cpufreq/policy7/scaling_max_freq:3187200\r
 @qnn-harness:thermal\r
 Temperature{mValue=44.5, mType=3, mName=SKIN, mStatus=0}\r
 @qnn-harness:screen\r
@@ -71,6 +76,7 @@ def test_a_phone() -> None:
     assert vitals.write_problem is None
     assert (vitals.battery_percent, vitals.battery_charging) == (87, True)
     assert (vitals.hottest, vitals.hottest_c) == ("SKIN", 44.5)
+    assert (vitals.clock_limit_khz, vitals.governor) == (3187200, "performance")
     assert vitals.remoteprocs["32300000.remoteproc-cdsp"] == "crashed"
     assert vitals.fastrpc == {"fastrpc-cdsp": True, "adsprpc-smd": False}
 
@@ -113,6 +119,9 @@ def test_the_script_reads_a_board(tmp_path: Path) -> None:
             "sys/class/power_supply/battery/temp": "305\n",
             "sys/class/thermal/thermal_zone3/type": "cpuss-1\n",
             "sys/class/thermal/thermal_zone3/temp": "61500\n",
+            "sys/devices/system/cpu/cpufreq/policy0/scaling_governor": "schedutil\n",
+            "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq": "1804800\n",
+            "sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq": "off\n",
             "sys/class/remoteproc/remoteproc0/name": "cdsp\n",
             "sys/class/remoteproc/remoteproc0/state": "offline\n",
             "dev/fastrpc-cdsp": "",
@@ -124,6 +133,7 @@ def test_the_script_reads_a_board(tmp_path: Path) -> None:
     assert (vitals.uptime_s, vitals.free_ram_bytes) == (12.0, 500 * 1024)
     assert (vitals.battery_percent, vitals.battery_charging) == (9, False)
     assert (vitals.hottest, vitals.hottest_c) == ("cpuss-1", 61.5)
+    assert (vitals.clock_limit_khz, vitals.governor) == (1804800, "schedutil")
     assert vitals.remoteprocs == {"cdsp": "offline"}
     assert vitals.fastrpc == {"fastrpc-cdsp": True}
     assert vitals.write_problem is None

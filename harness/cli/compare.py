@@ -56,12 +56,12 @@ def _minutes(context: click.Context, parameter: click.Parameter, value: float) -
 @click.option(
     "--fail-on",
     metavar="WHAT[,WHAT]",
-    default="new,changed,vanished",
+    default="new,changed,vanished,added",
     show_default=True,
     help="What ends with 1: new, changed, flaky, vanished, lab, added, drift:STEPS, perf:PERCENT%.",
 )
-@click.option("--markdown", "form", flag_value="markdown", help="Print a comment for CI.")
-@click.option("--html", "form", flag_value="html", help="Print a page.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print a comment for CI.")
+@click.option("--html", "as_html", is_flag=True, help="Print a page.")
 @click.option(
     "--bisect", "bisects", is_flag=True, help="Bisect each new failure, one after another."
 )
@@ -82,7 +82,8 @@ def compare_command(
     runs: tuple[Path, ...],
     previous: bool,
     fail_on: str,
-    form: str | None,
+    as_markdown: bool,
+    as_html: bool,
     bisects: bool,
     known_too: bool,
     max_minutes: float,
@@ -97,9 +98,10 @@ def compare_command(
     with later. Speed and memory of what passes in both are judged by what earlier runs of the same
     cases, beside BASE, say of noise: one run alone never proves a change.
     """
-    if form is not None and (as_json or bisects):
-        other = "--json" if as_json else "--bisect"
-        raise click.UsageError(f"--{form} and {other} do not go together")
+    asked_for = {"--markdown": as_markdown, "--html": as_html, "--json": as_json}
+    forms = [name for name, wanted in asked_for.items() if wanted]
+    if len(forms) > 1 or (bisects and forms and not as_json):
+        raise click.UsageError(f"{' and '.join([*forms, '--bisect'][:2])} do not go together")
     asked = FailOn.parse(fail_on)
     base, folder = _folders(runs, previous)
     found = compare(
@@ -124,8 +126,8 @@ def compare_command(
         advice=advice,
         apart=bisected_apart,
     )
-    if form is not None:
-        say(markdown(whole) if form == "markdown" else page(whole), nl=False)
+    if as_markdown or as_html:
+        say(markdown(whole) if as_markdown else page(whole), nl=False)
     elif not as_json:
         for line in lines(whole):
             say(line)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from harness.qnn.versions import QNN_WHEELS
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.in_process import qnn_harness
@@ -71,3 +73,17 @@ def test_two_nights_are_compared_and_remembered(lab: DeviceRuns) -> None:
         words = dict(zip(bisect[2::2], bisect[3::2], strict=True))
         assert (words["--good"], words["--bad"]) == (QNN[1], QNN[-1])
     assert len(list(lab.reports.glob("history.sqlite"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--markdown", "--html"], "--markdown and --html do not go together"),
+        (["--html", "--json"], "--html and --json do not go together"),
+        (["--markdown", "--bisect"], "--markdown and --bisect do not go together"),
+    ],
+)
+def test_one_form_at_a_time(words: list[str], says: str) -> None:
+    done = qnn_harness("compare", "before", "after", *words)
+    assert done.returncode == 2
+    assert says in done.stderr

@@ -148,6 +148,7 @@ def test_workers_tell_what_they_are_at(lab: DeviceRuns, suite: Path) -> None:
         assert "2 failed, 4 passed" in terminal.lines[-1]
 
 
+@pytest.mark.nightly
 def test_a_file_of_the_users_has_them_too(lab: DeviceRuns, context_for: ContextFor) -> None:
     path = context_for("tiny", "2.51.0").path
     command = [sys.executable, "-m", "harness.cli.main", "run", path, "--contexts", "200"]
@@ -161,8 +162,15 @@ def test_a_file_of_the_users_has_them_too(lab: DeviceRuns, context_for: ContextF
         assert DRAWN not in terminal.everything
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("number", "workers"),
+    [
+        (signal.SIGINT, 1),
+        (signal.SIGTERM, 0),
+        pytest.param(signal.SIGINT, 0, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGTERM, 1, marks=pytest.mark.nightly),
+    ],
+)
 def test_ended_in_the_middle_it_leaves_nothing(
     lab: DeviceRuns, suite: Path, number: signal.Signals, workers: int
 ) -> None:
@@ -238,8 +246,13 @@ def on_free_terminal(
     return Terminal(command, cwd=folder, env=env, columns=columns, rows=rows)
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(20, 8), (80, 8), (80, 24)])
-@pytest.mark.parametrize("argument", ["-v", "--color=auto"])
+@pytest.mark.parametrize(
+    ("columns", "rows"),
+    [(20, 8), *(pytest.param(80, rows, marks=pytest.mark.nightly) for rows in (8, 24))],
+)
+@pytest.mark.parametrize(
+    "argument", ["--color=auto", pytest.param("-v", marks=pytest.mark.nightly)]
+)
 def test_what_pytest_says_itself_is_as_without_them(
     lab: DeviceRuns, free: Path, columns: int, rows: int, argument: str
 ) -> None:
@@ -260,6 +273,7 @@ def test_what_pytest_says_itself_is_as_without_them(
     assert texts[0] == texts[1]
 
 
+@pytest.mark.nightly
 def test_without_colours(lab: DeviceRuns, free: Path) -> None:
     for arguments, more in ((["--color=no"], {}), ([], {"NO_COLOR": "1"})):
         with on_free_terminal(lab, free, *arguments, **more) as terminal:

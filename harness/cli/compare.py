@@ -171,12 +171,12 @@ def _with_speed(
     found: Comparison, base: RunFolder, new: RunFolder, asked: FailOn, *, late: bool
 ) -> Comparison:
     """Judges speed and memory; where that cannot be and was not asked for, it is said."""
-    around = runs_around(base, new)
+    earlier, between = runs_around(base, new)
     try:
         return with_speed(
             found,
-            (_read(one) for one in around.earlier),
-            (_read(one) for one in around.between),
+            map(_read, earlier),
+            map(_read, between),
             effect=asked.slower or EFFECT,
             late=late,
         )

@@ -20,7 +20,7 @@ from typing import IO, Any, ClassVar, Final
 from harness.adb.deadline import Deadline
 from harness.adb.guard import GuardedProcess, spawn_guarded
 from harness.errors import Cause, HarnessError, InfraError
-from harness.files.notices import at_work, far, followed
+from harness.files.notices import followed, working
 from harness.files.scratch import scratch_folder
 from harness.files.whole_file import read_bounded
 from harness.runtimes.pypi import CompilerHost
@@ -178,13 +178,11 @@ def _wait(worker: GuardedProcess, deadline: Deadline, answers: Path, jobs: int) 
     """Waits for the worker's end, and tells meanwhile how many of its jobs are done."""
     if not followed():
         return worker.wait(deadline)
-    try:
+    with working("") as tell:
         while (code := worker.wait(deadline.at_most(_LOOK_S))) is None and not deadline.expired:
             over = sum(event.get("event") != "begin" for event in _events(answers))
-            at_work("", **far("compiling", over, jobs))
+            tell("compiling", over, jobs)
         return code
-    finally:
-        at_work("", **far(None))
 
 
 def results_of(

@@ -75,6 +75,15 @@ def far(doing: str | None, done: int = 0, total: int = 0, unit: str = "") -> dic
 
 
 @contextlib.contextmanager
+def working(device: str) -> Iterator[Callable[..., None]]:
+    """Gives what tells of a device how far something is, as `far`; with the block that is over."""
+    try:
+        yield lambda *how_far: at_work(device, **far(*how_far))
+    finally:
+        at_work(device, **far(None))
+
+
+@contextlib.contextmanager
 def followed_by(follower: Follower) -> Iterator[None]:
     """Tells this one, too, as long as it lasts."""
     _followers.append(follower)

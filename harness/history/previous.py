@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from itertools import groupby, islice
 from typing import Final
 
@@ -43,35 +42,24 @@ def previous_of(folder: RunFolder) -> RunFolder:
     )
 
 
-@dataclass(frozen=True)
-class Around:
-    """Other runs that ask for the same cases, the oldest first.
-
-    `earlier` are those before BASE, `between` those after it and before NEW.
-    """
-
-    earlier: Sequence[RunFolder] = ()
-    between: Sequence[RunFolder] = ()
-
-
-def runs_around(base: RunFolder, new: RunFolder) -> Around:
+def runs_around(base: RunFolder, new: RunFolder) -> tuple[list[RunFolder], list[RunFolder]]:
     """The last finished runs before BASE, and between it and NEW, beside each of them.
 
-    Only so many as tell of noise, and as can be read in bounded time.
+    Both ask for the same cases, the oldest first: only so many as tell of noise, and as can be
+    read in bounded time.
     """
     from_, until = str(base.info().get("started")), str(new.info().get("started"))
     earlier = islice(_same(base, lambda at: at < from_), _EARLIER)
     between = islice(_same(new, lambda at: from_ < at < until), _BETWEEN)
-    room, found = _MOST_BYTES, []
+    room, kept = _MOST_BYTES, list[list[RunFolder]]()
     for runs in (between, earlier):
-        kept = []
+        kept.append([])
         for one in runs:
             room -= (one.path / JOURNAL).stat().st_size
             if room < 0:
                 break
-            kept.append(one)
-        found.append(kept[::-1])
-    return Around(found[1], found[0])
+            kept[-1].insert(0, one)
+    return kept[1], kept[0]
 
 
 def _same(folder: RunFolder, takes: Callable[[str], bool]) -> Iterator[RunFolder]:

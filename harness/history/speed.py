@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.history.brief import Brief
 from harness.history.comparison import Comparison, attempts_by_name, finder
-from harness.history.noise import Array
+from harness.history.noise import Array, scipy_stats
 from harness.history.performance import EFFECT, Change, Judged, Verdict, judge
 from harness.history.surroundings import differences
 from harness.results.record import is_figure
@@ -96,6 +96,7 @@ def with_speed(
     each is read once. `late` also tells a change that came with BASE, or a run before it, which
     only NEW bears out: one run alone never does. Raises ConfigError without scipy.
     """
+    scipy_stats()  # before earlier runs are read in vain
     pairs = [(one.before, one.after) for one in found["passing"] if one.before and one.after]
     befores, afters = [before for before, _ in pairs], [after for _, after in pairs]
     base, around = [], deque[list[Any]](maxlen=_STEPS_BACK)

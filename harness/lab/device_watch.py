@@ -12,7 +12,7 @@ from typing import Final
 
 from harness.adb.deadline import Deadline
 from harness.errors import InfraError
-from harness.files.notices import at_work, far
+from harness.files.notices import working
 from harness.lab.attach import OpenLab
 from harness.lab.health import (
     EventKind,
@@ -188,21 +188,24 @@ class DeviceWatch:
         if gate is None:
             return {}
         began, started = self._clock(), datetime.now(UTC)
-        while True:
-            device = self._lab.device(name)
-            vitals = ask_vitals(device.adb, device.workdir)
-            self._seen[name] = self._clock(), vitals
-            busy = ask_load(device.adb)
-            why = gate_problem(vitals, busy, gate)
-            waited_s = round(self._clock() - began, 1)
-            at_work(name, **far(why and f"waiting: {why}"))
-            if why is None:
-                return {"waited_s": waited_s, "hottest_c": vitals.hottest_c, "busy": busy}
-            if waited_s >= gate.wait_s:
-                text = f"device {name} is not fit for a timed case after {waited_s:g} s: {why}"
-                self._tell(LabEvent(name, "gate", "suspect", ("gate",), text, started, waited_s))
-                raise InfraError(text)
-            time.sleep(min(_GATE_POLL_S, max(0.1, gate.wait_s - waited_s)))
+        with working(name) as tell:
+            while True:
+                device = self._lab.device(name)
+                vitals = ask_vitals(device.adb, device.workdir)
+                self._seen[name] = self._clock(), vitals
+                busy = ask_load(device.adb)
+                why = gate_problem(vitals, busy, gate)
+                waited_s = round(self._clock() - began, 1)
+                if why is None:
+                    return {"waited_s": waited_s, "hottest_c": vitals.hottest_c, "busy": busy}
+                tell(f"waiting: {why}")
+                if waited_s >= gate.wait_s:
+                    text = f"device {name} is not fit for a timed case after {waited_s:g} s: {why}"
+                    self._tell(
+                        LabEvent(name, "gate", "suspect", ("gate",), text, started, waited_s)
+                    )
+                    raise InfraError(text)
+                time.sleep(min(_GATE_POLL_S, max(0.1, gate.wait_s - waited_s)))
 
     def surroundings(self, name: str) -> dict[str, object]:
         """What a case that begins on a device has around it; nobody is asked for it.
@@ -248,19 +251,18 @@ class DeviceWatch:
         """Takes one step and says so; the device's health afterwards."""
         began, started = self._clock(), datetime.now(UTC)
         problem = None
-        at_work(name, **far(f"recovering: {step}"))
-        try:
-            recovery.take(name, step)
-            health = self._look(name)
-        except DeviceHeld:
-            raise
-        except InfraError as error:
-            problem = str(error)
-            # out of reach is what it is after a step that had waited for it
-            waited = step in ("reconnect", "restart-server")
-            health = _still(health, problem) if waited else self._look(name)
-        finally:
-            at_work(name, **far(None))
+        with working(name) as tell:
+            tell(f"recovering: {step}")
+            try:
+                recovery.take(name, step)
+                health = self._look(name)
+            except DeviceHeld:
+                raise
+            except InfraError as error:
+                problem = str(error)
+                # out of reach is what it is after a step that had waited for it
+                waited = step in ("reconnect", "restart-server")
+                health = _still(health, problem) if waited else self._look(name)
         self._say(name, step, health, began, started, problem)
         return health
 

@@ -11,7 +11,7 @@ import itertools
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,16 @@ def junit_parts(records: Iterable[CaseRecord], *, run: str, logs: str = "") -> I
     suites: dict[str, list[CaseRecord]] = {}
     for record in final_attempts(records):
         suites.setdefault(record.suite, []).append(record)
-    document = JUnitXml(_bounded(legal(run)))
-    heads = [_counted(TestSuite(_bounded(legal(name))), suites[name]) for name in suites]
-    for suite, members in zip(heads, suites.values(), strict=True):
-        suite.skipped = sum(isinstance(_result(record), Skipped) for record in members)
+    heads, of_all, all_s = [], Counter[type](), 0.0
+    for name, members in suites.items():
+        results = Counter[type](type(_result(record)) for record in members)
+        took_s = sum(record.duration_s for record in members)
+        suite = _counted(TestSuite(_bounded(legal(name))), results, took_s)
+        suite.skipped = results[Skipped]
         suite.timestamp = min(record.started for record in members).isoformat()
-    _counted(document, [record for members in suites.values() for record in members])
+        heads.append(suite)
+        of_all, all_s = of_all + results, all_s + took_s
+    document = _counted(JUnitXml(_bounded(legal(run))), of_all, all_s)
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n' + _opened(document)
     for suite, members in zip(heads, suites.values(), strict=True):
         yield b"\n" + _opened(suite)
@@ -75,12 +79,11 @@ def legal(text: str) -> str:
     return _ILLEGAL.sub("", text)
 
 
-def _counted(element: JUnitXml | TestSuite, records: Sequence[CaseRecord]) -> Any:
-    """The element, with how many cases it has and what became of them."""
-    results = Counter(type(_result(record)) for record in records)
-    element.tests, element.failures = len(records), results[Failure]
-    element.errors = results[Error]
-    element.time = round(sum(record.duration_s for record in records), 3)
+def _counted(element: JUnitXml | TestSuite, results: Counter[type], took_s: float) -> Any:
+    """The element, with how many cases it has by the kind of their result, and their time."""
+    element.tests = results.total()
+    element.failures, element.errors = results[Failure], results[Error]
+    element.time = round(took_s, 3)
     return element
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice, PushItem
 from harness.errors import DeviceError, DeviceRefused, InfraError, InternalError
-from harness.files.notices import at_work, far
+from harness.files.notices import working
 from harness.store.claims import is_dead
 from harness.store.client import StoreClient
 from harness.store.eviction import Eviction, plan_eviction
@@ -198,16 +198,14 @@ class Delivery:
             for name, file in plan.alone.items()
         ]
         total = sum(file.size for file in plan.alone.values())
-
-        def tell(size: int) -> None:
-            at_work(self._serial, **far("pushing", size, total, "MB"))
-
         if packed is None:
             items += [PushItem(note, f"{folder}/{name}") for name, note in plan.notes.items()]
-            try:
-                self._device.push(items, timeout_s=deadline.remaining(), progress=tell)
-            finally:
-                at_work(self._serial, **far(None))
+            with working(self._serial) as tell:
+                self._device.push(
+                    items,
+                    timeout_s=deadline.remaining(),
+                    progress=lambda size: tell("pushing", size, total, "MB"),
+                )
         if packed is None or not items:
             return self._store.install(own, touch, packed, deadline, what)
         items.append(PushItem(b"", f"{folder}/{ALL_PUSHED}", checked=False))
@@ -216,11 +214,12 @@ class Delivery:
         )
 
         def pushed(size: int) -> None:
-            tell(size)
+            tell("pushing", size, total, "MB")
             taking.check()
 
         try:
-            self._device.push(items, timeout_s=deadline.remaining(), progress=pushed)
+            with working(self._serial) as tell:
+                self._device.push(items, timeout_s=deadline.remaining(), progress=pushed)
         except _TakingEnded:
             pass
         except DeviceRefused:
@@ -231,8 +230,6 @@ class Delivery:
         except BaseException:
             taking.end()
             raise
-        finally:
-            at_work(self._serial, **far(None))
         return taking.result()
 
     def _left_behind(self, view: StoreView, entry: str, size: int) -> Incoming | None:

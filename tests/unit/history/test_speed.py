@@ -181,8 +181,7 @@ def test_which_other_runs_tell_of_noise(reports: Path) -> None:
     names = sorted(one.name for one in reports.glob("2*"))
     run_folder(reports, run(1), command=("pytest", "-k", "tiny"))
     base, new = RunFolder.open(reports / names[2]), RunFolder.open(reports / names[5])
-    around = runs_around(base, new)
-    ids = [[one.run_id for one in side] for side in (around.earlier, around.between)]
+    ids = [[one.run_id for one in side] for side in runs_around(base, new)]
     started = sorted(names, key=lambda name: RunFolder.open(reports / name).info()["started"])
     at, until = started.index(names[2]), started.index(names[5])
     assert ids == [started[:at], started[at + 1 : until]]

@@ -25,7 +25,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 Whole: TypeAlias = NDArray[np.int64]
 
 # Learned from one half of the models of a public history of 2,500 reruns; what they come to on the
-# other half is in docs/performance.md.
+# other half is in docs/results.md.
 _FREEDOM: Final = 2.0
 _ANYWHERE: Final = 0.0125
 _TYPICAL_STEP: Final = 1.368

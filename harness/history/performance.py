@@ -39,7 +39,7 @@ MOST_RUNS: Final = 5
 
 _ALARM: Final = 0.003
 _SUSPECT: Final = 0.03
-_FALSE_DISCOVERIES: Final = 0.05
+_FALSE_DISCOVERIES: Final = 0.005
 _FEWEST_CASES: Final = 8
 _TOGETHER: Final = 0.75
 _SIZES: Final = (1e-3, 1e18)
@@ -101,9 +101,9 @@ def judge(
 
     `base` and `new` have the runs in their columns, the oldest first; nan or None where a run has
     not got a figure. What moves together in a group is told once.
-    Of a hundred cases that did not change about one is called slower or faster, however many runs
-    there are, and of all that are called so at once at most one in twenty did not. Raises
-    ConfigError without scipy.
+    Of a hundred cases that did not change at most one is called slower or faster, however many
+    runs there are; and however many cases there are, where none changed at most one comparison in
+    200 calls any so. Raises ConfigError without scipy.
     """
     scipy_stats()
     if not names:
@@ -198,7 +198,7 @@ def _changes(
         needed[judged] = np.minimum(_ALARM, _FALSE_DISCOVERIES * p[judged] / adjusted)
     far = np.abs(shift) >= np.log1p(effect)
     width = half_width(runs, new_runs) * scale
-    alarm = judged & far & (p <= needed)
+    alarm = judged & far & (p <= needed) & (np.abs(shift) > width)
     same = judged & ~alarm & (np.abs(shift) + width < np.log1p(effect))
     unsure = judged & ~alarm & ~same
     more_new, more_base = _more(unsure, far, shift, apart, scale, runs, new_runs, needed, effect)
@@ -259,6 +259,7 @@ def _more(
         of_base, of_new = runs[left] + base, new_runs[left] + new
         told = chance(apart[left], of_base, of_new) <= needed[left]
         width = half_width(of_base, of_new) * scale[left]
+        told &= np.abs(shift[left]) > width
         settles = np.where(far[left], told, abs(shift[left]) + width < np.log1p(effect))
         more[:, left[settles]] = [[new], [base]]
     return more[0], more[1]

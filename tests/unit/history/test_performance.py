@@ -83,6 +83,19 @@ def test_a_few_runs_of_many_cases_tell_noise_too() -> None:
     assert found.verdict == "slower"
 
 
+def test_figures_with_two_modes_give_no_alarm() -> None:
+    """As times on a computer that something else works on, too."""
+    rng = np.random.default_rng(11)
+    many = 250
+    quiet = rng.uniform(100, 10_000, many) * np.exp(0.3 * rng.standard_t(4, (20, many)))
+    rows = np.where(rng.random((20, many)) < 0.2, 8 * quiet, quiet).T
+    names, groups = range(many), [name % 3 for name in range(many)]
+    for runs in range(3, 21):
+        for new in (1, 2, 3):
+            found = judge(names, groups, rows[:, : runs - new], rows[:, runs - new : runs])
+            assert [one for one in found.all if one.verdict in ("slower", "faster")] == []
+
+
 def test_what_most_cases_of_a_device_do_is_told_once() -> None:
     rng = np.random.default_rng(7)
 
@@ -167,7 +180,7 @@ def test_more_runs_find_more() -> None:
     assert found[0] == 0
     assert found[1] < found[3]
     assert found[2] < found[4]
-    assert found[4] > 0.8 * len(rows)
+    assert found[4] > 0.75 * len(rows)
 
 
 def test_a_hundred_thousand_cases_cost_little() -> None:

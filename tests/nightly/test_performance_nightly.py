@@ -1,0 +1,41 @@
+"""Twenty runs of the same suites on a simulated device, each beside the one before: no alarm."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RUNS = 20
+
+pytestmark = pytest.mark.nightly
+
+
+def test_twenty_runs_beside_each_other(tmp_path: Path) -> None:
+    """Night by night, and the last five beside one in the middle."""
+    reports = tmp_path / "reports"
+    words = [sys.executable, "-m", "pytest", "-m", "device", "-q", "--device=sim-v73"]
+    words.append(f"--reports={reports}")
+    compare = [sys.executable, "-m", "harness.cli.main", "compare", "--fail-on", "perf:10%"]
+    told = []
+    for number in range(RUNS):
+        ended = subprocess.run(
+            [*words, "suites/test_context_count.py", "-k", "tiny and resident"],
+            cwd=ROOT,
+            check=False,
+        )
+        assert ended.returncode == 0
+        if number:
+            beside = ["--previous", reports / "latest"]
+            done = subprocess.run([*compare, *beside], cwd=ROOT, capture_output=True, check=False)
+            told.append((done.returncode, done.stdout.decode()))
+    early = sorted(one for one in reports.glob("2*"))[RUNS // 2]
+    done = subprocess.run(
+        [*compare, early, reports / "latest"], cwd=ROOT, capture_output=True, check=False
+    )
+    told.append((done.returncode, done.stdout.decode()))
+    print(told[-1][1])
+    assert [said for code, said in told if code] == []

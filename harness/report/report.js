@@ -111,7 +111,7 @@ function drawTable(data, shown, section, open) {
   // the case has a third of the width, and why it failed what is left: not less than 280
   const room = Math.max(0, Math.floor((section.clientWidth * 0.68 - 132 - 90 - 280) / 112));
   const axes = data.axisNames.filter(name => name !== "suite" && tellsApart(data, name, shown)).slice(0, Math.min(room, 8));
-  const narrow = section.clientWidth < 600;  // there the end of a name tells more than its beginning
+  const narrow = section.clientWidth < 600;
   const columns = narrow ? [["outcome", 118], ["case", 0], ["time", 76]]
     : [["outcome", 132], ["case", "32%"], ...axes.map(name => [name, 112]), ["time", 90], ["why", 0]];
   const [by, down] = (state.get("sort") ?? "outcome").split(":");
@@ -120,9 +120,10 @@ function drawTable(data, shown, section, open) {
     el("button", {onclick: () => change({sort: by !== name ? name : down ? null : name + ":down"})}, name + (by === name ? (down ? " ↓" : " ↑") : "")))));
   const body = el("tbody");
   const least = narrow ? 0 : 132 + 90 + 112 * axes.length + 2 * 160;
-  const view = el("div", {class: "view", tabindex: "-1"}, el("table", {class: narrow ? "narrow" : null, style: `min-width:${least}px`, "aria-rowcount": shown.length + 1}, el("thead", {}, head), body));
+  const view = el("div", {class: "view", tabindex: "-1"}, el("table", {style: `min-width:${least}px`, "aria-rowcount": shown.length + 1}, el("thead", {}, head), body));
   const cell = (name, at) => name === "outcome" ? el("td", {}, el("span", {class: "o o-" + data.state(at)}, data.state(at)))
-    : name === "case" ? el("td", {class: "mono", title: data.case(at)}, el("bdi", {}, data.short(at).replace(/\[.*/, ""), el("span", {class: "dim"}, data.short(at).replace(/^[^[]*/, ""))))
+    : name === "case" ? el("td", {class: "mono", title: data.case(at)}, el("div", {}, el("span", {}, data.short(at).replace(/\[.*/, "")),
+      el("span", {class: "tail dim"}, el("bdi", {}, data.short(at).replace(/^[^[]*/, "")))))
     : name === "time" ? el("td", {class: "n"}, seconds(data.seconds(at)))
     : name === "why" ? el("td", {class: "dim", title: data.why(at)}, data.why(at))
     : el("td", {title: data.value(name, at)}, data.value(name, at));

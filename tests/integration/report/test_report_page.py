@@ -263,6 +263,24 @@ def test_nothing_lies_beside_the_page(reader: Reader, night: Path, width: int, s
         reader.see(1400, "light")
 
 
+def test_the_end_of_a_name_is_seen_and_all_of_it_on_paper(reader: Reader, night: Path) -> None:
+    """Cases of a test have the same beginning: what tells them apart stands at the end."""
+    cut = "return [...document.querySelectorAll('#cases td.mono span, #cases tbody td')]"
+    cut += ".filter(one => one.scrollWidth > one.clientWidth && one.clientWidth).length"
+    reader.see(1400, "light")
+    reader.open(night)
+    assert reader.js(cut) > 0
+    ends = "return [...document.querySelectorAll('#cases .tail')].map(one => "
+    ends += "one.querySelector('bdi').getBoundingClientRect().right - "
+    ends += "one.getBoundingClientRect().right)"
+    assert all(beyond < 1 for beyond in reader.js(ends))
+    reader.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert reader.js(cut) == 0
+    finally:
+        reader.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def test_whatever_names_and_logs_hold_is_text(reader: Reader, tmp_path: Path) -> None:
     evil = record(
         case=EVIL,

@@ -1,0 +1,1 @@
+"""Many devices at work at once: which case goes to which of them."""

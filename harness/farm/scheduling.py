@@ -1,0 +1,259 @@
+"""Which case a device that is free runs next, so that all are busy until the last case (pure).
+
+Devices of one kind can run the same cases. Cases that fit the same kinds wait together; a plan
+says how much of the work of each such group every kind is to do, so that all kinds are done at the
+same time where the needs of cases allow it. A free device takes, of what is planned for its kind,
+the longest case; where cases are short against what is left, one whose files it has already.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+_SWEEPS: Final = 12
+_SETTLED: Final = 1e-3
+_PLANNED_AGAIN: Final = 0.05
+"""After this part of the work the plan is made anew: what devices did is not quite it."""
+_OTHER_DEVICES: Final = 0.05
+"""So is it when this part of the devices has joined or left."""
+_LOOKED_FOR: Final = 32
+"""So many contents that a device has are remembered."""
+_ENDGAME: Final = 3.0
+"""A case is long where what is left takes each device less than so many times as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A case to be run.
+
+    `needs` says which kinds of devices can; `seconds` is how long it will take, by earlier runs;
+    `content` is what must lie on a device for it: cases that share it are cheaper one after
+    another. `not_on` are devices that it is not tried on again.
+    """
+
+    case: int
+    needs: Hashable
+    seconds: float
+    content: Hashable = None
+    not_on: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Group:
+    """Cases that fit the same kinds of devices; those of one content together, longest first."""
+
+    work_s: float = 0.0
+    count: int = 0
+    heaps: dict[Hashable, list[tuple[float, int, Waiting]]] = field(default_factory=dict)
+    longest: list[tuple[float, int, Hashable]] = field(default_factory=list)
+
+    def add(self, one: Waiting) -> None:
+        self.work_s += one.seconds
+        self.count += 1
+        heap = self.heaps.setdefault(one.content, [])
+        entry = (-one.seconds, one.case, one)
+        heapq.heappush(heap, entry)
+        if heap[0] is entry:
+            heapq.heappush(self.longest, (-one.seconds, one.case, one.content))
+
+    def top(self) -> tuple[float, Hashable]:
+        """How long its longest case takes, and the content of that."""
+        while True:
+            seconds, case, content = self.longest[0]
+            heap = self.heaps.get(content)
+            if heap and heap[0][:2] == (seconds, case):
+                return -seconds, content
+            heapq.heappop(self.longest)
+
+    def take(self, content: Hashable) -> Waiting:
+        heap = self.heaps[content]
+        _, _, one = heapq.heappop(heap)
+        if heap:
+            heapq.heappush(self.longest, (*heap[0][:2], content))
+        else:
+            del self.heaps[content]
+        self.work_s = self.work_s - one.seconds if self.count > 1 else 0.0
+        self.count -= 1
+        return one
+
+
+@dataclass
+class _Device:
+    kind: Hashable
+    has: dict[Hashable, None] = field(default_factory=dict)
+    given: dict[int, Waiting] = field(default_factory=dict)
+
+
+class Scheduler:
+    """Gives cases to devices that ask for one; devices may join and leave at any time."""
+
+    def __init__(self, fits: Callable[[Hashable, Hashable], bool]) -> None:
+        """`fits` says whether cases with some needs can run on a kind of device."""
+        self._fits = fits
+        self._groups: dict[Hashable, _Group] = {}
+        self._again: list[Waiting] = []
+        self._devices: dict[str, _Device] = {}
+        self._kinds: dict[Hashable, int] = {}
+        self._known: dict[tuple[Hashable, Hashable], bool] = {}
+        self._plan: dict[Hashable, dict[Hashable, float]] = {}
+        self._work_s = 0.0
+        self._planned_s = -1.0  # below zero: there is no plan
+        self._changed = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many cases no device has been given."""
+        return len(self._again) + sum(group.count for group in self._groups.values())
+
+    def add(self, one: Waiting) -> None:
+        """A case more: a new one, or one whose device failed, which then comes first."""
+        if one.not_on:
+            self._again.append(one)
+            self._again.sort(key=lambda other: -other.seconds)
+            return
+        if one.needs not in self._groups:
+            self._groups[one.needs] = _Group()
+            self._planned_s = -1.0
+        self._groups[one.needs].add(one)
+        self._work_s += one.seconds
+
+    def join(self, device: str, kind: Hashable) -> None:
+        """A device more, or one that is well again; nothing is on it."""
+        if kind not in self._kinds:
+            self._planned_s = -1.0
+        self._devices[device] = _Device(kind)
+        self._kinds[kind] = self._kinds.get(kind, 0) + 1
+        self._changed += 1
+
+    def leave(self, device: str) -> list[Waiting]:
+        """A device less; the cases that it was given and has not finished, which are not added."""
+        gone = self._devices.pop(device)
+        self._kinds[gone.kind] -= 1
+        if not self._kinds[gone.kind]:
+            del self._kinds[gone.kind]
+            self._planned_s = -1.0
+        self._changed += 1
+        return list(gone.given.values())
+
+    def finished(self, device: str, case: int) -> None:
+        """A device has done with a case that it was given."""
+        self._devices[device].given.pop(case, None)
+
+    def next(self, device: str) -> Waiting | None:
+        """The case that a device is to run now; None if none that waits can run there."""
+        asks = self._devices[device]
+        for place, one in enumerate(self._again):
+            if device not in one.not_on and self._can(one.needs, asks.kind):
+                del self._again[place]
+                return self._given(asks, one)
+        done = self._work_s < self._planned_s * (1 - _PLANNED_AGAIN)
+        if done or self._planned_s < 0 or self._changed > _OTHER_DEVICES * len(self._devices):
+            self._make_plan()
+        plan = self._plan[asks.kind]
+        best: tuple[tuple[bool, float], Hashable] | None = None
+        for needs, planned in plan.items():
+            if (group := self._groups.get(needs)) is None:
+                continue
+            seconds, _ = group.top()
+            # what is planned here comes first, longest first; else where most is left for each
+            due = planned > 0.5 * seconds
+            rank = (due, seconds if due else planned)
+            if best is None or rank > best[0]:
+                best = rank, needs
+        if best is None:
+            return None
+        needs = best[1]
+        one = self._taken(asks, self._groups[needs])
+        if not self._groups[needs].count:
+            del self._groups[needs]
+        self._work_s = max(0.0, self._work_s - one.seconds)
+        plan[needs] -= one.seconds
+        return self._given(asks, one)
+
+    def _taken(self, asks: _Device, group: _Group) -> Waiting:
+        seconds, content = group.top()
+        left_s = self._work_s / len(self._devices)
+        if content not in asks.has and seconds * _ENDGAME < left_s:
+            content = next((one for one in reversed(asks.has) if one in group.heaps), content)
+        return group.take(content)
+
+    @staticmethod
+    def _given(asks: _Device, one: Waiting) -> Waiting:
+        asks.given[one.case] = one
+        asks.has.pop(one.content, None)
+        asks.has[one.content] = None  # as the last
+        if len(asks.has) > _LOOKED_FOR:
+            del asks.has[next(iter(asks.has))]
+        return one
+
+    def without_device(self) -> Iterator[Waiting]:
+        """The cases that no device there is can run."""
+        for needs, group in self._groups.items():
+            if not any(self._can(needs, kind) for kind in self._kinds):
+                for heap in group.heaps.values():
+                    yield from (one for _, _, one in heap)
+        for one in self._again:
+            if not any(
+                self._can(one.needs, known.kind) and name not in one.not_on
+                for name, known in self._devices.items()
+            ):
+                yield one
+
+    def _can(self, needs: Hashable, kind: Hashable) -> bool:
+        found = self._known.get((needs, kind))
+        if found is None:
+            found = self._known[needs, kind] = self._fits(needs, kind)
+        return found
+
+    def _make_plan(self) -> None:
+        """Spreads the work of each group over the kinds it fits, so that loads are level.
+
+        Group by group, each fills the kinds up to one level above what others have put there;
+        after some sweeps nothing changes any more. It begins with the plan before, which is not far
+        off.
+        """
+        self._planned_s, self._changed = self._work_s, 0
+        loads = dict.fromkeys(self._kinds, 0.0)  # seconds for each device of the kind
+        shares: dict[Hashable, dict[Hashable, float]] = {}
+        for needs in self._groups:
+            kinds = [kind for kind in self._kinds if self._can(needs, kind)]
+            if kinds:
+                before = {kind: self._plan.get(kind, {}).get(needs, 0.0) for kind in kinds}
+                shares[needs] = {kind: max(0.0, part) for kind, part in before.items()}
+        for share in shares.values():
+            for kind, part in share.items():
+                loads[kind] += part / self._kinds[kind]
+        order = sorted(shares, key=lambda needs: len(shares[needs]))
+        for _ in range(_SWEEPS):
+            moved = 0.0
+            for needs in order:
+                share = shares[needs]
+                for kind, part in share.items():
+                    loads[kind] -= part / self._kinds[kind]
+                for kind, part in self._filled(share, loads, self._groups[needs].work_s):
+                    moved += abs(part - share[kind])
+                    share[kind] = part
+                    loads[kind] += part / self._kinds[kind]
+            if moved <= _SETTLED * self._work_s:
+                break
+        self._plan = {kind: {} for kind in self._kinds}
+        for needs in order:  # of two as good, the one that fits fewer kinds comes first
+            for kind, part in shares[needs].items():
+                self._plan[kind][needs] = part
+
+    def _filled(
+        self, kinds: Iterable[Hashable], loads: dict[Hashable, float], work: float
+    ) -> list[tuple[Hashable, float]]:
+        """How much of `work` each kind gets so that those that get some are level."""
+        lowest = sorted(kinds, key=lambda kind: loads[kind])
+        devices = held = level = 0.0
+        for number, kind in enumerate(lowest):
+            devices += self._kinds[kind]
+            held += loads[kind] * self._kinds[kind]
+            level = (work + held) / devices
+            if number + 1 == len(lowest) or level <= loads[lowest[number + 1]]:
+                break
+        return [(kind, max(0.0, level - loads[kind]) * self._kinds[kind]) for kind in lowest]

@@ -203,8 +203,3 @@ def figures(sizes: Sequence[tuple[int, int]], seed: int = 1) -> Iterator[dict[st
                 "ratio": day.makespan / least,
                 "decision_p99_ms": 1000 * decided[int(0.99 * (len(decided) - 1))],
             }
-
-
-if __name__ == "__main__":
-    for row in figures([(1, 10), (8, 300), (40, 1000), (200, 20_000), (2000, 200_000)]):
-        print("  ".join(f"{name} {value:.4g}" for name, value in row.items()), flush=True)

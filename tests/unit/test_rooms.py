@@ -19,6 +19,7 @@ ROOMS = (
     "minimize",
     "bisect",
     "pytest_plugin",
+    "farm",
     "doctor",
     "experiments",
     "bench",

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import click
 
-from harness.bisect.folder import LOG, BisectFolder
-from harness.bisect.write_reports import write_again
-from harness.cli.bisect_going import log_lines, result_lines
 from harness.cli.say import say
 from harness.errors import InfraError
 from harness.errors.outgoing_text import counted
@@ -30,11 +27,7 @@ def report(run: Path, trace: bool) -> None:
     RUN is the folder of a run, of a bisection, or a folder with bisections: then they are listed,
     there and in its bisections.html.
     """
-    if (run / LOG).is_file() and not (run / JOURNAL).is_file():
-        _bisection(run)
-        return
-    if not (run / JOURNAL).is_file() and bisections_in(run):
-        _bisections(run)
+    if not (run / JOURNAL).is_file() and _of_bisections(run):
         return
     folder = RunFolder.open(run)
     since = since_previous(folder)
@@ -44,13 +37,31 @@ def report(run: Path, trace: bool) -> None:
     if damaged := folder.damaged():
         text = f"{counted(damaged, 'line')} left out: not a record"
         say(f"warning: {folder.path / JOURNAL}: {text}", err=True)
-    records, became = folder.records(), since.became if since else None
-    lines = tell_ci(records, folder.path, os.environ, became, why)
-    for line in summary_lines(records, folder.path) + lines:
+    cases, became = folder.cases(), since.became if since else None
+    lines = tell_ci(cases, folder.path, os.environ, became, why)
+    for line in summary_lines(cases, folder.path) + lines:
         say(line)
 
 
+def _of_bisections(path: Path) -> bool:
+    """The same of a bisection, or of a folder with some; whether it is one of these."""
+    # what bisects is loaded for these alone: it takes as long as 1,000 cases
+    from harness.bisect.folder import LOG
+
+    if (path / LOG).is_file():
+        _bisection(path)
+        return True
+    if bisections_in(path):
+        _bisections(path)
+        return True
+    return False
+
+
 def _bisection(path: Path) -> None:
+    from harness.bisect.folder import BisectFolder
+    from harness.bisect.write_reports import write_again
+    from harness.cli.bisect_going import log_lines, result_lines
+
     folder = BisectFolder.open(path)
     result = write_again(folder, os.environ, cache_root())
     lines = result_lines(result, str(path)) if result is not None else log_lines(folder.read())

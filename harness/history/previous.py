@@ -14,7 +14,7 @@ from harness.history.comparison import compare
 from harness.history.comparison_text import TITLES
 from harness.report.page_data import Since
 from harness.report.rundir import JOURNAL, LATEST, RunFolder
-from harness.results.journal import journal_lines
+from harness.results.journal import journal_lines, uncollected
 
 _MOST_RUNS: Final = 300
 _MOST_S: Final = 1e7
@@ -81,6 +81,7 @@ def _same(folder: RunFolder, takes: Callable[[str], bool]) -> Iterator[RunFolder
         yield from (one for *_, one in sorted(found, reverse=True, key=lambda one: one[:2]))
 
 
+@uncollected()
 def since_previous(folder: RunFolder) -> Since | None:
     """What became of each case since the last run of the same selection; None if there is none."""
     try:

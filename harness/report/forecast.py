@@ -63,7 +63,8 @@ class Forecast:
 
 def forecast_of(record: CaseRecord) -> Forecast | None:
     """What a record forecast; None if it did not, or not in the form of this version."""
-    told = part_of(record, "forecast")
+    if not (told := part_of(record, "forecast")):
+        return None
     refused = told.get("first_refused")
     beyond: dict[str, Any] = refused if isinstance(refused, dict) else {}
     budget, loads = _size(told.get("budget_bytes")), _size(told.get("loaded"))

@@ -27,7 +27,7 @@ from harness.report.summary import FailureGroup, cut_short, failure_groups, outp
 from harness.report.tables import drift_tables, pairings, sharings
 from harness.results.drift import Output
 from harness.results.journal import Contents
-from harness.results.record import CaseRecord, final_attempts, is_figure
+from harness.results.record import CaseRecord, is_figure
 
 _MAX_SHOWN_CHARS: Final = 4000
 _SHORT_CHARS: Final = 160
@@ -83,7 +83,7 @@ def html_text(
     `outputs` are those that cases have kept; what differs somewhere is shown. `evidence` has texts
     of logs by their paths in the run's folder. `since` is what became of cases since a run before.
     """
-    cases = final_attempts(contents.records)
+    cases = contents.cases
     last = {id(record) for record in cases}
     groups, cut = failure_groups(cases), cut_short(info)
     reasons = _reasons(groups, since)
@@ -142,7 +142,7 @@ def write_html(
         bisections=bisections_in(path.parent.parent),
         outputs=outputs,
         since=since,
-        evidence=_evidence(final_attempts(contents.records), path.parent),
+        evidence=_evidence(contents.cases, path.parent),
     )
     write_whole(path, printable(text).encode())
 

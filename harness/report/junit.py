@@ -7,7 +7,6 @@ and `line` of a case, its properties, its attachments. It is bounded, whatever a
 from __future__ import annotations
 
 import hashlib
-import itertools
 import re
 import statistics
 from collections import Counter
@@ -21,15 +20,19 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestSuite
 
 from harness.files.whole_file import written_whole
 from harness.report.summary import shortened
-from harness.results.record import CaseRecord, final_attempts, is_figure
+from harness.results.record import CaseRecord, are_figures, final_attempts
 
 # What XML 1.0 allows at all; everything else cannot even be escaped.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _PLAIN = re.compile(r"[\w .:;,/|()\[\]{}+*=@#!?-]*", re.ASCII)
+_CR = "\r"
 _MAX_PROPERTY_CHARS = 1000
 _MAX_PROPERTIES = 500
 _MAX_TEXT_CHARS = 20_000
 _MAX_ATTACHMENTS = 100
+_REPEATED = frozenset({str, int, bool, type(None)})
+"""Of these many cases have the same values."""
+_FIGURES = (("min", min), ("median", statistics.median), ("max", max))
 
 
 def junit_parts(records: Iterable[CaseRecord], *, run: str, logs: str = "") -> Iterator[bytes]:
@@ -41,14 +44,17 @@ def junit_parts(records: Iterable[CaseRecord], *, run: str, logs: str = "") -> I
     attachments, the document's own folder by default.
     """
     suites: dict[str, list[CaseRecord]] = {}
+    of_device: dict[int, list[str]] = {}
     for record in final_attempts(records):
         suites.setdefault(record.suite, []).append(record)
-    heads, of_all, all_s = [], Counter[type](), 0.0
+        if id(record.device) not in of_device:
+            of_device[id(record.device)] = _flat("device.", dict(record.device or ()))
+    heads, of_all, all_s = [], Counter[str | None](), 0.0
     for name, members in suites.items():
-        results = Counter[type](type(_result(record)) for record in members)
+        results = Counter(map(_kind, members))
         took_s = sum(record.duration_s for record in members)
         suite = _counted(TestSuite(_bounded(legal(name))), results, took_s)
-        suite.skipped = results[Skipped]
+        suite.skipped = results["skipped"]
         suite.timestamp = min(record.started for record in members).isoformat()
         heads.append(suite)
         of_all, all_s = of_all + results, all_s + took_s
@@ -56,7 +62,7 @@ def junit_parts(records: Iterable[CaseRecord], *, run: str, logs: str = "") -> I
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n' + _opened(document)
     for suite, members in zip(heads, suites.values(), strict=True):
         yield b"\n" + _opened(suite)
-        yield from (b"\n" + _case(record, logs).encode() for record in members)
+        yield from (b"\n" + _case(record, logs, of_device).encode() for record in members)
         yield b"\n</testsuite>"
     yield b"\n</testsuites>\n"
 
@@ -79,10 +85,10 @@ def legal(text: str) -> str:
     return _ILLEGAL.sub("", text)
 
 
-def _counted(element: JUnitXml | TestSuite, results: Counter[type], took_s: float) -> Any:
+def _counted(element: JUnitXml | TestSuite, results: Counter[str | None], took_s: float) -> Any:
     """The element, with how many cases it has by the kind of their result, and their time."""
     element.tests = results.total()
-    element.failures, element.errors = results[Failure], results[Error]
+    element.failures, element.errors = results["failure"], results["error"]
     element.time = round(took_s, 3)
     return element
 
@@ -91,15 +97,6 @@ def _opened(element: JUnitXml | TestSuite) -> bytes:
     """Its first tag: what stands in it is too much to be held as objects."""
     tag: bytes = element.tostring()
     return tag.removesuffix(b"/>").rstrip() + b">"
-
-
-def _element(tag: str, attributes: Mapping[str, object], inside: str = "") -> str:
-    """An element; `inside` is XML already.
-
-    As objects of a library, the properties of 100,000 cases take five times as long.
-    """
-    told = "".join(f" {key}={_quoted(str(value))}" for key, value in attributes.items())
-    return f"<{tag}{told}>{inside}</{tag}>" if inside else f"<{tag}{told}/>"
 
 
 def _quoted(text: str) -> str:
@@ -111,28 +108,32 @@ def _named(key: str) -> str:
     return _quoted(_bounded(key))
 
 
-def _case(record: CaseRecord, logs: str) -> str:
-    name = record.case.removeprefix(record.file).removeprefix("::")
-    module = record.file.removesuffix(".py").replace("/", ".") if name else record.suite
-    told: dict[str, object] = {
-        "name": _bounded(name or record.case),
-        "classname": _bounded(module),
-        "time": f"{record.duration_s:.3f}",
-        "file": _bounded(record.file),
-    }
-    if record.line is not None:
-        told["line"] = record.line
-    properties = "".join(
-        f"<property name={_named(key)} value={_quoted(value[:_MAX_PROPERTY_CHARS])}/>"
-        for key, value in itertools.islice(_properties(record), _MAX_PROPERTIES)
-    )
-    inside = _element("properties", {}, properties)
+def _property(key: str, value: object) -> str:
+    """A property, as text: as objects, those of 100,000 cases take ten times as long."""
+    return f"<property name={_named(key)} value={_quoted(_plain(value)[:_MAX_PROPERTY_CHARS])}/>"
+
+
+@lru_cache(1 << 14, typed=True)
+def _known(before: str, name: str, value: object) -> str:
+    """One that many cases have."""
+    return _property(before + name, value)
+
+
+def _case(record: CaseRecord, logs: str, of_device: Mapping[int, list[str]]) -> str:
+    file, _, name = record.case.partition("::")
+    module = file.removesuffix(".py").replace("/", ".") if name else record.suite
+    line = "" if record.line is None else f' line="{record.line}"'
+    properties = "".join(_properties(record, of_device)[:_MAX_PROPERTIES])
+    inside = f"<properties>{properties}</properties>"
     result = _result(record)
     if result is not None:
         inside += result.tostring().decode()
     if attached := _attachments(record, logs):
-        inside += _element("system-out", {}, escape(legal(attached), {"\r": "&#13;"}))
-    return _element("testcase", told, inside)
+        inside += f"<system-out>{escape(legal(attached), {_CR: '&#13;'})}</system-out>"
+    return (
+        f"<testcase name={_quoted(_bounded(name or record.case))} classname={_named(module)}"
+        f' time="{record.duration_s:.3f}" file={_named(file)}{line}>{inside}</testcase>'
+    )
 
 
 def _attachments(record: CaseRecord, logs: str) -> str:
@@ -150,20 +151,34 @@ def _bounded(name: str) -> str:
     return f"{name[: _MAX_PROPERTY_CHARS - 20]}...{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
+def _kind(record: CaseRecord) -> str | None:
+    """The tag of its result; None for what passed."""
+    if record.expected is not None and record.is_bad:
+        return "skipped"
+    if record.breaks_strictness:
+        return "failure"
+    if record.outcome == "passed":
+        return None
+    if record.outcome in ("unsupported", "skipped"):
+        return "skipped"
+    return "error" if record.outcome == "error" else "failure"
+
+
 def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
+    kind = _kind(record)
+    if kind is None:
+        return None
     headline = legal(_headline(record))
     if record.expected is not None and record.is_bad:
         return Skipped(legal(f"{record.expected.known_issue}: {headline}"), "pytest.xfail")
     if record.fixed is not None and record.fixed.fails:
         return Failure(legal(f"fixed? {', '.join(record.fixed.known_issues)}"), "passed")
-    if record.outcome == "passed":
-        return None
-    if record.outcome in ("unsupported", "skipped"):
+    if kind == "skipped":
         why = headline or str(record.measurements.get("skip_reason") or "")[:_MAX_PROPERTY_CHARS]
         told = f"{record.outcome}: {why}" if why else record.outcome
         return Skipped(legal(told), record.outcome)
-    kind = Error if record.outcome == "error" else Failure
-    result = kind(headline or record.outcome, f"{record.outcome}.{record.cause}")
+    made = Error if kind == "error" else Failure
+    result = made(headline or record.outcome, f"{record.outcome}.{record.cause}")
     if (error := record.error) is not None:
         lines = [
             error.message,
@@ -185,46 +200,49 @@ def _headline(record: CaseRecord) -> str:
     return ": ".join(part for part in (" ".join(parts), first) if part)[:_MAX_PROPERTY_CHARS]
 
 
-def _properties(record: CaseRecord) -> Iterator[tuple[str, str]]:
-    for key in ("outcome", "cause", "attempt"):
-        yield key, _plain(getattr(record, key))
+def _properties(record: CaseRecord, of_device: Mapping[int, list[str]]) -> list[str]:
+    error = record.error
+    found = [_known("", key, getattr(record, key)) for key in ("outcome", "cause", "attempt")]
     if record.outputs is not None:
-        yield "outputs", record.outputs
+        found.append(_known("", "outputs", record.outputs))
     if record.expected is not None:
-        yield "known_issue", record.expected.known_issue
+        found.append(_known("", "known_issue", record.expected.known_issue))
     if record.fixed is not None:
-        yield "fixed", ", ".join(record.fixed.known_issues)
-    for key, value in record.device or ():
-        yield from _flat(f"device.{key}", value)
-    for key, value in record.axes.items():
-        yield from _flat(f"axes.{key}", value)
-    for key, value in (record.error.model_dump() if record.error else {}).items():
+        found.append(_known("", "fixed", ", ".join(record.fixed.known_issues)))
+    found += of_device[id(record.device)]
+    found += _flat("axes.", record.axes)
+    for key, value in (error.model_dump() if error else {}).items():
         if key == "diagnosis" and value is not None:
-            yield from _flat("error.diagnosis", value)
+            found += _flat("error.diagnosis.", value)
         elif key == "libraries":
-            for one in record.error.libraries if record.error else ():
-                yield f"error.library.{one.name}", one.text().removeprefix(f"{one.name}: ")
+            for one in error.libraries if error else ():
+                text = one.text().removeprefix(f"{one.name}: ")
+                found.append(_property(f"error.library.{one.name}", text))
         elif value is not None:
-            yield f"error.{key}", _plain(value)
-    for key, value in record.measurements.items():
-        yield from _flat(f"measurements.{key}", value)
-    for log in record.logs:
-        yield "log", log
+            found.append(_property(f"error.{key}", value))
+    found += _flat("measurements.", record.measurements)
+    found += [_property("log", log) for log in record.logs]
+    return found
 
 
-def _flat(key: str, value: object) -> Iterator[tuple[str, str]]:
+def _flat(before: str, values: Mapping[str, Any]) -> list[str]:
     """Scalars as they are, objects key by key, lists of numbers by their figures."""
-    if isinstance(value, dict):
-        for part, item in value.items():
-            yield from _flat(f"{key}.{part}", item)
-    elif isinstance(value, list):
-        yield f"{key}.count", str(len(value))
-        numbers = [item for item in value if is_figure(item)]
-        if numbers and len(numbers) == len(value):
-            for name, of in (("min", min), ("median", statistics.median), ("max", max)):
-                yield f"{key}.{name}", _plain(of(numbers))
-    else:
-        yield key, _plain(value)
+    found = []
+    for name, value in values.items():
+        if type(value) in _REPEATED:
+            found.append(_known(before, name, value))
+        elif isinstance(value, dict):
+            found += _flat(f"{before}{name}.", value)
+        elif isinstance(value, list):
+            found.append(_known(before, f"{name}.count", len(value)))
+            if value and are_figures(value):
+                found += [
+                    f'<property name={_named(f"{before}{name}.{figure}")} value="{of(value)}"/>'
+                    for figure, of in _FIGURES
+                ]
+        else:
+            found.append(_property(before + name, value))
+    return found
 
 
 def _plain(value: object) -> str:

@@ -88,8 +88,8 @@ def _of_devices(cases: Sequence[CaseRecord], events: Sequence[DeviceEvent]) -> I
     kinds = Counter((one.device, one.event) for one in events if not one.is_routine)
     pushed: Counter[tuple[str, ...]] = Counter()
     took: dict[tuple[str, ...], float] = {}
-    heard = [(one.started, one.device, one.vitals or {}) for one in events]
-    heard += [(one.started, _device(one), part_of(one, "gate")) for one in cases]
+    heard = [(one.started, one.device, one.vitals) for one in events if one.vitals]
+    heard += [(one.started, _device(one), gate) for one in cases if (gate := part_of(one, "gate"))]
     for event in events:
         if event.event == "push":
             pushed[(event.device,)] += event.pushed_bytes or 0

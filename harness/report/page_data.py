@@ -13,12 +13,13 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 from harness.report.grid import code_of
 from harness.report.pages import clip, thinned
 from harness.report.summary import FailureGroup, part_of
-from harness.results.record import CaseRecord, DeviceEvent, is_figure
+from harness.results.record import CaseRecord, DeviceEvent, are_figures, is_figure
 
 BLOCK: Final = 128
 """So many cases are in a block of details."""
@@ -27,6 +28,8 @@ _MOST_POINTS: Final = 400
 _MOST_LADDERS: Final = 500
 _MAX_CHARS: Final = 300
 _MAX_CASE_BYTES: Final = 256 << 10
+_TOLD_APART: Final = frozenset({str, int, type(None)})
+"""Of these none is the same as one of another: 1 is 1.0, and true."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +74,17 @@ def rows(
     figures = _Pool()
     return {
         "began": began.isoformat() if began else None,
-        "axes": axes,
+        "axes": list(axes),
         "case": [one.case for one in cases],
-        "state": [pool.place(state(one)) for one in cases],
-        "suite": [pool.place(one.suite) for one in cases],
-        "device": [pool.place(one.device.name if one.device else None) for one in cases],
-        "values": [[pool.place(one.axes.get(axis)) for one in cases] for axis in axes],
+        "state": pool.places([state(one) for one in cases]),
+        "suite": pool.places([one.suite for one in cases]),
+        "device": pool.places([one.device.name if one.device else None for one in cases]),
+        "values": [pool.places(values) for values in axes.values()],
         "start": [_ms(one.started, began) for one in cases],
         "seconds": [round(one.duration_s, 3) for one in cases],
-        "why": [pool.place(_why(one)) for one in cases],
-        "code": [pool.place(code_of(one) if one.is_bad else None) for one in cases],
-        "since": [pool.place(since.became.get(one.case)) for one in cases] if since else None,
+        "why": pool.places([_why(one) for one in cases]),
+        "code": pool.places([code_of(one) if one.is_bad else None for one in cases]),
+        "since": pool.places([since.became.get(one.case) for one in cases]) if since else None,
         "group": [group_of.get(id(one), -1) for one in cases],
         "figures": [
             [[figures.place(name), *spread] for name, spread in _spreads(one.measurements)]
@@ -128,6 +131,13 @@ class _Pool:
         self.values: list[Any] = []
         self._places: dict[str | tuple[str], int] = {}
 
+    def places(self, values: list[Any]) -> list[int]:
+        """Where each of a column is; most columns have few values, and those many times."""
+        if not _TOLD_APART.issuperset(map(type, values)):
+            return [self.place(value) for value in values]
+        known = {value: self.place(value) for value in dict.fromkeys(values)}
+        return [known[value] for value in values]
+
     def place(self, value: Any) -> int:
         key = value if isinstance(value, str) else (json.dumps(value, ensure_ascii=False),)
         if key not in self._places:
@@ -152,17 +162,17 @@ def _details(record: CaseRecord) -> str:
     return json.dumps({"case": clip(record.case, _MAX_CHARS), "outcome": record.outcome})
 
 
-def _axes(cases: Sequence[CaseRecord]) -> list[str]:
-    """The axes that tell the cases apart, in the order in which they first appear."""
-    names = dict.fromkeys(name for record in cases for name in record.axes)
-    return [name for name in names if _varies(one.axes.get(name) for one in cases)][:_MOST_AXES]
-
-
-def _varies(values: Iterable[object]) -> bool:
-    """Whether they are not all the same; 1 is not true."""
-    left = iter(values)
-    first = next(left)
-    return any(one is not first and (type(one), one) != (type(first), first) for one in left)
+def _axes(cases: Sequence[CaseRecord]) -> dict[str, list[Any]]:
+    """The axes that tell the cases apart, as they first appear, and the value of each case."""
+    found: dict[str, list[Any]] = {}
+    axes = [one.axes for one in cases]
+    for name in dict.fromkeys(chain.from_iterable(axes)):
+        values = [one.get(name) for one in axes]
+        # 1 is not true
+        varies = values.count(values[0]) < len(values) or len(set(map(type, values))) > 1
+        if varies and len(found) < _MOST_AXES:
+            found[name] = values
+    return found
 
 
 def _spreads(measurements: Mapping[str, Any]) -> Iterable[tuple[str, list[float]]]:
@@ -170,7 +180,7 @@ def _spreads(measurements: Mapping[str, Any]) -> Iterable[tuple[str, list[float]
     for name, value in measurements.items():
         if not name.endswith("_us") or not isinstance(value, list) or not value:
             continue
-        if all(is_figure(one) for one in value):
+        if are_figures(value):
             yield name, _spread(value)
 
 
@@ -218,7 +228,7 @@ def _refused(record: CaseRecord, loads: Sequence[float]) -> bool:
 
 def _numbers(value: Any) -> list[float]:
     numbers = value if isinstance(value, list) else []
-    return numbers if all(is_figure(one) for one in numbers) else []
+    return numbers if are_figures(numbers) else []
 
 
 def _number(value: Any) -> float | None:

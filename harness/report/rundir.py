@@ -24,7 +24,7 @@ from harness.files.whole_file import read_bounded, read_json, write_whole
 from harness.report.ci import attachments_root
 from harness.report.grid import grid_json, grids
 from harness.results.drift import Output, drift
-from harness.results.journal import Contents, Journal, read_journal
+from harness.results.journal import Contents, Journal, read_journal, uncollected
 from harness.results.record import CaseRecord, DeviceEvent, as_json
 
 if TYPE_CHECKING:
@@ -162,6 +162,10 @@ class RunFolder:
         """What the journal holds, in order, all attempts."""
         return list(self._contents().records)
 
+    def cases(self) -> list[CaseRecord]:
+        """The last attempt at each case."""
+        return self._contents().cases
+
     def damaged(self) -> int:
         """How many of the journal's lines are no records of this schema."""
         return len(self._contents().damage)
@@ -185,7 +189,7 @@ class RunFolder:
         """The outputs that cases have kept, compared between versions, devices and backends."""
         contents = self._contents()
         if self._drift is None or self._drift[0] is not contents:
-            self._drift = contents, drift(contents.records, self.kept_output)
+            self._drift = contents, drift(contents.cases, self.kept_output)
         return self._drift[1]
 
     def kept_output(self, name: str) -> bytes | None:
@@ -197,6 +201,7 @@ class RunFolder:
         except OSError:
             return None
 
+    @uncollected()
     def project(self, since: Since | None = None, *, trace: bool = False) -> None:
         """Writes junit.xml, metrics.prom and report.html anew from the journal.
 
@@ -212,8 +217,8 @@ class RunFolder:
         info = self.info()
         try:
             junit = self.path / "junit.xml"
-            write_junit(contents.records, junit, run=self.run_id, root=attachments_root(os.environ))
-            text = metrics_text(contents.records, contents.events)
+            write_junit(contents.cases, junit, run=self.run_id, root=attachments_root(os.environ))
+            text = metrics_text(contents.cases, contents.events)
             write_whole(self.path / METRICS, text.encode("utf-8", "replace"))
             if trace:
                 write_trace(contents.records, contents.events, self.path)
@@ -240,7 +245,7 @@ class RunFolder:
         ended: dict[str, object] = {
             "finished": _rfc3339(datetime.now(UTC)),
             "exit_code": exit_code,
-            "grids": [grid_json(grid) for grid in grids(self.records())],
+            "grids": [grid_json(grid) for grid in grids(self.cases())],
             "drift": [one.as_json() for one in self.drift() if one.drifts],
         }
         self._write_info(self.info() | ended | {"problem": problem})

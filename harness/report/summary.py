@@ -111,16 +111,16 @@ def outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
 def summary_lines(
     records: Sequence[CaseRecord], report: PurePath | str, *, width: int = _WIDTH
 ) -> list[str]:
-    """The lines to print at the end of a run.
+    """The lines to print at the end of a run, of which the last attempt of each case counts.
 
     None is longer than `width` (at least 60) characters, but for the report's path.
     """
-    counts = totals(records)
-    groups = failure_groups(records)
+    records = final_attempts(records)
+    counts, groups = totals(records), failure_groups(records)
     shown = ", ".join(f"{count} {name}" for name, count in counts.items())
     total = sum(counts.values())
     cases = counted(total, "case")
-    strict = sum(record.breaks_strictness for record in final_attempts(records))
+    strict = sum(record.breaks_strictness for record in records)
     failing = f" ({strict} of them fail by --strict-known)" if strict else ""
     lines = [f"{cases}: {shown}{failing}" if counts else "no case was run"]
     # that a run says nothing about any target, its exit code of 0 does not tell
@@ -134,10 +134,10 @@ def summary_lines(
             lines.append(_diagnosis_line(known, width))
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
-    for record in final_attempts(records):
+    for record in records:
         if record.conclusion is not None:
             lines.append(f"{record.case.rpartition('/')[2]}: {record.conclusion}")
-    retried = sum(record.attempt > 1 for record in final_attempts(records))
+    retried = sum(record.attempt > 1 for record in records)
     if retried:
         cases = "1 case was" if retried == 1 else f"{retried} cases were"
         lines.append(f"{cases} tried more than once")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import PurePath
-from typing import Annotated, Final, Literal, TypeGuard
+from typing import Annotated, Any, Final, Literal, TypeGuard
 
 from pydantic import (
     AfterValidator,
@@ -32,11 +32,20 @@ from harness.runtimes.findings import Severity
 
 NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
 _MAX_DEPTH = 20
+_NUMBERS: Final = frozenset({int, float})
+_AS_THEY_ARE: Final = frozenset({int, bool, type(None)})
 
 
 def is_figure(value: object) -> TypeGuard[int | float]:
     """Whether a measured value is a number that can be told in digits."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def are_figures(values: Sequence[Any]) -> bool:
+    """Whether all of them are: of plain numbers, as a journal has them, without asking each."""
+    if values and _NUMBERS.issuperset(map(type, values)):
+        return bool(min(values) > -1e300 and max(values) < 1e300)
+    return all(map(is_figure, values))
 
 
 def as_json(value: object, depth: int = 0) -> JsonValue:
@@ -60,6 +69,8 @@ def as_json(value: object, depth: int = 0) -> JsonValue:
     if isinstance(value, Mapping):
         return {str(clean_text(str(key))): as_json(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
+        if _AS_THEY_ARE.issuperset(map(type, value)):
+            return list(value)
         return [as_json(item, depth + 1) for item in value]
     plain = getattr(value, "tolist", None)
     if callable(plain):
@@ -175,13 +186,9 @@ class CaseRecord(Part):
     logs: tuple[LogPath, ...] = ()
 
     @model_validator(mode="after")
-    def _fixed_goes_with_passed(self) -> CaseRecord:
+    def _outcome_goes_with_the_rest(self) -> CaseRecord:
         if self.fixed is not None and self.outcome != "passed":
             raise ValueError(f"outcome {self.outcome} with fixed: only what passed may be fixed")
-        return self
-
-    @model_validator(mode="after")
-    def _cause_goes_with_outcome(self) -> CaseRecord:
         if (self.cause is None) != (self.outcome in NO_CAUSE):
             without = ", ".join(NO_CAUSE)
             raise ValueError(
@@ -287,11 +294,17 @@ Line = Annotated[
 """Any line of results.jsonl."""
 
 
+class _Final(list[CaseRecord]):
+    """Last attempts: who is handed them need not look for them again, as a dozen reports do."""
+
+
 def final_attempts(records: Iterable[CaseRecord]) -> list[CaseRecord]:
     """The last attempt at each case, in the order in which the cases first appeared."""
+    if isinstance(records, _Final):
+        return records
     last: dict[str, CaseRecord] = {}
     for record in records:
         before = last.get(record.case)
         if before is None or record.attempt >= before.attempt:
             last[record.case] = record
-    return list(last.values())
+    return _Final(last.values())

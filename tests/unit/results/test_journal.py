@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import json
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,35 @@ def test_foreign_lines_are_reported(path: Path, line: bytes, problem: str) -> No
     (damage,) = contents.damage
     assert damage.line == 1
     assert problem in damage.problem
+
+
+def test_lines_are_read_however_they_are_spelt(path: Path) -> None:
+    event = {
+        "kind": "device",
+        "run": "r",
+        "device": "phone",
+        "event": "health",
+        "state": "good",
+        "started": "2026-11-21T06:00:00Z",
+        "duration_s": 0.5,
+    }
+    case = json.loads(record(axes={"kind": "device"}).model_dump_json())
+    lines = [
+        json.dumps(one, separators=separators)
+        for one in (event, case)
+        for separators in [(",", ":"), (", ", ": ")]
+    ]
+    path.write_text("\n".join(lines))
+    contents = read_journal(path)
+    assert not contents.damage
+    assert [one.device for one in contents.events] == ["phone"] * 2
+    assert [one.axes for one in contents.records] == [{"kind": "device"}] * 2
+
+
+def test_reading_leaves_the_search_for_cycles_as_it_was(path: Path) -> None:
+    with pytest.raises(ConfigError):
+        read_journal(path)
+    assert gc.isenabled()
 
 
 def test_overlong_lines_are_passed_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

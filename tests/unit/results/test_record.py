@@ -8,10 +8,17 @@ from pathlib import PurePosixPath
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from harness.failure.error import ErrorRecord
-from harness.results.record import CaseRecord, as_json, final_attempts
+from harness.results.record import (
+    CaseRecord,
+    are_figures,
+    as_json,
+    final_attempts,
+    is_figure,
+)
 from tests.unit.results.records import DEVICE, error, json_values, record, records
 
 # The example of the design, with what it leaves open filled in.
@@ -203,3 +210,23 @@ def test_bad_and_unexpected() -> None:
     known = record(outcome="failed", expected={"known_issue": "x"})
     assert known.is_bad
     assert not known.is_unexpected
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.integers(),
+            st.floats(allow_nan=False),
+            st.sampled_from([True, None, "1", 10**301, -(10**301), 1e300, -1e300]),
+        ),
+        max_size=4,
+    )
+)
+def test_many_figures_are_told_as_each_is(values: list[object]) -> None:
+    assert are_figures(values) == all(is_figure(one) for one in values)
+
+
+def test_last_attempts_are_looked_for_once() -> None:
+    found = final_attempts([record(attempt=1), record(attempt=2)])
+    assert final_attempts(found) is found
+    assert [one.attempt for one in found] == [2]

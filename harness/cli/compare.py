@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 import shlex
@@ -184,7 +185,7 @@ def _with_speed(
         if asked.slower is not None:
             raise
         say(f"note: {error}", err=True)
-        return found
+        return dataclasses.replace(found, unjudged=str(error))
 
 
 def _bisect(

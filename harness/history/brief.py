@@ -68,6 +68,11 @@ class Brief:
         return self.outcome not in NO_CAUSE
 
     @property
+    def is_unexplained(self) -> bool:
+        """Whether something went wrong that no known issue explains."""
+        return self.is_bad and self.known_issue is None
+
+    @property
     def is_untested(self) -> bool:
         """Whether it was left out, or is unsupported where it was to run."""
         return self.outcome in _UNTESTED

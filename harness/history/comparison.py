@@ -88,6 +88,8 @@ class Comparison:
     drifted: Sequence[Drifted] = ()
     speed: Speed | None = None
     """None where it was not judged."""
+    unjudged: str | None = None
+    """Why it could not be, if it was to be."""
 
     def __getitem__(self, category: Category) -> Sequence[Pair]:
         return self.pairs[category]

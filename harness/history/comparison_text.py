@@ -47,6 +47,13 @@ class Group:
         """How they ended, in one line."""
         return " ".join(self._said().split())
 
+    @property
+    def until_now(self) -> str:
+        """The known issues that earlier expected these failures, and expect them no more."""
+        earlier = [one.before for one in self.pairs if one.after and one.after.is_unexplained]
+        issues = sorted({one.known_issue for one in earlier if one and one.known_issue})
+        return f"expected until now by {', '.join(issues)}" if issues else ""
+
     def _said(self) -> str:
         one = self.pairs[0].after
         if one is None:
@@ -84,7 +91,10 @@ class Told:
     @property
     def verdict(self) -> str:
         """All in one sentence."""
-        counts = [
+        pairs = [one for found in self.comparison.pairs.values() for one in found]
+        counts = [] if any(one.before for one in pairs) else ["the base has no cases"]
+        counts += [] if any(one.after for one in pairs) else ["the new run has no cases"]
+        counts += [
             f"{len(self.comparison[name])} {title}"
             for name, title in TITLES.items()
             if self.comparison[name] and name != "failing"
@@ -127,6 +137,7 @@ def lines(found: Told) -> Iterator[str]:
     for name, title in TITLES.items():
         for group in found.groups[name]:
             said = "" if name in ("vanished", "fixed") else f": {shortened(group.said, _WIDTH)}"
+            said += f"; {shortened(group.until_now, _WIDTH)}" if group.until_now else ""
             yield f"{len(group.pairs):4} x {title}{said}  [first: {group.first.case}]"
             if group.advice:
                 yield f"       {group.advice}"
@@ -165,6 +176,8 @@ def markdown(found: Told) -> str:
     if found.comparison.speed is not None:
         told_lines = [_item(line)[2:] for line in speed_lines(found.comparison.speed)]
         blocks.append("\n".join(["\n#### Speed and memory\n", *told_lines]))
+    elif found.comparison.unjudged:
+        blocks.append(f"\nNot compared: {as_code(found.comparison.unjudged)}.")
     text, left = "", len(blocks)
     for block in blocks:
         if len(text) + len(block) > _COMMENT_CHARS:
@@ -188,6 +201,7 @@ def page(found: Told) -> str:
 def _block(group: Group, head: str) -> str:
     was = f", was {as_code(group.was)}" if group.was != "passed" else ""
     made = [head] if head else []
+    was += f", {as_code(group.until_now)}" if group.until_now else ""
     made.append(f"- **{counted(len(group.pairs), 'case')}**: {as_code(group.said)}{was}")
     if group.advice:
         made.append(f"  - {as_code(group.advice, 1000)}")

@@ -67,6 +67,37 @@ def test_nothing_new_is_said_so() -> None:
     assert "### Devices: passed\n\nno difference" in markdown(same)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [
+        ([], ["a passed"], "the base has no cases, 1 tested only now; 0"),
+        ([], ["a skipped"], "the base has no cases; 0"),
+        (["a passed"], [], "the new run has no cases, 1 tested no more; 0"),
+        (["a skipped"], [], "the new run has no cases; 0"),
+        ([], [], "the base has no cases, the new run has no cases; 0"),
+    ],
+)
+def test_a_run_without_cases_is_not_called_the_same(
+    before: list[str], after: list[str], verdict: str
+) -> None:
+    found = told_of([*map(attempt, before)], [*map(attempt, after)])
+    assert found.verdict.startswith(verdict)
+
+
+def test_what_no_known_issue_expects_any_more_is_told_so() -> None:
+    found = told_of(
+        [attempt("a failed known=old-bug"), attempt("b passed"), attempt("c failed known=other")],
+        [attempt("a failed"), attempt("b failed"), attempt("c failed known=other")],
+    )
+    first, *_ = lines(found)
+    assert first.startswith(
+        "   2 x new: failed: call|1002|it broke; expected until now by old-bug "
+    )
+    assert ", `expected until now by old-bug`\n" in markdown(found)
+    assert '<p class="dim">expected until now by old-bug</p>' in page(found)
+    assert "by other" not in markdown(found)
+
+
 class Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()

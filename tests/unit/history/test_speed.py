@@ -222,6 +222,10 @@ def test_without_scipy_all_else_is_compared(reports: Path, monkeypatch: pytest.M
     monkeypatch.setattr("harness.cli.compare.with_speed", none)
     code, said = compared(reports)
     assert (code, "note: judging speed" in said) == (0, True)
+    for form in ("--markdown", "--html"):
+        _, said = compared(reports, form)
+        # the note goes to stderr, which no comment shows
+        assert "Not compared: " in said, form
     with pytest.raises(AssertionError, match="needs scipy"):
         compared(reports, "--fail-on", "perf:10%")
 

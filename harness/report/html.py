@@ -161,16 +161,24 @@ def verdict(
     bad = [one for one in cases if one.is_unexpected]
     failing = [one for one in bad if one.cause == "target"]
     passed = sum(one.outcome == "passed" for one in cases)
+    known = sum(one.is_bad and one.expected is not None for one in cases)
     if failing:
         kinds = sum(_section(one.first) == "failing" for one in reasons)
         verb = "fails" if len(failing) == 1 else "fail"
         of_all = f"{len(failing)} of {counted(len(cases), 'case')} {verb}"
         said.append(f"{of_all}, for {counted(kinds, 'reason')}{_of_these_new(failing, since)}.")
     elif passed:
-        said.append(f"Nothing new fails: {passed} of {counted(len(cases), 'case')} passed.")
+        # without an earlier run nothing can be called new, nor not new
+        what = (
+            "Nothing new fails"
+            if since
+            else "Nothing fails unexpectedly"
+            if known
+            else "Nothing fails"
+        )
+        said.append(f"{what}: {passed} of {counted(len(cases), 'case')} passed.")
     else:
         said.append(f"Nothing passed: {counted(len(cases), 'case')}.")
-    known = sum(one.is_bad and one.expected is not None for one in cases)
     if known:
         said.append(f"{known} {'fails' if known == 1 else 'fail'} as a known issue says.")
     if lab := len(bad) - len(failing):

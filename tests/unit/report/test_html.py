@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import LoadedLibrary
-from harness.report.html import html_text
+from harness.report.html import html_text, verdict
+from harness.report.page_data import Since
 from harness.report.pages import outcome_bar, thinned
 from harness.results.checks import held, undecided
 from harness.results.journal import Contents, Damage
@@ -102,6 +103,16 @@ def test_checks_are_shown_with_their_verdicts() -> None:
     (shown,) = details_of(page([record(checks=checks)]).whole)
     told = [(check["name"], check["verdict"], check["reason"]) for check in shown["checks"]]
     assert told == [("saves", "broken", "saved nothing"), ("copies", "unseen", "no event tells")]
+
+
+def test_only_beside_an_earlier_run_nothing_is_new() -> None:
+    since = Since("earlier", {}, (), {})
+    passed, known = record(), record(case="b", outcome="failed", expected={"known_issue": "x"})
+    assert verdict([passed], [], since) == "Nothing new fails: 1 of 1 case passed."
+    assert verdict([passed], []) == "Nothing fails: 1 of 1 case passed."
+    assert verdict([passed, known], []) == (
+        "Nothing fails unexpectedly: 1 of 2 cases passed. 1 fails as a known issue says."
+    )
 
 
 def test_an_empty_run_can_be_shown() -> None:

@@ -10,6 +10,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from harness.errors.outgoing_text import outgoing
@@ -23,11 +24,18 @@ _MOST_VALUES: Final = 50
 _VALUE_CHARS: Final = 100
 
 
-def metrics_text(records: Iterable[CaseRecord], events: Iterable[DeviceEvent]) -> str:
-    """The exposition, which Prometheus' older text format reads as well."""
+def metrics_text(
+    records: Iterable[CaseRecord],
+    events: Iterable[DeviceEvent],
+    info: Mapping[str, Any] | None = None,
+) -> str:
+    """The exposition, which Prometheus' older text format reads as well.
+
+    `info` is run.json, which says how long the run took; where it does not, cases and events do.
+    """
     final, told = final_attempts(records), list(events)
     lines: list[str] = []
-    for name, unit, words, names, values in _families(final, told):
+    for name, unit, words, names, values in _families(final, told, _span(info or {})):
         full = f"qnn_harness_{name}{'_' + unit if unit else ''}"
         lines.append(f"# TYPE {full} gauge")
         lines += [f"# UNIT {full} {unit}"] if unit else []
@@ -42,9 +50,25 @@ Family = tuple[str, str, str, tuple[str, ...], Mapping[Any, float]]
 """Name, unit, what it is, the names of its labels, and its values by those of the labels."""
 
 
-def _families(cases: Sequence[CaseRecord], events: Sequence[DeviceEvent]) -> Iterator[Family]:
+def _span(info: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """When the run began, and how long it took; nothing where that is not said."""
+    try:
+        began, ended = (
+            datetime.fromisoformat(str(info.get(key))).timestamp()
+            for key in ("started", "finished")
+        )
+    except (ValueError, OverflowError, OSError):
+        return []
+    return [(began, ended - began)] if ended >= began else []
+
+
+def _families(
+    cases: Sequence[CaseRecord],
+    events: Sequence[DeviceEvent],
+    span: list[tuple[float, float]],
+) -> Iterator[Family]:
     every: Sequence[CaseRecord | DeviceEvent] = [*cases, *events]
-    spans = [(one.started.timestamp(), one.duration_s) for one in every]
+    spans = span or [(one.started.timestamp(), one.duration_s) for one in every]
     if spans:
         began, ended = min(at for at, _ in spans), max(at + took for at, took in spans)
         took = round(ended - began, 3)

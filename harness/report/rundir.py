@@ -117,7 +117,9 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """A run's folder that exists. Raises ConfigError if that is none."""
+        """A run's folder that exists, or that of this journal. Raises ConfigError if it is none."""
+        if path.name == JOURNAL and path.is_file():
+            path = path.parent
         if not (path / JOURNAL).is_file():
             runs = sorted(run.parent.name for run in path.glob(f"*/{JOURNAL}"))[-5:]
             raise ConfigError(
@@ -218,7 +220,7 @@ class RunFolder:
         try:
             junit = self.path / "junit.xml"
             write_junit(contents.cases, junit, run=self.run_id, root=attachments_root(os.environ))
-            text = metrics_text(contents.cases, contents.events)
+            text = metrics_text(contents.cases, contents.events, info)
             write_whole(self.path / METRICS, text.encode("utf-8", "replace"))
             if trace:
                 write_trace(contents.records, contents.events, self.path)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -53,6 +56,25 @@ def test_what_a_run_came_to() -> None:
     assert found["device_temperature_celsius", "sim-v73"] == 30  # what was told last
     assert text.endswith("# EOF\n")
     assert {one.type for one in text_string_to_metric_families(text)} == {"gauge"}
+
+
+@pytest.mark.parametrize(
+    ("finished", "took"),
+    [
+        ("2026-11-21T06:10:00.250Z", 600.25),
+        (None, 6.41),  # it was cut short
+        ("2026-11-21T05:00:00Z", 6.41),
+        ("soon", 6.41),
+        (10**9, 6.41),
+    ],
+)
+def test_a_run_took_as_long_as_its_run_json_says(finished: object, took: float) -> None:
+    made = [record(), record(case="b", started=datetime(2026, 11, 21, 6, 0, 6, tzinfo=UTC))]
+    info = {"started": "2026-11-21T06:00:00.000Z", "finished": finished}
+    found = samples(metrics_text(made, [], info))
+    assert found["run_duration_seconds",] == took
+    ended = found["run_end_seconds",] - datetime(2026, 11, 21, 6, tzinfo=UTC).timestamp()
+    assert ended == pytest.approx(took, abs=0.01)
 
 
 def test_labels_are_bounded_and_the_rest_is_summed_up() -> None:

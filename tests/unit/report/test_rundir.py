@@ -123,6 +123,11 @@ def test_opening_what_is_no_run_names_the_runs_there_are(tmp_path: Path) -> None
         RunFolder.open(tmp_path / "gone")
 
 
+def test_a_journal_is_opened_as_its_runs_folder(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    assert RunFolder.open(folder.path / "results.jsonl").path == folder.path
+
+
 def test_case_folders_are_inside_the_run(tmp_path: Path) -> None:
     folder = create(tmp_path)
     logs = folder.case_folder("suites/test_x.py::test_y[../../etc]")

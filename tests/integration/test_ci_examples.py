@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -32,6 +33,30 @@ def github_scripts() -> list[str]:
     return [step["run"] for step in job["steps"] if "run" in step]
 
 
+def github_keeps_runs(event: str) -> bool:
+    """Whether what lies in reports/ then is what the branch's next run gets."""
+    (job,) = yaml.safe_load((CI / "github-actions.yml").read_text())["jobs"].values()
+    (step,) = (
+        step
+        for step in job["steps"]
+        if step.get("uses", "").startswith(("actions/cache@", "actions/cache/save@"))
+        and step["with"]["path"] == "reports"
+    )
+    condition = step.get("if", "success()")
+    assert condition.startswith("always()"), "a run that fails is one, too"
+    return event != "pull_request" or "github.event_name != 'pull_request'" not in condition
+
+
+def gitlab_keeps_runs(event: str) -> bool:
+    job = yaml.safe_load((CI / "gitlab-ci.yml").read_text())["devices"]
+    assert "reports" not in job["variables"]["GIT_CLEAN_FLAGS"], "other branches' would stay there"
+    (cache,) = (one for one in job["cache"] if one["paths"] == ["reports/"])
+    assert cache["when"] == "always", "a run that fails is one, too"
+    first, other = (rule["variables"] for rule in job["rules"])
+    told = first if event == "pull_request" else other
+    return str(told[cache["policy"].removeprefix("$")]) == "pull-push"
+
+
 def gitlab_scripts() -> list[str]:
     job = yaml.safe_load((CI / "gitlab-ci.yml").read_text())["devices"]
     return ["\n".join(job["script"]), "\n".join(job["after_script"])]
@@ -58,6 +83,18 @@ class Project:
             (programs / name).chmod(0o755)
         path = f"{programs}:{Path(sys.executable).parent}:{lab.environment['PATH']}"
         self.environment = lab.environment | {"PATH": path} | dict(told)
+
+    def run_clean(self, scripts: list[str], keeps: bool, **more: str) -> list[tuple[int, str]]:
+        """The same in a clean checkout with the runs that were kept; `keeps`: then these are."""
+        reports, kept = self.folder / "reports", self.folder.with_name("kept")
+        shutil.rmtree(reports, ignore_errors=True)
+        if kept.is_dir():
+            shutil.copytree(kept, reports, symlinks=True)
+        found = self.run(scripts, **more)
+        if keeps:
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(reports, kept, symlinks=True)
+        return found
 
     def run(self, scripts: list[str], **more: str) -> list[tuple[int, str]]:
         """Each script in a shell of its own; one that fails keeps none of the others."""
@@ -91,21 +128,25 @@ def test_github_actions(lab: DeviceRuns, tmp_path: Path) -> None:
     files["GITHUB_PATH"] = str(tmp_path / "path")
     told = files | {"GITHUB_ACTIONS": "true", "CI": "true", "PULL_REQUEST": "7"}
     project = Project(lab, tmp_path / "project", told)
-    first = project.run(github_scripts())
+    first = project.run_clean(github_scripts(), github_keeps_runs("schedule"))
     assert [code for code, _ in first] == [0, 0, 0, 0], first
     assert "::error" not in first[1][1]
-    again = project.run(github_scripts(), BREAK="1")
-    assert [code for code, _ in again] == [0, 1, 0, 0], again
+    assert "### Devices: 1 passed" in (tmp_path / "GITHUB_STEP_SUMMARY").read_text()
+    for _ in range(2):  # a pull request is no base of its own
+        (tmp_path / "GITHUB_STEP_SUMMARY").unlink()
+        keeps = github_keeps_runs("pull_request")
+        again = project.run_clean(github_scripts(), keeps, BREAK="1")
+        assert [code for code, _ in again] == [0, 1, 0, 0], again
     (line,) = [line for line in again[1][1].splitlines() if line.startswith("::")]
     assert line.startswith("::error file=suites/test_own.py,line=4,title=failed::1 case, first ")
     summary = (tmp_path / "GITHUB_STEP_SUMMARY").read_text()
-    assert "### Devices: 1 passed" in summary
     assert "**1 case** failed, **1 new**" in summary
     assert "#### New" in summary, "compare says it, too"
     newest = (project.folder / "reports/latest").resolve().name
     assert (tmp_path / "GITHUB_OUTPUT").read_text().splitlines()[-1] == f"run={newest}"
-    (said,) = (project.folder / "told").read_text().splitlines()
-    assert said.endswith("gh pr comment 7 --body-file comparison.md"), "the first had no other run"
+    said = (project.folder / "told").read_text().splitlines()
+    assert len(said) == 2, "the first had no other run"
+    assert said[-1].endswith("gh pr comment 7 --body-file comparison.md")
     assert json.loads((project.folder / "reports/latest/trace.json").read_text())["traceEvents"]
 
 
@@ -115,9 +156,12 @@ def test_gitlab(lab: DeviceRuns, tmp_path: Path) -> None:
     told = {"GITLAB_CI": "true", "CI": "true", "CI_PROJECT_DIR": str(folder)}
     told |= {"CI_MERGE_REQUEST_IID": "7", "NOTES_TOKEN": "x", "CI_PROJECT_ID": "1"}
     project = Project(lab, folder, told | {"CI_API_V4_URL": "http://gitlab.invalid/api/v4"})
-    assert [code for code, _ in project.run(gitlab_scripts())] == [0, 0]
-    again = project.run(gitlab_scripts(), BREAK="1")
-    assert [code for code, _ in again] == [1, 0], again
+    first = project.run_clean(gitlab_scripts(), gitlab_keeps_runs("schedule"))
+    assert [code for code, _ in first] == [0, 0]
+    for _ in range(2):  # a merge request is no base of its own
+        again = project.run_clean(gitlab_scripts(), gitlab_keeps_runs("pull_request"), BREAK="1")
+        assert [code for code, _ in again] == [1, 0], again
+        assert "#### New" in (folder / "comparison.md").read_text()
     (found,) = json.loads((folder / "gl-code-quality-report.json").read_text())
     assert found["location"] == {"path": "suites/test_own.py", "lines": {"begin": 4}}
     assert 'file="suites/test_own.py"' in (folder / "junit.xml").read_text()

@@ -11,9 +11,9 @@ from typing import Final, Literal
 
 Axis = Literal["qnn", "ort", "compiler"]
 AXES: Final[tuple[Axis, ...]] = ("qnn", "ort", "compiler")
-Answer = Literal["good", "bad", "untestable", "unknown"]
+Answer = Literal["good", "bad", "unsure", "untestable", "unknown"]
 Verdict = Literal["good", "bad"]
-Repeat = int | Literal["auto"]
+Repeat = int | Literal["auto", "judged"]
 Point = tuple[str, ...]
 
 
@@ -21,28 +21,33 @@ Point = tuple[str, ...]
 class Tally:
     """How often a point answered what.
 
+    `unsure` are runs after which a figure could not yet be told from noise.
     One untestable answer is enough to leave a point alone: what cannot be installed now and then
     cannot be trusted to tell anything.
     """
 
     good: int = 0
     bad: int = 0
+    unsure: int = 0
     untestable: int = 0
 
     @property
     def told(self) -> int:
-        """How many of its runs told good or bad."""
-        return self.good + self.bad
+        """How many of its runs told something: good or bad, or a figure at least."""
+        return self.good + self.bad + self.unsure
 
     def plus(self, answer: Answer) -> Tally:
         """With one more answer; `unknown` is none."""
         return self if answer == "unknown" else replace(self, **{answer: getattr(self, answer) + 1})
 
-    def settled(self, repeat: int) -> Verdict | None:
-        """The verdict when every point is asked `repeat` times: one bad answer makes it bad."""
+    def settled(self, repeat: int | Literal["judged"]) -> Verdict | None:
+        """The verdict when every point is asked `repeat` times: one bad answer makes it bad.
+
+        Where noise is judged, one answer is enough either way.
+        """
         if self.bad:
             return "bad"
-        return "good" if self.good >= repeat else None
+        return "good" if self.good >= (1 if repeat == "judged" else repeat) else None
 
 
 NOTHING: Final = Tally()
@@ -81,9 +86,12 @@ class Evidence:
         return frozenset(at for at, tally in self.tallies.items() if tally.untestable)
 
     def wasted(self) -> int:
-        """How many runs went into points that turned out to be untestable."""
+        """How many runs went into points that turned out to be untestable.
+
+        Without those that noise hid: others took less than the bound has for them.
+        """
         lost = [tally for tally in self.tallies.values() if tally.untestable]
-        return sum(tally.told + tally.untestable for tally in lost)
+        return sum(tally.good + tally.bad + tally.untestable for tally in lost)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -107,9 +107,11 @@ class AxisState:
             if said is not None:
                 notes.append(f"{name} was said to be {said}, and cannot be tested")
         between = tuple(holes) if kind == "no-change" else found.between
-        left = [name for name in holes if name not in between]
-        if left:
-            notes.append(f"could not be tested: {', '.join(left)}")
+        noisy = [name for name in holes if self.evidence.of((name,)).unsure]
+        left = [name for name in holes if name not in (*between, *noisy)]
+        for what, names in (("noise hides", noisy), ("could not be tested", left)):
+            if names:
+                notes.append(f"{what}: {', '.join(names)}")
         return replace(
             found,
             between=between,
@@ -157,7 +159,7 @@ def _said(spec: AxisSpec, name: str) -> Verdict | None:
     return "good" if name == spec.good else "bad" if name == spec.bad else None
 
 
-def _exact_step(state: AxisState, repeat: int) -> Ask | AxisFinding:
+def _exact_step(state: AxisState, repeat: int | Literal["judged"]) -> Ask | AxisFinding:
     """What to run next, or what was found, if answers are believed.
 
     First the ends. If they differ, the gaps between them are halved. If they are alike, either
@@ -183,7 +185,7 @@ def _exact_step(state: AxisState, repeat: int) -> Ask | AxisFinding:
         return _no_change(state, verdicts) if look is None or spent else look
     left, right = pairs[-1]
     if right - left > 1 and not spent:
-        return _halve(state, left, right, repeat)
+        return _halve(state, left, right)
     return _newest(state, verdicts, pairs)
 
 
@@ -230,14 +232,14 @@ def _look(state: AxisState, verdicts: list[Verdict | None]) -> Ask | None:
     return Ask((left + right) // 2, "both ends are alike: look for one that differs")
 
 
-def _halve(state: AxisState, left: int, right: int, repeat: int) -> Ask:
+def _halve(state: AxisState, left: int, right: int) -> Ask:
     """The run that tells most per second, among those after which the bound still holds."""
     inside = range(left + 1, right)
     for i in inside:
         if state.tallies[i].told:
             return Ask(i, "again: one answer is not enough")
     limit = state.bound.limit(wasted=state.evidence.wasted())
-    left_over = (limit - state.evidence.runs) // repeat
+    left_over = (limit - state.evidence.runs) // state.spec.most_each
     most = 2 ** (max(halvings(right - left), left_over) - 1)
     masses = np.cumsum(state.gaps[left:right])
     share = masses / masses[-1]

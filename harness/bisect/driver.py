@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,15 +12,17 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from harness.bisect.answers import NOTHING, Axis, Question, Stopped
+from harness.bisect.answers import NOTHING, Axis, Point, Question, Stopped
 from harness.bisect.case_run import RunEnd, finished_run, judge, run_case, task_of
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import BisectFolder
 from harness.bisect.log import Answered, Concluded, Resumed, asked, concluded
-from harness.bisect.match import ANY_FAILURE, Judged, parse_match
+from harness.bisect.match import ANY_FAILURE, Comparison, Judged, Unmeasured, parse_match
 from harness.bisect.search import free
 from harness.bisect.versions import Supply
 from harness.errors import ConfigError
+from harness.history.noise import scipy_stats
+from harness.history.performance import MOST_RUNS, Change
 from harness.report.rundir import JOURNAL, RunFolder
 from harness.results.drift import KEPT, Output, changes
 from harness.results.record import CaseRecord, final_attempts
@@ -26,6 +30,11 @@ from harness.results.record import CaseRecord, final_attempts
 Runner = Callable[[list[str], Path, Path, float], RunEnd]
 WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0, 60.0)
 """How long to wait before the same is asked again, after each failure of the lab in a row."""
+FEWEST_GOOD: Final = 3
+"""Where noise is judged, so many runs of the good end come before those of others.
+
+One proves nothing, and of two nobody knows which was the odd one.
+"""
 
 
 class Watcher:
@@ -66,6 +75,9 @@ class Bisection:
         self.task = task_of(self._log)
         self._match = parse_match(self.task.match) if self.task.match else ANY_FAILURE
         self._search = self._log.search(cost=supply.cost if supply is not None else free)
+        self._judged = self._match.judged if self._log.spec.repeat == "judged" else None
+        if self._judged is not None:
+            scipy_stats()  # before a run is made in vain
         self._turn = 0
         self._warned: set[Axis] = set()
 
@@ -130,6 +142,8 @@ class Bisection:
         good = self._match.reference(one for one, _ in good_runs)
         held = self.task.only_held()
         judged = judge(end, self._match, good, held, self._changes(end, good_runs))
+        if record is not None and self._judged is not None and judged.answer in ("good", "bad"):
+            judged = self._beside_noise(question.at, self._judged, record)
         if record is not None:
             self._refuse_an_axis_without_effect(record)
         if judged.answer == "unknown":
@@ -176,12 +190,69 @@ class Bisection:
         good = self.task.good
         if not self._match.needs_good or good is None or question.at == good:
             return question
-        if self._match.can_compare([one for one, _ in self._good_runs()]):
+        compared = self._match.can_compare([one for one, _ in self._good_runs()])
+        if compared and (
+            self._judged is None or self._good_suffices(good, question.at, self._judged)
+        ):
             return question
         if self._search.evidence.tallies.get(good, NOTHING).untestable:
             problem = f"{' with '.join(good)} told nothing that others could be compared with"
             raise ConfigError(f"{problem}: name another good end", field="--good")
         return Question(good, question.number, "what others are compared with")
+
+    def _sizes(self, comparison: Comparison) -> dict[Point, list[float]]:
+        """What was measured at each point, the oldest first."""
+        found: dict[Point, list[float]] = {}
+        for entry in self.folder.answers():
+            record = record_of(self.folder.path, entry)
+            if record is not None and record.outcome == "passed":
+                with contextlib.suppress(Unmeasured):
+                    size = comparison.size(record.measurements)
+                    found.setdefault(entry.at, []).append(size)
+        return found
+
+    def _change(self, at: Point, comparison: Comparison, sizes: dict[Point, list[float]]) -> Change:
+        """How a point differs from the good side: the good end and what is like it."""
+        others = [one for one in sizes if one not in (at, self.task.good)]
+        good: list[float] = []
+        if self.task.good in sizes:
+            end = sizes[self.task.good]
+            middle, factor = statistics.median_low(end), comparison.factor
+            for one in [one for one in others if self._search.evidence.of(one).good]:
+                # what is far off to the other side counts as good, and is not like it
+                if middle / factor < statistics.median(sizes[one]) < middle * factor:
+                    good += sizes[one]
+                    others.remove(one)
+            # the judge keeps to what bears out the last one, which must not be the odd one itself
+            good += sorted(end, key=lambda size: size == middle)
+        return comparison.beside_noise(good, sizes[at], [sizes[one] for one in others])
+
+    def _beside_noise(self, at: Point, comparison: Comparison, record: CaseRecord) -> Judged:
+        """The answer of all runs of a point, of which this is the last."""
+        value = f"{comparison.value(record.measurements):g}"
+        try:
+            size = comparison.size(record.measurements)
+        except Unmeasured as error:
+            return Judged("untestable", str(error))
+        if at == self.task.good:
+            return Judged("good", f"{value}: what others are compared with")
+        sizes = self._sizes(comparison)
+        sizes.setdefault(at, []).append(size)
+        judged = comparison.answer(self._change(at, comparison, sizes))
+        return Judged(judged.answer, f"{value}: {judged.why}")
+
+    def _good_suffices(self, good: Point, at: Point, comparison: Comparison) -> bool:
+        """Whether the good end need not be run again before this point is."""
+        sizes = self._sizes(comparison)
+        of_good, of_new = (len(sizes.get(one, ())) for one in (good, at))
+        if of_good >= MOST_RUNS or self._search.evidence.of(good).untestable:
+            return True
+        if of_good < FEWEST_GOOD or of_new >= MOST_RUNS - 1:
+            return False  # the last run of a point is its last chance
+        if not of_new:
+            return True
+        more = self._change(at, comparison, sizes).more_base
+        return of_good > of_new if more is None else not more
 
     def _good_runs(self) -> list[tuple[CaseRecord, Path]]:
         """The runs of the good end so far, with their folders; none where nobody asks for them."""

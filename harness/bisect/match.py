@@ -8,13 +8,16 @@ import operator
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
 from harness.bisect.answers import Answer, Repeat
 from harness.errors import ConfigError
+from harness.errors.outgoing_text import counted
 from harness.failure.error import ErrorRecord
+from harness.history.performance import MOST_RUNS, Change
+from harness.history.performance import judge as judge_beside_noise
 from harness.qnn.codes import same_code
 from harness.results.drift import Output, steps_of
 from harness.results.record import CaseRecord
@@ -31,6 +34,9 @@ _FORMS: Final = (
 _MAX_CHARS: Final = 1000
 _MAX_COMPARISON_CHARS: Final = 300
 _TIME: Final = re.compile(r"_(?:s|ms|us|ns)(?:\.(?!count\b)\w+)*$", re.ASCII)
+_SIZE: Final = re.compile(r"_(s|ms|us|ns|bytes)(?:\.(?!count\b)\w+)*$", re.ASCII)
+# the judge takes a number to be known to one: all seconds would be alike
+_IN_MICROSECONDS: Final = {"s": 1e6, "ms": 1e3}
 _PATH: Final = re.compile(r"[a-z_]\w*(?:\.\w+)*", re.ASCII | re.IGNORECASE)
 _UNREADABLE: Final = re.compile(r"[^\w\s.+\-*/()<>=!]", re.ASCII)
 _COMPARE: Final[Mapping[type[ast.cmpop], Callable[[float, float], bool]]] = {
@@ -79,6 +85,53 @@ class Comparison:
     needs_good: bool
     times: tuple[str, ...] = ()
     """The measurements in it that are times: no two runs measure the same."""
+    limit: float | None = None
+    """How many times `good` is too much, or too little, where noise can be judged; else None.
+
+    It can of one time or size of memory that is compared with a multiple of `good`.
+    """
+    unit: float = 1.0
+    """What makes whole numbers of the left side."""
+
+    @property
+    def factor(self) -> float:
+        """How far from `good`, to either side, is far enough."""
+        return max(self.limit, 1 / self.limit) if self.limit else 1.0
+
+    def size(self, figures: Mapping[str, object]) -> float:
+        """The left side as noise is judged by. Raises Unmeasured."""
+        value = self.value(figures)
+        if value <= 0:
+            raise Unmeasured(f"{value:g} is neither a time nor a size")
+        return self.unit * value
+
+    def beside_noise(
+        self, good: Sequence[float], new: Sequence[float], others: Iterable[Sequence[float]] = ()
+    ) -> Change:
+        """How sizes of a version differ from those of the good side, each the oldest first.
+
+        Those of each of the `others` tell noise, too. Raises ConfigError without scipy.
+        """
+        base = [good, *others]
+        columns = max(map(len, base))
+        runs = [[*row, *[None] * (columns - len(row))] for row in base]
+        nothing = [[None] * len(new)] * (len(base) - 1)
+        names, effect = range(len(base)), self.factor - 1
+        told = judge_beside_noise(names, [0] * len(base), runs, [new, *nothing], effect)
+        return told.changes[0]
+
+    def answer(self, change: Change) -> Judged:
+        """What it means for a version that it differs so from the good side."""
+        why = (
+            f"x {change.ratio:.3g} of good ({change.low:.3g} to {change.high:.3g}, "
+            f"{change.base_runs} + {counted(change.new_runs, 'run')})"
+        )
+        if change.verdict == "unsure" and change.new_runs < MOST_RUNS:
+            return Judged("unsure", why)
+        if change.verdict == "unsure":
+            return Judged("untestable", f"noise hides it: {why}")
+        asked_for = "slower" if (self.limit or 1.0) > 1 else "faster"
+        return Judged("bad" if change.verdict == asked_for else "good", why)
 
     def value(self, figures: Mapping[str, object]) -> float:
         """The left side of it. Raises Unmeasured."""
@@ -141,6 +194,12 @@ class Match:
     drift_steps: int | None = None
 
     @property
+    def judged(self) -> Comparison | None:
+        """What it compares, if noise can be judged: then no single answer need be believed."""
+        able = self.comparison is not None and self.comparison.limit is not None
+        return self.comparison if able else None
+
+    @property
     def needs_good(self) -> bool:
         """Whether the run of the good end must come first, since others are compared with it."""
         compared = self.comparison is not None and self.comparison.needs_good
@@ -149,7 +208,7 @@ class Match:
     def too_trusting(self, repeat: Repeat) -> str | None:
         """What to say before a search that believes a single measurement of a time."""
         times = self.comparison.times if self.comparison is not None else ()
-        if not times or repeat == "auto":
+        if not times or repeat in ("auto", "judged"):
             return None
         return (
             f"{' and '.join(times)} differs from run to run, and one bad answer is believed: a "
@@ -313,7 +372,24 @@ def parse_comparison(text: str) -> Comparison:
         raise ConfigError(f"{text!r}: the left side names no measurement")
     right = _term(tree.comparators[0], text, names)
     times = tuple(sorted(name for name in names if _TIME.search(name)))
-    return Comparison(text, left, _COMPARE[type(tree.ops[0])], right, "good" in names, times)
+    comparison = Comparison(text, left, _COMPARE[type(tree.ops[0])], right, "good" in names, times)
+    size = _SIZE.search(ast.unparse(tree.left))
+    if size is None or not isinstance(tree.left, ast.Name | ast.Attribute):
+        return comparison
+    limit = _limit(tree.ops[0], tree.comparators[0])
+    return replace(comparison, limit=limit, unit=_IN_MICROSECONDS.get(size[1], 1.0))
+
+
+def _limit(sign: ast.cmpop, right: ast.expr) -> float | None:
+    """How many times `good` is too much or too little; None if that is not what is compared."""
+    match right:
+        case ast.BinOp(
+            ast.Constant(int() | float() as limit), ast.Mult(), ast.Name("good")
+        ) | ast.BinOp(ast.Name("good"), ast.Mult(), ast.Constant(int() | float() as limit)):
+            too_much = isinstance(sign, ast.Gt | ast.GtE) and 1 < limit < math.inf
+            too_little = isinstance(sign, ast.Lt | ast.LtE) and 0 < limit < 1
+            return float(limit) if too_much or too_little else None
+    return None
 
 
 def _term(node: ast.expr, text: str, names: set[str]) -> Term:

@@ -105,6 +105,8 @@ def summary(result: BisectionResult) -> list[str]:
                 lines.append(f"newer {axis}: {'better' if better else 'worse'}")
     if answer and answer.confidence is not None:
         lines.append(f"confidence: {100 * answer.confidence:.1f} %")
+    elif answer and result.repeat == "judged":
+        lines.append("each answer is of as many runs as it took to tell it from noise")
     elif answer:
         lines.append("each answer was believed; --repeat auto is for tests that are flaky")
     for note in answer.notes if answer else ():

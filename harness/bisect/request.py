@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Final, Literal
 
 from pydantic import ValidationError
 
-from harness.bisect.answers import AXES, Axis, Point
+from harness.bisect.answers import AXES, Axis, Point, Repeat
 from harness.bisect.case_run import Task, task_of
 from harness.bisect.folder import BisectFolder, log_text
 from harness.bisect.log import Answered, Begun, read_log
@@ -18,9 +19,12 @@ from harness.bisect.match import Match, parse_match
 from harness.bisect.search import AxisSpec, GridSpec
 from harness.bisect.versions import Versions, versions_from, where_to_run
 from harness.errors import ConfigError
+from harness.history.noise import scipy_stats
 from harness.lab.inventory import Lab
 from harness.results.case_names import split_node_id
 from harness.runtimes.catalog import Catalog
+
+_log = logging.getLogger(__name__)
 
 _EACH_ITS_OWN: Final = "with two axes give each its own candidates: --qnn, --ort, --compiler"
 _TWICE: Final = " lists the candidates, too: give one of the two"
@@ -50,7 +54,7 @@ class Request:
     devices: Sequence[str] = ()
     backend: str | None = None
     match: str | None = None
-    repeat: int | Literal["auto"] = 1
+    repeat: int | Literal["auto"] | None = None
     confidence: float | None = None
     patience: int = 3
     prior: Sequence[str] = ()
@@ -256,6 +260,20 @@ def _prior(
     return weights
 
 
+def _repeat(request: Request) -> Repeat:
+    """How often each is asked: where that is not said, noise is judged if it can be."""
+    if request.repeat is not None:
+        return request.repeat
+    if request.match is None or parse_match(request.match).judged is None:
+        return 1
+    try:
+        scipy_stats()
+    except ConfigError as error:
+        _log.warning("each single answer is believed: %s", error)
+        return 1
+    return "judged"
+
+
 def _spec(
     request: Request,
     candidates: Mapping[Axis, tuple[str, ...]],
@@ -265,7 +283,7 @@ def _spec(
     prior: Mapping[str, float],
 ) -> AxisSpec | GridSpec:
     shared = {
-        "repeat": request.repeat,
+        "repeat": _repeat(request),
         "confidence": 0.99 if request.confidence is None else request.confidence,
         "patience": request.patience,
         "max_runs": request.max_runs,

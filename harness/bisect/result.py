@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.bisect.answers import Answer, Axis, Verdict
+from harness.bisect.answers import Answer, Axis, Repeat, Verdict
 from harness.bisect.before_after import edges_of, sides_of
 from harness.bisect.case_run import Task
 from harness.bisect.findings import AxisFinding, GridFinding, draw
@@ -163,7 +163,7 @@ class BisectionResult(_Shape):
     held: dict[Axis, str]
     paths: dict[Axis, dict[str, str]]
     match: str | None
-    repeat: int | Literal["auto"]
+    repeat: Repeat
     bound: BoundShape
     devices: list[str]
     target: str

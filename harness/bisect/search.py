@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints,
 
 from harness.bisect.answers import Answer, Evidence, Point, Question, Stopped
 from harness.bisect.flaky import WORST
+from harness.history.performance import MOST_RUNS
 
 _CHEAPEST_S: Final = 0.001
 Cost = Callable[[Point], float]
@@ -83,19 +84,27 @@ class _Spec(BaseModel):
     """What both kinds of search have in common.
 
     `repeat` is how often a point is asked before it counts as good ("auto": until the answer is
-    sure enough), `patience` how many troubles of the lab in a row stop the search, `held` what the
-    other axes were held at, `match` what counts as bad (None: any failure). `untestable` stands in
-    every log and is empty: what cannot be tested is found out.
+    sure enough; "judged": until its figures are told from noise), `patience` how many troubles of
+    the lab in a row stop the search, `held` what the other axes were held at, `match` what counts
+    as bad (None: any failure). `untestable` stands in every log and is empty: what cannot be
+    tested is found out.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    repeat: Times | Literal["auto"] = 1
+    repeat: Times | Literal["auto", "judged"] = 1
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.99
     patience: Times = 3
     max_runs: Runs | None = None
     held: Mapping[Name, str] = {}
     match: str | None = None
+
+    @property
+    def most_each(self) -> int:
+        """How many runs a point may take."""
+        if self.repeat == "auto":
+            return _UNTIL_SURE
+        return MOST_RUNS if self.repeat == "judged" else self.repeat
 
 
 class AxisSpec(_Spec):
@@ -139,17 +148,17 @@ class AxisSpec(_Spec):
     def bound(self) -> Bound:
         """How many runs the search may take.
 
-        If answers are believed: both ends, and halving the gaps between them. With `repeat` runs
+        If answers are believed: both ends, and halving the gaps between them. With several runs
         each: so many times more. With "auto": 2.5 times what an ideal search needs on average if
         40 % of all answers are wrong; an exact test ends long before.
         """
-        candidates, repeat = len(self.searched()), self.repeat
-        if repeat == "auto":
+        candidates = len(self.searched())
+        if self.repeat == "auto":
             sure = 1 - (1 - self.confidence) / 2
             runs = max(2, math.ceil(2.5 * ideal_flaky_runs(2 * candidates, WORST, sure)))
             return Bound(runs, runs).capped(self.max_runs)
-        ends, halves = min(candidates, 2), halvings(candidates - 1)
-        bound = Bound(repeat * (ends + halves), repeat * (ends + 2 * halves), repeat * candidates)
+        ends, halves, each = min(candidates, 2), halvings(candidates - 1), self.most_each
+        bound = Bound(each * (ends + halves), each * (ends + 2 * halves), each * candidates)
         return bound.capped(self.max_runs)
 
 
@@ -190,8 +199,7 @@ class GridSpec(_Spec):
     def bound(self) -> Bound:
         """How many runs the search may take: rows + columns + 4 points, or every point."""
         rows, columns = len(self.rows), len(self.columns)
-        each = _UNTIL_SURE if self.repeat == "auto" else self.repeat
-        points = rows * columns
+        each, points = self.most_each, rows * columns
         asked = points if self.every else min(points, rows + columns + 4)
         return Bound(each * asked, each * asked, each * points).capped(self.max_runs)
 

@@ -81,7 +81,9 @@ def _reports_option(command: Command) -> Command:
     metavar="WHAT",
     help="What counts as bad: code=1002, drift:0, ... (default: any failure).",
 )
-@click.option("--repeat", type=_Repeat(), default="1", help="Runs of each, or auto if flaky.")
+@click.option(
+    "--repeat", type=_Repeat(), help="Runs of each, or auto if flaky (default: as --match takes)."
+)
 @click.option("--confidence", type=float, help="How sure auto has to be (default: 0.99).")
 @click.option("--every", is_flag=True, help="Two axes: run every pair, conclude nothing.")
 @click.option(
@@ -161,7 +163,8 @@ def bisect(context: click.Context, /, **given: Any) -> int:
     lab = load_lab(request.lab)
     catalog = Catalog.of(lab, os.environ, cache_root())
     begun = begin(request, lab, catalog)
-    doubt = parse_match(request.match).too_trusting(request.repeat) if request.match else None
+    repeat = begun[0].spec.repeat
+    doubt = parse_match(request.match).too_trusting(repeat) if request.match else None
     if doubt is not None:
         _log.warning(doubt)
     folders = BisectFolder.create_all(request.reports, begun)

@@ -38,7 +38,7 @@ STOPPED: Final = 3
 INTERRUPTED: Final = 130
 _FOUND_KINDS = ("change", "frontier")
 _WHY_CHARS = 60
-_COLORS = {"good": "green", "bad": "red", "untestable": "yellow", "unknown": "yellow"}
+_COLORS = {"good": "green", "bad": "red"}
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Progress(Watcher):
         at = outgoing(" with ".join(question.at))
         answer = f"{judged.answer:<10}"
         if self._terminal:
-            answer = click.style(answer, fg=_COLORS[judged.answer])
+            answer = click.style(answer, fg=_COLORS.get(judged.answer, "yellow"))
         why = _short(judged.why)
         self._say(f"{self._anew}{question.number:3}  {at:<18} {answer} {end.seconds:6.1f} s  {why}")
 

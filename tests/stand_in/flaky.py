@@ -2,7 +2,8 @@
 
 Loaded after tests.stand_in.in_front. FLAKY_FROM is the first bad version, FLAKY_RATE the share of
 answers that are wrong (a bad version that works; with FLAKY_BOTH=1 also a good one that fails),
-FLAKY_SEED a number. How many runs there were stands in a file beside the stand-in.
+FLAKY_SEED a number. FLAKY_BAD is what a bad version is told instead of failing, FLAKY_GOOD what a
+good one is. How many runs there were stands in a file beside the stand-in.
 """
 
 from __future__ import annotations
@@ -26,4 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
     (asked,) = config.getoption("--qnn")
     bad = QnnVersion.parse(asked) >= QnnVersion.parse(os.environ["FLAKY_FROM"])
     fails = bad != wrong if bad or os.environ.get("FLAKY_BOTH") == "1" else False
-    (folder / "stand_in.conf").write_text("execute_code=1100\n" if fails else "quick=1\n")
+    told = (
+        os.environ.get("FLAKY_BAD", "execute_code=1100")
+        if fails
+        else os.environ.get("FLAKY_GOOD", "quick=1")
+    )
+    (folder / "stand_in.conf").write_text(f"{told}\n")

@@ -103,18 +103,22 @@ def require_nothing_made_twice(lab: DeviceRuns, done: Done) -> int:
 
 def bisect_flaky(lab: DeviceRuns, folder: Path, first_bad: str, rate: str, *more: str) -> Done:
     """Bisects the runtime with a backend that fails from one version on, and not always."""
+    return bisect_stand_in(lab, folder, first_bad, *("--repeat", "auto", *more), FLAKY_RATE=rate)
+
+
+def bisect_stand_in(
+    lab: DeviceRuns, folder: Path, first_bad: str, *more: str, **settings: str
+) -> Done:
+    """Bisects the runtime with a backend that does what tests.stand_in.flaky tells it."""
     folder.mkdir()
     build_htp(folder)
     return bisect(
         lab,
-        *("--case", PLAIN, "--axis", "qnn", "--compiler", "2.47.0", "--repeat", "auto"),
+        *("--case", PLAIN, "--axis", "qnn", "--compiler", "2.47.0"),
         *("--pytest-arg=-p", "--pytest-arg=tests.stand_in.in_front"),
         *("--pytest-arg=-p", "--pytest-arg=tests.stand_in.flaky"),
         *more,
-        STAND_IN_FOLDER=str(folder),
-        FLAKY_FROM=first_bad,
-        FLAKY_RATE=rate,
-        FLAKY_SEED="6",
+        **{"STAND_IN_FOLDER": str(folder), "FLAKY_FROM": first_bad, "FLAKY_SEED": "6"} | settings,
     )
 
 

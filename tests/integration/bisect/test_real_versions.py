@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from harness.bisect.driver import FEWEST_GOOD
+from harness.history.performance import MOST_RUNS
 from harness.qnn.versions import QNN_WHEELS
 from tests.integration.bisect.bisections import (
     PLAIN,
@@ -15,6 +18,7 @@ from tests.integration.bisect.bisections import (
     SESSION,
     bisect,
     bisect_flaky,
+    bisect_stand_in,
     every_version,
     killed_after,
     refused,
@@ -197,3 +201,42 @@ def test_which_runtime_gives_other_outputs(lab: DeviceRuns, context_for: Context
     # a case whose outputs nobody keeps can tell nothing of them
     done = bisect(lab, *asked[2:], "--match", "drift:0", "--case", PLAIN)
     assert (done.code, "is for a case that keeps outputs" in done.errors) == (2, True)
+
+
+@pytest.mark.nightly
+def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: Path) -> None:
+    """The graph takes half as long again; all else, its noise included, is the real run's."""
+    match = "measurement execute_us > 1.2 * good"
+    done = bisect_stand_in(
+        lab,
+        tmp_path / "stand-in",
+        QNN[2],
+        *("--good", QNN[0], "--match", match),
+        FLAKY_RATE="0",
+        FLAKY_GOOD="slow_us=40000",
+        FLAKY_BAD="slow_us=60000",
+    )
+    assert done.code == 0, done.errors
+    assert "believed" not in done.errors
+    assert done.result["repeat"] == "judged"
+    assert done.result["answer"]["text"] == f"last good {QNN[1]}, first bad {QNN[2]}"
+    asked = Counter(run["at"][0] for run in done.result["runs"])
+    assert asked[QNN[0]] >= FEWEST_GOOD
+    assert done.result["answer"]["runs"] == asked.total() <= done.result["bound"]["runs"]
+    assert max(asked.values()) <= MOST_RUNS
+    last = [run for run in done.result["runs"] if run["answer"] == "bad"][-1]
+    assert " of good (" in last["why"]
+
+
+@pytest.mark.nightly
+def test_a_runtime_that_needs_less_memory_is_told_from_noise(lab: DeviceRuns) -> None:
+    """A change of the real libraries: a process of 2.50.40 holds a quarter less."""
+    match = "measurement rss_bytes.peak < 0.9 * good"
+    done = bisect(
+        lab,
+        *("--case", PLAIN, "--axis", "qnn", "--compiler", QNN[0]),
+        *("--good", QNN[0], "--match", match),
+    )
+    assert done.code == 0, done.errors
+    assert done.result["answer"]["text"] == "last good 2.49.40, first bad 2.50.40"
+    assert done.result["repeat"] == "judged"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -13,13 +15,17 @@ import pytest
 from harness.bisect import driver
 from harness.bisect.answers import Axis, Point, Stopped
 from harness.bisect.case_run import RunEnd, judge, task_of
+from harness.bisect.driver import FEWEST_GOOD, Bisection
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import LOG, BisectFolder
 from harness.bisect.log import Answered, Asked
 from harness.bisect.match import ANY_FAILURE
+from harness.bisect.report_text import summary
 from harness.bisect.request import replayed
 from harness.bisect.search import AxisSpec, GridSpec
+from harness.bisect.write_reports import write_reports
 from harness.errors import ConfigError
+from harness.history.performance import MOST_RUNS
 from harness.pytest_plugin.problem import Problem
 from tests.unit.bisect.scripted_runs import (
     NO_RECORD,
@@ -338,7 +344,7 @@ def test_outputs_that_cannot_be_compared_end_the_search(tmp_path: Path) -> None:
 def test_a_good_end_that_tells_nothing_is_not_asked_again(tmp_path: Path, match: str) -> None:
     runs = ScriptedRuns(lambda at, _: "unsupported" if at[0] == VERSIONS[0] else "passed")
     asked = spec(good=VERSIONS[0], match=match)
-    bisection = new_bisection(tmp_path, asked, runs, match=match, good=(VERSIONS[0],))
+    bisection = new_bisection(tmp_path, asked, runs, match=match, good=GOOD)
     with pytest.raises(ConfigError, match=r"--good: 2\.40\.0 told nothing"):
         bisection.go_on()
     assert runs.made == [(VERSIONS[0],)]
@@ -412,3 +418,147 @@ def test_a_record_is_what_counts_whatever_the_exit_code() -> None:
     for code in (0, 1, 2, 3, None):
         end = RunEnd(code, record("failed"), None, "", 1.0)
         assert judge(end, ANY_FAILURE, None).answer == "bad"
+
+
+SLOWER = "measurement took_us > 1.1 * good"
+NOISE = (1.0, 1.004, 0.997, 1.002, 0.999)
+GOOD = (VERSIONS[0],)
+
+
+def slower_from(version: str, odd: Point = GOOD) -> ScriptedRuns:
+    """By a quarter; the first run at `odd` is off by more than that."""
+    met = Counter[Point]()
+
+    def took(at: Point) -> float:
+        met[at] += 1
+        off = 1.3 if at == odd and met[at] == 1 else NOISE[(met[at] + len(met)) % len(NOISE)]
+        return 1000 * off * (1.25 if at[-1] >= version else 1)
+
+    return ScriptedRuns(lambda at, _: "passed", value=took)
+
+
+def judging(folder: Path, runs: ScriptedRuns, **more: object) -> Bisection:
+    given = spec(repeat="judged", match=SLOWER, good=VERSIONS[0], **more)
+    return new_bisection(folder, given, runs, match=SLOWER, good=GOOD)
+
+
+def test_a_version_is_run_until_it_can_be_told_from_noise(tmp_path: Path) -> None:
+    runs = slower_from(VERSIONS[6])
+    bisection = judging(tmp_path / "a", runs)
+    found = bisection.go_on()
+    assert isinstance(found, AxisFinding)
+    assert (found.kind, found.last_good, found.first_bad) == ("change", VERSIONS[5], VERSIONS[6])
+    assert found.runs == len(runs.made) <= spec(repeat="judged").bound().runs
+    assert runs.made[:FEWEST_GOOD] == [GOOD] * FEWEST_GOOD
+    assert max(Counter(runs.made).values()) <= MOST_RUNS
+    answers = [entry.answer for entry in bisection.folder.answers() if entry.at != GOOD]
+    assert answers[0] == "unsure"
+    assert Counter(answers)["bad"] + Counter(answers)["good"] == len(set(runs.made)) - 1
+    believed = slower_from(VERSIONS[6])
+    exact = spec(match=SLOWER, good=VERSIONS[0])
+    found = new_bisection(tmp_path / "b", exact, believed, match=SLOWER, good=GOOD).go_on()
+    assert isinstance(found, AxisFinding)
+    assert found.kind == "no-change", "nothing is slower than the odd one"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_judged_goes_on_after_a_death_as_if_there_had_been_none(
+    tmp_path: Path, seed: int
+) -> None:
+    dice = random.Random(seed)
+    version = dice.choice(VERSIONS[1:])
+    straight = slower_from(version)
+    whole = judging(tmp_path / "a", straight)
+    wanted = whole.go_on()
+    left = [dice.randrange(1, 12)]
+
+    def dies(moment: str) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed(moment)
+
+    runs = slower_from(version)
+    runs.dies = dies
+    bisection = judging(tmp_path / "b", runs)
+    found = None
+    while found is None:
+        try:
+            with reopened(bisection, runs) as again:
+                found = again.go_on()
+        except Killed:
+            left[0] = dice.randrange(1, 12)
+    assert found == wanted
+    told = [[(one.at, one.answer) for one in of.folder.answers()] for of in (whole, bisection)]
+    assert told[0] == told[1]
+
+
+def test_what_noise_hides_is_left_open_and_said(tmp_path: Path) -> None:
+    """A version that is as much slower as is asked for: neither can be ruled out."""
+    hidden = VERSIONS[3]
+    slower = dict.fromkeys(VERSIONS[4:], 1.3) | {hidden: 1.094}
+    noise = itertools.cycle(NOISE)
+    runs = ScriptedRuns(
+        lambda at, _: "passed", value=lambda at: 1000 * next(noise) * slower.get(at[0], 1)
+    )
+    bisection = judging(tmp_path / "a", runs, candidates=VERSIONS[:6], bad=VERSIONS[5])
+    found = bisection.go_on()
+    assert isinstance(found, AxisFinding)
+    assert (found.kind, found.before, found.between) == ("range", VERSIONS[2], (hidden,))
+    assert Counter(runs.made)[(hidden,)] == MOST_RUNS
+    why = [str(one.detail["why"]) for one in bisection.folder.answers() if one.at == (hidden,)]
+    assert "noise hides it: x " in why[-1]
+    result = write_reports(bisection.folder, bisection.task, found, None, tmp_path)
+    assert f"noise hides: {hidden}" in summary(result)
+    end = judging(tmp_path / "b", runs, candidates=VERSIONS[:4]).go_on()
+    assert isinstance(end, AxisFinding)
+    assert (end.kind, end.between) == ("no-change", (hidden,))
+    before = judging(tmp_path / "c", runs, candidates=(VERSIONS[0], hidden, *VERSIONS[5:7])).go_on()
+    assert isinstance(before, AxisFinding)
+    assert before.between == (hidden,)
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_wild_noise_ends_within_the_bound(tmp_path: Path, axes: int) -> None:
+    dice = random.Random(5)
+    runs = ScriptedRuns(lambda at, _: "passed", value=lambda at: 1000 * dice.lognormvariate(0, 0.4))
+    grid = {"axes": ("ort", "qnn"), "rows": ("1", "2", "3"), "columns": VERSIONS[:5]}
+    wild = (
+        spec(repeat="judged", good=VERSIONS[0])
+        if axes == 1
+        else GridSpec.model_validate(grid | {"repeat": "judged"})
+    )
+    good = GOOD if axes == 1 else ("1", VERSIONS[0])
+    bisection = new_bisection(tmp_path, wild, runs, match=SLOWER, good=good)
+    found = bisection.go_on()
+    assert isinstance(found, AxisFinding | GridFinding)
+    hidden = sum(entry.answer == "untestable" for entry in bisection.folder.answers())
+    assert hidden > 1
+    assert found.runs <= wild.bound().alike + hidden
+
+
+def test_noise_is_judged_on_two_axes_as_well(tmp_path: Path) -> None:
+    grid = GridSpec(
+        axes=("ort", "qnn"),
+        rows=("1", "2", "3"),
+        columns=VERSIONS[:5],
+        repeat="judged",
+        match=SLOWER,
+    )
+    runs = slower_from(VERSIONS[3])
+    good = ("1", VERSIONS[0])
+    found = new_bisection(tmp_path, grid, runs, match=SLOWER, good=good).go_on()
+    assert isinstance(found, GridFinding)
+    assert (found.kind, found.mattered) == ("frontier", (False, True))
+    assert set(found.edge_bad) == {("1", VERSIONS[3])}
+    assert found.runs <= grid.bound().runs
+    assert max(Counter(runs.made).values()) <= MOST_RUNS
+
+
+def test_what_was_judged_cannot_be_gone_on_with_without_scipy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = slower_from(VERSIONS[3])
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(ConfigError, match="needs scipy"):
+        judging(tmp_path, runs)
+    assert not runs.made

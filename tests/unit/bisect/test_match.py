@@ -241,6 +241,63 @@ def test_who_believes_one_time_is_told_so(text: str, times: str) -> None:
     assert match.too_trusting(3) == said  # one bad answer is enough there, too
 
 
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("load_us > 1.2 * good", 1.2),
+        ("load_us.max >= good * 2", 2),
+        ("rss_bytes.peak > 1.2 * good", 1.2),
+        ("load_us < 0.9 * good", 0.9),
+        ("load_us > good", None),
+        ("load_us > 0.9 * good", None),
+        ("load_us < 1.1 * good", None),
+        ("load_us == 1.1 * good", None),
+        ("load_us > 1.1 * good + 5", None),
+        ("load_us > 1.1 * other_us", None),
+        ("load_us - create_us > 1.1 * good", None),
+        ("load_us.count > 1.1 * good", None),
+        ("loaded < 0.9 * good", None),
+        ("load_us > 500", None),
+        ("load_us > 1e999 * good", None),
+    ],
+)
+def test_noise_is_judged_where_a_time_or_size_is_beside_a_multiple_of_good(
+    text: str, limit: float | None
+) -> None:
+    judged = parse_match(f"measurement {text}").judged
+    assert (judged.limit if judged is not None else None) == limit
+
+
+@pytest.mark.parametrize(
+    ("text", "new", "answer"),
+    [
+        ("took_us > 1.1 * good", [1300, 1303, 1299], "bad"),
+        ("took_us > 1.1 * good", [1003, 1002, 998], "good"),
+        ("took_us > 1.1 * good", [700, 703, 702], "good"),
+        ("took_us > 1.1 * good", [1300], "unsure"),
+        ("took_us > 1.1 * good", [1110, 1080, 1110, 1080, 1100], "untestable"),
+        ("took_us < 0.9 * good", [700, 703, 702], "bad"),
+        ("took_us < 0.9 * good", [1300, 1303, 1299], "good"),
+    ],
+)
+def test_all_runs_of_a_version_stand_beside_the_good_side(
+    text: str, new: list[float], answer: str
+) -> None:
+    comparison = parse_match(f"measurement {text}").judged
+    assert comparison is not None
+    change = comparison.beside_noise([1000, 1004, 997], new, [[1300, 1295], [5.0]])
+    assert comparison.answer(change).answer == answer
+
+
+def test_seconds_are_no_whole_numbers() -> None:
+    """To the judge, which knows a number to one, all of them would be alike."""
+    comparison = parse_match("measurement probe.took_s > 1.1 * good").judged
+    assert comparison is not None
+    assert comparison.size({"probe": {"took_s": 0.25}}) == 250_000
+    with pytest.raises(Unmeasured, match="neither a time nor a size"):
+        comparison.size({"probe": {"took_s": 0}})
+
+
 def test_a_case_that_could_not_be_set_up_says_why() -> None:
     said = error(code=None, symbol=None, message="RuntimeError: user's own bug")
     judged = ANY_FAILURE.judge(record(outcome="error", cause="config", error=said))

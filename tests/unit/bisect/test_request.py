@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from harness.errors import ConfigError
 from harness.lab.inventory import Lab, load_lab
 from harness.qnn.versions import QNN_WHEELS
 from harness.runtimes.catalog import Catalog
+from tests.logged import Logged
 
 LAB = """schema: 1
 devices:
@@ -62,6 +64,34 @@ def test_all_there_are_are_candidates_and_the_name_says_what_is_held(
     arguments = task.arguments(("2.50.40",), Path("/r"), ["b-htp-1", "a"])
     assert {"--qnn=2.50.40", "--compiler=2.48.40", "--device=b-htp-1,a"} <= set(arguments)
     assert arguments[-1] == "test_a.py::test_b"
+
+
+@pytest.mark.parametrize(
+    ("more", "repeat"),
+    [
+        ({"match": "measurement load_us > 1.1 * good"}, "judged"),
+        ({"match": "measurement load_us > 1.1 * good", "repeat": 1}, 1),
+        ({"match": "measurement load_us > 1.1 * good", "repeat": "auto"}, "auto"),
+        ({"match": "measurement load_us > 500"}, 1),
+        ({"match": "code=1002"}, 1),
+        ({}, 1),
+    ],
+)
+def test_noise_is_judged_unless_something_else_is_asked_for(
+    lab: Lab,
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    logged: Logged,
+    more: dict[str, Any],
+    repeat: int | str,
+) -> None:
+    (begun,) = begin(asked(good=QNN[0], **more), lab, catalog)
+    assert begun.spec.repeat == repeat
+    assert read_log(to_line(begun)).spec == begun.spec
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    (begun,) = begin(asked(good=QNN[0], **more), lab, catalog)
+    assert begun.spec.repeat == (1 if repeat == "judged" else repeat)
+    assert ("single answer is believed" in str(logged.warnings)) == (repeat == "judged")
 
 
 def test_what_is_suspected_is_part_of_the_search(lab: Lab, catalog: Catalog) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.bisect.answers import Answer, Evidence, Question, Stopped
+from harness.bisect.answers import Answer, Evidence, Point, Question, Stopped
 from harness.bisect.axis_search import AxisSearch
 from harness.bisect.findings import AxisFinding
+from harness.history.performance import MOST_RUNS
 from tests.unit.bisect.histories import axis, changing, drive, names
 
 FIRST: tuple[Answer, ...] = ("good", "bad")
@@ -170,6 +172,22 @@ def test_a_repeated_good_is_asked_again_and_one_bad_is_enough() -> None:
     found, asked = drive(AxisSearch(axis(3, repeat=3)), changing(3, 1))
     assert [asked.count((name,)) for name in names(3)] == [3, 1, 1]
     assert (found.kind, found.after) == ("change", "2.11")
+
+
+def test_what_is_not_told_from_noise_yet_is_asked_again_within_the_bound() -> None:
+    truth, met = changing(9, 4), Counter[Point]()
+
+    def noisy(at: Point) -> Answer:
+        met[at] += 1
+        return truth(at) if met[at] == MOST_RUNS else "unsure"
+
+    search = AxisSearch(axis(9, repeat="judged"))
+    found, asked = drive(search, noisy)
+    assert (found.kind, found.after) == ("change", names(9)[4])
+    assert set(Counter(asked).values()) == {MOST_RUNS}
+    assert len(asked) == search.bound.runs == 5 * AxisSearch(axis(9)).bound.runs
+    found, asked = drive(AxisSearch(axis(4, repeat="judged")), changing(4, 2))
+    assert (found.after, len(asked)) == ("2.12", 4), "one answer is enough"
 
 
 def test_ahead_names_what_may_come_next() -> None:

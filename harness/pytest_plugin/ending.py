@@ -15,10 +15,20 @@ import pytest
 _OBEYED_WITHIN_S: Final = 10.0
 
 
+class Interrupted(KeyboardInterrupt):
+    """By a signal. pytest shows its name and which, in one line.
+
+    Of a plain KeyboardInterrupt it shows the line of code that happened to be at work, as if that
+    was at fault.
+    """
+
+    __module__ = "builtins"  # a name without a module
+
+
 class Ending:
     """Ends a program in order, and once: what it does to end is not cut short by a second signal.
 
-    SIGINT and SIGTERM raise KeyboardInterrupt; SIGTERM also where SIGINT is ignored, as in a
+    SIGINT and SIGTERM raise a KeyboardInterrupt; SIGTERM also where SIGINT is ignored, as in a
     background job of a shell. More of them are passed over while the first one is obeyed: only who
     asks again after ten seconds cuts that short. It is a plug-in of pytest, too.
     """
@@ -42,12 +52,11 @@ class Ending:
                 self._replaced[number] = signal.signal(number, self._asked)
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
-        __tracebackhide__ = True  # what was interrupted is what is shown
         now = time.monotonic()
         obeyed = self._asked_at is not None and now - self._asked_at < _OBEYED_WITHIN_S
         if not self._held and not obeyed:
             self._asked_at = now
-            raise KeyboardInterrupt
+            raise Interrupted(signal.Signals(number).name)
 
     @contextlib.contextmanager
     def held(self) -> Generator[None]:

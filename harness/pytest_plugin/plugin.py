@@ -100,6 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if asks_for_devices(config):
         from harness.pytest_plugin.collected import Collected
 
+        ending.watch()
         run.collected = Collected(run)
         config.pluginmanager.register(run.collected, "qnn-harness-collected")
     if is_controller(config):
@@ -376,7 +377,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
     if config.pluginmanager.hasplugin("qnn-harness-controller") and asks_for_devices(config):
         # A worker could only crash over it.
-        config.stash[RUN].ending.watch()
         try:
             config.stash[RUN].asked.check()
         except HarnessError as error:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +76,18 @@ def test_what_somebody_else_handles_is_left_alone() -> None:
     signal.raise_signal(signal.SIGTERM)
     assert told == [signal.SIGTERM]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("number", BOTH)
+def test_who_interrupts_collecting_is_shown_no_line_of_code(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    # a library's function is at work, as it mostly is
+    text = f"import signal\nlist(map(signal.raise_signal, [{int(number)}]))\n"
+    (tmp_path / "test_a.py").write_text(text)
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "device", "test_a.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    *_, said, last = done.stdout.splitlines()
+    assert done.returncode == 2
+    assert said.strip("! ") == f"Interrupted: {number.name}"
+    assert last.strip("= ").startswith("no tests ran")

@@ -122,13 +122,12 @@ class AdbDevice:
         deadline = Deadline(timeout_s)
         for token in tuple(self._abandoned):
             with contextlib.suppress(InfraError):
-                shell_v2 = "shell_v2" in self._known_features(deadline)
                 if end_processes(
                     self.server,
                     self.serial,
                     token,
                     None,
-                    shell_v2=shell_v2,
+                    shell_v2="shell_v2" in self._known_features(deadline),
                     timeout_s=deadline.remaining(),
                 ).ended:
                     with contextlib.suppress(ValueError):  # another thread was quicker
@@ -147,9 +146,8 @@ class AdbDevice:
         except InfraError:
             return False
         mark = call_mark(self.serial)
-        left_s = deadline.remaining()
         return end_processes(
-            self.server, self.serial, mark, None, shell_v2=shell_v2, timeout_s=left_s
+            self.server, self.serial, mark, None, shell_v2=shell_v2, timeout_s=deadline.remaining()
         ).ended
 
     def reboot(self, *, timeout_s: float) -> None:
@@ -191,8 +189,7 @@ class AdbDevice:
             yield stream
 
     def _sync(self, deadline: Deadline) -> SyncStream:
-        features = self._known_features(deadline)
-        return SyncStream(self.server, self.serial, features, deadline)
+        return SyncStream(self.server, self.serial, self._known_features(deadline), deadline)
 
     def push(
         self, files: Sequence[PushItem], *, timeout_s: float, progress: Progress | None = None

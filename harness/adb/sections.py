@@ -54,8 +54,7 @@ def sections_of(text: str) -> dict[str, list[str]]:
 
 def first_line(sections: Mapping[str, list[str]], name: str) -> str | None:
     """The first line of a part, at most 200 characters; None if there is none."""
-    lines = sections.get(name) or [""]
-    return lines[0][:200] or None
+    return (sections.get(name) or [""])[0][:200] or None
 
 
 def integer(text: str | None) -> int | None:

@@ -235,8 +235,7 @@ def run_script(
     begun = False
     with contextlib.ExitStack() as cleanup:
         try:
-            opened = server.transport(serial, service, deadline, command=script)
-            channel = Channel(opened, deadline)
+            channel = Channel(server.transport(serial, service, deadline, command=script), deadline)
             cleanup.callback(channel.close)
             begun = True
             for kind, data in _mapped(call.output(channel, stdin), serial, script, output):

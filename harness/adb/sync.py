@@ -112,8 +112,7 @@ class SyncLink:
 
     def _take(self, command: str, *, room_below: int = 0) -> None:
         with device_faults(self.serial, command):
-            received = self._channel.receive(room_below=room_below)
-            self._replies.extend(self._reader.feed(received))
+            self._replies.extend(self._reader.feed(self._channel.receive(room_below=room_below)))
 
 
 @contextlib.contextmanager

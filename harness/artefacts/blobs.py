@@ -42,7 +42,12 @@ def blob(data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[st
     """
     data.require(offset, size, origin)
     piece = _known(data, offset, size, origin, facts)
-    _require_whole(data, piece)
+    head = data.at(offset, min(_SIZES.size, size), origin)
+    if head.startswith(_MAGIC_WITH_SIZES) and len(head) == _SIZES.size:
+        begin, length = _SIZES.unpack(head)
+        if begin + length > size:
+            problem = f"says that it has {begin + length} bytes, but {size} are there"
+            raise data.error(f"{origin} {problem}", offset)
     return piece
 
 
@@ -57,16 +62,6 @@ def _known(data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[
         )
         raise data.error(problem, offset)
     return Piece(data.path, offset, size, origin, kinds[head], facts)
-
-
-def _require_whole(data: FileBytes, piece: Piece) -> None:
-    """Raises ArtefactError for a context binary that is shorter than it says."""
-    head = data.at(piece.offset, min(_SIZES.size, piece.size), piece.origin)
-    if head.startswith(_MAGIC_WITH_SIZES) and len(head) == _SIZES.size:
-        begin, length = _SIZES.unpack(head)
-        if begin + length > piece.size:
-            problem = f"says that it has {begin + length} bytes, but {piece.size} are there"
-            raise data.error(f"{piece.origin} {problem}", piece.offset)
 
 
 def delegate_blob(data: FileBytes, offset: int, size: int, origin: str) -> Piece:

@@ -99,22 +99,17 @@ def extract(artefacts: Iterable[Artefact], folder: Path, *, hashed: bool = False
             )
             write_json(folder / MANIFEST, manifest.told())
         except BaseException:
-            _remove(folder, taken, new)
+            with contextlib.suppress(OSError):
+                for name in taken:
+                    (folder / name).unlink(missing_ok=True)
+                if new:
+                    folder.rmdir()
             raise
     except (FileExistsError, NotADirectoryError) as error:
         raise ConfigError("is a file; name a new folder", file=folder, field="--out") from error
     except OSError as error:
         raise InfraError(f"cannot write to {folder}: {error.strerror or error}") from error
     return manifest
-
-
-def _remove(folder: Path, names: Iterable[str], new: bool) -> None:
-    """Takes away what was written so far, and the folder if it is new."""
-    with contextlib.suppress(OSError):
-        for name in names:
-            (folder / name).unlink(missing_ok=True)
-        if new:
-            folder.rmdir()
 
 
 @dataclass
@@ -131,14 +126,12 @@ class _Extracting:
         """Copies a piece, if it is not there yet, with the raw files that came with it."""
         piece, name, digest = artefact.pieces[number], None, None
         if piece.kind == "empty":
-            text = "%s: %s is empty: no file is written for it"
-            _log.warning(text, artefact.path, piece.origin)
+            _log.warning("%s: %s is empty: no file is written for it", artefact.path, piece.origin)
         else:
             if self.hashed or piece.facts.get("sha256"):
                 place = _place(piece)
                 digest = self.digests.get(place) or self.digests.setdefault(place, piece.sha256())
             name = self._copied(piece, _wished(artefact, number))
-        facts = {key: value for key, value in piece.facts.items() if key not in _OF_THE_ENTRY}
         return PieceEntry(
             file=name,
             size=piece.size,
@@ -146,7 +139,7 @@ class _Extracting:
             kind=piece.kind,
             artefact=piece.facts.get("artefact", artefact.path.name),
             origin=piece.origin,
-            facts=facts,
+            facts={key: value for key, value in piece.facts.items() if key not in _OF_THE_ENTRY},
             inputs=self._tensors(piece.inputs),
             expected=self._tensors(piece.expected),
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import stat
 import struct
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from harness.artefacts.artefact import ArtefactError
@@ -39,12 +38,7 @@ class FileBytes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def error(self, problem: str, offset: int) -> ArtefactError:

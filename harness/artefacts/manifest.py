@@ -126,8 +126,7 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Place]
     Raises ArtefactError.
     """
     try:
-        content = json.loads(data.at(offset, size, "the manifest"))
-        manifest = Manifest.model_validate(content)
+        manifest = Manifest.model_validate(json.loads(data.at(offset, size, "the manifest")))
     except ValidationError as error:
         first = error.errors()[0]
         said = ".".join(map(str, first["loc"])), first["msg"]

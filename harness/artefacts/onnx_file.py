@@ -63,16 +63,12 @@ def read_onnx(data: FileBytes) -> Artefact:
     facts: dict[str, Any] = {"producer": producer, "other_nodes": others}
     if not nodes:
         return Artefact(data.path, "onnx", (), facts)
-    pieces = [_piece(data, node) for node in nodes if _is_main(node)]
+    pieces = [_piece(data, node) for node in nodes if node.values.get("main_context", 1)]
     if len(pieces) == 1:
         # the graphs of all nodes are in the one binary
         named = [one.text(data, "partition_name") or one.name for one in nodes]
         pieces = [replace(pieces[0], facts={**pieces[0].facts, "partitions": named})]
     return Artefact(data.path, "epcontext", tuple(pieces), facts)
-
-
-def _is_main(node: _Node) -> bool:
-    return node.values.get("main_context", 1) != 0
 
 
 def _epcontext(data: FileBytes, item: Field) -> _Node | None:

@@ -33,19 +33,11 @@ class UnknownFileError(ArtefactError):
     """A file of no kind that is known."""
 
 
-def _read_context(data: FileBytes) -> Artefact:
-    return Artefact(data.path, "context", (whole_file(data),))
-
-
-def _read_zip(data: FileBytes) -> Artefact:
-    return read_bundle(data) if is_bundle(data) else read_dlc(data)
-
-
 _READERS: Final[tuple[tuple[int, bytes, Callable[[FileBytes], Artefact]], ...]] = (
-    (0, CONTEXT_MAGIC, _read_context),
+    (0, CONTEXT_MAGIC, lambda data: Artefact(data.path, "context", (whole_file(data),))),
     (4, PTE_IDENTIFIER, read_pte),
     (4, TFLITE_IDENTIFIER, read_tflite),
-    (0, ZIP_MAGIC, _read_zip),
+    (0, ZIP_MAGIC, lambda data: read_bundle(data) if is_bundle(data) else read_dlc(data)),
     (0, ONNX_HEAD, read_onnx),
     (0, MANIFEST_HEAD, read_manifest),
 )
@@ -81,8 +73,11 @@ def open_artefacts(
     found: list[Artefact] = []
     for path in map(Path, paths):
         with _told(told), _access(path):
-            if path.is_dir():
-                found += _in_folder(path, told)
+            if path.is_dir() and (path / MANIFEST).exists():
+                found.append(open_artefact(path / MANIFEST))
+            elif path.is_dir():
+                files = sorted(one for one in path.iterdir() if one.is_file())
+                found += _recognised(files, path, told)
             elif path.exists() or not glob.has_magic(str(path)):
                 found.append(open_artefact(path))
             else:
@@ -111,12 +106,6 @@ def _access(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ArtefactError(f"cannot be read: {error.strerror or error}", file=path) from error
-
-
-def _in_folder(folder: Path, told: Callable[[ArtefactError], None] | None) -> list[Artefact]:
-    if (folder / MANIFEST).exists():
-        return [open_artefact(folder / MANIFEST)]
-    return _recognised(sorted(one for one in folder.iterdir() if one.is_file()), folder, told)
 
 
 def _recognised(

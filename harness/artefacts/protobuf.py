@@ -59,8 +59,7 @@ def fields(data: FileBytes, offset: int, size: int, what: str) -> Iterator[Field
 def _varint(data: FileBytes, offset: int, end: int, what: str) -> tuple[int, int]:
     """A number, and where the next thing begins."""
     value = 0
-    content = data.at(offset, min(10, end - offset), what)
-    for index, byte in enumerate(content):
+    for index, byte in enumerate(data.at(offset, min(10, end - offset), what)):
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value & 0xFFFF_FFFF_FFFF_FFFF, offset + index + 1

@@ -70,13 +70,13 @@ def read_pte(data: FileBytes) -> Artefact:
                 else:
                     pieces[where] = delegate_blob(data, *where, origin)
                     shared[where] = []
-    _look_at_segments(data, program, base, end)
+    for segment in program.tables(_SEGMENTS, "segment"):
+        _segment(data, segment, base, end)  # also one that nobody uses must lie within the file
     found = tuple(
         replace(one, facts={**one.facts, "also": also}) if (also := shared[where]) else one
         for where, one in pieces.items()
     )
-    facts = {"methods": methods, "delegates": dict(backends)}
-    return Artefact(data.path, "pte", found, facts)
+    return Artefact(data.path, "pte", found, {"methods": methods, "delegates": dict(backends)})
 
 
 @dataclass(frozen=True)
@@ -144,11 +144,6 @@ def _segments_of(data: FileBytes) -> tuple[int, int]:
     size = data.number("<Q", _HEADER_AT + 24, "the size of all segments")
     data.require(base, size, "the room of all segments")
     return base, base + size
-
-
-def _look_at_segments(data: FileBytes, program: Table, base: int, end: int) -> None:
-    for segment in program.tables(_SEGMENTS, "segment"):
-        _segment(data, segment, base, end)
 
 
 def _segment(data: FileBytes, segment: Table, base: int, end: int) -> tuple[int, int]:

@@ -42,8 +42,7 @@ def read_tflite(data: FileBytes) -> Artefact:
             operators += 1
             index = operator.number(_OPCODE_INDEX, "<I")
             if index >= len(codes):
-                problem = f"{operator.what} has code {index} of {len(codes)}"
-                raise data.error(problem, 0)
+                raise data.error(f"{operator.what} has code {index} of {len(codes)}", 0)
             if codes[index] == _DISPATCH:
                 offset, size, name = _dispatched(data, operator)
                 graphs.setdefault((offset, size), []).append(name)
@@ -80,8 +79,7 @@ def _stamp(data: FileBytes, model: Table) -> dict[str, Any]:
     for entry in model.tables(_METADATA, "metadata"):
         if entry.text(_NAME) != _STAMP:
             continue
-        number = entry.number(_BUFFER, "<I")
-        content = model.table_at(_BUFFERS, number, "buffer").vector(0, 1)
+        content = model.table_at(_BUFFERS, entry.number(_BUFFER, "<I"), "buffer").vector(0, 1)
         texts = data.at(content.offset, min(content.count, _MAX_STAMP_BYTES), "the stamp")
         # two texts, each padded with zeros
         said = [text.decode("utf-8", "replace") for text in texts.split(b"\0") if text]

@@ -212,8 +212,7 @@ def results_of(
             raise InfraError(f"{complaints[job]}: {_NOT_ITS_OWN[event['code']]}")
         elif kind in ("failed", "died"):
             chain = _errors(event) if kind == "failed" else [_death(event.get("code"))]
-            said = output_of(output, job)
-            results[job] = CompileError(complaints[job], chain=chain, output=said)
+            results[job] = CompileError(complaints[job], chain=chain, output=output_of(output, job))
     return results
 
 

@@ -127,8 +127,7 @@ def layers() -> Iterator[Layer]:
                 yield Layer(f"{name}_expand", "Conv", (last,), (channels, wide), relu6=True)
                 last = f"{name}_expand"
             step = stride if block == 0 else 1
-            shape = (wide, wide)
-            yield Layer(f"{name}_filter", "Conv", (last,), shape, 3, step, True, True, 2.0)
+            yield Layer(f"{name}_filter", "Conv", (last,), (wide, wide), 3, step, True, True, 2.0)
             yield Layer(f"{name}_project", "Conv", (f"{name}_filter",), (wide, out), gain=2.0)
             last = f"{name}_project"
             if step == 1 and channels == out:

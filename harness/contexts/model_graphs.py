@@ -29,8 +29,7 @@ def random_bytes(seed: str, count: int) -> np.ndarray[Any, Any]:
     import numpy as np
 
     number = int.from_bytes(hashlib.sha256(seed.encode()).digest(), "little")
-    raw = np.random.PCG64(number).random_raw((count + 7) // 8)
-    return raw.astype("<u8").view("u1")[:count]
+    return np.random.PCG64(number).random_raw((count + 7) // 8).astype("<u8").view("u1")[:count]
 
 
 def random_floats(seed: str, *shape: int) -> np.ndarray[Any, Any]:

@@ -188,9 +188,8 @@ class Model:
         """The model."""
         from onnx import helper
 
-        graph = KINDS[self.kind].graph(self)
         return helper.make_model(
-            graph,
+            KINDS[self.kind].graph(self),
             producer_name="qnn-harness",
             producer_version="",
             ir_version=_IR_VERSION,
@@ -225,8 +224,7 @@ class OnnxFiles:
         """The model's file, made if it is missing or damaged. Raises InfraError."""
         if model not in self._found:
             content = model.serialized()
-            digest = hashlib.sha256(content).hexdigest()
-            path = self._root / f"{model}-{digest[:16]}.onnx"
+            path = self._root / f"{model}-{hashlib.sha256(content).hexdigest()[:16]}.onnx"
             keep_whole(path, content)
             self._found[model] = path
         return self._found[model]

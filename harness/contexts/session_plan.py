@@ -144,5 +144,4 @@ def _saved(deployed: DeployedContext, number: int, folder: str | None) -> Sequen
     if folder is None:
         return ()
     outputs = deployed.context.metadata["graphs"][deployed.context.graph]["outputs"]
-    graph = deployed.context.graph
-    return [saved_output(folder, number, graph, at) for at in range(len(outputs))]
+    return [saved_output(folder, number, deployed.context.graph, at) for at in range(len(outputs))]

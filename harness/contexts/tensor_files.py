@@ -106,8 +106,7 @@ def made_up(tensor: Tensor, binary: Path) -> bytes:
         raise ConfigError(problem, file=binary, field="inputs")
     import numpy as np
 
-    seed = [_SEED, *tensor.name.encode()]
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng([_SEED, *tensor.name.encode()])
     real = _REALS.get(tensor.data_type)
     if real is not None:
         return random.random(tensor.size // np.dtype(real).itemsize).astype(real).tobytes()

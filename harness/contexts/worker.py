@@ -62,8 +62,7 @@ def _do(job: dict[str, Any], devices: list[Any], answers: IO[str]) -> None:
     except Exception as error:
         _tell(answers, event="failed", job=job["id"], errors=_chain(error))
     else:
-        seconds = round(time.monotonic() - began, 6)
-        _tell(answers, event="made", job=job["id"], seconds=seconds)
+        _tell(answers, event="made", job=job["id"], seconds=round(time.monotonic() - began, 6))
 
 
 def _leave() -> NoReturn:

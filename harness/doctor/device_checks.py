@@ -158,8 +158,7 @@ def _storage(patient: Patient) -> Answer:
     found = f"{free / 1e9:.1f} GB" if free >= 1e9 else f"{free / 1e6:.0f} MB"
     full, low = (code in patient.findings for code in ("storage-full", "low-storage"))
     if full or low:
-        advice = "`qnn-harness devices clean` frees some"
-        return Answer("fail" if full else "warn", found, advice)
+        return Answer("fail" if full else "warn", found, "`qnn-harness devices clean` frees some")
     return Answer("ok", found)
 
 

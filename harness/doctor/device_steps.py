@@ -181,8 +181,7 @@ def reboot(ground: Ground) -> Answer:
         return Answer("not-applicable", "devices.yaml forbids it: `recovery: {reboot: false}`")
     device, began = ground.device, time.monotonic()
     before = ask_vitals(device.adb, device.workdir).boot_id
-    recovery = Recovery(ground.workbench.lab, ground.rules, come_back=Deadline(0))
-    recovery.take(ground.name, "reboot")
+    Recovery(ground.workbench.lab, ground.rules, come_back=Deadline(0)).take(ground.name, "reboot")
     took, device = time.monotonic() - began, ground.device
     if before is not None and ask_vitals(device.adb, device.workdir).boot_id == before:
         return Answer("fail", "it is the same boot as before", "reboot it by hand")

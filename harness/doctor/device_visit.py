@@ -102,8 +102,7 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         yield of("runtime", *runtime_answer(workbench, device.target, order.qnn))
         yield from untried(patient, Answer("unknown", "not tried, the probe does not run"))
         return
-    sdk = sdk_in_use(workbench, device.target, order)
-    yield from validated(device, sdk)
+    yield from validated(device, sdk_in_use(workbench, device.target, order))
     if order.smoke and not quarantined:
         yield from smoke_checks(workbench, patient, order.qnn, order.cache)
         return

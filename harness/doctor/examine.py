@@ -55,8 +55,7 @@ def examine(order: Order) -> Iterator[Check]:
     else:
         with_names = list(order.names) or [one.name for one in lab.in_use()]
         devices = lab.select(with_names) if with_names else []
-    needs = lab_needs(devices)
-    yield from _look_at_host(order, needs)
+    yield from _look_at_host(order, lab_needs(devices))
     yield file_check(order.lab_file, lab)
     if isinstance(lab, ConfigError):
         return
@@ -72,8 +71,7 @@ def examine(order: Order) -> Iterator[Check]:
 def _look_at_host(order: Order, needs: LabNeeds) -> Iterator[Check]:
     _log.info("looking at this computer")
     targets = ("linux-x64", "linux-arm64", "android-arm64")
-    facts = ask_host(order.cache, _REPORTS, targets, order.environment)
-    yield from host_checks(facts, needs)
+    yield from host_checks(ask_host(order.cache, _REPORTS, targets, order.environment), needs)
     _log.info("asking for libraries")
     yield _library_check(order.cache, needs)
 
@@ -190,8 +188,7 @@ class Visits:
     def _given_up(self, name: str, *, asked: bool) -> Check:
         text = f"it did not come to an end within {self._order.timeout_s:g} s and was given up"
         advice = f"reboot it; `qnn-harness devices heal {name}` does so"
-        title = "deadline" if asked else REACHABLE
-        return Check("device", name, title, "fail", text, advice)
+        return Check("device", name, "deadline" if asked else REACHABLE, "fail", text, advice)
 
     def _close(self) -> None:
         """Ends what visits that were given up, or interrupted, have started."""

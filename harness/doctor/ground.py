@@ -109,7 +109,6 @@ class CountingDevice(AdbDevice):
         super().push(taken, timeout_s=timeout_s, progress=progress)
         for item in taken:
             source = item.source
-            size = len(source) if isinstance(source, bytes) else source.stat().st_size
-            self.pushed_bytes += size
+            self.pushed_bytes += len(source) if isinstance(source, bytes) else source.stat().st_size
         if len(taken) < len(files):
             raise DeviceLost("the link ends here, as it was told to", serial=self.serial)

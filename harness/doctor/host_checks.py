@@ -65,8 +65,7 @@ def _cross_compiler(facts: HostFacts, needs: LabNeeds) -> Answer:
     if command is not None:
         return Answer("ok", command)
     if "linux-arm64" not in needs.targets:
-        found = "none; no device of the lab is known to need one"
-        return Answer("not-applicable", found)
+        return Answer("not-applicable", "none; no device of the lab is known to need one")
     advice = (
         "apt install gcc-aarch64-linux-gnu, or pip install ziglang and put zig on PATH; or name a "
         "folder with a prebuilt probe in QNN_HARNESS_PROBES"
@@ -130,8 +129,7 @@ def _adb_server(facts: HostFacts, needs: LabNeeds) -> Answer:
         everybody = "every account of this computer can use it and the devices on it"
         return Answer("ok", f"answers at {USER_SERVER}{user}{process}; {everybody}")
     if not needs.server:
-        found = "not running, and no device of the lab needs it"
-        return Answer("not-applicable", found)
+        return Answer("not-applicable", "not running, and no device of the lab needs it")
     advice = "`adb start-server`, as the user who may open the devices"
     return Answer("fail", f"none answers at {USER_SERVER}", advice)
 
@@ -195,8 +193,7 @@ def packages(cached: list[str], missing: list[str], problem: str | None) -> Answ
         "wheels in PIP_FIND_LINKS"
     )
     status: Status = "warn" if cached else "fail"
-    found = f"{here}; {', '.join(missing)} cannot be fetched: {problem}"
-    return Answer(status, found, advice)
+    return Answer(status, f"{here}; {', '.join(missing)} cannot be fetched: {problem}", advice)
 
 
 def _room(folder: str, free: int | None, least_gb: float, knob: str) -> Answer:

@@ -85,8 +85,7 @@ def ask_host(
         adb = str(adb_binary())
     except HarnessError as error:
         adb_problem = str(error)
-    server = AdbServer()
-    running = server.is_running(timeout_s=_SERVER_S)
+    running = AdbServer().is_running(timeout_s=_SERVER_S)
     return HostFacts(
         python=sys.version_info[:3],
         machine=os.uname().machine,

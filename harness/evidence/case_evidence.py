@@ -107,8 +107,7 @@ class CaseEvidence:
         script = look_script(
             token, pid, file_bytes=self.limits.file_bytes, seconds=max(1.0, timeout_s - 0.5)
         )
-        answer = self._ask(script, timeout_s, sections=6)
-        self._process = sections_with(answer, token)
+        self._process = sections_with(self._ask(script, timeout_s, sections=6), token)
         if not self._process:
             self._note(f"process {pid} could not be looked at before it ended")
 

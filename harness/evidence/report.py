@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from harness.adb.sections import Section
+from harness.adb.sections import Section, integer
 from harness.adb.shell_protocol import TOKEN_VARIABLE
 from harness.evidence.script import NO_STACK
 from harness.evidence.text import EvidenceFile, clean, whole_lines
@@ -95,7 +95,8 @@ class Report:
             texts["dmesg"] = self._dmesg(texts["dmesg"], clock)
         if "denied" in texts.get("tombstones", ""):
             self._note(f"no tombstones: {texts['tombstones'].strip().splitlines()[0]}")
-        sizes = [int(size) for size in texts.get("dmabuf", "").split() if _is_size(size)]
+        told = map(integer, texts.get("dmabuf", "").split())
+        sizes = [size for size in told if size is not None]
         self.facts["dmabuf_bytes"] = sum(sizes) if sizes else None
 
     def read_process(self, pid: int, sections: Mapping[str, Section]) -> None:
@@ -145,11 +146,9 @@ class Report:
         missing = [tool for tool in ("logcat", "dmesg", "timeout") if tool not in tools]
         if missing:
             self._note(f"not on the device: {', '.join(missing)}")
-        if "logcat" not in tools:
-            self._texts.pop("logcat", None)
-            self._texts.pop("tags", None)
-        if "dmesg" not in tools:
-            self._texts.pop("dmesg", None)
+        for tool, text in (("logcat", "logcat"), ("logcat", "tags"), ("dmesg", "dmesg")):
+            if tool not in tools:
+                self._texts.pop(text, None)
 
     def _dmesg(self, text: str, clock: DeviceClock | None) -> str:
         refused = next((line for line in text.split("\n")[:3] if line.startswith("dmesg:")), None)
@@ -208,10 +207,6 @@ def _clock(values: Mapping[str, str]) -> DeviceClock | None:
             seconds = float(text) * scale
             kernel_s = seconds if math.isfinite(seconds) else kernel_s
     return DeviceClock(epoch_s, local, kernel_s)
-
-
-def _is_size(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 20
 
 
 def _without(text: str, word: str) -> str:

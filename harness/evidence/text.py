@@ -83,9 +83,11 @@ def fit(file: EvidenceFile, most_bytes: int) -> tuple[bytes, bool]:
 
     A cut text says so in its first or last line; it is empty where not even that has room.
     """
-    text = file.text
     # redacting what is thrown away later would be a waste; a character has a byte at least
-    text, cut = _cut(text, most_bytes, file.keep_end)
+    most = max(0, most_bytes)
+    text, cut = file.text, len(file.text) > most
+    if cut:
+        text = text[len(text) - most :] if file.keep_end else text[:most]
     content = redact(text).encode("utf-8", "replace")
     if not cut and not file.cut and len(content) <= most_bytes:
         return content, False
@@ -109,12 +111,6 @@ def whole_lines(end: bytes) -> bytes:
     return lines if len(lines) * 2 > len(end) else end
 
 
-def _cut(text: str, most: int, keep_end: bool) -> tuple[str, bool]:
-    if len(text) <= most:
-        return text, False
-    return (text[-most:] if keep_end else text[:most]) if most > 0 else "", True
-
-
 def redact(text: str) -> str:
     """`text` without what identifies people or a device; the same again given its own result.
 
@@ -129,8 +125,7 @@ def redact(text: str) -> str:
         if result == text:
             return result
         text = result
-    lines = text.split("\n")
-    return "\n".join(line if _once(line) == line else _WHOLE_LINE for line in lines)
+    return "\n".join(line if _once(line) == line else _WHOLE_LINE for line in text.split("\n"))
 
 
 def _once(text: str) -> str:

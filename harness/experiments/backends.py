@@ -46,8 +46,7 @@ def measure_backend(bench: Bench, model: Model) -> None:
             ort_run(0, inputs=deployed.inputs, saved=saved),
         )
         done = bench.run(ort.plan(steps, sessions=1, settings=Settings(memory="rss")))
-        found = progress(done.run.transcript, done.verdict)
-        if _settle(bench, model, found):
+        if _settle(bench, model, progress(done.run.transcript, done.verdict)):
             _compare(bench, model, saved)
 
 
@@ -58,8 +57,7 @@ def measure_context(bench: Bench, model: Model | SourceList) -> None:
     """
     if isinstance(model, SourceList):
         contexts = bench.contexts(*model)
-        plan = bench.context_plan(contexts, schedule(len(contexts), "resident"))
-        done = bench.run(plan)
+        done = bench.run(bench.context_plan(contexts, schedule(len(contexts), "resident")))
         _settle(bench, None, progress(done.run.transcript, done.verdict))
         return
     (context,) = bench.contexts(model)

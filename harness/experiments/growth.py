@@ -46,8 +46,7 @@ def measure_growth(bench: Bench, model: Model, tolerance: GrowthTolerance) -> No
     checks = judge_growth(session_growth(observation.run.transcript.steps), tolerance)
     if asks_for_longer_look(checks):
         bench.measure(first_look=[check.model_dump() for check in checks])
-        plan = _sessions(bench, model, _MORE_SESSIONS)
-        observation = bench.run(plan, timeout_s=_MORE_SESSIONS_S)
+        observation = bench.run(_sessions(bench, model, _MORE_SESSIONS), timeout_s=_MORE_SESSIONS_S)
         observation.check()
         checks = judge_growth(session_growth(observation.run.transcript.steps), tolerance)
     bench.expect(*checks)

@@ -212,8 +212,7 @@ def _compared(
 
 def _pairing(observation: Observation, deployed: DeployedContext) -> PairingFigures:
     context = deployed.context
-    transcript = observation.run.transcript
-    return pairing_figures(transcript, context.metadata, context.memory_bytes)
+    return pairing_figures(observation.run.transcript, context.metadata, context.memory_bytes)
 
 
 @dataclass(frozen=True)

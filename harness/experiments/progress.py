@@ -162,8 +162,7 @@ def operators_of(steps: Sequence[StepResult]) -> dict[str, dict[str, int]]:
                 if not isinstance(name, str) or type(nodes) is not int or nodes < 0:
                     continue
                 if name in found or len(found) < _MOST_OPERATORS:
-                    counts = found.setdefault(name[:80], {"qnn": 0, "elsewhere": 0})
-                    counts[where] += nodes
+                    found.setdefault(name[:80], {"qnn": 0, "elsewhere": 0})[where] += nodes
     return found
 
 

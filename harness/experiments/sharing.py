@@ -81,8 +81,7 @@ class SharingPlan:
             f"saving {self.expected_saving_bytes} B"
         )
         if self.undersized:
-            named = ", ".join(map(str, self.undersized))
-            yield f"too small for {named}: to be refused"
+            yield f"too small for {', '.join(map(str, self.undersized))}: to be refused"
 
 
 def spill_fill_bytes(metadata: Mapping[str, Any]) -> int:

@@ -207,8 +207,7 @@ def signature(api: str | None, code: int | None, message: str) -> str:
 def without_varying_parts(message: str) -> str:
     """The message as it stands in a signature; applied twice it changes nothing more."""
     lines = (_without(line) for line in message[: 20 * MAX_SIGNATURE_CHARS].splitlines())
-    text = " / ".join(dict.fromkeys(line for line in lines if line))
-    return text[:MAX_SIGNATURE_CHARS].rstrip()
+    return " / ".join(dict.fromkeys(line for line in lines if line))[:MAX_SIGNATURE_CHARS].rstrip()
 
 
 def _without(line: str) -> str:

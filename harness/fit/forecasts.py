@@ -67,7 +67,6 @@ class Forecasts:
             if key not in self._sizes
         }
         if files:
-            probe = self._probes.build(_SIMULATED)
-            sizes = reserved(probe, library, list(files.values()))
+            sizes = reserved(self._probes.build(_SIMULATED), library, list(files.values()))
             self._sizes.update(zip(files, sizes, strict=True))
         return [self._sizes[key] for key in keys]

@@ -107,8 +107,7 @@ def forecast(
                     break
             else:
                 missing = min(domain.used_with(size) for domain in domains) - room.budget
-                refused = Refusal(len(after_each), move.context, missing)
-                return _now(after_each, refused, domains)
+                return _now(after_each, Refusal(len(after_each), move.context, missing), domains)
             after_each.append(sum(domain.used for domain in domains))
         elif move.verb == "free":
             fullest = _fuller(fullest, domains)

@@ -50,8 +50,7 @@ class _Wrong(NamedTuple):
 def _wrong_host(device: Mapping[str, object], names: list[str]) -> Iterator[_Wrong]:
     host = device.get("host")
     if isinstance(host, str) and host not in names:
-        hint = did_you_mean(host, names)
-        yield _Wrong("host", f"no such adb host{hint}", names or ["(none)"])
+        yield _Wrong("host", f"no such adb host{did_you_mean(host, names)}", names or ["(none)"])
 
 
 def _wrong_soc(device: Mapping[str, object]) -> Iterator[_Wrong]:

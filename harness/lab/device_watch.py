@@ -327,8 +327,7 @@ class DeviceWatch:
 
     def _take_back(self, name: str, health: Health) -> None:
         began, started = self._clock(), datetime.now(UTC)
-        lifted = self._quarantine.lift(self._lab.key(name))
-        if lifted or name in self._out:
+        if self._quarantine.lift(self._lab.key(name)) or name in self._out:
             self._say(name, "healed", health, began, started)
         self._out.pop(name, None)
         self.succeeded(name)

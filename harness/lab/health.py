@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final, Literal
@@ -143,14 +143,12 @@ def gate_problem(vitals: Vitals, busy: float | None, gate: TimedGate) -> str | N
 
 
 def _judge_amounts(vitals: Vitals, rules: HealthRules, say: _Say) -> None:
-    amounts: Sequence[tuple[str, str, int | None, int]] = (
+    for code, what, free, least_mb in (
         ("low-storage", "storage", vitals.free_storage_bytes, rules.min_free_storage_mb),
         ("low-memory", "memory", vitals.free_ram_bytes, rules.min_free_ram_mb),
-    )
-    for code, what, free, least_mb in amounts:
+    ):
         if free is not None and free < least_mb * _MB:
-            text = f"{free / _MB:.0f} MB of {what} are free, less than {least_mb}"
-            say("suspect", code, text)
+            say("suspect", code, f"{free / _MB:.0f} MB of {what} are free, less than {least_mb}")
 
 
 def _judge_battery(vitals: Vitals, rules: HealthRules, say: _Say) -> None:

@@ -145,8 +145,7 @@ class Recovery:
             time.sleep(min(2 * _POLL_S, deadline.remaining()))
 
     def _end_leftovers(self, name: str) -> None:
-        adb = self._lab.device(name).adb
-        if not adb.end_leftovers(timeout_s=_LEFTOVERS_S):
+        if not self._lab.device(name).adb.end_leftovers(timeout_s=_LEFTOVERS_S):
             raise InfraError(f"what earlier runs left on device {name} could not be ended")
 
     def _restart_server(self, name: str) -> None:

@@ -117,8 +117,7 @@ def _fewer(way: Way, ask: Ask) -> Iterator[Way]:
     def having(some: Sequence[int]) -> Way:
         return replace(way, order=tuple(way.order[at] for at in some))
 
-    places = range(len(way.order))
-    for fewer in without(places, lambda some: ask(having(some)).fails):
+    for fewer in without(range(len(way.order)), lambda some: ask(having(some)).fails):
         yield having(fewer)
 
 

@@ -121,10 +121,9 @@ class ProbeBuilder:
         sources = read_sources() | read_sources("*.cpp")
         compilers = self.compiler(target), self.cxx_compiler()
         said = [part for one in compilers for part in (*one, _identity(one))]
-        parts = (*said, *_CXX_FLAGS, *_EXECUTORCH_LIBRARIES, identity, source_hash(sources))
         return self._once(
             f"executorch-{target}",
-            parts,
+            (*said, *_CXX_FLAGS, *_EXECUTORCH_LIBRARIES, identity, source_hash(sources)),
             lambda probe: _compile_with_executorch(compilers, sources, executorch, target, probe),
         )
 
@@ -214,8 +213,7 @@ def source_hash(sources: Mapping[str, bytes]) -> str:
 
 
 def _identity(compiler: tuple[str, ...]) -> str:
-    done = _run([*compiler, "--version"])
-    return done.stdout.partition("\n")[0]
+    return _run([*compiler, "--version"]).stdout.partition("\n")[0]
 
 
 def _compile(

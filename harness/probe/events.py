@@ -147,8 +147,7 @@ class TranscriptParser:
     def _refuse(self, reason: str, text: bytes) -> None:
         self.transcript.malformed_count += 1
         if len(self.transcript.malformed) < MAX_KEPT:
-            excerpt = Malformed(reason, text[:MAX_EXCERPT_BYTES])
-            self.transcript.malformed.append(excerpt)
+            self.transcript.malformed.append(Malformed(reason, text[:MAX_EXCERPT_BYTES]))
 
     def _take_event(self, text: bytes) -> None:
         content, seal = text[:-_SEAL_BYTES], text[-_SEAL_BYTES:]
@@ -227,12 +226,10 @@ class TranscriptParser:
         step.begun, step.api, step.file = True, api, file
 
     def _take_call(self, event: Event) -> None:
-        api = _text(event, "api")
-        self._step(event).api = api
+        self._step(event).api = _text(event, "api")
 
     def _take_answer(self, event: Event) -> None:
-        code = _count(event, "code")
-        self._step(event).code = code
+        self._step(event).code = _count(event, "code")
 
     def _take_log(self, event: Event) -> None:
         line = LogLine(_text(event, "level"), _text(event, "text"), _maybe_count(event, "t_us"))

@@ -64,8 +64,7 @@ def checked_prebuilt(path: Path, target: str, *, source: str, android_api: int |
 
 def check_probe(path: Path, target: str) -> Path:
     """A program that was just built, if it is one for the target. Raises ConfigError if not."""
-    facts = _elf(path, _read(path), target)
-    if problem := libc_problem(facts, target):
+    if problem := libc_problem(_elf(path, _read(path), target), target):
         raise ConfigError(problem, file=path)
     return path
 
@@ -123,8 +122,7 @@ def _elf(path: Path, data: bytes, target: str) -> ElfFacts:
     try:
         facts = read_elf(data)
     except ElfError as error:
-        why = f"not a 64-bit program for {target}: {error}"
-        raise ConfigError(why, file=path) from None
+        raise ConfigError(f"not a 64-bit program for {target}: {error}", file=path) from None
     if facts.bits != 64 or facts.machine != wanted:
         said = f"{facts.bits} bits, {facts.machine}"
         raise ConfigError(f"not a 64-bit program for {target}: it is for {said}", file=path)

@@ -161,12 +161,11 @@ def run_plan(
         # it was about to end itself, and whoever looked at it did not wait for that
         exit_code, number = _EXIT_DEADLINE, None
     if transcript.start is None:
-        said = bytes(stderr or raw)
         raise DeviceError(
             f"the probe did not start (exit code {exit_code}, signal {number})",
             serial=device.serial,
             command=script,
-            output=said,
+            output=bytes(stderr or raw),
         )
     if not fits:
         raise DeviceError(

@@ -143,13 +143,12 @@ def aar_runtime(
     for folder in folders:
         for name, file in sorted(folder.files.items()):
             files.setdefault(name, LocalFile.of(file))
-    made = tuple(files[name] for name in sorted(files))
     return Runtime(
         qnn_version=said.version,
         build_id=said.build_id,
         target=target,
         root=folders[0].path,
-        files=made,
+        files=tuple(files[name] for name in sorted(files)),
         source=source,
         ort_version=next(
             (str(one.data["ort_version"]) for one in folders if one.data.get("ort_version")), None
@@ -247,8 +246,7 @@ class MavenSource(Source):
         pinned = self._coordinates.version
         own = [pinned] if pinned else self._repository.versions(self._coordinates)
         newest = sorted(own, key=version_key, reverse=True)
-        plain = self._coordinates.artifact == QNN_RUNTIME.partition(":")[2]
-        if plain:
+        if self._coordinates.artifact == QNN_RUNTIME.partition(":")[2]:
             return {one: (self._coordinates.at(one),) for one in newest}
         found: dict[str, tuple[Coordinates, ...]] = {}
         for version in newest[:_MAX_POMS]:

@@ -85,10 +85,9 @@ def unpack(
     wrong; what was written until then is the caller's to remove.
     """
     with _open(archive, limits) as opened:
-        members = _judged(opened, limits)
         return [
             _write(opened, member, folder.joinpath(*member.filename.split("/")))
-            for member in members
+            for member in _judged(opened, limits)
             if not member.is_dir() and wanted(member.filename)
         ]
 

@@ -376,8 +376,7 @@ def _coordinates(one: RuntimeSource) -> Coordinates:
     try:
         return Coordinates.parse(one.coordinates or "")
     except ConfigError as error:
-        field = f"runtimes.{one.name}.coordinates"
-        raise ConfigError(error.problem, field=field) from error
+        raise ConfigError(error.problem, field=f"runtimes.{one.name}.coordinates") from error
 
 
 def _free_name(path: Path, taken: Collection[str]) -> str:

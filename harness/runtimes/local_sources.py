@@ -274,8 +274,7 @@ class SdkSource(Source):
         folder = self._folder(version, target)
         if folder is None:
             raise VersionError(f"{root} has no libraries for {target}")
-        field = self._field
-        files = listed_files(root / "lib" / folder, "lib", field=field)
+        files = listed_files(root / "lib" / folder, "lib", field=self._field)
         for name in folders_in(root / "lib"):
             if arch := _HEXAGON.fullmatch(name):
                 # A folder for v73 has libraries for v73 only; the DSP wants its skel.

@@ -59,8 +59,7 @@ class DeviceFile:
     def matches(self, file_name: str, htp_arch: int | None) -> bool:
         """Whether a file is of this kind; of any arch where `htp_arch` is None."""
         arch = r"\d\d" if htp_arch is None else str(htp_arch)
-        pattern = self.pattern.replace("{arch}", arch)
-        return re.fullmatch(pattern, file_name, re.ASCII) is not None
+        return re.fullmatch(self.pattern.replace("{arch}", arch), file_name, re.ASCII) is not None
 
 
 DEVICE_FILES: Final = (

@@ -81,8 +81,7 @@ class OrtLibraries:
         Raises ConfigError for an unknown version or target, InfraError if it cannot be fetched or
         its wheel does not hold one library.
         """
-        request = ort_request(version, target)
-        folder = self._unpacked.folder(request, is_ort_library)
+        folder = self._unpacked.folder(ort_request(version, target), is_ort_library)
         found = list(folder.files.values())
         if len(found) != 1:
             raise InfraError(f"{folder.path.name} holds {len(found)} libraries of ORT, expected 1")
@@ -133,8 +132,7 @@ class OrtLibraries:
                     field="ort",
                 )
             return runtime
-        found = (*runtime.files, *beside)
-        if not any(PurePosixPath(file.name).name == PLUGIN for file in found):
+        if not any(PurePosixPath(file.name).name == PLUGIN for file in (*runtime.files, *beside)):
             raise NotOffered(
                 f"{runtime.name} for {runtime.target} has no {PLUGIN}, which ORT from PyPI needs",
                 field="ort",
@@ -201,8 +199,7 @@ def is_ort_library(name: str) -> bool:
 def joined(runtime: Runtime, version: str, more: Iterable[LocalFile]) -> Runtime:
     """A runtime with more files, ORT's library of this version among them (pure)."""
     files = {file.name: file for file in (*runtime.files, *more)}
-    kept = tuple(files[name] for name in sorted(files))
-    return replace(runtime, files=kept, ort_version=version)
+    return replace(runtime, files=tuple(files[name] for name in sorted(files)), ort_version=version)
 
 
 def ort_library_of(runtime: Runtime) -> str:

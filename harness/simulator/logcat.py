@@ -49,8 +49,7 @@ class Entry(NamedTuple):
     def line(self) -> str:
         """The entry as it is stored, without the end of line."""
         tag = re.sub(r"\s", "_", self.tag)
-        head = f"{self.seconds:.3f} {self.pid} {self.tid} {self.priority} {tag}\t"
-        return head + self.message
+        return f"{self.seconds:.3f} {self.pid} {self.tid} {self.priority} {tag}\t" + self.message
 
 
 def entries_of(priority: str, tag: str, text: str, *, pid: int, seconds: float) -> list[Entry]:
@@ -158,8 +157,7 @@ def _stored(path: str, follow: bool) -> Iterator[Entry]:
     position, rest = 0, b""
     while True:
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size < position:
+            if os.fstat(file.fileno()).st_size < position:
                 position, rest = 0, b""
             file.seek(position)
             data = rest + file.read()

@@ -141,8 +141,7 @@ class Upload:
         self._storage = storage
         self._temporary = temporary
         self._target = target
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._fd = os.open(temporary, flags, 0o600)
+        self._fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._mode = stat.S_IMODE(mode) & 0o777
         self._written = 0
 

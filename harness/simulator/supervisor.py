@@ -57,8 +57,7 @@ class DeviceLog:
 
     def note(self, text: str) -> None:
         """Adds a line; a log that cannot be written is no reason to stop serving."""
-        pid = os.getpid()
-        entries = logcat.entries_of("I", "adbd", text, pid=pid, seconds=time.time())
+        entries = logcat.entries_of("I", "adbd", text, pid=os.getpid(), seconds=time.time())
         with contextlib.suppress(OSError):
             logcat.append(self._path, entries)
             self._lines += 1
@@ -293,7 +292,5 @@ def end_children(seconds: float) -> None:
 
 
 def _become_subreaper() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise InfraError(f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(number)}")
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise InfraError(f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(ctypes.get_errno())}")

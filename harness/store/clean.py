@@ -28,15 +28,13 @@ class Cleaned:
     holders: tuple[str, ...]
 
 
-def clean(
-    device: AdbDevice, workdir: str, *, everything: bool = False, timeout_s: float = _TIMEOUT_S
-) -> Cleaned:
+def clean(device: AdbDevice, workdir: str, *, everything: bool = False) -> Cleaned:
     """Removes what no live process uses; with `everything`, also what is in use.
 
     With `everything`, who uses the device meanwhile loses its files; `holders` are then those who
     did. Marks of processes of this host that are gone do not count. Raises DeviceError.
     """
-    deadline = Deadline(timeout_s)
+    deadline = Deadline(_TIMEOUT_S)
     store = StoreClient(device, workdir.rstrip("/"))
     before = store.inventory(deadline)
     holders = tuple(sorted(claim for claim in before.claims if not is_dead(claim)))
@@ -47,12 +45,10 @@ def clean(
     if dead:
         # their claims go first, so that what only they name counts as unused
         store.evict(plan_eviction(before, 0), dead, deadline)
-    now = store.inventory(deadline) if dead else before
-    plan = plan_eviction(now, None)
+    plan = plan_eviction(store.inventory(deadline) if dead else before, None)
     if plan.sets or plan.entries or plan.drop:
         store.evict(plan, (), deadline)
-    after = store.inventory(deadline)
-    return _compared(before, after, holders)
+    return _compared(before, store.inventory(deadline), holders)
 
 
 def _compared(before: Inventory, after: Inventory, holders: tuple[str, ...]) -> Cleaned:

@@ -48,8 +48,7 @@ class StoreClient:
     ) -> StoreView:
         """Claims what is used, then tells what is there."""
         stdin = look_input(sets, using)
-        arguments = (claim, str(CLAIM_LASTS_S))
-        return self._ask(parse_look, "look", arguments, stdin, deadline)
+        return self._ask(parse_look, "look", (claim, str(CLAIM_LASTS_S)), stdin, deadline)
 
     def install(
         self,
@@ -115,9 +114,8 @@ class StoreClient:
         what: str = "",
         on_output: Callable[[bytes], None] | None = None,
     ) -> Answer:
-        quoted = shlex.join((self._workdir, *arguments))
         done = self._device.shell(
-            f"set -- {quoted}\n{script(name)}",
+            f"set -- {shlex.join((self._workdir, *arguments))}\n{script(name)}",
             stdin=stdin,
             timeout_s=deadline.remaining(),
             on_stdout=on_output,

@@ -18,7 +18,7 @@ from harness.files.notices import working
 from harness.store.claims import is_dead
 from harness.store.client import StoreClient
 from harness.store.eviction import Eviction, plan_eviction
-from harness.store.layout import FileSet, Incoming, StoreView, names_used
+from harness.store.layout import FileSet, Incoming, StoreView, base, names_used
 from harness.store.push_plan import ALL_PUSHED, SMALL_BYTES, PushPlan, plan_push, stored_mode
 
 _log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class Delivery:
         adopted = {e: a for e, f in missing.items() if (a := self._left_behind(view, e, f.size))}
         stored |= {entry: found.file for entry, found in adopted.items()}
         dead = sorted(claim for claim in view.claims if is_dead(claim))
-        left = (name for name in view.incoming_folders if is_dead(name.rpartition(".")[0]))
+        left = (name for name in view.incoming_folders if is_dead(base(name)))
         orders = [
             *(f"unlist {name}" for one in absent for name in view.instances(one)),
             *(f"drop {name}" for name in sorted(left)),
@@ -176,8 +176,7 @@ class Delivery:
             raise
         finally:
             if size:
-                took_s = round(time.monotonic() - began, 3)
-                self._tell(Push(what, size, started, took_s, problem))
+                self._tell(Push(what, size, started, round(time.monotonic() - began, 3), problem))
 
     def _send(
         self, own: str, touch: str, plan: PushPlan, pack: bool, deadline: Deadline, what: str
@@ -266,8 +265,7 @@ class Delivery:
             0 if free is None else size + _SPARE_BYTES - free,
         )
         if over > 0 and total:
-            inventory = self._store.inventory(deadline)
-            plan = plan_eviction(inventory, over, keep_incoming=keep_incoming)
+            plan = plan_eviction(self._store.inventory(deadline), over, keep_incoming=keep_incoming)
             if plan.sets or plan.entries or plan.drop:
                 _log.info(f"removing {plan.size / 1e6:.1f} MB unused on {self._serial}")
                 self._store.evict(plan, dead, deadline)

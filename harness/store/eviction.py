@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from harness.adb.sections import free_storage
-from harness.store.layout import answer, parse_listed, plain
-
-_ENTRY_FILE = re.compile(r"[0-9a-f]{64}(?:-x)?\.[0-9a-f]{1,32}")
+from harness.store.layout import ENTRY_FILE, answer, base, parse_listed, plain
 
 
 @dataclass
@@ -66,14 +63,14 @@ def plan_eviction(
         sorted(
             folder
             for folder in inventory.incoming
-            if folder not in kept and folder.rpartition(".")[0] not in inventory.claims
+            if folder not in kept and base(folder) not in inventory.claims
         )
     )
     freed = sum(inventory.incoming[folder] for folder in drop)
     sets = sorted(
         name
         for name in inventory.folders
-        if name not in inventory.sets and _base(name) not in inventory.used
+        if name not in inventory.sets and base(name) not in inventory.used
     )
     users: dict[str, int] = {}
     for _, entries in inventory.sets.values():
@@ -82,18 +79,18 @@ def plan_eviction(
     removed = [
         entry
         for entry in sorted(inventory.entries)
-        if not users.get(entry) and _base(entry) not in inventory.used
+        if not users.get(entry) and base(entry) not in inventory.used
     ]
     freed += sum(inventory.entries[entry] for entry in removed)
     for name, (_, entries) in sorted(inventory.sets.items(), key=lambda item: (item[1][0], item)):
         if need_bytes is not None and freed >= need_bytes:
             break
-        if _base(name) in inventory.used:
+        if base(name) in inventory.used:
             continue
         sets.append(name)
         for entry in sorted(entries):
             users[entry] -= 1
-            unused = not users[entry] and _base(entry) not in inventory.used
+            unused = not users[entry] and base(entry) not in inventory.used
             if unused and entry in inventory.entries:
                 removed.append(entry)
                 freed += inventory.entries[entry]
@@ -107,13 +104,13 @@ def parse_inventory(output: str) -> Inventory:
     for line in answer(output):
         kind, _, rest = line.partition(" ")
         if kind in ("store", "list") and (shown := parse_listed(rest)):
-            size, modified, path = shown
+            size, modified, _, path = shown
             name = path.rpartition("/")[2]
             if path.startswith("store/.incoming/"):
                 folder = path.split("/")[2]
                 if plain(folder):
                     found.incoming[folder] = found.incoming.get(folder, 0) + size
-            elif kind == "store" and path == f"store/{name}" and _ENTRY_FILE.fullmatch(name):
+            elif kind == "store" and path == f"store/{name}" and ENTRY_FILE.fullmatch(name):
                 found.entries[name] = size
             elif kind == "list" and path == f"listed/{name}" and plain(name):
                 found.sets[name] = (modified, frozenset())
@@ -133,7 +130,3 @@ def parse_inventory(output: str) -> Inventory:
     for name, (modified, _) in found.sets.items():
         found.sets[name] = (modified, frozenset(refs.get(name, ())))
     return found
-
-
-def _base(name: str) -> str:
-    return name.rpartition(".")[0]

@@ -28,6 +28,7 @@ from harness.errors import InfraError
 from harness.files.cache import PRIVATE
 from harness.lab.inventory import DEFAULT_WORKDIR
 from harness.simulator.storage import LOCK_FILE
+from harness.store.layout import base
 
 _WORKDIR: Final = DEFAULT_WORKDIR.strip("/")
 _RUNS: Final = ".runs"
@@ -154,9 +155,9 @@ def keep_store(source: Path, target: Path, began_with: set[str]) -> None:
     """
     if not _begun(source, target):
         return
-    there = {_base(name) for name in _names(target / "listed")}
+    there = {base(name) for name in _names(target / "listed")}
     for name in _names(source / "listed"):
-        if _base(name) not in there:
+        if base(name) not in there:
             entries = (source / "listed" / name).read_text().split()
             if all(_link(source, target, f"store/{entry}") for entry in entries):
                 _link_set(source, target, name)
@@ -192,8 +193,7 @@ def _names(folder: Path) -> list[str]:
 
 def _link_set(source: Path, target: Path, name: str) -> bool:
     """Links a set, its list last, as those who make sets do; False if it is being removed."""
-    folder = source / "sets" / name
-    for parent, _, files in os.walk(folder):
+    for parent, _, files in os.walk(source / "sets" / name):
         (target / os.path.relpath(parent, source)).mkdir(exist_ok=True)
         for file in files:
             if not _link(source, target, os.path.relpath(os.path.join(parent, file), source)):
@@ -209,8 +209,3 @@ def _link(source: Path, target: Path, path: str) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _base(name: str) -> str:
-    """A set's name without its random end."""
-    return name.rpartition(".")[0]

@@ -34,7 +34,7 @@ CONDEMNED_TOUCH: Final = "198001020000.00"
 _STORED_FROM: Final = 946684800
 _STORED_SPAN: Final = 1 << 26
 _LISTED = re.compile(r"(\d{1,19})\|(-?\d{1,19})\|(-?\d{1,19})\|(.+)")
-_ENTRY_FILE = re.compile(r"([0-9a-f]{64}(?:-x)?)\.([0-9a-f]{1,32})")
+ENTRY_FILE: Final = re.compile(r"([0-9a-f]{64}(?:-x)?)\.([0-9a-f]{1,32})")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -67,7 +67,7 @@ class Incoming:
     @property
     def claim(self) -> str:
         """The claim of whoever pushed it."""
-        return self.folder.rpartition(".")[0]
+        return base(self.folder)
 
     @property
     def file(self) -> str:
@@ -77,7 +77,7 @@ class Incoming:
     @property
     def entry(self) -> str | None:
         """The entry it will be, if it is one."""
-        found = _ENTRY_FILE.fullmatch(self.file)
+        found = ENTRY_FILE.fullmatch(self.file)
         return found[1] if found else None
 
 
@@ -116,7 +116,7 @@ class StoreView:
 
     def instances(self, wanted: FileSet) -> list[str]:
         """All listed folders of a set, good ones and others."""
-        return sorted(name for name in self.sets if name.rpartition(".")[0] == wanted.name)
+        return sorted(name for name in self.sets if base(name) == wanted.name)
 
     def found_entry(self, entry: str, size: int) -> str | None:
         """The file in the store with this content, unchanged."""
@@ -186,10 +186,9 @@ def parse_look(output: str) -> StoreView:
     for line in lines:
         kind, _, rest = line.partition(" ")
         if kind in ("file", "now"):
-            found = _LISTED.fullmatch(rest)
-            if not found:
+            if not (shown := parse_listed(rest)):
                 continue
-            size, modified, changed, path = int(found[1]), int(found[2]), int(found[3]), found[4]
+            size, modified, changed, path = shown
             if kind == "now":
                 now = changed
             elif path.startswith("sets/") and path.count("/") >= 2:
@@ -199,7 +198,7 @@ def parse_look(output: str) -> StoreView:
             elif path.startswith("store/.incoming/") and path.count("/") >= 3:
                 folder, name = path.split("/", 3)[2:]
                 incoming.append((folder, name, size, changed))
-            elif entry := _ENTRY_FILE.fullmatch(path.removeprefix("store/")):
+            elif entry := ENTRY_FILE.fullmatch(path.removeprefix("store/")):
                 at = modified if timed else None
                 view.entries.setdefault(entry[1], []).append((entry[0], size, at))
         elif kind == "listed" and _PLAIN.fullmatch(rest):
@@ -221,10 +220,15 @@ def parse_look(output: str) -> StoreView:
     return view
 
 
-def parse_listed(text: str) -> tuple[int, int, str] | None:
-    """Size, modification time and path from a line of a script's `show`."""
+def parse_listed(text: str) -> tuple[int, int, int, str] | None:
+    """Size, times of modification and change, and path from a line of a script's `show`."""
     found = _LISTED.fullmatch(text)
-    return (int(found[1]), int(found[2]), found[4]) if found else None
+    return (int(found[1]), int(found[2]), int(found[3]), found[4]) if found else None
+
+
+def base(name: str) -> str:
+    """A name without its random end."""
+    return name.rpartition(".")[0]
 
 
 def plain(name: str) -> bool:

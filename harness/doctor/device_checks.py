@@ -141,7 +141,6 @@ def _work_folder(patient: Patient) -> Answer:
 
 
 def _programs(patient: Patient) -> Answer:
-    """The programs that deploying needs."""
     missing = ", ".join(patient.answers.missing_programs)
     if missing:
         advice = "deploying needs them: install busybox, toybox or coreutils on the device"
@@ -150,7 +149,6 @@ def _programs(patient: Patient) -> Answer:
 
 
 def _storage(patient: Patient) -> Answer:
-    """Free space in the file system of the work folder."""
     free = patient.answers.vitals.free_storage_bytes
     if free is None:
         return Answer("unknown", "not told")

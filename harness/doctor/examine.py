@@ -18,7 +18,6 @@ from harness.doctor.host_facts import ask_host, index_problem
 from harness.doctor.lab_checks import (
     attached_checks,
     file_check,
-    find_entry,
     lab_needs,
     lease_check,
     quarantine_check,
@@ -31,6 +30,7 @@ from harness.lab.attach import OpenLab
 from harness.lab.inventory import DeviceConfig, Lab, load_lab
 from harness.lab.lease import Leases
 from harness.lab.quarantine import Quarantine, Quarantined
+from harness.qnn.platforms import TARGETS
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import QNN_PLATFORMS, QNN_PROJECT
 from harness.workbench import Workbench
@@ -55,7 +55,12 @@ def examine(order: Order) -> Iterator[Check]:
     else:
         with_names = list(order.names) or [one.name for one in lab.in_use()]
         devices = lab.select(with_names) if with_names else []
-    yield from _look_at_host(order, lab_needs(devices))
+    needs = lab_needs(devices)
+    _log.info("looking at this computer")
+    facts = ask_host(order.cache, _REPORTS, TARGETS, order.environment)
+    yield from host_checks(facts, needs)
+    _log.info("asking for libraries")
+    yield _library_check(order.cache, needs)
     yield file_check(order.lab_file, lab)
     if isinstance(lab, ConfigError):
         return
@@ -66,14 +71,6 @@ def examine(order: Order) -> Iterator[Check]:
     _log.info("asking the lab's adb servers")
     quarantined = yield from _look_at_lab(order, lab, devices)
     yield from Visits(order, lab, quarantined).run([device.name for device in devices])
-
-
-def _look_at_host(order: Order, needs: LabNeeds) -> Iterator[Check]:
-    _log.info("looking at this computer")
-    targets = ("linux-x64", "linux-arm64", "android-arm64")
-    yield from host_checks(ask_host(order.cache, _REPORTS, targets, order.environment), needs)
-    _log.info("asking for libraries")
-    yield _library_check(order.cache, needs)
 
 
 def _library_check(cache: Path, needs: LabNeeds) -> Check:
@@ -110,7 +107,11 @@ def _look_at_lab(
                     yield lease_check(device.name, leases.look(key))
                 except InfraError as error:
                     yield Check("lab", device.name, "lease", "fail", str(error))
-            entry = find_entry(quarantine, key)
+            entry: Quarantined | InfraError | None
+            try:
+                entry = quarantine.find(key)
+            except InfraError as error:
+                entry = error
             if isinstance(entry, Quarantined) and entry.until != "answers":
                 kept_out.add(device.name)
             yield quarantine_check(device.name, entry)

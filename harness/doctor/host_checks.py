@@ -85,8 +85,7 @@ def _ndk(facts: HostFacts, needs: LabNeeds) -> Answer:
         if command is not None:
             return Answer("ok", f"none, but {command}")
         if not wanted and not needs.untold:
-            found = "none; no device of the lab is known to be a phone"
-            return Answer("not-applicable", found)
+            return Answer("not-applicable", "none; no device of the lab is known to be a phone")
         if not wanted:
             may_be = f"{', '.join(needs.untold)} may be a phone: devices.yaml tells no `target`"
             return Answer("warn", f"none; {may_be}", advice)
@@ -96,8 +95,7 @@ def _ndk(facts: HostFacts, needs: LabNeeds) -> Answer:
         found = f"{facts.ndk.root} ({facts.ndk.named_by}) has no compilers for arm64 Android"
         return Answer("fail" if wanted else "warn", found, advice)
     revision = f"{facts.ndk.revision} " if facts.ndk.revision else ""
-    found = f"{revision}in {facts.ndk.root}, API {levels[0]} to {levels[-1]}"
-    return Answer("ok", found)
+    return Answer("ok", f"{revision}in {facts.ndk.root}, API {levels[0]} to {levels[-1]}")
 
 
 def _qemu(facts: HostFacts) -> Answer:
@@ -109,7 +107,6 @@ def _qemu(facts: HostFacts) -> Answer:
 
 
 def _adb(facts: HostFacts) -> Answer:
-    """The adb program that the harness starts."""
     if facts.adb is None:
         why = facts.adb_problem or "none"
         return Answer("fail", why, "unset ADBUTILS_ADB_PATH, or reinstall adbutils")
@@ -167,7 +164,6 @@ def _cache(facts: HostFacts) -> Answer:
 
 
 def _reports(facts: HostFacts) -> Answer:
-    """Where results go."""
     return _room(facts.reports, facts.reports_free_bytes, _REPORTS_NEED_GB, "`pytest --reports`")
 
 

@@ -11,7 +11,7 @@ from harness.doctor.host_checks import LabNeeds
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.lease import Held
-from harness.lab.quarantine import Quarantine, Quarantined
+from harness.lab.quarantine import Quarantined
 from harness.qnn.platforms import TARGETS
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import PYPI
@@ -150,14 +150,6 @@ def quarantine_check(name: str, entry: Quarantined | InfraError | None) -> Check
         return _check(name, "quarantine", "ok", found)
     advice = f"mend it, then: qnn-harness devices heal {name}"
     return _check(name, "quarantine", "fail", f"since {entry.since}: {entry.why}", advice)
-
-
-def find_entry(quarantine: Quarantine, key: str) -> Quarantined | InfraError | None:
-    """The entry of a device, or why it cannot be read."""
-    try:
-        return quarantine.find(key)
-    except InfraError as error:
-        return error
 
 
 def _check(subject: str, name: str, status: Status, found: str, advice: str = "") -> Check:

@@ -23,53 +23,40 @@ LimitKind = Literal["bytes", "count", "leak", "none", "mixed", "unclear"]
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One fresh process that tried to keep a number of contexts loaded.
-
-    `loaded` is how many it got to; `ok` whether that was all of them.
-    """
-
-    ok: bool
-    loaded: int
-
-
-@dataclass(frozen=True)
 class Fit:
     """The largest number that fits, and the smallest seen refused (None: nothing was refused)."""
 
     fits: int
     refused_at: int | None
-    trials: int
 
 
-def largest_that_fits(attempt: Callable[[int], Trial], cap: int) -> Fit:
-    """Finds the largest number in 1..cap for which `attempt` succeeds, by doubling and bisecting.
+def largest_that_fits(attempt: Callable[[int], int], cap: int) -> Fit:
+    """Finds the largest number in 1..cap of which `attempt` loads all, by doubling and bisecting.
 
-    Each call of `attempt` is expected to use a process of its own. Where a refused trial says how
-    far it got, that number and the next are tried first, so that an honest device needs two trials
-    instead of log2(n); a device whose answers contradict its hints is bisected as usual.
+    Each call of `attempt` is expected to use a process of its own, and to say how many it got to.
+    Of a refused trial that number and the next are tried first, so that an honest device needs two
+    trials instead of log2(n); a device whose answers contradict its hints is bisected as usual.
 
     Raises ValueError for a cap below 1.
     """
     if cap < 1:
         raise ValueError(f"cap must be at least 1, not {cap}")
-    fits, refused, number, trials = 0, cap + 1, 1, 0
+    fits, refused, number = 0, cap + 1, 1
     hints: list[int] = []
     while refused - fits > 1:
-        trial = attempt(number)
-        trials += 1
-        if trial.ok:
+        loaded = attempt(number)
+        if loaded == number:
             fits = number
         else:
             if refused == cap + 1:
-                hints = [trial.loaded, trial.loaded + 1]
+                hints = [loaded, loaded + 1]
             refused = number
         if refused == cap + 1:
             number = min(2 * number, cap)
             continue
         hints = [hint for hint in hints if fits < hint < refused]
         number = hints.pop(0) if hints else (fits + refused) // 2
-    return Fit(fits=fits, refused_at=refused if refused <= cap else None, trials=trials)
+    return Fit(fits=fits, refused_at=refused if refused <= cap else None)
 
 
 def loaded_in_turn(attempt: Callable[[int], int], number: int) -> tuple[int, int]:
@@ -252,14 +239,13 @@ def _size_point(bench: Bench, source: Source, cap: int) -> SizePoint:
         _only_refused_loads(observation)
         return observation
 
-    def attempt(number: int) -> Trial:
+    def attempt(number: int) -> int:
         resident = schedule(number, "resident")
         observation = loads(Schedule(resident.moves[:number], resident.frees))
-        loaded = observation.loaded
         estimates.extend(context_estimate(observation.run.transcript))
-        return Trial(ok=loaded == number, loaded=loaded)
+        return observation.loaded
 
-    fit: Fit = largest_that_fits(attempt, cap)
+    fit = largest_that_fits(attempt, cap)
 
     def turns(number: int) -> int:
         in_turn = schedule(number, "sequential")

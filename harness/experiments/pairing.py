@@ -262,7 +262,6 @@ def pairing_figures(
     )
     runs = [step for step in transcript.steps if step.verb == "io-run" and step.ok]
     timed = [whole_numbers(step.data.get("run_us")) for step in runs]
-    digests = whole_numbers(runs[-1].data.get("digests")) if runs else []
     return PairingFigures(
         io_bytes=io_bytes,
         other_bytes=max(0, memory_bytes - io_bytes),
@@ -270,7 +269,7 @@ def pairing_figures(
         first_us=timed[0][0] if timed and timed[0] else None,
         steady_us=tuple(timed[2]) if len(timed) > 2 else (),
         copies=_copies(runs),
-        digests=tuple(digests),
+        digests=tuple(whole_numbers(runs[-1].data.get("digests")) if runs else ()),
     )
 
 
@@ -379,8 +378,7 @@ class _Growth:
 
 def _copied(expected: bool, figures: PairingFigures, base: PairingFigures | None) -> Check:
     name = "copies_per_inference"
-    shows = figures.copies is not None or (base is not None and base.copies is not None)
-    if not shows:
+    if figures.copies is None and (base is None or base.copies is None):
         return undecided(name, "no event of the profile tells of copies")
     copies = figures.copies or 0
     wanted = "copies" if expected else "no copies"
@@ -408,9 +406,8 @@ def _copies(runs: Sequence[StepResult]) -> int | None:
     ]
     if not found:
         return None
-    values = [(event.get("unit"), event.get("value")) for event in found]
     return sum(
-        (value if unit == _COUNT_UNIT else 1)
-        for unit, value in values
-        if type(value) is int and value > 0
+        value if event.get("unit") == _COUNT_UNIT else 1
+        for event in found
+        if type(value := event.get("value")) is int and value > 0
     )

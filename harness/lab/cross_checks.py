@@ -68,13 +68,11 @@ def _wrong_soc(device: Mapping[str, object]) -> Iterator[_Wrong]:
 
 def _wrong_if_real(device: Mapping[str, object]) -> Iterator[_Wrong]:
     if device.get("serial") is None:
-        hint = "is missing: a device needs one unless it is `simulated: true`"
-        yield _Wrong("serial", hint)
+        yield _Wrong("serial", "is missing: a device needs one unless it is `simulated: true`")
     if device.get("storage_limit_mb") is not None:
         yield _Wrong("storage_limit_mb", "only a simulated device's storage can be limited")
     if device.get("enabled") == "auto":
-        hint = "only a simulated device can be on by itself; use true or false"
-        yield _Wrong("enabled", hint)
+        yield _Wrong("enabled", "only a simulated device can be on by itself; use true or false")
     if device.get("shows_soc") is True:
         yield _Wrong("shows_soc", "only a simulated board is told so")
 

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from harness.lab.vitals import Vitals
 
 State = Literal["good", "suspect", "bad"]
-_Say = Callable[[State, str, str], None]
 
 _MB: Final = 1_000_000
 _JUST_BOOTED_S: Final = 60
@@ -112,9 +111,20 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
         say("suspect", "storage-full", f"its storage is full: {vitals.write_problem}")
     elif vitals.write_problem is not None:
         say("bad", "not-writable", f"its work folder cannot be written: {vitals.write_problem}")
-    _judge_amounts(vitals, rules, say)
-    _judge_battery(vitals, rules, say)
-    _judge_heat(vitals, rules, say)
+    for code, what, free, least_mb in (
+        ("low-storage", "storage", vitals.free_storage_bytes, rules.min_free_storage_mb),
+        ("low-memory", "memory", vitals.free_ram_bytes, rules.min_free_ram_mb),
+    ):
+        if free is not None and free < least_mb * _MB:
+            say("suspect", code, f"{free / _MB:.0f} MB of {what} are free, less than {least_mb}")
+    percent, heat, limit = vitals.battery_percent, vitals.hottest_c, rules.max_temperature_c
+    if percent is not None and percent < rules.min_battery_percent:
+        how = "charging" if vitals.battery_charging else "not charging"
+        text = f"its battery has {percent} % and is {how}"
+        say("suspect" if vitals.battery_charging else "bad", "low-battery", text)
+    if heat is not None and heat > limit:
+        text = f"{vitals.hottest} has {heat:.1f} C, more than {limit}"
+        say("bad" if heat > limit + 10 else "suspect", "hot", text)
     if vitals.uptime_s is not None and vitals.uptime_s < _JUST_BOOTED_S:
         say("suspect", "just-booted", f"it booted {vitals.uptime_s:.0f} s ago")
     for name, state in vitals.remoteprocs.items():
@@ -140,30 +150,6 @@ def gate_problem(vitals: Vitals, busy: float | None, gate: TimedGate) -> str | N
     if busy is not None and busy * 100 > gate.max_busy_percent:
         return f"its processors are {busy:.0%} busy, more than {gate.max_busy_percent} %"
     return None
-
-
-def _judge_amounts(vitals: Vitals, rules: HealthRules, say: _Say) -> None:
-    for code, what, free, least_mb in (
-        ("low-storage", "storage", vitals.free_storage_bytes, rules.min_free_storage_mb),
-        ("low-memory", "memory", vitals.free_ram_bytes, rules.min_free_ram_mb),
-    ):
-        if free is not None and free < least_mb * _MB:
-            say("suspect", code, f"{free / _MB:.0f} MB of {what} are free, less than {least_mb}")
-
-
-def _judge_battery(vitals: Vitals, rules: HealthRules, say: _Say) -> None:
-    percent = vitals.battery_percent
-    if percent is not None and percent < rules.min_battery_percent:
-        state: State = "suspect" if vitals.battery_charging else "bad"
-        how = "charging" if vitals.battery_charging else "not charging"
-        say(state, "low-battery", f"its battery has {percent} % and is {how}")
-
-
-def _judge_heat(vitals: Vitals, rules: HealthRules, say: _Say) -> None:
-    heat, limit = vitals.hottest_c, rules.max_temperature_c
-    if heat is not None and heat > limit:
-        state: State = "bad" if heat > limit + 10 else "suspect"
-        say(state, "hot", f"{vitals.hottest} has {heat:.1f} C, more than {limit}")
 
 
 EventKind = Literal[

@@ -266,7 +266,10 @@ class Leases:
                     raise InfraError(why) from error
                 undo.pop_all()
             self._own[key] = Lease(descriptor, path, name)
-            self._begin_beating()
+            if self._heart is None or not self._heart.is_alive():
+                self._ended.clear()
+                self._heart = threading.Thread(target=self._beat, name="leases", daemon=True)
+                self._heart.start()
             return None
 
     def _open(self, key: str, *, create: bool) -> int | None:
@@ -317,12 +320,6 @@ class Leases:
             user = f"user {os.getuid()}"
         since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         return Holder(user, socket.gethostname(), os.getpid(), since, self._purpose)
-
-    def _begin_beating(self) -> None:
-        if self._heart is None or not self._heart.is_alive():
-            self._ended.clear()
-            self._heart = threading.Thread(target=self._beat, name="leases", daemon=True)
-            self._heart.start()
 
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT_S):

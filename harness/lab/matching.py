@@ -39,7 +39,7 @@ def misfits(device: DeviceConfig, requirements: Mapping[str, object]) -> list[st
                 field=keyword,
                 choices=_CHECKS,
             )
-        wanted = _several(value)
+        wanted = tuple(value) if isinstance(value, tuple | list | set | frozenset) else (value,)
         if value is None or not wanted:
             continue
         _refuse_impossible(keyword, wanted)
@@ -65,10 +65,6 @@ def twins(device: DeviceConfig, others: Iterable[DeviceConfig]) -> list[DeviceCo
 def _kind(device: DeviceConfig) -> tuple[object, ...]:
     simulated = device.simulated, device.shows_soc
     return device.soc, device.htp_arch, device.target, sorted(device.tags), simulated
-
-
-def _several(value: object) -> tuple[object, ...]:
-    return tuple(value) if isinstance(value, tuple | list | set | frozenset) else (value,)
 
 
 def _refuse_impossible(keyword: str, wanted: tuple[object, ...]) -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from harness.experiments.capacity import (
     Fit,
     SizePoint,
-    Trial,
     conclude,
     largest_that_fits,
     loaded_in_turn,
@@ -21,20 +20,26 @@ from harness.experiments.capacity import (
 
 @given(st.integers(0, 600), st.integers(1, 512), st.integers(-3, 3))
 def test_finds_the_true_number_whatever_the_hint_says(true: int, cap: int, lie: int) -> None:
-    fit = largest_that_fits(lambda n: Trial(n <= true, min(n, true) + lie), cap)
+    tried: list[int] = []
+
+    def attempt(number: int) -> int:
+        tried.append(number)
+        return number if number <= true else min(true + lie, number - 1)
+
+    fit = largest_that_fits(attempt, cap)
     assert fit.fits == min(true, cap)
     assert fit.refused_at == (true + 1 if true < cap else None)
-    assert fit.trials <= 2 * math.ceil(math.log2(cap + 1)) + 4
+    assert len(tried) <= 2 * math.ceil(math.log2(cap + 1)) + 4
 
 
 def test_an_honest_hint_saves_the_bisection() -> None:
     tried: list[int] = []
 
-    def attempt(number: int) -> Trial:
+    def attempt(number: int) -> int:
         tried.append(number)
-        return Trial(number <= 57, min(number, 57))
+        return min(number, 57)
 
-    assert largest_that_fits(attempt, 512) == Fit(fits=57, refused_at=58, trials=9)
+    assert largest_that_fits(attempt, 512) == Fit(fits=57, refused_at=58)
     assert tried == [1, 2, 4, 8, 16, 32, 64, 57, 58]
 
 

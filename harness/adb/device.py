@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.adb.deadline import Deadline
@@ -182,11 +182,9 @@ class AdbDevice:
             stream.push([PushItem(stdin, path, 0o600)])
         return path
 
-    @contextlib.contextmanager
-    def sync(self, *, timeout_s: float) -> Iterator[SyncStream]:
+    def sync(self, *, timeout_s: float) -> SyncStream:
         """One stream for several file operations, all under one deadline."""
-        with self._sync(Deadline(timeout_s)) as stream:
-            yield stream
+        return self._sync(Deadline(timeout_s))
 
     def _sync(self, deadline: Deadline) -> SyncStream:
         return SyncStream(self.server, self.serial, self._known_features(deadline), deadline)

@@ -84,11 +84,9 @@ def parse_found(said: bytes) -> Found:
     return Found(float(looked[1]), alive, _ENDED.search(said) is not None)
 
 
-def find_processes(
-    server: AdbServer, serial: str, token: str, *, shell_v2: bool, timeout_s: float = END_GRACE_S
-) -> Found:
+def find_processes(server: AdbServer, serial: str, token: str, *, shell_v2: bool) -> Found:
     """What there is of a call on the device. Never raises because of the device."""
-    return parse_found(_ask(server, serial, find_script(token), shell_v2, Deadline(timeout_s)))
+    return parse_found(_ask(server, serial, find_script(token), shell_v2, Deadline(END_GRACE_S)))
 
 
 def end_processes(

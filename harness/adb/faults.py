@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from harness.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InfraError
+from harness.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 
 
 class AdbFailError(Exception):
@@ -31,19 +31,6 @@ def reason(error: BaseException) -> str:
     return "no answer in time" if text == "timed out" else text
 
 
-def from_adb_fail(text: str, serial: str, command: str | None) -> DeviceError:
-    """The error that fits the adb server's FAIL text for a request about one device.
-
-    The texts are those of adb 29 and 36: `device 'X' not found`, `device offline`, `device
-    unauthorized. ...`, `device still authorizing`, `closed` (the device shut the service).
-    """
-    if "unauthorized" in text:
-        return DeviceRefused(
-            f"the device does not accept our key: {text}", serial=serial, command=command
-        )
-    return DeviceLost(f"adb says: {text}", serial=serial, command=command)
-
-
 @contextmanager
 def device_faults(
     serial: str, command: str | None, received: Callable[[], bytes] = bytes
@@ -58,7 +45,12 @@ def device_faults(
     except InfraError:
         raise
     except AdbFailError as error:
-        raise from_adb_fail(str(error), serial, command) from error
+        # the texts are those of adb 29 and 36: `device 'X' not found`, `device offline`, `device
+        # unauthorized. ...`, `device still authorizing`, `closed` (the device shut the service)
+        if "unauthorized" in str(error):
+            why = f"the device does not accept our key: {error}"
+            raise DeviceRefused(why, serial=serial, command=command) from error
+        raise DeviceLost(f"adb says: {error}", serial=serial, command=command) from error
     except TimeoutError as error:
         raise DeviceTimeout(
             reason(error), serial=serial, command=command, output=received()

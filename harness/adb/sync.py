@@ -213,10 +213,7 @@ class Pusher:
                 self._report()
 
     def _collect(self) -> None:
-        while self._unanswered:
-            reply = self._link.arrived(self._unanswered[0].command)
-            if reply is None:
-                return
+        while self._unanswered and (reply := self._link.arrived(self._unanswered[0].command)):
             self._answered(reply)
 
     def _wait_for_answer(self) -> None:

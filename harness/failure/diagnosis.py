@@ -57,10 +57,10 @@ def diagnosis_of(found: Finding, symptoms: Symptoms) -> Diagnosis:
     return made.model_copy(update={"words": made.words.replace("{note}", _note(symptoms.codes))})
 
 
-def is_unrelated(error: ErrorRecord | None, rules: Sequence[Rule] = RULES) -> bool:
+def is_unrelated(error: ErrorRecord | None) -> bool:
     """Whether a failure is of a kind that any request would have met."""
     known = None if error is None else error.diagnosis
-    return known is not None and any(rule.unrelated for rule in rules if rule.id == known.id)
+    return known is not None and any(rule.unrelated for rule in RULES if rule.id == known.id)
 
 
 def _note(codes: Iterable[int]) -> str:

@@ -198,13 +198,10 @@ def _parts(line: str) -> tuple[str, str]:
     for pattern in (_DELEGATE, _OWN, _LOGCAT):
         if found := pattern.match(line):
             level = "error" if found[1] in _ERRORS else _LEVELS.get(found[1], "debug")
-            where = f" [{found[2]}]" if pattern is _OWN else ""
             text = found[found.lastindex or 0]
+            if pattern is _OWN:
+                return level, f"{text} [{found[2]}]"
             # logcat repeats what the line itself says
-            return (level, f"{text}{where}") if pattern is not _LOGCAT else _inner(level, text)
+            inner = _DELEGATE.match(text) if pattern is _LOGCAT else None
+            return level, inner[2] if inner else text
     return "debug", line
-
-
-def _inner(level: str, text: str) -> tuple[str, str]:
-    inner = _DELEGATE.match(text)
-    return (level, text) if inner is None else (level, inner[2])

@@ -175,7 +175,9 @@ def judge(
     if ending is None and _signal_number(run) is not None:
         then = f"the process was ended by {_signal_name(_signal_number(run))} after its plan"
         error = error.with_line(then)
-    return replace(verdict, error=diagnosed(verdict.outcome, error, _stderr_lines(run)))
+    # what libraries printed besides their log; as little trusted as a device's logs
+    printed = run.stderr[-_MAX_STDERR_BYTES:].decode("utf-8", "replace").splitlines()
+    return replace(verdict, error=diagnosed(verdict.outcome, error, printed))
 
 
 def _of_finished(
@@ -208,11 +210,6 @@ def _loaded(run: ProbeRun) -> tuple[LoadedLibrary, ...]:
 
 def _late(run: ProbeRun) -> bool:
     return run.timed_out or run.transcript.deadline
-
-
-def _stderr_lines(run: ProbeRun) -> list[str]:
-    """What libraries printed besides their log; as little trusted as a device's logs."""
-    return run.stderr[-_MAX_STDERR_BYTES:].decode("utf-8", "replace").splitlines()
 
 
 def _cut_short(run: ProbeRun, outcome: Outcome, how: str) -> Verdict:

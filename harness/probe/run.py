@@ -135,12 +135,11 @@ def run_plan(
         )
     except ScriptTimeout as error:
         completed = error.completed
-        due_s, late_bytes = _due_s(plan, timeout_s), error.late_bytes
         alive = alive_at_deadline(
             parser.transcript,
             error.found,
-            due_s,
-            late_bytes=late_bytes,
+            _due_s(plan, timeout_s),
+            late_bytes=error.late_bytes,
             heard_out=error.heard_out,
         )
         timed_out = completed is None and (alive or parser.transcript.deadline)
@@ -256,7 +255,9 @@ def run_plan_locally(
         try:
             run.listen()
         finally:
-            _end_group(process)
+            # what is left of its group; the leader, not yet reaped, keeps the number ours
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
     transcript = run.parser.close()
     if run.late and not transcript.deadline and not run.timed_out:
         raise InfraError(f"the probe was not heard of within {timeout_s:g} s, and may not have run")
@@ -339,12 +340,6 @@ class _LocalRun:
             self.parser.feed(data)
             self.truncated = len(self.raw) > MAX_OUTPUT_BYTES
         return len(data)
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Ends what is left of a process group; its leader, not yet reaped, keeps the number ours."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _script(probe: str, env: Mapping[str, str], cwd: str, *, tell_status: bool) -> str:

@@ -5,7 +5,7 @@ An AAR is a zip archive with the libraries of Android in jni/arm64-v8a.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ from harness.errors.outgoing_text import outgoing
 from harness.files.hash_cache import HashCache
 from harness.files.verified_folder import VerifiedFolder, damage_of
 from harness.files.whole_file import read_bounded, sha256_of
-from harness.runtimes.archive import Unpacked, unpacked_once
+from harness.runtimes.archive import unpacked_once
 from harness.runtimes.download import NotThere
 from harness.runtimes.library_facts import DetectedVersion, given_version, library_version
 from harness.runtimes.local_sources import ort_version_of, telling_facts
@@ -50,13 +50,13 @@ class AarStore:
         sha256 = self._sha256(aar)
         facts = {"layout": _LAYOUT, "aar": sha256}
 
-        def data_of(folder: Path, files: Sequence[Unpacked]) -> dict[str, Any]:
+        def data_of(folder: Path, files: Collection[str]) -> dict[str, Any]:
             # What is unpacked has to be what was hashed, also if the file is replaced meanwhile.
             if sha256_of(aar) != sha256:
                 raise InfraError(f"{aar.name} changed while it was being read")
             if not files:
                 raise InfraError(f"{aar.name} has no libraries in {JNI_FOLDER}")
-            paths = {file.name: folder / file.name for file in files}
+            paths = {name: folder / name for name in files}
             said = library_version(telling_facts(paths))
             return {
                 "name": aar.name,

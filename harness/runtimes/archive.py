@@ -9,7 +9,7 @@ import struct
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,34 +62,26 @@ class ArchiveLimits:
     ratio: int = 250
 
 
-@dataclass(frozen=True)
-class Unpacked:
-    """One file taken out of an archive: its name there, sha256 (hex)."""
-
-    name: str
-    sha256: str
-
-
 def unpack(
     archive: Path,
     folder: Path,
     wanted: Callable[[str], bool],
     limits: ArchiveLimits = ArchiveLimits(),
-) -> list[Unpacked]:
+) -> dict[str, str]:
     """Writes the wanted files of a zip archive below `folder`, which must be new and empty.
 
-    The whole archive is judged before the first byte is written, whatever is wanted of it.
-    Refused: absolute names, `..`, backslashes and control characters, links and devices,
-    duplicates, names that are file and folder at once, encryption, methods other than deflate,
-    zip64, members that overlap, and what exceeds `limits`. Raises InfraError saying what is
-    wrong; what was written until then is the caller's to remove.
+    Their names there, and the sha256 of each. The whole archive is judged before the first byte is
+    written, whatever is wanted of it. Refused: absolute names, `..`, backslashes and control
+    characters, links and devices, duplicates, names that are file and folder at once, encryption,
+    methods other than deflate, zip64, members that overlap, and what exceeds `limits`. Raises
+    InfraError saying what is wrong; what was written until then is the caller's to remove.
     """
     with _open(archive, limits) as opened:
-        return [
-            _write(opened, member, folder.joinpath(*member.filename.split("/")))
+        return {
+            member.filename: _write(opened, member, folder.joinpath(*member.filename.split("/")))
             for member in _judged(opened, limits)
             if not member.is_dir() and wanted(member.filename)
-        ]
+        }
 
 
 def unpacked_once(
@@ -97,7 +89,7 @@ def unpacked_once(
     folder: Path,
     facts: Mapping[str, Any],
     wanted: Callable[[str], bool],
-    data_of: Callable[[Path, Sequence[Unpacked]], Mapping[str, Any]],
+    data_of: Callable[[Path, Collection[str]], Mapping[str, Any]],
     *,
     what: str,
 ) -> VerifiedFolder:
@@ -112,8 +104,7 @@ def unpacked_once(
             unfinished = work / "unpacked"
             unfinished.mkdir()
             files = unpack(archive, unfinished, wanted)
-            data = data_of(unfinished, files)
-            write_manifest(unfinished, facts, data, {file.name: file.sha256 for file in files})
+            write_manifest(unfinished, facts, data_of(unfinished, files), files)
             publish(unfinished, folder)
 
     return made_once(folder, facts, make, what=what, timeout_s=_TIMEOUT_S)
@@ -236,7 +227,7 @@ def _refuse_overlaps(members: list[zipfile.ZipInfo], directory_at: int) -> None:
         raise ValueError("a member reaches into the directory")
 
 
-def _write(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> Unpacked:
+def _write(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     digest, size = hashlib.sha256(), 0
     with path.open("xb") as file, opened.open(member) as source:
@@ -246,4 +237,4 @@ def _write(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> Unpa
             file.write(chunk)
     if size != member.file_size:
         raise EOFError(f"{member.filename[:120]!r} ends after {size} of {member.file_size} bytes")
-    return Unpacked(member.filename, digest.hexdigest())
+    return digest.hexdigest()

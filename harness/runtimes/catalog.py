@@ -16,7 +16,7 @@ from harness.lab.runtime_sources import PACKAGE_INDEX, RuntimeSource
 from harness.qnn.versions import QNN_WHEELS, QnnVersion
 from harness.runtimes.aar import AAR_TARGET, AarSource, MavenSource
 from harness.runtimes.executorch import executorch_folder
-from harness.runtimes.local_sources import FolderSource, SdkSource, holds_sdk, sdk_of_environment
+from harness.runtimes.local_sources import FolderSource, SdkSource, sdk_of_environment, sdks_in
 from harness.runtimes.maven_repository import QNN_RUNTIME, Coordinates
 from harness.runtimes.ort import BESIDE_ORT, OrtLibraries
 from harness.runtimes.pypi import (
@@ -115,8 +115,8 @@ class Catalog:
                 continue
             source, colon, rest = part.partition(":")
             if colon and source in self._sources:
-                own = {version: version for version in self._sources[source].versions(target)}
-                chosen = {source: choose(rest, own, field=field)}
+                own = self._sources[source].versions(target)
+                chosen = {source: choose(rest, dict(zip(own, own, strict=True)), field=field)}
                 found.update(dict.fromkeys(names(chosen, PYPI)))
             else:
                 found.update(dict.fromkeys(self._choose(part, target, field)))
@@ -339,7 +339,7 @@ def source_at(path: Path, taken: Collection[str], cache_root: Path) -> Source:
     if not path.is_dir():
         what = "is neither a folder nor an AAR" if path.exists() else "does not exist"
         raise ConfigError(f"{path} {what}")
-    if holds_sdk(path):
+    if sdks_in(path):
         return SdkSource(name, path, cache_root)
     coordinates = Coordinates.parse(QNN_RUNTIME)
     if (path / coordinates.folder).is_dir():
@@ -348,35 +348,20 @@ def source_at(path: Path, taken: Collection[str], cache_root: Path) -> Source:
 
 
 def _described(one: RuntimeSource, folder: Path, cache_root: Path) -> Source:
-    path = one.located(folder)
-    makers: Mapping[str, Callable[[], Source]] = {
-        "qairt": lambda: SdkSource(one.name, path, cache_root, toolchain=one.toolchain),
-        "folder": lambda: FolderSource(
-            one.name, path, cache_root, version=one.version, target=one.target
-        ),
-        "aar": lambda: AarSource(
-            one.name,
-            path,
-            cache_root,
-            version=one.version,
-            target=one.target or AAR_TARGET,
-        ),
-        "maven": lambda: MavenSource(
-            one.name,
-            _coordinates(one),
-            one.repository or "" if one.is_remote else path,
-            cache_root,
-            target=one.target or AAR_TARGET,
-        ),
-    }
-    return makers[one.kind]()
-
-
-def _coordinates(one: RuntimeSource) -> Coordinates:
+    path, of_aars = one.located(folder), one.target or AAR_TARGET
+    match one.kind:
+        case "qairt":
+            return SdkSource(one.name, path, cache_root, toolchain=one.toolchain)
+        case "folder":
+            return FolderSource(one.name, path, cache_root, version=one.version, target=one.target)
+        case "aar":
+            return AarSource(one.name, path, cache_root, version=one.version, target=of_aars)
     try:
-        return Coordinates.parse(one.coordinates or "")
+        coordinates = Coordinates.parse(one.coordinates or "")
     except ConfigError as error:
         raise ConfigError(error.problem, field=f"runtimes.{one.name}.coordinates") from error
+    location = one.repository or "" if one.is_remote else path
+    return MavenSource(one.name, coordinates, location, cache_root, target=of_aars)
 
 
 def _free_name(path: Path, taken: Collection[str]) -> str:

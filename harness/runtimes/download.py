@@ -118,7 +118,9 @@ def _attempt(
         stall = max(0.1, min(_STALL_S, deadline.remaining()))
         with contextlib.closing(_opener().open(request, timeout=stall)) as response:
             begin = _begin(response, have)
-            _check_length(response, begin, max_bytes, url)
+            said = response.headers.get("Content-Length", "")
+            if said.isdecimal() and (size := begin + int(said[:18])) > max_bytes:
+                raise InfraError(f"{url} has {size} bytes, at most {max_bytes} are taken")
             with _written(part, note, url, response, begin) as file:
                 _copy(response, file, begin, max_bytes, deadline, url)
     except urllib.error.HTTPError as error:
@@ -158,12 +160,6 @@ def _begin(response: http.client.HTTPResponse, have: int) -> int:
     if found is None or int(found[1]) != have:
         raise InfraError("the server sends another part of the file than was asked for")
     return have
-
-
-def _check_length(response: http.client.HTTPResponse, begin: int, max_bytes: int, url: str) -> None:
-    said = response.headers.get("Content-Length", "")
-    if said.isdecimal() and begin + int(said[:18]) > max_bytes:
-        raise InfraError(f"{url} has {begin + int(said[:18])} bytes, at most {max_bytes} are taken")
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import ConfigError
 from harness.files.whole_file import read_bounded, write_json
+from harness.qnn.platforms import PLATFORMS
 from harness.runtimes.elf import ElfError, ElfFacts, read_elf
 
 if TYPE_CHECKING:
@@ -252,29 +253,17 @@ def sdk_version(sdk_yaml: str | None, header: str | None, folder: str) -> Detect
 
 def library_version(facts: Iterable[LibraryFacts]) -> DetectedVersion | None:
     """The version that the libraries say, the backends first (pure)."""
-    builds: dict[Kind, SdkBuild] = {}
-    for library in facts:
-        if library.build is not None and library.build.version:
-            builds.setdefault(library.kind, library.build)
-    for kind in _TELLING:
-        if kind in builds:
-            return short_version(str(builds[kind]))
-    return None
+    telling = [one for one in facts if one.kind in _TELLING and one.build and one.build.version]
+    first = min(telling, key=lambda one: _TELLING.index(one.kind), default=None)
+    return None if first is None else short_version(str(first.build))
 
 
 def library_target(facts: Iterable[LibraryFacts]) -> str | None:
     """The target that the libraries are for, by the first that shows it (pure)."""
-    for library in facts:
-        elf = library.elf
-        if elf is None or elf.libc is None:
-            continue
-        target = {
-            ("aarch64", "bionic"): "android-arm64",
-            ("aarch64", "glibc"): "linux-arm64",
-            ("x86-64", "glibc"): "linux-x64",
-        }.get((elf.machine, elf.libc))
-        if target is not None:
-            return target
+    for elf in (one.elf for one in facts if one.elf):
+        for target, system in PLATFORMS.items():
+            if (elf.machine, elf.libc) == (system.machine, system.libc):
+                return target
     return None
 
 

@@ -259,7 +259,12 @@ class SdkSource(Source):
     @cached_property
     def _all(self) -> dict[str, tuple[Path, DetectedVersion]]:
         found: dict[str, tuple[Path, DetectedVersion]] = {}
-        for root in _trees(self._path, self._field):
+        path, trees = self._path, sdks_in(self._path)
+        if not trees:
+            what = "is no QAIRT SDK: it has no lib/aarch64-android or the like"
+            why = what if path.is_dir() else "is not a folder"
+            raise ConfigError(f"{path} {why}", field=self._field)
+        for root in trees:
             said = _version_of(root, self._field)
             found.setdefault(said.version, (root, said))
         return {version: found[version] for version in sorted(found, key=version_key)}
@@ -293,9 +298,10 @@ def sdk_of_environment(environment: Mapping[str, str]) -> tuple[str, Path] | Non
     return None
 
 
-def holds_sdk(path: Path) -> bool:
-    """Whether a folder looks like a QAIRT tree, or has some right inside it."""
-    return is_sdk(path) or any(is_sdk(path / name) for name in folders_in(path)[:_MAX_SDKS])
+def sdks_in(path: Path) -> list[Path]:
+    """A folder that looks like a QAIRT tree, else those right inside it."""
+    inside = (path / name for name in folders_in(path)[:_MAX_SDKS])
+    return [path] if is_sdk(path) else [folder for folder in inside if is_sdk(folder)]
 
 
 def is_sdk(path: Path) -> bool:
@@ -318,17 +324,6 @@ def target_folder(names: list[str], target: str, toolchain: str | None) -> str |
 def _compiler_key(name: str) -> tuple[int, ...]:
     digits = re.sub(r"\D+", ".", name.rpartition("gcc")[2]).strip(".")
     return QnnVersion.parse(digits).parts if digits else ()
-
-
-def _trees(path: Path, field: str) -> list[Path]:
-    if is_sdk(path):
-        return [path]
-    inside = [path / name for name in folders_in(path)[:_MAX_SDKS]]
-    found = [folder for folder in inside if is_sdk(folder)]
-    if not found:
-        what = "is no QAIRT SDK: it has no lib/aarch64-android or the like"
-        raise ConfigError(f"{path} {what if path.is_dir() else 'is not a folder'}", field=field)
-    return found
 
 
 def _version_of(root: Path, field: str) -> DetectedVersion:

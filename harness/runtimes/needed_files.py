@@ -48,14 +48,6 @@ class DeviceFile:
     when_preparing: bool = False
     devices_only: bool = False
 
-    def serves(self, backend: str, engine: str, online_prepare: bool) -> bool:
-        """Whether a process of this kind has use for it."""
-        return (
-            backend in self.backends
-            and engine in self.engines
-            and (online_prepare or not self.when_preparing)
-        )
-
     def matches(self, file_name: str, htp_arch: int | None) -> bool:
         """Whether a file is of this kind; of any arch where `htp_arch` is None."""
         arch = r"\d\d" if htp_arch is None else str(htp_arch)
@@ -128,7 +120,9 @@ def select(
     kinds = [
         kind
         for kind in DEVICE_FILES
-        if kind.serves(backend, engine, online_prepare)
+        if backend in kind.backends
+        and engine in kind.engines
+        and (online_prepare or not kind.when_preparing)
         and not (kind.devices_only and target == "linux-x64")
     ]
     chosen = {

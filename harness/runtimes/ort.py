@@ -65,7 +65,7 @@ class OrtLibraries:
         self._unpacked = unpacked
         self._cache_root = cache_root
         self._aars = AarStore(cache_root)
-        self._own: dict[str, tuple[Path, str, LocalFile]] = {}
+        self._own: dict[str, tuple[Path, LocalFile]] = {}
 
     def versions(self, target: str) -> list[str]:
         """PyPI's versions for a target, oldest first."""
@@ -93,9 +93,10 @@ class OrtLibraries:
         return [*self._wheels.damage(request), *self._unpacked.damage(request)]
 
     def resolve(self, spec: str, target: str, *, field: str | None = None) -> list[str]:
-        """The names that `spec` means for a target: versions as for `resolve_ort`, or a path.
+        """The names that `spec` means for a target.
 
-        Raises ConfigError naming `field` and the choices.
+        A comma list of exact (1.26.0) and short versions (1.27), ranges (>=1.24,<1.32), `latest`
+        and `all`, or a path. Raises ConfigError naming `field` and the choices.
         """
         found: dict[str, None] = {}
         for part in split_specs(spec):
@@ -110,7 +111,8 @@ class OrtLibraries:
                     field=field,
                 )
             else:
-                found.update(dict.fromkeys(resolve_ort(part, field=field)))
+                own = choose_all(part, ORT_VERSIONS, field=field, what="ORT")
+                found.update(dict.fromkeys(own))
         return list(found)
 
     def join(self, runtime: Runtime, name: str | None, beside: Iterable[LocalFile] = ()) -> Runtime:
@@ -122,7 +124,7 @@ class OrtLibraries:
         plug-in for PyPI's ORT, which has no QNN provider built in.
         """
         if name is not None and name in self._own:
-            _, _, library = self._own[name]
+            _, library = self._own[name]
             return joined(runtime, name.rpartition(":")[2], (library, *beside))
         if runtime.ort_version is not None:
             if name not in (None, runtime.ort_version):
@@ -159,7 +161,7 @@ class OrtLibraries:
         made = LocalFile(
             file, f"{PATH_FOLDER}/{PurePosixPath(name).name}", hashed.size, hashed.sha256
         )
-        self._own[found] = path, target, made
+        self._own[found] = path, made
         return found
 
     def _files(self, path: Path) -> dict[str, Path]:
@@ -170,15 +172,6 @@ class OrtLibraries:
             what = "is neither a folder nor an AAR" if path.exists() else "does not exist"
             raise ConfigError(f"{path} {what}")
         return listed_files(path, "lib", field="--ort", depth=_DEPTH)
-
-
-def resolve_ort(spec: str, *, field: str | None = None) -> list[str]:
-    """The exact versions that a user's `spec` means (pure).
-
-    A comma list of exact (1.26.0) and short versions (1.27), ranges (>=1.24,<1.32), `latest` and
-    `all`. Raises ConfigError naming `field` and the choices.
-    """
-    return choose_all(spec, ORT_VERSIONS, field=field, what="ORT")
 
 
 def ort_request(version: str, target: str) -> WheelRequest:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -23,7 +23,7 @@ from harness.errors import ConfigError, InfraError, VersionError
 from harness.files.verified_folder import VerifiedFolder, damage_of
 from harness.files.whole_file import read_bounded
 from harness.qnn.versions import QNN_WHEELS, QnnVersion
-from harness.runtimes.archive import Unpacked, names_of, unpacked_once
+from harness.runtimes.archive import names_of, unpacked_once
 from harness.runtimes.runtime import LocalFile, Runtime, Source
 from harness.runtimes.wheels import WheelCache, WheelRequest
 
@@ -114,7 +114,7 @@ class UnpackedWheels:
         names = sorted(name for name in names_of(wheel.path) if wanted(name))
         facts = {"layout": _LAYOUT, "wheel": wheel.sha256, "names": names}
 
-        def data_of(unpacked: Path, _: Sequence[Unpacked]) -> dict[str, str]:
+        def data_of(unpacked: Path, _: Collection[str]) -> dict[str, str]:
             return {"qnn_version": _qnn_version_in(unpacked)} if BUILD_INFO in names else {}
 
         folder = self._folder(request)

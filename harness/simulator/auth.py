@@ -104,7 +104,8 @@ def is_ours(connected: socket.socket, proc: Path = Path("/proc")) -> bool:
             user = _user_of(there, here, proc)
             # The same connection still stands, so it was this one whose user was found: nobody
             # else can have used its ports in between.
-            if not _stands(connected):
+            state = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+            if state != _ESTABLISHED:
                 return False
             if user is not None:
                 return user == os.geteuid()
@@ -147,10 +148,6 @@ def _shown(address: Address, form: bytes) -> str:
     # the kernel prints each word as a number of this computer's byte order
     words = struct.unpack(f"={len(host) // 4}I", host)
     return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"
-
-
-def _stands(connected: socket.socket) -> bool:
-    return connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
 
 
 def _knows_own_user(proc: Path) -> bool:

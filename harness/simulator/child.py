@@ -49,9 +49,10 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         if self.interactive:
-            for pid in _session_members(self.pid):
+            for pid, _, session in process_table():
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+                    if session == self.pid:
+                        os.kill(pid, signal.SIGKILL)
 
     def reap(self) -> int:
         """The exit code of a process that has ended: 128 + signal for one that was killed."""
@@ -155,10 +156,6 @@ def _spawn(
         setsigmask=(),
         setsigdef=_RESET,
     )
-
-
-def _session_members(session: int) -> list[int]:
-    return [pid for pid, _, of in process_table() if of == session]
 
 
 def process_table() -> list[tuple[int, int, int]]:

@@ -178,8 +178,8 @@ class SimulatedDevice:
 
     def command(self) -> list[str]:
         """What its daemon is started by."""
-        daemon = [sys.executable, "-P", "-m", "harness.simulator.daemon"]
-        return [*daemon, self._settings.to_json()]
+        module = "harness.simulator.daemon"
+        return [sys.executable, "-P", "-m", module, self._settings.to_json()]
 
     def _spawn(self, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         root = str(Path(harness.__file__).parents[1])

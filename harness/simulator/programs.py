@@ -107,7 +107,9 @@ def install(settings: DeviceSettings, reason: str) -> None:
     Raises OSError, and ConfigError for a board that cannot be laid out.
     """
     root, limit_bytes = settings.storage, settings.storage_limit_bytes
-    table = dict(settings.properties) | _kept_properties(root) | _boot_properties(reason)
+    table = dict(settings.properties) | _kept_properties(root)
+    table |= {"ro.boot.boot_id": str(uuid.uuid4())}
+    table |= {"ro.boot.bootreason": reason, "sys.boot.reason": reason}
     for folder in ("dev", "system"):
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(root / folder)
@@ -168,11 +170,3 @@ def _kept_properties(root: Path) -> dict[str, str]:
     except OSError:
         return {}
     return {found[1]: found[2] for found in _PERSISTENT.finditer(text)}
-
-
-def _boot_properties(reason: str) -> dict[str, str]:
-    return {
-        "ro.boot.boot_id": str(uuid.uuid4()),
-        "ro.boot.bootreason": reason,
-        "sys.boot.reason": reason,
-    }

@@ -316,9 +316,7 @@ class Streams:
     def _handle_write(self, stream: Stream, data: memoryview) -> None:
         # a host that never waits would make us buffer without a bound
         if stream.unanswered >= _MAX_UNANSWERED:
-            stream.close()
-            if stream.endpoint is not None:
-                stream.endpoint.closed()
+            self._handle_close(stream)
             return
         stream.unanswered += 1
         if stream.endpoint is None or stream.endpoint.received(data):

@@ -18,7 +18,6 @@ from harness.runtimes.ort import (
     joined,
     ort_library_of,
     ort_request,
-    resolve_ort,
 )
 from harness.runtimes.pypi import UnpackedWheels
 from harness.runtimes.runtime import LocalFile, Runtime
@@ -71,14 +70,14 @@ def test_what_there_is_no_wheel_of(version: str, target: str) -> None:
         ("all", list(ORT_VERSIONS)),
     ],
 )
-def test_versions_that_exist(spec: str, versions: list[str]) -> None:
-    assert resolve_ort(spec) == versions
+def test_versions_that_exist(spec: str, versions: list[str], wheels: OrtLibraries) -> None:
+    assert wheels.resolve(spec, "linux-x64") == versions
 
 
 @pytest.mark.parametrize("spec", ["", "1.25", "1.23.0", ">=2", "newest", "sdk:1.26.0"])
-def test_versions_that_do_not_exist(spec: str) -> None:
+def test_versions_that_do_not_exist(spec: str, wheels: OrtLibraries) -> None:
     with pytest.raises(ConfigError, match="ORT version") as error:
-        resolve_ort(spec, field="--ort")
+        wheels.resolve(spec, "linux-x64", field="--ort")
     assert error.value.field == "--ort"
 
 

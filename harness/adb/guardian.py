@@ -137,7 +137,10 @@ def _end(ward: _Ward, woken: int) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         ward.signal_group(number)
         until = time.monotonic() + GRACE_S
-        while _alive(ward) and time.monotonic() < until:
+        while time.monotonic() < until:
+            ward.reap()
+            if not ward.signal_group(0):
+                break
             _wait_for_news(woken)
     until = time.monotonic() + GRACE_S
     while (left_over := ward.children()) and time.monotonic() < until:
@@ -146,11 +149,6 @@ def _end(ward: _Ward, woken: int) -> None:
                 os.kill(pid, signal.SIGKILL)
         _wait_for_news(woken)
         ward.reap()
-
-
-def _alive(ward: _Ward) -> bool:
-    ward.reap()
-    return ward.signal_group(0)
 
 
 def _wait_for_news(woken: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from harness.artefacts.artefact import Artefact, ArtefactError, Blob, Piece, PieceKind
 from harness.artefacts.file_bytes import FileBytes
@@ -22,11 +22,7 @@ Place = tuple[Path, int, int]
 """A file, where in it something begins, and how many bytes there are."""
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TensorEntry(_Entry):
+class TensorEntry(BaseModel, extra="forbid", frozen=True):
     """The raw file of an input or of an expected output."""
 
     file: str
@@ -36,7 +32,7 @@ class TensorEntry(_Entry):
 Tensors = Annotated[tuple[TensorEntry, ...], Field(max_length=_MAX_TENSORS)]
 
 
-class PieceEntry(_Entry):
+class PieceEntry(BaseModel, extra="forbid", frozen=True):
     """One piece: its file beside the manifest (none if it was empty), and where it came from.
 
     Several may have the same file. Without `inputs` some are made up when it runs, without
@@ -54,7 +50,7 @@ class PieceEntry(_Entry):
     expected: Tensors = ()
 
 
-class RunPlan(_Entry):
+class RunPlan(BaseModel, extra="forbid", frozen=True):
     """How the pieces were run: what is not told by whoever runs them again is taken of this.
 
     Of the versions `qnn` and `backend` are those that ran, `build_id` what its libraries said.
@@ -70,7 +66,7 @@ class RunPlan(_Entry):
     target: str | None = None
 
 
-class Expects(_Entry):
+class Expects(BaseModel, extra="forbid", frozen=True):
     """How the run ended that was packed: running the same again should come to the same."""
 
     outcome: Literal["passed", "failed", "crashed", "hung"]
@@ -84,7 +80,7 @@ class Expects(_Entry):
         return self.outcome if self.signature is None else f"{self.outcome}, {self.signature}"
 
 
-class Manifest(_Entry):
+class Manifest(BaseModel, extra="forbid", frozen=True):
     """The pieces in the order in which a runtime would load them."""
 
     schema_version: Literal[1] = 1

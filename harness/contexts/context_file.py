@@ -113,18 +113,6 @@ def given_files(given: Where | Sequence[Where] | None, folder: Path = Path()) ->
     return tuple(folder / one for one in given)
 
 
-def _of_graph(
-    what: str, given: Path | tuple[Path, ...], graph: str | None, binary: Path
-) -> Path | tuple[Path, ...]:
-    """Where the files of a graph are: of several (`graph`) each has a folder called like it."""
-    if graph is None:
-        return given
-    if isinstance(given, Path) and Path(graph).name == graph:
-        return given / graph
-    problem = "the binary has several graphs: name one, or give a folder with one for each"
-    raise ConfigError(problem, file=binary, field=what)
-
-
 class ContextFiles:
     """Reads context files: once each, as long as they do not change."""
 
@@ -148,8 +136,13 @@ class ContextFiles:
                     raise one
                 found[source] = self._context(source, one)
             except ConfigError as error:
+                # of a piece of another file users know the name, and not its copy
                 copied = source.path.parent == self._cache / PIECES
-                found[source] = _as_named(source, error) if copied else error
+                if copied and error.file in (source.path, str(source.path)):
+                    error = ConfigError(
+                        error.problem, file=source.name, field=error.field, choices=error.choices
+                    )
+                found[source] = error
         return found
 
     def metadata(self, sources: Iterable[ContextFile]) -> dict[ContextFile, Mapping[str, Any]]:
@@ -213,8 +206,12 @@ class ContextFiles:
             source=source,
             compiler=None,
             htp_arch=arch if isinstance(arch, int) else None,
-            inputs=self._inputs(source, inputs, own),
-            expected=self._expected(source, outputs, own),
+            inputs=self._tensors.generated(inputs, path)
+            if source.inputs is None
+            else self._given("inputs", source.inputs, inputs, own, path),
+            expected=()
+            if source.expected is None
+            else self._given("expected", source.expected, outputs, own, path),
             tolerance=source.tolerance,
             metadata=metadata,
             memory_bytes=memory_bytes(metadata),
@@ -222,21 +219,21 @@ class ContextFiles:
             generated_inputs=source.inputs is None,
         )
 
-    def _inputs(
-        self, source: ContextFile, tensors: Sequence[Tensor], graph: str | None
+    def _given(
+        self,
+        what: str,
+        files: Path | tuple[Path, ...],
+        tensors: Sequence[Tensor],
+        graph: str | None,
+        binary: Path,
     ) -> tuple[Path, ...]:
-        if source.inputs is None:
-            return self._tensors.generated(tensors, source.path)
-        files = _of_graph("inputs", source.inputs, graph, source.path)
-        return self._tensors.given("inputs", files, tensors, source.path)
-
-    def _expected(
-        self, source: ContextFile, tensors: Sequence[Tensor], graph: str | None
-    ) -> tuple[Path, ...]:
-        if source.expected is None:
-            return ()
-        files = _of_graph("expected", source.expected, graph, source.path)
-        return self._tensors.given("expected", files, tensors, source.path)
+        """What a user gave; of several graphs (`graph`) each has a folder called like it."""
+        if graph is not None:
+            if not isinstance(files, Path) or Path(graph).name != graph:
+                why = "the binary has several graphs: name one, or give a folder with one for each"
+                raise ConfigError(why, file=binary, field=what)
+            files = files / graph
+        return self._tensors.given(what, files, tensors, binary)
 
     def _require(self, path: Path) -> None:
         try:
@@ -271,13 +268,6 @@ class ContextFiles:
                 self._metadata[key] = ConfigError(problem, file=key[0])
             else:
                 self._metadata[key] = told
-
-
-def _as_named(source: ContextFile, error: ConfigError) -> ConfigError:
-    """What is wrong with a piece of another file, said of its name: users do not know its copy."""
-    if error.file not in (source.path, str(source.path)):
-        return error
-    return ConfigError(error.problem, file=source.name, field=error.field, choices=error.choices)
 
 
 def _another_kind(path: Path) -> str | None:

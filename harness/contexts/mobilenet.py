@@ -171,7 +171,8 @@ def build_quantised(spec: Model) -> onnx.GraphProto:
     scales: dict[str, float] = {}
 
     def requantise(name: str, source: str, target: str) -> None:
-        scale, zero = quantization(*activation_range(name))
+        # 0 to 6 behind ReLU6, elsewhere as calibrated
+        scale, zero = quantization(*RANGES.get(name.removesuffix("_flat"), _SIX))
         scales[name] = scale
         constants.append(constant(f"{name}_scale", scale, "<f4"))
         constants.append(constant(f"{name}_zero", zero, "u1"))
@@ -237,11 +238,6 @@ def integer_weights(spec: Model, layer: Layer, input_scale: float) -> tuple[Any,
     scale = np.float32(layer.weight_bound / 128) * np.float32(input_scale)
     _, bias = float_weights(spec, layer)
     return weights, np.round(bias / scale).astype("<i4")
-
-
-def activation_range(name: str) -> tuple[float, float]:
-    """Least and greatest value of an activation: 0 to 6 behind ReLU6, elsewhere as calibrated."""
-    return RANGES.get(name.removesuffix("_flat"), _SIX)
 
 
 def quantization(least: float, most: float) -> tuple[float, int]:

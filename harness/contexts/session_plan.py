@@ -122,22 +122,17 @@ def _steps(
         else:
             folder = save_below if move.context < len(contexts) else None
             for one in (deployed, *deployed.others):
-                yield from _executions(one, move.context, folder)
-
-
-def _executions(deployed: DeployedContext, number: int, save_below: str | None) -> Iterator[Step]:
-    """What executes a graph of context `number`."""
-    step = execute(
-        number,
-        graph=deployed.context.graph,
-        inputs=deployed.inputs,
-        expected=deployed.expected,
-        saved=_saved(deployed, number, save_below),
-        tolerance=deployed.context.tolerance,
-    )
-    yield step
-    if not deployed.expected:
-        yield step  # what its outputs are compared with is each other
+                step = execute(
+                    move.context,
+                    graph=one.context.graph,
+                    inputs=one.inputs,
+                    expected=one.expected,
+                    saved=_saved(one, move.context, folder),
+                    tolerance=one.context.tolerance,
+                )
+                yield step
+                if not one.expected:
+                    yield step  # what its outputs are compared with is each other
 
 
 def _saved(deployed: DeployedContext, number: int, folder: str | None) -> Sequence[str]:

@@ -178,15 +178,11 @@ def _version_of(adb: str) -> str | None:
     return ", ".join(done.stdout.splitlines()[:2]) or None
 
 
-def _existing(path: Path) -> Path:
+def _free(path: Path) -> int | None:
     while not path.exists() and path != path.parent:
         path = path.parent
-    return path
-
-
-def _free(path: Path) -> int | None:
     try:
-        return shutil.disk_usage(_existing(path)).free
+        return shutil.disk_usage(path).free
     except OSError:
         return None
 

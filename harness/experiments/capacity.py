@@ -226,8 +226,7 @@ def _three_sizes(bench: Bench, sources: Sequence[Source]) -> Sequence[Source]:
         one.context.memory_bytes: source for one, source in zip(deployed, sources, strict=True)
     }
     sizes = sorted(by_size)
-    places = dict.fromkeys((0, len(sizes) // 2, len(sizes) - 1))
-    return [by_size[sizes[place]] for place in places]
+    return [by_size[sizes[place]] for place in dict.fromkeys((0, len(sizes) // 2, len(sizes) - 1))]
 
 
 def _size_point(bench: Bench, source: Source, cap: int) -> SizePoint:

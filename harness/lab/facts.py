@@ -124,8 +124,7 @@ def _glibc(text: str | None) -> str | None:
 
 
 def _properties(lines: list[str]) -> dict[str, str]:
-    matches = (_PROPERTY.match(line) for line in lines)
-    return {match[1]: match[2] for match in matches if match}
+    return {match[1]: match[2] for line in lines if (match := _PROPERTY.match(line))}
 
 
 def _abis(properties: dict[str, str]) -> tuple[str, ...]:

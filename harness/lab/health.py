@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
+from pydantic import BaseModel, Field, StrictBool, StrictInt
 
 from harness.lab.vitals import Vitals
 
@@ -19,11 +19,7 @@ _JUST_BOOTED_S: Final = 60
 _COMPUTE_DSP: Final = "cdsp"
 
 
-class _Rules(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class HealthRules(_Rules):
+class HealthRules(BaseModel, extra="forbid", frozen=True):
     """From when on a device is not healthy."""
 
     min_free_storage_mb: Annotated[StrictInt, Field(ge=0)] = 50
@@ -39,7 +35,7 @@ class HealthRules(_Rules):
     """More at the hottest sensor (degrees Celsius) makes it suspect, 10 more make it bad."""
 
 
-class RecoveryRules(_Rules):
+class RecoveryRules(BaseModel, extra="forbid", frozen=True):
     """What may be done to a device that does not answer, or keeps failing."""
 
     reboot: StrictBool = True
@@ -52,7 +48,7 @@ class RecoveryRules(_Rules):
     """How long (seconds) it may take to boot."""
 
 
-class TimedGate(_Rules):
+class TimedGate(BaseModel, extra="forbid", frozen=True):
     """What is waited for before a case marked `timed`, so that its figures can be compared."""
 
     max_temperature_c: Annotated[StrictInt, Field(ge=1, le=150)] = 50
@@ -106,7 +102,8 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
 
     if vitals.booted is False:
         say("bad", "booting", "it has not finished booting")
-    if vitals.write_problem is not None and _is_full(vitals):
+    full = vitals.free_storage_bytes is not None and vitals.free_storage_bytes < _MB
+    if vitals.write_problem is not None and (full or "No space left" in vitals.write_problem):
         # making room is for whoever puts something there, who also says best what did not fit
         say("suspect", "storage-full", f"its storage is full: {vitals.write_problem}")
     elif vitals.write_problem is not None:
@@ -135,12 +132,6 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
         why = f"no permission for {listed}" if listed else "no fastrpc node in /dev"
         say("suspect", "no-fastrpc", f"the DSP may be out of reach: {why}")
     return Health(tuple(found), vitals)
-
-
-def _is_full(vitals: Vitals) -> bool:
-    free = vitals.free_storage_bytes
-    full = free is not None and free < _MB
-    return full or "No space left" in (vitals.write_problem or "")
 
 
 def gate_problem(vitals: Vitals, busy: float | None, gate: TimedGate) -> str | None:

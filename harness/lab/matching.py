@@ -14,14 +14,7 @@ from harness.yaml_lines.models import did_you_mean
 
 ENGINES: Final = ("qnn", "ort", "executorch")
 
-_CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
-    "backend": BACKENDS,
-    "engine": ENGINES,
-    "compilers": ("own", "all"),
-    "htp_arch": HTP_ARCHS,
-    "target": TARGETS,
-    "simulated": (True, False),
-}
+_Check = Callable[[DeviceConfig, tuple[object, ...]], str | None]
 
 
 def misfits(device: DeviceConfig, requirements: Mapping[str, object]) -> list[str]:
@@ -43,7 +36,7 @@ def misfits(device: DeviceConfig, requirements: Mapping[str, object]) -> list[st
         if value is None or not wanted:
             continue
         _refuse_impossible(keyword, wanted)
-        reason = _CHECKS[keyword](device, wanted)
+        reason = _CHECKS[keyword][1](device, wanted)
         if reason is not None:
             reasons.append(reason)
     return reasons
@@ -68,7 +61,7 @@ def _kind(device: DeviceConfig) -> tuple[object, ...]:
 
 
 def _refuse_impossible(keyword: str, wanted: tuple[object, ...]) -> None:
-    choices = _CHOICES.get(keyword)
+    choices = _CHECKS[keyword][0]
     for value in wanted:
         fits = isinstance(value, str) if choices is None else value in choices
         # True == 1 in Python, but htp_arch=True and simulated=1 are mistakes.
@@ -86,7 +79,7 @@ def _backend(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
     return None
 
 
-def _one_of(keyword: str) -> Callable[[DeviceConfig, tuple[object, ...]], str | None]:
+def _one_of(keyword: str) -> _Check:
     def check(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
         has = getattr(device, keyword)
         if has in wanted:
@@ -104,12 +97,15 @@ def _tags(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
     return f"lacks tag {', '.join(missing)}" if missing else None
 
 
-_CHECKS: Final[Mapping[str, Callable[[DeviceConfig, tuple[object, ...]], str | None]]] = {
-    "backend": _backend,
-    **dict.fromkeys(("engine", "compilers", "qnn"), lambda device, wanted: None),
-    "htp_arch": _one_of("htp_arch"),
-    "soc": _one_of("soc"),
-    "target": _one_of("target"),
-    "simulated": _one_of("simulated"),
-    "tags": _tags,
+_CHECKS: Final[Mapping[str, tuple[tuple[object, ...] | None, _Check]]] = {
+    "backend": (BACKENDS, _backend),
+    "engine": (ENGINES, lambda device, wanted: None),
+    "compilers": (("own", "all"), lambda device, wanted: None),
+    "qnn": (None, lambda device, wanted: None),
+    "htp_arch": (HTP_ARCHS, _one_of("htp_arch")),
+    "soc": (None, _one_of("soc")),
+    "target": (TARGETS, _one_of("target")),
+    "simulated": ((True, False), _one_of("simulated")),
+    "tags": (None, _tags),
 }
+"""What can be required: its values (None: any text), and why a device does not have them."""

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel
 from pydantic_core import PydanticCustomError
 
 from harness.errors import ConfigError
@@ -61,10 +61,8 @@ def _repository(text: str) -> str:
     return text
 
 
-class RuntimeSource(BaseModel):
+class RuntimeSource(BaseModel, extra="forbid", frozen=True):
     """One more place that libraries come from."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[Name, AfterValidator(_source_name)]
     """What stands in front of its versions: `--qnn NAME:2.31.0`, `--qnn NAME:latest`."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from harness.artefacts.manifest import Expects
 from harness.bisect.answers import Answer as Judgement
@@ -47,10 +47,8 @@ _ANSWERS: Final[dict[Judgement, Came]] = {
 Runner = Callable[[Sequence[str], Path, Path, float], RunEnd]
 
 
-class Task(BaseModel):
+class Task(BaseModel, extra="forbid", frozen=True):
     """What is to be made smaller, and how long."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     subject: Subject
     repeat: Annotated[int, Field(ge=1, le=1000)] | None = None
@@ -59,10 +57,8 @@ class Task(BaseModel):
     pytest_arguments: tuple[str, ...] = ()
 
 
-class Tried(BaseModel):
+class Tried(BaseModel, extra="forbid", frozen=True):
     """A line of the log: a run of a way, and what it came to; `run` is its folder."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     order: tuple[int, ...]
     residency: Residency

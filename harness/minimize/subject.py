@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from harness.artefacts.artefact import Artefact
 from harness.artefacts.bundle import write_bundle
@@ -39,10 +39,8 @@ _OTHER_ENGINE: Final = (
 )
 
 
-class Kind(BaseModel):
+class Kind(BaseModel, extra="forbid", frozen=True):
     """One of the binaries that a case loads, with its inputs and what it should give (files)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     path: Path
@@ -54,10 +52,8 @@ class Kind(BaseModel):
     expected: tuple[Path, ...]
 
 
-class Subject(BaseModel):
+class Subject(BaseModel, extra="forbid", frozen=True):
     """A case: which contexts, in which order, how and where they are run."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     case: str
     kinds: tuple[Kind, ...]

@@ -98,18 +98,22 @@ class ProbeBuilder:
         stored.
         """
         sources = read_sources()
+        digest = source_hash(sources)
         if target in _TARGETS and not sanitize:
             found = find_prebuilt(self.environment, target)
             if found is not None:
-                digest = source_hash(sources)
                 return checked_prebuilt(found, target, source=digest, android_api=android_api)
         compiler = self.compiler(target, android_api=android_api)
         how = ("-O1", "-g", f"-fsanitize={sanitize}", f"-fno-sanitize-recover={sanitize}")
         flags = (*_FLAGS, *(how if sanitize else _RELEASE), *_TARGETS[target].flags)
-        identity = (*compiler, _identity(compiler), *flags, source_hash(sources))
-        return self._once(
-            target, identity, lambda probe: _compile(compiler, flags, sources, target, probe)
-        )
+        identity = (*compiler, _identity(compiler), *flags, digest)
+
+        def make(folder: Path) -> None:
+            files = [str(folder / file) for file in sources if file.endswith(".c")]
+            command = [*compiler, *flags, f'-DPROBE_SOURCE="{digest}"', *files]
+            _compiled(command, folder / PROBE_NAME, _LIBRARIES)
+
+        return self._once(target, target, identity, sources, make)
 
     def build_with_executorch(self, executorch: Path, identity: str) -> Path:
         """The probe for linux-x64 with ExecuTorch in it; its libraries are to lie beside it.
@@ -119,13 +123,25 @@ class ProbeBuilder:
         """
         target = "linux-x64"
         sources = read_sources() | read_sources("*.cpp")
-        compilers = self.compiler(target), self.cxx_compiler()
-        said = [part for one in compilers for part in (*one, _identity(one))]
-        return self._once(
-            f"executorch-{target}",
-            (*said, *_CXX_FLAGS, *_EXECUTORCH_LIBRARIES, identity, source_hash(sources)),
-            lambda probe: _compile_with_executorch(compilers, sources, executorch, target, probe),
-        )
+        digest = source_hash(sources)
+        cc, cxx = self.compiler(target), self.cxx_compiler()
+        said = [part for one in (cc, cxx) for part in (*one, _identity(one))]
+        whole = (*said, *_CXX_FLAGS, *_EXECUTORCH_LIBRARIES, identity, digest)
+        headers = [f"-isystem{executorch / part}" for part in _EXECUTORCH_HEADERS]
+        how = {
+            ".c": [*cc, *_FLAGS, *_RELEASE[:2], f'-DPROBE_SOURCE="{digest}"'],
+            ".cpp": [*cxx, *_CXX_FLAGS, *_EXECUTORCH_DEFINES, *headers],
+        }
+
+        def make(folder: Path) -> None:
+            objects = []
+            for file in filter(lambda file: Path(file).suffix in how, sources):
+                _compiled([*how[Path(file).suffix], "-c", str(folder / file)], folder / f"{file}.o")
+                objects.append(str(folder / f"{file}.o"))
+            libraries = (f"-L{executorch / 'lib'}", *_EXECUTORCH_LIBRARIES, *_LIBRARIES)
+            _compiled([*cxx, "-pie", *objects], folder / PROBE_NAME, libraries)
+
+        return self._once(f"executorch-{target}", target, whole, sources, make)
 
     def cxx_compiler(self) -> tuple[str, ...]:
         """The command that compiles C++ for this host. Raises ConfigError if there is none."""
@@ -138,8 +154,15 @@ class ProbeBuilder:
             "clang++ (apt install g++), or set CXX"
         )
 
-    def _once(self, name: str, identity: Sequence[str], make: Callable[[Path], None]) -> Path:
-        """The program that `make` puts at a path, made if none of this identity was before."""
+    def _once(
+        self,
+        name: str,
+        target: str,
+        identity: Sequence[str],
+        sources: Mapping[str, bytes],
+        make: Callable[[Path], None],
+    ) -> Path:
+        """The probe that `make` makes in a folder with the sources, if there was none like it."""
         key = hashlib.sha256("\0".join(identity).encode("utf-8", "surrogateescape")).hexdigest()
         folder = self.cache / f"{name}-{key[:24]}"
         probe = folder / PROBE_NAME
@@ -149,7 +172,13 @@ class ProbeBuilder:
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(folder / "lock", timeout=BUILD_TIMEOUT_S):
                 if not probe.is_file():
-                    make(probe)
+                    with scratch_folder(folder) as work:
+                        for file, content in sources.items():
+                            (work / file).write_bytes(content)
+                        make(work)
+                        made = check_probe(work / PROBE_NAME, target)
+                        made.chmod(0o755)
+                        made.replace(probe)
         except Timeout:
             raise InfraError(f"another process has been building the probe in {folder}") from None
         except OSError as error:
@@ -216,64 +245,12 @@ def _identity(compiler: tuple[str, ...]) -> str:
     return _run([*compiler, "--version"]).stdout.partition("\n")[0]
 
 
-def _compile(
-    compiler: tuple[str, ...],
-    flags: tuple[str, ...],
-    sources: Mapping[str, bytes],
-    target: str,
-    probe: Path,
-) -> None:
-    with scratch_folder(probe.parent) as folder:
-        for file, content in sources.items():
-            (folder / file).write_bytes(content)
-        files = [str(folder / file) for file in sources if file.endswith(".c")]
-        define = f'-DPROBE_SOURCE="{source_hash(sources)}"'
-        output = folder / PROBE_NAME
-        _compiled([*compiler, *flags, define, *files], output, _LIBRARIES)
-        _keep(output, target, probe)
-
-
-def _compile_with_executorch(
-    compilers: tuple[tuple[str, ...], tuple[str, ...]],
-    sources: Mapping[str, bytes],
-    executorch: Path,
-    target: str,
-    probe: Path,
-) -> None:
-    cc, cxx = compilers
-    with scratch_folder(probe.parent) as folder:
-        for file, content in sources.items():
-            (folder / file).write_bytes(content)
-        define = f'-DPROBE_SOURCE="{source_hash(sources)}"'
-        headers = [f"-isystem{executorch / part}" for part in _EXECUTORCH_HEADERS]
-        objects = []
-        for file in sources:
-            made = folder / f"{file}.o"
-            how = {
-                ".c": [*cc, *_FLAGS, *_RELEASE[:2], define],
-                ".cpp": [*cxx, *_CXX_FLAGS, *_EXECUTORCH_DEFINES, *headers],
-            }.get(Path(file).suffix)
-            if how is not None:
-                _compiled([*how, "-c", str(folder / file)], made)
-                objects.append(str(made))
-        output = folder / PROBE_NAME
-        libraries = (f"-L{executorch / 'lib'}", *_EXECUTORCH_LIBRARIES, *_LIBRARIES)
-        _compiled([*cxx, "-pie", *objects], output, libraries)
-        _keep(output, target, probe)
-
-
 def _compiled(command: list[str], output: Path, libraries: Sequence[str] = ()) -> None:
     """Makes `output` of sources beside it. Raises ConfigError with what the compiler said."""
     done = _run([*command, "-o", str(output), *libraries])
     if done.returncode != 0 or not output.is_file():
         said = done.stderr.replace(str(output.parent), "native")[-_KEPT_ERROR_CHARS:]
         raise ConfigError(f"{command[0]} does not compile the probe:\n{said}")
-
-
-def _keep(output: Path, target: str, probe: Path) -> None:
-    check_probe(output, target)
-    output.chmod(0o755)
-    output.replace(probe)
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from harness.files.whole_file import read_bounded
 from harness.runtimes.elf import ElfError, ElfFacts, exported_symbols, read_elf
@@ -29,11 +29,7 @@ class _Content:
     problem: str | None = None
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NameList(_Part):
+class NameList(BaseModel, extra="forbid", frozen=True):
     """The first 200 of a list of names, sorted, and how many it has."""
 
     count: int
@@ -45,7 +41,7 @@ class NameList(_Part):
         return cls(count=len(names), names=sorted(names)[:_LISTED])
 
 
-class FileChange(_Part):
+class FileChange(BaseModel, extra="forbid", frozen=True):
     """A file that both have, with other bytes; `needs` are ELF needs.
 
     `problem` says why symbols and needs could not be told.
@@ -61,7 +57,7 @@ class FileChange(_Part):
     problem: str | None
 
 
-class Difference(_Part):
+class Difference(BaseModel, extra="forbid", frozen=True):
     """What changed: {name: size} of files that only one side has, changed ones, equal ones."""
 
     gone: dict[str, int]

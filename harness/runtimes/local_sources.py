@@ -292,10 +292,8 @@ class SdkSource(Source):
 
 def sdk_of_environment(environment: Mapping[str, str]) -> tuple[str, Path] | None:
     """The tree that QAIRT_SDK_ROOT names, else QNN_SDK_ROOT, and which of them does (pure)."""
-    for variable in SDK_VARIABLES:
-        if environment.get(variable):
-            return variable, Path(environment[variable])
-    return None
+    named = (variable for variable in SDK_VARIABLES if environment.get(variable))
+    return next(((variable, Path(environment[variable])) for variable in named), None)
 
 
 def sdks_in(path: Path) -> list[Path]:

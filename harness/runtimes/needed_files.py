@@ -8,7 +8,7 @@ executed (LD_DEBUG=files, QNN 2.47.0 and 2.51.0).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, get_args
@@ -99,45 +99,6 @@ DEVICE_FILES: Final = (
 )
 
 
-def select(
-    files: Iterable[LocalFile],
-    backend: str,
-    engine: str,
-    htp_arch: int | None,
-    *,
-    target: str | None = None,
-    online_prepare: bool = False,
-    needed: Mapping[str, Collection[str]] = MappingProxyType({}),
-) -> tuple[LocalFile, ...]:
-    """The files that a process needs on its device, in their order (pure).
-
-    `htp_arch` is the 73 of v73; None where it is not known, which takes every stub and skel. On
-    `target` linux-x64 the simulator does without these. `needed` tells for file names which other
-    file names they want loaded (DT_NEEDED): those come along where they are there, whatever they
-    are.
-    """
-    listed = list(files)
-    kinds = [
-        kind
-        for kind in DEVICE_FILES
-        if backend in kind.backends
-        and engine in kind.engines
-        and (online_prepare or not kind.when_preparing)
-        and not (kind.devices_only and target == "linux-x64")
-    ]
-    chosen = {
-        _file_name(file)
-        for file in listed
-        if any(kind.matches(_file_name(file), htp_arch) for kind in kinds)
-    }
-    todo = list(chosen)
-    while todo:
-        new = set(needed.get(todo.pop(), ())) - chosen
-        chosen |= new
-        todo += new
-    return tuple(file for file in listed if _file_name(file) in chosen)
-
-
 def narrowed(
     runtime: Runtime,
     backend: str,
@@ -147,23 +108,36 @@ def narrowed(
     online_prepare: bool = False,
     needed: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> Runtime:
-    """The runtime with nothing more than `select` takes; its key is that of what is left.
+    """The runtime with the files that a process needs on its device, in their order (pure).
 
-    Raises ConfigError for a backend or engine that does not exist.
+    `htp_arch` is the 73 of v73; None where it is not known, which takes every stub and skel. On
+    linux-x64 the simulator does without these. `needed` tells for file names which other file names
+    they want loaded (DT_NEEDED): those come along where they are there, whatever they are. Raises
+    ConfigError for a backend or engine that does not exist.
     """
     for text, choices, field in ((backend, BACKENDS, "backend"), (engine, ENGINES, "engine")):
         if text not in choices:
             raise ConfigError(f"unknown {field} {text[:80]!r}", field=field, choices=choices)
-    files = select(
-        runtime.files,
-        backend,
-        engine,
-        htp_arch,
-        target=runtime.target,
-        online_prepare=online_prepare,
-        needed=needed,
-    )
-    return replace(runtime, files=files)
+    kinds = [
+        kind
+        for kind in DEVICE_FILES
+        if backend in kind.backends
+        and engine in kind.engines
+        and (online_prepare or not kind.when_preparing)
+        and not (kind.devices_only and runtime.target == "linux-x64")
+    ]
+    chosen = {
+        _file_name(file)
+        for file in runtime.files
+        if any(kind.matches(_file_name(file), htp_arch) for kind in kinds)
+    }
+    todo = list(chosen)
+    while todo:
+        new = set(needed.get(todo.pop(), ())) - chosen
+        chosen |= new
+        todo += new
+    kept = tuple(file for file in runtime.files if _file_name(file) in chosen)
+    return replace(runtime, files=kept)
 
 
 def _file_name(file: LocalFile) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +18,6 @@ from harness.runtimes.needed_files import (
     ENGINES,
     Engine,
     narrowed,
-    select,
 )
 from harness.runtimes.runtime import LocalFile, Runtime
 
@@ -53,6 +54,14 @@ EVERYTHING = [
 
 HTP_73 = {"libQnnHtp.so", "libQnnHtpV73Stub.so", "libQnnHtpV73Skel.so", "libQnnSystem.so"}
 CXX = {"libc++_shared.so"}
+
+
+def select(
+    files: Iterable[OneFile], backend: str, engine: str, arch: int | None, **more: Any
+) -> tuple[OneFile, ...]:
+    """What a phone gets of these files."""
+    whole = Runtime("2.51.0", None, "android-arm64", Path(), tuple(files))
+    return narrowed(whole, backend, engine, arch, **more).files
 
 
 def names(files: tuple[OneFile, ...]) -> set[str]:

@@ -74,11 +74,6 @@ class SyncLink:
         """What is queued and not yet sent."""
         return self._channel.queued_bytes
 
-    @property
-    def must_send(self) -> bool:
-        """Whether so much is queued that a sender should stop and `exchange`."""
-        return self._channel.queued_bytes >= QUEUED_BYTES
-
     def exchange(self, command: str) -> None:
         """Sends until there is room for more messages; takes in what has arrived."""
         self._take(command, room_below=QUEUED_BYTES)
@@ -207,7 +202,7 @@ class Pusher:
             chunk = content[start : start + CHUNK_BYTES]
             self._link.queue(data_header(len(chunk)), chunk)
             self._handed_over += len(chunk)
-            if self._link.must_send:
+            if self._link.queued_bytes >= QUEUED_BYTES:
                 self._link.exchange(self._unanswered[0].command)
                 self._collect()
                 self._report()

@@ -169,10 +169,16 @@ class ReplyReader:
         if len(held) < 4:
             return None, 0
         kind = bytes(held[:4])
-        if kind in (b"STA2", b"LST2"):
-            return _stat_v2(held)
-        if kind == b"STAT":
-            return _stat_v1(held)
+        if kind in (b"STAT", b"STA2", b"LST2"):
+            layout = _STAT_V1 if kind == b"STAT" else _STAT_V2
+            size = len(kind) + layout.size
+            if len(held) < size:
+                return None, 0
+            if layout is _STAT_V1:
+                mode, length, mtime = layout.unpack_from(held, len(kind))
+                return RemoteStat(mode, length, mtime, 0 if mode else _ENOENT), size
+            error, _, _, mode, _, _, _, length, _, mtime, _ = layout.unpack_from(held, len(kind))
+            return RemoteStat(mode, length, mtime, error), size
         if kind not in (b"OKAY", b"FAIL", b"DATA", b"DONE"):
             raise ProtocolError(f"unknown sync reply {kind!r}")
         if len(held) < _WORD.size:
@@ -193,19 +199,3 @@ class ReplyReader:
         if len(held) < end:
             return None, 0
         return Fail(bytes(held[_WORD.size : end]).decode("utf-8", "replace")), end
-
-
-def _stat_v1(held: memoryview) -> tuple[Reply | None, int]:
-    size = 4 + _STAT_V1.size
-    if len(held) < size:
-        return None, 0
-    mode, length, mtime = _STAT_V1.unpack_from(held, 4)
-    return RemoteStat(mode, length, mtime, 0 if mode else _ENOENT), size
-
-
-def _stat_v2(held: memoryview) -> tuple[Reply | None, int]:
-    size = 4 + _STAT_V2.size
-    if len(held) < size:
-        return None, 0
-    error, _, _, mode, _, _, _, length, _, mtime, _ = _STAT_V2.unpack_from(held, 4)
-    return RemoteStat(mode, length, mtime, error), size

@@ -22,7 +22,10 @@ def read_dlc(data: FileBytes) -> Artefact:
         with zipfile.ZipFile(data.path) as opened:
             records = opened.infolist()
             found = any(record.filename == _METADATA for record in records)
-            text = _read(opened) if found else ""
+            text = ""
+            if found:
+                with opened.open(_METADATA) as file:
+                    text = file.read(_MAX_METADATA_BYTES).decode("utf-8", "replace")
     except Exception as error:  # zipfile names nine of its own and of the libraries it uses
         reason = str(error) or type(error).__name__
         raise data.error(f"the zip is damaged: {reason}", 0) from error
@@ -37,8 +40,3 @@ def read_dlc(data: FileBytes) -> Artefact:
         "command": said.get("converter-command", ""),
     }
     return Artefact(data.path, "dlc", (whole_file(data),), facts)
-
-
-def _read(opened: zipfile.ZipFile) -> str:
-    with opened.open(_METADATA) as file:
-        return file.read(_MAX_METADATA_BYTES).decode("utf-8", "replace")

@@ -97,7 +97,7 @@ class ContextStore:
             what = "computing references"
             with locked(self._lock(compiler), what, timeout_s=_LOCK_TIMEOUT_S):
                 missing = [model for model in found if self._reference(model) is None]
-                self._make_references(self._catalog.compiler_host(compiler), missing)
+                self._make(self._catalog.compiler_host(compiler), missing, ())
         made = [self._reference(model) for model in models]
         if None in made:
             raise InfraError(f"references went away from {self._root} while it was used")
@@ -113,27 +113,20 @@ class ContextStore:
             expected=tuple(kept.path / expected[name] for name in spec.outputs()),
         )
 
-    def _make_references(self, host: CompilerHost, specs: Sequence[Model]) -> None:
-        with work_folder(self._root) as work:
-            jobs = {spec: reference_job(spec, at) for spec, at in _written(specs, work).items()}
-            results = run_jobs(host, list(jobs.values()))
-            for spec, job in jobs.items():
-                if (failure := results[job.job]) is not None:
-                    raise failure
-                self._keep_reference(spec, job)
-
     def _lock(self, compiler: str) -> Path:
         return self._root / ".locks" / f"{compiler}.lock"
 
     def _get_all(self, compiler: str, wanted: Sequence[Wanted]) -> None:
         if not self._missing(wanted):
             return
-        lock = self._lock(compiler)
         what = f"compiling contexts with QNN {compiler}"
-        with locked(lock, what, timeout_s=_LOCK_TIMEOUT_S):
+        with locked(self._lock(compiler), what, timeout_s=_LOCK_TIMEOUT_S):
             # Another process may have made them while we waited.
             if missing := self._missing(wanted):
-                self._make(self._catalog.compiler_host(compiler), missing)
+                host = self._catalog.compiler_host(compiler)
+                specs = list(dict.fromkeys(spec for spec, _, _ in missing))
+                _log.info(f"compiling {', '.join(map(str, specs))} with QNN {compiler}")
+                self._make(host, specs, missing)
                 if self._missing(one for one in missing if one not in self._refused):
                     raise InfraError(f"contexts went away from {self._root} while it was used")
 
@@ -161,9 +154,8 @@ class ContextStore:
                 )
             return None
 
-    def _make(self, host: CompilerHost, wanted: Sequence[Wanted]) -> None:
-        specs = list(dict.fromkeys(spec for spec, _, _ in wanted))
-        _log.info(f"compiling {', '.join(map(str, specs))} with QNN {host.qnn_version}")
+    def _make(self, host: CompilerHost, specs: Sequence[Model], wanted: Sequence[Wanted]) -> None:
+        """The references of these models where they are missing, and the wanted contexts."""
         with work_folder(self._root) as work:
             models = _written(specs, work)
             references = {

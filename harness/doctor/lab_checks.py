@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
@@ -15,6 +16,8 @@ from harness.lab.quarantine import Quarantined
 from harness.qnn.platforms import TARGETS
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import PYPI
+
+_check = partial(Check, "lab")
 
 
 def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
@@ -150,7 +153,3 @@ def quarantine_check(name: str, entry: Quarantined | InfraError | None) -> Check
         return _check(name, "quarantine", "ok", found)
     advice = f"mend it, then: qnn-harness devices heal {name}"
     return _check(name, "quarantine", "fail", f"since {entry.since}: {entry.why}", advice)
-
-
-def _check(subject: str, name: str, status: Status, found: str, advice: str = "") -> Check:
-    return Check("lab", subject, name, status, found, advice)

@@ -235,7 +235,10 @@ def _size_point(bench: Bench, source: Source, cap: int) -> SizePoint:
 
     def loads(steps: Schedule) -> Observation:
         observation = bench.attempt(bench.context_plan([deployed], steps, _NO_MEMORY))
-        _only_refused_loads(observation)
+        failure = observation.run.transcript.first_failure
+        refused = failure is not None and failure.verb == "context-load" and failure.code
+        if not (refused and observation.verdict.outcome == "failed"):
+            observation.check()
         return observation
 
     def attempt(number: int) -> int:
@@ -261,10 +264,3 @@ def _size_point(bench: Bench, source: Source, cap: int) -> SizePoint:
         sequential_loads=loaded,
         sequential_tried=tried,
     )
-
-
-def _only_refused_loads(observation: Observation) -> None:
-    failure = observation.run.transcript.first_failure
-    refused = failure is not None and failure.verb == "context-load" and failure.code
-    if not (refused and observation.verdict.outcome == "failed"):
-        observation.check()

@@ -115,7 +115,9 @@ def progress(transcript: Transcript, verdict: Verdict) -> Progress:
         refused = _PHASE_OF.get(failed.verb, "init") if failed else "init"
     operators = operators_of(transcript.steps)
     rejected = rejected_operators(transcript.steps)
-    said = _logged_errors(transcript.steps, "ort-session")
+    sessions = [step for step in transcript.steps if step.verb == "ort-session"]
+    logged = (line for step in sessions for line in step.logs if line.level == "error")
+    said = list(dict.fromkeys(line.text.strip() for line in logged))
     if refused == "op_support" and verdict.error is not None and said and not rejected:
         # Nodes that a backend does not take are no error to ORT: it was the backend itself.
         if not any(one["qnn"] for one in operators.values()):
@@ -137,16 +139,6 @@ def rejected_operators(steps: Sequence[StepResult]) -> dict[str, list[int]]:
                 if int(said[2]) not in codes:
                     codes.append(int(said[2]))
     return found
-
-
-def _logged_errors(steps: Sequence[StepResult], verb: str) -> list[str]:
-    texts = (
-        line.text.strip()
-        for step in steps
-        for line in step.logs
-        if step.verb == verb and line.level == "error"
-    )
-    return list(dict.fromkeys(texts))
 
 
 def operators_of(steps: Sequence[StepResult]) -> dict[str, dict[str, int]]:

@@ -63,18 +63,13 @@ class SharingPlan:
         """What is saved against buffers of their own."""
         return sum(self.needs) - self.expected_bytes
 
-    @property
-    def head(self) -> int:
-        """The context that begins the group."""
-        return self.order[0]
-
     def lines(self) -> Iterator[str]:
         """The plan for a person."""
         order = ", ".join(f"{at} ({self.needs[at]} B)" for at in self.order)
         how = {
             "none": "each with a buffer of its own",
             "list-async": "in one call that shares resources",
-        }.get(self.strategy, f"in one group of {self.group_bytes} B, begun by {self.head}")
+        }.get(self.strategy, f"in one group of {self.group_bytes} B, begun by {self.order[0]}")
         yield f"{self.strategy}: load {order}, {how}"
         yield (
             f"expected spill-fill {self.expected_bytes} B of {sum(self.needs)} B, "
@@ -162,6 +157,7 @@ def _loads(contexts: Sequence[DeployedContext], sharing: SharingPlan) -> Iterato
     if sharing.strategy == "list-async":
         yield context_load_list(0, [contexts[at].binary for at in sharing.order])
         return
+    head = sharing.order[0]
     for at in sharing.order:
         if sharing.group_bytes is None:
             yield context_load(at, contexts[at].binary)
@@ -170,7 +166,7 @@ def _loads(contexts: Sequence[DeployedContext], sharing: SharingPlan) -> Iterato
                 at,
                 contexts[at].binary,
                 max_spill_fill_bytes=sharing.group_bytes,
-                group=None if at == sharing.head else sharing.head,
+                group=None if at == head else head,
             )
 
 

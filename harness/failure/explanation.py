@@ -90,20 +90,18 @@ def symptoms_in(lines: Sequence[LogText]) -> Symptoms:
     """What the lines of a log show: calls, codes, texts; any may be another process's."""
     telling = [line.text for line in lines if not is_benign(line.text)]
     texts = tuple(dict.fromkeys(telling))
-    apis = tuple(dict.fromkeys(api for text in texts for api in _calls_in(text)))
+    apis: dict[str, None] = {}
+    for text in texts:
+        apis |= dict.fromkeys(found[0] for found in _API.finditer(text))
+        apis |= dict.fromkeys(api for pattern, api in _CALLS if pattern.search(text))
     ours = bool(apis) or any(_OURS.search(text) for text in texts)
     return Symptoms(
         outcome="failed",
-        apis=apis,
+        apis=tuple(apis),
         codes=tuple(dict.fromkeys(code for text in texts for code in _codes_in(text) if ours)),
         said=texts,
         evidence=texts,
     )
-
-
-def _calls_in(text: str) -> Iterator[str]:
-    yield from (found[0] for found in _API.finditer(text))
-    yield from (api for pattern, api in _CALLS if pattern.search(text))
 
 
 def _codes_in(text: str) -> Iterator[int]:

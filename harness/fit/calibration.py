@@ -124,12 +124,6 @@ class Calibration:
     budget_bytes: int | None
     sessions: int
 
-    def room_for(self, sizes: Sequence[Size]) -> Room:
-        """The room that a forecast needs; enough for all where there is no limit."""
-        if self.budget_bytes is None:
-            return Room(sum(size.total for size in sizes))
-        return Room(self.budget_bytes, self.sessions)
-
 
 def kept_calibration(cache: Path, runtime: Runtime) -> Calibration | None:
     """What `calibrate` kept of a runtime; None if it was never asked."""

@@ -9,7 +9,7 @@ from typing import Final
 from harness.contexts.schedule import Move
 from harness.contexts.source import Context
 from harness.fit.calibration import Unmeasured, kept_calibration, reserved
-from harness.fit.packing import Size, forecast
+from harness.fit.packing import Room, Size, forecast
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.runtime import Runtime
 
@@ -43,7 +43,9 @@ class Forecasts:
             return None
         number = 1 + max((move.context for move in moves), default=0)
         taken = [known[at % len(known)] for at in range(number)]
-        found = forecast(taken, moves, calibration.room_for(taken))
+        # without a limit there is room for all
+        budget = calibration.budget_bytes or sum(size.total for size in taken)
+        found = forecast(taken, moves, Room(budget, calibration.sessions))
         refused = found.refused and {
             "load": found.refused.load,
             "context": str(contexts[found.refused.context % len(contexts)].source),

@@ -90,11 +90,6 @@ class RuntimeSource(BaseModel, extra="forbid", frozen=True):
     repository: Annotated[Text, AfterValidator(_repository)] | None = None
     """A Maven repository: a folder (relative to that of devices.yaml), or an http(s) URL."""
 
-    @property
-    def is_remote(self) -> bool:
-        """Whether its repository is a URL."""
-        return "://" in (self.repository or "")
-
     def located(self, folder: Path) -> Path:
         """Its folder or file as an absolute path, relative ones being below `folder`."""
         return (folder / Path(self.path or self.repository or "").expanduser()).absolute()

@@ -229,8 +229,7 @@ def numbered(key: str, values: Iterable[object | None]) -> dict[str, str]:
 
 
 def _line(verb: str, fields: Mapping[str, str]) -> str:
-    parts = (f"{key}={_quote(value)}" for key, value in fields.items())
-    return " ".join((verb, *parts))
+    return " ".join([verb, *(f"{key}={_quote(value)}" for key, value in fields.items())])
 
 
 def _quote(value: str) -> str:

@@ -263,7 +263,6 @@ class MavenSource(Source):
         return found
 
     def _wanted_runtime(self, artifact: Coordinates) -> Coordinates | None:
-        """The qnn-runtime that an artifact's POM names."""
         name = artifact.file("pom")
         path = self._repository.file(name)
         try:

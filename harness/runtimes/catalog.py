@@ -360,8 +360,8 @@ def _described(one: RuntimeSource, folder: Path, cache_root: Path) -> Source:
         coordinates = Coordinates.parse(one.coordinates or "")
     except ConfigError as error:
         raise ConfigError(error.problem, field=f"runtimes.{one.name}.coordinates") from error
-    location = one.repository or "" if one.is_remote else path
-    return MavenSource(one.name, coordinates, location, cache_root, target=of_aars)
+    location = one.repository if "://" in (one.repository or "") else path
+    return MavenSource(one.name, coordinates, location or path, cache_root, target=of_aars)
 
 
 def _free_name(path: Path, taken: Collection[str]) -> str:

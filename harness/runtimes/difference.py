@@ -10,7 +10,7 @@ from typing import Final, Self
 from pydantic import BaseModel
 
 from harness.files.whole_file import read_bounded
-from harness.runtimes.elf import ElfError, ElfFacts, exported_symbols, read_elf
+from harness.runtimes.elf import ElfError, exported_symbols, read_elf
 from harness.runtimes.library_facts import MAX_LIBRARY_BYTES
 from harness.runtimes.runtime import LocalFile
 
@@ -109,14 +109,10 @@ def _by_name(files: Iterable[LocalFile]) -> dict[str, LocalFile]:
 def _content(file: LocalFile) -> _Content:
     try:
         data = read_bounded(file.path, MAX_LIBRARY_BYTES)
-        return _Content(exported_symbols(data), frozenset(_needs(read_elf(data))))
+        facts = read_elf(data)
+        versions = (f"{version} of {library}" for library, version in facts.version_needs)
+        return _Content(exported_symbols(data), frozenset((*facts.needed, *versions)))
     except ElfError as error:
         return _Content(problem=str(error))
     except OSError as error:
         return _Content(problem=f"it cannot be read: {error.strerror}")
-
-
-def _needs(facts: ElfFacts) -> Iterable[str]:
-    yield from facts.needed
-    for library, version in facts.version_needs:
-        yield f"{version} of {library}"

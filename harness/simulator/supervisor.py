@@ -160,7 +160,8 @@ class Supervisor:
 
         Raises InfraError if it cannot boot, or crashes again and again right after it has.
         """
-        _become_subreaper()
+        if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+            raise InfraError(f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(ctypes.get_errno())}")
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
             signal.signal(number, self._on_signal)
@@ -289,8 +290,3 @@ def end_children(seconds: float) -> None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
         time.sleep(0.002)
-
-
-def _become_subreaper() -> None:
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise InfraError(f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(ctypes.get_errno())}")

@@ -100,7 +100,7 @@ class Delivery:
 
     def _take_back(self, sets: list[FileSet], end: str, in_use: Sequence[str]) -> None:
         """Removes what a refused delivery has brought, but for what others began to use."""
-        self._store.discard(self._own(end))
+        self._store.discard(f"{self._claim}.{end}")
         brought = {f"{e}.{end}": f.size for one in sets for e, f in one.entries.items()}
         with contextlib.suppress(InfraError):
             deadline = Deadline(_ASK_S)
@@ -151,7 +151,7 @@ class Delivery:
             keep = {found.folder for found in adopted.values()}
             self._make_room(what, pushed, view, keep, dead, deadline)
             _log.info(f"pushing {what} to {self._serial} ({pushed / 1e6:.1f} MB)")
-        own, touch = self._own(end), view.stored_at_touch
+        own, touch = f"{self._claim}.{end}", view.stored_at_touch
         try:
             # what vanished from the store meanwhile is pushed by the next attempt
             with self._told(what, pushed):
@@ -307,9 +307,6 @@ class Delivery:
                     serial=self._serial,
                 )
         _log.info(f"{len(damaged)} files arrived damaged on {self._serial}; once more")
-
-    def _own(self, end: str) -> str:
-        return f"{self._claim}.{end}"
 
 
 def _titles(sets: Sequence[FileSet]) -> str:

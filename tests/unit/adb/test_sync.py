@@ -23,10 +23,6 @@ class StandInLink:
         for size in reversed(sizes):
             self._answers += [RemoteStat(mode=0o100644, size=size, mtime_s=0), Okay()]
 
-    @property
-    def must_send(self) -> bool:
-        return self.queued_bytes >= QUEUED_BYTES
-
     def queue(self, *messages: bytes) -> None:
         self.queued_bytes += sum(map(len, messages))
 

@@ -41,7 +41,6 @@ def test_all_kinds(tmp_path: Path) -> None:
     assert lab.runtimes[0].located(lab.folder) == tmp_path / "../sdk"
     assert lab.runtimes[1].located(lab.folder) == Path("/libs")
     assert lab.runtimes[3].located(lab.folder) == tmp_path / "m2"
-    assert [one.is_remote for one in lab.runtimes[3:]] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -206,12 +206,8 @@ class ContextFiles:
             source=source,
             compiler=None,
             htp_arch=arch if isinstance(arch, int) else None,
-            inputs=self._tensors.generated(inputs, path)
-            if source.inputs is None
-            else self._given("inputs", source.inputs, inputs, own, path),
-            expected=()
-            if source.expected is None
-            else self._given("expected", source.expected, outputs, own, path),
+            inputs=self._given("inputs", source.inputs, inputs, own, path),
+            expected=self._given("expected", source.expected, outputs, own, path),
             tolerance=source.tolerance,
             metadata=metadata,
             memory_bytes=memory_bytes(metadata),
@@ -222,12 +218,17 @@ class ContextFiles:
     def _given(
         self,
         what: str,
-        files: Path | tuple[Path, ...],
+        files: Files,
         tensors: Sequence[Tensor],
         graph: str | None,
         binary: Path,
     ) -> tuple[Path, ...]:
-        """What a user gave; of several graphs (`graph`) each has a folder called like it."""
+        """What a user gave, else inputs that are made up, and nothing that is expected.
+
+        Of several graphs (`graph`) each has a folder called like it.
+        """
+        if files is None:
+            return self._tensors.generated(tensors, binary) if what == "inputs" else ()
         if graph is not None:
             if not isinstance(files, Path) or Path(graph).name != graph:
                 why = "the binary has several graphs: name one, or give a folder with one for each"

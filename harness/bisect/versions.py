@@ -140,7 +140,8 @@ def where_to_run(lab: Lab, case: str, devices: Sequence[str], backend: str | Non
     if devices:
         chosen = lab.select(devices)
     else:
-        first = next((one for one in enabled if named and one.name == named.device), enabled[0])
+        called = named.device if named else ""
+        first = next((one for one in enabled if called in (one.name, one.pool)), enabled[0])
         chosen = [first, *twins(first, enabled)]
     target = chosen[0].target
     if target is None:

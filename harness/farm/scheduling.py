@@ -189,6 +189,16 @@ class Scheduler:
             del asks.has[next(iter(asks.has))]
         return one
 
+    def work_for(self, device: str, kind: Hashable) -> float:
+        """How many seconds of what waits a device of a kind can do; it need not have joined."""
+        fitting = (g.work_s for needs, g in self._groups.items() if self._can(needs, kind))
+        again = (
+            one.seconds
+            for one in self._again
+            if device not in one.not_on and self._can(one.needs, kind)
+        )
+        return sum(fitting) + sum(again)
+
     def without_device(self) -> Iterator[Waiting]:
         """The cases that no device there is can run."""
         for needs, group in self._groups.items():

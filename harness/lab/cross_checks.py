@@ -18,6 +18,10 @@ EMULATED_TARGET: Final = "linux-arm64"
 PREPARING_TARGET: Final = "linux-x64"
 """The simulated target whose GPU backend can prepare graphs without a GPU."""
 
+_ALIKE_IN_A_POOL: Final = (
+    *("soc", "htp_arch", "adreno", "target", "tags"),
+    *("simulated", "shows_soc", "prepares_gpu"),
+)
 _FORBIDDEN_IF_SIMULATED: Final = ("serial", "host", "workdir")
 
 
@@ -28,6 +32,7 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
     yield from names_taken_twice(document, "devices", devices, "name")
     # The same serial may well exist behind two adb servers.
     yield from names_taken_twice(document, "devices", devices, "serial", "host", named=_address)
+    yield from _unlike_pools(document, devices)
     named = (host.get("name") for host in hosts.values())
     names = list(dict.fromkeys(name for name in named if isinstance(name, str)))
     for index, device in devices.items():
@@ -39,6 +44,29 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
             wrong += _wrong_if_real(device)
         for field, problem, choices in wrong:
             yield document.mistake(("devices", index, field), problem, choices)
+
+
+def _unlike_pools(
+    document: Document, devices: Mapping[int, Mapping[str, object]]
+) -> Iterator[ConfigError]:
+    """Pools whose devices could come to different verdicts, or that are called like a device."""
+    names = [device.get("name") for device in devices.values()]
+    first: dict[str, Mapping[str, object]] = {}
+    for index, device in devices.items():
+        pool = device.get("pool")
+        if not isinstance(pool, str):
+            continue
+        other = first.setdefault(pool, device)
+        unlike = [key for key in _ALIKE_IN_A_POOL if device.get(key) != other.get(key)]
+        problem = None
+        if pool in names:
+            problem = "is the name of a device, too"
+        elif device.get("soc") is None:
+            problem = "takes devices whose `soc` is given: a verdict must say the same of each"
+        elif unlike:
+            problem = f"is that of {other.get('name')}, which has other `{unlike[0]}`"
+        if problem is not None:
+            yield document.mistake(("devices", index, "pool"), problem)
 
 
 class _Wrong(NamedTuple):

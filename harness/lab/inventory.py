@@ -101,6 +101,9 @@ class DeviceConfig(_Strict):
     host: Name | None = None
     """The entry of `hosts` whose adb server it hangs on; by default this computer's."""
 
+    pool: Name | None = None
+    """Devices of one pool share cases: each runs once, on whichever of them is free."""
+
     enabled: Enabled = True
     """Whether it is used. `auto`, for simulated devices: where this computer can simulate it."""
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from harness.errors.outgoing_text import outgoing
@@ -93,8 +94,19 @@ class DeviceState:
 class RunState:
     """How far a run is. Times are seconds of one clock, which the caller reads."""
 
-    def __init__(self, cases: Mapping[str, str], now: float, *, side_by_side: int = 1) -> None:
-        """`cases` has the device of each; so many of them run at the same time."""
+    def __init__(
+        self,
+        cases: Mapping[str, str],
+        now: float,
+        *,
+        side_by_side: int = 1,
+        sharing: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """`cases` has the device of each; so many of them run at the same time.
+
+        A name in `sharing` stands for as many devices that share its cases.
+        """
+        self._sharing = sharing
         self.total = len(cases)
         self.done = self.failed = self.lab_errors = 0
         self.began = now
@@ -169,7 +181,14 @@ class RunState:
                 expected = self._seconds(case)
                 at_most = (usual or 0.0) if expected is None else expected
                 passed.append(min(now - state.case_since, at_most))
-        left = max(max(by_device, default=0.0), sum(by_device) / self._side_by_side)
+        longest = max(
+            (
+                seconds / min(self._sharing.get(name, 1), self._side_by_side)
+                for name, seconds in zip(self._known_s, by_device, strict=True)
+            ),
+            default=0.0,
+        )
+        left = max(longest, sum(by_device) / self._side_by_side)
         return max(0.0, left - (sum(passed) / len(passed) if passed else 0.0))
 
     def _usual_s(self) -> float | None:

@@ -36,8 +36,21 @@ class Asked:
 
     @cached_property
     def devices(self) -> Sequence[DeviceConfig]:
-        """The devices asked for, or all enabled ones."""
-        return self.lab.select(self.options.devices or None)
+        """The devices asked for, by name or by pool, or all enabled ones."""
+        pools: dict[str, list[str]] = {}
+        for device in self.lab.in_use():
+            pools.setdefault(device.pool or "", []).append(device.name)
+        asked = (pools.get(name, [name]) for name in self.options.devices)
+        return self.lab.select([name for names in asked for name in names] or None)
+
+    @cached_property
+    def pools(self) -> dict[str, list[str]]:
+        """The devices asked for that share cases; who is asked for by name has cases of its own."""
+        found: dict[str, list[str]] = {}
+        for device in self.devices:
+            if device.pool and device.name not in self.options.devices:
+                found.setdefault(device.pool, []).append(device.name)
+        return found
 
     @property
     def device_names(self) -> list[str]:
@@ -88,14 +101,17 @@ class Asked:
         runtimes, reasons = self._runtimes_for(requirements.get("qnn"))
         if compiled:
             runtimes.require_compilers()
+        pools = {names[0]: pool for pool, names in self.pools.items()}
+        others = {name for names in self.pools.values() for name in names[1:]}
         found, unfit = placements(
-            self.devices,
+            [device for device in self.devices if device.name not in others],
             requirements,
             options.backends,
             runtimes.compilers,
             runtimes.orts,
             compiled=compiled,
         )
+        found = [replace(one, pool=pools.get(one.device, "")) for one in found]
         return found, [*unfit, *reasons, *runtimes.reasons]
 
     def _runtimes_for(self, named: object) -> tuple[DeviceRuntimes, list[str]]:

@@ -237,6 +237,11 @@ def run_case(
     what happened to devices meanwhile.
     """
     assert run.records.folder is not None
+    if run.messages is not None and run.messages.is_pause(item, nextitem):
+        _end_pause(item, nextitem)
+        return
+    if nextitem is item:  # as nobody knows yet what comes next, what may be shared stays set up
+        nextitem = item.parent  # type: ignore[assignment]
     run_id = run.records.folder.run_id
     earlier = run.records.earlier.get(item.nodeid)
     before, retries = earlier.attempt if earlier else 0, run.options.retries
@@ -282,6 +287,18 @@ def run_case(
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     del item.stash[key]  # pytest keeps every item until the end of the run
+
+
+def _end_pause(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Tears down what the case before had in common with others and not with the next one."""
+    state = item.session._setupstate
+    ends = (pytest.exit.Exception, KeyboardInterrupt)
+    call = pytest.CallInfo.from_call(
+        lambda: state.teardown_exact(nextitem), when="teardown", reraise=ends
+    )
+    if call.excinfo is not None:
+        report = item.ihook.pytest_runtest_makereport(item=item, call=call)
+        item.ihook.pytest_runtest_logreport(report=report)
 
 
 def record_not_run(

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,20 +49,33 @@ class Messages:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._begun: pytest.Item | None = None
 
-    def tell_cases(self, worker: str, devices: Mapping[str, str]) -> None:
-        """Which of the tests that a worker collected are cases: {node id: device}.
+    def tell_cases(self, worker: str, cases: Mapping[str, tuple[str, str]]) -> None:
+        """Which of the tests that a worker collected are cases.
 
-        It is told before pytest-xdist says which tests there are.
+        {node id: its device or pool, and what it wants there}, told before pytest-xdist says which
+        tests there are.
         """
-        (self.folder / f"{_CASES}{worker}").write_text(json.dumps(devices))
+        (self.folder / f"{_CASES}{worker}").write_text(json.dumps(cases))
 
-    def cases(self, worker: str) -> dict[str, str]:
+    def cases(self, worker: str) -> dict[str, tuple[str, str]]:
         """What `tell_cases` of a worker told; empty if it has none."""
         try:
             return dict(json.loads((self.folder / f"{_CASES}{worker}").read_text()))
         except FileNotFoundError:
             return {}
+
+    def is_pause(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        """Whether a worker is to begin a case, or has done so and waits for the next one.
+
+        pytest-xdist begins a test when it knows the next; so each case is sent twice (`ByDevice`).
+        """
+        if self._begun is item:
+            self._begun = None
+            return True
+        self._begun = item if nextitem is item else None
+        return False
 
     def put(self, node_id: str, move: Move) -> None:
         """Writes it down, before the worker is told to run the case."""
@@ -103,9 +116,9 @@ class Controller:
         self._scheduler: ByDevice | None = None
         self._temporary = contextlib.ExitStack()
         self._messages = Messages(self._temporary.enter_context(scratch_folder()))
-        self._devices: dict[str, str] = {}
-        self._moving: dict[str, tuple[Any, Move]] = {}
-        self._given_up: set[str] = set()
+        self._cases: dict[str, tuple[str, str]] = {}
+        self._moves: dict[str, Move] = {}
+        self._moving: set[str] = set()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None]:
@@ -152,7 +165,7 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: ByDevice) -> None:
         """That a worker died says nothing about the target; the case is run again by another."""
-        if crashitem in self._devices:
+        if crashitem in self._cases:
             setattr(report, OURS, True)
             setattr(report, LAB_ERROR, "infra")
             sched.mark_test_pending(crashitem)
@@ -168,14 +181,15 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
         """Notes how many cases there are; the journal begins here."""
-        if self._devices:
+        if self._cases:
             return
         told = self._messages.cases(node.gateway.id)
-        self._devices.update({name: told[name] for name in ids if name in told})
-        if self._devices:
+        self._cases.update({name: told[name] for name in ids if name in told})
+        if self._cases:
             for text in ignored_options(node.config, ()):
                 _log.warning(text)
-            self._run.will_run(self._devices, self._workers)
+            places = {name: where for name, (where, _) in self._cases.items()}
+            self._run.will_run(places, self._workers)
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -197,8 +211,29 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config) -> ByDevice:
         """Distributes by device."""
-        self._scheduler = ByDevice(config, self._workers, self._devices)
+        self._scheduler = ByDevice(
+            config,
+            self._workers,
+            self._cases,
+            pools=lambda: self._run.asked.pools,
+            earlier=self._earlier,
+            bind=self._bind,
+        )
         return self._scheduler
+
+    def _earlier(self) -> dict[str, float]:
+        from harness.history.previous import last_durations
+
+        folder = self._run.records.folder
+        return last_durations(folder) if folder is not None else {}
+
+    def _bind(self, node_id: str, device: str) -> None:
+        """Tells where a case goes on, or where one begins that any device of a pool can run."""
+        move = self._moves.get(node_id)
+        if move is not None:
+            self._messages.put(node_id, replace(move, device=device))
+        elif self._cases[node_id][0] in self._run.asked.pools:
+            self._messages.put(node_id, Move(device, 0, self._run.options.retries + 1))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -206,21 +241,21 @@ class Controller:
         left = getattr(report, GIVEN_UP, None)
         if left is None or self._scheduler is None:
             return
+        device = left["device"]
         if report.when == "setup":
-            self._given_up.add(left["device"])
-            twins = set(self._run.asked.twins(left["device"])) - self._given_up
-            found = self._scheduler.worker_with(twins)
-            if found is not None:
-                node, device = found
-                self._moving[report.nodeid] = node, Move(device, left["attempts"], left["left"])
+            self._moving.discard(report.nodeid)
+        if report.when == "setup" and self._scheduler.gave_up(
+            report.nodeid, device, self._run.asked.twins(device)
+        ):
+            self._moving.add(report.nodeid)
+            self._moves[report.nodeid] = Move("", left["attempts"], left["left"])
         if report.nodeid not in self._moving:
             return
         if report.failed:
             report.outcome = RETRIED
         if report.when == "teardown":
-            node, move = self._moving.pop(report.nodeid)
-            self._messages.put(report.nodeid, move)
-            self._scheduler.move(report.nodeid, node, move.device)
+            self._moving.remove(report.nodeid)
+            self._scheduler.give_back(report.nodeid)
 
     def pytest_unconfigure(self) -> None:
         """Removes what workers were told."""

@@ -210,10 +210,14 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 def pytest_collection_finish(session: pytest.Session) -> None:
     """A worker tells which of its tests are cases, before pytest-xdist says their names."""
     messages = session.config.stash[RUN].messages
-    placed = [(item.nodeid, place) for item in session.items if (place := _placement(item))]
-    if messages is not None and placed:
+    if messages is None:
+        return
+    needs = [(item.nodeid, need) for item in session.items if (need := _need(item))]
+    if needs:
         worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
-        messages.tell_cases(worker, {name: place.device for name, place in placed})
+        messages.tell_cases(
+            worker, {name: (need.placement.where, need.wants) for name, need in needs}
+        )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -230,7 +234,7 @@ def pytest_runtestloop(session: pytest.Session) -> object:
             return True
         for text in ignored_options(session.config, session.items):
             _log.warning(text)
-        cases = {item.nodeid: one.device for item in session.items if (one := _placement(item))}
+        cases = {item.nodeid: one.where for item in session.items if (one := _placement(item))}
         run.will_run(cases)
         run.begin(needs)
         if not any(item.get_closest_marker("timed") for item in session.items):

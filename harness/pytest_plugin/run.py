@@ -75,13 +75,14 @@ class Run:
             self._workbench.close()
 
     def will_run(self, cases: Mapping[str, str], side_by_side: int = 1) -> None:
-        """Opens the run's folder for cases, {node id: device}; who watches sees them from now on.
+        """Opens the run's folder for cases, {node id: device or pool}; who watches sees them.
 
         So many of them run at the same time.
         """
         self.records.will_run(len(cases))
         if self.live is not None and self.records.folder is not None:
-            self.live.begin(cases, side_by_side, self.records.folder)
+            sharing = {pool: len(names) for pool, names in self.asked.pools.items()}
+            self.live.begin(cases, side_by_side, self.records.folder, sharing)
 
     def begin(self, needs: Sequence[Need]) -> None:
         """Makes everything ready that the cases need.
@@ -93,7 +94,11 @@ class Run:
 
         self._needs = needs
         if self.records.is_worker:
-            self.workbench.needs = by_placement(needs)
+            self.workbench.needs = {
+                replace(placement, device=device): sources
+                for placement, sources in by_placement(needs).items()
+                for device in self.asked.pools.get(placement.pool, [placement.device])
+            }
             if self.messages is not None:
                 self.messages.ends_in_order()
             return

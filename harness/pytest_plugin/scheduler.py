@@ -1,55 +1,92 @@
-"""Which worker of pytest-xdist runs what: a worker has its devices to itself."""
+"""Which worker of pytest-xdist runs what: a worker has its devices to itself, and none waits."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Final
 
 import pytest
 from xdist.report import report_collection_diff
 
+from harness.farm.scheduling import Scheduler, Waiting
+
 _log = logging.getLogger(__name__)
-_FEW = 2
-"""A worker with as many tests or fewer is given more: it begins one when it knows the next."""
+_FEW: Final = 2
+"""A worker with as many plain tests or fewer gets more: it begins one when it knows the next."""
+_LOOK_AGAIN_S: Final = 60.0
+"""So long a device that was given up gets no case that another one could run."""
+_USUAL_S: Final = 1.0
+_LEAST_S: Final = 0.001
+
+
+class _What(Enum):
+    PLAIN, CASE, PAUSE = range(3)
 
 
 @dataclass
 class _Load:
-    """What a worker was given and has not finished, in order; and the devices that it may hold."""
+    """What a worker was given and has not finished, in order, and the devices that it holds.
 
-    tests: list[int] = field(default_factory=list)
-    devices: set[str] = field(default_factory=set)
+    `case` is the one that it runs, on `device`.
+    """
 
-
-@dataclass(frozen=True)
-class _Scope:
-    """What stays together on one worker: the cases of a device, or plain tests of one name."""
-
+    tests: list[tuple[int, _What]] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+    case: Waiting | None = None
     device: str = ""
-    name: str = ""
+
+    @property
+    def plain(self) -> list[int]:
+        """The tests without a device."""
+        return [number for number, what in self.tests if what is _What.PLAIN]
 
 
 class ByDevice:
-    """Gives all cases of a device to one worker, and any other test as `--dist` says.
+    """Gives each case to a worker that holds a device for it, and any other test as `--dist` says.
 
     A scheduler as `xdist.scheduler.protocol` has them; tests are told by their numbers in the
-    collection. A worker begins its last test when it is told that it is the last: all are told
-    when none has more than one left. So any of them can take over a case until then (`move`).
+    collection. `Scheduler` says which case a device is given when it is free, and not before: a
+    worker begins a test when it knows the next, so that each case is sent twice, and the second
+    time it only waits (`Messages.is_pause`). A worker takes a device for its life, and another one
+    if nobody has that and its own have nothing to do.
     """
 
-    def __init__(self, config: pytest.Config, workers: int, devices: Mapping[str, str]) -> None:
-        """`devices` has the device of each case by its node id; it is filled before `schedule`."""
+    def __init__(
+        self,
+        config: pytest.Config,
+        workers: int,
+        cases: Mapping[str, tuple[str, str]],
+        *,
+        pools: Callable[[], Mapping[str, Sequence[str]]] = dict,
+        earlier: Callable[[], Mapping[str, float]] = dict,
+        bind: Callable[[str, str], None] = lambda node_id, device: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`cases` has by node id the device or pool and what it wants there, before `schedule`.
+
+        `pools` has the devices of each pool; `earlier` how long cases took before; `bind` is told
+        the device of each case before it is sent.
+        """
         self.config = config  # pytest-rerunfailures looks for it, too
         self._workers = workers
-        self._devices = devices
-        self._moved: dict[int, str] = {}
+        self._cases = cases
+        self._pools, self._earlier, self._bind, self._clock = pools, earlier, bind, clock
         self._names: list[str] | None = None
+        self._numbers: dict[str, int] = {}
         self._collected: dict[Any, list[str]] = {}
         self._loads: dict[Any, _Load] = {}
-        self._left: dict[_Scope, list[int]] = {}
+        self._left: dict[str, list[int]] = {}
+        self._farm = Scheduler(lambda needs, kind: kind in needs)  # type: ignore[operator]
+        self._kinds: dict[str, str] = {}  # of each device: its pool, or its own name
+        self._joined: set[str] = set()
+        self._out: dict[str, float] = {}  # devices that were given up, and when to try them again
+        self._stopped: dict[int, Waiting] = {}  # what a dead worker or a bad device was at
 
     @property
     def nodes(self) -> list[Any]:
@@ -64,13 +101,14 @@ class ByDevice:
     @property
     def tests_finished(self) -> bool:
         """Whether workers can be told that what they have is all."""
-        last = all(len(load.tests) < 2 for load in self._loads.values())
-        return self.collection_is_completed and not self._left and last
+        over = all(load.case is None and len(load.plain) < 2 for load in self._loads.values())
+        return self.collection_is_completed and not self._left and not self._farm.waiting and over
 
     @property
     def has_pending(self) -> bool:
         """Whether a test is not finished."""
-        return bool(self._left) or any(load.tests for load in self._loads.values())
+        at_work = any(load.case or load.plain for load in self._loads.values())
+        return bool(self._left or self._farm.waiting or at_work)
 
     def add_node(self, node: Any) -> None:
         """A worker that is about to collect."""
@@ -89,34 +127,50 @@ class ByDevice:
 
         That one is not run again but for `mark_test_pending`. Raises KeyError for an unknown one.
         """
-        tests = self._loads.pop(node).tests
+        load = self._loads.pop(node)
         self._collected.pop(node, None)  # who died before all have collected does not count
-        if self._names is None or not tests:
+        for device in load.devices:
+            self._leave(device)
+            self._out.pop(device, None)
+        if self._names is None:
             return None
-        died_in, *others = tests
-        self._take_back(others)
-        return self._names[died_in]
+        case, plain = load.case, load.plain
+        if plain:
+            if case is not None:  # which it had not begun
+                self._farm.add(case)
+            self._take_back(plain[1:])
+            return self._names[plain[0]]
+        self._give_all()
+        if case is None:
+            return None
+        self._stopped[case.case] = case
+        return self._names[case.case]
 
     def mark_test_pending(self, item: str) -> None:
-        """Has a test run again whose worker died in it; where the device is, if it is a case."""
-        assert self._names is not None
-        number = self._names.index(item)
-        if any(number in tests for tests in self._left.values()):
-            return
-        if any(number in load.tests for load in self._loads.values()):
-            return
-        device = self._scope(number).device
-        for node, load in self._loads.items():
-            if device and device in load.devices and not node.shutting_down:
-                self._send(node, [number])
-                return
-        self._take_back([number])
+        """Has a test run again whose worker died in it."""
+        number = self._numbers[item]
+        if item in self._cases:
+            if (case := self._stopped.pop(number, None)) is not None:
+                self._farm.add(case)
+            self._give_all()
+        elif not any(number in tests for tests in self._left.values()) and not any(
+            number in load.plain for load in self._loads.values()
+        ):
+            self._take_back([number])
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-        """A worker has finished a test."""
+        """A worker has finished a test, or a pause."""
         del duration
-        self._loads[node].tests.remove(item_index)
-        self._give(node)
+        load = self._loads[node]
+        at = next(at for at, (number, _) in enumerate(load.tests) if number == item_index)
+        _, what = load.tests.pop(at)
+        if what is _What.CASE:
+            if load.device in self._joined:
+                self._farm.finished(load.device, item_index)
+            load.case = None
+        if what is not _What.PAUSE:
+            self._give(node)
+            self._give_all()
 
     def remove_pending_tests_from_node(self, node: Any, indices: Sequence[int]) -> None:
         """For schedulers that take tests back from a worker; this one does not."""
@@ -128,70 +182,149 @@ class ByDevice:
             if not self._all_collected_the_same():
                 return
             self._names = next(iter(self._collected.values()))
-            self._left = self._together(range(len(self._names)))
-            if self.config.getoption("loadscopereorder", True):
-                largest = sorted(self._left.items(), key=lambda unit: -len(unit[1]))
-                self._left = dict(largest)
-        for node in (*self.nodes, *self.nodes):  # two at first, where there are as many
-            self._give(node)
+            self._numbers = {name: number for number, name in enumerate(self._names)}
+            self._take_all(self._names)
+        for _ in range(2):  # two plain tests at first, where there are as many
+            self._give_all()
 
-    def worker_with(self, devices: Collection[str]) -> tuple[Any, str] | None:
-        """The least busy worker that has one of these devices and takes cases, and the device."""
-        fitting = [
-            (len(load.tests), index, node, device)
-            for index, (node, load) in enumerate(self._loads.items())
-            if not node.shutting_down
-            for device in sorted(load.devices.intersection(devices))
-        ]
-        if not fitting:
-            return None
-        _, _, node, device = min(fitting, key=lambda found: found[:2])
-        return node, device
+    def gave_up(self, node_id: str, device: str, twins: Iterable[str]) -> bool:
+        """A worker gave up a device and the case on it; whether another device may take that.
 
-    def move(self, node_id: str, node: Any, device: str) -> None:
-        """Has a worker run one case more, on a device that it has."""
+        It does when the worker has told all (`give_back`). Until then no device gets it.
+        """
+        load = next((one for one in self._loads.values() if device in one.devices), None)
+        case = load.case if load else None
+        self._leave(device)
+        self._out[device] = self._clock() + _LOOK_AGAIN_S
+        if case is None or case.case != self._numbers.get(node_id):
+            return False
+        kinds = {self._kinds[twin] for twin in (device, *twins) if twin in self._kinds}
+        again = replace(case, needs=tuple(sorted(kinds)), not_on=case.not_on | {device})
+        usable = (name for name in self._kinds if name in self._joined or not self._holds(name))
+        if not any(self._kinds[name] in kinds and name not in again.not_on for name in usable):
+            return False
+        self._stopped[case.case] = again
+        return True
+
+    def give_back(self, node_id: str) -> None:
+        """Has a case go on elsewhere, as `gave_up` said."""
+        case = self._stopped.pop(self._numbers[node_id], None)
+        if case is not None:
+            self._farm.add(case)
+            self._give_all()
+
+    def _take_all(self, names: Sequence[str]) -> None:
+        # without cases nobody need have a lab
+        pools, earlier = (self._pools(), self._earlier()) if self._cases else ({}, {})
+        known = [earlier[name] for name in self._cases if name in earlier]
+        usual_s = statistics.median(known) if known else _USUAL_S
+        plain = []
+        for number, name in enumerate(names):
+            if name not in self._cases:
+                plain.append(number)
+                continue
+            where, wants = self._cases[name]
+            self._kinds.update(dict.fromkeys(pools.get(where, [where]), where))
+            self._farm.add(
+                Waiting(number, (where,), max(_LEAST_S, earlier.get(name, usual_s)), wants)
+            )
+        self._left = self._together(plain)
+        if self.config.getoption("loadscopereorder", True):
+            self._left = dict(sorted(self._left.items(), key=lambda unit: -len(unit[1])))
+
+    def _together(self, numbers: Iterable[int]) -> dict[str, list[int]]:
         assert self._names is not None
-        number = self._names.index(node_id)
-        self._moved[number] = device
-        self._send(node, [number])
-
-    def _scope(self, number: int) -> _Scope:
-        assert self._names is not None
-        name = self._names[number]
-        device = self._moved.get(number) or self._devices.get(name)
-        return _Scope(device) if device else _Scope(name=scope_of(name, self.config.option.dist))
-
-    def _together(self, numbers: Iterable[int]) -> dict[_Scope, list[int]]:
-        found: dict[_Scope, list[int]] = {}
+        found: dict[str, list[int]] = {}
         for number in numbers:
-            found.setdefault(self._scope(number), []).append(number)
+            scope = scope_of(self._names[number], self.config.option.dist)
+            found.setdefault(scope, []).append(number)
         return found
 
     def _take_back(self, numbers: Iterable[int]) -> None:
         for scope, tests in self._together(numbers).items():
             self._left.setdefault(scope, []).extend(tests)
-        for node in self.nodes:
-            self._give(node)
+        self._give_all()
+
+    def _give_all(self) -> None:
+        if self._left or self._farm.waiting or not self._cases:
+            for node in self.nodes:
+                self._give(node)
 
     def _give(self, node: Any) -> None:
         # one that takes a dead one's place has its turn when it has collected
         if node.shutting_down or node not in self._collected:
             return
-        if not self._left:
-            if not self._devices:
-                node.shutdown()  # no case can move to it
-        elif len(self._loads[node].tests) <= _FEW:
+        load = self._loads[node]
+        if load.case is not None or len(load.plain) > _FEW:
+            return
+        if self._farm.waiting and len(load.plain) < 2 and self._take_case(load):
+            assert self._names is not None
+            assert load.case is not None
+            number = load.case.case
+            self._bind(self._names[number], load.device)
+            self._send(node, [(number, _What.CASE), (number, _What.PAUSE)])
+        elif self._left:
             scope = next(iter(self._left))
-            if scope.device:
-                self._loads[node].devices.add(scope.device)
-            self._send(node, self._left.pop(scope))
+            self._send(node, [(number, _What.PLAIN) for number in self._left.pop(scope)])
+        elif not self._cases:
+            node.shutdown()  # no case can come back
 
-    def _send(self, node: Any, numbers: list[int]) -> None:
-        self._loads[node].tests += numbers
+    def _take_case(self, load: _Load) -> bool:
+        """Finds a worker its next case: for a device that it has, else for one that nobody has."""
+        if any(self._take_case_for(load, one) for one in load.devices if one in self._joined):
+            return True
+        work = {
+            device: self._farm.work_for(device, kind) / (1 + self._count(kind))
+            for device, kind in self._kinds.items()
+            if not self._holds(device)
+        }
+        for device in sorted(work, key=lambda device: -work[device]):
+            if work[device] > 0:
+                load.devices.append(device)
+                return self._join_and_take(load, device)
+        return any(
+            self._is_worth_a_try(device) and self._join_and_take(load, device)
+            for device in load.devices
+            if device in self._out
+        )
+
+    def _is_worth_a_try(self, device: str) -> bool:
+        """Whether a device that was given up gets a case: it may be well, or none else can."""
+        kind = self._kinds[device]
+        if self._clock() >= self._out[device]:
+            return self._farm.work_for(device, kind) > 0
+        return any(
+            device not in one.not_on and kind in one.needs  # type: ignore[operator]
+            for one in self._farm.without_device()
+        )
+
+    def _join_and_take(self, load: _Load, device: str) -> bool:
+        self._out.pop(device, None)
+        self._joined.add(device)
+        self._farm.join(device, self._kinds[device])
+        return self._take_case_for(load, device)
+
+    def _take_case_for(self, load: _Load, device: str) -> bool:
+        load.case, load.device = self._farm.next(device), device
+        return load.case is not None
+
+    def _leave(self, device: str) -> None:
+        if device in self._joined:
+            self._joined.remove(device)
+            self._farm.leave(device)
+
+    def _holds(self, device: str) -> bool:
+        return any(device in load.devices for load in self._loads.values())
+
+    def _count(self, kind: str) -> int:
+        return sum(self._kinds[device] == kind for device in self._joined)
+
+    def _send(self, node: Any, tests: list[tuple[int, _What]]) -> None:
+        self._loads[node].tests += tests
         # That a worker died is told behind what it still said. Then all that it was given, this
         # too, is given to another.
         with contextlib.suppress(OSError):
-            node.send_runtest_some(numbers)
+            node.send_runtest_some([number for number, _ in tests])
 
     def _all_collected_the_same(self) -> bool:
         (first, names), *others = self._collected.items()

@@ -182,14 +182,23 @@ class Live:
             with contextlib.suppress(OSError):
                 self._listener = Listener(folder)
 
-    def begin(self, cases: Mapping[str, str], side_by_side: int, folder: RunFolder) -> None:
-        """Cases are about to run, {node id: device}; `folder` is that of their run."""
+    def begin(
+        self,
+        cases: Mapping[str, str],
+        side_by_side: int,
+        folder: RunFolder,
+        sharing: Mapping[str, int],
+    ) -> None:
+        """Cases are about to run, {node id: device or pool}; `folder` is that of their run.
+
+        `sharing` is how many devices each pool has.
+        """
         if self._reporter is None or self._verbosity < 0:
             return
         from harness.live.state import RunState
 
         now = time.monotonic()
-        self._state = RunState(cases, now, side_by_side=side_by_side)
+        self._state = RunState(cases, now, side_by_side=side_by_side, sharing=sharing)
         self._folder, self._said = folder, (now, 0)
         if self._is_possible():
             from harness.live.show import Show

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.contexts.contexts import Source
@@ -17,7 +17,8 @@ class Placement:
     `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130. `engine` is what
     drives the backend: qnn (the probe itself) or ort. `ort` is the name of an ONNX Runtime, None
     for the runtime's own or the usual one. `compiler` makes the contexts that are compiled; None
-    where a case takes none of those.
+    where a case takes none of those. With a `pool` any of that pool's devices will do: `device` is
+    the one that the case is on, or would be if only one process ran cases.
     """
 
     device: str
@@ -26,6 +27,12 @@ class Placement:
     compiler: str | None
     engine: str = "qnn"
     ort: str | None = None
+    pool: str = ""
+
+    @property
+    def where(self) -> str:
+        """What its name begins with: the pool, or the device."""
+        return self.pool or self.device
 
     @property
     def qnn_version(self) -> str:
@@ -38,7 +45,7 @@ class Placement:
         return self.ort.rpartition(":")[2] if self.ort else None
 
     def __str__(self) -> str:
-        text = f"{self.device}-{self.backend}-{self.qnn}"
+        text = f"{self.where}-{self.backend}-{self.qnn}"
         if self.ort is not None:
             text += f"-ort-{self.ort}"
         # 2.51.0 and 2.51.0.260929 are the same version
@@ -59,6 +66,11 @@ class Need:
     placement: Placement
     sources: tuple[Source, ...]
     files: tuple[Path, ...] = ()
+
+    @property
+    def wants(self) -> str:
+        """What lies on a device for it, as a text: the same for cases that share all of it."""
+        return " ".join(map(str, (replace(self.placement, device="", pool=""), *self.sources)))
 
     @property
     def models(self) -> tuple[Model, ...]:

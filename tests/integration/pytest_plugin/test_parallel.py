@@ -96,8 +96,7 @@ def test_cases_of_a_device_that_was_lost_go_on_with_the_worker_that_has_its_twin
     last = {case["case"]: case for case in done.cases}
     assert len(last) == 10
     passed = [case for case in last.values() if case["outcome"] == "passed"]
-    # the very last case of a worker is begun when nobody takes any more
-    assert len(passed) >= 9, done.output
+    assert len(passed) == 10, done.output
     moved = [case for case in passed if "[sim-a-" in case["case"] and case["attempt"] == 2]
     assert len(moved) >= 2
     assert {case["device"]["name"] for case in moved} == {"sim-b"}
@@ -113,6 +112,121 @@ def test_cases_of_a_device_that_was_lost_go_on_with_the_worker_that_has_its_twin
     assert [event["event"] for event in done.events][-1] == "quarantine"
 
 
+POOL = """schema: 1
+devices:
+  - {name: sim-a, simulated: true, soc: QCS8550, pool: farm}
+  - {name: sim-b, simulated: true, soc: QCS8550, pool: farm}
+"""
+POOL_SUITE = '''"""Cases of a pool: one long one, and one whose worker dies in it the first time."""
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness.probe.plan import Plan, Step
+
+DIED = Path(__file__).with_name("died")
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with open(os.environ["SHARED"], "a") as file:
+        file.write("up\\n")
+    yield
+    with open(os.environ["SHARED"], "a") as file:
+        file.write("down\\n")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(8))
+def test_some(bench, number, shared):
+    if number == 5 and os.environ.get("DIES") and not DIED.exists():
+        DIED.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    bench.measure(worker=os.environ.get("PYTEST_XDIST_WORKER", "none"))
+    bench.run(Plan((Step("sleep", {"ms": "2500" if number == 0 else "200"}),))).check()
+'''
+
+
+def test_devices_of_a_pool_share_cases_and_none_waits(lab: DeviceRuns, tmp_path: Path) -> None:
+    lab.file.write_text(POOL)
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(POOL_SUITE)
+    shared = tmp_path / "shared"
+    for _ in range(2):
+        shared.unlink(missing_ok=True)
+        done = lab.run("-n", "auto", suites=suite, SHARED=str(shared))
+        assert done.code == 0, done.output
+        cases = {case["case"].partition("[")[2]: case for case in done.cases}
+        assert len(done.cases) == len(cases) == 8
+        assert all(name.startswith("farm-htp-") for name in cases)
+        used: dict[str, set[str]] = {}
+        for case in done.cases:
+            used.setdefault(case["device"]["name"], set()).add(case["measurements"]["worker"])
+        assert {device: len(names) for device, names in used.items()} == {"sim-a": 1, "sim-b": 1}
+        # what a module shares is set up once in each worker, and goes again
+        assert sorted(shared.read_text().split()) == ["down", "down", "up", "up"]
+    # the second time it is known which one is long
+    (long,) = (case for name, case in cases.items() if name.endswith("-0]"))
+    assert long["started"] <= sorted(case["started"] for case in done.cases)[1]
+
+
+def test_a_device_asked_for_by_name_has_cases_of_its_own(lab: DeviceRuns, tmp_path: Path) -> None:
+    lab.file.write_text(POOL)
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(SUITE)
+    found = {}
+    for asked in ("sim-a,sim-b", "farm", "sim-b"):
+        done = lab.run("--collect-only", "-q", "--device", asked, suites=suite)
+        assert done.code == 0, done.output
+        names = [line for line in done.output.splitlines() if "test_noop[" in line]
+        found[asked] = {name.partition("[")[2].partition("-htp")[0] for name in names}, len(names)
+    assert found == {
+        "sim-a,sim-b": ({"sim-a", "sim-b"}, 8),
+        "farm": ({"farm"}, 4),
+        "sim-b": ({"sim-b"}, 4),
+    }
+
+
+def test_without_workers_a_pool_is_one_device(lab: DeviceRuns, tmp_path: Path) -> None:
+    lab.file.write_text(POOL)
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(SUITE)
+    done = lab.run(suites=suite)
+    assert done.code == 0, done.output
+    assert len(done.cases) == 4
+    assert {case["device"]["name"] for case in done.cases} == {"sim-a"}
+
+
+def test_the_case_in_which_a_worker_died_is_run_again_and_none_twice(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    lab.file.write_text(POOL)
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(POOL_SUITE)
+    done = lab.run("-n", "2", suites=suite, SHARED=str(tmp_path / "shared"), DIES="1")
+    assert done.code == 0, done.output
+    assert (tmp_path / "died").exists()
+    assert len(done.cases) == len({case["case"] for case in done.cases}) == 8
+    assert {case["outcome"] for case in done.cases} == {"passed"}, done.output
+
+
+def test_a_pool_of_which_one_device_is_lost_does_all_its_cases(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    lab.file.write_text(POOL)
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(SICK_SUITE.replace("number == 2 and", "number >= 2 and"))
+    done = lab.run("-n", "2", suites=suite)
+    assert done.code == 0, done.output
+    last = {case["case"]: case for case in done.cases}
+    assert len(last) == 5
+    assert {case["outcome"] for case in last.values()} == {"passed"}, done.output
+    lost = [case for case in done.cases if case["outcome"] == "error"]
+    assert {(case["cause"], case["device"]["name"]) for case in lost} == {("infra", "sim-a")}
+
+
 def test_a_test_that_is_called_like_a_case_is_none(lab: DeviceRuns, tmp_path: Path) -> None:
     """Nobody waits for its record, and there is nothing to report."""
     suite = tmp_path / "test_plain.py"
@@ -125,6 +239,14 @@ def test_a_test_that_is_called_like_a_case_is_none(lab: DeviceRuns, tmp_path: Pa
     assert done.code == 0, done.output
     assert "were not run" not in done.output
     assert not lab.reports.exists()
+
+
+def test_tests_without_devices_need_no_lab(lab: DeviceRuns, tmp_path: Path) -> None:
+    suite = tmp_path / "test_plain.py"
+    suite.write_text("def test_plain(): pass\n")
+    lab.file.unlink()
+    done = lab.run("-m", "", "-n", "2", suites=suite)
+    assert done.code == 0, done.output
 
 
 def test_wrong_input_is_said_once_and_before_any_worker_starts(lab: DeviceRuns) -> None:

@@ -204,6 +204,9 @@ def test_where_it_runs(lab: Lab) -> None:
     named = where_to_run(lab, "a.py::t[b-htp-1-gpu-2.51.0-x]", [], None)
     assert (named.devices, named.backend) == (("b-htp-1", "a"), "gpu")
     assert where_to_run(lab, "a.py::t[c-gpu-2.51.0-x]", ["a"], "cpu").backend == "cpu"
+    pooled = [one.model_copy(update={"pool": "p"}) for one in lab.devices if one.name == "b-htp-1"]
+    shared = lab.model_copy(update={"devices": (lab.devices[0], *pooled)})
+    assert where_to_run(shared, "a.py::t[p-htp-2.51.0-x]", [], None).devices[0] == "b-htp-1"
 
 
 def test_a_version_that_is_a_path_is_told_to_pytest_as_that(

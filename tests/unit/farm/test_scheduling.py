@@ -89,6 +89,12 @@ def test_what_no_device_can_run_is_told() -> None:
     assert given_to(made, "three") == 0
 
 
+def test_how_much_of_what_waits_a_device_could_do() -> None:
+    cases = [Waiting(0, "ab", 2), Waiting(1, "b", 4), Waiting(2, "a", 8, not_on=frozenset({"x"}))]
+    made = scheduler(cases)
+    assert [made.work_for(*one) for one in (("x", "a"), ("y", "a"), ("x", "b"))] == [2, 10, 6]
+
+
 def test_a_finished_case_is_not_given_back() -> None:
     made = scheduler([Waiting(0, "a", 2), Waiting(1, "a", 1)], one="a")
     assert given_to(made, "one") == 0

@@ -207,6 +207,16 @@ ONE_MISTAKE = [
         "  - {name: b, serial: '127.0.0.1:05555'}\n",
         "4: devices[1].serial: '127.0.0.1:05555' is taken already by line 3",
     ),
+    (REAL + "    pool: p\n", "5: devices[0].pool: takes devices whose `soc` is given"),
+    (
+        REAL + "    soc: SM8650\n    pool: phone\n",
+        "6: devices[0].pool: is the name of a device, too",
+    ),
+    (
+        "schema: 1\ndevices:\n  - {name: a, serial: A, soc: SM8650, pool: p}\n"
+        "  - {name: b, serial: B, soc: SM8650, tags: [hot], pool: p}\n",
+        "4: devices[1].pool: is that of a, which has other `tags`",
+    ),
     ("", "1: is empty (valid: schema, hosts, devices, health, recovery, gate, runtimes)"),
     (
         "- a\n",

@@ -84,6 +84,14 @@ def test_time_left_is_of_the_last_run_and_else_of_this_one() -> None:
     assert state.left_s(999.0) == 0
 
 
+def test_devices_that_share_cases_take_their_part_each() -> None:
+    cases = dict.fromkeys(CASES, "pool")
+    for workers, left in ((1, 12.0), (2, 6.0), (3, 6.0)):
+        state = RunState(cases, 0.0, side_by_side=workers, sharing={"pool": 2})
+        state.expect(dict.fromkeys(CASES, 3.0))
+        assert state.left_s(0.0) == left
+
+
 @pytest.mark.parametrize(("side_by_side", "left"), [(1, 9.0), (2, 6.0), (3, 6.0)])
 def test_devices_side_by_side_take_as_long_as_the_slowest(side_by_side: int, left: float) -> None:
     state = RunState(CASES, 0.0, side_by_side=side_by_side)

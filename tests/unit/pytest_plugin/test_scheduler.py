@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import tomllib
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from hypothesis import given
@@ -20,13 +21,17 @@ from tests.logged import Logged
 
 
 class Worker:
-    """What xdist's WorkerController is to a scheduler; it runs a test when it knows the next."""
+    """What xdist's WorkerController is to a scheduler; it runs a test when it knows the next.
+
+    `is_pause` is told as `Messages.is_pause` tells it.
+    """
 
     def __init__(self, name: str) -> None:
         self.gateway = SimpleNamespace(id=name)
         self.queue: list[int] = []
         self.shutting_down = False
         self.lost = False
+        self.begun: int | None = None
 
     def send_runtest_some(self, numbers: list[int]) -> None:
         if self.lost:
@@ -40,10 +45,42 @@ class Worker:
     def can_run(self) -> bool:
         return len(self.queue) > (0 if self.shutting_down else 1)
 
+    def take(self) -> tuple[int, bool]:
+        """The test that is run now, and whether it is none, but a pause."""
+        number = self.queue.pop(0)
+        if self.begun == number:
+            self.begun = None
+            return number, True
+        self.begun = number if self.queue[:1] == [number] else None
+        return number, False
 
-def scheduler(
-    names: list[str], devices: dict[str, str], workers: int, dist: str = "load"
-) -> tuple[ByDevice, list[Worker]]:
+
+class Played(NamedTuple):
+    """A scheduler, its workers, and where cases were sent."""
+
+    made: ByDevice
+    nodes: list[Worker]
+    bound: dict[str, str]
+
+    def begun(self, node: Worker) -> int | None:
+        """The case that a worker begins now: pauses are over as soon as they can be."""
+        while node.can_run:
+            number, pause = node.take()
+            if not pause:
+                return number
+            self.made.mark_test_complete(node, number)
+        return None
+
+
+def played(
+    names: list[str],
+    cases: dict[str, str],
+    workers: int,
+    dist: str = "load",
+    pools: dict[str, list[str]] | None = None,
+    earlier: dict[str, float] | None = None,
+    clock: Callable[[], float] = lambda: 0.0,
+) -> Played:
     told: list[Any] = []
     config = SimpleNamespace(
         option=SimpleNamespace(dist=dist),
@@ -51,13 +88,28 @@ def scheduler(
         hook=SimpleNamespace(pytest_collectreport=lambda report: told.append(report)),
         told=told,
     )
-    made = ByDevice(cast(pytest.Config, config), workers, devices)
+    bound: dict[str, str] = {}
+    made = ByDevice(
+        cast(pytest.Config, config),
+        workers,
+        {name: (where, "") for name, where in cases.items()},
+        pools=lambda: pools or {},
+        earlier=lambda: earlier or {},
+        bind=bound.__setitem__,
+        clock=clock,
+    )
     nodes = [Worker(f"gw{number}") for number in range(workers)]
     for node in nodes:
         made.add_node(node)
         made.add_node_collection(node, names)
     made.schedule()
-    return made, nodes
+    return Played(made, nodes, bound)
+
+
+def scheduler(
+    names: list[str], devices: dict[str, str], workers: int, dist: str = "load"
+) -> tuple[ByDevice, list[Worker]]:
+    return played(names, devices, workers, dist)[:2]
 
 
 def test_it_is_what_the_pinned_pytest_xdist_asks_of_a_scheduler() -> None:
@@ -80,19 +132,111 @@ CASES = {f"t.py::test_c[{device}-{number}]": device for device in "ab" for numbe
 PLAIN = [f"t.py::test_p[{number}]" for number in range(4)]
 
 
-def test_all_cases_of_a_device_go_to_one_worker_and_the_last_one_waits() -> None:
-    names = [*CASES, *PLAIN]
-    made, (first, second) = scheduler(names, CASES, 2)
-    assert first.queue[:3] == [0, 1, 2]
-    assert second.queue[:3] == [3, 4, 5]
-    while first.can_run or second.can_run:
-        for node in (first, second):
-            if node.can_run:
-                made.mark_test_complete(node, node.queue.pop(0))
-    assert made.tests_finished
-    assert made.has_pending
-    assert [len(first.queue), len(second.queue)] == [1, 1]
+def test_a_device_has_one_worker_which_begins_each_case_at_once() -> None:
+    run = played([*CASES, *PLAIN], CASES, 2)
+    first, second = run.nodes
+    assert (first.queue, second.queue) == ([0, 0], [3, 3])
+    ran: dict[int, list[int]] = {0: [], 1: []}
+    for _ in range(3):
+        for which, node in enumerate(run.nodes):
+            number = run.begun(node)
+            assert number is not None
+            ran[which].append(number)
+            run.made.mark_test_complete(node, number)
+    assert ran == {0: [0, 1, 2], 1: [3, 4, 5]}
     assert not first.shutting_down
+    while (node := next((one for one in run.nodes if one.can_run), None)) is not None:
+        number = run.begun(node)
+        if number is not None:
+            run.made.mark_test_complete(node, number)
+    assert run.made.tests_finished
+    assert run.made.has_pending, "the last plain tests are begun when they are known to be the last"
+
+
+def test_with_fewer_workers_than_devices_one_takes_the_next_device() -> None:
+    run = played([*CASES], CASES, 1)
+    (node,) = run.nodes
+    ran = []
+    while (number := run.begun(node)) is not None:
+        ran.append(number)
+        run.made.mark_test_complete(node, number)
+    assert ran == [0, 1, 2, 3, 4, 5]
+    assert run.made.tests_finished
+    assert [run.bound[name] for name in CASES] == [*"aaabbb"]
+
+
+POOL = {f"t.py::test_c[pool-{number}]": "pool" for number in range(5)}
+
+
+def test_devices_of_a_pool_take_the_longest_that_waits_when_they_are_free() -> None:
+    names = [*POOL]
+    seconds = dict(zip(names, (1.0, 5.0, 2.0, 3.0, 4.0), strict=True))
+    run = played(names, POOL, 2, pools={"pool": ["x", "y"]}, earlier=seconds)
+    first, second = run.nodes
+    assert (run.begun(first), run.begun(second)) == (1, 4)
+    run.made.mark_test_complete(second, 4)
+    assert run.begun(second) == 3
+    run.made.mark_test_complete(second, 3)
+    assert run.begun(second) == 2, "no case waits behind one that is being run"
+    run.made.mark_test_complete(first, 1)
+    assert run.begun(first) == 0
+    assert run.bound == {names[1]: "x", names[4]: "y", names[3]: "y", names[2]: "y", names[0]: "x"}
+    assert not run.made.tests_finished
+    for node, number in ((first, 0), (second, 2)):
+        run.made.mark_test_complete(node, number)
+    assert run.made.tests_finished
+    assert not run.made.has_pending
+
+
+def test_a_bad_device_gives_back_its_last_case_too() -> None:
+    names = [*POOL][:2]
+    now = [0.0]
+    run = played(
+        names, dict.fromkeys(names, "pool"), 2, pools={"pool": ["x", "y"]}, clock=lambda: now[0]
+    )
+    first, second = run.nodes
+    assert (run.begun(first), run.begun(second)) == (0, 1)
+    run.made.mark_test_complete(first, 0)
+    assert run.begun(first) is None
+    assert run.made.gave_up(names[1], "y", [])
+    assert not run.made.tests_finished
+    run.made.give_back(names[1])
+    run.made.mark_test_complete(second, 1)
+    assert run.begun(second) is None
+    assert run.begun(first) == 1
+    assert run.bound[names[1]] == "x"
+    assert not run.made.gave_up(names[1], "x", []), "it failed on all that there are"
+    run.made.mark_test_complete(first, 1)
+    assert run.made.tests_finished
+
+
+def test_a_device_that_was_given_up_is_tried_later_and_when_no_other_can() -> None:
+    names, now = [*POOL], [0.0]
+    run = played(names, POOL, 2, pools={"pool": ["x", "y"]}, clock=lambda: now[0])
+    first, second = run.nodes
+    assert (run.begun(first), run.begun(second)) == (0, 1)
+    assert run.made.gave_up(names[1], "y", [])
+    run.made.give_back(names[1])
+    run.made.mark_test_complete(second, 1)
+    assert run.begun(second) is None
+    now[0] = 100.0
+    run.made.mark_test_complete(first, 0)
+    assert run.begun(first) == 1, "first of all what failed elsewhere"
+    assert run.begun(second) == 2, "as it may be well again"
+    assert run.made.gave_up(names[2], "y", [])
+    run.made.give_back(names[2])
+    run.made.mark_test_complete(second, 2)
+    assert not run.made.gave_up(names[1], "x", [])
+    run.made.mark_test_complete(first, 1)
+    ran = []
+    while at := next(((n, c) for n in run.nodes if (c := run.begun(n)) is not None), None):
+        node, number = at
+        if not run.made.gave_up(names[number], run.bound[names[number]], []):
+            ran.append(number)
+        run.made.give_back(names[number])
+        run.made.mark_test_complete(node, number)
+    assert sorted(ran) == [2, 3, 4], "each has a record, if only of what is wrong with devices"
+    assert run.made.tests_finished
 
 
 def test_plain_tests_need_not_wait_for_another_worker() -> None:
@@ -104,18 +248,22 @@ def test_plain_tests_need_not_wait_for_another_worker() -> None:
     assert nodes[0].can_run
 
 
-def test_what_a_dead_worker_had_goes_on_and_a_case_where_its_device_is() -> None:
-    made, (first, second) = scheduler([*CASES], CASES, 2)
-    made.mark_test_complete(second, second.queue.pop(0))
+def test_what_a_dead_worker_had_goes_on_with_who_takes_its_device() -> None:
+    run = played([*CASES], CASES, 2)
+    first, second = run.nodes
+    assert (run.begun(first), run.begun(second)) == (0, 3)
     first.lost = True
-    assert made.remove_node(first) == next(iter(CASES))
-    assert second.queue == [4, 5, 1, 2]
-    made.mark_test_pending(next(iter(CASES)))
-    made.mark_test_pending(next(iter(CASES)))
-    assert second.queue == [4, 5, 1, 2, 0]
-    assert made.worker_with({"a"}) == (second, "a")
+    assert run.made.remove_node(first) == next(iter(CASES))
+    for _ in range(2):
+        run.made.mark_test_pending(next(iter(CASES)))
+    ran, number = [], 3
+    while number is not None:
+        ran.append(number)
+        run.made.mark_test_complete(second, number)
+        number = run.begun(second)
+    assert sorted(ran) == [0, 1, 2, 3, 4, 5]
     with pytest.raises(KeyError):
-        made.remove_node(first)
+        run.made.remove_node(first)
 
 
 def test_a_plain_test_that_kills_its_worker_is_run_again_on_request_only() -> None:
@@ -135,15 +283,20 @@ def test_a_plain_test_that_kills_its_worker_is_run_again_on_request_only() -> No
     assert sorted(last.queue) == [1, 2, 3]
 
 
-def test_a_case_that_moved_stays_with_its_new_device() -> None:
-    made, (first, second) = scheduler([*CASES], CASES, 2)
-    assert made.worker_with({"b", "c"}) == (second, "b")
-    made.move(next(iter(CASES)), second, "b")
-    assert second.queue == [3, 4, 5, 0]
-    made.remove_node(second)
-    assert first.queue == [0, 1, 2]
-    made.mark_test_complete(first, first.queue.pop(0))
-    assert first.queue == [1, 2, 4, 5, 0]
+def test_a_case_whose_device_was_given_up_moves_to_a_twin_and_on_from_there() -> None:
+    run = played([*CASES], CASES, 2)
+    first, second = run.nodes
+    case = next(iter(CASES))
+    assert (run.begun(first), run.begun(second)) == (0, 3)
+    assert not run.made.gave_up(case, "a", ["c"]), "nobody has a case on c"
+    run.made.mark_test_complete(first, 0)
+    assert run.begun(first) == 1, "who else could run it?"
+    assert run.made.gave_up([*CASES][1], "a", ["b"])
+    run.made.give_back([*CASES][1])
+    run.made.mark_test_complete(first, 1)
+    run.made.mark_test_complete(second, 3)
+    assert run.begun(second) == 1
+    assert run.bound[[*CASES][1]] == "b"
 
 
 def test_workers_that_collect_other_tests_get_none(logged: Logged) -> None:
@@ -166,52 +319,60 @@ def test_workers_that_collect_other_tests_get_none(logged: Logged) -> None:
 
 
 @given(
-    cases=st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=12),
+    cases=st.lists(st.sampled_from(["a", "b", "c", "pool", ""]), max_size=12),
     workers=st.integers(1, 4),
-    events=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=12),
+    events=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=30),
 )
-def test_whoever_dies_no_device_is_shared_and_all_cases_are_run(
-    cases: list[str], workers: int, events: list[tuple[int, bool]]
+def test_whoever_dies_no_device_is_shared_and_each_case_is_run_once(
+    cases: list[str], workers: int, events: list[tuple[int, int]]
 ) -> None:
     names = [f"t.py::test_{number}" for number in range(len(cases))]
-    devices = {name: device for name, device in zip(names, cases, strict=True) if device}
-    made, alive = scheduler(names, devices, workers)
-    ran: set[int] = set()
+    places = {name: device for name, device in zip(names, cases, strict=True) if device}
+    now = [0.0]
+    run = played(names, places, workers, pools={"pool": ["x", "y"]}, clock=lambda: now[0])
+    made, alive, running = run.made, run.nodes, dict[Any, int]()
+    ended: list[int] = []
     crashed: set[int] = set()
     script = iter(events)
-    for step in range(200):
+    for step in range(300):
+        now[0] += 10.0
         if made.tests_finished:
             for node in alive:
                 node.shutdown()
-        holding = [
-            {cases[number] for number in node.queue if cases[number]}
-            for node in alive
-            if node.queue
-        ]
-        assert sum(map(len, holding)) == len(set().union(*holding)), "two workers, one device"
-        ready = [node for node in alive if node.can_run]
-        if not ready:
-            break
-        which, dies = next(script, (0, False))
-        node = ready[which % len(ready)]
-        if not dies:
-            ran.add(node.queue[0])
-            made.mark_test_complete(node, node.queue.pop(0))
+        for node in alive:
+            if node not in running and (number := run.begun(node)) is not None:
+                running[node] = number
+        held = [run.bound[names[number]] for number in running.values() if cases[number]]
+        assert len(held) == len(set(held)), "two workers, one device"
+        if not running:
+            if made.tests_finished and not any(node.can_run for node in alive):
+                break
             continue
-        node.lost = True
-        alive.remove(node)
-        item = made.remove_node(node)
-        assert item == names[node.queue[0]]
-        crashed.add(node.queue[0])
-        if item in devices:
-            made.mark_test_pending(item)
-        clone = Worker(f"gw{len(alive) + step}")
-        alive.append(clone)
-        made.add_node(clone)
-        made.add_node_collection(clone, names)
-        made.schedule()
+        which, event = next(script, (0, 0))
+        node, number = list(running.items())[which % len(running)]
+        del running[node]
+        name, device = names[number], run.bound.get(names[number], "")
+        if event == 1:  # it dies
+            node.lost = True
+            alive.remove(node)
+            assert made.remove_node(node) == name
+            if device:
+                made.mark_test_pending(name)
+            else:
+                crashed.add(number)
+            clone = Worker(f"gw{len(alive) + step}")
+            alive.append(clone)
+            made.add_node(clone)
+            made.add_node_collection(clone, names)
+            made.schedule()
+            continue
+        if device and event == 2 and made.gave_up(name, device, {"a": ["b"]}.get(device, [])):
+            made.give_back(name)
+        else:
+            ended.append(number)
+        made.mark_test_complete(node, number)
     assert not made.has_pending
-    assert ran | {number for number in crashed if not cases[number]} == set(range(len(cases)))
+    assert sorted([*ended, *crashed]) == list(range(len(cases)))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Generator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pytest
@@ -187,7 +188,7 @@ class Live:
         cases: Mapping[str, str],
         side_by_side: int,
         folder: RunFolder,
-        sharing: Mapping[str, int],
+        sharing: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """Cases are about to run, {node id: device or pool}; `folder` is that of their run.
 

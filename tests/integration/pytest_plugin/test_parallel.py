@@ -217,7 +217,7 @@ def test_a_pool_of_which_one_device_is_lost_does_all_its_cases(
 ) -> None:
     lab.file.write_text(POOL)
     suite = tmp_path / "test_farm.py"
-    suite.write_text(SICK_SUITE.replace("number == 2 and", "number >= 2 and"))
+    suite.write_text(SICK_SUITE.replace("number == 2 and ", ""))
     done = lab.run("-n", "2", suites=suite)
     assert done.code == 0, done.output
     last = {case["case"]: case for case in done.cases}

@@ -97,7 +97,10 @@ def history(
     new = runs_in(reports) if database is None else []
     opened = _open(database, reports)
     for path in new:
-        _import(opened, path)
+        try:
+            _import(opened, path)
+        except ConfigError as error:  # of one run: the others are worth telling of
+            say(f"warning: {error}", err=True)
 
     def bisectable(pair: Pair) -> Bisectable:
         return NewFailure.of(pair).bisectable(str(lab_file), str(reports))

@@ -66,10 +66,14 @@ class Group:
 
     @property
     def was(self) -> str:
-        """How the first of them ended before."""
-        one = self.pairs[0].before
+        """How the first of them ended before; empty if it passed, or ended as it does now."""
+        one, now = self.pairs[0].before, self.pairs[0].after
         if one is None:
             return "not run"
+        if one.outcome == "passed" or (
+            now and (one.outcome, one.signature) == (now.outcome, now.signature)
+        ):
+            return ""
         return " ".join((one.signature if one.is_bad else one.outcome).split())
 
     @property
@@ -103,9 +107,10 @@ class Told:
             counts.append(f"{counted(len(self.comparison.drifted), 'case')} with other outputs")
         if self.comparison.speed is not None:
             counts += [f"{n} {word}" for word, n in speed_counts(self.comparison.speed)]
-        rest = f"{len(self.comparison['failing'])} still failing, " + (
-            f"{len(self.comparison['passing'])} still passing"
-        )
+        failing, passing = self.comparison["failing"], self.comparison["passing"]
+        known = sum(bool(one.after and one.after.known_issue) for one in failing)
+        as_known = f" ({known} as known)" if known else ""
+        rest = f"{len(failing)} still failing{as_known}, {len(passing)} still passing"
         return f"{', '.join(counts) or 'no difference'}; {rest}"
 
 
@@ -199,7 +204,7 @@ def page(found: Told) -> str:
 
 
 def _block(group: Group, head: str) -> str:
-    was = f", was {as_code(group.was)}" if group.was != "passed" else ""
+    was = f", was {as_code(group.was)}" if group.was else ""
     made = [head] if head else []
     was += f", {as_code(group.until_now)}" if group.until_now else ""
     made.append(f"- **{counted(len(group.pairs), 'case')}**: {as_code(group.said)}{was}")

@@ -51,7 +51,7 @@ def runs_in(path: Path) -> list[Path]:
     """
     if (path / JOURNAL).is_file():
         return [path]
-    found = sorted(one.parent for one in path.glob(f"*/{JOURNAL}"))
+    found = sorted(one.parent for one in path.glob(f"*/{JOURNAL}") if one.is_file())
     found = [one for one in found if one.name != LATEST]
     if not found:
         raise ConfigError(f"holds no run: there is no {JOURNAL} in it or in its folders", file=path)

@@ -65,7 +65,7 @@ def runs_around(base: RunFolder, new: RunFolder) -> tuple[list[RunFolder], list[
 def _same(folder: RunFolder, takes: Callable[[str], bool]) -> Iterator[RunFolder]:
     """The finished runs beside a run that were asked for the same cases, the newest first."""
     reports, wanted = folder.path.parent, folder.info().get("selection")
-    found_names = (one.parent.name for one in reports.glob(f"*/{JOURNAL}"))
+    found_names = (one.parent.name for one in reports.glob(f"*/{JOURNAL}") if one.is_file())
     names = sorted((name for name in found_names if name != LATEST), reverse=True)[:_MOST_RUNS]
     # names tell the second, run.json tells the rest
     for _, same_second in groupby(names, _second):

@@ -183,7 +183,10 @@ def timeline(runs: Iterable[tuple[str, Iterable[Brief]]], diagnosis: str = "") -
     if diagnosis:
         found = [line for line in found if diagnosis in line.diagnoses]
         kinds = {name: kind for name, kind in kinds.items() if name == diagnosis}
-    found.sort(key=lambda line: (not line.fails, line.pass_rate or 0.0, line.last.case))
+    # what was never judged comes last: a page has room for so many only
+    found.sort(
+        key=lambda line: (not line.fails, not line.verdicts, line.pass_rate or 0.0, line.last.case)
+    )
     return Timeline(
         count, first, last, found, sorted(kinds.values(), key=lambda kind: -kind.failures)
     )

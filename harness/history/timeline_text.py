@@ -88,11 +88,11 @@ def lines(report: HistoryReport) -> Iterator[str]:
     if not report.cases:
         yield "nothing is held of that"
         return
-    yield f"{counted(report.runs, 'run')}, {_day(report.first)} to {_day(report.last)}"
+    yield f"{counted(report.runs, 'run')}, {_days(report)}"
     for kind in report.kinds[:_SHOWN]:
         yield (
-            f"{kind.failures:5} x {shortened(kind.kind, _WIDTH)}: {_day(kind.first)} to "
-            f"{_day(kind.last)}, {counted(kind.cases, 'case')}"
+            f"{kind.failures:5} x {shortened(kind.kind, _WIDTH)}: {_days(kind)}, "
+            f"{counted(kind.cases, 'case')}"
         )
         yield f"        on {_some(kind.devices)}; {_some(kind.versions)}"
     if len(report.kinds) > _SHOWN:
@@ -108,8 +108,11 @@ def lines(report: HistoryReport) -> Iterator[str]:
             yield f"        {command}"
     if len(told) > _SHOWN:
         yield f"... and {len(told) - _SHOWN} more cases"
-    rest = len(report.cases) - len(told)
-    yield f"{counted(rest, 'case')} never failed" if rest else "each case failed at some time"
+    unjudged = sum(not case.since for case in report.cases)
+    rest = len(report.cases) - len(told) - unjudged
+    said = [f"{counted(rest, 'case')} never failed"] if rest else []
+    said += [f"{counted(unjudged, 'case')} never had a verdict"] if unjudged else []
+    yield ", ".join(said) or "each case failed at some time"
 
 
 def ends(case: CaseRow) -> str:
@@ -127,6 +130,7 @@ def page(report: HistoryReport) -> str:
         rates=rates,
         ends=ends,
         day=_day,
+        days=_days,
         some=_some,
         command=shlex.join,
     )
@@ -134,6 +138,8 @@ def page(report: HistoryReport) -> str:
 
 def rates(case: CaseRow) -> str:
     """How often it passes, in words."""
+    if not case.passed + case.failed:
+        return f"{counted(case.no_verdict, 'run')}, none with a verdict"
     told = [f"{case.passed} of {case.passed + case.failed} passed", f"trend {case.trend}"]
     if case.flake_rate:
         told.insert(1, f"{100 * case.flake_rate:.0f} % of repeats ended otherwise")
@@ -175,6 +181,11 @@ def _row(line: Line, bisectable: Callable[[Pair], Bisectable]) -> CaseRow:
 
 def _day(moment: str) -> str:
     return moment[:10]
+
+
+def _days(seen: KindRow | HistoryReport) -> str:
+    first, last = _day(seen.first), _day(seen.last)
+    return first if first == last else f"{first} to {last}"
 
 
 def _some(names: tuple[str, ...], most: int = 4) -> str:

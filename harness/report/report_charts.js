@@ -220,7 +220,7 @@ function timeline(data, shown, section, open) {
     "aria-label": `what ran when on ${lanes.length} devices, ${seconds(last)} in all`});
   for (const value of clock(last, width / 110)) svg.append(
     el("line", {class: "grid", x1: toX(value * 1000), x2: toX(value * 1000), y1: 4, y2: height - 26}),
-    el("text", {x: toX(value * 1000), y: height - 10, "text-anchor": "middle"}, value < 60 ? `${number(value)} s` : seconds(value).replace(/ 0+ (s|min)$/, "")));
+    el("text", {x: toX(value * 1000), y: height - 10, "text-anchor": toX(value * 1000) > width - 40 ? "end" : "middle"}, value < 60 ? `${number(value)} s` : seconds(value).replace(/ 0+ (s|min)$/, "")));
   lanes.forEach((device, line) => {
     const top = tops[line];
     svg.append(el("text", {class: "ink", x: left - 8, y: top + 14, "text-anchor": "end"}, shortened(device, width > 600 ? 18 : 11)));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -137,6 +138,23 @@ def test_what_may_only_be_read_is_read(reports: Path, lock: Callable[[Path], Non
     finally:
         reports.chmod(0o755)
     assert held(file)
+
+
+def test_a_run_that_cannot_be_read_keeps_none_from_the_others(reports: Path) -> None:
+    wanted = json.loads(history("--reports", reports, "--json").stdout)
+    for journal in (
+        reports / "of-somebody" / "results.jsonl",
+        reports / "no-run" / "results.jsonl",
+    ):
+        journal.parent.mkdir()
+    journal.mkdir()
+    journal = reports / "of-somebody" / "results.jsonl"
+    journal.write_text("{}\n")
+    journal.chmod(0)
+    done = history("--reports", reports, "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, wanted), done.stderr
+    assert done.stderr == f"warning: {journal}: cannot be read: Permission denied\n"
+    assert history("import", journal.parent, "--reports", reports).returncode == 2
 
 
 def test_a_folder_that_takes_no_file_is_said(reports: Path) -> None:

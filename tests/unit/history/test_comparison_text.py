@@ -98,6 +98,17 @@ def test_what_no_known_issue_expects_any_more_is_told_so() -> None:
     assert "by other" not in markdown(found)
 
 
+def test_what_fails_as_before_is_told_once_and_whether_it_is_known() -> None:
+    found = told_of(
+        [attempt("a failed known=old-bug"), attempt("b failed"), attempt("c failed message=other")],
+        [attempt("a failed known=old-bug"), attempt("b failed"), attempt("c failed")],
+    )
+    assert found.verdict == "1 fails otherwise; 2 still failing (1 as known), 0 still passing"
+    assert markdown(found).count(", was `") == 1
+    assert ", was `call|1002|other`" in markdown(found)
+    assert page(found).count("before: <code>") == 1
+
+
 class Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()

@@ -49,6 +49,13 @@ def test_the_last_finished_one_of_the_same_cases_is_taken(tmp_path: Path) -> Non
     assert previous_of(RunFolder.open(tmp_path / "latest")).path == new
 
 
+def test_what_lies_beside_runs_and_is_none_does_no_harm(tmp_path: Path) -> None:
+    wanted = run_folder(tmp_path, ONE)
+    (tmp_path / "30000101T000000Z-0000" / "results.jsonl").mkdir(parents=True)
+    new = run_folder(tmp_path, ONE)
+    assert previous_of(RunFolder.open(new)).path == wanted
+
+
 def test_that_there_is_none_is_said(tmp_path: Path) -> None:
     run_folder(tmp_path, ONE, command=("pytest", "-k", "tiny"))
     only = run_folder(tmp_path, ONE)

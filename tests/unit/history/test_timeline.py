@@ -107,7 +107,7 @@ def test_what_is_told() -> None:
     found = nights("a@2.50.40 passed;b passed", "a@2.51.0 failed id=x;b passed")
     assert list(lines(report_of(found))) == [
         "2 runs, 2026-11-01 to 2026-11-02",
-        "    1 x x: 2026-11-02 to 2026-11-02, 1 case",
+        "    1 x x: 2026-11-02, 1 case",
         "        on sim; qnn 2.51.0",
         ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]",
         "        fails since 2026-11-02; 1 of 2 passed, trend worse",
@@ -121,6 +121,17 @@ def test_what_is_told() -> None:
 def test_what_was_never_judged_neither_passes_nor_fails() -> None:
     found = timeline([("r", [Brief.of(attempt("a unsupported"))])])
     assert "no verdict</td>" in page(report_of(found))
+
+
+def test_what_was_never_judged_did_not_pass_either_and_comes_last() -> None:
+    """Of 500 that a page shows none should be in the place of one that has something to tell."""
+    found = report_of(nights("a unsupported;b failed;c passed", "a skipped;b passed;c passed"))
+    assert [case.case[-2] for case in found.cases] == ["b", "c", "a"]
+    *_, last = lines(found)
+    assert last == "1 case never failed, 1 case never had a verdict"
+    assert "<td>2 runs, none with a verdict</td>" in page(found)
+    *_, last = lines(report_of(nights("b failed")))
+    assert last == "each case failed at some time"
 
 
 def test_json_keeps_to_its_schema_and_the_page_to_words() -> None:

@@ -265,14 +265,15 @@ def test_nothing_lies_beside_the_page(reader: Reader, night: Path, width: int, s
 
 def test_the_last_time_of_a_timeline_is_whole(reader: Reader, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    late = record().started + timedelta(seconds=149)
+    late = record().started + timedelta(seconds=159)
     last = record(case="test_b.py::test_b", started=late, duration_s=1.5)
     write_html(Contents((record(), last), ()), {}, page, run="r")
+    reader.see(1400, "light")
     reader.open(page)
     beyond = "return [...document.querySelectorAll('#timeline text')].filter(one => one"
     beyond += ".getBoundingClientRect().right > one.closest('svg').getBoundingClientRect().right)"
     assert reader.js(f"{beyond}.map(one => one.textContent)") == []
-    assert "2 min 30 s" in reader.one("#timeline").text
+    assert "2 min 40 s" in reader.one("#timeline").text
 
 
 def test_the_end_of_a_name_is_seen_and_all_of_it_on_paper(reader: Reader, night: Path) -> None:

@@ -168,16 +168,27 @@ def _read(folder: RunFolder) -> list[Brief]:
     return found
 
 
+def _readable(runs: Sequence[RunFolder]) -> Iterator[list[Brief]]:
+    """Those that can be read: of the others it is said."""
+    for run in runs:
+        try:
+            yield _read(run)
+        except HarnessError as error:
+            say(f"warning: {run.run_id} tells nothing of noise: {error}", err=True)
+
+
 def _with_speed(
     found: Comparison, base: RunFolder, new: RunFolder, asked: FailOn, *, late: bool
 ) -> Comparison:
     """Judges speed and memory; where that cannot be and was not asked for, it is said."""
+    if base.path.samefile(new.path):
+        return found
     earlier, between = runs_around(base, new)
     try:
         return with_speed(
             found,
-            map(_read, earlier),
-            map(_read, between),
+            _readable(earlier),
+            _readable(between),
             effect=asked.slower or EFFECT,
             late=late,
         )

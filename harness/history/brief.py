@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AliasPath, ConfigDict, Field, JsonValue, TypeAdapter
 
-from harness.errors import Cause
+from harness.errors import Cause, ConfigError
 from harness.failure.error import Outcome
 from harness.results.journal import MAX_LINE_BYTES, journal_lines
 from harness.results.record import NO_CAUSE, CaseRecord
@@ -120,16 +120,29 @@ def numbered_lines(journal: Path) -> Iterator[tuple[int, bytes, Brief | None]]:
 def read_briefs(journal: Path) -> tuple[list[Brief], int]:
     """All attempts of a journal in their order, and how many of its lines are no records.
 
-    Raises ConfigError if it cannot be read.
+    Raises ConfigError if it cannot be read, or is wholly of another schema.
     """
-    found = [brief for _, _, brief in numbered_lines(journal)]
-    whole = [brief for brief in found if brief is not None]
-    return whole, len(found) - len(whole)
+    whole, damaged = [], 0
+    for number, line, brief in numbered_lines(journal):
+        if brief is not None:
+            whole.append(brief)
+            continue
+        damaged += 1
+        if not whole and (schema := _object(line).get("schema", 1)) != 1:
+            raise ConfigError(
+                f"{journal}:{number}: records of schema {schema!s:.20}; this version reads schema 1"
+            )
+    return whole, damaged
 
 
 def _is_event(line: bytes) -> bool:
+    return _object(line).get("kind") == "device"
+
+
+def _object(line: bytes) -> Mapping[str, Any]:
+    """What a line says, whatever it is; nothing of a line that says none."""
     try:
         said = json.loads(line) if len(line) <= MAX_LINE_BYTES else None
     except (ValueError, RecursionError):
-        return False
-    return isinstance(said, dict) and said.get("kind") == "device"
+        return {}
+    return said if isinstance(said, dict) else {}

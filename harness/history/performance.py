@@ -198,7 +198,8 @@ def _changes(
         needed[judged] = np.minimum(_ALARM, _FALSE_DISCOVERIES * p[judged] / adjusted)
     far = np.abs(shift) >= np.log1p(effect)
     width = half_width(runs, new_runs) * scale
-    alarm = judged & far & (p <= needed) & (np.abs(shift) > width)
+    clear = far & (np.abs(shift) > width)
+    alarm = judged & clear & (p <= needed)
     same = judged & ~alarm & (np.abs(shift) + width < np.log1p(effect))
     unsure = judged & ~alarm & ~same
     more_new, more_base = _more(unsure, far, shift, apart, scale, runs, new_runs, needed, effect)
@@ -221,7 +222,7 @@ def _changes(
                 new_runs=int(new_runs[at]),
                 more_new=max(int(more_new[at]), 0) if judged[at] and settles else None,
                 more_base=max(int(more_base[at]), 0) if judged[at] and settles else None,
-                suspect=bool(unsure[at] and far[at] and settles and p[at] <= _SUSPECT),
+                suspect=bool(unsure[at] and clear[at] and settles and p[at] <= _SUSPECT),
             )
         )
     return found

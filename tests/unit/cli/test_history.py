@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness.cli.main import commands
+from harness.errors import ConfigError
 from tests.unit.history.runs import attempt, run_folder
 
 
@@ -42,9 +43,14 @@ def test_a_run_that_was_cut_short_is_named_so(tmp_path: Path) -> None:
     assert "cut short" not in said("report", base).stderr
 
 
-def test_lines_of_another_schema_are_left_out_by_all(tmp_path: Path) -> None:
+def test_lines_of_another_schema_are_left_out_and_make_no_comparison(tmp_path: Path) -> None:
     run = run_folder(tmp_path, attempt("a passed"))
     journal = run / "results.jsonl"
     journal.write_text(json.dumps(json.loads(journal.read_text()) | {"schema": 2}) + "\n")
-    for words in (["report", run], ["compare", run, run], ["history", "--reports", tmp_path]):
+    for words in (["report", run], ["history", "--reports", tmp_path]):
         assert "1 line left out: not a record" in said(*words).stderr
+    other = run_folder(tmp_path, attempt("a passed"))
+    for words in (["compare", run, other], ["compare", other, run]):
+        error = said(*words).exception
+        assert isinstance(error, ConfigError)
+        assert str(error) == f"{journal}:1: records of schema 2; this version reads schema 1"

@@ -94,6 +94,7 @@ def test_figures_with_two_modes_give_no_alarm() -> None:
         for new in (1, 2, 3):
             found = judge(names, groups, rows[:, : runs - new], rows[:, runs - new : runs])
             assert [one for one in found.all if one.verdict in ("slower", "faster")] == []
+            assert all(one.low > 1 or one.high < 1 for one in found.all if one.suspect)
 
 
 def test_what_most_cases_of_a_device_do_is_told_once() -> None:

@@ -213,6 +213,23 @@ def test_a_night_job_ends_with_1_exactly_then(reports: Path) -> None:
     assert report["speed"]["slower"][0]["ratio"] == pytest.approx(1.2, rel=0.01)
 
 
+def test_an_earlier_run_that_cannot_be_read_tells_nothing(reports: Path) -> None:
+    bad = sorted(reports.glob("2*"))[0]
+    journal = bad / "results.jsonl"
+    journal.write_text(journal.read_text().replace('"schema":1', '"schema":2'))
+    run_folder(reports, run(1200))
+    run_folder(reports, run(1201))
+    code, said = compared(reports, "--fail-on", "perf:10%")
+    assert (code, "slower: execute_us" in said) == (1, True)
+    assert f"warning: {bad.name} tells nothing of noise: {journal}:1: records of schema 2" in said
+
+
+def test_of_a_run_beside_itself_no_figure_is_unsure(reports: Path) -> None:
+    latest = str(sorted(reports.glob("2*"))[-1])
+    done = CliRunner().invoke(compare_command, [latest, latest])
+    assert (done.exit_code, "not to be told" in done.output) == (0, False)
+
+
 def test_without_scipy_all_else_is_compared(reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.errors import ConfigError
 

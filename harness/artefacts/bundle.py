@@ -53,6 +53,8 @@ def read_bundle(data: FileBytes) -> Artefact:
             raise data.error(f"the bundle has no file {name!r}, which its manifest names", 0)
         return places[name]
 
+    if MANIFEST not in places:
+        raise data.error(f"the name of the first file is longer than {MANIFEST!r}", 0)
     _, offset, size = places[MANIFEST]
     return replace(listed(data, offset, size, inside), kind="bundle")
 

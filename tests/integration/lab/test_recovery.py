@@ -226,10 +226,11 @@ def test_who_follows_is_told_why_a_timed_case_waits(simulated_lab: Path, tmp_pat
     finally:
         busy.kill()
         busy.wait()
-    device, line = said[-1]
+    *_, (device, line), (_, after) = said
     assert device == NAME
     assert "busy" in str(line["doing"])
     assert str(line["doing"]).startswith("waiting: ")
+    assert "doing" not in after
 
 
 def test_what_makes_a_device_unique(tmp_path: Path) -> None:

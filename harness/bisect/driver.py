@@ -79,6 +79,7 @@ class Bisection:
         if self._judged is not None:
             scipy_stats()  # before a run is made in vain
         self._turn = 0
+        self._records: dict[tuple[str | None, str | None], CaseRecord | None] = {}
         self._warned: set[Axis] = set()
 
     def go_on(self) -> AxisFinding | GridFinding | Stopped | None:
@@ -204,7 +205,7 @@ class Bisection:
         """What was measured at each point, the oldest first."""
         found: dict[Point, list[float]] = {}
         for entry in self.folder.answers():
-            record = record_of(self.folder.path, entry)
+            record = self._record(entry)
             if record is not None and record.outcome == "passed":
                 with contextlib.suppress(Unmeasured):
                     size = comparison.size(record.measurements)
@@ -261,10 +262,17 @@ class Bisection:
         answers = [entry for entry in self.folder.answers() if entry.at == self.task.good]
         found = []
         for entry in answers:
-            record = record_of(self.folder.path, entry)
+            record = self._record(entry)
             if record is not None and entry.run:
                 found.append((record, self.folder.path / entry.run))
         return found
+
+    def _record(self, entry: Answered) -> CaseRecord | None:
+        """The record of an answered run, which is read once: each question asks for all of them."""
+        where = entry.run, entry.case
+        if where not in self._records:
+            self._records[where] = record_of(self.folder.path, entry)
+        return self._records[where]
 
     def _changes(self, end: RunEnd, good_runs: Sequence[tuple[CaseRecord, Path]]) -> list[Output]:
         """The outputs of a run beside those of the good end, where they are what counts.

@@ -33,8 +33,8 @@ _FORMS: Final = (
 )
 _MAX_CHARS: Final = 1000
 _MAX_COMPARISON_CHARS: Final = 300
-_TIME: Final = re.compile(r"_(?:s|ms|us|ns)(?:\.(?!count\b)\w+)*$", re.ASCII)
 _SIZE: Final = re.compile(r"_(s|ms|us|ns|bytes)(?:\.(?!count\b)\w+)*$", re.ASCII)
+"""A time or a size of memory, or a part of one; the unit of it."""
 # the judge takes a number to be known to one: all seconds would be alike
 _IN_MICROSECONDS: Final = {"s": 1e6, "ms": 1e3}
 _PATH: Final = re.compile(r"[a-z_]\w*(?:\.\w+)*", re.ASCII | re.IGNORECASE)
@@ -371,13 +371,15 @@ def parse_comparison(text: str) -> Comparison:
     if not names:
         raise ConfigError(f"{text!r}: the left side names no measurement")
     right = _term(tree.comparators[0], text, names)
-    times = tuple(sorted(name for name in names if _TIME.search(name)))
+    sizes = {name: size[1] for name in sorted(names) if (size := _SIZE.search(name))}
+    times = tuple(name for name, unit in sizes.items() if unit != "bytes")
     comparison = Comparison(text, left, _COMPARE[type(tree.ops[0])], right, "good" in names, times)
-    size = _SIZE.search(ast.unparse(tree.left))
-    if size is None or not isinstance(tree.left, ast.Name | ast.Attribute):
+    # of one measurement alone: else this is the text of an expression, which none is called
+    unit = sizes.get(ast.unparse(tree.left))
+    if unit is None:
         return comparison
     limit = _limit(tree.ops[0], tree.comparators[0])
-    return replace(comparison, limit=limit, unit=_IN_MICROSECONDS.get(size[1], 1.0))
+    return replace(comparison, limit=limit, unit=_IN_MICROSECONDS.get(unit, 1.0))
 
 
 def _limit(sign: ast.cmpop, right: ast.expr) -> float | None:

@@ -22,7 +22,7 @@ from harness.failure.rules import RULES
 from harness.history.brief import Brief, Named, numbered_lines
 from harness.history.database import Database
 from harness.history.timeline import Filter
-from harness.report.rundir import JOURNAL, LATEST, RunFolder
+from harness.report.rundir import JOURNAL, RunFolder, run_folders
 
 # What an index of PostgreSQL holds at most is 2,700 bytes.
 _NAME_CHARS: Final = 500
@@ -51,9 +51,7 @@ def runs_in(path: Path) -> list[Path]:
     """
     if (path / JOURNAL).is_file():
         return [path]
-    found = sorted(one.parent for one in path.glob(f"*/{JOURNAL}") if one.is_file())
-    found = [one for one in found if one.name != LATEST]
-    if not found:
+    if not (found := run_folders(path)):
         raise ConfigError(f"holds no run: there is no {JOURNAL} in it or in its folders", file=path)
     return found
 

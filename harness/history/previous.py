@@ -13,7 +13,7 @@ from harness.history.brief import read_briefs
 from harness.history.comparison import compare
 from harness.history.comparison_text import TITLES
 from harness.report.page_data import Since
-from harness.report.rundir import JOURNAL, LATEST, RunFolder
+from harness.report.rundir import JOURNAL, RunFolder, run_folders
 from harness.results.journal import journal_lines, uncollected
 
 _MOST_RUNS: Final = 300
@@ -65,8 +65,7 @@ def runs_around(base: RunFolder, new: RunFolder) -> tuple[list[RunFolder], list[
 def _same(folder: RunFolder, takes: Callable[[str], bool]) -> Iterator[RunFolder]:
     """The finished runs beside a run that were asked for the same cases, the newest first."""
     reports, wanted = folder.path.parent, folder.info().get("selection")
-    found_names = (one.parent.name for one in reports.glob(f"*/{JOURNAL}") if one.is_file())
-    names = sorted((name for name in found_names if name != LATEST), reverse=True)[:_MOST_RUNS]
+    names = [one.name for one in reversed(run_folders(reports))][:_MOST_RUNS]
     # names tell the second, run.json tells the rest
     for _, same_second in groupby(names, _second):
         found = []

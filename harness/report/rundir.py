@@ -299,6 +299,12 @@ def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
         raise InfraError(f"cannot make a folder in {reports}: {error.strerror}") from error
 
 
+def run_folders(reports: Path) -> list[Path]:
+    """The folders of runs in a folder of reports, by name; `latest` is another name of one."""
+    found = sorted(one.parent for one in reports.glob(f"*/{JOURNAL}") if one.is_file())
+    return [one for one in found if one.name != LATEST]
+
+
 def _point_latest_to(folder: Path) -> None:
     """Replaces the link in one step: whoever looks sees the old run or the new one."""
     latest = folder.parent / LATEST

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.device_runs import DeviceRuns
+from tests.integration.device_runs import DeviceRuns, Finished
 
 TWO_DEVICES = """schema: 1
 devices:
@@ -30,21 +30,33 @@ def test_without_a_device():
 '''
 
 
+def farm(lab: DeviceRuns, folder: Path, devices: str, suite: str) -> Path:
+    """Gives the lab its devices, and writes the suite that runs on them."""
+    lab.file.write_text(devices)
+    path = folder / "test_farm.py"
+    path.write_text(suite)
+    return path
+
+
+def workers_of(done: Finished) -> dict[str, set[str]]:
+    """Who ran cases on each device."""
+    used: dict[str, set[str]] = {}
+    for case in done.cases:
+        used.setdefault(case["device"]["name"], set()).add(case["measurements"]["worker"])
+    return used
+
+
 @pytest.mark.parametrize(
     "workers", ["auto", *(pytest.param(count, marks=pytest.mark.nightly) for count in "13")]
 )
 def test_every_device_has_one_worker_and_the_run_one_journal(
     lab: DeviceRuns, tmp_path: Path, workers: str
 ) -> None:
-    lab.file.write_text(TWO_DEVICES)
-    suite = tmp_path / "test_farm.py"
-    suite.write_text(SUITE)
+    suite = farm(lab, tmp_path, TWO_DEVICES, SUITE)
     done = lab.run("-n", workers, suites=suite)
     assert done.code == 0, done.output
     assert len(done.cases) == len({case["case"] for case in done.cases}) == 8
-    used: dict[str, set[str]] = {}
-    for case in done.cases:
-        used.setdefault(case["device"]["name"], set()).add(case["measurements"]["worker"])
+    used = workers_of(done)
     assert {device: len(names) for device, names in used.items()} == {"sim-a": 1, "sim-b": 1}
     if workers == "auto":
         assert used["sim-a"] != used["sim-b"]
@@ -89,9 +101,7 @@ def test_some(bench, number):
 def test_cases_of_a_device_that_was_lost_go_on_with_the_worker_that_has_its_twin(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
-    lab.file.write_text(TWO_DEVICES)
-    suite = tmp_path / "test_farm.py"
-    suite.write_text(SICK_SUITE)
+    suite = farm(lab, tmp_path, TWO_DEVICES, SICK_SUITE)
     done = lab.run("-n", "2", suites=suite)
     last = {case["case"]: case for case in done.cases}
     assert len(last) == 10
@@ -150,9 +160,7 @@ def test_some(bench, number, shared):
 
 
 def test_devices_of_a_pool_share_cases_and_none_waits(lab: DeviceRuns, tmp_path: Path) -> None:
-    lab.file.write_text(POOL)
-    suite = tmp_path / "test_farm.py"
-    suite.write_text(POOL_SUITE)
+    suite = farm(lab, tmp_path, POOL, POOL_SUITE)
     shared = tmp_path / "shared"
     for _ in range(2):
         shared.unlink(missing_ok=True)
@@ -161,10 +169,10 @@ def test_devices_of_a_pool_share_cases_and_none_waits(lab: DeviceRuns, tmp_path:
         cases = {case["case"].partition("[")[2]: case for case in done.cases}
         assert len(done.cases) == len(cases) == 8
         assert all(name.startswith("farm-htp-") for name in cases)
-        used: dict[str, set[str]] = {}
-        for case in done.cases:
-            used.setdefault(case["device"]["name"], set()).add(case["measurements"]["worker"])
-        assert {device: len(names) for device, names in used.items()} == {"sim-a": 1, "sim-b": 1}
+        assert {device: len(names) for device, names in workers_of(done).items()} == {
+            "sim-a": 1,
+            "sim-b": 1,
+        }
         # what a module shares is set up once in each worker, and goes again
         assert sorted(shared.read_text().split()) == ["down", "down", "up", "up"]
     # the second time it is known which one is long
@@ -173,9 +181,7 @@ def test_devices_of_a_pool_share_cases_and_none_waits(lab: DeviceRuns, tmp_path:
 
 
 def test_a_device_asked_for_by_name_has_cases_of_its_own(lab: DeviceRuns, tmp_path: Path) -> None:
-    lab.file.write_text(POOL)
-    suite = tmp_path / "test_farm.py"
-    suite.write_text(SUITE)
+    suite = farm(lab, tmp_path, POOL, SUITE)
     found = {}
     for asked in ("sim-a,sim-b", "farm", "sim-b"):
         done = lab.run("--collect-only", "-q", "--device", asked, suites=suite)
@@ -190,9 +196,7 @@ def test_a_device_asked_for_by_name_has_cases_of_its_own(lab: DeviceRuns, tmp_pa
 
 
 def test_without_workers_a_pool_is_one_device(lab: DeviceRuns, tmp_path: Path) -> None:
-    lab.file.write_text(POOL)
-    suite = tmp_path / "test_farm.py"
-    suite.write_text(SUITE)
+    suite = farm(lab, tmp_path, POOL, SUITE)
     done = lab.run(suites=suite)
     assert done.code == 0, done.output
     assert len(done.cases) == 4
@@ -202,9 +206,7 @@ def test_without_workers_a_pool_is_one_device(lab: DeviceRuns, tmp_path: Path) -
 def test_the_case_in_which_a_worker_died_is_run_again_and_none_twice(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
-    lab.file.write_text(POOL)
-    suite = tmp_path / "test_farm.py"
-    suite.write_text(POOL_SUITE)
+    suite = farm(lab, tmp_path, POOL, POOL_SUITE)
     done = lab.run("-n", "2", suites=suite, SHARED=str(tmp_path / "shared"), DIES="1")
     assert done.code == 0, done.output
     assert (tmp_path / "died").exists()
@@ -215,9 +217,7 @@ def test_the_case_in_which_a_worker_died_is_run_again_and_none_twice(
 def test_a_pool_of_which_one_device_is_lost_does_all_its_cases(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
-    lab.file.write_text(POOL)
-    suite = tmp_path / "test_farm.py"
-    suite.write_text(SICK_SUITE.replace("number == 2 and ", ""))
+    suite = farm(lab, tmp_path, POOL, SICK_SUITE.replace("number == 2 and ", ""))
     done = lab.run("-n", "2", suites=suite)
     assert done.code == 0, done.output
     last = {case["case"]: case for case in done.cases}

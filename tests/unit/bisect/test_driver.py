@@ -7,6 +7,7 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,18 @@ VERSIONS = tuple(f"2.{number}.0" for number in range(40, 56))
 
 class Killed(BaseException):
     """The process is gone."""
+
+
+def killed_at(number: int) -> Callable[[str], None]:
+    """What dies at the so-manyth moment at which it could."""
+    left = [number]
+
+    def dies(moment: str) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed(moment)
+
+    return dies
 
 
 def broke_at(version: str) -> ScriptedRuns:
@@ -96,15 +109,8 @@ def test_a_grid_is_driven_the_same_way(tmp_path: Path) -> None:
 def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     version = dice.choice(VERSIONS[1:])
-    left = [dice.randrange(1, 12)]
-
-    def dies(moment: str) -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed(moment)
-
     runs = broke_at(version)
-    runs.dies = dies
+    runs.dies = killed_at(dice.randrange(1, 12))
     bisection = new_bisection(tmp_path, spec(), runs)
     deaths: list[str] = []
     found = None
@@ -114,7 +120,7 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(tmp_path: Path, see
                 found = again.go_on()
         except Killed as death:
             deaths.append(str(death))
-            left[0] = dice.randrange(1, 12)
+            runs.dies = killed_at(dice.randrange(1, 12))
             if dice.random() < 0.5:
                 log = bisection.folder.path / LOG
                 whole = log.read_bytes()
@@ -470,15 +476,8 @@ def test_what_is_judged_goes_on_after_a_death_as_if_there_had_been_none(
     straight = slower_from(version)
     whole = judging(tmp_path / "a", straight)
     wanted = whole.go_on()
-    left = [dice.randrange(1, 12)]
-
-    def dies(moment: str) -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed(moment)
-
     runs = slower_from(version)
-    runs.dies = dies
+    runs.dies = killed_at(dice.randrange(1, 12))
     bisection = judging(tmp_path / "b", runs)
     found = None
     while found is None:
@@ -486,7 +485,7 @@ def test_what_is_judged_goes_on_after_a_death_as_if_there_had_been_none(
             with reopened(bisection, runs) as again:
                 found = again.go_on()
         except Killed:
-            left[0] = dice.randrange(1, 12)
+            runs.dies = killed_at(dice.randrange(1, 12))
     assert found == wanted
     told = [[(one.at, one.answer) for one in of.folder.answers()] for of in (whole, bisection)]
     assert told[0] == told[1]

@@ -16,7 +16,7 @@ from harness.bisect.case_run import Task
 from harness.bisect.folder import read_text
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.lab.inventory import DeviceConfig, Lab
-from harness.lab.matching import twins
+from harness.lab.matching import kinds, twins
 from harness.results.case_names import NamedPlacement, split_node_id
 from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.version_specs import is_path, split_specs
@@ -141,7 +141,9 @@ def where_to_run(lab: Lab, case: str, devices: Sequence[str], backend: str | Non
         chosen = lab.select(devices)
     else:
         called = named.device if named else ""
-        first = next((one for one in enabled if called in (one.name, one.pool)), enabled[0])
+        kind = kinds(enabled)
+        meant = (one for one in enabled if called in (one.name, one.pool, kind[one.name]))
+        first = next(meant, enabled[0])
         chosen = [first, *twins(first, enabled)]
     target = chosen[0].target
     if target is None:

@@ -58,8 +58,13 @@ class Brief:
         return _parsed(record.model_dump_json().encode())
 
     def axis(self, name: str) -> JsonValue:
-        """The value of an axis; of `ort` also the version that came with a user's own files."""
+        """The value of an axis; of `ort` also the version that came with a user's own files.
+
+        The device is one, whether or not cases were asked for on each.
+        """
         said = self.axes.get(name)
+        if said is None and name == "device":
+            return self.device.name if self.device is not None else None
         return self.ort if name == "ort" and said is None else said
 
     @property

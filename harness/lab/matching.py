@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, count
 from typing import Final
 
 from harness.errors import ConfigError
@@ -45,8 +46,7 @@ def misfits(device: DeviceConfig, requirements: Mapping[str, object]) -> list[st
 def twins(device: DeviceConfig, others: Iterable[DeviceConfig]) -> list[DeviceConfig]:
     """Those of `others` on which a verdict says the same as on this device.
 
-    They have the same SoC, HTP architecture and target, and the same tags, since tests may require
-    them; a device whose SoC the lab does not tell has no twin.
+    They agree in all that tests may require; a device whose SoC the lab does not tell has no twin.
     """
     if device.soc is None:
         return []
@@ -55,9 +55,31 @@ def twins(device: DeviceConfig, others: Iterable[DeviceConfig]) -> list[DeviceCo
     ]
 
 
+def kinds(devices: Iterable[DeviceConfig]) -> dict[str, str]:
+    """What each device is, so that a verdict says the same on all that are called the same.
+
+    That is the SoC in lower case, as names are, with the target behind it and a number if devices
+    of one SoC differ; its own name for a device whose SoC the lab does not tell.
+    """
+    listed = list(devices)
+    of_soc: dict[str, dict[tuple[object, ...], None]] = {}
+    for device in listed:
+        of_soc.setdefault(device.soc or "", {})[_kind(device)] = None
+    taken = {device.name for device in listed}
+    known: dict[tuple[object, ...], str] = {}
+    for soc, own in of_soc.items():
+        for kind in own:
+            whole = soc.lower() if len(own) == 1 else f"{soc.lower()}-{kind[-1]}"
+            tried = chain([whole], (f"{whole}-{number}" for number in count(2)))
+            known[kind] = next(name for name in tried if name not in taken)
+            taken.add(known[kind])
+    return {one.name: known[_kind(one)] if one.soc else one.name for one in listed}
+
+
 def _kind(device: DeviceConfig) -> tuple[object, ...]:
-    simulated = device.simulated, device.shows_soc
-    return device.soc, device.htp_arch, device.target, sorted(device.tags), simulated
+    simulated = device.simulated, device.shows_soc, device.prepares_gpu
+    tags = tuple(sorted(device.tags))
+    return device.soc, device.htp_arch, device.adreno, *simulated, tags, device.target
 
 
 def _refuse_impossible(keyword: str, wanted: tuple[object, ...]) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import ConfigError, HarnessError
 from harness.pytest_plugin.options import Options
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from harness.results.record import CaseRecord, DeviceRecord, Fixed
     from harness.runtimes.catalog import Catalog
     from harness.workbench import Placement
+
+ANY: Final = "any"
+"""What stands for the device in the name of a case that any device runs that fits."""
 
 
 class Asked:
@@ -44,13 +47,40 @@ class Asked:
         return self.lab.select([name for names in asked for name in names] or None)
 
     @cached_property
-    def pools(self) -> dict[str, list[str]]:
-        """The devices asked for that share cases; who is asked for by name has cases of its own."""
-        found: dict[str, list[str]] = {}
-        for device in self.devices:
-            if device.pool and device.name not in self.options.devices:
-                found.setdefault(device.pool, []).append(device.name)
-        return found
+    def sharing(self) -> dict[str, str]:
+        """By device the name under which it shares cases with others; one alone is left out.
+
+        Those of a pool do if nothing else is said; who is asked for by name has cases of its own.
+        """
+        from harness.lab.matching import kinds
+
+        match self.options.fan_out:
+            case "device":
+                return {}
+            case "soc":
+                found = kinds(self.devices)
+                return {name: kind for name, kind in found.items() if kind != name}
+            case "any":
+                if any(ANY in (device.name, device.pool) for device in self.lab.devices):
+                    problem = f"a device or a pool of {self.options.lab} is called {ANY!r}"
+                    raise ConfigError(problem, field="--any-device")
+                return dict.fromkeys((device.name for device in self.devices), ANY)
+        named = self.options.devices
+        pooled = ((one.name, one.pool) for one in self.devices if one.name not in named)
+        return {name: pool for name, pool in pooled if pool}
+
+    @cached_property
+    def kinds(self) -> dict[str, str]:
+        """By device what it is: on devices of one kind a case says the same."""
+        from harness.lab.matching import kinds
+
+        if self.options.fan_out == "any":
+            return kinds(self.devices)
+        return {name: self.sharing.get(name, name) for name in self.device_names}
+
+    def kinds_for(self, placement: Placement) -> list[str]:
+        """The kinds of devices that can run a case."""
+        return list(dict.fromkeys(self.kinds[name] for name in placement.candidates))
 
     @property
     def device_names(self) -> list[str]:
@@ -91,6 +121,7 @@ class Asked:
         """
         from harness.pytest_plugin.axes import placements
         from harness.qnn.backends import BACKENDS
+        from harness.workbench.placement import shared
 
         options = self.options
         for backend in options.backends:
@@ -101,18 +132,15 @@ class Asked:
         runtimes, reasons = self._runtimes_for(requirements.get("qnn"))
         if compiled:
             runtimes.require_compilers()
-        pools = {names[0]: pool for pool, names in self.pools.items()}
-        others = {name for names in self.pools.values() for name in names[1:]}
         found, unfit = placements(
-            [device for device in self.devices if device.name not in others],
+            self.devices,
             requirements,
             options.backends,
             runtimes.compilers,
             runtimes.orts,
             compiled=compiled,
         )
-        found = [replace(one, pool=pools.get(one.device, "")) for one in found]
-        return found, [*unfit, *reasons, *runtimes.reasons]
+        return shared(found, self.sharing), [*unfit, *reasons, *runtimes.reasons]
 
     def _runtimes_for(self, named: object) -> tuple[DeviceRuntimes, list[str]]:
         """The runtimes of a test that names versions of QNN, or none; and why it has none.

@@ -50,7 +50,8 @@ class Case:
     """Collects what happens to one item until its teardown is over.
 
     `bench` and `device` are set by the fixture once the device is ready, `preflight` before that;
-    `describe` says which device it was to be even if it never was.
+    `describe` says which device it was to be even if it never was. `fan_out` is the axis that the
+    run was asked to spread cases over: device or soc.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class Case:
         run_id: str,
         placement: Placement,
         describe: Callable[[Placement], DeviceRecord],
+        fan_out: str | None = None,
         attempt: int = 1,
     ) -> None:
         self.item = item
         self.placement = placement
         self.device: DeviceRecord | None = None
         self._describe = describe
+        self._fan_out = fan_out
         self.bench: CaseBench | None = None
         self.preflight: tuple[Finding, ...] = ()
         self.log_prefix = ""
@@ -169,6 +172,8 @@ class Case:
             "ort": self._ort(),
             "compiler": placement.compiler if self._takes_compiled() else None,
         }
+        if self._fan_out in ("device", "soc"):
+            axes[self._fan_out] = placement.where
         parameters = self._parameters()
         return axes | {k: axis_value(v) for k, v in parameters.items() if k != "placement"}
 
@@ -232,7 +237,8 @@ def run_case(
     """Runs one case of a run, on its device or, after a fault of the lab, on a twin of it.
 
     Hooks find the attempt under way in the item's stash, below `key`. It is tried again if only the
-    lab failed, as often as the run allows and as long as that is worth while. Only the last
+    lab failed, as often as the run allows and as long as that is worth while; and on a device of
+    another kind, where any will do, if that cannot do what the case is about. Only the last
     attempt's reports are logged; the records of all attempts go with them, and before each those of
     what happened to devices meanwhile.
     """
@@ -252,15 +258,17 @@ def run_case(
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     records: list[CaseRecord | DeviceEvent] = []
     tried: list[str] = []
+    attempt = 0
     while True:
         place = run.place(placement, tried)
         tried.append(place.device)
-        attempt = len(tried)
+        attempt += 1
         item.stash[key] = case = Case(
             item,
             run_id=run_id,
             placement=place,
             describe=run.asked.device_record,
+            fan_out=run.options.fan_out,
             attempt=before + attempt,
         )
         at_work(place.device, case=item.nodeid)
@@ -271,6 +279,10 @@ def run_case(
         records += [*run.records.take_events(), case.record()]
         if not case.failed_by_the_lab:
             run.workbench.succeeded(place.device)
+            if case.is_unsupported and (alike := run.unable_alike(place, tried)):
+                tried += alike
+                retries += 1
+                continue
             break
         again = attempt <= retries
         if item.session.shouldstop or (not again and nextitem is None):
@@ -278,10 +290,11 @@ def run_case(
         if not run.lab_failed(place, again=again):
             break
     records += run.records.take_events()
-    if case.failed_by_the_lab and attempt <= retries:
-        used = {"attempts": case.attempt, "left": retries + 1 - attempt}
+    cannot = case.is_unsupported and len(run.asked.kinds_for(placement)) > 1
+    if cannot or (case.failed_by_the_lab and attempt <= retries):
+        left = {"attempts": case.attempt, "left": retries + 1 - attempt + cannot}
         for report in reports:
-            setattr(report, GIVEN_UP, {"device": place.device, **used})
+            setattr(report, GIVEN_UP, {"device": place.device, "cannot": cannot, **left})
     run.records.attach(records, reports[-1])
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
@@ -313,6 +326,7 @@ def record_not_run(
             run_id=folder.run_id,
             placement=placement,
             describe=run.asked.device_record,
+            fan_out=run.options.fan_out,
             attempt=1 + (earlier.attempt if earlier else 0),
         )
         case.was_not_run(error)

@@ -101,6 +101,14 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="NAME",
         help="devices to run on (default: every enabled one of the lab)",
     )
+    for flag, value, said in (
+        ("--each-device", "device", "each device that fits, also of a pool"),
+        ("--each-soc", "soc", "each kind of device that fits (SoC, target, tags), on any of it"),
+        ("--any-device", "any", "one device that fits, whichever is free"),
+    ):
+        group.addoption(
+            flag, dest="fan_out", action="store_const", const=value, help=f"run a case on {said}"
+        )
     group.addoption(
         "--qnn",
         action="append",
@@ -299,6 +307,7 @@ class Options:
     contexts: ContextsAsked = ContextsAsked()
     executorch: Path | None = None
     trace: bool = False
+    fan_out: Literal["device", "soc", "any"] | None = None
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -342,6 +351,7 @@ def read_options(config: pytest.Config) -> Options:
         contexts=_contexts_asked(config),
         executorch=config.invocation_params.dir / built if built else None,
         trace=bool(config.getoption("--trace-json")),
+        fan_out=config.getoption("fan_out"),
     )
 
 

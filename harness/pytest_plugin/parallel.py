@@ -18,7 +18,7 @@ import pytest
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.scratch import scratch_folder
 from harness.pytest_plugin.neighbours import ignored_options
-from harness.pytest_plugin.scheduler import ByDevice
+from harness.pytest_plugin.scheduler import ByDevice, Told
 from harness.pytest_plugin.terminal import GIVEN_UP, LAB_ERROR, OURS, RETRIED, STOPPED_BY, stop
 
 _log = logging.getLogger(__name__)
@@ -51,15 +51,14 @@ class Messages:
         self.folder = folder
         self._begun: pytest.Item | None = None
 
-    def tell_cases(self, worker: str, cases: Mapping[str, tuple[str, str]]) -> None:
+    def tell_cases(self, worker: str, cases: Mapping[str, Told]) -> None:
         """Which of the tests that a worker collected are cases.
 
-        {node id: its device or pool, and what it wants there}, told before pytest-xdist says which
-        tests there are.
+        Told before pytest-xdist says which tests there are.
         """
         (self.folder / f"{_CASES}{worker}").write_text(json.dumps(cases))
 
-    def cases(self, worker: str) -> dict[str, tuple[str, str]]:
+    def cases(self, worker: str) -> dict[str, Told]:
         """What `tell_cases` of a worker told; empty if it has none."""
         try:
             return dict(json.loads((self.folder / f"{_CASES}{worker}").read_text()))
@@ -116,7 +115,7 @@ class Controller:
         self._scheduler: ByDevice | None = None
         self._temporary = contextlib.ExitStack()
         self._messages = Messages(self._temporary.enter_context(scratch_folder()))
-        self._cases: dict[str, tuple[str, str]] = {}
+        self._cases: dict[str, Told] = {}
         self._moves: dict[str, Move] = {}
         self._moving: set[str] = set()
 
@@ -188,7 +187,7 @@ class Controller:
         if self._cases:
             for text in ignored_options(node.config, ()):
                 _log.warning(text)
-            places = {name: where for name, (where, _) in self._cases.items()}
+            places = {name: where for name, (where, *_) in self._cases.items()}
             self._run.will_run(places, self._workers)
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
@@ -215,7 +214,7 @@ class Controller:
             config,
             self._workers,
             self._cases,
-            pools=lambda: self._run.asked.pools,
+            kinds=lambda: self._run.asked.kinds,
             earlier=self._earlier,
             bind=self._bind,
         )
@@ -228,30 +227,33 @@ class Controller:
         return last_durations(folder) if folder is not None else {}
 
     def _bind(self, node_id: str, device: str) -> None:
-        """Tells where a case goes on, or where one begins that any device of a pool can run."""
+        """Tells where a case goes on, or where one begins that several devices can run."""
         move = self._moves.get(node_id)
         if move is not None:
             self._messages.put(node_id, replace(move, device=device))
-        elif self._cases[node_id][0] in self._run.asked.pools:
+        elif self._cases[node_id][0] != device:
             self._messages.put(node_id, Move(device, 0, self._run.options.retries + 1))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Has a case whose device was given up go on with a worker that has a twin of it."""
+        """Has a case go on with a worker that has another device, if its own cannot run it."""
         left = getattr(report, GIVEN_UP, None)
         if left is None or self._scheduler is None:
             return
         device = left["device"]
         if report.when == "setup":
             self._moving.discard(report.nodeid)
-        if report.when == "setup" and self._scheduler.gave_up(
-            report.nodeid, device, self._run.asked.twins(device)
-        ):
-            self._moving.add(report.nodeid)
-            self._moves[report.nodeid] = Move("", left["attempts"], left["left"])
+            if left["cannot"]:
+                moves = self._scheduler.cannot(report.nodeid, device)
+            else:
+                twins = self._run.asked.twins(device)
+                moves = self._scheduler.gave_up(report.nodeid, device, twins)
+            if moves:
+                self._moving.add(report.nodeid)
+                self._moves[report.nodeid] = Move("", left["attempts"], left["left"])
         if report.nodeid not in self._moving:
             return
-        if report.failed:
+        if report.failed or left["cannot"]:
             report.outcome = RETRIED
         if report.when == "teardown":
             self._moving.remove(report.nodeid)

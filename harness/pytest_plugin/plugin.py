@@ -215,8 +215,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     needs = [(item.nodeid, need) for item in session.items if (need := _need(item))]
     if needs:
         worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
+        kinds = session.config.stash[RUN].asked.kinds_for
         messages.tell_cases(
-            worker, {name: (need.placement.where, need.wants) for name, need in needs}
+            worker, {name: (*one.told, kinds(one.placement)) for name, one in needs}
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -81,8 +82,8 @@ class Run:
         """
         self.records.will_run(len(cases))
         if self.live is not None and self.records.folder is not None:
-            sharing = {pool: len(names) for pool, names in self.asked.pools.items()}
-            self.live.begin(cases, side_by_side, self.records.folder, sharing)
+            shared = Counter(self.asked.sharing.values())
+            self.live.begin(cases, side_by_side, self.records.folder, shared)
 
     def begin(self, needs: Sequence[Need]) -> None:
         """Makes everything ready that the cases need.
@@ -93,12 +94,12 @@ class Run:
         from harness.workbench.placement import by_placement
 
         self._needs = needs
+        self.workbench.needs = {
+            replace(placement, device=device): sources
+            for placement, sources in by_placement(needs).items()
+            for device in placement.candidates
+        }
         if self.records.is_worker:
-            self.workbench.needs = {
-                replace(placement, device=device): sources
-                for placement, sources in by_placement(needs).items()
-                for device in self.asked.pools.get(placement.pool, [placement.device])
-            }
             if self.messages is not None:
                 self.messages.ends_in_order()
             return
@@ -148,16 +149,26 @@ class Run:
         return again and (usable or self.elsewhere(placement) is not None)
 
     def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> Placement | None:
-        """The same on a twin of its device, if one is fit and not among `tried`.
+        """The same on another device that can run it, if one is fit and not among `tried`.
 
         A worker has the devices that it was given and no other: the controller moves its cases.
         """
         if self.records.is_worker:
             return None
-        for twin in self.asked.twins(placement.device):
-            if twin not in tried and not self.workbench.is_out(twin):
-                return replace(placement, device=twin)
+        for other in (*placement.among, *self.asked.twins(placement.device)):
+            alone = other != placement.device and other not in tried
+            if alone and not self.workbench.is_out(other):
+                return replace(placement, device=other)
         return None
+
+    def unable_alike(self, placement: Placement, tried: Collection[str]) -> list[str]:
+        """The devices that are as unable as the one that a case was on.
+
+        None if no other device can be asked: there may be none, or it is for the controller to say.
+        """
+        kinds = self.asked.kinds
+        alike = [one for one in placement.among if kinds[one] == kinds[placement.device]]
+        return alike if self.elsewhere(placement, {*tried, *alike}) is not None else []
 
     def place(self, placement: Placement, tried: Collection[str]) -> Placement:
         """Where the next attempt at a case runs, which failed on the devices `tried` before."""

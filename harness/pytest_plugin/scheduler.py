@@ -25,6 +25,10 @@ _USUAL_S: Final = 1.0
 _LEAST_S: Final = 0.001
 
 
+Told = tuple[str, str, Sequence[str]]
+"""Of a case: what its name begins with, what it wants there, and the kinds of devices it fits."""
+
+
 class _What(Enum):
     PLAIN, CASE, PAUSE = range(3)
 
@@ -61,29 +65,29 @@ class ByDevice:
         self,
         config: pytest.Config,
         workers: int,
-        cases: Mapping[str, tuple[str, str]],
+        cases: Mapping[str, Told],
         *,
-        pools: Callable[[], Mapping[str, Sequence[str]]] = dict,
+        kinds: Callable[[], Mapping[str, str]] = dict,
         earlier: Callable[[], Mapping[str, float]] = dict,
         bind: Callable[[str, str], None] = lambda node_id, device: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`cases` has by node id the device or pool and what it wants there, before `schedule`.
+        """`cases` has what workers told by node id, before `schedule`.
 
-        `pools` has the devices of each pool; `earlier` how long cases took before; `bind` is told
-        the device of each case before it is sent.
+        `kinds` has by device what it is, itself by default; `earlier` how long cases took before;
+        `bind` is told the device of each case before it is sent.
         """
         self.config = config  # pytest-rerunfailures looks for it, too
         self._workers = workers
         self._cases = cases
-        self._pools, self._earlier, self._bind, self._clock = pools, earlier, bind, clock
+        self._kinds_now, self._earlier, self._bind, self._clock = kinds, earlier, bind, clock
         self._names: list[str] | None = None
         self._numbers: dict[str, int] = {}
         self._collected: dict[Any, list[str]] = {}
         self._loads: dict[Any, _Load] = {}
         self._left: dict[str, list[int]] = {}
         self._farm = Scheduler(lambda needs, kind: kind in needs)  # type: ignore[operator]
-        self._kinds: dict[str, str] = {}  # of each device: its pool, or its own name
+        self._kinds: dict[str, str] = {}  # of the devices that cases can run on
         self._joined: set[str] = set()
         self._out: dict[str, float] = {}  # devices that were given up, and when to try them again
         self._stopped: dict[int, Waiting] = {}  # what a dead worker or a bad device was at
@@ -184,6 +188,9 @@ class ByDevice:
             self._names = next(iter(self._collected.values()))
             self._numbers = {name: number for number, name in enumerate(self._names)}
             self._take_all(self._names)
+        for node in self._collected:  # who is there is known before anybody is given a case
+            if not self._loads[node].devices and (device := self._free_device()) is not None:
+                self._join(self._loads[node], device)
         for _ in range(2):  # two plain tests at first, where there are as many
             self._give_all()
 
@@ -199,6 +206,7 @@ class ByDevice:
         if case is None or case.case != self._numbers.get(node_id):
             return False
         kinds = {self._kinds[twin] for twin in (device, *twins) if twin in self._kinds}
+        kinds.update(case.needs)  # type: ignore[arg-type]
         again = replace(case, needs=tuple(sorted(kinds)), not_on=case.not_on | {device})
         usable = (name for name in self._kinds if name in self._joined or not self._holds(name))
         if not any(self._kinds[name] in kinds and name not in again.not_on for name in usable):
@@ -206,8 +214,23 @@ class ByDevice:
         self._stopped[case.case] = again
         return True
 
+    def cannot(self, node_id: str, device: str) -> bool:
+        """A device says that it cannot do what a case is about; whether one of another kind may.
+
+        That takes it as after `gave_up`.
+        """
+        number = self._numbers[node_id]
+        case = next((one.case for one in self._loads.values() if one.device == device), None)
+        if case is None or case.case != number:
+            return False
+        needs = tuple(kind for kind in case.needs if kind != self._kinds[device])  # type: ignore[attr-defined]
+        if not any(kind in needs for name, kind in self._kinds.items() if name not in case.not_on):
+            return False
+        self._stopped[number] = replace(case, needs=needs)
+        return True
+
     def give_back(self, node_id: str) -> None:
-        """Has a case go on elsewhere, as `gave_up` said."""
+        """Has a case go on elsewhere, as `gave_up` or `cannot` said."""
         case = self._stopped.pop(self._numbers[node_id], None)
         if case is not None:
             self._farm.add(case)
@@ -215,19 +238,23 @@ class ByDevice:
 
     def _take_all(self, names: Sequence[str]) -> None:
         # without cases nobody need have a lab
-        pools, earlier = (self._pools(), self._earlier()) if self._cases else ({}, {})
+        kinds, earlier = (self._kinds_now(), self._earlier()) if self._cases else ({}, {})
+        like: dict[str, list[str]] = {}
+        for device, kind in kinds.items():
+            like.setdefault(kind, []).append(device)
         known = [earlier[name] for name in self._cases if name in earlier]
         usual_s = statistics.median(known) if known else _USUAL_S
-        plain = []
+        plain, seen = [], set[str]()
         for number, name in enumerate(names):
             if name not in self._cases:
                 plain.append(number)
                 continue
-            where, wants = self._cases[name]
-            self._kinds.update(dict.fromkeys(pools.get(where, [where]), where))
-            self._farm.add(
-                Waiting(number, (where,), max(_LEAST_S, earlier.get(name, usual_s)), wants)
-            )
+            _, wants, needs = self._cases[name]
+            for kind in set(needs) - seen:
+                self._kinds.update(dict.fromkeys(like.get(kind, [kind]), kind))
+            seen.update(needs)
+            seconds = max(_LEAST_S, earlier.get(name, usual_s))
+            self._farm.add(Waiting(number, tuple(needs), seconds, wants))
         self._left = self._together(plain)
         if self.config.getoption("loadscopereorder", True):
             self._left = dict(sorted(self._left.items(), key=lambda unit: -len(unit[1])))
@@ -273,20 +300,25 @@ class ByDevice:
         """Finds a worker its next case: for a device that it has, else for one that nobody has."""
         if any(self._take_case_for(load, one) for one in load.devices if one in self._joined):
             return True
+        if (device := self._free_device()) is not None:
+            self._join(load, device)
+            return self._take_case_for(load, device)
+        for device in load.devices:
+            if device in self._out and self._is_worth_a_try(device):
+                self._join(load, device)
+                if self._take_case_for(load, device):
+                    return True
+        return False
+
+    def _free_device(self) -> str | None:
+        """The device that nobody has and that most work waits for, if there is some."""
         work = {
             device: self._farm.work_for(device, kind) / (1 + self._count(kind))
             for device, kind in self._kinds.items()
             if not self._holds(device)
         }
-        for device in sorted(work, key=lambda device: -work[device]):
-            if work[device] > 0:
-                load.devices.append(device)
-                return self._join_and_take(load, device)
-        return any(
-            self._is_worth_a_try(device) and self._join_and_take(load, device)
-            for device in load.devices
-            if device in self._out
-        )
+        most = max(work, key=lambda device: work[device], default=None)
+        return most if most is not None and work[most] > 0 else None
 
     def _is_worth_a_try(self, device: str) -> bool:
         """Whether a device that was given up gets a case: it may be well, or none else can."""
@@ -298,11 +330,12 @@ class ByDevice:
             for one in self._farm.without_device()
         )
 
-    def _join_and_take(self, load: _Load, device: str) -> bool:
+    def _join(self, load: _Load, device: str) -> None:
         self._out.pop(device, None)
+        if device not in load.devices:
+            load.devices.append(device)
         self._joined.add(device)
         self._farm.join(device, self._kinds[device])
-        return self._take_case_for(load, device)
 
     def _take_case_for(self, load: _Load, device: str) -> bool:
         load.case, load.device = self._farm.next(device), device

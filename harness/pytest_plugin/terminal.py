@@ -43,7 +43,8 @@ OURS: Final = "qnn_harness_case"
 """Set on every report of a case with a device."""
 
 GIVEN_UP: Final = "qnn_harness_given_up"
-"""Set where the device was given up while attempts were left: which, and how many."""
+"""Set where a case may go on with another device: which it was on, how many attempts are left,
+and whether that device cannot do what the case is about, rather than being given up."""
 
 LIVE_FROM = pytest.StashKey[int]()
 """The least verbosity with live lines: 0, but for a command that has pytest say less."""

@@ -119,15 +119,17 @@ def _test(case: CaseRecord) -> str:
 
 def _elsewhere(case: CaseRecord, axes: tuple[str, str]) -> str:
     """The device and the values of all other axes but versions, which tell grids apart."""
-    device = case.device.name if case.device else "?"
+    device = [] if "device" in axes else [case.device.name if case.device else "?"]
     # what a case compares may follow from its other versions
-    apart = {*axes, "qnn", "ort", "compiler"}
+    apart = {*axes, "device", "qnn", "ort", "compiler"}
     others = [f"{case.axes[name]}" for name in case.axes if name not in apart]
-    return ", ".join([device, *others])
+    return ", ".join([*device, *others])
 
 
 def _value(case: CaseRecord, axis: str) -> str:
     value = case.axes.get(axis)
+    if axis == "device" and case.device is not None:
+        value = case.device.name
     return _NOT_RUN if value is None else str(value)
 
 

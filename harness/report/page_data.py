@@ -167,6 +167,8 @@ def _axes(cases: Sequence[CaseRecord]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     axes = [one.axes for one in cases]
     for name in dict.fromkeys(chain.from_iterable(axes)):
+        if name == "device":
+            continue  # which has a column anyway
         values = [one.get(name) for one in axes]
         # 1 is not true
         varies = values.count(values[0]) < len(values) or len(set(map(type, values))) > 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,8 +17,8 @@ class Placement:
     `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130. `engine` is what
     drives the backend: qnn (the probe itself) or ort. `ort` is the name of an ONNX Runtime, None
     for the runtime's own or the usual one. `compiler` makes the contexts that are compiled; None
-    where a case takes none of those. With a `pool` any of that pool's devices will do: `device` is
-    the one that the case is on, or would be if only one process ran cases.
+    where a case takes none of those. With a `pool`, a name that devices share, any of `among` will
+    do: `device` is the one that the case is on, or would be if only one process ran cases.
     """
 
     device: str
@@ -28,6 +28,12 @@ class Placement:
     engine: str = "qnn"
     ort: str | None = None
     pool: str = ""
+    among: tuple[str, ...] = ()
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The devices that can run it."""
+        return self.among or (self.device,)
 
     @property
     def where(self) -> str:
@@ -70,7 +76,14 @@ class Need:
     @property
     def wants(self) -> str:
         """What lies on a device for it, as a text: the same for cases that share all of it."""
-        return " ".join(map(str, (replace(self.placement, device="", pool=""), *self.sources)))
+        return " ".join(
+            map(str, (replace(self.placement, device="", pool="", among=()), *self.sources))
+        )
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """What its name begins with, and what it wants there, as whoever distributes is told."""
+        return self.placement.where, self.wants
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -93,3 +106,21 @@ def by_placement(needs: Iterable[Need]) -> dict[Placement, tuple[Source, ...]]:
     for need in needs:
         merged.setdefault(need.placement, {}).update(dict.fromkeys(need.sources))
     return {placement: tuple(sources) for placement, sources in merged.items()}
+
+
+def shared(found: Iterable[Placement], names: Mapping[str, str]) -> list[Placement]:
+    """Placements of single devices, those that differ by the device only and share as one (pure).
+
+    `names` has by device the name under which it shares cases.
+    """
+    together: dict[Placement, list[str]] = {}
+    for one in found:
+        if one.device in names:
+            alike = replace(one, device="", pool=names[one.device])
+            together.setdefault(alike, []).append(one.device)
+        else:
+            together[one] = []
+    return [
+        replace(one, device=devices[0], among=tuple(devices)) if devices else one
+        for one, devices in together.items()
+    ]

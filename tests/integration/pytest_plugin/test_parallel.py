@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.device_runs import DeviceRuns, Finished
+from tests.integration.device_runs import ROOT, DeviceRuns, Finished
 
 TWO_DEVICES = """schema: 1
 devices:
@@ -193,6 +193,84 @@ def test_a_device_asked_for_by_name_has_cases_of_its_own(lab: DeviceRuns, tmp_pa
         "farm": ({"farm"}, 4),
         "sim-b": ({"sim-b"}, 4),
     }
+
+
+KINDS = """schema: 1
+devices:
+  - {name: sim-a, simulated: true, soc: QCS8550, prepares_gpu: false}
+  - {name: sim-b, simulated: true, soc: QCS8550}
+  - {name: sim-c, simulated: true, soc: SM8650}
+"""
+KINDS_SUITE = (
+    SUITE
+    + """
+@pytest.mark.device(htp_arch=75)
+def test_new(bench):
+    bench.run(Plan((Step("noop"),))).check()
+
+@pytest.mark.device(htp_arch=81)
+def test_newest(bench):
+    pass
+"""
+)
+
+
+@pytest.mark.parametrize("workers", ["0", "auto"])
+def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
+    lab: DeviceRuns, tmp_path: Path, workers: str
+) -> None:
+    suite = farm(lab, tmp_path, KINDS, KINDS_SUITE)
+    done = lab.run("--any-device", "-n", workers, suites=suite)
+    assert done.code == 0, done.output
+    ran = {case["case"].partition("::")[2]: case["device"]["name"] for case in done.cases}
+    assert len(done.cases) == len(ran) == 5
+    assert ran.pop("test_new[any-htp-2.51.0]") == "sim-c"
+    assert sorted(ran) == [f"test_noop[any-htp-2.51.0-{number}]" for number in range(4)]
+    # the GPU library of the first one does not open without a GPU, and says so
+    gpu = ROOT / "suites/test_gpu_contexts.py"
+    done = lab.run("--any-device", "-n", workers, "-k", "compiler_and_runtime", suites=gpu)
+    assert done.code == 0, done.output
+    *unable, last = done.cases
+    assert last["outcome"] == "passed"
+    assert last["device"]["name"] != "sim-a"
+    assert [(one["outcome"], one["device"]["name"]) for one in unable] in (
+        [],
+        [("unsupported", "sim-a")],
+    )
+    assert last["attempt"] == 1 + len(unable)
+
+
+@pytest.mark.parametrize(
+    ("flags", "axis", "found"),
+    [
+        ("--each-device", "device", {"sim-a": "sim-a", "sim-b": "sim-b", "sim-c": "sim-c"}),
+        (
+            "--any-device --each-soc",
+            "soc",
+            {
+                "sim-a": "qcs8550-linux-x64",
+                "sim-b": "qcs8550-linux-x64-2",
+                "sim-c": "sm8650",
+            },
+        ),
+    ],
+)
+def test_cases_fan_out_over_devices_or_their_kinds(
+    lab: DeviceRuns, tmp_path: Path, flags: str, axis: str, found: dict[str, str]
+) -> None:
+    suite = farm(lab, tmp_path, KINDS, KINDS_SUITE)
+    done = lab.run(*flags.split(), "-n", "auto", "-k", "noop", suites=suite)
+    assert done.code == 0, done.output
+    assert len(done.cases) == 12
+    assert {case["device"]["name"]: case["axes"][axis] for case in done.cases} == found
+    assert all(f"[{case['axes'][axis]}-htp-" in case["case"] for case in done.cases)
+
+
+def test_a_device_called_any_is_told(lab: DeviceRuns, tmp_path: Path) -> None:
+    suite = farm(lab, tmp_path, KINDS.replace("sim-a", "any"), SUITE)
+    done = lab.run("--any-device", suites=suite)
+    assert done.code == 2, done.output
+    assert "--any-device: a device or a pool of" in done.output
 
 
 def test_without_workers_a_pool_is_one_device(lab: DeviceRuns, tmp_path: Path) -> None:

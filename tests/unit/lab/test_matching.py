@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.lab.inventory import DeviceConfig
-from harness.lab.matching import misfits, twins
+from harness.lab.matching import kinds, misfits, twins
 from harness.qnn.backends import BACKENDS
 
 SIM = DeviceConfig(name="sim", simulated=True, soc="QCS8550", tags=("fast", "desk"))
@@ -85,6 +85,21 @@ def test_more_requirements_never_fit_better(
 ) -> None:
     alone = [misfits(device, {key: value}) for key, value in requirements.items()]
     assert misfits(device, requirements) == [reason for reasons in alone for reason in reasons]
+
+
+def test_a_kind_is_called_by_what_tells_it_apart() -> None:
+    def sim(name: str, soc: str | None = "QCS8550", **more: object) -> DeviceConfig:
+        return DeviceConfig.model_validate({"name": name, "simulated": True, "soc": soc} | more)
+
+    alone = [sim("a"), sim("b", "SM8650"), sim("c", tags=[]), UNKNOWN]
+    assert kinds(alone) == {"a": "qcs8550", "c": "qcs8550", "b": "sm8650", UNKNOWN.name: "phone"}
+    board, cold = sim("board", target="linux-arm64"), sim("cold", tags=["cold"])
+    assert kinds([sim("a"), board, cold]) == {
+        "a": "qcs8550-linux-x64",
+        "board": "qcs8550-linux-arm64",
+        "cold": "qcs8550-linux-x64-2",
+    }
+    assert kinds([sim("qcs8550"), sim("b")]) == dict.fromkeys(("qcs8550", "b"), "qcs8550-2")
 
 
 def test_twins_are_of_one_kind() -> None:

@@ -23,26 +23,26 @@ devices:
 def asked(tmp_path: Path, *devices: str) -> Asked:
     lab = tmp_path / "devices.yaml"
     lab.write_text(LAB)
-    options: Any = SimpleNamespace(lab=lab, devices=list(devices))
+    options: Any = SimpleNamespace(lab=lab, devices=list(devices), fan_out=None)
     return Asked(options)
 
 
 @pytest.mark.parametrize(
-    ("names", "devices", "pools"),
+    ("names", "devices", "shared"),
     [
-        ((), ["a", "b", "d"], {"p": ["a", "b"]}),
-        (("p",), ["a", "b"], {"p": ["a", "b"]}),
-        (("d", "p"), ["d", "a", "b"], {"p": ["a", "b"]}),
-        (("a", "b"), ["a", "b"], {}),
-        (("p", "b"), ["a", "b"], {"p": ["a"]}),
+        ((), ["a", "b", "d"], ["a", "b"]),
+        (("p",), ["a", "b"], ["a", "b"]),
+        (("d", "p"), ["d", "a", "b"], ["a", "b"]),
+        (("a", "b"), ["a", "b"], []),
+        (("p", "b"), ["a", "b"], ["a"]),
     ],
 )
 def test_devices_are_asked_for_by_name_or_by_pool(
-    tmp_path: Path, names: tuple[str, ...], devices: list[str], pools: dict[str, list[str]]
+    tmp_path: Path, names: tuple[str, ...], devices: list[str], shared: list[str]
 ) -> None:
     found = asked(tmp_path, *names)
     assert found.device_names == devices
-    assert found.pools == pools
+    assert found.sharing == dict.fromkeys(shared, "p")
 
 
 def test_a_name_that_is_neither_is_refused(tmp_path: Path) -> None:

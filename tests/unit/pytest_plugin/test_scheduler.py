@@ -77,7 +77,8 @@ def played(
     cases: dict[str, str],
     workers: int,
     dist: str = "load",
-    pools: dict[str, list[str]] | None = None,
+    kinds: dict[str, str] | None = None,
+    needs: dict[str, tuple[str, ...]] | None = None,
     earlier: dict[str, float] | None = None,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Played:
@@ -92,8 +93,8 @@ def played(
     made = ByDevice(
         cast(pytest.Config, config),
         workers,
-        {name: (where, "") for name, where in cases.items()},
-        pools=lambda: pools or {},
+        {name: (where, "", (needs or {}).get(name, (where,))) for name, where in cases.items()},
+        kinds=lambda: kinds or {},
         earlier=lambda: earlier or {},
         bind=bound.__setitem__,
         clock=clock,
@@ -165,13 +166,14 @@ def test_with_fewer_workers_than_devices_one_takes_the_next_device() -> None:
     assert [run.bound[name] for name in CASES] == [*"aaabbb"]
 
 
+IN_POOL = {"x": "pool", "y": "pool"}
 POOL = {f"t.py::test_c[pool-{number}]": "pool" for number in range(5)}
 
 
 def test_devices_of_a_pool_take_the_longest_that_waits_when_they_are_free() -> None:
     names = [*POOL]
     seconds = dict(zip(names, (1.0, 5.0, 2.0, 3.0, 4.0), strict=True))
-    run = played(names, POOL, 2, pools={"pool": ["x", "y"]}, earlier=seconds)
+    run = played(names, POOL, 2, kinds=IN_POOL, earlier=seconds)
     first, second = run.nodes
     assert (run.begun(first), run.begun(second)) == (1, 4)
     run.made.mark_test_complete(second, 4)
@@ -191,9 +193,7 @@ def test_devices_of_a_pool_take_the_longest_that_waits_when_they_are_free() -> N
 def test_a_bad_device_gives_back_its_last_case_too() -> None:
     names = [*POOL][:2]
     now = [0.0]
-    run = played(
-        names, dict.fromkeys(names, "pool"), 2, pools={"pool": ["x", "y"]}, clock=lambda: now[0]
-    )
+    run = played(names, dict.fromkeys(names, "pool"), 2, kinds=IN_POOL, clock=lambda: now[0])
     first, second = run.nodes
     assert (run.begun(first), run.begun(second)) == (0, 1)
     run.made.mark_test_complete(first, 0)
@@ -212,7 +212,7 @@ def test_a_bad_device_gives_back_its_last_case_too() -> None:
 
 def test_a_device_that_was_given_up_is_tried_later_and_when_no_other_can() -> None:
     names, now = [*POOL], [0.0]
-    run = played(names, POOL, 2, pools={"pool": ["x", "y"]}, clock=lambda: now[0])
+    run = played(names, POOL, 2, kinds=IN_POOL, clock=lambda: now[0])
     first, second = run.nodes
     assert (run.begun(first), run.begun(second)) == (0, 1)
     assert run.made.gave_up(names[1], "y", [])
@@ -299,6 +299,30 @@ def test_a_case_whose_device_was_given_up_moves_to_a_twin_and_on_from_there() ->
     assert run.bound[[*CASES][1]] == "b"
 
 
+def test_a_case_that_any_device_may_run_waits_for_none_and_goes_on_with_another_kind() -> None:
+    names = [f"t.py::test_c[any-{number}]" for number in range(4)]
+    needs = dict.fromkeys(names[:3], ("old", "new")) | {names[3]: ("new",)}
+    kinds = {"x": "old", "y": "new"}
+    run = played(names, dict.fromkeys(names, "any"), 2, kinds=kinds, needs=needs)
+    begun = {node: number for node in run.nodes if (number := run.begun(node)) is not None}
+    unable, number = next((n, one) for n, one in begun.items() if run.bound[names[one]] == "x")
+    assert run.bound[names[3]] == "y", "what only one kind can run is not kept waiting by others"
+    assert run.made.cannot(names[number], "x")
+    run.made.give_back(names[number])
+    ran = []
+    while begun:
+        node, one = begun.popitem()
+        ran.append((run.bound[names[one]], one))
+        if one == 3 or (one == number and node is not unable):
+            assert not run.made.cannot(names[one], "y"), "no other kind is left"
+        run.made.mark_test_complete(node, one)
+        begun |= {n: one for n in run.nodes if n not in begun and (one := run.begun(n)) is not None}
+    assert ("y", number) in ran
+    assert ("y", 3) in ran
+    assert sorted(one for _, one in ran) == sorted([0, 1, 2, 3, number])
+    assert run.made.tests_finished
+
+
 def test_workers_that_collect_other_tests_get_none(logged: Logged) -> None:
     made, (node,) = scheduler(PLAIN, {}, 1, "loadfile")
     other = Worker("gw1")
@@ -319,7 +343,7 @@ def test_workers_that_collect_other_tests_get_none(logged: Logged) -> None:
 
 
 @given(
-    cases=st.lists(st.sampled_from(["a", "b", "c", "pool", ""]), max_size=12),
+    cases=st.lists(st.sampled_from(["a", "b", "c", "pool", "any", ""]), max_size=12),
     workers=st.integers(1, 4),
     events=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=30),
 )
@@ -328,8 +352,9 @@ def test_whoever_dies_no_device_is_shared_and_each_case_is_run_once(
 ) -> None:
     names = [f"t.py::test_{number}" for number in range(len(cases))]
     places = {name: device for name, device in zip(names, cases, strict=True) if device}
+    needs = {name: ("a", "pool", "b") for name, where in places.items() if where == "any"}
     now = [0.0]
-    run = played(names, places, workers, pools={"pool": ["x", "y"]}, clock=lambda: now[0])
+    run = played(names, places, workers, kinds=IN_POOL, needs=needs, clock=lambda: now[0])
     made, alive, running = run.made, run.nodes, dict[Any, int]()
     ended: list[int] = []
     crashed: set[int] = set()
@@ -366,7 +391,12 @@ def test_whoever_dies_no_device_is_shared_and_each_case_is_run_once(
             made.add_node_collection(clone, names)
             made.schedule()
             continue
-        if device and event == 2 and made.gave_up(name, device, {"a": ["b"]}.get(device, [])):
+        moves = False
+        if device and event == 2:
+            moves = made.gave_up(name, device, {"a": ["b"]}.get(device, []))
+        elif device and event == 3:
+            moves = made.cannot(name, device)
+        if moves:
             made.give_back(name)
         else:
             ended.append(number)

@@ -1,8 +1,10 @@
-"""Where an adb server listens: on a TCP port, or on a Unix socket that only its owner reaches."""
+"""Where an adb server listens: on a TCP port, on a Unix socket that only its owner reaches, or
+behind ssh."""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -80,10 +82,89 @@ class UnixAddress:
         return connected
 
 
-ServerAddress = TcpAddress | UnixAddress
+@dataclass(frozen=True)
+class SshAddress:
+    """A server on a computer that ssh leads to: `[user@]host`, as ssh's own configuration knows it.
+
+    `behind` and `port` are where the server listens, as seen from there.
+    """
+
+    login: str
+    ssh_port: int | None = None
+    behind: str = "127.0.0.1"
+    port: int = USER_PORT
+    is_here: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        ssh_port = "" if self.ssh_port is None else f":{self.ssh_port}"
+        server = (self.behind, self.port)
+        behind = "" if server == ("127.0.0.1", USER_PORT) else f" ({self.behind}:{self.port})"
+        return f"ssh://{self.login}{ssh_port}{behind}"
+
+    @property
+    def host(self) -> str:
+        """The computer that the server is on."""
+        return self.login.rpartition("@")[2] if is_loopback(self.behind) else self.behind
+
+    @property
+    def spec(self) -> str:
+        """This computer's end of the tunnel, as `adb -L` takes it while there is one."""
+        from harness.adb.reach import host_file
+
+        return UnixAddress(str(host_file(self, "socket"))).spec
+
+    @property
+    def start_command(self) -> str:
+        """What a person types to start such a server, on the host where it is."""
+        return TcpAddress(self.behind, self.port).start_command
+
+    def connect(self, timeout_s: float) -> socket.socket:
+        """A new connection to it, by a tunnel that is begun if there is none. Raises OSError."""
+        from harness.adb.tunnel import connect_through
+
+        return connect_through(self, timeout_s)
+
+
+ServerAddress = TcpAddress | UnixAddress | SshAddress
 
 USER_SERVER: Final = TcpAddress()
 """Where the user's own adb server listens."""
+
+
+HOST: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+"""A host name, or an IPv4 address. None begins with what a program takes for an option."""
+_LOGIN: Final = rf"(?:[A-Za-z_][A-Za-z0-9._-]{{0,63}}@)?(?:{HOST}|\[[0-9A-Fa-f:.%]{{2,45}}\])"
+SSH_COMPUTER: Final = re.compile(rf"({_LOGIN})(?::(\d{{1,5}}))?", re.ASCII)
+"""[user@]host[:port]"""
+DEVICE_URL: Final = re.compile(rf"(adb|ssh)://{SSH_COMPUTER.pattern}/([!-~]{{1,128}})", re.ASCII)
+DEVICE_URLS: Final = ("adb://HOST[:PORT]/SERIAL", "ssh://[USER@]HOST[:PORT]/SERIAL")
+"""How the address of a device is written that hangs on an adb server elsewhere."""
+
+
+def ssh_address(
+    computer: str, behind: str = "127.0.0.1", port: int = USER_PORT
+) -> SshAddress | None:
+    """The server behind `[user@]host[:port]`, None if it is written in another way."""
+    found = SSH_COMPUTER.fullmatch(computer)
+    if found is None or not _is_port(found[2]):
+        return None
+    ssh_port = None if found[2] is None else int(found[2])
+    return SshAddress(re.sub(r"[\[\]]", "", found[1]), ssh_port, behind, port)
+
+
+def device_at(url: str) -> tuple[TcpAddress | SshAddress, str] | None:
+    """The server and the serial that `url` names, None if it is no address of a device."""
+    found = DEVICE_URL.fullmatch(url)
+    if found is None or (found[1] == "adb" and "@" in found[2]) or not _is_port(found[3]):
+        return None
+    if found[1] == "adb":
+        return TcpAddress(found[2].strip("[]"), int(found[3] or USER_PORT)), found[4]
+    server = ssh_address(url[len("ssh://") : found.end(3) if found[3] else found.end(2)])
+    return None if server is None else (server, found[4])
+
+
+def _is_port(port: str | None) -> bool:
+    return port is None or 0 < int(port) < 65536
 
 
 def is_loopback(host: str) -> bool:

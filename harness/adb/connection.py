@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
-from typing import Self
+from collections.abc import Iterator
+from typing import Final, Self
 
 from harness.adb.address import ServerAddress
 from harness.adb.deadline import Deadline
-from harness.adb.faults import AdbFailError, NoServerError, ProtocolError
+from harness.adb.faults import AdbFailError, NoServerError, OutOfReachError, ProtocolError
 
+_PATIENT_S: Final = 2.0
 MAX_REQUEST_BYTES = 0xFFFF
 """A request to the adb server carries its length in four hex digits."""
 
@@ -23,8 +26,11 @@ class BoundedConnection:
     def __init__(self, address: ServerAddress, deadline: Deadline) -> None:
         self._deadline = deadline
         self._socket: socket.socket | None = None
+        self._silent_at = "" if address.is_here else str(address)
         try:
-            self._socket = address.connect(deadline.remaining() or 1e-3)
+            self._socket = _connected(address, deadline)
+        except OutOfReachError:
+            raise
         except (TimeoutError, BlockingIOError) as error:
             # a Unix socket says EAGAIN at once where a TCP port lets one wait in line
             raise TimeoutError(
@@ -66,7 +72,8 @@ class BoundedConnection:
         text = command.encode("utf-8", "surrogateescape") if isinstance(command, str) else command
         if len(text) > MAX_REQUEST_BYTES:
             raise ProtocolError(f"a request of {len(text)} bytes does not fit")
-        self._ready().sendall(b"%04x%b" % (len(text), text))
+        with self._silence():
+            self._ready().sendall(b"%04x%b" % (len(text), text))
 
     def check_okay(self) -> None:
         """Reads the status of the last request. Raises AdbFailError with the server's text."""
@@ -83,9 +90,43 @@ class BoundedConnection:
 
     def _read(self, length: int) -> bytes:
         data = b""
-        while len(data) < length:
-            piece = self._ready().recv(length - len(data))
-            if not piece:
-                raise EOFError(f"{len(data)} of {length} bytes came")
-            data += piece
+        with self._silence():
+            while len(data) < length:
+                piece = self._ready().recv(length - len(data))
+                if not piece:
+                    raise EOFError(f"{len(data)} of {length} bytes came")
+                data += piece
+        self._silent_at = ""
         return data
+
+    @contextlib.contextmanager
+    def _silence(self) -> Iterator[None]:
+        """ssh takes connections also where nobody listens at the other end of its tunnel."""
+        try:
+            yield
+        except (ConnectionError, EOFError) as error:
+            if self._silent_at:
+                raise NoServerError(f"no adb server at {self._silent_at}: {error}") from error
+            raise
+
+
+def _connected(address: ServerAddress, deadline: Deadline) -> socket.socket:
+    """A connection; a server elsewhere that was not reached is not tried by everybody."""
+    timeout_s = deadline.remaining() or 1e-3
+    if address.is_here:
+        return address.connect(timeout_s)
+    from harness.adb.reach import Reach
+
+    reach = Reach(address)
+    reach.require()
+    try:
+        connected = address.connect(timeout_s)
+    except OSError as error:
+        # who had no time to wait has learned nothing
+        if not isinstance(error, TimeoutError) or timeout_s >= _PATIENT_S:
+            told = isinstance(error, OutOfReachError)
+            why = f"adb server at {address} is out of reach: {error.strerror or error}"
+            reach.lost(str(error) if told else why)
+        raise
+    reach.found()
+    return connected

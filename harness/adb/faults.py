@@ -17,6 +17,10 @@ class NoServerError(ConnectionError):
     """Nobody listens where the adb server should; the argument names the address."""
 
 
+class OutOfReachError(NoServerError):
+    """The way to another computer is not there; the argument says why, and what to do about it."""
+
+
 class ProtocolError(ValueError):
     """The other side sent bytes that the protocol does not allow."""
 
@@ -82,6 +86,8 @@ def server_faults(
         raise InfraError(f"{what}: no answer in time: {reason(error)}") from error
     except NoServerError as error:
         # it names the server already
+        if isinstance(error, OutOfReachError):
+            raise InfraError(reason(error)) from error
         raise InfraError(f"{reason(error)}; is it running? `{start}` starts it") from error
     except BROKEN as error:
         raise InfraError(f"{what}: {reason(error)}") from error

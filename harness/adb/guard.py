@@ -85,15 +85,17 @@ def spawn_guarded(
     cwd: Path | str | None = None,
     stdout: int | IO[bytes] | None = subprocess.DEVNULL,
     stderr: int | IO[bytes] | None = subprocess.DEVNULL,
+    stdin: int = subprocess.PIPE,
     pass_fds: Sequence[int] = (),
     remove: Path | None = None,
 ) -> GuardedProcess:
     """Starts `argv` in a session of its own, with no stdin, to be ended when we end.
 
     `env` is the whole environment of the command (None: ours); `stdout` and `stderr` as for
-    subprocess; `pass_fds` reach the command under the same numbers; `remove` is a folder of files
-    that goes with the command. Raises InfraError if nothing can be started at all; a command that
-    does not exist ends with exit code 127.
+    subprocess; the command is ended when `stdin`, by default a pipe of ours, ends; `pass_fds` reach
+    the command under the same numbers; `remove` is a folder of files that goes with it. Raises
+    InfraError if nothing can be started at all; a command that does not exist ends with exit code
+    127.
     """
     command = [os.fspath(part) for part in argv]
     options = [] if remove is None else [guardian.REMOVE, os.fspath(remove)]
@@ -103,7 +105,7 @@ def spawn_guarded(
             guarded,
             env=None if env is None else dict(env),
             cwd=cwd,
-            stdin=subprocess.PIPE,
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             pass_fds=tuple(pass_fds),

@@ -197,7 +197,8 @@ def new_socket_path() -> Path:
 
     Folders of earlier servers that nobody could remove any more go first. Raises InfraError.
     """
-    base = _base()
+    # mkdtemp adds eight characters
+    base = socket_base(f"{_PREFIX}12345678/{_NAME}")
     _sweep(base)
     try:
         return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base)) / _NAME
@@ -205,12 +206,16 @@ def new_socket_path() -> Path:
         raise InfraError(f"no folder for the adb server's socket in {base}: {error}") from error
 
 
-def _base() -> Path:
+def socket_base(longest: str) -> Path:
+    """A folder below which others cannot touch a socket of ours, at the relative path `longest`.
+
+    Raises InfraError.
+    """
     named = os.environ.get("XDG_RUNTIME_DIR")
-    if named and _fits(Path(named)) and _is_ours_alone(Path(named)):
+    if named and _fits(Path(named, longest)) and _is_ours_alone(Path(named)):
         return Path(named)
     for folder in (Path(tempfile.gettempdir()), _LAST_RESORT):
-        if _fits(folder) and _keeps_others_off(folder):
+        if _fits(folder / longest) and _keeps_others_off(folder):
             return folder
     raise InfraError(
         f"no folder for the adb server's socket: in {tempfile.gettempdir()} and {_LAST_RESORT} "
@@ -219,9 +224,7 @@ def _base() -> Path:
     )
 
 
-def _fits(folder: Path) -> bool:
-    # mkdtemp adds eight characters
-    longest = folder / f"{_PREFIX}12345678" / _NAME
+def _fits(longest: Path) -> bool:
     return len(os.fsencode(longest)) <= MAX_SOCKET_PATH_BYTES
 
 

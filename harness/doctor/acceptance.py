@@ -78,7 +78,7 @@ def accept(
         lab = load_lab(order.lab_file)
         words |= lab_words(lab)
         (config,) = lab.select([name])
-        for address in {USER_SERVER, lab.host(config.host).address if config.host else USER_SERVER}:
+        for address in {USER_SERVER, lab.server_of(config)}:
             if (server := AdbServer(address)).is_running():
                 # also who else hangs there
                 words |= {one.serial: "<serial>" for one in server.devices()}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from harness.adb.address import USER_SERVER
 from harness.artefacts.bundle import undated_entry
 from harness.doctor.check import DoctorReport, report_of
 from harness.errors import ConfigError, InfraError
@@ -54,7 +55,11 @@ def lab_words(lab: Lab) -> dict[str, str]:
         for value in source.model_dump(mode="json").values():
             if isinstance(value, str) and "/" in value:
                 words |= {value: "<source>", urlsplit(value).hostname or "": "<source>"}
-    words |= {one.host: "<adb host>" for one in lab.hosts}
+    servers = [one.address for one in lab.hosts] + [lab.server_of(one) for one in lab.devices]
+    for server in servers:
+        login = getattr(server, "login", "")
+        if server != USER_SERVER:
+            words |= dict.fromkeys((server.host, login, login.partition("@")[0]), "<adb host>")
     for serial in filter(None, (one.serial for one in lab.devices)):
         words |= {serial: "<serial>", serial.rpartition(":")[0]: "<serial>"}
     return words

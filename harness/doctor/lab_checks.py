@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
+from harness.adb.address import USER_SERVER, SshAddress, TcpAddress
+from harness.adb.deadline import Deadline
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.doctor.check import LAB_FILE, Check, Status
 from harness.doctor.host_checks import LabNeeds
@@ -17,12 +20,13 @@ from harness.qnn.platforms import TARGETS
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import PYPI
 
+_ANSWER_S: Final = 5.0
 _check = partial(Check, "lab")
 
 
 def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
     """What these devices want of this computer (pure)."""
-    local = [device for device in devices if not device.simulated and device.host is None]
+    local = [one for one in devices if not (one.simulated or one.host or one.address)]
     return LabNeeds(
         targets=frozenset(device.target for device in devices if device.target),
         untold=tuple(
@@ -64,31 +68,36 @@ def source_checks(catalog: Catalog) -> Iterator[Check]:
 
 def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
     """Whether the adb servers on other computers answer."""
-    for name in dict.fromkeys(device.host for device in devices if device.host is not None):
-        address = lab.host(name).address
-        if AdbServer(address).is_running():
-            yield _check("lab", f"adb host {name}", "ok", f"answers at {address}")
-        else:
+    addresses = {lab.server_of(one): one for one in devices if one.host or one.address}
+    for address, one in addresses.items():
+        name = one.host or address.host
+        try:
+            AdbServer(address).version(deadline=Deadline(_ANSWER_S))
+        except InfraError as error:
             advice = f"run `{address.start_command}` there, and let port {address.port} through"
-            yield _check("lab", f"adb host {name}", "fail", f"none answers at {address}", advice)
+            if isinstance(address, SshAddress):
+                advice = "see that ssh gets there without asking, and that an adb server runs there"
+            yield _check("lab", f"adb host {name}", "fail", str(error), advice)
+        else:
+            yield _check("lab", f"adb host {name}", "ok", f"answers at {address}")
 
 
 def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
     """What the adb servers see of each real device, and whom else the user's own one sees."""
-    hosts = {device.host for device in devices if not device.simulated}
-    lists = {host: _seen(lab, host) for host in {None, *hosts}}
+    servers = {lab.server_of(device) for device in devices if not device.simulated}
+    lists = {server: _seen(server) for server in {USER_SERVER, *servers}}
     for device in devices:
         if not device.simulated:
-            yield state_check(device, lists[device.host])
-    known = {device.serial for device in lab.devices if device.host is None}
-    own = lists[None]
+            yield state_check(device, lists[lab.server_of(device)])
+    known = {device.serial for device in lab.devices if lab.server_of(device) == USER_SERVER}
+    own = lists[USER_SERVER]
     if isinstance(own, list):
         yield from (stranger_check(seen) for seen in own if seen.serial not in known)
 
 
-def _seen(lab: Lab, host: str | None) -> list[SeenDevice] | str:
+def _seen(address: TcpAddress | SshAddress) -> list[SeenDevice] | str:
     """What an adb server reports, or why it does not; none is started for this."""
-    server = AdbServer() if host is None else AdbServer(lab.host(host).address)
+    server = AdbServer(address)
     if not server.is_running():
         return f"no {server} answers"
     try:

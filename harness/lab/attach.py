@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from harness.adb.address import USER_SERVER, TcpAddress
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.adb.private_server import PrivateAdbServer, harness_key
@@ -253,7 +252,7 @@ class OpenLab:
         self.detach(name)
         if config.simulated or config.serial is None:
             return
-        server = self._server_of(config.host)
+        server = self._server_of(config)
         if ":" in config.serial:
             server.disconnect(config.serial)
             server.connect(config.serial, deadline=Deadline(min(within_s, _CONNECT_S)))
@@ -284,7 +283,7 @@ class OpenLab:
         (config,) = self.lab.select([name])
         if config.simulated:
             return f"simulated:{(self._storage_root / name).resolve()}"
-        server = self._address_of(config.host)
+        server = self.lab.server_of(config)
         return device_address(config.serial or "", server.host, server.port, is_this_computer)
 
     def device(self, name: str) -> AttachedDevice:
@@ -307,14 +306,14 @@ class OpenLab:
 
     def seen(self) -> list[SeenDevice]:
         """What the user's own adb server reports; nothing where it is not running."""
-        server = self._server_of(None)
+        server = AdbServer()
         return server.devices() if server.is_running() else []
 
     def _attach(self, config: DeviceConfig) -> AttachedDevice:
         if config.simulated:
             server, serial, workdir = self._start_simulated(config)
         else:
-            server, serial = self._server_of(config.host), config.serial or ""
+            server, serial = self._server_of(config), config.serial or ""
             workdir = config.workdir
             if ":" in serial:
                 server.connect(serial, deadline=Deadline(_CONNECT_S))
@@ -377,11 +376,8 @@ class OpenLab:
         files = {} if number is None else soc_files(config.soc or "", number)
         return make_board(files, cache=self._key_folder.parent / BOARDS)
 
-    def _server_of(self, host: str | None) -> AdbServer:
-        return AdbServer(self._address_of(host))
-
-    def _address_of(self, host: str | None) -> TcpAddress:
-        return USER_SERVER if host is None else self.lab.host(host).address
+    def _server_of(self, config: DeviceConfig) -> AdbServer:
+        return AdbServer(self.lab.server_of(config))
 
 
 def _target(config: DeviceConfig, facts: DeviceFacts) -> Target:

@@ -22,7 +22,7 @@ _ALIKE_IN_A_POOL: Final = (
     *("soc", "htp_arch", "adreno", "target", "tags"),
     *("simulated", "shows_soc", "prepares_gpu"),
 )
-_FORBIDDEN_IF_SIMULATED: Final = ("serial", "host", "workdir")
+_FORBIDDEN_IF_SIMULATED: Final = ("serial", "address", "host", "workdir")
 
 
 def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
@@ -30,11 +30,15 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
     hosts, devices = entries_of(document, "hosts"), entries_of(document, "devices")
     yield from names_taken_twice(document, "hosts", hosts, "name")
     yield from names_taken_twice(document, "devices", devices, "name")
+    yield from names_taken_twice(document, "devices", devices, "address")
     # The same serial may well exist behind two adb servers.
     yield from names_taken_twice(document, "devices", devices, "serial", "host", named=_address)
     yield from _unlike_pools(document, devices)
     named = (host.get("name") for host in hosts.values())
     names = list(dict.fromkeys(name for name in named if isinstance(name, str)))
+    for index, one in hosts.items():
+        if one.get("host") is None and one.get("ssh") is None:
+            yield document.mistake(("hosts", index, "host"), "is missing, and so is `ssh`")
     for index, device in devices.items():
         is_simulated = device.get("simulated", False)
         wrong = [*_wrong_host(device, names), *_wrong_soc(device)]
@@ -95,7 +99,13 @@ def _wrong_soc(device: Mapping[str, object]) -> Iterator[_Wrong]:
 
 
 def _wrong_if_real(device: Mapping[str, object]) -> Iterator[_Wrong]:
-    if device.get("serial") is None:
+    if device.get("address") is not None:
+        for field in ("serial", "host"):
+            if device.get(field) is not None:
+                yield _Wrong(field, "`address` says that already")
+    elif "://" in str(device.get("serial")):
+        yield _Wrong("serial", "is the address of a device: write it as `address`")
+    elif device.get("serial") is None:
         yield _Wrong("serial", "is missing: a device needs one unless it is `simulated: true`")
     if device.get("storage_limit_mb") is not None:
         yield _Wrong("storage_limit_mb", "only a simulated device's storage can be limited")

@@ -15,13 +15,14 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from harness.adb.address import DEVICE_URL, DEVICE_URLS, HOST, SSH_COMPUTER, device_at, ssh_address
 from harness.qnn.socs import HTP_ARCHS
 from harness.yaml_lines.models import Text, matching
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SERIAL = re.compile(r"[!-~]{1,128}", re.ASCII)
-_ADDRESS = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.%]{2,45}", re.ASCII)
+_ADDRESS = re.compile(rf"{HOST}|[0-9A-Fa-f:.%]{{2,45}}", re.ASCII)
 _WORKDIR = re.compile(r"(?:/[^/\x00-\x1f\x7f]+)+/?")
 
 
@@ -37,6 +38,19 @@ def _workdir(text: str) -> str:
             "of at most 200 characters",
         )
     return text.rstrip("/")
+
+
+def _device_url(text: str) -> str:
+    if device_at(text) is None:
+        choices = {"choices": list(DEVICE_URLS)}
+        raise PydanticCustomError("device_url", "must be the address of a device", choices)
+    return text
+
+
+def _ssh(text: str) -> str:
+    if ssh_address(text) is None:
+        raise PydanticCustomError("ssh", "must be a computer that ssh knows: [user@]host[:port]")
+    return text
 
 
 def _htp_arch(number: int) -> int:
@@ -74,6 +88,8 @@ Name = Annotated[Text, AfterValidator(_is_name), _in_schema(_NAME)]
 Word = Annotated[Text, AfterValidator(_is_word), _in_schema(_WORD)]
 Serial = Annotated[Text, AfterValidator(_is_serial), _in_schema(_SERIAL)]
 Address = Annotated[Text, AfterValidator(_is_address), _in_schema(_ADDRESS)]
+DeviceUrl = Annotated[Text, AfterValidator(_device_url), _in_schema(DEVICE_URL)]
+SshComputer = Annotated[Text, AfterValidator(_ssh), _in_schema(SSH_COMPUTER)]
 Workdir = Annotated[Text, AfterValidator(_workdir), _in_schema(_WORKDIR)]
 HtpArch = Annotated[
     StrictInt, AfterValidator(_htp_arch), Field(json_schema_extra={"enum": list(HTP_ARCHS)})

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from harness.adb.address import TcpAddress
+from harness.adb.address import USER_SERVER, SshAddress, TcpAddress, device_at, ssh_address
 from harness.errors import ConfigError
 from harness.files.cache import BOARDS, cache_root
 from harness.lab.cross_checks import (
@@ -28,7 +28,18 @@ from harness.lab.cross_checks import (
     SIMULATED_TARGETS,
     mistakes_between_fields,
 )
-from harness.lab.fields import Address, Adreno, Enabled, HtpArch, Name, Serial, Word, Workdir
+from harness.lab.fields import (
+    Address,
+    Adreno,
+    DeviceUrl,
+    Enabled,
+    HtpArch,
+    Name,
+    Serial,
+    SshComputer,
+    Word,
+    Workdir,
+)
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.lab.runtime_sources import RuntimeSource, mistakes_of_sources
 from harness.qnn.platforms import Target
@@ -60,15 +71,19 @@ class AdbHost(_Strict):
     name: Name
     """What `host` of a device refers to."""
 
-    host: Address
-    """Host name or IP address."""
+    host: Address = "127.0.0.1"
+    """Host name or IP address; with `ssh`, as seen from there."""
 
     port: Annotated[StrictInt, Field(ge=1, le=65535)] = 5037
 
+    ssh: SshComputer | None = None
+    """The computer, as [user@]host[:port], that ssh reaches it through."""
+
     @property
-    def address(self) -> TcpAddress:
+    def address(self) -> TcpAddress | SshAddress:
         """Where its server listens."""
-        return TcpAddress(self.host, self.port)
+        behind_ssh = ssh_address(self.ssh, self.host, self.port) if self.ssh else None
+        return behind_ssh or TcpAddress(self.host, self.port)
 
 
 class DeviceConfig(_Strict):
@@ -79,6 +94,9 @@ class DeviceConfig(_Strict):
 
     serial: Serial | None = None
     """As `adb devices` prints it, or host:port of an adbd that listens on the network."""
+
+    address: DeviceUrl | None = None
+    """In place of `serial` and `host`: adb://host:port/serial, or ssh://user@host/serial."""
 
     simulated: StrictBool = False
     """Whether the harness starts it itself; it needs no serial then."""
@@ -142,6 +160,8 @@ class DeviceConfig(_Strict):
         if not isinstance(data, Mapping):
             return data
         filled = {key: value for key, value in data.items() if value is not None}
+        if (at := device_at(str(filled.get("address")))) is not None:
+            filled.setdefault("serial", at[1])
         soc = SOCS.get(str(filled.get("soc")))
         if soc is not None and soc.htp_arch is not None:
             filled.setdefault("htp_arch", soc.htp_arch)
@@ -245,6 +265,12 @@ class Lab(_Strict):
             problem = f"adb host {name!r} is not in the lab"
             raise ConfigError(problem, file=self._file, field="hosts", choices=list(hosts))
         return hosts[name]
+
+    def server_of(self, device: DeviceConfig) -> TcpAddress | SshAddress:
+        """Where the adb server listens that a real device hangs on. Raises ConfigError."""
+        if device.address is not None and (at := device_at(device.address)) is not None:
+            return at[0]
+        return USER_SERVER if device.host is None else self.host(device.host).address
 
     def _problem(self, problem: str, choices: Sequence[str] | None = None) -> ConfigError:
         return ConfigError(problem, file=self._file, field="devices", choices=choices)

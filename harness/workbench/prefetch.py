@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.adb.address import TcpAddress, UnixAddress
+from harness.adb.address import ServerAddress
 from harness.adb.device import AdbDevice
 from harness.adb.guard import GuardedProcess, spawn_guarded
 from harness.adb.server import AdbServer
@@ -35,7 +35,7 @@ class DeviceAddress(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    server: TcpAddress | UnixAddress
+    server: ServerAddress
     serial: str
     workdir: str
     target: str

@@ -46,7 +46,7 @@ _NO_OTHER_DEVICES = {"ADB_USB": "0", "ADB_MDNS": "0", "ADB_MDNS_OPENSCREEN": "0"
 _NO_OTHER_DEVICES |= {"ADB_MDNS_AUTO_CONNECT": "0", "ADB_LOCAL_TRANSPORT_MAX_PORT": "5553"}
 
 
-def _port_of_ones_own() -> int:
+def port_of_ones_own() -> int:
     """A free port below those that the kernel gives out, so that it stays free between servers."""
     while True:
         port = random.randrange(15_000, 32_000)
@@ -60,7 +60,7 @@ class KeptServer:
     def __init__(self, home: Path) -> None:
         self._home = home
         harness_key(home)
-        self.port = _port_of_ones_own()
+        self.port = port_of_ones_own()
         self.server = AdbServer(TcpAddress(port=self.port))
         self._process: GuardedProcess | None = None
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from harness.adb.address import USER_SERVER, ServerAddress, TcpAddress, UnixAddress
+from harness.adb.address import (
+    USER_SERVER,
+    ServerAddress,
+    SshAddress,
+    TcpAddress,
+    UnixAddress,
+    device_at,
+)
+from harness.adb.tunnel import ssh_command
 
 ADDRESSES: list[tuple[ServerAddress, str, str, str]] = [
     (USER_SERVER, "127.0.0.1:5037", "tcp:localhost:5037", "adb start-server"),
@@ -28,3 +36,51 @@ ADDRESSES: list[tuple[ServerAddress, str, str, str]] = [
 def test_an_address_in_words(address: ServerAddress, shown: str, spec: str, start: str) -> None:
     assert (str(address), address.spec, address.start_command) == (shown, spec, start)
     assert address.is_here == ("lab-pc" not in shown)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown", "host"),
+    [
+        (SshAddress("qa@lab-pc"), "ssh://qa@lab-pc", "lab-pc"),
+        (SshAddress("lab-pc", 22), "ssh://lab-pc:22", "lab-pc"),
+        (SshAddress("gate", None, "10.0.0.7", 99), "ssh://gate (10.0.0.7:99)", "10.0.0.7"),
+    ],
+)
+def test_an_address_behind_ssh_in_words(address: SshAddress, shown: str, host: str) -> None:
+    assert (str(address), address.host, address.is_here) == (shown, host, False)
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("adb://h/A", (TcpAddress("h"), "A")),
+        ("adb://[fe80::1]:99/10.0.0.1:5555", (TcpAddress("fe80::1", 99), "10.0.0.1:5555")),
+        ("ssh://h/A/b", (SshAddress("h"), "A/b")),
+        ("ssh://q.a@1.2.3.4:22/A", (SshAddress("q.a@1.2.3.4", 22), "A")),
+        ("ssh://qa@[fe80::1%2]/A", (SshAddress("qa@fe80::1%2"), "A")),
+        *(
+            (url, None)
+            for url in (
+                *(
+                    "",
+                    "ABC",
+                    "ssh://h",
+                    "ssh://h/",
+                    "ssh://h:0/A",
+                    "ssh://h:99999/A",
+                    "adb://q@h/A",
+                ),
+                *("ssh://-oProxyCommand=x/A", "ssh://-l@h/A", "ssh://a b/A", "ssh://$(x)/A"),
+                *("ssh://h;x/A", "ssh://q`x`@h/A", "ssh://h\n/A", "ssh://h/A b", "SSH://h/A"),
+            )
+        ),
+    ],
+)
+def test_what_is_the_address_of_a_device(url: str, found: object) -> None:
+    assert device_at(url) == found
+
+
+def test_what_holds_a_tunnel() -> None:
+    command = ssh_command(SshAddress("qa@h", 22, "::1", 9), "/run/s")
+    assert command[-6:] == ["-p", "22", "-L", "/run/s:[::1]:9", "--", "qa@h"]
+    assert {"BatchMode=yes", "ExitOnForwardFailure=yes"} < set(command)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.adb.address import SshAddress, TcpAddress
 from harness.errors import ConfigError
 from harness.lab.inventory import DEFAULT_WORKDIR, SIMULATED_LAB, DeviceConfig, Lab, load_lab
 from harness.yaml_lines.document import parse_document
@@ -67,6 +68,30 @@ def test_the_shipped_example_is_valid_when_uncommented(tmp_path: Path) -> None:
     assert [device.name for device in lab.devices] == names
     assert [device.soc for device in lab.devices][3:] == ["SM8650", "QCS9100", "SM8750"]
     assert lab.host("lab-pc").port == 5037
+
+
+@pytest.mark.parametrize(
+    ("host", "device", "server"),
+    [
+        ("host: h, port: 9", "serial: A, host: x", TcpAddress("h", 9)),
+        ("ssh: qa@h", "serial: A, host: x", SshAddress("qa@h")),
+        (
+            "ssh: 'h:22', host: 10.0.0.7, port: 9",
+            "serial: A, host: x",
+            SshAddress("h", 22, "10.0.0.7", 9),
+        ),
+        ("host: h", "address: adb://a/A", TcpAddress("a")),
+        ("host: h", "address: 'ssh://qa@[::1]:22/A'", SshAddress("qa@::1", 22)),
+        ("host: h", "serial: A", TcpAddress()),
+    ],
+)
+def test_where_the_server_of_a_device_listens(
+    tmp_path: Path, host: str, device: str, server: object
+) -> None:
+    text = f"schema: 1\nhosts: [{{name: x, {host}}}]\ndevices: [{{name: d, {device}}}]\n"
+    lab = lab_of(tmp_path, text)
+    (config,) = lab.devices
+    assert (lab.server_of(config), config.serial) == (server, "A")
 
 
 AUTO = SIMULATED + "    target: linux-arm64\n    enabled: auto\n"
@@ -188,6 +213,22 @@ ONE_MISTAKE = [
     ),
     (SIMULATED.replace("QCS8550", "QCS610"), "5: devices[0].soc: cannot be simulated"),
     (SIMULATED.replace("    soc: QCS8550\n", ""), "3: devices[0].soc: is missing: what shall be"),
+    (REAL + "hosts:\n  - name: h\n    ssh: -oX\n", "7: hosts[0].ssh: must be a computer that ssh"),
+    (REAL + "hosts:\n  - name: h\n    port: 1\n", "6: hosts[0].host: is missing, and so is `ssh`"),
+    (
+        REAL.replace("serial: ABC", "address: ssh://-oX/ABC"),
+        "4: devices[0].address: must be the address of a device (valid: adb://HOST[:PORT]/SERIAL, ",
+    ),
+    (REAL + "    address: adb://h/ABC\n", "4: devices[0].serial: `address` says that already"),
+    (
+        REAL.replace("serial: ABC", "serial: ssh://h/ABC"),
+        "4: devices[0].serial: is the address of a device: write it as `address`",
+    ),
+    (SIMULATED + "    address: adb://h/A\n", "6: devices[0].address: a simulated device has none"),
+    (
+        "schema: 1\ndevices:\n  - {name: a, address: adb://h/A}\n  - {name: b, address: adb://h/A}\n",
+        "4: devices[1].address: 'adb://h/A' is taken already by line 3",
+    ),
     (REAL + "hosts:\n  - name: h\n    host: h\n    port: 0\n", "8: hosts[0].port: "),
     (REAL + "hosts:\n  - name: h\n    host: a b\n", "7: hosts[0].host: "),
     (

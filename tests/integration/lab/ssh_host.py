@@ -1,0 +1,155 @@
+"""Another computer that ssh leads to: a real sshd on loopback, and an adb server that it alone
+leads to, with simulated devices."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+from harness.adb.deadline import Deadline
+from harness.adb.guard import GuardedProcess, spawn_guarded
+from harness.adb.private_server import harness_key
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.properties import device_properties
+from tests.faults.breakable import KeptServer, port_of_ones_own
+from tests.needed import need
+
+SSHD = "/usr/sbin/sshd"
+_START_S = 15.0
+# No test may take the port that adb servers have on this computer: what asks for it gets another.
+_SSH = """#!{python}
+import os, sys
+words = [word.replace(":127.0.0.1:5037", ":127.0.0.1:{port}") for word in sys.argv[1:]]
+with open({folder!r} + "/begun", "a") as begun:
+    begun.write("one\\n")
+os.execv({ssh!r}, [{ssh!r}, "-F", {folder!r} + "/ssh_config", *words])
+"""
+_SSHD_CONFIG = """
+Port {port}
+ListenAddress 127.0.0.1
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/user_key.pub
+PidFile none
+UsePAM no
+StrictModes no
+PasswordAuthentication no
+PermitRootLogin yes
+"""
+_SSH_CONFIG = """
+IdentityFile {folder}/user_key
+IdentitiesOnly yes
+UserKnownHostsFile {folder}/known_hosts
+GlobalKnownHostsFile none
+"""
+
+
+class SshHost:
+    """`login` is what leads there while `bin` is the first folder of PATH; `devices` hang there."""
+
+    def __init__(self, folder: Path, ssh: str, *, devices: int = 1) -> None:
+        need(SSHD)
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.port = port_of_ones_own()
+        self.login = f"{getpass.getuser()}@127.0.0.1:{self.port}"
+        self.adb = KeptServer(folder / "home")
+        self._ssh = ssh
+        self._sshd: GuardedProcess | None = None
+        key = harness_key(folder / "home").with_suffix(".pub")
+        self.devices = [
+            SimulatedDevice(
+                f"far-{number}",
+                storage=folder / f"storage-{number}",
+                properties=device_properties(f"far-{number}", "QCS8550"),
+                public_key=key,
+            )
+            for number in range(devices)
+        ]
+
+    def __enter__(self) -> Self:
+        self._configure()
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(self.stop)
+            self.start()
+            cleanup.callback(self.adb.stop)
+            self.adb.start()
+            for device in self.devices:
+                cleanup.callback(device.stop)
+                device.start()
+                self.adb.server.connect(device.address, deadline=Deadline(_START_S))
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cleanup.close()
+
+    def _configure(self) -> None:
+        told = {"folder": str(self.folder), "port": self.port}
+        for name in ("host_key", "user_key"):
+            keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / name]
+            subprocess.run(keygen, check=True)
+        (self.folder / "sshd_config").write_text(_SSHD_CONFIG.format(**told))
+        (self.folder / "ssh_config").write_text(_SSH_CONFIG.format(**told))
+        self.trust()
+        self.bin.mkdir()
+        wrapper = self.bin / "ssh"
+        told |= {"python": sys.executable, "ssh": self._ssh, "port": self.adb.port}
+        wrapper.write_text(_SSH.format(**told))
+        wrapper.chmod(0o755)
+        if os.getuid() == 0:
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+
+    def trust(self, *, known: bool = True) -> None:
+        """Whether ssh knows the host's key."""
+        key = (self.folder / "host_key.pub").read_text()
+        line = f"[127.0.0.1]:{self.port} {key}" if known else ""
+        (self.folder / "known_hosts").write_text(line)
+
+    def start(self) -> None:
+        """Switches it on."""
+        log = (self.folder / "sshd.log").open("ab")
+        with log:
+            command = [SSHD, "-D", "-e", "-f", self.folder / "sshd_config"]
+            self._sshd = spawn_guarded(command, stderr=log)
+        deadline = Deadline(_START_S)
+        while not self._listens():
+            assert not deadline.expired, (self.folder / "sshd.log").read_text()
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Switches it off, with all connections that ssh has to it."""
+        sshd, self._sshd = self._sshd, None
+        if sshd is not None:
+            sshd.stop()
+
+    def tunnels(self) -> list[int]:
+        """The processes of ssh that lead there now."""
+        found = []
+        for one in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = one.read_bytes().split(b"\0")
+                if words[0] == self._ssh.encode() and str(self.port).encode() in words:
+                    found.append(int(one.parent.name))
+        return found
+
+    def begun(self) -> int:
+        """How often ssh was started."""
+        begun = self.folder / "begun"
+        return len(begun.read_text().splitlines()) if begun.exists() else 0
+
+    def kill_tunnel(self) -> None:
+        for pid in self.tunnels():
+            os.kill(pid, signal.SIGKILL)
+
+    def _listens(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False

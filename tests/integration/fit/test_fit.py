@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from harness.cli.contexts_fit import calibrate_command, fit_command
+from harness.cli.contexts import calibrate_command, fit_command
 from harness.contexts.schedule import Move
 from harness.fit.calibration import Unmeasured, reserved, room
 from harness.fit.packing import Room, Size, forecast

@@ -6,6 +6,7 @@ Searches that were asked for together, the slices of a third axis, lie side by s
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -87,6 +88,17 @@ class BisectFolder:
         if not found:
             raise ConfigError("holds no bisection", file=reports)
         return cls(found[-1].resolve())
+
+    @classmethod
+    def last_of(cls, reports: Path, case: str, since: str) -> Self | None:
+        """The newest that bisects a case, none older than the second that an id begins with."""
+        for path in reversed(_all(reports)):
+            if path.name[:16] < since[:16]:
+                break
+            with contextlib.suppress(ConfigError):
+                if cls(path).read().task.get("case") == case:
+                    return cls(path.resolve())
+        return None
 
     @classmethod
     def to_go_on_with(cls, reports: Path) -> list[Self]:

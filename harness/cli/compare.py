@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import math
 import shlex
-import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,29 +12,21 @@ from typing import Any, Final
 
 import click
 
-from harness.adb.deadline import Deadline
-from harness.adb.guard import spawn_guarded
 from harness.bisect.new_failures import NewFailure, bisected_apart
 from harness.cli.lab_options import json_option, lab_option
 from harness.cli.say import say, say_json
-from harness.errors import ConfigError, HarnessError
-from harness.errors.outgoing_text import counted
-from harness.history.brief import Brief, read_briefs
-from harness.history.comparison import BISECTED, Category, Comparison, FailOn, Pair, compare, groups
+from harness.errors import HarnessError
+from harness.history.comparison import BISECTED, Category, FailOn, Pair, groups
 from harness.history.comparison_json import Bisectable, comparison_report
 from harness.history.comparison_text import lines, markdown, page, told
-from harness.history.performance import EFFECT
-from harness.history.previous import previous_of, runs_around, since_previous
-from harness.history.speed import with_speed
+from harness.history.previous import previous_of, since_previous
+from harness.history.side_by_side import compared
+from harness.nightly.processes import ENOUGH_S, bisection
 from harness.pytest_plugin.ending import Ending
-from harness.report.rundir import JOURNAL, RunFolder
-from harness.report.summary import cut_short
+from harness.report.rundir import RunFolder
 
 _NEGATIVE: Final = 1
-_ENOUGH_S: Final = 10.0
 _LATEST: Final = Path("reports/latest")
-# What a bisection may take after its time is over: the run under way, and its reports.
-_LAST_RUN_S: Final = 2400.0
 
 
 def _minutes(context: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -105,10 +93,9 @@ def compare_command(
         raise click.UsageError(f"{' and '.join([*forms, '--bisect'][:2])} do not go together")
     asked = FailOn.parse(fail_on)
     base, folder = _folders(runs, previous)
-    found = compare(
-        _read(base), _read(folder), lambda name: base.kept_output(name) or folder.kept_output(name)
-    )
-    found = _with_speed(found, base, folder, asked, late=previous)
+    found = compared(base, folder, asked, late=previous)
+    if found.unjudged is not None:
+        say(f"note: {found.unjudged}", err=True)
     lab, reports = str(lab_file), str(folder.path.parent)
 
     def bisectable(category: Category, pair: Pair) -> Bisectable:
@@ -158,47 +145,6 @@ def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFold
     return RunFolder.open(runs[0]), RunFolder.open(runs[1] if len(runs) > 1 else _LATEST)
 
 
-def _read(folder: RunFolder) -> list[Brief]:
-    file = folder.path / JOURNAL
-    if why := cut_short(folder.info()):
-        say(f"warning: {folder.run_id} was cut short: {why}", err=True)
-    found, damaged = read_briefs(file)
-    if damaged:
-        say(f"warning: {file}: {counted(damaged, 'line')} left out: not a record", err=True)
-    return found
-
-
-def _readable(runs: Sequence[RunFolder]) -> Iterator[list[Brief]]:
-    """Those that can be read: of the others it is said."""
-    for run in runs:
-        try:
-            yield _read(run)
-        except HarnessError as error:
-            say(f"warning: {run.run_id} tells nothing of noise: {error}", err=True)
-
-
-def _with_speed(
-    found: Comparison, base: RunFolder, new: RunFolder, asked: FailOn, *, late: bool
-) -> Comparison:
-    """Judges speed and memory; where that cannot be and was not asked for, it is said."""
-    if base.path.samefile(new.path):
-        return found
-    earlier, between = runs_around(base, new)
-    try:
-        return with_speed(
-            found,
-            _readable(earlier),
-            _readable(between),
-            effect=asked.slower or EFFECT,
-            late=late,
-        )
-    except ConfigError as error:
-        if asked.slower is not None:
-            raise
-        say(f"note: {error}", err=True)
-        return dataclasses.replace(found, unjudged=str(error))
-
-
 def _bisect(
     wanted: Sequence[Pair], lab: str, reports: str, until: float, *, as_json: bool
 ) -> Iterator[dict[str, Any]]:
@@ -218,30 +164,9 @@ def _bisect(
             "exit_code": None,
             "result": None,
         }
-        if left < _ENOUGH_S:
+        if left < ENOUGH_S:
             say(f"no time left: qnn-harness {shlex.join(command[:-2])}", err=True)
         else:
-            code, text = _ended([*command, *(["--json"] if as_json else [])], left, as_json)
-            told |= {"exit_code": code, "result": _parsed(text)}
+            code, result = bisection([*command, *(["--json"] if as_json else [])], left, as_json)
+            told |= {"exit_code": code, "result": result}
         yield told
-
-
-def _ended(command: Sequence[str], left_s: float, kept: bool) -> tuple[int | None, bytes]:
-    """Runs a bisection; its exit code, None if it did not end, and what it printed if `kept`.
-
-    It is ended when we are; what it knows by then is on the disk.
-    """
-    words = [sys.executable, "-m", "harness.cli.main", *command]
-    with tempfile.TemporaryFile() as output:
-        with spawn_guarded(words, stdout=output if kept else None, stderr=None) as process:
-            code = process.wait(Deadline(left_s + _LAST_RUN_S))
-        output.seek(0)
-        return code, output.read()
-
-
-def _parsed(text: bytes) -> Any:
-    """What a bisection printed as JSON; None for one that printed none."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None

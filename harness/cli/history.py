@@ -26,7 +26,8 @@ _FILE: Final = "history.sqlite"
 _REPORTS: Final = Path("reports")
 
 
-def _database_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def database_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--database FILE|URL`, also of the environment."""
     return click.option(
         "--database",
         metavar="FILE|URL",
@@ -35,7 +36,8 @@ def _database_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def _reports_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def reports_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--reports DIR`."""
     return click.option(
         "--reports",
         type=click.Path(path_type=Path),
@@ -65,8 +67,8 @@ def _day(context: click.Context, parameter: click.Parameter, value: str) -> str:
 @click.option("--since", default="", metavar="DAY", callback=_day, help="Runs from this day on.")
 @click.option("--until", default="", metavar="DAY", callback=_day, help="Runs before this day.")
 @click.option("--html", "as_page", is_flag=True, help="Print a page.")
-@_database_option
-@_reports_option
+@database_option
+@reports_option
 @lab_option
 @json_option
 @click.pass_context
@@ -118,8 +120,8 @@ def history(
 
 @history.command("import")
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
-@_database_option
-@_reports_option
+@database_option
+@reports_option
 def import_command(runs: tuple[Path, ...], database: str | None, reports: Path) -> None:
     """Take in the journals of RUNS: runs' folders, or folders of such (default: --reports).
 
@@ -132,8 +134,8 @@ def import_command(runs: tuple[Path, ...], database: str | None, reports: Path) 
 
 
 @history.command("rediagnose")
-@_database_option
-@_reports_option
+@database_option
+@reports_option
 def rediagnose_command(database: str | None, reports: Path) -> None:
     """Put today's rules to all failures that are held; journals stay as they are."""
     changes = rediagnose(_open(database, reports))

@@ -46,6 +46,10 @@ COMMANDS: Final = {
         "init",
         "Write a devices.yaml of the devices that the adb server sees, with what each says it is.",
     ),
+    "nightly": (
+        "nightly",
+        "Fetch what is new, run `pytest -m device`, compare, bisect what is new, and publish.",
+    ),
     "report": (
         "report",
         "Write the reports of RUN (default: reports/latest) anew and print its summary.",

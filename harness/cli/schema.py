@@ -31,6 +31,7 @@ from harness.history.timeline_text import HistoryReport
 from harness.lab import health, inventory, runtime_sources
 from harness.lab.inventory import Lab
 from harness.minimize.driver import Result
+from harness.nightly.night import Night
 from harness.results.known_issues import KnownIssues
 from harness.results.record import Line
 
@@ -60,6 +61,11 @@ def schemas() -> dict[str, str]:
         ),
         "minimize.schema.json": _schema(
             Result, "What contexts minimize --json prints", "serialization"
+        ),
+        "nightly.schema.json": _schema(
+            Night,
+            "What nightly --json prints (with exit_code), and its nightly.json",
+            "serialization",
         ),
         "devices.schema.json": _described(
             _schema(Lab, "devices.yaml", "validation"), inventory, health, runtime_sources

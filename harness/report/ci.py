@@ -141,9 +141,7 @@ def tell_ci(
     try:
         if environment.get("GITHUB_ACTIONS") == "true":
             lines += github_lines(records)
-            summary = environment.get("GITHUB_STEP_SUMMARY")
-            if summary:
-                _append(Path(summary), step_summary(records, folder.name, became, cut).encode())
+            add_to_summary(environment, step_summary(records, folder.name, became, cut))
         if environment.get("GITLAB_CI") == "true":
             text = json.dumps(code_quality(records), indent=1)
             write_whole(folder / CODE_QUALITY, text.encode())
@@ -152,11 +150,15 @@ def tell_ci(
     return lines
 
 
-def _append(file: Path, text: bytes) -> None:
-    """Adds to a summary that other commands of the step write, too, as long as there is room."""
-    with file.open("ab") as stream:
-        if stream.tell() + len(text) <= _SUMMARY_BYTES:
-            stream.write(text)
+def add_to_summary(environment: Mapping[str, str], text: str) -> None:
+    """Adds to a summary that other commands of the step write, too, as long as there is room.
+
+    Raises OSError.
+    """
+    if file := environment.get("GITHUB_STEP_SUMMARY"):
+        with Path(file).open("ab") as stream:
+            if stream.tell() + len(text.encode()) <= _SUMMARY_BYTES:
+                stream.write(text.encode())
 
 
 def _annotation(cases: tuple[CaseRecord, ...]) -> Annotation:

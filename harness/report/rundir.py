@@ -112,7 +112,7 @@ class RunFolder:
             }
         )
         folder._journal = Journal(folder.path / JOURNAL)
-        _point_latest_to(folder.path)
+        point_to(folder.path, LATEST)
         return folder
 
     @classmethod
@@ -141,7 +141,7 @@ class RunFolder:
         again = {"started": _rfc3339(datetime.now(UTC)), "command": list(command)}
         resumed = [*(earlier if isinstance(earlier, list) else []), again]
         folder._write_info(info | {"resumed": resumed, "finished": None, "exit_code": None})
-        _point_latest_to(folder.path)
+        point_to(folder.path, LATEST)
         return folder
 
     @property
@@ -305,12 +305,15 @@ def run_folders(reports: Path) -> list[Path]:
     return [one for one in found if one.name != LATEST]
 
 
-def _point_latest_to(folder: Path) -> None:
-    """Replaces the link in one step: whoever looks sees the old run or the new one."""
-    latest = folder.parent / LATEST
+def point_to(folder: Path, name: str) -> None:
+    """Replaces the link in one step: whoever looks sees the old run or the new one.
+
+    Raises ConfigError if something else has its name, InfraError if the disk fails.
+    """
+    latest = folder.parent / name
     if latest.exists() and not latest.is_symlink():
         raise ConfigError("is in the way: it must be a link to the newest run", file=latest)
-    beside = folder.parent / f".{LATEST}-{folder.name}"
+    beside = folder.parent / f".{name}-{folder.name}"
     try:
         beside.symlink_to(folder.name, target_is_directory=True)
         beside.replace(latest)

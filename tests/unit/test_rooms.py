@@ -16,6 +16,7 @@ TREES = (ROOT, ROOT / "harness")
 # From top to bottom; a room may import itself and what stands behind it.
 ROOMS = (
     "cli",
+    "nightly",
     "minimize",
     "bisect",
     "pytest_plugin",

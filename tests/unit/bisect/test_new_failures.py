@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from harness.bisect.findings import AxisFinding
 from harness.bisect.new_failures import NewFailure, bisected_apart
 from harness.bisect.search import AxisSpec
-from harness.cli.compare import compare_command
+from harness.cli.main import commands
 from harness.errors import ConfigError
 from harness.failure.error import Diagnosis
 from harness.history.brief import Brief
@@ -152,7 +152,7 @@ def test_of_three_axes_two_are_searched_with_the_third_at_both_ends() -> None:
 
 
 def compared(*words: str) -> tuple[int, str]:
-    done = CliRunner().invoke(compare_command, list(words), standalone_mode=False)
+    done = CliRunner().invoke(commands, ["compare", *words], standalone_mode=False)
     if done.exception is not None:
         raise done.exception
     return done.return_value, done.output

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
-from harness.cli.compare import compare_command
+from harness.cli.main import commands
 from harness.cli.schema import schemas
 from harness.history.brief import Brief
 from harness.history.comparison import Comparison, FailOn, compare
@@ -189,7 +189,9 @@ def test_which_other_runs_tell_of_noise(reports: Path) -> None:
 
 def compared(reports: Path, *options: str) -> tuple[int, str]:
     done = CliRunner().invoke(
-        compare_command, ["--previous", str(reports / "latest"), *options], standalone_mode=False
+        commands,
+        ["compare", "--previous", str(reports / "latest"), *options],
+        standalone_mode=False,
     )
     assert done.exception is None, done.exception
     return done.return_value, done.output
@@ -226,7 +228,7 @@ def test_an_earlier_run_that_cannot_be_read_tells_nothing(reports: Path) -> None
 
 def test_of_a_run_beside_itself_no_figure_is_unsure(reports: Path) -> None:
     latest = str(sorted(reports.glob("2*"))[-1])
-    done = CliRunner().invoke(compare_command, [latest, latest])
+    done = CliRunner().invoke(commands, ["compare", latest, latest])
     assert (done.exit_code, "not to be told" in done.output) == (0, False)
 
 
@@ -236,7 +238,7 @@ def test_without_scipy_all_else_is_compared(reports: Path, monkeypatch: pytest.M
     def none(*_: Any, **__: Any) -> Any:
         raise ConfigError("judging speed and memory needs scipy: pip install it")
 
-    monkeypatch.setattr("harness.cli.compare.with_speed", none)
+    monkeypatch.setattr("harness.history.side_by_side.with_speed", none)
     code, said = compared(reports)
     assert (code, "note: judging speed" in said) == (0, True)
     for form in ("--markdown", "--html"):

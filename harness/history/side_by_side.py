@@ -1,0 +1,66 @@
+"""Two runs' folders compared: what became of their cases, and whether they are slower."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterator, Sequence
+
+from harness.errors import ConfigError, HarnessError
+from harness.errors.outgoing_text import counted
+from harness.history.brief import Brief, read_briefs
+from harness.history.comparison import Comparison, FailOn, compare
+from harness.history.performance import EFFECT
+from harness.history.previous import runs_around
+from harness.history.speed import with_speed
+from harness.report.rundir import JOURNAL, RunFolder
+from harness.report.summary import cut_short
+
+_log = logging.getLogger(__name__)
+
+
+def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: bool) -> Comparison:
+    """What became of each case since BASE, if there is one.
+
+    Speed and memory are judged, too; where that cannot be and was not asked for, `unjudged` of the
+    result says why. Raises ConfigError for what cannot be read.
+    """
+    if base is None:
+        return compare([], _read(new))
+    found = compare(
+        _read(base), _read(new), lambda name: base.kept_output(name) or new.kept_output(name)
+    )
+    if base.path.samefile(new.path):
+        return found
+    earlier, between = runs_around(base, new)
+    try:
+        return with_speed(
+            found,
+            _readable(earlier),
+            _readable(between),
+            effect=asked.slower or EFFECT,
+            late=late,
+        )
+    except ConfigError as error:
+        if asked.slower is not None:
+            raise
+        return dataclasses.replace(found, unjudged=str(error))
+
+
+def _read(folder: RunFolder) -> list[Brief]:
+    file = folder.path / JOURNAL
+    if why := cut_short(folder.info()):
+        _log.warning("%s was cut short: %s", folder.run_id, why)
+    found, damaged = read_briefs(file)
+    if damaged:
+        _log.warning("%s: %s left out: not a record", file, counted(damaged, "line"))
+    return found
+
+
+def _readable(runs: Sequence[RunFolder]) -> Iterator[list[Brief]]:
+    """Those that can be read: of the others it is said."""
+    for run in runs:
+        try:
+            yield _read(run)
+        except HarnessError as error:
+            _log.warning("%s tells nothing of noise: %s", run.run_id, error)

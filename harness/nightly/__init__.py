@@ -1,0 +1,1 @@
+"""The chain of a night: fetch, run, compare, bisect, publish."""

@@ -1,0 +1,256 @@
+"""Goes through the steps of a night; its state is on the disk after each, so that it can go on."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from harness.bisect.folder import BisectFolder
+from harness.bisect.new_failures import NewFailure, bisected_apart
+from harness.errors import ConfigError, HarnessError, InfraError
+from harness.files.cache import PRIVATE, cache_root
+from harness.files.whole_file import read_bounded, write_whole
+from harness.history.comparison import FailOn
+from harness.history.comparison_text import markdown, told
+from harness.history.database import open_database
+from harness.history.importing import import_run
+from harness.history.previous import last_durations, previous_of, since_previous
+from harness.history.side_by_side import compared
+from harness.lab.inventory import load_lab
+from harness.nightly.issues import bisected, followed, issue_text, next_search, title, to_bisect
+from harness.nightly.night import STEPS, Night
+from harness.nightly.processes import ENOUGH_S, bisection, ended
+from harness.pytest_plugin.problem import read_problem
+from harness.report.ci import add_to_summary
+from harness.report.rundir import RunFolder, point_to, run_folders
+from harness.runtimes.catalog import Catalog, Entry
+
+STATE: Final = "nightly.json"
+LATEST: Final = "latest-nightly"
+SUFFIX: Final = "-nightly"
+_MAX_BYTES: Final = 64 << 20
+_FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
+# what the lab kept from being run has not vanished
+_OF_A_PART: Final = FailOn.parse("new,changed,added")
+_log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def held(reports: Path) -> Iterator[None]:
+    """Keeps other nights away from a folder of reports. Raises ConfigError if one is at it."""
+    try:
+        reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        with (reports / ".nightly.lock").open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+    except BlockingIOError as error:
+        raise ConfigError("another qnn-harness nightly is at work here", file=reports) from error
+    except OSError as error:
+        raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error
+
+
+def nights(reports: Path) -> Iterator[Night]:
+    """Those of a folder, the newest first; of what cannot be read it is said."""
+    for file in sorted(reports.glob(f"*{SUFFIX}/{STATE}"), reverse=True):
+        try:
+            yield Night.model_validate_json(read_bounded(file, _MAX_BYTES))
+        except (OSError, ValidationError) as error:
+            _log.warning("%s tells of no night: %s", file, str(error).partition("\n")[0])
+
+
+class Chain:
+    """A night on its way. `tell` is told what it is at."""
+
+    def __init__(
+        self, night: Night, reports: Path, database: str | None, tell: Callable[[str], None]
+    ) -> None:
+        self.night, self.reports = night, reports
+        self.path = reports / night.night
+        self._database = database or str(reports / "history.sqlite")
+        self._tell = tell
+
+    def go_on(self) -> Night:
+        """Does what is left of it. Raises HarnessError for what it cannot go on without."""
+        steps = (self._fetch, self._run, self._compare, self._bisect, self._publish)
+        while (step := self.night.next_step) is not None:
+            self._tell(f"{step} ({self._left_s / 60:.0f} min left)")
+            steps[STEPS.index(step)]()
+            self._keep(done=(*self.night.done, step))
+        return self.night
+
+    @property
+    def _left_s(self) -> float:
+        return self.night.left(time.time())
+
+    def _keep(self, **changes: object) -> None:
+        self.night = self.night.model_copy(update=changes)
+        self.path.mkdir(mode=PRIVATE, exist_ok=True)
+        write_whole(self.path / STATE, self.night.model_dump_json(indent=1).encode())
+
+    def _note(self, text: object) -> None:
+        _log.warning("%s", text)
+        self._keep(told=(*self.night.told, str(text)))
+
+    def _fetch(self) -> None:
+        """What cannot be had is told: a run needs no more than what it asks for."""
+        lab = load_lab(Path(self.night.lab))
+        catalog = Catalog.of(lab, os.environ, cache_root())
+        for target in sorted({one.target for one in lab.in_use() if one.target}):
+            for source in catalog.sources:
+                try:
+                    for entry in unfetched(catalog.entries_of(source, target)):
+                        if self._left_s < ENOUGH_S:
+                            return
+                        catalog.runtime(entry.name, target)
+                        name = f"{entry.name} {target}"
+                        self._keep(fetched=(*self.night.fetched, name))
+                except HarnessError as error:
+                    self._note(f"not fetched: {source.name} {target}: {error}")
+
+    def _run(self) -> None:
+        marker = f"--problem-file={self.path / 'problem.json'}"
+        words = ["-m", "device", f"--lab={self.night.lab}", f"--reports={self.reports}", marker]
+        run, code = self._run_with(marker), None
+        if run is None or not _is_whole(run):
+            words += [f"--resume={run.path}"] if run is not None else []
+            words += self.night.arguments
+            code = ended("pytest", words, self._left_s, cwd=self.night.folder, stdout=2)
+            run = self._run_with(marker)
+            if code is None:
+                raise InfraError("the time was over before the run: --resume goes on with it")
+        if run is None:
+            problem = read_problem(self.path / "problem.json")
+            text = problem.text if problem else f"pytest made no run, and ended with {code}"
+            raise InfraError(text) if code == InfraError.exit_code else ConfigError(text)
+        if not run.info().get("finished"):
+            raise InfraError(f"run {run.run_id} did not end in order ({code})")
+        self._keep(run=run.run_id, run_exit_code=run.info().get("exit_code"))
+
+    def _run_with(self, marker: str) -> RunFolder | None:
+        """The run that was told to leave its problems here."""
+        begun = self.night.night[:16]  # the second
+        runs = (RunFolder(one) for one in run_folders(self.reports) if one.name[:16] >= begun)
+        return next((one for one in runs if marker in one.info().get("command", ())), None)
+
+    @property
+    def _folder(self) -> RunFolder:
+        return RunFolder.open(self.reports / str(self.night.run))
+
+    def _command(self, failure: NewFailure) -> list[str] | None:
+        return failure.command(self.night.lab, str(self.reports))
+
+    def _compare(self) -> None:
+        run = self._folder
+        try:
+            base = previous_of(run)
+        except ConfigError:
+            base = None
+            self._note("the first complete run of these cases: all that fails is new")
+        found = compared(base, run, _FAIL_ON, late=True)
+        if found.unjudged:
+            self._note(found.unjudged)
+        last = next((one for one in nights(self.reports) if self._is_before(one)), None)
+        issues = followed(
+            last.issues if last else (),
+            found,
+            {one.case: one for one in run.cases()},
+            run=run.run_id,
+            seen=self.night.started,
+        )
+        night = self.night.night
+        issues = to_bisect(issues, found, last_durations(run), self._command, night)
+        whole = told(
+            found,
+            (_FAIL_ON if _is_whole(run) else _OF_A_PART).reasons(found),
+            base=base.run_id if base else "none",
+            run=run.run_id,
+            advice=lambda *_: None,
+            apart=bisected_apart,
+        )
+        write_whole(self.path / "comparison.md", markdown(whole).encode())
+        self._keep(
+            base=base.run_id if base else None,
+            verdict=whole.verdict,
+            failed_on=tuple(whole.reasons),
+            issues=issues,
+        )
+
+    def _is_before(self, other: Night) -> bool:
+        mine = self.night
+        same = other.selection == mine.selection and other.night != mine.night
+        return same and other.next_step is None
+
+    def _bisect(self) -> None:
+        while issue := next_search(self.night.issues, self.night.night):
+            search = issue.search
+            assert search is not None
+            if (left := self._left_s) < ENOUGH_S:
+                self._note("no time was left to bisect all that is new")
+                return
+            self._tell(f"bisect {search.case}")
+            begun = BisectFolder.last_of(self.reports, search.case, search.since)
+            words = list(search.command)
+            if begun is not None:
+                words = ["bisect", "--resume", str(begun.path)]
+            words += ["--max-minutes", f"{left / 60:.3f}", "--json"]
+            code, result = bisection(words, left, True, self.night.folder)
+            begun = BisectFolder.last_of(self.reports, search.case, search.since)
+            change = {"exit_code": code, "answer": answer_of(result), "ended_in": self.night.night}
+            change["folder"] = begun.path.name if begun else None
+            new = issue.model_copy(update={"search": search.model_copy(update=change)})
+            self._keep(issues=tuple(new if one is issue else one for one in self.night.issues))
+
+    def _publish(self) -> None:
+        run = self._folder
+        since = since_previous(run)
+        run.project(since)
+        try:
+            import_run(open_database(self._database), run.path)
+        except HarnessError as error:
+            self._note(f"not in the history: {error}")
+        (self.path / "issues").mkdir(exist_ok=True)
+        for issue in self.night.issues:
+            write_whole(self.path / f"issues/{issue.id}.md", issue_text(issue).encode())
+        comparison = read_bounded(self.path / "comparison.md", _MAX_BYTES).decode()
+        summary = "\n".join([comparison, *summary_lines(self.night), ""])
+        write_whole(self.path / "summary.md", summary.encode())
+        add_to_summary(os.environ, summary)
+        point_to(self.path, LATEST)
+
+
+def unfetched(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """What is new at a source: newer than all that is here; if nothing is, the newest (pure)."""
+    here = [number for number, one in enumerate(entries) if one.cached]
+    return entries[here[-1] + 1 :] if here else entries[-1:]
+
+
+def answer_of(result: Any) -> str | None:
+    """What a bisection came to, of the JSON that it printed: of each slice one answer (pure)."""
+    slices = result if isinstance(result, list) else [result]
+    answers = [one.get("answer") for one in slices if isinstance(one, dict)]
+    return "; ".join(one["text"] for one in answers if one) or None
+
+
+def summary_lines(night: Night) -> Iterator[str]:
+    """The issues of a night in Markdown, the open ones last seen first (pure)."""
+    yield f"#### Causes of failures, {night.night}"
+    yield ""
+    for one in sorted(night.issues, key=lambda one: one.last_seen, reverse=True):
+        fresh = "**new** " if one.first_seen == night.started else ""
+        if one.state == "open" or one.closed == night.started:
+            yield f"- {fresh}{one.state}: `{title(one)}` ({one.count} cases, {one.id})"
+            yield f"  - {bisected(one)}"
+    yield from (f"- {text}" for text in night.told)
+
+
+def _is_whole(run: RunFolder) -> bool:
+    info = run.info()
+    return bool(info.get("finished")) and info.get("problem") is None

@@ -1,0 +1,221 @@
+"""One issue for each cause of failures, followed from night to night (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from harness.bisect.new_failures import NewFailure
+from harness.failure.error import Part
+from harness.history.brief import Brief
+from harness.history.comparison import Comparison
+from harness.report.summary import as_code
+from harness.results.record import CaseRecord
+
+# Runs that a bisection takes, roughly, by how many axes changed; of three, two are searched twice.
+_RUNS: Final = {1: 5, 2: 14, 3: 28}
+_SHORTEST_S: Final = 0.1
+_CASES: Final = 200
+_MOST: Final = 500
+_TRY_AGAIN: Final = 3
+
+
+class Search(Part):
+    """The bisection of a cause. `since` is the night that first wanted it, `ended_in` the last one
+    that had it end; `folder` is where it is kept, beside the runs.
+    """
+
+    command: tuple[str, ...]
+    case: str
+    cost_s: float
+    since: str
+    ended_in: str | None = None
+    exit_code: int | None = None
+    answer: str | None = None
+    folder: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more time may bring an answer."""
+        return self.exit_code in (None, _TRY_AGAIN)
+
+
+class Issue(Part):
+    """A cause: failures of one outcome and signature that no known issue expects.
+
+    `cases` are those of the last run that had it, at most 200 of `count`. `hindrance` is why no
+    bisection can tell more.
+    """
+
+    id: str
+    state: Literal["open", "closed"] = "open"
+    outcome: str
+    signature: str
+    diagnosis: str | None
+    message: str | None
+    first_seen: str
+    first_run: str
+    last_seen: str
+    last_run: str
+    closed: str | None = None
+    count: int
+    cases: tuple[str, ...]
+    search: Search | None = None
+    hindrance: str | None = None
+
+
+def cause_of(brief: Brief | None) -> str | None:
+    """The id of the cause for which a case fails; None if it does not, or not unexpectedly."""
+    if brief is None or not brief.is_unexplained or brief.is_spoilt:
+        return None
+    text = f"{brief.outcome} {brief.signature}"
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def followed(
+    known: Iterable[Issue],
+    found: Comparison,
+    records: Mapping[str, CaseRecord],
+    *,
+    run: str,
+    seen: str,
+) -> tuple[Issue, ...]:
+    """The issues of the nights before, and what a run says of them; new causes are new issues.
+
+    One is closed when all its cases had a verdict and none fails so any more: what was not tested
+    is not gone. `records` are those of the run, by case, `seen` is when it was.
+    """
+    pairs = [pair for listed in found.pairs.values() for pair in listed]
+    now = {side.case: one.after for one in pairs for side in (one.before, one.after) if side}
+    failing: dict[str, list[Brief]] = {}
+    for after in filter(None, (pair.after for pair in pairs)):
+        if cause := cause_of(after):
+            failing.setdefault(cause, []).append(after)
+    issues = []
+    for issue in known:
+        change: dict[str, object] = {}
+        if cases := failing.pop(issue.id, None):
+            change = {"state": "open", "closed": None, "last_seen": seen, "last_run": run}
+            change |= _cases(cases)
+        elif issue.state == "open" and all(map(_judged, map(now.get, issue.cases))):
+            change = {"state": "closed", "closed": seen}
+        issues.append(issue.model_copy(update=change))
+    for cause, cases in failing.items():
+        error = records[cases[0].case].error if cases[0].case in records else None
+        issues.append(
+            Issue(
+                id=cause,
+                outcome=cases[0].outcome,
+                signature=cases[0].signature,
+                diagnosis=error.diagnosis.text() if error and error.diagnosis else None,
+                message=error.message if error else None,
+                first_seen=seen,
+                first_run=run,
+                last_seen=seen,
+                last_run=run,
+                **_cases(cases),
+            )
+        )
+    issues.sort(key=lambda one: (one.state == "open", one.last_seen))
+    return tuple(issues[-_MOST:])
+
+
+def _judged(brief: Brief | None) -> bool:
+    return brief is not None and brief.has_verdict
+
+
+def _cases(found: Sequence[Brief]) -> dict[str, Any]:
+    return {"count": len(found), "cases": tuple(one.case for one in found[:_CASES])}
+
+
+def to_bisect(
+    issues: Iterable[Issue],
+    found: Comparison,
+    durations: Mapping[str, float],
+    command: Callable[[NewFailure], list[str] | None],
+    night: str,
+) -> tuple[Issue, ...]:
+    """Gives each issue that is new in this comparison the bisection of its cheapest case."""
+    searches: dict[str, Search] = {}
+    hindrances: dict[str, str] = {}
+    for pair in (*found["new"], *found["changed"]):
+        failure, cause = NewFailure.of(pair), cause_of(pair.after)
+        if cause is None or pair.after is None:
+            continue
+        words = command(failure)
+        if words is None:
+            hindrances.setdefault(cause, str(failure.hindrance))
+            continue
+        case = pair.after.case
+        cost = max(_SHORTEST_S, durations.get(case, 0.0)) * _RUNS[len(failure.changed)]
+        if cause not in searches or cost < searches[cause].cost_s:
+            searches[cause] = Search(command=tuple(words), case=case, cost_s=cost, since=night)
+    return tuple(
+        issue.model_copy(
+            update={"search": searches[issue.id], "hindrance": None}
+            if issue.id in searches
+            else {"hindrance": hindrances.get(issue.id, issue.hindrance)}
+        )
+        for issue in issues
+    )
+
+
+def next_search(issues: Iterable[Issue], night: str) -> Issue | None:
+    """Whose bisection comes next: those new in this night before older ones, the cheapest first."""
+    waiting = [
+        (one.search.since != night, one.search.cost_s, one.id, one)
+        for one in issues
+        if one.state == "open" and one.search and one.search.is_open
+        if one.search.ended_in != night
+    ]
+    return min(waiting)[-1] if waiting else None
+
+
+def bisected(issue: Issue) -> str:
+    """What is known of the version that brought it, in one line for a person."""
+    search = issue.search
+    if search is None:
+        return f"not bisected: {issue.hindrance or 'nothing before it to compare with'}"
+    if search.answer and not search.is_open:
+        return search.answer
+    state = "not over yet" if search.folder else "not reached in the time of the night"
+    return f"{state}; the next night goes on with it"
+
+
+def issue_text(issue: Issue) -> str:
+    """An issue in Markdown, in which every name and message is code."""
+    return "\n".join(_lines(issue)) + "\n"
+
+
+def title(issue: Issue) -> str:
+    """Its title, without anything that means something to a shell or to Markdown."""
+    named = " ".join(part for part in issue.signature.split("|") if part != "-")
+    if issue.diagnosis:
+        named = issue.diagnosis.partition(" ")[0].rstrip(":")
+    return f"{issue.outcome}: {as_code(named, 120)[1:-1]}"
+
+
+def _lines(issue: Issue) -> Iterator[str]:
+    yield f"# {title(issue)} [{issue.id}]"
+    yield ""
+    yield f"State: {issue.state}"
+    yield ""
+    yield f"- first seen {issue.first_seen[:16]} in run {as_code(issue.first_run)}"
+    yield f"- last seen {issue.last_seen[:16]} in run {as_code(issue.last_run)}"
+    if issue.closed:
+        yield f"- gone {issue.closed[:16]}: all its cases were tested, and none fails so"
+    yield f"- signature: {as_code(issue.signature, 500)}"
+    if issue.diagnosis:
+        yield f"- diagnosis: {as_code(issue.diagnosis, 1000)}"
+    if issue.message:
+        yield f"- message: {as_code(issue.message, 2000)}"
+    yield f"- bisection: {as_code(bisected(issue), 1000)}"
+    if issue.search:
+        yield f"  - {as_code(' '.join(('qnn-harness', *issue.search.command)), 2000)}"
+        if issue.search.folder:
+            yield f"  - {as_code(f'reports/{issue.search.folder}/report.md')}"
+    yield ""
+    yield f"Cases: {issue.count}"
+    yield ""
+    yield from (f"- {as_code(case, 500)}" for case in issue.cases)

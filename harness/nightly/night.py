@@ -1,0 +1,78 @@
+"""A night as it is kept on the disk, and what is to be done next (pure)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, get_args
+
+from harness.errors import ConfigError
+from harness.failure.error import Part
+from harness.nightly.issues import Issue
+
+Step = Literal["fetch", "run", "compare", "bisect", "publish"]
+STEPS: Final[tuple[Step, ...]] = get_args(Step)
+_BUDGET: Final = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s)?", re.ASCII)
+_MOST_S: Final = 7 * 24 * 3600
+
+
+class Night(Part):
+    """What a night was asked for, what of it is done, and what came of that.
+
+    `until` is the end of its time, in seconds since 1970. `run` and `base` are the ids of its run
+    and of the one it was compared with; `failed_on` is what of that is new and bad; `told` is what
+    went wrong without ending it.
+    """
+
+    schema_version: Literal[1] = 1
+    kind: Literal["nightly"] = "nightly"
+    night: str
+    started: str
+    arguments: tuple[str, ...]
+    selection: tuple[str, ...]
+    lab: str
+    folder: str
+    budget_s: float
+    until: float
+    done: tuple[Step, ...] = ()
+    fetched: tuple[str, ...] = ()
+    run: str | None = None
+    run_exit_code: int | None = None
+    base: str | None = None
+    verdict: str | None = None
+    failed_on: tuple[str, ...] = ()
+    issues: tuple[Issue, ...] = ()
+    told: tuple[str, ...] = ()
+
+    @property
+    def next_step(self) -> Step | None:
+        """What comes next; None if it is over."""
+        return next((step for step in STEPS if step not in self.done), None)
+
+    @property
+    def exit_code(self) -> int:
+        """How it ends: 1 if something new fails, else 2 or 3 as its run, else 0."""
+        if self.failed_on:
+            return 1
+        if self.run_exit_code in (0, 1):
+            return 0
+        return 2 if self.run_exit_code == 2 else 3
+
+    def left(self, now: float) -> float:
+        """How many seconds of its time are left; never more than it had, whatever the clock did."""
+        return min(max(self.until - now, 0.0), self.budget_s)
+
+    def is_the_same(self, other: Night) -> bool:
+        """Whether both were asked for by the same words, in the same place."""
+        mine, others = ((one.arguments, one.lab, one.folder, one.budget_s) for one in (self, other))
+        return mine == others
+
+
+def seconds_of(text: str) -> float:
+    """What `--budget` says: 4h, 90m, 1h30m. Raises ConfigError."""
+    found = _BUDGET.fullmatch(text.strip())
+    hours, minutes, seconds = (int(part or 0) for part in (found.groups() if found else ("",) * 3))
+    total = 3600 * hours + 60 * minutes + seconds
+    if not 0 < total <= _MOST_S:
+        problem = f"{text!r} is no time of at most 168 hours"
+        raise ConfigError(problem, field="--budget", choices=["4h", "90m", "1h30m"])
+    return float(total)

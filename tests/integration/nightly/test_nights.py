@@ -1,0 +1,181 @@
+"""Nights on a simulated device: what is new is told, bisected, and followed until it is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.nightly.night import Night
+from tests.integration.device_runs import LAB, DeviceRuns
+
+SUITE = """import pytest
+
+@pytest.mark.device(backend="htp")
+def test_mine(bench):
+    assert bench.placement.qnn < "2.49", "too new"
+
+@pytest.mark.device(backend="htp")
+def test_other(bench):
+    pass
+"""
+# nobody listens there
+UNREACHABLE = """  - {name: phone, serial: "17", target: android-arm64}
+runtimes:
+  - name: away
+    kind: maven
+    repository: http://127.0.0.1:9/
+    coordinates: com.qualcomm.qti:qnn-runtime
+"""
+OLD, NEW = "2.47.0", "2.51.0"
+
+
+@pytest.fixture
+def farm(lab: DeviceRuns) -> DeviceRuns:
+    """A lab beside a suite that no QNN from 2.49 on passes."""
+    (lab.folder / "pytest.ini").write_text("[pytest]\n")
+    (lab.folder / "test_mine.py").write_text(SUITE)
+    return lab
+
+
+def words(qnn: str) -> list[str]:
+    base = [sys.executable, "-m", "harness.cli.main", "nightly", "--budget", "20m", "--json"]
+    return [*base, "-p", "no:cacheprovider", "--device", "sim-v73", "--qnn", qnn, "test_mine.py"]
+
+
+def night(farm: DeviceRuns, qnn: str, *more: str) -> tuple[int, dict[str, Any], str]:
+    done = subprocess.run(
+        [*words(qnn), *more],
+        cwd=farm.folder,
+        env=farm.environment,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+
+def ended_when(farm: DeviceRuns, qnn: str, there: Callable[[], object], number: int) -> int:
+    """A night that gets a signal once something is there; its exit code."""
+    output = farm.folder / "output.txt"
+    with output.open("wb") as stream:
+        process = subprocess.Popen(
+            words(qnn),
+            cwd=farm.folder,
+            env=farm.environment,
+            stdout=stream,
+            stderr=stream,
+        )
+    until = time.monotonic() + 200
+    while not there():
+        assert process.poll() is None, output.read_text()
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    os.kill(process.pid, number)
+    return process.wait(100)
+
+
+def answers(farm: DeviceRuns) -> list[str]:
+    lines = [
+        json.loads(line)
+        for log in farm.reports.glob("*-bisect/log.jsonl")
+        for line in log.read_text().splitlines()
+        if line.endswith("}")
+    ]
+    return [line["at"][0] for line in lines if line["kind"] == "answered"]
+
+
+def runs(farm: DeviceRuns) -> list[Path]:
+    return list(farm.reports.glob("2*/results.jsonl"))
+
+
+def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns) -> None:
+    code, first, _ = night(farm, OLD)
+    assert (code, first["base"], first["issues"], first["failed_on"]) == (0, None, [], [])
+    farm.file.write_text(LAB + UNREACHABLE)
+    assert ended_when(farm, NEW, lambda: answers(farm), signal.SIGKILL) == -signal.SIGKILL
+    assert len(runs(farm)) == 2
+    code, second, said = night(farm, NEW)
+    assert (code, second["exit_code"]) == (1, 1), said
+    assert second["base"] == first["run"]
+    assert len(runs(farm)) == 2, "what had ended is not run again"
+    assert "nightly: bisect (" in said
+    assert "nightly: run (" not in said
+    assert sorted(answers(farm)) == ["2.47.0", "2.48.40", "2.49.40", "2.51.0"], "each once"
+    assert any(text.startswith("not fetched: away ") for text in second["told"]), second["told"]
+    (issue,) = second["issues"]
+    assert (issue["state"], issue["count"]) == ("open", 1)
+    assert issue["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
+    (file,) = farm.reports.glob("latest-nightly/issues/*.md")
+    text = file.read_text()
+    assert text.startswith(f"# failed: too new [{file.stem}]\n\nState: open\n")
+    assert "`last good 2.48.40, first bad 2.49.40`" in text
+    assert (farm.reports / issue["search"]["folder"] / "report.md").is_file()
+    assert (
+        f"{issue['search']['folder']}/report.html"
+        in (farm.reports / "latest/report.html").read_text()
+    )
+    assert "first bad 2.49.40" in (farm.reports / "latest-nightly/summary.md").read_text()
+    history = farm.qnn_harness("history", "--json", "--case", "::test_mine")
+    assert len(json.loads(history.stdout)["cases"]) == 1
+    Night.model_validate_json((farm.reports / "latest-nightly/nightly.json").read_bytes())
+
+    code, third, said = night(farm, OLD)
+    assert (code, third["base"]) == (0, second["run"]), said
+    (gone,) = third["issues"]
+    assert (gone["id"], gone["state"], gone["closed"]) == (issue["id"], "closed", third["started"])
+    (file,) = farm.reports.glob("latest-nightly/issues/*.md")
+    assert "State: closed" in file.read_text()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("step", ["run", "bisect"])
+def test_one_that_is_ended_is_gone_on_with(
+    farm: DeviceRuns, step: str, number: signal.Signals
+) -> None:
+    night(farm, OLD)
+    wanted = {
+        "run": lambda: [one for one in runs(farm) if "failed" in one.read_text()],
+        "bisect": lambda: answers(farm),
+    }
+    code = ended_when(farm, NEW, wanted[step], number)
+    assert code == (-number if number == signal.SIGKILL else 130)
+    code, over, said = night(farm, NEW)
+    assert (code, len(runs(farm))) == (1, 2), said
+    (issue,) = over["issues"]
+    assert issue["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
+    assert len(answers(farm)) == 4
+
+
+@pytest.mark.nightly
+def test_what_the_time_did_not_reach_is_bisected_the_next_night(farm: DeviceRuns) -> None:
+    night(farm, OLD)
+    # a run takes some seconds, and with less than ten left nothing is bisected
+    code, second, said = night(farm, NEW, "--budget", "12s")
+    assert code == 1, said
+    assert "no time was left to bisect all that is new" in second["told"]
+    assert second["issues"][0]["search"]["exit_code"] is None
+    code, third, said = night(farm, NEW)
+    assert (code, third["failed_on"]) == (0, []), said
+    assert third["issues"][0]["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
+    assert third["issues"][0]["first_run"] == second["run"]
+
+
+def test_what_is_wrong_with_the_words_is_said(farm: DeviceRuns) -> None:
+    assert farm.qnn_harness("nightly", "--budget", "soon").returncode == 2
+    nothing = farm.qnn_harness("nightly", "--resume")
+    assert (nothing.returncode, "has no night" in nothing.stderr) == (2, True)
+    for arguments in (("-k", "nothing_of_that_name"), ("--qnn", "1.0"), ("no_such_file.py",)):
+        done = farm.qnn_harness("nightly", "-p", "no:cacheprovider", *arguments)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.splitlines()[-1].startswith("error: "), done.stderr

@@ -1,0 +1,124 @@
+"""Causes followed from night to night, and which bisection comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.history.brief import Brief
+from harness.history.comparison import compare
+from harness.nightly.issues import Issue, cause_of, followed, issue_text, next_search, to_bisect
+from tests.unit.history.runs import attempt, briefs
+
+NIGHT = "20261123T010000Z-ab-nightly"
+
+
+def night(known: Sequence[Issue], before: str, after: str, seen: str = "2") -> tuple[Issue, ...]:
+    records = [attempt(one) for one in after.split(";") if one.strip()]
+    found = compare(briefs(before), [Brief.of(one) for one in records])
+    named = {one.case: one for one in records}
+    return followed(known, found, named, run=f"run {seen}", seen=seen)
+
+
+def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:
+    first = night([], "", "a failed;b failed;c crashed;d passed;e failed known=k;f error", "1")
+    assert {(one.outcome, one.count, one.state) for one in first} == {
+        ("failed", 2, "open"),
+        ("crashed", 1, "open"),
+    }
+    assert all((one.first_seen, one.last_seen) == ("1", "1") for one in first)
+    # one of its cases still fails, the other one passes; what was not tested is not gone
+    second = night(first, "a failed;b failed;c crashed", "a failed;b passed;c error", "2")
+    by_outcome = {one.outcome: one for one in second}
+    failed, crashed = by_outcome["failed"], by_outcome["crashed"]
+    assert (failed.count, failed.first_seen, failed.last_seen) == (1, "1", "2")
+    assert (crashed.state, crashed.last_seen) == ("open", "1")
+    third = night(second, "a failed;b passed;c error", "a passed;b passed;c passed", "3")
+    assert [(one.state, one.closed) for one in third] == [("closed", "3")] * 2
+    fourth = night(third, "a passed", "a failed", "4")
+    again = next(one for one in fourth if one.outcome == "failed")
+    assert (again.state, again.closed, again.first_seen) == ("open", None, "1")
+
+
+def test_one_is_found_again_with_other_versions_in_the_names_of_its_cases() -> None:
+    first = night([], "", "a@2.50.40 failed", "1")
+    (second,) = night(first, "a@2.50.40 failed", "a@2.51.0 failed", "2")
+    assert (second.id, second.last_seen) == (first[0].id, "2")
+    (third,) = night([second], "a@2.51.0 failed", "a@2.52.0 passed", "3")
+    assert third.state == "closed"
+    (kept,) = night([second], "b passed", "b passed", "3")
+    assert kept.state == "open", "its case was not run"
+
+
+def test_another_failure_of_the_same_case_is_another_issue() -> None:
+    first = night([], "", "a failed message=one", "1")
+    second = night(first, "a failed message=one", "a failed message=other", "2")
+    assert sorted(one.state for one in second) == ["closed", "open"]
+
+
+def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issue, ...]:
+    found = compare(briefs(before), briefs(after))
+    issues = followed([], found, {}, run="r", seen="1")
+    named = {one.case: durations[one.axes["which"]] for one in briefs(after)}  # type: ignore[index]
+    return to_bisect(issues, found, named, lambda one: one.command("lab", "reports"), NIGHT)
+
+
+def test_of_a_cause_the_cheapest_case_is_bisected_and_the_cheapest_cause_first() -> None:
+    issues = searched(
+        "a@2.50.0 passed;b@2.50.0 passed;c@2.50.0 passed;d@2.50.0 failed;e passed",
+        "a failed;b failed;c crashed;d failed message=other;e hung",
+        {"a": 40, "b": 4, "c": 9, "d": 1, "e": 1},
+    )
+    by_case = {one.search.case.split("-")[-1][:-1]: one for one in issues if one.search}
+    assert set(by_case) == {"b", "c", "d"}, "of a and b the shorter one"
+    (alike,) = (one for one in issues if one.search is None)
+    assert alike.hindrance == "with the same versions as before: bisecting them tells nothing"
+    order = []
+    while (issue := next_search(issues, NIGHT)) and issue.search:
+        order.append(issue.search.case.split("-")[-1][:-1])
+        over = issue.search.model_copy(update={"exit_code": 3, "ended_in": NIGHT})
+        issues = tuple(
+            one.model_copy(update={"search": over}) if one is issue else one for one in issues
+        )
+    assert order == ["d", "b", "c"]
+    # what the time did not reach, or the lab stopped, is next night's, after what is new then
+    later = next_search(issues, "20261124T010000Z-cd-nightly")
+    assert later is not None
+    assert later.search is not None
+    assert later.search.case.endswith("d]")
+
+
+def test_nothing_in_it_is_more_than_text() -> None:
+    (issue,) = night([], "", "a failed message=<b>`x`_@all_[l](http://e)")
+    text = issue_text(issue)
+    assert text.splitlines()[2] == "State: open"
+    told = [line for line in text.splitlines() if "@all" in line and not line.startswith("# ")]
+    assert told
+    assert all(line.count("`") == 2 for line in told)
+
+
+outcomes = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["passed", "failed", "crashed", "error"])),
+    max_size=4,
+    unique_by=lambda one: one[0],
+)
+
+
+@given(st.lists(outcomes, min_size=1, max_size=5))
+def test_an_issue_is_open_exactly_as_long_as_it_may_fail(
+    nights: list[list[tuple[str, str]]],
+) -> None:
+    issues: tuple[Issue, ...] = ()
+    before = ""
+    for number, cases in enumerate(nights):
+        after = ";".join(f"{name} {outcome}" for name, outcome in cases)
+        issues = night(issues, before, after, str(number))
+        failing = {cause for one in briefs(after) if (cause := cause_of(one))}
+        seen_now = {one.id for one in issues if one.last_seen == str(number)}
+        assert failing == seen_now
+        assert all(one.state == "open" for one in issues if one.id in failing)
+        assert len({one.id for one in issues}) == len(issues)
+        assert all((one.state == "closed") == (one.closed is not None) for one in issues)
+        before = after

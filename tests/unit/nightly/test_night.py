@@ -1,0 +1,79 @@
+"""What comes next in a night, its time, and how it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import ConfigError
+from harness.nightly.chain import answer_of, unfetched
+from harness.nightly.night import STEPS, Night, seconds_of
+from harness.runtimes.catalog import Entry
+
+
+def night(**changed: Any) -> Night:
+    values = {"night": "n", "started": "s", "arguments": (), "selection": (), "lab": "l"}
+    return Night(**values | {"folder": "f", "budget_s": 60, "until": 1060} | changed)
+
+
+def test_its_steps_come_one_after_the_other() -> None:
+    done: tuple[str, ...] = ()
+    for step in STEPS:
+        assert night(done=done).next_step == step
+        done += (step,)
+    assert night(done=done).next_step is None
+
+
+@given(st.floats(-1e9, 1e9))
+def test_a_clock_that_is_set_back_gives_no_more_time(now: float) -> None:
+    assert 0 <= night().left(now) <= 60
+    assert night().left(1030) == 30
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"run_exit_code": 0}, 0),
+        ({"run_exit_code": 1}, 0),  # what fails, failed before
+        ({"run_exit_code": 1, "failed_on": ("new",)}, 1),
+        ({"run_exit_code": 3, "failed_on": ("new",)}, 1),
+        ({"run_exit_code": 3}, 3),
+        ({"run_exit_code": 2}, 2),
+        ({"run_exit_code": None}, 3),
+    ],
+)
+def test_it_ends_with_what_is_new(changed: dict[str, Any], code: int) -> None:
+    assert night(**changed).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("4h", 14400), ("90m", 5400), ("1h30m", 5400), ("5s", 5), (" 2m ", 120)]
+)
+def test_a_budget_is_read(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "4", "h", "0h", "1m1h", "-1h", "169h", "4 h", "nan", "１h"])
+def test_what_is_no_budget_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"--budget.*4h"):
+        seconds_of(text)
+
+
+@pytest.mark.parametrize(
+    ("here", "fetched"), [("", "e"), ("a", "bcde"), ("ac", "de"), ("e", ""), ("abcde", "")]
+)
+def test_what_is_newer_than_all_that_is_here_is_fetched(here: str, fetched: str) -> None:
+    entries = [Entry(name, "s", name, "linux-x64", name in here) for name in "abcde"]
+    assert "".join(one.name for one in unfetched(entries)) == fetched
+    assert list(unfetched([])) == []
+
+
+def test_an_answer_is_read_from_each_slice() -> None:
+    one = {"answer": {"text": "last good 1, first bad 2"}}
+    assert answer_of(one) == "last good 1, first bad 2"
+    assert answer_of([one, {"answer": None}, one, {}]) == "; ".join([one["answer"]["text"]] * 2)
+    assert answer_of(None) is None
+    assert answer_of([]) is None

@@ -65,3 +65,88 @@ def test_collection(tmp_path: Path, show_figures: Callable[..., None]) -> None:
     figures = {"s": round(our_s, 3), "empty_s": round(plain_s, 3), "ratio": round(times, 2)}
     show_figures(f"collecting {cases} cases", **figures)
     assert times < 2
+
+
+MANY, WORKERS = 100_000, 8
+COLLECTED = f'''"""A run ends when its workers have collected, and says what that took."""
+import os
+import resource
+
+import pytest
+
+FILE = os.environ["TOOK"]
+
+
+def say():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    with open(FILE, "a") as file:
+        file.write(f"{{used.ru_utime + used.ru_stime}} {{used.ru_maxrss * 1024}}\\n")
+
+
+class Controller:
+    left = {WORKERS}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_xdist_node_collection_finished(self):
+        self.left -= 1
+        if not self.left:
+            say()
+            os._exit(0)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session):
+    if hasattr(session.config, "workerinput"):
+        say()
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Controller())
+'''
+
+
+@pytest.mark.benchmark
+def test_collection_of_many_cases_by_workers(
+    tmp_path: Path, show_figures: Callable[..., None]
+) -> None:
+    """Processor time and memory of all processes, beside as many tests with two parameters."""
+    (tmp_path / "conftest.py").write_text(COLLECTED)
+    (tmp_path / "devices.yaml").write_text(
+        "schema: 1\ndevices:\n  - {name: sim, simulated: true, soc: QCS8550}\n"
+    )
+    test = f"@pytest.mark.parametrize('number', range({MANY}))\ndef test_nothing"
+    (tmp_path / "test_ours.py").write_text(
+        f"import pytest\n@pytest.mark.device\n{test}(bench, number):\n    pass\n"
+    )
+    (tmp_path / "test_plain.py").write_text(
+        "import pytest\n@pytest.fixture(scope='session')\ndef place(request):\n    pass\n"
+        "@pytest.fixture\ndef bench(place):\n    pass\n"
+        f"@pytest.mark.parametrize('place', ['sim-htp-2.51.0'], indirect=True)\n"
+        f"{test}(bench, place, number):\n    pass\n"
+    )
+    common = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(WORKERS)]
+    figures = {}
+    for name, more in (("ours", ["-m", "device"]), ("plain", ["-p", "no:qnn_harness"])):
+        took = tmp_path / name
+        subprocess.run(
+            [*common, *more, f"test_{name}.py"],
+            cwd=tmp_path,
+            env=os.environ | {"TOOK": str(took)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # workers whose controller went away complain
+            check=True,
+        )
+        lines = [tuple(map(float, line.split())) for line in took.read_text().splitlines()]
+        assert len(lines) == WORKERS + 1, name
+        figures[name] = [sum(column) for column in zip(*lines, strict=True)]
+    (our_s, our_bytes), (plain_s, plain_bytes) = figures["ours"], figures["plain"]
+    show_figures(
+        f"collecting {MANY} cases in {WORKERS} workers",
+        processor_s=round(our_s, 1),
+        plain_s=round(plain_s, 1),
+        time=round(our_s / plain_s, 2),
+        memory=round(our_bytes / plain_bytes, 2),
+    )
+    assert our_s / plain_s < 1.3
+    assert our_bytes / plain_bytes < 1.3

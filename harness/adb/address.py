@@ -137,7 +137,7 @@ _LOGIN: Final = rf"(?:[A-Za-z_][A-Za-z0-9._-]{{0,63}}@)?(?:{HOST}|\[[0-9A-Fa-f:.
 SSH_COMPUTER: Final = re.compile(rf"({_LOGIN})(?::(\d{{1,5}}))?", re.ASCII)
 """[user@]host[:port]"""
 DEVICE_URL: Final = re.compile(rf"(adb|ssh)://{SSH_COMPUTER.pattern}/([!-~]{{1,128}})", re.ASCII)
-DEVICE_URLS: Final = ("adb://HOST[:PORT]/SERIAL", "ssh://[USER@]HOST[:PORT]/SERIAL")
+DEVICE_URLS: Final = ("adb://HOST[:PORT]/SERIAL", "ssh://LOGIN[:PORT]/SERIAL, LOGIN: [user@]host")
 """How the address of a device is written that hangs on an adb server elsewhere."""
 
 

@@ -66,7 +66,12 @@ _CODES: Final = {4: 2, 5: 2}
 @click.option("--qnn", multiple=True, metavar="VERSION", help="QNN runtimes (default: latest).")
 @click.option("--ort", multiple=True, metavar="VERSION", help="ONNX Runtimes of --engine ort.")
 @click.option("--backend", multiple=True, metavar="NAME", help=f"{', '.join(BACKENDS)}.")
-@click.option("--device", multiple=True, metavar="NAME", help="Devices (default: all enabled).")
+@click.option(
+    "--device",
+    multiple=True,
+    metavar="NAME",
+    help="Devices, or their addresses (default: all enabled).",
+)
 @click.option(
     "--lab",
     metavar="FILE",

@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import yaml
 
-from harness.adb.address import USER_SERVER, TcpAddress
+from harness.adb.address import DEVICE_URLS, USER_SERVER, TcpAddress, device_at
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.doctor.check import one_line
 from harness.doctor.device_script import DeviceAnswers
 from harness.doctor.device_visit import ask
-from harness.errors import HarnessError
+from harness.errors import ConfigError, HarnessError
 from harness.errors.outgoing_text import outgoing
 from harness.lab.attach import AttachedDevice, OpenLab
+from harness.lab.device_address import device_address, is_this_computer
 from harness.lab.facts import DeviceFacts
-from harness.lab.inventory import DEFAULT_WORKDIR, Lab
+from harness.lab.inventory import DEFAULT_WORKDIR, DeviceConfig, Lab
 from harness.qnn.platforms import PLATFORMS
 from harness.qnn.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS, near_socs
+from harness.yaml_lines.document import shown
 
 SIMULATED: Final = "sim-v73"
 _HOST: Final = "adb-host"
@@ -95,10 +97,63 @@ def _asked(seen: SeenDevice, server: AdbServer, open_lab: Callable[[Lab], OpenLa
     device = {"name": one.name, "serial": seen.serial, "host": _HOST}
     lab = Lab.model_validate({"schema": 1, "hosts": [here], "devices": [device]})
     try:
-        with open_lab(lab) as opened:
-            return FoundDevice(one.name, seen.serial, *_with_workdir(opened.device(one.name)))
+        return _visited(lab, open_lab)
     except HarnessError as error:
         return replace(one, problem=str(error))
+
+
+def _visited(lab: Lab, open_lab: Callable[[Lab], OpenLab]) -> FoundDevice:
+    """What the one device of a lab says of itself. Raises HarnessError."""
+    (config,) = lab.devices
+    with open_lab(lab) as opened:
+        device, answers = _with_workdir(opened.device(config.name))
+    return FoundDevice(config.name, config.serial or "", device, answers)
+
+
+def with_addresses(
+    lab: Lab | None, urls: Iterable[str], open_lab: Callable[[Lab], OpenLab]
+) -> tuple[Lab, dict[str, str]]:
+    """The lab with those devices, too, that it does not have; {address: name of the device}.
+
+    They are asked what they are. Raises ConfigError for what is no address, or for a device that
+    does not say enough, InfraError for one that does not answer.
+    """
+    names: dict[str, str] = {}
+    known = {} if lab is None else {_place(lab, one): one.name for one in lab.devices}
+    for url in dict.fromkeys(urls):
+        if device_at(url) is None:
+            problem = f"{shown(url)!r} is no address of a device"
+            raise ConfigError(problem, field="--device", choices=DEVICE_URLS)
+        alone = Lab.model_validate({"schema": 1, "devices": [{"name": "device", "address": url}]})
+        (place,) = (_place(alone, one) for one in alone.devices)
+        if place not in known:
+            found = _visited(alone, open_lab)
+            taken = [*(known.values()), *({one.pool for one in lab.devices} if lab else ())]
+            new = alone.model_copy(update={"devices": (_described(found, url, taken),)})
+            lab = new if lab is None else lab.with_devices(new.devices)
+            known[place] = new.devices[0].name
+        names[url] = known[place]
+    if lab is None:
+        raise ConfigError("names no device", field="--device", choices=DEVICE_URLS)
+    return lab, names
+
+
+def _place(lab: Lab, device: DeviceConfig) -> str:
+    server = lab.server_of(device)
+    return device_address(device.serial or "", server.host, server.port, is_this_computer)
+
+
+def _described(found: FoundDevice, url: str, taken: Collection[str | None]) -> DeviceConfig:
+    """What devices.yaml would say of a device that answered."""
+    soc, device = found.soc, found.device
+    name = free_name(found.serial, "", taken)
+    if device is None or (soc.name is None and soc.htp_arch is None):
+        entry = f"- {{name: {name}, address: {json.dumps(url)}, soc: QCS8550}}"
+        problem = f"{url}: {soc.why}. Write what it is into devices.yaml, as in `{entry}`"
+        raise ConfigError(problem, field="--device")
+    told = {"soc": soc.name, "htp_arch": soc.htp_arch, "target": device.target}
+    where = {"name": name, "address": url, "workdir": device.workdir}
+    return DeviceConfig.model_validate(where | told)
 
 
 def _with_workdir(device: AttachedDevice) -> tuple[AttachedDevice, DeviceAnswers]:
@@ -113,7 +168,7 @@ def _with_workdir(device: AttachedDevice) -> tuple[AttachedDevice, DeviceAnswers
     return tried[0]
 
 
-def free_name(model: str, target: str, taken: Collection[str]) -> str:
+def free_name(model: str, target: str, taken: Collection[str | None]) -> str:
     """What to call a device: its model in small letters, with a number if that is taken (pure)."""
     plain = re.sub(r"[^a-z0-9]+", "-", model.lower(), flags=re.ASCII).strip("-")[:40]
     kind = "board" if target.startswith("linux") else "phone"

@@ -266,6 +266,12 @@ class Lab(_Strict):
             raise ConfigError(problem, file=self._file, field="hosts", choices=list(hosts))
         return hosts[name]
 
+    def with_devices(self, more: Iterable[DeviceConfig]) -> Lab:
+        """The lab with more devices."""
+        lab = self.model_copy(update={"devices": (*self.devices, *more)})
+        lab.__dict__.pop("_by_name", None)  # the copy has that of this one
+        return lab
+
     def server_of(self, device: DeviceConfig) -> TcpAddress | SshAddress:
         """Where the adb server listens that a real device hangs on. Raises ConfigError."""
         if device.address is not None and (at := device_at(device.address)) is not None:

@@ -29,13 +29,36 @@ class Asked:
     def __init__(self, options: Options) -> None:
         self.options = options
         self._named_runtimes: dict[tuple[str, ...], DeviceRuntimes] = {}
+        self._addressed: dict[str, str] = {}
 
     @cached_property
     def lab(self) -> Lab:
         """The lab; raises ConfigError naming file, line and field."""
         from harness.lab.inventory import load_lab
 
-        return load_lab(self.options.lab)
+        addresses = [name for name in self.options.devices if "://" in name]
+        # who names devices by their addresses needs no lab for them
+        alone = addresses and len(addresses) == len(self.options.devices)
+        lab = None if alone and not self.options.lab.exists() else load_lab(self.options.lab)
+        if lab is not None and not addresses:
+            return lab
+        from harness.doctor.new_lab import with_addresses
+        from harness.files.cache import cache_root, simulated_root
+        from harness.lab.attach import OpenLab
+
+        def open_lab(lab: Lab) -> OpenLab:
+            # without a lease: it is asked only, also where a worker uses it already
+            cache = cache_root()
+            return OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache))
+
+        lab, self._addressed = with_addresses(lab, addresses, open_lab)
+        return lab
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The names, of devices or pools, that were asked for."""
+        _ = self.lab
+        return [self._addressed.get(name, name) for name in self.options.devices]
 
     @cached_property
     def devices(self) -> Sequence[DeviceConfig]:
@@ -43,7 +66,7 @@ class Asked:
         pools: dict[str, list[str]] = {}
         for device in self.lab.in_use():
             pools.setdefault(device.pool or "", []).append(device.name)
-        asked = (pools.get(name, [name]) for name in self.options.devices)
+        asked = (pools.get(name, [name]) for name in self._names)
         return self.lab.select([name for names in asked for name in names] or None)
 
     @cached_property
@@ -65,7 +88,7 @@ class Asked:
                     problem = f"a device or a pool of {self.options.lab} is called {ANY!r}"
                     raise ConfigError(problem, field="--any-device")
                 return dict.fromkeys((device.name for device in self.devices), ANY)
-        named = self.options.devices
+        named = self._names
         pooled = ((one.name, one.pool) for one in self.devices if one.name not in named)
         return {name: pool for name, pool in pooled if pool}
 

@@ -99,7 +99,8 @@ def add_options(parser: pytest.Parser) -> None:
         "--device",
         action="append",
         metavar="NAME",
-        help="devices to run on (default: every enabled one of the lab)",
+        help="devices to run on, by name, or by address (adb://host:port/serial, "
+        "ssh://user@host/serial) also such as the lab does not have (default: every enabled one)",
     )
     for flag, value, said in (
         ("--each-device", "device", "each device that fits, also of a pool"),

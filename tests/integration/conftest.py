@@ -6,11 +6,14 @@ needs a package index.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.adb import tunnel
 from harness.contexts.compile import ContextStore
 from harness.contexts.models import Model
 from harness.contexts.source import Context
@@ -19,6 +22,7 @@ from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.runtime import Runtime
 from tests.integration.device_runs import DeviceRuns
+from tests.integration.lab.ssh_host import SshHost
 
 HTP_ARCH = 73
 
@@ -73,3 +77,19 @@ def lab(tmp_path: Path) -> DeviceRuns:
 def module_lab(tmp_path_factory: pytest.TempPathFactory) -> DeviceRuns:
     """The same for all tests of a file."""
     return DeviceRuns(tmp_path_factory.mktemp("lab"))
+
+
+@pytest.fixture
+def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshHost]:
+    """A computer with two simulated devices, behind ssh."""
+    monkeypatch.setattr(tunnel, "_tunnels", {})
+    folder = tmp_path / "far"
+    folder.mkdir()
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as runtime,  # pytest's own is too long for a socket
+        SshHost(folder, devices=2) as host,
+    ):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        monkeypatch.setenv("PATH", f"{host.bin}{os.pathsep}{os.environ['PATH']}")
+        yield host
+        host.kill_tunnel()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -54,8 +55,10 @@ GlobalKnownHostsFile none
 class SshHost:
     """`login` is what leads there while `bin` is the first folder of PATH; `devices` hang there."""
 
-    def __init__(self, folder: Path, ssh: str, *, devices: int = 1) -> None:
+    def __init__(self, folder: Path, *, devices: int) -> None:
         need(SSHD)
+        ssh = shutil.which("ssh")
+        assert ssh is not None
         self.folder = folder
         self.bin = folder / "bin"
         self.port = port_of_ones_own()

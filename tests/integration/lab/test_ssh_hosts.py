@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from harness.adb import tunnel
 from harness.adb.address import SshAddress, ssh_address
 from harness.adb.deadline import Deadline
 from harness.adb.server import AdbServer
@@ -43,21 +40,6 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture
-def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshHost]:
-    monkeypatch.setattr(tunnel, "_tunnels", {})
-    ssh = shutil.which("ssh")
-    assert ssh is not None
-    with (
-        tempfile.TemporaryDirectory(dir="/tmp") as runtime,  # pytest's own is too long for a socket
-        SshHost(tmp_path, ssh, devices=2) as host,
-    ):
-        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
-        monkeypatch.setenv("PATH", f"{host.bin}{os.pathsep}{os.environ['PATH']}")
-        yield host
-        host.kill_tunnel()
-
-
 def server_of(far: SshHost) -> AdbServer:
     address = ssh_address(far.login)
     assert isinstance(address, SshAddress)
@@ -77,7 +59,7 @@ def test_an_address_in_devices_yaml(far: SshHost, tmp_path: Path) -> None:
         {
             "name": f"far-{number}",
             "address": f"ssh://{far.login}/{serial}",
-            "workdir": f"{tmp_path}/storage-{number}/data/local/tmp/qnn",
+            "workdir": f"{far.folder}/storage-{number}/data/local/tmp/qnn",
         }
         for number, serial in enumerate(serials)
     ]

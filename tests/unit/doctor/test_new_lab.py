@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +16,15 @@ from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer, SeenDevice
 from harness.doctor import new_lab
 from harness.doctor.device_script import DeviceAnswers, parse_answers
-from harness.doctor.new_lab import FoundDevice, find_devices, free_name, lab_text, told_soc
+from harness.doctor.new_lab import (
+    FoundDevice,
+    find_devices,
+    free_name,
+    lab_text,
+    told_soc,
+    with_addresses,
+)
+from harness.errors import ConfigError
 from harness.files.scratch import scratch_folder
 from harness.lab.attach import AttachedDevice
 from harness.lab.facts import DeviceFacts
@@ -97,6 +107,53 @@ def test_a_state_is_called_as_adb_calls_it() -> None:
     near, other = find_devices(MockServer(), lambda lab: pytest.fail("it is not to be asked"))
     assert near.problem.startswith("no permissions: the adb server may not open its USB node")
     assert other.problem == "rescue: see `adb devices -l`"
+
+
+class TestAddresses:
+    """Devices that `--device` names by their addresses."""
+
+    URL = "adb://lab-pc.invalid/1a2b"
+
+    @pytest.fixture(autouse=True)
+    def says(self, monkeypatch: pytest.MonkeyPatch) -> list[FoundDevice]:
+        says = [found(workdir="/opt/x")]
+        monkeypatch.setattr(new_lab, "_visited", lambda *mock_arguments: says[0])
+        return says
+
+    def added(self, lab: Lab | None, *urls: str) -> tuple[Lab, dict[str, str]]:
+        return with_addresses(lab, urls, lambda mock_lab: pytest.fail("it is mocked"))
+
+    def test_one_becomes_a_device_of_the_lab(self) -> None:
+        lab, names = self.added(None, self.URL, self.URL)
+        (config,) = lab.devices
+        assert names == {self.URL: config.name}
+        told = (config.name, config.address, config.serial, config.soc, config.workdir)
+        assert told == ("1a2b", self.URL, "1a2b", "SM8650", "/opt/x")
+        assert (config.target, config.htp_arch) == ("android-arm64", 75)
+
+    def test_one_that_the_lab_has_is_that_one(self) -> None:
+        (known,) = self.added(None, self.URL)[0].devices
+        lab = Lab.model_validate({"schema": 1, "devices": [{"name": "desk", "address": self.URL}]})
+        same = "adb://LAB-PC.invalid:5037/1a2b"
+        assert self.added(lab, same) == (lab, {same: "desk"})
+        assert lab.select(["desk"])
+        other = "adb://other.invalid/1a2b"
+        more, names = self.added(lab, other)
+        assert names == {other: known.name}
+        assert [one.name for one in more.select()] == ["desk", "1a2b"]
+        assert more.select(["1a2b"])[0].address == other
+
+    def test_one_that_does_not_say_what_it_is(self, says: list[FoundDevice]) -> None:
+        says[0] = found(replace(FACTS, soc=None, soc_id=None), text=BOARD)
+        with pytest.raises(ConfigError) as caught:
+            self.added(None, self.URL)
+        assert "--device: adb://lab-pc.invalid/1a2b: it does not tell its SoC" in str(caught.value)
+        (entry,) = re.findall("`- ({.*})`", str(caught.value))
+        assert DeviceConfig.model_validate(yaml.safe_load(entry)).address == self.URL
+
+    def test_what_is_no_address(self) -> None:
+        with pytest.raises(ConfigError, match=r"is no address of a device \(valid: adb://HOST"):
+            self.added(None, "ssh://-oX/A")
 
 
 def test_a_phone_a_board_and_one_that_is_locked() -> None:

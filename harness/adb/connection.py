@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from harness.adb.address import ServerAddress
 from harness.adb.deadline import Deadline
 from harness.adb.faults import AdbFailError, NoServerError, OutOfReachError, ProtocolError
+
+if TYPE_CHECKING:
+    from harness.adb.reach import Reach
 
 _PATIENT_S: Final = 2.0
 MAX_REQUEST_BYTES = 0xFFFF
@@ -26,9 +29,10 @@ class BoundedConnection:
     def __init__(self, address: ServerAddress, deadline: Deadline) -> None:
         self._deadline = deadline
         self._socket: socket.socket | None = None
-        self._silent_at = "" if address.is_here else str(address)
+        self._address = address
+        self._unheard = _reach(address)
         try:
-            self._socket = _connected(address, deadline)
+            self._socket = _connected(address, deadline, self._unheard)
         except OutOfReachError:
             raise
         except (TimeoutError, BlockingIOError) as error:
@@ -96,7 +100,9 @@ class BoundedConnection:
                 if not piece:
                     raise EOFError(f"{len(data)} of {length} bytes came")
                 data += piece
-        self._silent_at = ""
+        if self._unheard is not None:
+            self._unheard.found()
+            self._unheard = None
         return data
 
     @contextlib.contextmanager
@@ -105,22 +111,30 @@ class BoundedConnection:
         try:
             yield
         except (ConnectionError, EOFError) as error:
-            if self._silent_at:
-                raise NoServerError(f"no adb server at {self._silent_at}: {error}") from error
-            raise
+            if self._unheard is None:
+                raise
+            why = f"no adb server at {self._address}: {error}"
+            self._unheard.lost(why)
+            raise NoServerError(why) from error
 
 
-def _connected(address: ServerAddress, deadline: Deadline) -> socket.socket:
-    """A connection; a server elsewhere that was not reached is not tried by everybody."""
-    timeout_s = deadline.remaining() or 1e-3
+def _reach(address: ServerAddress) -> Reach | None:
+    """What is known of the way to a server; None for one on this computer."""
     if address.is_here:
-        return address.connect(timeout_s)
+        return None
     from harness.adb.reach import Reach
 
-    reach = Reach(address)
+    return Reach(address)
+
+
+def _connected(address: ServerAddress, deadline: Deadline, reach: Reach | None) -> socket.socket:
+    """A connection; a server elsewhere that was not reached is not tried by everybody."""
+    timeout_s = deadline.remaining() or 1e-3
+    if reach is None:
+        return address.connect(timeout_s)
     reach.require()
     try:
-        connected = address.connect(timeout_s)
+        return address.connect(timeout_s)
     except OSError as error:
         # who had no time to wait has learned nothing
         if not isinstance(error, TimeoutError) or timeout_s >= _PATIENT_S:
@@ -128,5 +142,3 @@ def _connected(address: ServerAddress, deadline: Deadline) -> socket.socket:
             why = f"adb server at {address} is out of reach: {error.strerror or error}"
             reach.lost(str(error) if told else why)
         raise
-    reach.found()
-    return connected

@@ -11,9 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
+from harness.adb.address import ServerAddress
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.adb.private_server import PrivateAdbServer, harness_key
+from harness.adb.reach import Reach
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.errors import ConfigError, DeviceError, InfraError
 from harness.files.cache import BOARDS
@@ -269,6 +271,14 @@ class OpenLab:
         """Whether a device hangs on an adb server that is ours to restart."""
         (config,) = self.lab.select([name])
         return config.simulated
+
+    def lost_host(self, name: str) -> ServerAddress | None:
+        """The adb server of a device, if it is on another computer and nobody reaches it now."""
+        (config,) = self.lab.select([name])
+        address = self.lab.server_of(config)
+        if config.simulated or address.is_here or not Reach(address).is_lost:
+            return None
+        return address
 
     def restart_server(self) -> None:
         """Ends our adb server; the next device that hangs on it starts it again."""

@@ -224,10 +224,11 @@ class DeviceWatch:
     def _recover(self, name: str, health: Health, *, strikes: int) -> Health:
         """Takes steps until the device is well; its health after the last one.
 
-        A device that was reached and is gone, if only since the last step, is waited for.
+        A device that was reached and is gone, if only since the last step, is waited for; a host
+        that is gone only once, whatever number of devices it has.
         """
         rules, ours = self._lab.lab.recovery_of(name), self._lab.owns_server(name)
-        patient = not ours and self._lab.has_answered(name)
+        patient = not ours and self._lab.has_answered(name) and not self._host_is_out(name)
         come_back = Deadline(rules.come_back_s if patient else 0)
         recovery = Recovery(self._lab, rules, come_back=come_back)
         pause_s, most_s = _PAUSE_S
@@ -244,6 +245,11 @@ class DeviceWatch:
             time.sleep(min(pause_s, come_back.remaining()))
             pause_s, strikes = min(2 * pause_s, most_s), 1
         return health
+
+    def _host_is_out(self, name: str) -> bool:
+        """Whether the host of a device is gone and another device was waited for there in vain."""
+        host = self._lab.lost_host(name)
+        return host is not None and any(self._lab.lost_host(one) == host for one in self._out)
 
     def _take_step(
         self, name: str, step: RecoveryStep, health: Health, recovery: Recovery

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from harness.adb.deadline import Deadline
 from harness.adb.guard import GuardedProcess, spawn_guarded
@@ -82,12 +82,11 @@ class SshHost:
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(self.stop)
             self.start()
-            cleanup.callback(self.adb.stop)
-            self.adb.start()
             for device in self.devices:
                 cleanup.callback(device.stop)
                 device.start()
-                self.adb.server.connect(device.address, deadline=Deadline(_START_S))
+            cleanup.callback(self.adb.stop)
+            self.start_adb()
             self._cleanup = cleanup.pop_all()
         return self
 
@@ -126,6 +125,27 @@ class SshHost:
         while not self._listens():
             assert not deadline.expired, (self.folder / "sshd.log").read_text()
             time.sleep(0.02)
+
+    def start_adb(self) -> None:
+        """Starts its adb server, which sees the devices then."""
+        self.adb.start()
+        for device in self.devices:
+            self.adb.server.connect(device.address, deadline=Deadline(_START_S))
+
+    def lab(self) -> dict[str, Any]:
+        """A lab of its devices."""
+        workdir = "data/local/tmp/qnn-harness"
+        devices = [
+            {
+                "name": device.name,
+                "address": f"ssh://{self.login}/{device.address}",
+                "soc": "QCS8550",
+                "target": "linux-x64",
+                "workdir": str(device.storage / workdir),
+            }
+            for device in self.devices
+        ]
+        return {"schema": 1, "devices": devices}
 
     def stop(self) -> None:
         """Switches it off, with all connections that ssh has to it."""

@@ -55,15 +55,7 @@ def user_of(far: SshHost) -> subprocess.Popen[str]:
 def test_an_address_in_devices_yaml(far: SshHost, tmp_path: Path) -> None:
     serials = [device.address for device in far.devices]
     file = tmp_path / "devices.yaml"
-    devices = [
-        {
-            "name": f"far-{number}",
-            "address": f"ssh://{far.login}/{serial}",
-            "workdir": f"{far.folder}/storage-{number}/data/local/tmp/qnn",
-        }
-        for number, serial in enumerate(serials)
-    ]
-    file.write_text(yaml.safe_dump({"schema": 1, "devices": devices}))
+    file.write_text(yaml.safe_dump(far.lab()))
     with OpenLab(load_lab(file), key_folder=tmp_path, storage_root=tmp_path / "none") as lab:
         for name, serial in (("far-0", serials[0]), ("far-1", serials[1])):
             device = lab.device(name)
@@ -141,5 +133,5 @@ def test_an_adb_server_that_is_not_there(far: SshHost) -> None:
     with pytest.raises(InfraError, match=r"no adb server at ssh://.* is it running\? `adb start-"):
         server.devices()
     far.adb.start()
-    assert server.is_running()
+    until(server.is_running)
     assert far.begun() == 1

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
+import yaml
 
+from harness.adb.deadline import Deadline
+from tests.faults.control import VARIABLE, controlled
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.lab.ssh_host import SSHD, SshHost
 from tests.integration.pytest_plugin.test_parallel import SUITE
@@ -29,6 +34,60 @@ def test_devices_by_their_addresses_without_a_lab(
     found = {(case["device"]["serial"], case["device"]["soc"]) for case in done.cases}
     assert found == {(serial, "QCS8550") for serial in serials}
     assert far.begun() == 1
+    assert not far.tunnels()
+
+
+LOST_SUITE = '''"""Cases on devices whose host goes away in the middle of one of them."""
+import pytest
+from harness.probe.plan import Plan, Step
+from tests.faults.control import ask
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(4))
+def test_some(bench, number):
+    if number == 1 and bench.device.name == "far-0":
+        ask("lose")
+    bench.run(Plan((Step("sleep", {"ms": "300"}),))).check()
+'''
+
+
+@pytest.mark.parametrize("what", ["ssh", pytest.param("adb", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("workers", [["-n", "2"], pytest.param([], marks=pytest.mark.nightly)])
+def test_a_host_that_is_lost_and_found_in_a_run(
+    lab: DeviceRuns, far: SshHost, tmp_path: Path, what: str, workers: list[str]
+) -> None:
+    suite = tmp_path / "test_far.py"
+    suite.write_text(LOST_SUITE)
+    lab.file.write_text(yaml.safe_dump(far.lab()))
+    lost: list[int] = []
+
+    def come_back() -> None:
+        """Once somebody has looked for it in vain."""
+        deadline = Deadline(120)
+        while not list(runtime.glob("*/*.away")) and not deadline.expired:
+            time.sleep(0.05)
+        (far.start if what == "ssh" else far.start_adb)()
+
+    def lose(_command: str) -> None:
+        if not lost:
+            lost.append(far.begun())
+            (far.stop if what == "ssh" else far.adb.kill)()
+            back.start()
+
+    runtime, back = Path(os.environ["XDG_RUNTIME_DIR"]), threading.Thread(target=come_back)
+    control = tmp_path / "control"
+    with controlled(control, lose):
+        lab.environment |= {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR")}
+        done = lab.run(*workers, suites=suite, **{VARIABLE: str(control)})
+        back.join(120)
+    assert done.code == 0, done.output
+    last = {case["case"]: case for case in done.cases}
+    assert [case["outcome"] for case in last.values()] == ["passed"] * 8
+    again = [case for case in done.cases if case["outcome"] != "passed"]
+    assert again
+    assert {(case["outcome"], case["cause"]) for case in again} == {("error", "infra")}
+    assert not [event for event in done.events if event["event"] == "quarantine"]
+    assert far.begun() - lost[0] <= 8
     assert not far.tunnels()
 
 

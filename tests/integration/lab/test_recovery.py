@@ -16,6 +16,7 @@ import yaml
 
 from harness.adb.deadline import Deadline
 from harness.adb.private_server import harness_key
+from harness.adb.server import AdbServer
 from harness.cli.devices import describe
 from harness.errors import InfraError
 from harness.files.notices import followed_by
@@ -345,7 +346,7 @@ def test_a_cut_at_any_moment_of_the_first_look_costs_no_device(
     cuts_before = link.cuts
     for share in range(1, 20):
         ward.lab.release(NAME)
-        ward.lab._server_of("here").disconnect(link.address)
+        AdbServer(ward.lab.lab.host("here").address).disconnect(link.address)
         fresh = DeviceWatch(
             ward.lab,
             ward.quarantine,

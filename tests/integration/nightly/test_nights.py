@@ -160,15 +160,21 @@ def test_one_that_is_ended_is_gone_on_with(
 @pytest.mark.nightly
 def test_what_the_time_did_not_reach_is_bisected_the_next_night(farm: DeviceRuns) -> None:
     night(farm, OLD)
-    # a run takes some seconds, and with less than ten left nothing is bisected
-    code, second, said = night(farm, NEW, "--budget", "12s")
-    assert code == 1, said
+    ended_when(farm, NEW, lambda: answers(farm), signal.SIGKILL)
+    # with less than ten seconds no bisection is gone on with
+    told = farm.qnn_harness("nightly", "--resume", "--budget", "9s", "--json")
+    second = json.loads(told.stdout)
+    assert told.returncode == 1, told.stderr
     assert "no time was left to bisect all that is new" in second["told"]
     assert second["issues"][0]["search"]["exit_code"] is None
+    assert (
+        "the next night goes on with it" in (farm.reports / "latest-nightly/summary.md").read_text()
+    )
     code, third, said = night(farm, NEW)
     assert (code, third["failed_on"]) == (0, []), said
     assert third["issues"][0]["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
     assert third["issues"][0]["first_run"] == second["run"]
+    assert len(answers(farm)) == 4
 
 
 def test_what_is_wrong_with_the_words_is_said(farm: DeviceRuns) -> None:

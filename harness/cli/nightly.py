@@ -12,6 +12,7 @@ from harness.cli.history import database_option, reports_option
 from harness.cli.lab_options import DEFAULT_LAB, json_option, lab_option, simulated_instead
 from harness.cli.say import say, say_json
 from harness.errors import ConfigError, InfraError
+from harness.errors.outgoing_text import without_secrets
 from harness.nightly.chain import SUFFIX, Chain, held, nights, summary_lines
 from harness.nightly.night import Night, seconds_of
 from harness.pytest_plugin.ending import Ending
@@ -54,11 +55,12 @@ def nightly(
         raise ConfigError("goes on with what was asked before: no arguments", field="--resume")
     if lab_file == DEFAULT_LAB and not lab_file.exists():
         lab_file = simulated_instead(()) or lab_file
+    kept = tuple(map(without_secrets, arguments))
     asked = Night(
         night=new_run_id() + SUFFIX,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        arguments=arguments,
-        selection=selection(("pytest", "-m", "device", *arguments)),
+        arguments=kept,
+        selection=selection(("pytest", "-m", "device", *kept)),
         lab=str(lab_file.absolute()),
         folder=str(Path.cwd()),
         budget_s=seconds,
@@ -67,8 +69,8 @@ def nightly(
     try:
         with held(reports):
             night = _begun(reports, asked, now, resume=resume)
-            chain = Chain(night, reports, database, lambda text: say(f"nightly: {text}", err=True))
-            over = chain.go_on()
+            words = night.arguments if resume else arguments
+            over = Chain(night, words, reports, database).go_on()
     except (KeyboardInterrupt, InfraError):
         say(f"to go on: qnn-harness nightly --resume --reports {reports}", err=True)
         raise
@@ -78,18 +80,18 @@ def nightly(
     say(f"{over.run} compared with {over.base or 'no other run'}: {over.verdict}")
     for line in summary_lines(over):
         say(line)
-    say(f"issues: {chain.path / 'issues'}")
+    say(f"issues: {reports / over.night / 'issues'}")
     return over.exit_code
 
 
 def _begun(reports: Path, asked: Night, now: float, *, resume: bool) -> Night:
     """The night to go on with, or the one that was asked for."""
-    unfinished = (one for one in nights(reports) if one.next_step is not None)
+    found = nights(reports)
     if not resume:
-        same = (one for one in unfinished if one.is_the_same(asked) and one.left(now))
-        return next(same, asked)
-    night = next(unfinished, None)
-    if night is None:
-        raise ConfigError("has no night that is not over", file=reports, field="--resume")
-    more = {"budget_s": asked.budget_s, "until": asked.until}
-    return night.model_copy(update=more)
+        return next((one for one in found if asked.goes_on_with(one, now)), asked)
+    last = next(found, None)
+    if last is None or last.next_step is None:
+        raise ConfigError(
+            "the last night is over, or there is none", file=reports, field="--resume"
+        )
+    return last.model_copy(update={"budget_s": asked.budget_s, "until": asked.until})

@@ -6,8 +6,9 @@ import contextlib
 import fcntl
 import logging
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +17,14 @@ from pydantic import ValidationError
 from harness.bisect.folder import BisectFolder
 from harness.bisect.new_failures import NewFailure, bisected_apart
 from harness.errors import ConfigError, HarnessError, InfraError
+from harness.errors.outgoing_text import outgoing
 from harness.files.cache import PRIVATE, cache_root
 from harness.files.whole_file import read_bounded, write_whole
 from harness.history.comparison import FailOn
 from harness.history.comparison_text import markdown, told
 from harness.history.database import open_database
 from harness.history.importing import import_run
-from harness.history.previous import last_durations, previous_of, since_previous
+from harness.history.previous import previous_of, since_previous
 from harness.history.side_by_side import compared
 from harness.lab.inventory import load_lab
 from harness.nightly.issues import bisected, followed, issue_text, next_search, title, to_bisect
@@ -67,21 +69,25 @@ def nights(reports: Path) -> Iterator[Night]:
 
 
 class Chain:
-    """A night on its way. `tell` is told what it is at."""
+    """A night on its way. `words` are its arguments with the secrets that no file keeps."""
 
     def __init__(
-        self, night: Night, reports: Path, database: str | None, tell: Callable[[str], None]
+        self, night: Night, words: Sequence[str], reports: Path, database: str | None
     ) -> None:
         self.night, self.reports = night, reports
         self.path = reports / night.night
+        self._words = words
         self._database = database or str(reports / "history.sqlite")
-        self._tell = tell
+
+    def _tell(self, text: str) -> None:
+        sys.stderr.write(f"nightly: {outgoing(text)} ({self._left_s / 60:.0f} min left)\n")
+        sys.stderr.flush()
 
     def go_on(self) -> Night:
         """Does what is left of it. Raises HarnessError for what it cannot go on without."""
         steps = (self._fetch, self._run, self._compare, self._bisect, self._publish)
         while (step := self.night.next_step) is not None:
-            self._tell(f"{step} ({self._left_s / 60:.0f} min left)")
+            self._tell(step)
             steps[STEPS.index(step)]()
             self._keep(done=(*self.night.done, step))
         return self.night
@@ -121,7 +127,7 @@ class Chain:
         run, code = self._run_with(marker), None
         if run is None or not _is_whole(run):
             words += [f"--resume={run.path}"] if run is not None else []
-            words += self.night.arguments
+            words += self._words
             code = ended("pytest", words, self._left_s, cwd=self.night.folder, stdout=2)
             run = self._run_with(marker)
             if code is None:
@@ -158,15 +164,10 @@ class Chain:
         if found.unjudged:
             self._note(found.unjudged)
         last = next((one for one in nights(self.reports) if self._is_before(one)), None)
-        issues = followed(
-            last.issues if last else (),
-            found,
-            {one.case: one for one in run.cases()},
-            run=run.run_id,
-            seen=self.night.started,
-        )
-        night = self.night.night
-        issues = to_bisect(issues, found, last_durations(run), self._command, night)
+        known = last.issues if last else ()
+        records = {one.case: one for one in run.cases()}
+        issues = followed(known, found, records, run=run.run_id, seen=self.night.started)
+        issues = to_bisect(issues, found, records, self._command, self.night.night)
         whole = told(
             found,
             (_FAIL_ON if _is_whole(run) else _OF_A_PART).reasons(found),

@@ -15,10 +15,9 @@ from harness.results.record import CaseRecord
 
 # Runs that a bisection takes, roughly, by how many axes changed; of three, two are searched twice.
 _RUNS: Final = {1: 5, 2: 14, 3: 28}
-_SHORTEST_S: Final = 0.1
 _CASES: Final = 200
 _MOST: Final = 500
-_TRY_AGAIN: Final = 3
+_OVER: Final = (0, 1, 2)
 
 
 class Search(Part):
@@ -38,7 +37,7 @@ class Search(Part):
     @property
     def is_open(self) -> bool:
         """Whether more time may bring an answer."""
-        return self.exit_code in (None, _TRY_AGAIN)
+        return self.exit_code not in _OVER
 
 
 class Issue(Part):
@@ -102,7 +101,7 @@ def followed(
             change = {"state": "closed", "closed": seen}
         issues.append(issue.model_copy(update=change))
     for cause, cases in failing.items():
-        error = records[cases[0].case].error if cases[0].case in records else None
+        error = records[cases[0].case].error
         issues.append(
             Issue(
                 id=cause,
@@ -132,7 +131,7 @@ def _cases(found: Sequence[Brief]) -> dict[str, Any]:
 def to_bisect(
     issues: Iterable[Issue],
     found: Comparison,
-    durations: Mapping[str, float],
+    records: Mapping[str, CaseRecord],
     command: Callable[[NewFailure], list[str] | None],
     night: str,
 ) -> tuple[Issue, ...]:
@@ -148,7 +147,7 @@ def to_bisect(
             hindrances.setdefault(cause, str(failure.hindrance))
             continue
         case = pair.after.case
-        cost = max(_SHORTEST_S, durations.get(case, 0.0)) * _RUNS[len(failure.changed)]
+        cost = records[case].duration_s * _RUNS[len(failure.changed)]
         if cause not in searches or cost < searches[cause].cost_s:
             searches[cause] = Search(command=tuple(words), case=case, cost_s=cost, since=night)
     return tuple(
@@ -176,9 +175,9 @@ def bisected(issue: Issue) -> str:
     """What is known of the version that brought it, in one line for a person."""
     search = issue.search
     if search is None:
-        return f"not bisected: {issue.hindrance or 'nothing before it to compare with'}"
-    if search.answer and not search.is_open:
-        return search.answer
+        return f"not bisected: {issue.hindrance or 'it is not known when it was not there'}"
+    if not search.is_open:
+        return search.answer or f"no answer: the bisection ended with {search.exit_code}"
     state = "not over yet" if search.folder else "not reached in the time of the night"
     return f"{state}; the next night goes on with it"
 

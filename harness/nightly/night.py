@@ -61,10 +61,10 @@ class Night(Part):
         """How many seconds of its time are left; never more than it had, whatever the clock did."""
         return min(max(self.until - now, 0.0), self.budget_s)
 
-    def is_the_same(self, other: Night) -> bool:
-        """Whether both were asked for by the same words, in the same place."""
+    def goes_on_with(self, other: Night, now: float) -> bool:
+        """Whether another one, asked for by the same words in the same place, has work and time."""
         mine, others = ((one.arguments, one.lab, one.folder, one.budget_s) for one in (self, other))
-        return mine == others
+        return mine == others and other.next_step is not None and other.left(now) > 0
 
 
 def seconds_of(text: str) -> float:

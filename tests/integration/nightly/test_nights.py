@@ -180,8 +180,14 @@ def test_what_the_time_did_not_reach_is_bisected_the_next_night(farm: DeviceRuns
 def test_what_is_wrong_with_the_words_is_said(farm: DeviceRuns) -> None:
     assert farm.qnn_harness("nightly", "--budget", "soon").returncode == 2
     nothing = farm.qnn_harness("nightly", "--resume")
-    assert (nothing.returncode, "has no night" in nothing.stderr) == (2, True)
+    assert (nothing.returncode, "the last night is over" in nothing.stderr) == (2, True)
     for arguments in (("-k", "nothing_of_that_name"), ("--qnn", "1.0"), ("no_such_file.py",)):
         done = farm.qnn_harness("nightly", "-p", "no:cacheprovider", *arguments)
         assert done.returncode == 2, done.stderr
         assert done.stderr.splitlines()[-1].startswith("error: "), done.stderr
+    secret = "--qnn=https://me:hidden@127.0.0.1:9/maven"
+    assert farm.qnn_harness("nightly", "-p", "no:cacheprovider", secret).returncode == 2
+    states = [file.read_text() for file in farm.reports.glob("*-nightly/nightly.json")]
+    assert len(states) == 4
+    assert any("127.0.0.1:9/maven" in text for text in states)
+    assert not any("hidden" in text for text in states)

@@ -60,9 +60,13 @@ def test_another_failure_of_the_same_case_is_another_issue() -> None:
 
 def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issue, ...]:
     found = compare(briefs(before), briefs(after))
-    issues = followed([], found, {}, run="r", seen="1")
-    named = {one.case: durations[one.axes["which"]] for one in briefs(after)}  # type: ignore[index]
-    return to_bisect(issues, found, named, lambda one: one.command("lab", "reports"), NIGHT)
+    records = {
+        one.case: one
+        for text in after.split(";")
+        for one in [attempt(text, duration_s=durations[text[0]])]
+    }
+    issues = followed([], found, records, run="r", seen="1")
+    return to_bisect(issues, found, records, lambda one: one.command("lab", "reports"), NIGHT)
 
 
 def test_of_a_cause_the_cheapest_case_is_bisected_and_the_cheapest_cause_first() -> None:

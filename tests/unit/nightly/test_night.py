@@ -34,6 +34,25 @@ def test_a_clock_that_is_set_back_gives_no_more_time(now: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("changed", "goes_on"),
+    [
+        ({}, True),
+        ({"night": "other", "started": "before", "done": STEPS[:4]}, True),
+        ({"done": STEPS}, False),
+        ({"until": 999}, False),
+        ({"arguments": ("-x",)}, False),
+        ({"lab": "other"}, False),
+        ({"folder": "other"}, False),
+        ({"budget_s": 61}, False),
+    ],
+)
+def test_the_same_command_goes_on_while_the_time_lasts(
+    changed: dict[str, Any], goes_on: bool
+) -> None:
+    assert night().goes_on_with(night(**changed), 1000) is goes_on
+
+
+@pytest.mark.parametrize(
     ("changed", "code"),
     [
         ({"run_exit_code": 0}, 0),

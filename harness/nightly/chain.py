@@ -40,8 +40,6 @@ LATEST: Final = "latest-nightly"
 SUFFIX: Final = "-nightly"
 _MAX_BYTES: Final = 64 << 20
 _FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
-# what the lab kept from being run has not vanished
-_OF_A_PART: Final = FailOn.parse("new,changed,added")
 _log = logging.getLogger(__name__)
 
 
@@ -103,7 +101,7 @@ class Chain:
 
     def _note(self, text: object) -> None:
         _log.warning("%s", text)
-        self._keep(told=(*self.night.told, str(text)))
+        self._keep(told=tuple(dict.fromkeys((*self.night.told, str(text)))))
 
     def _fetch(self) -> None:
         """What cannot be had is told: a run needs no more than what it asks for."""
@@ -124,12 +122,12 @@ class Chain:
     def _run(self) -> None:
         marker = f"--problem-file={self.path / 'problem.json'}"
         words = ["-m", "device", f"--lab={self.night.lab}", f"--reports={self.reports}", marker]
-        run, code = self._run_with(marker), None
+        run, code = self._begun_run(), None
         if run is None or not _is_whole(run):
             words += [f"--resume={run.path}"] if run is not None else []
             words += self._words
             code = ended("pytest", words, self._left_s, cwd=self.night.folder, stdout=2)
-            run = self._run_with(marker)
+            run = self._begun_run()
             if code is None:
                 raise InfraError("the time was over before the run: --resume goes on with it")
         if run is None:
@@ -140,18 +138,15 @@ class Chain:
             raise InfraError(f"run {run.run_id} did not end in order ({code})")
         self._keep(run=run.run_id, run_exit_code=run.info().get("exit_code"))
 
-    def _run_with(self, marker: str) -> RunFolder | None:
-        """The run that was told to leave its problems here."""
-        begun = self.night.night[:16]  # the second
-        runs = (RunFolder(one) for one in run_folders(self.reports) if one.name[:16] >= begun)
-        return next((one for one in runs if marker in one.info().get("command", ())), None)
+    def _begun_run(self) -> RunFolder | None:
+        """The run that was told to leave its problems in the folder of this night."""
+        night = self.night.night
+        runs = (RunFolder(one) for one in run_folders(self.reports) if one.name[:16] >= night[:16])
+        return next((one for one in runs if night in str(one.info().get("command"))), None)
 
     @property
     def _folder(self) -> RunFolder:
         return RunFolder.open(self.reports / str(self.night.run))
-
-    def _command(self, failure: NewFailure) -> list[str] | None:
-        return failure.command(self.night.lab, str(self.reports))
 
     def _compare(self) -> None:
         run = self._folder
@@ -163,14 +158,20 @@ class Chain:
         found = compared(base, run, _FAIL_ON, late=True)
         if found.unjudged:
             self._note(found.unjudged)
-        last = next((one for one in nights(self.reports) if self._is_before(one)), None)
-        known = last.issues if last else ()
+        before = (one for one in nights(self.reports) if self.night.follows(one))
+        known = next((one.issues for one in before), ())
         records = {one.case: one for one in run.cases()}
         issues = followed(known, found, records, run=run.run_id, seen=self.night.started)
-        issues = to_bisect(issues, found, records, self._command, self.night.night)
+
+        def command(failure: NewFailure) -> list[str] | None:
+            return failure.command(self.night.lab, str(self.reports))
+
+        issues = to_bisect(issues, found, records, command, self.night.night)
+        # what the lab kept from being run has not vanished
+        reasons = [one for one in _FAIL_ON.reasons(found) if one != "vanished" or _is_whole(run)]
         whole = told(
             found,
-            (_FAIL_ON if _is_whole(run) else _OF_A_PART).reasons(found),
+            reasons,
             base=base.run_id if base else "none",
             run=run.run_id,
             advice=lambda *_: None,
@@ -180,14 +181,9 @@ class Chain:
         self._keep(
             base=base.run_id if base else None,
             verdict=whole.verdict,
-            failed_on=tuple(whole.reasons),
+            failed_on=tuple(reasons),
             issues=issues,
         )
-
-    def _is_before(self, other: Night) -> bool:
-        mine = self.night
-        same = other.selection == mine.selection and other.night != mine.night
-        return same and other.next_step is None
 
     def _bisect(self) -> None:
         while issue := next_search(self.night.issues, self.night.night):

@@ -66,6 +66,11 @@ class Night(Part):
         mine, others = ((one.arguments, one.lab, one.folder, one.budget_s) for one in (self, other))
         return mine == others and other.next_step is not None and other.left(now) > 0
 
+    def follows(self, other: Night) -> bool:
+        """Whether another one is over that ran the same cases: its issues are followed."""
+        same = other.selection == self.selection and other.night != self.night
+        return same and other.next_step is None
+
 
 def seconds_of(text: str) -> float:
     """What `--budget` says: 4h, 90m, 1h30m. Raises ConfigError."""

@@ -59,7 +59,7 @@ def held(reports: Path) -> Iterator[None]:
 
 def nights(reports: Path) -> Iterator[Night]:
     """Those of a folder, the newest first; of what cannot be read it is said."""
-    for file in sorted(reports.glob(f"*{SUFFIX}/{STATE}"), reverse=True):
+    for file in sorted(reports.glob(f"[0-9]*{SUFFIX}/{STATE}"), reverse=True):
         try:
             yield Night.model_validate_json(read_bounded(file, _MAX_BYTES))
         except (OSError, ValidationError) as error:

@@ -163,8 +163,8 @@ def test_what_the_time_did_not_reach_is_bisected_the_next_night(farm: DeviceRuns
     ended_when(farm, NEW, lambda: answers(farm), signal.SIGKILL)
     # with less than ten seconds no bisection is gone on with
     told = farm.qnn_harness("nightly", "--resume", "--budget", "9s", "--json")
-    second = json.loads(told.stdout)
     assert told.returncode == 1, told.stderr
+    second = json.loads(told.stdout)
     assert "no time was left to bisect all that is new" in second["told"]
     assert second["issues"][0]["search"]["exit_code"] is None
     assert (

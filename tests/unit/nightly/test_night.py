@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.nightly.chain import answer_of, unfetched
+from harness.nightly.chain import LATEST, STATE, answer_of, held, nights, unfetched
 from harness.nightly.night import STEPS, Night, seconds_of
 from harness.runtimes.catalog import Entry
+from tests.logged import Logged
 
 
 def night(**changed: Any) -> Night:
@@ -96,3 +98,27 @@ def test_an_answer_is_read_from_each_slice() -> None:
     assert answer_of([one, {"answer": None}, one, {}]) == "; ".join([one["answer"]["text"]] * 2)
     assert answer_of(None) is None
     assert answer_of([]) is None
+
+
+def test_nights_are_read_the_newest_first_and_each_once(tmp_path: Path, logged: Logged) -> None:
+    for name in ("20261121T010000Z-b-nightly", "20261123T010000Z-a-nightly"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / STATE).write_text(night(night=name).model_dump_json())
+    (tmp_path / LATEST).symlink_to("20261121T010000Z-b-nightly")
+    damaged = tmp_path / "20261122T010000Z-c-nightly"
+    damaged.mkdir()
+    (damaged / STATE).write_text('{"kind": "nightly"')
+    assert [one.night[:8] for one in nights(tmp_path)] == ["20261123", "20261121"]
+    (said,) = logged.warnings
+    assert f"{damaged / STATE} tells of no night: " in said
+
+
+def test_one_night_at_a_time_uses_a_folder(tmp_path: Path) -> None:
+    with (
+        held(tmp_path / "reports"),
+        pytest.raises(ConfigError, match="another qnn-harness nightly"),
+        held(tmp_path / "reports"),
+    ):
+        pass
+    with held(tmp_path / "reports"):
+        pass

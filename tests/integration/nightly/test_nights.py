@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness.nightly.night import Night
+from harness.nightly.night import STEPS, Night
 from tests.integration.device_runs import LAB, DeviceRuns
 
 SUITE = """import pytest
@@ -154,6 +154,27 @@ def test_one_that_is_ended_is_gone_on_with(
     assert (code, len(runs(farm))) == (1, 2), said
     (issue,) = over["issues"]
     assert issue["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
+    assert len(answers(farm)) == 4
+
+
+@pytest.mark.nightly
+def test_a_step_whose_end_was_not_written_down_is_not_done_twice(farm: DeviceRuns) -> None:
+    night(farm, OLD)
+    _, over, _ = night(farm, NEW)
+    state = farm.reports / over["night"] / "nightly.json"
+    for number in range(len(STEPS)):
+        kept = json.loads(state.read_text())
+        begun: dict[str, object] = {}
+        begun |= {"issues": []} if number <= STEPS.index("compare") else {}
+        begun |= {"run": None} if number <= STEPS.index("run") else {}
+        state.write_text(json.dumps(kept | begun | {"done": STEPS[:number]}))
+        done = farm.qnn_harness("nightly", "--resume", "--json")
+        assert done.returncode == 1, done.stderr
+        again = json.loads(done.stdout)
+        assert {name: again[name] for name in ("run", "base", "failed_on", "issues", "done")} == {
+            name: over[name] for name in ("run", "base", "failed_on", "issues", "done")
+        }
+    assert len(runs(farm)) == 2
     assert len(answers(farm)) == 4
 
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from harness.bisect.folder import BisectFolder
 from harness.bisect.new_failures import NewFailure, bisected_apart
 from harness.errors import ConfigError, HarnessError, InfraError
-from harness.errors.outgoing_text import outgoing
+from harness.errors.outgoing_text import counted, outgoing
 from harness.files.cache import PRIVATE, cache_root
 from harness.files.whole_file import read_bounded, write_whole
 from harness.history.comparison import FailOn
@@ -33,6 +33,7 @@ from harness.nightly.processes import ENOUGH_S, bisection, ended
 from harness.pytest_plugin.problem import read_problem
 from harness.report.ci import add_to_summary
 from harness.report.rundir import RunFolder, point_to, run_folders
+from harness.report.summary import as_code
 from harness.runtimes.catalog import Catalog, Entry
 
 STATE: Final = "nightly.json"
@@ -243,9 +244,9 @@ def summary_lines(night: Night) -> Iterator[str]:
     for one in sorted(night.issues, key=lambda one: one.last_seen, reverse=True):
         fresh = "**new** " if one.first_seen == night.started else ""
         if one.state == "open" or one.closed == night.started:
-            yield f"- {fresh}{one.state}: `{title(one)}` ({one.count} cases, {one.id})"
-            yield f"  - {bisected(one)}"
-    yield from (f"- {text}" for text in night.told)
+            yield f"- {fresh}{one.state}: {title(one)} ({counted(one.count, 'case')}, {one.id})"
+            yield f"  - {as_code(bisected(one), 500)}"
+    yield from (f"- {as_code(text, 500)}" for text in night.told)
 
 
 def _is_whole(run: RunFolder) -> bool:

@@ -16,6 +16,7 @@ from harness.results.record import CaseRecord
 # Runs that a bisection takes, roughly, by how many axes changed; of three, two are searched twice.
 _RUNS: Final = {1: 5, 2: 14, 3: 28}
 _CASES: Final = 200
+_SHOWN: Final = 50
 _MOST: Final = 500
 _OVER: Final = (0, 1, 2)
 
@@ -183,16 +184,16 @@ def bisected(issue: Issue) -> str:
 
 
 def issue_text(issue: Issue) -> str:
-    """An issue in Markdown, in which every name and message is code."""
+    """An issue in Markdown, in which every name and message is code, short enough for trackers."""
     return "\n".join(_lines(issue)) + "\n"
 
 
 def title(issue: Issue) -> str:
-    """Its title, without anything that means something to a shell or to Markdown."""
+    """How its cases ended, and why if that is known, as code."""
     named = " ".join(part for part in issue.signature.split("|") if part != "-")
     if issue.diagnosis:
         named = issue.diagnosis.partition(" ")[0].rstrip(":")
-    return f"{issue.outcome}: {as_code(named, 120)[1:-1]}"
+    return as_code(f"{issue.outcome}: {named}", 120)
 
 
 def _lines(issue: Issue) -> Iterator[str]:
@@ -217,4 +218,6 @@ def _lines(issue: Issue) -> Iterator[str]:
     yield ""
     yield f"Cases: {issue.count}"
     yield ""
-    yield from (f"- {as_code(case, 500)}" for case in issue.cases)
+    yield from (f"- {as_code(case, 300)}" for case in issue.cases[:_SHOWN])
+    if issue.count > _SHOWN:
+        yield f"- and {issue.count - _SHOWN} more"

@@ -117,7 +117,7 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert issue["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
     (file,) = farm.reports.glob("latest-nightly/issues/*.md")
     text = file.read_text()
-    assert text.startswith(f"# failed: too new [{file.stem}]\n\nState: open\n")
+    assert text.startswith(f"# `failed: too new` [{file.stem}]\n\nState: open\n")
     assert "`last good 2.48.40, first bad 2.49.40`" in text
     assert (farm.reports / issue["search"]["folder"] / "report.md").is_file()
     assert (

@@ -82,7 +82,7 @@ def test_github_actions(project: Project, tmp_path: Path) -> None:
         *("gh issue list", "gh issue create"),
         *("gh issue list", "gh issue edit 7"),
     ]
-    assert f"--title failed: it is broken [{issue.stem}] --body-file {issue.parents[2]}" in (
+    assert f"--title `failed: it is broken` [{issue.stem}] --body-file {issue.parents[2]}" in (
         said.read_text()
     )
     assert "#### Causes of failures" in (tmp_path / "summary").read_text()

@@ -98,9 +98,17 @@ def test_nothing_in_it_is_more_than_text() -> None:
     (issue,) = night([], "", "a failed message=<b>`x`_@all_[l](http://e)")
     text = issue_text(issue)
     assert text.splitlines()[2] == "State: open"
-    told = [line for line in text.splitlines() if "@all" in line and not line.startswith("# ")]
-    assert told
+    told = [line for line in text.splitlines() if "@all" in line]
+    assert told[0].startswith("# `failed: ")
     assert all(line.count("`") == 2 for line in told)
+
+
+def test_a_tracker_takes_it_however_much_fails() -> None:
+    many = ";".join(f"{'x' * 400}{number} failed message={'m' * 9000}" for number in range(300))
+    (issue,) = night([], "", many)
+    assert (issue.count, len(issue.cases)) == (300, 200)
+    assert issue_text(issue).endswith("\n- and 250 more\n")
+    assert len(issue_text(issue)) < 60_000
 
 
 outcomes = st.lists(

@@ -88,7 +88,7 @@ def write_again(
     task = task_of(log)
     catalog = None
     with contextlib.suppress(HarnessError):
-        catalog = Catalog.of(load_lab(task.lab), environment, cache)
+        catalog = Catalog.of(load_lab(task.lab, places=None), environment, cache)
         Versions(catalog, task.target).know(task.paths)
     step = log.search().next()
     finding = step if isinstance(step, AxisFinding | GridFinding) else None

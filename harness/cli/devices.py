@@ -112,7 +112,8 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
         lab.hold(config.name)
         health = check(lab, config.name, lab.lab.health_of(config.name), lambda device: None)
     except DeviceHeld as error:
-        return row | {"state": "leased"} | _lease(error.held)
+        told = [] if error.held.holder else [str(error)]
+        return row | {"state": "leased", "findings": told} | _lease(error.held)
     if entry is not None and entry.until == "answers" and health.state != "bad":
         quarantine.lift(lab.key(config.name))
         entry = row["quarantine"] = None

@@ -28,7 +28,7 @@ from harness.files.whole_file import write_whole
 from harness.fit.report import Fit
 from harness.history.comparison_json import ComparisonReport
 from harness.history.timeline_text import HistoryReport
-from harness.lab import health, inventory, runtime_sources
+from harness.lab import health, inventory, labgrid, runtime_sources
 from harness.lab.inventory import Lab
 from harness.minimize.driver import Result
 from harness.nightly.night import Night
@@ -68,7 +68,7 @@ def schemas() -> dict[str, str]:
             "serialization",
         ),
         "devices.schema.json": _described(
-            _schema(Lab, "devices.yaml", "validation"), inventory, health, runtime_sources
+            _schema(Lab, "devices.yaml", "validation"), inventory, health, labgrid, runtime_sources
         ),
         "manifest.schema.json": _schema(
             Manifest, "The manifest.json of contexts extract, and of a bundle", "validation"

@@ -26,7 +26,7 @@ from harness.lab.facts import SCRIPT, DeviceFacts, parse_facts
 from harness.lab.held_leases import HeldLeases
 from harness.lab.identity import DeviceIds, require_same_device, require_serial
 from harness.lab.inventory import DEFAULT_WORKDIR, DeviceConfig, Lab
-from harness.lab.lease import DeviceHeld, LeaseLost, Leases
+from harness.lab.lease import DeviceHeld, Held, LeaseLost, Leases
 from harness.qnn.platforms import PLATFORMS, Target
 from harness.qnn.socs import KERNEL_SOC_IDS, SOCS
 from harness.simulator.board import Board, soc_files
@@ -176,12 +176,14 @@ class OpenLab:
             self.leases.close()
 
     def hold(self, name: str) -> None:
-        """Takes the lease of a device's address, if leases are kept.
+        """Takes the lease of a device's address, if leases are kept and labgrid lets us have it.
 
         Nobody else has an instance of a simulated device, so there is nothing to lease. Raises
         DeviceHeld if another process has it; who waited in vain once is not kept waiting again.
         """
         (config,) = self.lab.select([name])
+        if (why := self.lab.why_not_ours(name)) is not None:
+            raise DeviceHeld(why, Held(None, 0.0))
         is_instance = config.simulated and self._instances is not None
         if self._leases_held is not None and not is_instance:
             self._leases_held.take(name, self.key(name))
@@ -202,10 +204,11 @@ class OpenLab:
 
         It is given up then: the next `device` takes it anew, if it can be had.
         """
-        if self._leases_held is None:
-            return
         try:
-            self._leases_held.require(name)
+            if (why := self.lab.why_not_ours(name)) is not None:
+                raise LeaseLost(why)
+            if self._leases_held is not None:
+                self._leases_held.require(name)
         except LeaseLost:
             self.release(name)
             raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -15,6 +16,8 @@ from pydantic import (
     PrivateAttr,
     StrictBool,
     StrictInt,
+    ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -41,12 +44,17 @@ from harness.lab.fields import (
     Workdir,
 )
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
+from harness.lab.labgrid import LabgridConfig, described
 from harness.lab.runtime_sources import RuntimeSource, mistakes_of_sources
+from harness.labgrid.place import Wanted
+from harness.labgrid.session import Found, found_places
 from harness.qnn.platforms import Target
 from harness.qnn.socs import SOCS
 from harness.simulator.emulation import why_no_board
 from harness.yaml_lines.document import read_document, shown
 from harness.yaml_lines.models import SchemaOne, check_document, did_you_mean
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_WORKDIR: Final = "/data/local/tmp/qnn-harness"
 
@@ -173,9 +181,11 @@ class DeviceConfig(_Strict):
         return filled
 
 
-def _at_least_one(devices: tuple[DeviceConfig, ...]) -> tuple[DeviceConfig, ...]:
+def _at_least_one(
+    devices: tuple[DeviceConfig, ...], info: ValidationInfo
+) -> tuple[DeviceConfig, ...]:
     # As a length constraint pydantic would also complain when all of them are wrong.
-    if not devices:
+    if not devices and info.data.get("labgrid") is None:
         raise PydanticCustomError("devices", "must list at least one device")
     return devices
 
@@ -187,6 +197,10 @@ class Lab(_Strict):
 
     hosts: tuple[AdbHost, ...] = ()
     """Adb servers other than this computer's own."""
+
+    labgrid: LabgridConfig | None = None
+    """Places of a labgrid lab whose devices a run takes besides; `devices: []` if it has no other.
+    """
 
     devices: Annotated[tuple[DeviceConfig, ...], AfterValidator(_at_least_one)]
 
@@ -204,6 +218,8 @@ class Lab(_Strict):
 
     _file: Path | None = PrivateAttr(None)
     _lacking: str | None = PrivateAttr(None)
+    _places: Found | None = PrivateAttr(None)
+    _place_of: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     def why_off(self, device: DeviceConfig) -> str | None:
         """Why a device is not used; None if it is."""
@@ -239,6 +255,15 @@ class Lab(_Strict):
     @cached_property
     def _by_name(self) -> Mapping[str, DeviceConfig]:
         return {device.name: device for device in self.devices}
+
+    def is_place(self, name: str) -> bool:
+        """Whether a device hangs on a place of labgrid."""
+        return name in self._place_of
+
+    def why_not_ours(self, name: str) -> str | None:
+        """Why labgrid does not let this process use a device now; None if it has no say in it."""
+        place = self._place_of.get(name)
+        return None if place is None or self._places is None else self._places.why_not(place)
 
     def health_of(self, name: str) -> HealthRules:
         """The rules for the health of a device. Raises ConfigError as `select`."""
@@ -282,10 +307,12 @@ class Lab(_Strict):
         return ConfigError(problem, file=self._file, field="devices", choices=choices)
 
 
-def load_lab(path: Path) -> Lab:
+def load_lab(path: Path, *, places: Callable[[Wanted], Found] | None = found_places) -> Lab:
     """Reads devices.yaml, and looks whether this computer can simulate what it leaves to that.
 
-    Raises one ConfigError that names every mistake by file, line, field and valid choices.
+    `places` finds places of labgrid if the lab names one; None leaves them out. Raises one
+    ConfigError that names every mistake by file, line, field and valid choices; InfraError if
+    labgrid does not answer.
     """
     lab = check_document(
         read_document(path, absent=_NO_FILE),
@@ -295,7 +322,37 @@ def load_lab(path: Path) -> Lab:
     lab._file = path
     if any(map(_is_left_to_the_computer, lab.devices)):
         lab._lacking = why_no_board(cache_root() / BOARDS)
-    return lab
+    return lab if lab.labgrid is None or places is None else _with_places(lab, lab.labgrid, places)
+
+
+def _with_places(lab: Lab, config: LabgridConfig, find: Callable[[Wanted], Found]) -> Lab:
+    """The lab with the devices of labgrid's places besides its own."""
+    try:
+        found = find(config.wanted)
+    except ConfigError as error:
+        raise ConfigError(
+            error.problem, file=lab._file, field=error.field, choices=error.choices
+        ) from None
+    place_of: dict[str, str] = {}
+    devices: list[DeviceConfig] = []
+    for place in found.places:
+        field = f"labgrid, place {place.name}"
+        try:
+            device = DeviceConfig.model_validate(described(place, config.device))
+        except ValidationError as error:
+            said = "; ".join(f"{one['loc'][0]} {one['msg']}" for one in error.errors())
+            raise ConfigError(said, file=lab._file, field=field) from None
+        except ValueError as error:
+            _log.warning(f"place {place.name} of labgrid is left out: {error}")
+            continue
+        if device.name in place_of or device.name in lab._by_name:
+            problem = f"is a second device called {device.name}"
+            raise ConfigError(problem, file=lab._file, field=field)
+        devices.append(device)
+        place_of[device.name] = place.name
+    all_of_it = lab.with_devices(devices)
+    all_of_it._places, all_of_it._place_of = found, place_of
+    return all_of_it
 
 
 def _is_left_to_the_computer(device: DeviceConfig) -> bool:

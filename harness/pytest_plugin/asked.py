@@ -13,6 +13,8 @@ from harness.pytest_plugin.options import Options
 
 if TYPE_CHECKING:
     from harness.lab.inventory import DeviceConfig, Lab
+    from harness.labgrid.place import Wanted
+    from harness.labgrid.session import Found, Session
     from harness.pytest_plugin.axes import DeviceRuntimes
     from harness.results.known_issues import KnownIssue
     from harness.results.record import CaseRecord, DeviceRecord, Fixed
@@ -28,18 +30,24 @@ class Asked:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.takes_places = False
+        """Whether places of labgrid are reserved, and not only looked at."""
+        self._session: Session | None = None
         self._named_runtimes: dict[tuple[str, ...], DeviceRuntimes] = {}
         self._addressed: dict[str, str] = {}
 
     @cached_property
     def lab(self) -> Lab:
-        """The lab; raises ConfigError naming file, line and field."""
+        """The lab; raises ConfigError naming file, line and field, InfraError for no places."""
         from harness.lab.inventory import load_lab
+        from harness.labgrid.session import found_places
 
         addresses = [name for name in self.options.devices if "://" in name]
         # who names devices by their addresses needs no lab for them
         alone = addresses and len(addresses) == len(self.options.devices)
-        lab = None if alone and not self.options.lab.exists() else load_lab(self.options.lab)
+        find = self._take_places if self.takes_places else found_places
+        none = alone and not self.options.lab.exists()
+        lab = None if none else load_lab(self.options.lab, places=None if alone else find)
         if lab is not None and not addresses:
             return lab
         from harness.doctor.new_lab import with_addresses
@@ -59,6 +67,17 @@ class Asked:
         """The names, of devices or pools, that were asked for."""
         _ = self.lab
         return [self._addressed.get(name, name) for name in self.options.devices]
+
+    def _take_places(self, wanted: Wanted) -> Found:
+        from harness.labgrid.session import Session
+
+        self._session = Session(wanted)
+        return self._session.found
+
+    def close(self) -> None:
+        """Gives back the places that were reserved."""
+        if self._session is not None:
+            self._session.close()
 
     @cached_property
     def devices(self) -> Sequence[DeviceConfig]:
@@ -104,6 +123,15 @@ class Asked:
     def kinds_for(self, placement: Placement) -> list[str]:
         """The kinds of devices that can run a case."""
         return list(dict.fromkeys(self.kinds[name] for name in placement.candidates))
+
+    @property
+    def number_of_devices(self) -> int:
+        """How many devices there will be, as far as that is known before places are reserved."""
+        if not (names := self.device_names):
+            return 0
+        places = len([name for name in names if self.lab.is_place(name)])
+        wanted = self.lab.labgrid.places if self.lab.labgrid else 0
+        return len(names) - max(0, places - wanted)
 
     @property
     def device_names(self) -> list[str]:

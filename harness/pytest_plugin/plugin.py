@@ -96,6 +96,9 @@ def pytest_configure(config: pytest.Config) -> None:
         ending=ending,
     )
     run.messages = messages_of_worker(config)
+    run.asked.takes_places = not (
+        run.records.is_worker or run.options.plan or config.option.collectonly
+    )
     config.stash[RUN] = run
     if asks_for_devices(config):
         from harness.pytest_plugin.collected import Collected
@@ -128,8 +131,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """
     if config.getoption("markexpr", "") != "device":
         return None
-    run = Run(read_options(config))
-    devices = len(run.asked.device_names)
+    devices = Run(read_options(config)).asked.number_of_devices
     return devices if devices > 1 else 0
 
 

@@ -74,6 +74,7 @@ class Run:
             self._ahead.stop()
         if self._workbench is not None:
             self._workbench.close()
+        self.asked.close()
 
     def will_run(self, cases: Mapping[str, str], side_by_side: int = 1) -> None:
         """Opens the run's folder for cases, {node id: device or pool}; who watches sees them.

@@ -78,7 +78,7 @@ def main(text: str) -> int:
     logging.getLogger("harness").addHandler(logging.NullHandler())
     job = PrefetchJob.model_validate_json(text)
     address, cache, failed = job.address, cache_root(), 0
-    catalog = Catalog.of(load_lab(job.lab), os.environ, cache)
+    catalog = Catalog.of(load_lab(job.lab, places=None), os.environ, cache)
     supplies = Supplies(catalog, cache)
     adb = AdbDevice(address.serial, AdbServer(address.server))
     deployer = Deployer(adb, address.workdir, cap_bytes=address.cap_bytes)

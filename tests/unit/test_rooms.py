@@ -35,6 +35,7 @@ ROOMS = (
     "store",
     "runtimes",
     "lab",
+    "labgrid",
     "evidence",
     "adb",
     "simulator",

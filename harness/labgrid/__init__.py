@@ -1,0 +1,1 @@
+"""Places of a labgrid lab: reserved, kept and given back by a process of their own."""

@@ -1,0 +1,84 @@
+"""What the coordinator says of a place, and what is wanted of it (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Service:
+    """A `NetworkService` of an exporter: where something listens, and what the place calls it."""
+
+    name: str
+    address: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place of the lab; `acquired` is who has it ("host/user"), "" if nobody has."""
+
+    name: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+    services: Sequence[Service] = ()
+    acquired: str = ""
+
+    def fits(self, filters: Mapping[str, str]) -> bool:
+        """Whether a reservation with these filters may be given it."""
+        has = {**self.tags, "name": self.name}
+        return all(has.get(key) == value for key, value in filters.items())
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a session asks of a lab: none of its `places` means that they are only listed."""
+
+    coordinator: str
+    filters: Mapping[str, str]
+    places: int = 0
+    priority: float = 0.0
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A reservation that has no place yet."""
+
+    token: str
+    filters: Mapping[str, str]
+    priority: float
+    created: float
+
+
+def in_front(own: Waiting, others: Iterable[Waiting], places: Iterable[Place]) -> int:
+    """How many reservations that could take the same place are asked before one."""
+    mine = [place for place in places if place.fits(own.filters)]
+    turn = -own.priority, own.created
+    return sum(
+        (-other.priority, other.created) < turn and any(place.fits(other.filters) for place in mine)
+        for other in others
+        if other.token != own.token
+    )
+
+
+def queue_text(
+    number: int, filters: Mapping[str, str], holders: Sequence[str], wait_s: float
+) -> str:
+    """What somebody who waits for a place is told."""
+    asked = " ".join(f"{key}={value}" for key, value in filters.items()) or "any tags"
+    who = f"; they are held by {', '.join(sorted(set(holders)))}" if holders else ""
+    return f"waiting up to {wait_s:g} s for a place of labgrid with {asked}: {number} in front{who}"
+
+
+def no_place(wanted: Wanted, places: Sequence[Place]) -> str:
+    """Why no place fits, with the tags that there are."""
+    asked = " ".join(f"{key}={value}" for key, value in wanted.filters.items())
+    if not places:
+        return f"the coordinator at {wanted.coordinator} has no places"
+    return f"no place of the coordinator at {wanted.coordinator} has {asked}"
+
+
+def tags_there(places: Iterable[Place]) -> list[str]:
+    """All tags that places have, as they are written in a filter."""
+    return sorted({f"{key}={value}" for place in places for key, value in place.tags.items()})

@@ -1,0 +1,195 @@
+"""A session's side of its places: starts the keeper, and sees whether a place is still its own.
+
+The keeper's folder is shared by all processes of the session: `held.json` has its places, `lost`
+those that were taken away, and `alive` is locked as long as the keeper lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import ConfigError, InfraError
+from harness.files.cache import cache_root
+from harness.labgrid.place import Place, Service, Wanted
+
+_log = logging.getLogger(__name__)
+
+VARIABLE: Final = "QNN_HARNESS_LABGRID_SESSION"
+"""In the environment of a session's processes: the keeper's folder."""
+
+ALIVE: Final = "alive"
+OWNER: Final = "owner.json"
+HELD: Final = "held.json"
+LOST: Final = "lost"
+
+_START_S: Final = 60.0
+_END_S: Final = 5.0
+_MAX_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True)
+class Found:
+    """Places, and whether they are this session's; `user` is what labgrid calls who looked."""
+
+    places: Sequence[Place]
+    user: str
+    folder: Path | None = None
+
+    def why_not(self, name: str) -> str | None:
+        """Why a place must not be used, None if it may be."""
+        place = next(one for one in self.places if one.name == name)
+        if self.folder is None:
+            who = f"it is held by {place.acquired}" if place.acquired else "nobody holds it"
+            acquire = f"a run takes it, and so does `labgrid-client -p {name} acquire`"
+            mine = place.acquired == self.user
+            return None if mine else f"place {name} of labgrid is not yours: {who}; {acquire}"
+        with contextlib.suppress(OSError):
+            return lost_file(self.folder, name).read_text()
+        if not is_alive(self.folder):
+            return f"nobody keeps place {name} of labgrid for this run any more: its keeper ended"
+        return None
+
+
+def tell(**what: object) -> None:
+    """A line from the keeper to its session."""
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+def lost_file(folder: Path, name: str) -> Path:
+    """What is there says why a place was lost."""
+    return folder / LOST / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def is_alive(folder: Path) -> bool:
+    """Whether the keeper that has a folder still runs."""
+    try:
+        with open(folder / ALIVE, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+class Session:
+    """The places that this process took, until `close` or its end."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        """Waits for them. Raises ConfigError and InfraError."""
+        root = cache_root() / "labgrid"
+        root.mkdir(exist_ok=True)
+        self._folder = Path(tempfile.mkdtemp(dir=root))
+        (self._folder / LOST).mkdir()
+        with open(self._folder / ALIVE, "wb") as lock:
+            # the keeper's from its start on, since a lock belongs to all who share the open file
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._keeper = _start(wanted, self._folder, lock.fileno())
+        try:
+            told = _answer(self._keeper, wanted.wait_s + _START_S)
+            self.found = Found(_places(told), str(told["user"]), self._folder)
+        except BaseException:
+            self.close()
+            raise
+        os.environ[VARIABLE] = str(self._folder)
+
+    def close(self) -> None:
+        """Gives the places back; safe to call twice."""
+        if os.environ.get(VARIABLE) == str(self._folder):
+            del os.environ[VARIABLE]
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.close()
+        try:
+            self._keeper.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            _log.warning("labgrid's coordinator does not answer; its places are given back later")
+            return
+        if not (self._folder / OWNER).exists():
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def found_places(wanted: Wanted) -> Found:
+    """The places of the session that this process belongs to, else all that fit, as they are.
+
+    Raises ConfigError where the extra is not installed or no place fits, InfraError where the
+    coordinator does not answer.
+    """
+    folder = Path(os.environ.get(VARIABLE, ""))
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        held = json.loads((folder / HELD).read_text())
+        if held["wanted"] == asdict(wanted):
+            return Found(_places(held), "", folder)
+    keeper = _start(Wanted(wanted.coordinator, wanted.filters), Path())
+    try:
+        told = _answer(keeper, _START_S)
+        return Found(_places(told), str(told["user"]))
+    finally:
+        keeper.kill()
+        keeper.wait()
+
+
+def _start(wanted: Wanted, folder: Path, *inherited: int) -> subprocess.Popen[bytes]:
+    keeper = subprocess.Popen(
+        [sys.executable, "-P", "-m", "harness.labgrid", str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is not for it
+        pass_fds=inherited,
+        env=os.environ | {"GRPC_VERBOSITY": "NONE"},
+    )
+    assert keeper.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        keeper.stdin.write(json.dumps(asdict(wanted)).encode() + b"\n")
+        keeper.stdin.flush()
+    return keeper
+
+
+def _answer(keeper: subprocess.Popen[bytes], within_s: float) -> Mapping[str, Any]:
+    """What the keeper has found or taken; what it says before is passed on."""
+    assert keeper.stdout is not None
+    assert keeper.stderr is not None
+    said, until = b"", time.monotonic() + within_s
+    while len(said) < _MAX_BYTES:
+        line, newline, rest = said.partition(b"\n")
+        if newline:
+            told, said = json.loads(line), rest
+            if "wrong" in told:
+                raise ConfigError(**told["wrong"])
+            if "failed" in told:
+                raise InfraError(told["failed"])
+            if "notice" not in told:
+                return dict(told)
+            _log.warning(told["notice"])
+            continue
+        if not select.select([keeper.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
+            raise InfraError(f"labgrid's coordinator gave no answer within {within_s:g} s")
+        more = os.read(keeper.stdout.fileno(), 1 << 16)
+        if not more:
+            why = keeper.stderr.read()[-2000:].decode("utf-8", "replace").strip()
+            raise InfraError(f"what keeps places of labgrid ended: {why.rpartition(chr(10))[2]}")
+        said += more
+    raise InfraError("labgrid's coordinator says more than a lab can be")
+
+
+def _places(told: Mapping[str, Any]) -> list[Place]:
+    return [
+        Place(**{**one, "services": tuple(Service(**service) for service in one["services"])})
+        for one in told["places"]
+    ]

@@ -1,0 +1,1 @@
+"""Places of labgrid, with a real coordinator and a real exporter."""

@@ -1,0 +1,1 @@
+"""What is made of places, without a coordinator."""

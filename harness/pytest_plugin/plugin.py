@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from harness.errors import ConfigError, HarnessError, InfraError
+from harness.pytest_plugin.asked import Asked
 from harness.pytest_plugin.ending import Ending
 from harness.pytest_plugin.neighbours import (
     ignored_options,
@@ -96,9 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
         ending=ending,
     )
     run.messages = messages_of_worker(config)
-    run.asked.takes_places = not (
-        run.records.is_worker or run.options.plan or config.option.collectonly
-    )
+    run.asked.takes_places &= not (run.options.plan or config.option.collectonly)
     config.stash[RUN] = run
     if asks_for_devices(config):
         from harness.pytest_plugin.collected import Collected
@@ -131,7 +130,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """
     if config.getoption("markexpr", "") != "device":
         return None
-    devices = Run(read_options(config)).asked.number_of_devices
+    devices = Asked(read_options(config)).number_of_devices
     return devices if devices > 1 else 0
 
 

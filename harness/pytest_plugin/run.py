@@ -36,6 +36,7 @@ class Run:
         self.options = options
         self.ending = ending or Ending()
         self.asked = Asked(options)
+        self.asked.takes_places = works_for is None
         self.records = Records(self.asked, self.ending, works_for)
         self.ended = False
         self.problem: HarnessError | None = None

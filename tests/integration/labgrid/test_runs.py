@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.files.cache import cache_root
+from harness.labgrid.session import lost_file
 from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns
 from tests.integration.labgrid.rack import Rack, wait_until
 
@@ -112,6 +114,12 @@ def steps(folder: Path, rack: Rack, *options: str, **settings: object) -> Iterat
             begun.process.wait()
 
 
+def is_noticed(place: str) -> bool:
+    """Whether a keeper has seen that a place was taken away."""
+    file = lost_file(Path(), place)
+    return any(cache_root().glob(f"labgrid/*/{file}"))
+
+
 @pytest.mark.parametrize(("options", "places"), [((), 1), (("-n", "auto"), 2)])
 def test_a_run_takes_its_places_and_gives_them_back(
     rack: Rack, tmp_path: Path, options: tuple[str, ...], places: int
@@ -183,6 +191,7 @@ def test_a_place_that_an_admin_takes_away_is_a_fault_of_the_lab(rack: Rack, tmp_
         taken = begun.wait_for(0)
         rack.client("-p", taken, "release", "--kick")
         rack.client("-p", taken, "acquire")
+        wait_until(lambda: is_noticed(taken), "the keeper does not see it")
         begun.go(0, 1)
         code, output, cases = begun.finish()
     (other,) = {"p1", "p2"} - {taken}
@@ -248,6 +257,7 @@ def test_who_comes_after_a_restart_first_has_the_place(rack: Rack, tmp_path: Pat
         os.kill(keeper, signal.SIGCONT)
         (other,) = {"p1", "p2"} - {place}
         wait_until(lambda: other in rack.holders(), "the other place is not taken again")
+        wait_until(lambda: is_noticed(place), "the keeper does not see it")
         begun.go(0, 1)
         code, output, cases = begun.finish()
     assert code == 0, output

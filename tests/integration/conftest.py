@@ -80,14 +80,16 @@ def module_lab(tmp_path_factory: pytest.TempPathFactory) -> DeviceRuns:
 
 
 @pytest.fixture
-def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshHost]:
-    """A computer with two simulated devices, behind ssh."""
+def far(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SshHost]:
+    """A computer with two simulated devices, or as many as a parameter says, behind ssh."""
     monkeypatch.setattr(tunnel, "_tunnels", {})
     folder = tmp_path / "far"
     folder.mkdir()
     with (
         tempfile.TemporaryDirectory(dir="/tmp") as runtime,  # pytest's own is too long for a socket
-        SshHost(folder, devices=2) as host,
+        SshHost(folder, devices=getattr(request, "param", 2)) as host,
     ):
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
         monkeypatch.setenv("PATH", f"{host.bin}{os.pathsep}{os.environ['PATH']}")

@@ -109,11 +109,11 @@ class SshHost:
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
 
-    def trust(self, *, known: bool = True) -> None:
-        """Whether ssh knows the host's key."""
+    def trust(self, *ports: str, known: bool = True) -> None:
+        """Whether ssh knows the host's key, also at other ports that lead there."""
         key = (self.folder / "host_key.pub").read_text()
-        line = f"[127.0.0.1]:{self.port} {key}" if known else ""
-        (self.folder / "known_hosts").write_text(line)
+        lines = [f"[127.0.0.1]:{port} {key}" for port in (self.port, *ports)]
+        (self.folder / "known_hosts").write_text("".join(lines) if known else "")
 
     def start(self) -> None:
         """Switches it on."""

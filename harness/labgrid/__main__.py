@@ -11,7 +11,7 @@ from harness.errors import ConfigError, HarnessError
 from harness.labgrid.place import Wanted
 from harness.labgrid.session import tell
 
-_NEEDS = "needs labgrid 25 or newer: pip install 'qnn-harness[labgrid]'"
+_NEEDS = "needs labgrid 26 or newer: pip install 'qnn-harness[labgrid]'"
 
 
 def main() -> int:

@@ -149,7 +149,8 @@ class Keeper:
             # kept reserved for now, so that the next one is another place
             self._passed_over[name] = token
             tell(notice=f"place {name} of labgrid is passed over: its exporter shows no service")
-            if len(self._passed_over) + len(self._held) < len(self._fitting()):
+            taken = len(self._tokens) + len(self._passed_over) + len(self._held)
+            if taken < len(self._fitting()):
                 self._tokens.append(self._reserve())
             return
         try:

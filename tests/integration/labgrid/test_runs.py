@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import ConfigError
 from harness.files.cache import cache_root
-from harness.labgrid.session import lost_file
+from harness.labgrid.place import Wanted
+from harness.labgrid.session import found_places, lost_file
 from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns
 from tests.integration.labgrid.rack import Rack, wait_until
 
@@ -299,3 +301,38 @@ def test_what_is_wrong_is_said(rack: Rack, tmp_path: Path) -> None:
     done = lab.run(suites=suite)
     assert done.code == 3
     assert "labgrid's coordinator at 127.0.0.1:1 does not answer" in done.output
+
+
+def test_a_place_without_a_device_is_passed_over(rack: Rack, tmp_path: Path) -> None:
+    rack.client("-p", "bare", "create")
+    rack.client("-p", "bare", "set-tags", "board=sim")
+    try:
+        with steps(tmp_path / "a", rack, places=3) as begun:
+            begun.wait_for(0)
+            assert set(rack.holders()) == {"p1", "p2"}
+            assert not rack.has_reservations()
+            begun.go(0, 1)
+            code, output, _ = begun.finish()
+    finally:
+        rack.client("-p", "bare", "delete")
+    assert code == 0, output
+    assert "place bare of labgrid is passed over: its exporter shows no service" in output
+
+
+def test_who_stops_waiting_leaves_the_queue(rack: Rack, tmp_path: Path) -> None:
+    for name in rack.names:
+        rack.client("-p", name, "acquire", user="bob")
+    with steps(tmp_path / "a", rack) as begun:
+        wait_until(rack.has_reservations, "nobody queues")
+        begun.process.send_signal(signal.SIGINT)
+        begun.process.communicate(timeout=RUN_TIMEOUT_S)
+        wait_until(lambda: not rack.has_reservations(), "the reservation stays")
+    for name in rack.names:
+        rack.client("-p", name, "release", user="bob")
+
+
+def test_where_labgrid_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "labgrid.py").write_text("raise ImportError('it is not here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"pip install 'qnn-harness\[labgrid\]' \(it is not here"):
+        found_places(Wanted("127.0.0.1:1", {}))

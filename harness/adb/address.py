@@ -55,6 +55,7 @@ class UnixAddress:
 
     path: str
     host: ClassVar[str] = "localhost"
+    port: ClassVar[int] = 0
     is_here: ClassVar[bool] = True
 
     def __str__(self) -> str:

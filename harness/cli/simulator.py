@@ -1,4 +1,4 @@
-"""`qnn-harness simulator`: a simulated device in the foreground, for use with plain adb."""
+"""`qnn-harness simulator`: simulated devices in the foreground, one or a farm, for plain adb."""
 
 from __future__ import annotations
 
@@ -13,15 +13,44 @@ from harness.cli.say import say
 from harness.errors import ConfigError
 from harness.lab.inventory import load_lab
 
+_FARM = "farm"
+
 
 @click.command()
 @click.argument("name", required=False)
 @lab_option
-def simulator(name: str | None, lab_file: Path) -> None:
+@click.option("--devices", type=int, metavar="N", help="How many a farm has (default: 8).")
+@click.option(
+    "--profile", metavar="NAME", help="What they are like: mixed (default), plain, stormy."
+)
+@click.option("--seed", type=int, metavar="N", help="Deals the same out again (default: 0).")
+@click.option(
+    "--write",
+    "written",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The lab of a farm (default: farm.yaml); it goes with it.",
+)
+def simulator(
+    name: str | None,
+    lab_file: Path,
+    devices: int | None,
+    profile: str | None,
+    seed: int | None,
+    written: Path | None,
+) -> None:
     """Start the simulated device NAME (default: the lab's first) until Ctrl-C.
 
-    It hangs on an adb server of its own, whose socket is printed; your own is not touched.
+    NAME `farm` starts many, of several SoCs and with tempers of their own: slow links, small
+    storage, some that drop off or are hot.
+    They hang on an adb server of its own, whose socket is printed; your own is not touched.
     """
+    if name == _FARM:
+        _farm(8 if devices is None else devices, profile or "mixed", seed or 0, written)
+        return
+    for option, given in (("--devices", devices), ("--profile", profile), ("--write", written)):
+        if given is not None:
+            raise ConfigError(f"is for a farm: qnn-harness simulator {_FARM}", field=option)
     lab = load_lab(lab_file)
     simulated = [device.name for device in lab.devices if device.simulated]
     chosen = name or next(iter(simulated), None)
@@ -30,11 +59,9 @@ def simulator(name: str | None, lab_file: Path) -> None:
             f"{name!r} is not a simulated device of {lab_file}" if name else "no simulated device",
             file=lab_file,
             field="devices",
-            choices=simulated,
+            choices=[*simulated, _FARM],
         )
-    done = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: done.set())
+    done = _told_to_end()
     with open_lab(lab, "simulator") as opened:
         device = opened.device(chosen)
         address, serial = device.adb.server.address, device.adb.serial
@@ -44,3 +71,38 @@ def simulator(name: str | None, lab_file: Path) -> None:
         say(f"    adb -s {serial} shell")
         say("Ctrl-C ends it.")
         done.wait()
+
+
+def _farm(devices: int, profile: str, seed: int, written: Path | None) -> None:
+    from harness.farm.simulated import SimulatedFarm, farm_devices
+    from harness.files.cache import cache_root
+    from harness.files.whole_file import write_whole
+
+    file = written or Path("farm.yaml")
+    found = farm_devices(devices, profile, seed)
+    if file.exists():
+        raise ConfigError(
+            "is there already; name another file, or remove it", field=f"--write {file}"
+        )
+    done = _told_to_end()
+    with SimulatedFarm(found, key_folder=cache_root() / "keys") as farm:
+        assert farm.server is not None
+        try:
+            write_whole(file, farm.lab.encode(), new=True)
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}", file=file) from error
+        try:
+            say(f"{len(found)} devices are up, as {file} has them; in another terminal:")
+            say(f"    pytest -m device --lab {file} --any-device -n auto")
+            say(f"    ADB_SERVER_SOCKET={farm.server.address.spec} adb devices -l")
+            say("Ctrl-C ends them.")
+            done.wait()
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def _told_to_end() -> threading.Event:
+    done = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: done.set())
+    return done

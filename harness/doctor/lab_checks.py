@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from harness.adb.address import USER_SERVER, SshAddress, TcpAddress
+from harness.adb.address import USER_SERVER, ServerAddress, SshAddress
 from harness.adb.deadline import Deadline
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.doctor.check import LAB_FILE, Check, Status
@@ -74,7 +74,9 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
         try:
             AdbServer(address).version(deadline=Deadline(_ANSWER_S))
         except InfraError as error:
-            advice = f"run `{address.start_command}` there, and let port {address.port} through"
+            advice = f"run `{address.start_command}` there"
+            if address.port:
+                advice += f", and let port {address.port} through"
             if isinstance(address, SshAddress):
                 advice = "see that ssh gets there without asking, and that an adb server runs there"
             yield _check("lab", f"adb host {name}", "fail", str(error), advice)
@@ -95,7 +97,7 @@ def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check
         yield from (stranger_check(seen) for seen in own if seen.serial not in known)
 
 
-def _seen(address: TcpAddress | SshAddress) -> list[SeenDevice] | str:
+def _seen(address: ServerAddress) -> list[SeenDevice] | str:
     """What an adb server reports, or why it does not; none is started for this."""
     server = AdbServer(address)
     if not server.is_running():

@@ -37,8 +37,12 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
     named = (host.get("name") for host in hosts.values())
     names = list(dict.fromkeys(name for name in named if isinstance(name, str)))
     for index, one in hosts.items():
-        if one.get("host") is None and one.get("ssh") is None:
-            yield document.mistake(("hosts", index, "host"), "is missing, and so is `ssh`")
+        said = [field for field in ("socket", "host", "ssh") if one.get(field) is not None]
+        if not said:
+            problem = "is missing, and so are `ssh` and `socket`"
+            yield document.mistake(("hosts", index, "host"), problem)
+        elif said[0] == "socket" and len(said) > 1:
+            yield document.mistake(("hosts", index, "socket"), f"stands in place of `{said[1]}`")
     for index, device in devices.items():
         is_simulated = device.get("simulated", False)
         wrong = [*_wrong_host(device, names), *_wrong_soc(device)]

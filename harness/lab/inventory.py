@@ -22,7 +22,14 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from harness.adb.address import USER_SERVER, SshAddress, TcpAddress, device_at, ssh_address
+from harness.adb.address import (
+    USER_SERVER,
+    ServerAddress,
+    TcpAddress,
+    UnixAddress,
+    device_at,
+    ssh_address,
+)
 from harness.errors import ConfigError
 from harness.files.cache import BOARDS, cache_root
 from harness.lab.cross_checks import (
@@ -87,9 +94,14 @@ class AdbHost(_Strict):
     ssh: SshComputer | None = None
     """The computer, as [user@]host[:port], that ssh reaches it through."""
 
+    socket: Annotated[Workdir, Field(max_length=107)] | None = None
+    """In place of these: the Unix socket of a server on this computer."""
+
     @property
-    def address(self) -> TcpAddress | SshAddress:
+    def address(self) -> ServerAddress:
         """Where its server listens."""
+        if self.socket is not None:
+            return UnixAddress(self.socket)
         behind_ssh = ssh_address(self.ssh, self.host, self.port) if self.ssh else None
         return behind_ssh or TcpAddress(self.host, self.port)
 
@@ -297,7 +309,7 @@ class Lab(_Strict):
         lab.__dict__.pop("_by_name", None)  # the copy has that of this one
         return lab
 
-    def server_of(self, device: DeviceConfig) -> TcpAddress | SshAddress:
+    def server_of(self, device: DeviceConfig) -> ServerAddress:
         """Where the adb server listens that a real device hangs on. Raises ConfigError."""
         if device.address is not None and (at := device_at(device.address)) is not None:
             return at[0]

@@ -215,7 +215,14 @@ ONE_MISTAKE = [
     (SIMULATED.replace("QCS8550", "QCS610"), "5: devices[0].soc: cannot be simulated"),
     (SIMULATED.replace("    soc: QCS8550\n", ""), "3: devices[0].soc: is missing: what shall be"),
     (REAL + "hosts:\n  - name: h\n    ssh: -oX\n", "7: hosts[0].ssh: must be a computer that ssh"),
-    (REAL + "hosts:\n  - name: h\n    port: 1\n", "6: hosts[0].host: is missing, and so is `ssh`"),
+    (
+        REAL + "hosts:\n  - name: h\n    port: 1\n",
+        "6: hosts[0].host: is missing, and so are `ssh` ",
+    ),
+    (
+        REAL + "hosts:\n  - {name: h, socket: /tmp/x, ssh: far}\n",
+        "hosts[0].socket: stands in place of `ssh`",
+    ),
     (
         REAL.replace("serial: ABC", "address: ssh://-oX/ABC"),
         "4: devices[0].address: must be the address of a device (valid: adb://HOST[:PORT]/SERIAL, ",

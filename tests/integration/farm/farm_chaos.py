@@ -1,0 +1,165 @@
+"""A farm whose devices, links and workers are disturbed at random while cases run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import threading
+from collections import Counter
+from pathlib import Path
+
+from harness.adb.device import AdbDevice
+from harness.errors import HarnessError
+from harness.farm.simulated import STEADY, FarmDevice, SimulatedFarm
+from tests.integration.device_runs import DeviceRuns, Finished
+
+SUITE = '''"""Cases whose ending is known by their number."""
+import os
+import pytest
+from harness import Bench, Model, Plan, Settings
+from harness.probe.plan import Step
+
+TINY = Model("tiny")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(int(os.environ["FARM_CASES"])))
+def test_one(bench: Bench, number: int) -> None:
+    if number % 5 == 0:
+        bench.sequential(TINY, 1).check()
+    elif number % 5 == 1:
+        steps = Step("noop"), Step("crash", {"signal": "11"})
+        bench.run(Plan(steps, Settings(memory="off"))).check()
+    else:
+        steps = Step("noop"), Step("sleep", {"ms": str(20 * (number % 5))})
+        bench.run(Plan(steps, Settings(memory="off"))).check()
+'''
+TIMEOUT_S = 900
+
+
+class Chaos:
+    """One farm, and runs of the suite on it, quiet or disturbed."""
+
+    def __init__(self, folder: Path, devices: int, cases: int) -> None:
+        self.runs = DeviceRuns(folder)
+        self.suite = folder / "test_farm.py"
+        self.suite.write_text(SUITE)
+        self.runs.environment["FARM_CASES"] = str(cases)
+        self._devices = devices
+
+    def run(self, seed: int | None, every_s: float = 3.0) -> tuple[Finished, Counter[str], str]:
+        """The run, what was done to it, and what was left of it."""
+        socs = ["QCS8550", "SM8650"]
+        described = [
+            FarmDevice(f"farm-{number:02}", socs[number % 2], STEADY)
+            for number in range(self._devices)
+        ]
+        keys = self.runs.folder / "keys"
+        keys.mkdir(mode=0o700, exist_ok=True)
+        done = Counter[str]()
+        with SimulatedFarm(described, key_folder=keys) as farm:
+            self.runs.file.write_text(farm.lab)
+            command = self.runs.command("--any-device", "-n", self._devices, "-q", self.suite)
+            process = subprocess.Popen(
+                command,
+                cwd=self.runs.folder,
+                env=self.runs.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            over = threading.Event()
+            disturbing = threading.Thread(
+                target=self._disturb, args=(farm, process.pid, seed, every_s, over, done)
+            )
+            if seed is not None:
+                disturbing.start()
+            try:
+                output, _ = process.communicate(timeout=TIMEOUT_S)
+            finally:
+                over.set()
+                process.kill()
+                if seed is not None:
+                    disturbing.join()
+            left = self._left(farm)
+        return Finished(process.returncode, output, self.runs.reports), done, left
+
+    def _disturb(
+        self,
+        farm: SimulatedFarm,
+        pid: int,
+        seed: int | None,
+        every_s: float,
+        over: threading.Event,
+        done: Counter[str],
+    ) -> None:
+        drawn = random.Random(seed)
+        kinds = ["drop", "stall", "reboot", "worker"]
+        drawn.shuffle(kinds)  # each at least once where there is time for four
+        while not over.wait(drawn.uniform(0.5, 1.5) * every_s):
+            kind = kinds.pop() if kinds else drawn.choice(["drop", "stall", "reboot", "worker"])
+            at = drawn.randrange(self._devices)
+            if kind == "drop":
+                farm.links[at].cut(drawn.uniform(0.2, 3.0))
+            elif kind == "stall":
+                farm.links[at].stall(drawn.uniform(0.2, 3.0))
+            elif kind == "reboot":
+                assert farm.server is not None
+                with contextlib.suppress(HarnessError):
+                    AdbDevice(farm.links[at].address, farm.server).reboot(timeout_s=5)
+            elif workers := _workers(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(drawn.choice(workers), signal.SIGKILL)
+            done[kind] += 1
+
+    def _left(self, farm: SimulatedFarm) -> str:
+        """Processes on devices and leases, after a run."""
+        found = []
+        for device in farm.devices:
+            for file in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):
+                    words = file.read_bytes().decode(errors="replace").split("\0")
+                    if f"{device.storage}/" in words[0] and "probe" in words[0]:
+                        found.append(f"{device.name}: {' '.join(words)[:200]}")
+        return "\n".join(found)
+
+
+def _workers(pid: int) -> list[int]:
+    """The processes of pytest-xdist below a run, which are its children."""
+    found = []
+    with contextlib.suppress(OSError):
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with contextlib.suppress(OSError):
+                if b"execnet" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    found.append(int(child))
+    return found
+
+
+def problems(quiet: Finished, run: Finished, cases: int, left: str) -> list[str]:
+    """Whatever must not be after a disturbed run."""
+    truth = {case["case"]: _verdict(case) for case in quiet.cases}
+    final = {case["case"]: case for case in run.cases}
+    found = [f"left: {left}"] if left else []
+    if len(truth) != cases or len(final) != cases:
+        found.append(f"{len(final)} cases of {cases}, {len(truth)} in the quiet run")
+    for name, case in final.items():
+        if _verdict(case) != truth[name]:
+            text = (case["error"] or {}).get("message")
+            found.append(f"{name}: {_verdict(case)}, not {truth[name]}: {text}")
+    attempts = Counter((case["case"], case["attempt"]) for case in run.cases)
+    found += [
+        f"{name} was recorded twice as attempt {n}" for (name, n), k in attempts.items() if k > 1
+    ]
+    finals = Counter(
+        case["case"] for case in run.cases if case["outcome"] not in ("error", "unsupported")
+    )
+    found += [f"{name} has {count} verdicts" for name, count in finals.items() if count > 1]
+    return found
+
+
+def _verdict(case: dict[str, object]) -> tuple[object, object]:
+    return case["outcome"], case["cause"]

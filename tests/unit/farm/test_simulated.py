@@ -1,0 +1,51 @@
+"""What a simulated farm is made of: the same for a seed, each part of a profile in turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import ConfigError
+from harness.farm.simulated import PROFILES, farm_devices, lab_text
+from harness.lab.inventory import load_lab
+
+
+@given(st.integers(1, 200), st.sampled_from([*PROFILES]), st.integers(0, 9))
+def test_a_seed_deals_the_parts_of_a_profile_out_evenly(
+    count: int, profile: str, seed: int
+) -> None:
+    made = farm_devices(count, profile, seed)
+    assert made == farm_devices(count, profile, seed)
+    assert len({one.name for one in made}) == len(made) == count
+    parts = PROFILES[profile]
+    for dealt, told in (
+        ([one.soc for one in made], parts.socs),
+        ([one.temper.says for one in made], [temper.says for temper in parts.tempers]),
+    ):
+        for part, often in Counter(told).items():
+            share = count / len(told) * often
+            assert abs(dealt.count(part) - share) <= often
+
+
+def test_the_lab_of_a_farm_can_be_read(tmp_path: Path) -> None:
+    made = farm_devices(10, "mixed", 1)
+    file = tmp_path / "farm.yaml"
+    file.write_text(
+        lab_text(
+            "/tmp/x/server",
+            ((one, f"127.0.0.1:{6000 + n}", f"/s/{n}") for n, one in enumerate(made)),
+        )
+    )
+    lab = load_lab(file)
+    assert [one.name for one in lab.devices] == [one.name for one in made]
+    assert lab.server_of(lab.devices[0]).spec == "localfilesystem:/tmp/x/server"
+
+
+@pytest.mark.parametrize(("count", "profile"), [(0, "mixed"), (201, "mixed"), (3, "other")])
+def test_what_no_farm_can_be(count: int, profile: str) -> None:
+    with pytest.raises(ConfigError):
+        farm_devices(count, profile, 0)

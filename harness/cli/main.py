@@ -46,6 +46,10 @@ COMMANDS: Final = {
         "init",
         "Write a devices.yaml of the devices that the adb server sees, with what each says it is.",
     ),
+    "merge": (
+        "report:merge",
+        "Make one run of RUNs with --shard: its journal, logs and reports.",
+    ),
     "nightly": (
         "nightly",
         "Fetch what is new, run `pytest -m device`, compare, bisect what is new, and publish.",
@@ -64,7 +68,8 @@ COMMANDS: Final = {
         "Start the simulated device NAME (default: the lab's first) until Ctrl-C.",
     ),
 }
-"""Each command: its function in the module of its name, and the first sentence of its help."""
+"""Each command: its function in the module of its name, or in MODULE:, and the first sentence of
+its help."""
 
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -81,8 +86,9 @@ class LazyGroup(click.Group):
         """The command of a name."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"harness.cli.{cmd_name}")
-        command = getattr(module, COMMANDS[cmd_name][0])
+        module, _, function = COMMANDS[cmd_name][0].rpartition(":")
+        loaded = importlib.import_module(f"harness.cli.{module or cmd_name}")
+        command = getattr(loaded, function)
         assert isinstance(command, click.Command)
         return command
 

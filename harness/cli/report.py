@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.say import say
+from harness.cli.lab_options import NamedPath, json_option
+from harness.cli.say import say, say_json
 from harness.errors import InfraError
 from harness.errors.outgoing_text import counted
 from harness.files.cache import cache_root
@@ -15,7 +16,7 @@ from harness.history.previous import since_previous
 from harness.report.bisections import bisections_in, write_index
 from harness.report.ci import tell_ci
 from harness.report.rundir import JOURNAL, RunFolder
-from harness.report.summary import cut_short, summary_lines
+from harness.report.summary import cut_short, summary_lines, totals
 
 
 @click.command()
@@ -41,6 +42,38 @@ def report(run: Path, trace: bool) -> None:
     lines = tell_ci(cases, folder.path, os.environ, became, why)
     for line in summary_lines(cases, folder.path) + lines:
         say(line)
+
+
+@click.command()
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=NamedPath())
+@click.option(
+    "--reports", type=NamedPath(), default=Path("reports"), show_default=True, help="Where it goes."
+)
+@click.option("--partial", is_flag=True, help="Take what there is, as a run that was cut short.")
+@json_option
+def merge(runs: tuple[Path, ...], reports: Path, partial: bool, as_json: bool) -> int:
+    """Make one run of RUNs with --shard: its journal, logs and reports.
+
+    Each RUN is the folder of one. They have to be all shards of one selection, each once and
+    complete. It ends as the whole run would have ended.
+    """
+    from harness.farm.merging import merge as merged_run
+
+    merged = merged_run(runs, reports, partial=partial)
+    folder, cases = merged.folder, merged.folder.cases()
+    for why in merged.lacks:
+        say(f"warning: {why}", err=True)
+    if merged.left_out:
+        why = "not there, not of its run, or no record"
+        say(f"warning: {merged.left_out} files or lines left out: {why}", err=True)
+    if as_json:
+        told = {"run": folder.run_id, "folder": str(folder.path), "shards": len(runs)}
+        lacks = {"lacks": list(merged.lacks), "left_out": merged.left_out}
+        say_json({"schema": 1, **told, "cases": len(cases), "outcomes": totals(cases), **lacks})
+    else:
+        for line in summary_lines(cases, folder.path):
+            say(line)
+    return merged.exit_code
 
 
 def _of_bisections(path: Path) -> bool:

@@ -20,7 +20,7 @@ from harness.failure.error import ErrorRecord
 from harness.failure.rule import CONFIDENCES
 from harness.failure.rules import RULES
 from harness.history.brief import Brief, Named, numbered_lines
-from harness.history.database import Database
+from harness.history.database import Connection, Database
 from harness.history.timeline import Filter
 from harness.report.rundir import JOURNAL, RunFolder, run_folders
 
@@ -82,6 +82,7 @@ def import_run(database: Database, path: Path) -> Imported:
             ((attempts,),) = connection.execute(count, run=run)
             return Imported(run, int(attempts), damaged, changed=False)
         connection.execute("DELETE FROM attempts WHERE run = :run", run=run)
+        _without_shards(connection, info.get("shards"))
         seen = _Seen(str(info.get("started") or ""))
         connection.execute_many(_ROW, _rows(run, journal, seen))
         connection.execute(
@@ -94,6 +95,26 @@ def import_run(database: Database, path: Path) -> Imported:
             run=run,
         )
         return Imported(run, seen.attempts, seen.damaged, changed=True)
+
+
+def _without_shards(connection: Connection, shards: object) -> None:
+    """Has the shards of a merged run, before or after it, add nothing: its cases are theirs.
+
+    A journal is known by what is in it, so that no run.json can drop another run's cases.
+    """
+    for one in shards if isinstance(shards, list) else ():
+        if isinstance(one, dict) and one.get("run") and one.get("journal"):
+            which = {"run": _bounded(str(one["run"])), "digest": _bounded(str(one["journal"]))}
+            connection.execute(
+                "INSERT INTO runs (run, started, digest, folder, damaged) "
+                "VALUES (:run, '', :digest, '', 0) ON CONFLICT DO NOTHING",
+                **which,
+            )
+            connection.execute(
+                "DELETE FROM attempts WHERE run IN "
+                "(SELECT run FROM runs WHERE run = :run AND digest = :digest)",
+                **which,
+            )
 
 
 def rediagnose(database: Database) -> Counter[tuple[str | None, str | None]]:

@@ -97,13 +97,19 @@ def since_previous(folder: RunFolder) -> Since | None:
 
 def last_durations(folder: RunFolder) -> dict[str, float]:
     """How long each case took in the last run of the same selection; empty if there is none."""
+    with contextlib.suppress(HarnessError):
+        return durations(previous_of(folder))
+    return {}
+
+
+def durations(folder: RunFolder) -> dict[str, float]:
+    """How long each case took in a run. Raises ConfigError if its journal cannot be read."""
     found: dict[str, float] = {}
-    with contextlib.suppress(HarnessError, OSError):
-        for line in journal_lines(previous_of(folder).path / JOURNAL):
-            with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
-                row = json.loads(line)
-                if row["kind"] == "case" and 0 <= float(row["duration_s"]) < _MOST_S:
-                    found[str(row["case"])] = float(row["duration_s"])
+    for line in journal_lines(folder.path / JOURNAL):
+        with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+            row = json.loads(line)
+            if row["kind"] == "case" and 0 <= float(row["duration_s"]) < _MOST_S:
+                found[str(row["case"])] = float(row["duration_s"])
     return found
 
 

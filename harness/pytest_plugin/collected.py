@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -81,3 +82,13 @@ def add_item(collected: CollectedTests, item: pytest.Item) -> None:
     parameters = callspec.params if callspec else {}
     axes = {name: axis_value(value) for name, value in parameters.items() if name != "placement"}
     collected.add(suite_of(item), getattr(item, "originalname", item.name), axes)
+
+
+def leave_out(
+    config: pytest.Config, items: list[pytest.Item], others: Sequence[pytest.Item]
+) -> None:
+    """Takes tests out of those that pytest runs, and tells who counts them."""
+    if others:
+        gone = set(others)
+        items[:] = [item for item in items if item not in gone]
+        config.hook.pytest_deselected(items=others)

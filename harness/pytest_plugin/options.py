@@ -47,7 +47,7 @@ WITH_VALUE: Final = (
     *("--reports", "--preflight", "--retries", "--lease-timeout", "--resume", "--only-case"),
     *("--problem-file", "--ahead", "--contexts", "--contexts-inputs", "--contexts-expected"),
     *("--contexts-tolerance", "--contexts-graph", "--contexts-number", "--contexts-residency"),
-    *("--contexts-engine", "--executorch", "--fail-on"),
+    *("--contexts-engine", "--executorch", "--fail-on", "--shard", "--shard-by"),
 )
 """Our options that take a value."""
 
@@ -58,7 +58,9 @@ _SAYS_NO_CASE: Final = frozenset(
     {
         *("--qnn", "--ort", "--compiler", "--executorch", "--lab", "--reports", "--known-issues"),
         *("--preflight", "--retries", "--lease-timeout", "--fail-on", "--ahead", "--problem-file"),
-        *("--resume", "--junitxml", "--durations", "--color", "--tb", "--timeout", "--dist"),
+        # which part of the cases a run has is said beside its selection, which all parts share
+        *("--shard", "--shard-by", "--resume", "--junitxml", "--durations", "--color", "--tb"),
+        *("--timeout", "--dist"),
         *("--numprocesses", "--maxprocesses", "--rootdir", "--basetemp", *_SHORT),
     }
 )
@@ -175,6 +177,19 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="RUN",
         help="complete a run (its folder, its name, or `latest`): only what it lacks, or what "
         "the lab failed in it",
+    )
+    group.addoption(
+        "--shard",
+        metavar="I/N",
+        help="of the cases, run the I-th of N parts, as other machines run the others; "
+        "`qnn-harness merge` makes one run of them",
+    )
+    group.addoption(
+        "--shard-by",
+        type=_named,
+        metavar="RUN",
+        help="divide by how long cases took in a run (its folder, its name, or its journal), which "
+        "has to be the same on all machines (default: each case counts the same)",
     )
     group.addoption(
         "--plan",
@@ -309,6 +324,8 @@ class Options:
     executorch: Path | None = None
     trace: bool = False
     fan_out: Literal["device", "soc", "any"] | None = None
+    shard: str | None = None
+    shard_by: Path | None = None
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -322,13 +339,16 @@ def read_options(config: pytest.Config) -> Options:
     issues = path("--known-issues", "suites/known_issues.yaml")
     given_issues = config.getoption("--known-issues") is not None
     reports = path("--reports", "reports")
-    resume = config.getoption("--resume")
     problem_file = config.getoption("--problem-file")
     built = config.getoption("--executorch")
-    if resume is not None:
+
+    def run(name: str) -> Path | None:
         # A bare name means a run among the reports; anything else is a path.
-        named = (reports / resume) if "/" not in resume else None
-        resume = named if named is not None else config.invocation_params.dir / resume
+        given = config.getoption(name)
+        if given is None:
+            return None
+        return Path(reports if "/" not in given else config.invocation_params.dir, given)
+
     return Options(
         lab=path("--lab", "devices.yaml"),
         devices=split_list(config.getoption("--device")),
@@ -342,7 +362,7 @@ def read_options(config: pytest.Config) -> Options:
         reports=reports,
         retries=max(0, config.getoption("--retries")),
         lease_timeout_s=max(0.0, config.getoption("--lease-timeout")),
-        resume=resume,
+        resume=run("--resume"),
         plan=bool(config.getoption("--plan")),
         preflight=config.getoption("--preflight"),
         only_case=config.getoption("--only-case"),
@@ -353,6 +373,8 @@ def read_options(config: pytest.Config) -> Options:
         executorch=config.invocation_params.dir / built if built else None,
         trace=bool(config.getoption("--trace-json")),
         fan_out=config.getoption("fan_out"),
+        shard=config.getoption("--shard"),
+        shard_by=run("--shard-by"),
     )
 
 

@@ -24,6 +24,7 @@ from harness.pytest_plugin.terminal import GIVEN_UP, LAB_ERROR, OURS, RETRIED, S
 _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
+    from harness.farm.shards import Shard
     from harness.pytest_plugin.run import Run
 
 _WORKER: Final = "worker-"
@@ -51,19 +52,27 @@ class Messages:
         self.folder = folder
         self._begun: pytest.Item | None = None
 
-    def tell_cases(self, worker: str, cases: Mapping[str, Told]) -> None:
-        """Which of the tests that a worker collected are cases.
+    def tell_cases(
+        self, worker: str, cases: Mapping[str, Told], shard: Shard | None = None
+    ) -> None:
+        """Which of the tests that a worker collected are cases, and of which shard.
 
         Told before pytest-xdist says which tests there are.
         """
-        (self.folder / f"{_CASES}{worker}").write_text(json.dumps(cases))
+        told = [cases, shard.model_dump(mode="json") if shard is not None else None]
+        (self.folder / f"{_CASES}{worker}").write_text(json.dumps(told))
 
-    def cases(self, worker: str) -> dict[str, Told]:
+    def cases(self, worker: str) -> tuple[dict[str, Told], Shard | None]:
         """What `tell_cases` of a worker told; empty if it has none."""
         try:
-            return dict(json.loads((self.folder / f"{_CASES}{worker}").read_text()))
+            cases, shard = json.loads((self.folder / f"{_CASES}{worker}").read_text())
         except FileNotFoundError:
-            return {}
+            return {}, None
+        if shard is not None:
+            from harness.farm.shards import Shard
+
+            shard = Shard.model_validate(shard)
+        return cases, shard
 
     def is_pause(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         """Whether a worker is to begin a case, or has done so and waits for the next one.
@@ -182,7 +191,7 @@ class Controller:
         """Notes how many cases there are; the journal begins here."""
         if self._cases:
             return
-        told = self._messages.cases(node.gateway.id)
+        told, self._run.records.shard = self._messages.cases(node.gateway.id)
         self._cases.update({name: told[name] for name in ids if name in told})
         if self._cases:
             for text in ignored_options(node.config, ()):
@@ -223,8 +232,8 @@ class Controller:
     def _earlier(self) -> dict[str, float]:
         from harness.history.previous import last_durations
 
-        folder = self._run.records.folder
-        return last_durations(folder) if folder is not None else {}
+        records = self._run.records
+        return records.durations or (last_durations(records.folder) if records.folder else {})
 
     def _bind(self, node_id: str, device: str) -> None:
         """Tells where a case goes on, or where one begins that several devices can run."""

@@ -14,6 +14,7 @@ import pytest
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.pytest_plugin.asked import Asked
+from harness.pytest_plugin.collected import Collected, leave_out
 from harness.pytest_plugin.ending import Ending
 from harness.pytest_plugin.neighbours import (
     ignored_options,
@@ -100,8 +101,6 @@ def pytest_configure(config: pytest.Config) -> None:
     run.asked.takes_places &= not (run.options.plan or config.option.collectonly)
     config.stash[RUN] = run
     if asks_for_devices(config):
-        from harness.pytest_plugin.collected import Collected
-
         ending.watch()
         run.collected = Collected(run)
         config.pluginmanager.register(run.collected, "qnn-harness-collected")
@@ -172,9 +171,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("device") and "placement" not in _fixtures(item):
             problem = f"{item.nodeid} is marked `device` and must take the fixture `bench`"
             _stop(config, ConfigError(problem))
-    if others := left_out(items, run.options):
-        items[:] = [item for item in items if item not in set(others)]
-        config.hook.pytest_deselected(items=others)
+    leave_out(config, items, left_out(items, run.options))
     try:
         refuse_cases_of_one_name([item for item in items if _placement(item)])
         if run.options.only_case is not None:
@@ -182,18 +179,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
             left = only_case(run.options.only_case, items, _placement, config.invocation_params.dir)
             refuse_a_compiler(left[0], run.options.compilers)
-            config.hook.pytest_deselected(items=[item for item in items if item not in left])
-            items[:] = left
+            leave_out(config, items, [item for item in items if item not in left])
         if any(_placement(item) for item in items):
             from harness.pytest_plugin.case_names import without_repeats
 
             items[:] = without_repeats(items, _placement)
+        leave_out(config, items, run.records.of_other_shards(items, _placement))
         done = [item for item in items if _placement(item) and run.records.has_verdict(item)]
     except HarnessError as error:
         _stop(config, error)
-    if done:
-        items[:] = [item for item in items if item not in set(done)]
-        config.hook.pytest_deselected(items=done)
+    leave_out(config, items, done)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -218,7 +213,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
         kinds = session.config.stash[RUN].asked.kinds_for
         messages.tell_cases(
-            worker, {name: (*one.told, kinds(one.placement)) for name, one in needs}
+            worker,
+            {name: (*one.told, kinds(one.placement)) for name, one in needs},
+            session.config.stash[RUN].records.shard,
         )
 
 

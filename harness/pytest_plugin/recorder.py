@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from harness.pytest_plugin.terminal import OURS, RECORDS, write_line
 
 if TYPE_CHECKING:
     from harness.contexts.contexts import Source
+    from harness.farm.shards import Shard
     from harness.lab.health import LabEvent
     from harness.pytest_plugin.asked import Asked
     from harness.pytest_plugin.ending import Ending
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from harness.report.rundir import RunFolder
     from harness.results.known_issue_lint import CollectedTests
     from harness.results.record import CaseRecord, DeviceEvent
+    from harness.workbench import Placement
 
     Record = CaseRecord | DeviceEvent
 
@@ -44,6 +46,7 @@ class Records:
         self.to_run = 0
         self._held = 0  # records of an earlier session, which this one resumes
         self.folder: RunFolder | None = None
+        self.shard: Shard | None = None
         self._asked = asked
         self._ending = ending
         self._works_for = works_for
@@ -81,6 +84,7 @@ class Records:
                 more={
                     "known_issues": {issue.id: issue.link for issue in self._asked.known_issues},
                     "selection": list(selection(sys.argv)),
+                    **(self.shard.in_run_json(selection(sys.argv)) if self.shard else {}),
                 },
                 run_id=self.planned_folder.name,
             )
@@ -110,11 +114,57 @@ class Records:
         given = item.callspec.params if hasattr(item, "callspec") else {}
         return not any(_is_other(one, told) for one in sources_of(given, item.path.parent))
 
-    def will_run(self, cases: int) -> None:
+    @cached_property
+    def durations(self) -> dict[str, float]:
+        """How long cases took in the run of `--shard-by`. Raises ConfigError if it is none."""
+        if self._asked.options.shard_by is None:
+            return {}
+        from harness.history.previous import durations
+        from harness.report.rundir import RunFolder
+
+        return durations(RunFolder.open(self._asked.options.shard_by))
+
+    def of_other_shards(
+        self, items: Sequence[pytest.Item], placement_of: Callable[[pytest.Item], Placement | None]
+    ) -> list[pytest.Item]:
+        """The tests that `--shard` leaves to other machines; raises ConfigError.
+
+        Those without a device are divided, too, and by their number.
+        """
+        options, held = self._asked.options, None
+        if options.resume is not None:
+            from harness.report.rundir import RunFolder
+
+            held = RunFolder.open(options.resume).info().get("shard")
+        if options.shard is None:
+            if held or options.shard_by:
+                problem = "is not given: the run to resume is a shard, or --shard-by is given"
+                raise ConfigError(problem, field="--shard", choices=("I/N",))
+            return []
+        from harness.farm.shards import divided, parse_shard, shard_of
+
+        asked = parse_shard(options.shard)
+        places = {item.nodeid: one.where for item in items if (one := placement_of(item))}
+        others = {item.nodeid: "" for item in items if item.nodeid not in places}
+        own = {name for name, number in divided(others, {}, asked[1]).items() if number == asked[0]}
+        if places:
+            knows = self.durations.keys() & places.keys()
+            by = options.shard_by.resolve().name if options.shard_by and knows else None
+            self.shard, cases = shard_of(asked, places, self.durations, by)
+            own |= cases
+            before = {**held, "by": by} if isinstance(held, dict) else None
+            if options.resume and self.shard.model_dump() != before:
+                problem = f"the run to resume is not {self.shard}: options or cases were others"
+                raise ConfigError(problem, field="--shard")
+        return [item for item in items if item.nodeid not in own]
+
+    def will_run(self, cases: Collection[str]) -> None:
         """Opens the run's folder: from now on every case that has no record was not run."""
         self._ending.watch()
-        self.to_run = cases
-        self.open_folder()
+        self.to_run = len(cases)
+        folder = self.open_folder()
+        if self.shard is not None and self._asked.options.resume is None:
+            folder.keep_shard(cases)
 
     def not_run(self, records: Sequence[CaseRecord]) -> int:
         """How many of the cases that were to be run left no record."""
@@ -151,6 +201,8 @@ class Records:
         if missing := self.not_run(records):
             found.append(f"{missing} of {self.to_run} cases were not run")
         found += preflight_lines(records)
+        if self.shard is not None:
+            found.append(f"{self.shard}; `qnn-harness merge` makes one run of all of them")
         if self.folder is not None:
             found += event_lines(self.folder.events())
             if self.to_run:

@@ -82,7 +82,7 @@ class Run:
 
         So many of them run at the same time.
         """
-        self.records.will_run(len(cases))
+        self.records.will_run(cases)
         if self.live is not None and self.records.folder is not None:
             shared = Counter(self.asked.sharing.values())
             self.live.begin(cases, side_by_side, self.records.folder, shared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -9,8 +10,9 @@ import platform
 import re
 import secrets
 import shlex
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,7 +22,7 @@ from harness import __version__
 from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets, without_secrets_in
 from harness.files.cache import PRIVATE
-from harness.files.whole_file import read_bounded, read_json, write_whole
+from harness.files.whole_file import keep_whole, read_bounded, read_json, write_whole
 from harness.report.ci import attachments_root
 from harness.report.grid import grid_json, grids
 from harness.results.drift import Output, drift
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 JOURNAL: Final = "results.jsonl"
 INFO: Final = "run.json"
 LATEST: Final = "latest"
+SHARD_CASES: Final = "cases.json"
+"""The names of the cases that a run with `--shard` was to run."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
 _MAX_INFO_BYTES = 16 << 20
@@ -98,7 +102,7 @@ class RunFolder:
                 "schema": 1,
                 "kind": "run",
                 "run": folder.run_id,
-                "started": _rfc3339(started),
+                "started": rfc3339(started),
                 "finished": None,
                 "exit_code": None,
                 "problem": None,
@@ -138,7 +142,7 @@ class RunFolder:
         folder = cls.open(path)
         info = folder.info()
         earlier = info.get("resumed")
-        again = {"started": _rfc3339(datetime.now(UTC)), "command": list(command)}
+        again = {"started": rfc3339(datetime.now(UTC)), "command": list(command)}
         resumed = [*(earlier if isinstance(earlier, list) else []), again]
         folder._write_info(info | {"resumed": resumed, "finished": None, "exit_code": None})
         point_to(folder.path, LATEST)
@@ -186,6 +190,10 @@ class RunFolder:
         except (OSError, ValueError):
             return {}
         return without_secrets_in(content) if isinstance(content, dict) else {}
+
+    def keep_shard(self, cases: Collection[str]) -> None:
+        """Writes down the cases that a run with `--shard` is to run. Raises InfraError."""
+        keep_whole(self.path / SHARD_CASES, json.dumps(sorted(cases), indent=0).encode())
 
     def drift(self) -> list[Output]:
         """The outputs that cases have kept, compared between versions, devices and backends."""
@@ -236,16 +244,18 @@ class RunFolder:
         problem: str | None = None,
         since: Since | None = None,
         trace: bool = False,
+        finished: datetime | None = None,
     ) -> None:
         """Closes the journal, completes run.json and writes the reports.
 
-        run.json is completed even if the reports cannot be written. Raises InfraError then.
+        It ended now, if not at `finished`. run.json is completed even if the reports cannot be
+        written. Raises InfraError then.
         """
         if self._journal is not None:
             self._journal.close()
             self._journal = None
         ended: dict[str, object] = {
-            "finished": _rfc3339(datetime.now(UTC)),
+            "finished": rfc3339(finished or datetime.now(UTC)),
             "exit_code": exit_code,
             "grids": [grid_json(grid) for grid in grids(self.cases())],
             "drift": [one.as_json() for one in self.drift() if one.drifts],
@@ -278,7 +288,7 @@ class RunFolder:
 
 
 def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
-    try:
+    with _writing_to(reports):
         reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         if run_id is not None:
             path = reports.resolve() / run_id
@@ -291,12 +301,36 @@ def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
             except FileExistsError:
                 continue
             return path
+
+
+@contextlib.contextmanager
+def _writing_to(reports: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         # a full or broken disk is the lab's; a wrong or forbidden place is the user's
         if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
             problem = f"cannot hold reports: {error.strerror}"
             raise ConfigError(problem, file=reports) from error
         raise InfraError(f"cannot make a folder in {reports}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def built_beside(reports: Path, run_id: str) -> Iterator[Path]:
+    """A folder for reports, of which the one run that is made there is moved to `reports`.
+
+    `latest` follows. Nothing stays where that was not made in full. Raises as `create` does.
+    """
+    with _writing_to(reports):
+        reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        beside = reports.resolve() / f".{run_id}-{os.getpid()}"
+        beside.mkdir(mode=PRIVATE)
+        try:
+            yield beside
+            (beside / run_id).rename(beside.parent / run_id)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    point_to(reports.resolve() / run_id, LATEST)
 
 
 def run_folders(reports: Path) -> list[Path]:
@@ -341,5 +375,6 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _rfc3339(moment: datetime) -> str:
+def rfc3339(moment: datetime) -> str:
+    """A time as run.json has it."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

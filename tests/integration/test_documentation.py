@@ -65,6 +65,9 @@ def test_commands_run(
         given = [a for a in arguments if a not in ("-m", "device", "--plan")]
         if "--resume" in given:
             assert lab.run("-k", "tiny and 66 and window").code == 0
+        if "--shard-by" in given:
+            assert lab.run("-k", "tiny and 66 and window").code == 0
+            (lab.reports / "latest").resolve().rename(lab.reports / "last-night")
         planned = lab.run("--plan", *given)
         assert planned.code == 0, planned.output
         assert re.search(r"\d cases?; ", planned.output)
@@ -79,6 +82,12 @@ def test_commands_run(
         # the phone of README, for want of one
         arguments = [one.replace("sm-s921u", "sim-v73") for one in arguments]
         folder, arguments = tmp_path, [*arguments, "--lab", str(ROOT / "devices.yaml")]
+    if arguments[0] == "merge":
+        folder = lab.folder
+        for number in (1, 2):
+            part = lab.run("-k", "tiny and window", "--shard", f"{number}/2")
+            assert part.code == 0, part.output
+            (lab.reports / "latest").resolve().rename(folder / f"shard-{number}")
     if arguments[0] == "contexts":
         folder = tmp_path
         for name in ("model", "other", "a", "b", "c"):

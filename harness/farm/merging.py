@@ -1,0 +1,207 @@
+"""One run made of shards: its folder is written beside, and then there."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.errors import ConfigError
+from harness.farm.shards import Part, Shard, gaps
+from harness.files.whole_file import read_bounded, sha256_of
+from harness.history.previous import since_previous
+from harness.report.rundir import (
+    INFO,
+    JOURNAL,
+    OUTPUTS,
+    SHARD_CASES,
+    RunFolder,
+    built_beside,
+    new_run_id,
+    rfc3339,
+)
+from harness.report.summary import exit_code
+from harness.results.journal import read_journal, uncollected
+
+_MOST_CASES_BYTES: Final = 256 << 20
+_MOST_FILE_BYTES: Final = 1 << 30
+_INCOMPLETE: Final = 3
+_COPIED: Final = ("logs/", f"{OUTPUTS}/")
+_FAR: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What was made: the run, what it lacks, in words, and how many files were left out."""
+
+    folder: RunFolder
+    lacks: Sequence[str]
+    left_out: int
+    exit_code: int
+
+
+class _Source:
+    """A run that is to be merged, which somebody else may have written."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ConfigError for what is no run's folder, or no shard."""
+        self.folder = RunFolder.open(path)
+        self.info = self.folder.info()
+        file = self.folder.path / INFO
+        try:
+            self.shard = Shard.model_validate(self.info.get("shard"))
+            if self.info.get("schema") != 1:
+                raise ConfigError("is of another schema; this version reads schema 1", file=file)
+        except ValidationError as error:
+            raise ConfigError("tells of no run with --shard", file=file) from error
+        self.contents = read_journal(self.folder.path / JOURNAL)
+        for damage in self.contents.damage:
+            if damage.problem.startswith("schema"):
+                raise ConfigError(damage.problem, file=self.folder.path / JOURNAL, line=damage.line)
+
+    def part(self) -> Part:
+        """What of the selection it has, and has run. Raises ConfigError."""
+        file = self.folder.path / SHARD_CASES
+        try:
+            cases = TypeAdapter(list[str]).validate_json(read_bounded(file, _MOST_CASES_BYTES))
+        except (OSError, ValueError) as error:
+            raise ConfigError("cannot be read as a list of cases", file=file) from error
+        ran = {record.case for record in self.contents.cases}
+        return Part(str(self.folder.path), self.shard, set(cases), ran)
+
+    def said(self) -> dict[str, Any]:
+        """What the merged run's run.json tells of it."""
+        keys = ("run", "started", "finished", "exit_code", "problem", "command_line", "devices")
+        told = {key: self.info.get(key) for key in (*keys, "host", "versions")}
+        return {**self.shard.model_dump(), **told, "journal": sha256_of(self.folder.path / JOURNAL)}
+
+    def moment(self, key: str) -> datetime:
+        """A time that run.json tells; long ago if it does not."""
+        try:
+            return datetime.fromisoformat(str(self.info.get(key))).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return _FAR
+
+
+@uncollected()
+def merge(runs: Sequence[Path], reports: Path, *, partial: bool = False) -> Merged:
+    """Makes one run of shards in `reports`, and has `latest` name it.
+
+    With `partial` it may lack shards and cases, and is then marked as a run that was cut short.
+    Raises ConfigError for what are no shards of one run, lack something, or are merged already,
+    and InfraError if the disk fails; nothing is left behind then.
+    """
+    sources = sorted(map(_Source, runs), key=lambda one: one.shard.number)
+    lacks = gaps([one.part() for one in sources])
+    lacks += [f"{one.folder.path} has no end" for one in sources if not one.info.get("finished")]
+    if lacks and not partial:
+        advice = "`pytest --resume` completes a shard, `merge --partial` takes what there is"
+        raise ConfigError(f"{'; '.join(lacks)} ({advice})", field="RUN")
+    told = [one.said() for one in sources]
+    begun = min(one.moment("started") for one in sources)
+    salt = hashlib.sha256("".join(one["journal"] for one in told).encode()).hexdigest()[:8]
+    run_id = new_run_id(begun, salt)  # the same for the same journals
+    if (reports / run_id).exists():
+        raise ConfigError("these shards are merged already: here", file=reports / run_id)
+    with built_beside(reports, run_id) as beside:
+        left_out, code = _write(sources, told, beside, run_id, lacks)
+    folder = RunFolder.open(reports / run_id)
+    if (since := since_previous(folder)) is not None:
+        folder.project(since)
+    return Merged(folder, lacks, left_out, code)
+
+
+def _write(
+    sources: Sequence[_Source],
+    told: Sequence[Mapping[str, Any]],
+    beside: Path,
+    run_id: str,
+    lacks: Sequence[str],
+) -> tuple[int, int]:
+    """Writes the run; how many files and lines were left out, and how it would have ended."""
+    first, issues = sources[0].info, dict[str, Any]()
+    for one in sources:
+        issues |= _of(dict, one.info.get("known_issues"))
+    devices = [str(name) for one in told for name in _of(list, one["devices"])]
+    begun = min(one.moment("started") for one in sources)
+    folder = RunFolder.create(
+        beside,
+        command=sys.argv,
+        lab=_of(dict, first.get("lab")),
+        devices=list(dict.fromkeys(devices)),
+        more={
+            "started": rfc3339(begun),
+            "known_issues": issues,
+            # as the whole run would have it, so that `compare --previous` finds one or the other
+            "selection": _of(list, first.get("selection"))[:-1],
+            "shards": told,
+        },
+        run_id=run_id,
+    )
+    left_out = 0
+    for source in sources:
+        for record in source.contents.records:
+            folder.journal.append(record.model_copy(update={"run": run_id}))
+        for event in source.contents.events:
+            folder.journal.append(event.model_copy(update={"run": run_id}))
+        files = [_copied(source.folder.path, folder.path, name) for name in _files(source)]
+        left_out += files.count(False) + len(source.contents.damage)
+    code = exit_code(folder.records()) or max(_code(one["exit_code"]) for one in told)
+    code = code or (_INCOMPLETE if lacks else 0)
+    ended = max(begun, *(one.moment("finished") for one in sources))
+    folder.finish(exit_code=code, problem="; ".join(lacks) or None, finished=ended)
+    return left_out, code
+
+
+def _of(kind: type[Any], said: object) -> Any:
+    """What somebody's run.json says, if it is of the kind that it should be."""
+    return said if isinstance(said, kind) else kind()
+
+
+def _code(said: object) -> int:
+    """How a shard ended, which its records need not tell; what is no such number is none."""
+    return said if isinstance(said, int) and 0 < said <= _INCOMPLETE else 0
+
+
+def _files(source: _Source) -> Iterator[str]:
+    """The files of a run that its records name as their logs, and the outputs that it keeps."""
+    yield from dict.fromkeys(name for one in source.contents.records for name in one.logs)
+    with contextlib.suppress(OSError):
+        yield from (f"{OUTPUTS}/{name}" for name in os.listdir(source.folder.path / OUTPUTS))
+
+
+def _copied(source: Path, target: Path, name: str) -> bool:
+    """Whether a file of a run is in the other one: not if it is none, leads out of it, or is huge.
+
+    What is there already is left as it is. Raises OSError if it cannot be written.
+    """
+    to = target / name
+    if not name.startswith(_COPIED):
+        return False
+    try:
+        real = (source / name).resolve(strict=True)
+        opened = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, RuntimeError, ValueError):
+        return False
+    with open(opened, "rb") as stream:
+        state = os.fstat(stream.fileno())
+        small = stat.S_ISREG(state.st_mode) and state.st_size <= _MOST_FILE_BYTES
+        if not small or not real.is_relative_to(source):
+            return False
+        try:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            with to.open("xb") as copy:
+                shutil.copyfileobj(stream, copy)
+        except (FileExistsError, NotADirectoryError):
+            return to.is_file()
+    return True

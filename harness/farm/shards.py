@@ -1,0 +1,164 @@
+"""A selection divided among machines that share nothing, and whether parts make it whole (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import re
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
+
+from harness.errors import ConfigError
+from harness.errors.outgoing_text import counted
+from harness.failure.error import Text
+
+_FORM: Final = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})", re.ASCII)
+_USUAL_US: Final = 1_000_000
+_MOST_NAMED: Final = 5
+_Count = Annotated[StrictInt, Field(ge=1)]
+
+
+class Shard(BaseModel):
+    """Which part of a selection a run has, as its run.json says.
+
+    `cases` is how many the whole selection has, `division` a digest of their names and of how long
+    each was taken to last by the run `by`: where that is the same, cases are divided alike.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    number: _Count
+    of: _Count
+    cases: _Count
+    division: Text
+    by: Text | None = None
+
+    def in_run_json(self, selection: Sequence[str]) -> dict[str, Any]:
+        """What run.json says of it; another division is another selection."""
+        part = f"--shard={self.number}/{self.of} of {self.division}"
+        return {"shard": self.model_dump(mode="json"), "selection": [*selection, part]}
+
+    def divided_like(self, other: Shard) -> bool:
+        """Whether no case can be in both, nor in neither, of two shards with other numbers."""
+        mine, others = (one.model_dump(exclude={"number", "by"}) for one in (self, other))
+        return mine == others
+
+    def __str__(self) -> str:
+        durations = f"the durations of {self.by}" if self.by else "their number"
+        return f"shard {self.number}/{self.of} of {counted(self.cases, 'case')} by {durations}"
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """The numbers of `--shard i/n`. Raises ConfigError."""
+    form = _FORM.fullmatch(text.strip())
+    number, of = map(int, form.groups()) if form else (1, 0)
+    if number > of:
+        problem = f"{text[:40]!r} is no shard: i/n is wanted, with i from 1 to n"
+        raise ConfigError(problem, field="--shard", choices=("1/3", "2/3", "3/3"))
+    return number, of
+
+
+def shard_of(
+    asked: tuple[int, int], places: Mapping[str, str], seconds: Mapping[str, float], by: str | None
+) -> tuple[Shard, set[str]]:
+    """One shard of cases, and those in it. Raises ConfigError for more shards than cases.
+
+    `places` has the device or pool of each case, `seconds` how long some of them took in `by`.
+    """
+    number, of = asked
+    if of > len(places):
+        problem = f"{counted(len(places), 'case')} cannot be divided into {of} shards"
+        raise ConfigError(problem, field="--shard")
+    weights = _weights(places, seconds)
+    whole = "\0\0".join(sorted(f"{case}\0{weight}" for case, weight in weights.items()))
+    division = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+    numbers = divided(places, seconds, of)
+    shard = Shard(number=number, of=of, cases=len(places), division=division, by=by)
+    return shard, {case for case in places if numbers[case] == number}
+
+
+def divided(places: Mapping[str, str], seconds: Mapping[str, float], of: int) -> dict[str, int]:
+    """The shard of each case, from 1 on, whatever order they come in.
+
+    The work of each device or pool is divided evenly, longest case first, and so is all of it. No
+    shard is empty if there are as many cases.
+    """
+    weights = _weights(places, seconds)
+    cases_of: dict[str, list[str]] = {}
+    for case in sorted(places, key=lambda case: (-weights[case], case)):
+        cases_of.setdefault(places[case], []).append(case)
+    work = {place: sum(weights[case] for case in cases) for place, cases in cases_of.items()}
+    found: dict[str, int] = {}
+    total = [0] * of
+    for place in sorted(work, key=lambda place: (-work[place], place)):
+        least = sorted((0, total[shard], shard) for shard in range(of))
+        for case in cases_of[place]:
+            own, _, shard = least[0]
+            found[case] = shard + 1
+            total[shard] += weights[case]
+            heapq.heapreplace(least, (own + weights[case], total[shard], shard))
+    return found
+
+
+def _weights(places: Mapping[str, str], seconds: Mapping[str, float]) -> dict[str, int]:
+    """In microseconds, whose sums do not depend on their order; at least one for each case.
+
+    A case of which nothing is known counts as much as others usually do.
+    """
+    known = {case: max(1, round(seconds[case] * 1e6)) for case in places if case in seconds}
+    usual = statistics.median_low(known.values()) if known else _USUAL_US
+    return {case: known.get(case, usual) for case in places}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run that is to be merged: its shard, the cases that it was to run, and those it ran."""
+
+    run: str
+    shard: Shard
+    cases: Collection[str]
+    ran: Collection[str]
+
+
+def gaps(parts: Sequence[Part]) -> list[str]:
+    """What parts of one selection lack of it, in words. Raises ConfigError if they are none."""
+    first, found = parts[0], []
+    runs: dict[int, str] = {}
+    owners: dict[str, str] = {}
+    for one in parts:
+        shard = one.shard
+        if not shard.divided_like(first.shard):
+            raise ConfigError(
+                f"were not divided alike: {first.run} is {first.shard}, {one.run} is {shard}; "
+                "selection, lab, versions, n, and the run of --shard-by have to be the same",
+                field="RUN",
+            )
+        if shard.number in runs:
+            twice = f"{runs[shard.number]} and {one.run} are both shard {shard.number}/{shard.of}"
+            raise ConfigError(twice, field="RUN")
+        runs[shard.number] = one.run
+        if shared := [case for case in one.cases if case in owners]:
+            both = f"{owners[min(shared)]} and {one.run} both have {_named(shared)}"
+            raise ConfigError(both, field="RUN")
+        owners |= dict.fromkeys(one.cases, one.run)
+        if foreign := set(one.ran) - set(one.cases):
+            problem = f"{one.run} has run what is not in its shard: {_named(foreign)}"
+            raise ConfigError(problem, field="RUN")
+        if lacks := set(one.cases) - set(one.ran):
+            found.append(f"shard {shard.number} ({one.run}) has not run {_named(lacks)}")
+    if missing := [str(number) for number in range(1, shard.of + 1) if number not in runs]:
+        found.insert(0, f"of {shard.of} shards these are missing: {', '.join(missing)}")
+    elif len(owners) != shard.cases:
+        problem = f"have {len(owners)} cases together, not {shard.cases}: a list was changed"
+        raise ConfigError(problem, field="RUN")
+    return found
+
+
+def _named(cases: Collection[str]) -> str:
+    shown = sorted(cases)[:_MOST_NAMED]
+    more = f" and {len(cases) - len(shown)} more" if len(cases) > len(shown) else ""
+    return f"{counted(len(cases), 'case')}: {', '.join(shown)}{more}"

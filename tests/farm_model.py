@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -203,3 +204,44 @@ def figures(sizes: Sequence[tuple[int, int]], seed: int = 1) -> Iterator[dict[st
                 "ratio": day.makespan / least,
                 "decision_p99_ms": 1000 * decided[int(0.99 * (len(decided) - 1))],
             }
+
+
+def plot(rows: Sequence[dict[str, float]]) -> str:
+    """`figures` as SVG: by devices, how much longer than its bound the whole takes, in percent."""
+    wide, high, left, low = 640, 300, 56, 250
+    most = max(1.0, *(100 * (row["ratio"] - 1) for row in rows))
+    top = math.log10(max(row["devices"] for row in rows))
+
+    def at(row: dict[str, float]) -> tuple[float, float]:
+        x = left + (wide - left - 70) * math.log10(row["devices"]) / top
+        return x, low - (low - 40) * 100 * (row["ratio"] - 1) / most
+
+    colours = {0.0: "#2a6fb0", 0.02: "#b0532a"}
+    said = {0.0: "no device fails", 0.02: "2 % of cases lose their device"}
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{wide}" height="{high}" fill="white"/>',
+        f'<path d="M{left} 40V{low}H{wide - 20}" fill="none" stroke="#888"/>',
+        f'<text x="{left}" y="22">Makespan above the lower bound (percent), by devices</text>',
+    ]
+    for part in (0.0, 0.5, 1.0):
+        y = low - (low - 40) * part
+        lines.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{most * part:.2g}</text>')
+    for number, (chance, colour) in enumerate(colours.items()):
+        own = [row for row in rows if row["failing"] == chance]
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, own))
+        lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}"/>')
+        for row in own:
+            x, y = at(row)
+            percent = 100 * (row["ratio"] - 1)
+            lines.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}">')
+            lines.append(f"<title>{percent:.2f} %</title></circle>")
+            if not chance:
+                text = f"{row['devices']:.0f} / {row['cases']:.0f}"
+                lines.append(f'<text x="{x:.1f}" y="{low + 18}" text-anchor="middle">{text}</text>')
+        y = 44 + 18 * number
+        lines.append(f'<text x="{wide - 20}" y="{y}" text-anchor="end" fill="{colour}">')
+        lines.append(f"{said[chance]}</text>")
+    lines.append(f'<text x="{wide - 20}" y="{high - 8}" text-anchor="end">devices / cases</text>')
+    return "\n".join([*lines, "</svg>", ""])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.farm_model import figures
+from tests.farm_model import figures, plot
 from tests.integration.device_runs import DeviceRuns
 
 SIZES = [(1, 10), (8, 300), (40, 1000), (200, 20_000), (2000, 200_000)]
@@ -23,11 +24,16 @@ pytestmark = pytest.mark.benchmark
 
 
 def test_makespan_and_decisions() -> None:
+    """QNN_HARNESS_FARM_PLOT names a file for the picture of it, which docs/lab.md shows."""
+    rows = []
     for row in figures(SIZES):
+        rows.append(row)
         print("  ".join(f"{name} {value:.4g}" for name, value in row.items()), flush=True)
         if row["devices"] == 2000:
             assert row["ratio"] <= 1.03
             assert row["decision_p99_ms"] < 1
+    if file := os.environ.get("QNN_HARNESS_FARM_PLOT"):
+        Path(file).write_text(plot(rows))
 
 
 KINDS = {"v73": ("QCS8550", 73, 4), "v75": ("SM8650", 75, 2), "v69": ("SM8475", 69, 2)}
@@ -40,6 +46,7 @@ LAB = "schema: 1\ndevices:\n" + "".join(
 LEASES, GROUPS = "--dist load, a lease per test", "a group for each device, as --dist loadgroup"
 OURS = '''"""Cases that need one kind of device, and keep it busy for a known time."""
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -64,6 +71,7 @@ test_v73, test_v75, test_v69 = made("v73", 73), made("v75", 75), made("v69", 69)
 LOOPS = '''"""The same with sleep in place of devices, a lock for each, or a file."""
 import contextlib
 import json
+import os
 import time
 from pathlib import Path
 

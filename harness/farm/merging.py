@@ -76,7 +76,7 @@ class _Source:
             cases = TypeAdapter(list[str]).validate_json(read_bounded(file, _MOST_CASES_BYTES))
         except (OSError, ValueError) as error:
             raise ConfigError("cannot be read as a list of cases", file=file) from error
-        ran = {record.case for record in self.contents.cases}
+        ran = {one.case for one in self.contents.cases if one.device is not None}
         return Part(str(self.folder.path), self.shard, set(cases), ran)
 
     def said(self) -> dict[str, Any]:

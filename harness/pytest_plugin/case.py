@@ -24,7 +24,7 @@ from harness.files.notices import at_work
 from harness.pytest_plugin.axes import axis_value, sources_of, takes_compiled
 from harness.pytest_plugin.neighbours import told_by_timeout
 from harness.pytest_plugin.own_contexts import suite_of
-from harness.pytest_plugin.terminal import GIVEN_UP
+from harness.pytest_plugin.terminal import GIVEN_UP, NO_DEVICE, UNSUPPORTED
 from harness.results.record import (
     CaseRecord,
     DeviceEvent,
@@ -331,6 +331,37 @@ def record_not_run(
         )
         case.was_not_run(error)
         folder.journal.append(case.record())
+
+
+def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
+    """Writes down that no device of the lab can run a test: `unsupported`, once, and why."""
+    why, folder = _reason(report), run.records.folder
+    if not why.startswith(NO_DEVICE) or folder is None or item.nodeid in run.records.earlier:
+        return
+    callspec = getattr(item, "callspec", None)
+    given = callspec.params if callspec else {}
+    axes = dict.fromkeys(("backend", "qnn", "ort", "compiler"))
+    path, line, _ = item.location
+    record = CaseRecord(
+        run=folder.run_id,
+        case=item.nodeid,
+        suite=suite_of(item),
+        line=None if line is None else line + 1,
+        axes=axes | {name: axis_value(one) for name, one in given.items() if name != "placement"},
+        device=None,
+        outcome="unsupported",
+        cause=None,
+        expected=None,
+        error=ErrorRecord.of(message=why),
+        measurements={},
+        started=datetime.now(UTC),
+        duration_s=round(report.duration, 6),
+        attempt=1,
+        logs=(),
+    )
+    run.records.attach([record], report)
+    setattr(report, UNSUPPORTED, True)
+    report.longrepr = (path, (line or 0) + 1, f"unsupported: {why}")
 
 
 def _preflight(found: tuple[Finding, ...]) -> tuple[PreflightRecord, ...]:

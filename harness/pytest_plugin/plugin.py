@@ -32,6 +32,7 @@ from harness.pytest_plugin.recorder import Recorder, end_session, show_summary
 from harness.pytest_plugin.run import Run
 from harness.pytest_plugin.terminal import (
     LAB_ERROR,
+    NO_DEVICE,
     OURS,
     RETRIED,
     UNSUPPORTED,
@@ -154,7 +155,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         requirements = dict(marker.kwargs) if marker else {}
         values, reasons = run.asked.placements(requirements, compiled=_takes_compiled(metafunc))
         if not values:
-            why = "no device of the lab fits: " + "; ".join(reasons)
+            why = f"{NO_DEVICE}: {'; '.join(reasons)}"
             values = [pytest.param(None, id="NOTSET", marks=pytest.mark.skip(reason=why))]
     except HarnessError as error:
         # Raised here it would be reported once per test; it stops the run after collection.
@@ -205,18 +206,14 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """A worker tells which of its tests are cases, before pytest-xdist says their names."""
-    messages = session.config.stash[RUN].messages
-    if messages is None:
+    run = session.config.stash[RUN]
+    if run.messages is None:
         return
     needs = [(item.nodeid, need) for item in session.items if (need := _need(item))]
     if needs:
         worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
-        kinds = session.config.stash[RUN].asked.kinds_for
-        messages.tell_cases(
-            worker,
-            {name: (*one.told, kinds(one.placement)) for name, one in needs},
-            session.config.stash[RUN].records.shard,
-        )
+        told = {name: (*one.told, run.asked.kinds_for(one.placement)) for name, one in needs}
+        run.messages.tell_cases(worker, told, run.records.shard)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -302,6 +299,10 @@ def pytest_runtest_makereport(
     report = yield
     case = item.stash.get(CASE, None)
     if case is None:
+        if str(report.longrepr).find(NO_DEVICE) >= 0:
+            from harness.pytest_plugin.case import note_unfit
+
+            note_unfit(item, report, item.config.stash[RUN])
         return report
     setattr(report, OURS, True)
     failure = call.excinfo.value if call.excinfo else None

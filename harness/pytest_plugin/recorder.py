@@ -168,7 +168,8 @@ class Records:
 
     def not_run(self, records: Sequence[CaseRecord]) -> int:
         """How many of the cases that were to be run left no record."""
-        return max(0, self.to_run - len({record.case for record in records[self._held :]}))
+        placed = {record.case for record in records[self._held :] if record.device is not None}
+        return max(0, self.to_run - len(placed))
 
     def note_event(self, event: LabEvent) -> None:
         """Takes note of what happened to a device, once there is a journal."""

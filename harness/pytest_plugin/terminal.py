@@ -36,6 +36,9 @@ RECORDS: Final = "qnn_harness_records"
 LAB_ERROR: Final = "qnn_harness_lab_error"
 """The cause of what went wrong, where that says nothing about the target."""
 
+NO_DEVICE: Final = "no device of the lab fits"
+"""What the reason begins with why a test has no case."""
+
 UNSUPPORTED: Final = "qnn_harness_unsupported"
 """Set where the target said that it cannot do what the case is about."""
 

@@ -222,8 +222,14 @@ def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
     suite = farm(lab, tmp_path, KINDS, KINDS_SUITE)
     done = lab.run("--any-device", "-n", workers, suites=suite)
     assert done.code == 0, done.output
-    ran = {case["case"].partition("::")[2]: case["device"]["name"] for case in done.cases}
-    assert len(done.cases) == len(ran) == 5
+    (unfit,) = (case for case in done.cases if case["device"] is None)
+    assert (unfit["outcome"], unfit["cause"], unfit["attempt"]) == ("unsupported", None, 1)
+    assert "sim-c: needs htp_arch 81, has 75" in unfit["error"]["message"]
+    placed = [case for case in done.cases if case["device"] is not None]
+    ran = {case["case"].partition("::")[2]: case["device"]["name"] for case in placed}
+    assert len(placed) == len(ran) == 5
+    again = lab.run("--any-device", "-n", workers, "--resume", "latest", suites=suite)
+    assert len(again.cases) == 6, again.output
     assert ran.pop("test_new[any-htp-2.51.0]") == "sim-c"
     assert sorted(ran) == [f"test_noop[any-htp-2.51.0-{number}]" for number in range(4)]
     # the GPU library of the first one does not open without a GPU, and says so

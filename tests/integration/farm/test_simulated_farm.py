@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.farm.farm_chaos import Chaos, problems
 
@@ -48,6 +50,7 @@ def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
         assert (wrong.returncode, said in wrong.stderr) == (2, True), wrong.stderr
 
 
+@pytest.mark.nightly
 def test_disturbed_devices_and_workers_change_no_verdict(tmp_path: Path) -> None:
     chaos = Chaos(tmp_path, devices=3, cases=60)
     quiet, _, left = chaos.run(None)

@@ -137,6 +137,7 @@ def test_a_run_takes_its_places_and_gives_them_back(
     assert not rack.holders()
 
 
+@pytest.mark.nightly
 def test_what_only_looks_takes_nothing(rack: Rack, tmp_path: Path) -> None:
     lab = DeviceRuns(tmp_path)
     rack.describe(lab)
@@ -175,6 +176,7 @@ def test_two_sessions_share_no_place_and_a_third_waits_in_the_queue(
         assert "a place of labgrid with board=sim: 0 in front; they are held by" in output
 
 
+@pytest.mark.nightly
 def test_a_place_that_nobody_gives_back_is_no_verdict(rack: Rack, tmp_path: Path) -> None:
     for name in rack.names:
         rack.client("-p", name, "acquire", user="bob")
@@ -204,7 +206,9 @@ def test_a_place_that_an_admin_takes_away_is_a_fault_of_the_lab(rack: Rack, tmp_
     rack.client("-p", taken, "release")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+)
 def test_a_session_that_dies_gives_its_place_back(rack: Rack, tmp_path: Path, number: int) -> None:
     with steps(tmp_path / "a", rack) as begun:
         begun.wait_for(0)
@@ -231,6 +235,7 @@ def test_a_coordinator_that_is_killed_and_started_again_costs_nothing(
     assert cases == [("passed", None, place)] * 2
 
 
+@pytest.mark.nightly
 def test_a_coordinator_that_stands_still_costs_nothing(rack: Rack, tmp_path: Path) -> None:
     with steps(tmp_path / "a", rack) as begun:
         place = begun.wait_for(0)
@@ -242,6 +247,7 @@ def test_a_coordinator_that_stands_still_costs_nothing(rack: Rack, tmp_path: Pat
     assert "its places are given back later" in output
 
 
+@pytest.mark.nightly
 def test_who_comes_after_a_restart_first_has_the_place(rack: Rack, tmp_path: Path) -> None:
     """The keeper stands still meanwhile, as on a computer that sleeps."""
     with steps(tmp_path / "a", rack, places=2) as begun:
@@ -268,6 +274,7 @@ def test_who_comes_after_a_restart_first_has_the_place(rack: Rack, tmp_path: Pat
     rack.client("-p", place, "release", user="bob")
 
 
+@pytest.mark.nightly
 def test_the_next_session_gives_back_what_a_reboot_left(rack: Rack, tmp_path: Path) -> None:
     with steps(tmp_path / "a", rack) as begun:
         begun.wait_for(0)
@@ -303,6 +310,7 @@ def test_what_is_wrong_is_said(rack: Rack, tmp_path: Path) -> None:
     assert "labgrid's coordinator at 127.0.0.1:1 does not answer" in done.output
 
 
+@pytest.mark.nightly
 def test_a_place_without_a_device_is_passed_over(rack: Rack, tmp_path: Path) -> None:
     rack.client("-p", "bare", "create")
     rack.client("-p", "bare", "set-tags", "board=sim")
@@ -319,6 +327,7 @@ def test_a_place_without_a_device_is_passed_over(rack: Rack, tmp_path: Path) -> 
     assert "place bare of labgrid is passed over: its exporter shows no service" in output
 
 
+@pytest.mark.nightly
 def test_who_stops_waiting_leaves_the_queue(rack: Rack, tmp_path: Path) -> None:
     for name in rack.names:
         rack.client("-p", name, "acquire", user="bob")

@@ -67,6 +67,7 @@ def test_all_set_up_the_same() -> None:
         assert set(SET_UP) < set(lines)
 
 
+@pytest.mark.nightly
 def test_github_actions(project: Project, tmp_path: Path) -> None:
     told = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary"), "GITHUB_ACTIONS": "true"}
     told["GITHUB_PATH"] = str(tmp_path / "path")

@@ -249,7 +249,12 @@ def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
 @pytest.mark.parametrize(
     ("flags", "axis", "found"),
     [
-        ("--each-device", "device", {"sim-a": "sim-a", "sim-b": "sim-b", "sim-c": "sim-c"}),
+        pytest.param(
+            "--each-device",
+            "device",
+            {"sim-a": "sim-a", "sim-b": "sim-b", "sim-c": "sim-c"},
+            marks=pytest.mark.nightly,
+        ),
         (
             "--any-device --each-soc",
             "soc",

@@ -112,6 +112,7 @@ def test_a_plan_has_the_cases_of_the_shard_and_all_plans_have_all(
     assert {len(cases) for cases in planned} == {5, 6}
 
 
+@pytest.mark.nightly
 def test_a_shard_is_completed_as_what_it_is(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = farm(lab, tmp_path, TWO_DEVICES, SUITE)
     first = lab.run("--shard", "1/2", "-x", suites=suite)

@@ -106,6 +106,7 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
         "test_misspelt": ("error", "config"),
         "test_passes_unexpectedly": ("failed", "target"),
         "test_binary": ("failed", "target"),
+        "test_other_device": ("unsupported", None),
         "test_fine": ("passed", None),
     }
     (skipped,) = (case for case in done.cases if "test_skip" in case["case"])

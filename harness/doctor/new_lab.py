@@ -19,7 +19,6 @@ from harness.doctor.device_visit import ask
 from harness.errors import ConfigError, HarnessError
 from harness.errors.outgoing_text import outgoing
 from harness.lab.attach import AttachedDevice, OpenLab
-from harness.lab.device_address import device_address, is_this_computer
 from harness.lab.facts import DeviceFacts
 from harness.lab.inventory import DEFAULT_WORKDIR, DeviceConfig, Lab
 from harness.qnn.platforms import PLATFORMS
@@ -119,13 +118,13 @@ def with_addresses(
     does not say enough, InfraError for one that does not answer.
     """
     names: dict[str, str] = {}
-    known = {} if lab is None else {_place(lab, one): one.name for one in lab.devices}
+    known = {} if lab is None else {lab.address_of(one): one.name for one in lab.devices}
     for url in dict.fromkeys(urls):
         if device_at(url) is None:
             problem = f"{shown(url)!r} is no address of a device"
             raise ConfigError(problem, field="--device", choices=DEVICE_URLS)
         alone = Lab.model_validate({"schema": 1, "devices": [{"name": "device", "address": url}]})
-        (place,) = (_place(alone, one) for one in alone.devices)
+        (place,) = map(alone.address_of, alone.devices)
         if place not in known:
             found = _visited(alone, open_lab)
             taken = [*(known.values()), *({one.pool for one in lab.devices} if lab else ())]
@@ -136,11 +135,6 @@ def with_addresses(
     if lab is None:
         raise ConfigError("names no device", field="--device", choices=DEVICE_URLS)
     return lab, names
-
-
-def _place(lab: Lab, device: DeviceConfig) -> str:
-    server = lab.server_of(device)
-    return device_address(device.serial or "", server.host, server.port, is_this_computer)
 
 
 def _described(found: FoundDevice, url: str, taken: Collection[str | None]) -> DeviceConfig:

@@ -21,7 +21,6 @@ from harness.errors import ConfigError, DeviceError, InfraError
 from harness.files.cache import BOARDS
 from harness.files.notices import at_work
 from harness.lab.cross_checks import EMULATED_TARGET
-from harness.lab.device_address import device_address, is_this_computer
 from harness.lab.facts import SCRIPT, DeviceFacts, parse_facts
 from harness.lab.held_leases import HeldLeases
 from harness.lab.identity import DeviceIds, require_same_device, require_serial
@@ -296,8 +295,7 @@ class OpenLab:
         (config,) = self.lab.select([name])
         if config.simulated:
             return f"simulated:{(self._storage_root / name).resolve()}"
-        server = self.lab.server_of(config)
-        return device_address(config.serial or "", server.host, server.port, is_this_computer)
+        return self.lab.address_of(config)
 
     def device(self, name: str) -> AttachedDevice:
         """The device of that name, connected and asked for its facts.

@@ -18,10 +18,11 @@ EMULATED_TARGET: Final = "linux-arm64"
 PREPARING_TARGET: Final = "linux-x64"
 """The simulated target whose GPU backend can prepare graphs without a GPU."""
 
-_ALIKE_IN_A_POOL: Final = (
+ALIKE: Final = (
     *("soc", "htp_arch", "adreno", "target", "tags"),
     *("simulated", "shows_soc", "prepares_gpu"),
 )
+"""The fields that are the same in devices on which a verdict says the same."""
 _FORBIDDEN_IF_SIMULATED: Final = ("serial", "address", "host", "workdir")
 
 
@@ -65,7 +66,7 @@ def _unlike_pools(
         if not isinstance(pool, str):
             continue
         other = first.setdefault(pool, device)
-        unlike = [key for key in _ALIKE_IN_A_POOL if device.get(key) != other.get(key)]
+        unlike = [key for key in ALIKE if device.get(key) != other.get(key)]
         problem = None
         if pool in names:
             problem = "is the name of a device, too"

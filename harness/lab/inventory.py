@@ -38,6 +38,7 @@ from harness.lab.cross_checks import (
     SIMULATED_TARGETS,
     mistakes_between_fields,
 )
+from harness.lab.device_address import device_address, is_this_computer
 from harness.lab.fields import (
     Address,
     Adreno,
@@ -314,6 +315,11 @@ class Lab(_Strict):
         if device.address is not None and (at := device_at(device.address)) is not None:
             return at[0]
         return USER_SERVER if device.host is None else self.host(device.host).address
+
+    def address_of(self, device: DeviceConfig) -> str:
+        """One name for where a real device hangs, however it was written. Raises ConfigError."""
+        server = self.server_of(device)
+        return device_address(device.serial or "", server.host, server.port, is_this_computer)
 
     def _problem(self, problem: str, choices: Sequence[str] | None = None) -> ConfigError:
         return ConfigError(problem, file=self._file, field="devices", choices=choices)

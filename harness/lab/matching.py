@@ -7,6 +7,7 @@ from itertools import chain, count
 from typing import Final
 
 from harness.errors import ConfigError
+from harness.lab.cross_checks import ALIKE
 from harness.lab.inventory import DeviceConfig
 from harness.qnn.backends import BACKENDS
 from harness.qnn.platforms import TARGETS
@@ -62,14 +63,14 @@ def kinds(devices: Iterable[DeviceConfig]) -> dict[str, str]:
     of one SoC differ; its own name for a device whose SoC the lab does not tell.
     """
     listed = list(devices)
-    of_soc: dict[str, dict[tuple[object, ...], None]] = {}
+    of_soc: dict[str, dict[tuple[object, ...], DeviceConfig]] = {}
     for device in listed:
-        of_soc.setdefault(device.soc or "", {})[_kind(device)] = None
+        of_soc.setdefault(device.soc or "", {}).setdefault(_kind(device), device)
     taken = {device.name for device in listed}
     known: dict[tuple[object, ...], str] = {}
     for soc, own in of_soc.items():
-        for kind in own:
-            whole = soc.lower() if len(own) == 1 else f"{soc.lower()}-{kind[-1]}"
+        for kind, device in own.items():
+            whole = soc.lower() if len(own) == 1 else f"{soc.lower()}-{device.target}"
             tried = chain([whole], (f"{whole}-{number}" for number in count(2)))
             known[kind] = next(name for name in tried if name not in taken)
             taken.add(known[kind])
@@ -77,9 +78,8 @@ def kinds(devices: Iterable[DeviceConfig]) -> dict[str, str]:
 
 
 def _kind(device: DeviceConfig) -> tuple[object, ...]:
-    simulated = device.simulated, device.shows_soc, device.prepares_gpu
-    tags = tuple(sorted(device.tags))
-    return device.soc, device.htp_arch, device.adreno, *simulated, tags, device.target
+    told = (getattr(device, field) for field in ALIKE)
+    return tuple(tuple(sorted(one)) if isinstance(one, tuple) else one for one in told)
 
 
 def _refuse_impossible(keyword: str, wanted: tuple[object, ...]) -> None:

@@ -299,7 +299,7 @@ def pytest_runtest_makereport(
     report = yield
     case = item.stash.get(CASE, None)
     if case is None:
-        if str(report.longrepr).find(NO_DEVICE) >= 0:
+        if report.skipped and NO_DEVICE in str(report.longrepr):
             from harness.pytest_plugin.case import note_unfit
 
             note_unfit(item, report, item.config.stash[RUN])

@@ -158,8 +158,8 @@ class Run:
         if self.records.is_worker:
             return None
         for other in (*placement.among, *self.asked.twins(placement.device)):
-            alone = other != placement.device and other not in tried
-            if alone and not self.workbench.is_out(other):
+            is_another = other != placement.device and other not in tried
+            if is_another and not self.workbench.is_out(other):
                 return replace(placement, device=other)
         return None
 

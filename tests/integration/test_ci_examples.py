@@ -28,8 +28,8 @@ def test_tiny(bench):
 SERVER_MOCK = '#!/bin/sh\necho "$0 $*" >>told\n'
 
 
-def github_scripts() -> list[str]:
-    (job,) = yaml.safe_load((CI / "github-actions.yml").read_text())["jobs"].values()
+def github_scripts(folder: Path = CI) -> list[str]:
+    (job,) = yaml.safe_load((folder / "github-actions.yml").read_text())["jobs"].values()
     return [step["run"] for step in job["steps"] if "run" in step]
 
 
@@ -57,13 +57,13 @@ def gitlab_keeps_runs(event: str) -> bool:
     return str(told[cache["policy"].removeprefix("$")]) == "pull-push"
 
 
-def gitlab_scripts() -> list[str]:
-    job = yaml.safe_load((CI / "gitlab-ci.yml").read_text())["devices"]
+def gitlab_scripts(folder: Path = CI, name: str = "devices") -> list[str]:
+    job = yaml.safe_load((folder / "gitlab-ci.yml").read_text())[name]
     return ["\n".join(job["script"]), "\n".join(job["after_script"])]
 
 
-def jenkins_scripts() -> list[str]:
-    text = (CI / "Jenkinsfile").read_text()
+def jenkins_scripts(folder: Path = CI) -> list[str]:
+    text = (folder / "Jenkinsfile").read_text()
     return [long or short for long, short in re.findall(r"sh (?:'''(.*?)'''|'(.*?)')", text, re.S)]
 
 

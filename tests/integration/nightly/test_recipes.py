@@ -7,10 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.integration.device_runs import ROOT, DeviceRuns
-from tests.integration.test_ci_examples import SET_UP, Project
+from tests.integration.test_ci_examples import (
+    SET_UP,
+    Project,
+    github_scripts,
+    gitlab_scripts,
+    jenkins_scripts,
+)
 
 NIGHTLY = ROOT / "docs/nightly"
 # what GitHub would say: the first time nothing, then that there is an open issue of this number
@@ -18,21 +23,6 @@ GH = """#!/bin/sh
 echo "gh $*" >>"$HOME/told"
 [ "$2" != list ] || ! grep -q "gh issue create" "$HOME/told" || echo "7 open"
 """
-
-
-def github_scripts() -> list[str]:
-    (job,) = yaml.safe_load((NIGHTLY / "github-actions.yml").read_text())["jobs"].values()
-    return [step["run"] for step in job["steps"] if "run" in step]
-
-
-def gitlab_scripts() -> list[str]:
-    job = yaml.safe_load((NIGHTLY / "gitlab-ci.yml").read_text())["nightly"]
-    return ["\n".join(job["script"]), "\n".join(job["after_script"])]
-
-
-def jenkins_scripts() -> list[str]:
-    text = (NIGHTLY / "Jenkinsfile").read_text()
-    return [long or short for long, short in re.findall(r"sh (?:'''(.*?)'''|'(.*?)')", text, re.S)]
 
 
 def cron_scripts() -> list[str]:
@@ -62,7 +52,11 @@ def issues(reports: Path) -> list[Path]:
 
 
 def test_all_set_up_the_same() -> None:
-    for scripts in (github_scripts(), gitlab_scripts(), jenkins_scripts()):
+    for scripts in (
+        github_scripts(NIGHTLY),
+        gitlab_scripts(NIGHTLY, "nightly"),
+        jenkins_scripts(NIGHTLY),
+    ):
         lines = [line.strip() for script in scripts for line in script.splitlines()]
         assert set(SET_UP) < set(lines)
 
@@ -73,10 +67,10 @@ def test_github_actions(project: Project, tmp_path: Path) -> None:
     told["GITHUB_PATH"] = str(tmp_path / "path")
     project.environment |= told
     said = tmp_path / "home/told"
-    assert [code for code, _ in project.run(github_scripts())] == [0] * 4
+    assert [code for code, _ in project.run(github_scripts(NIGHTLY))] == [0] * 4
     assert not said.exists()
     for _ in range(2):
-        again = project.run(github_scripts(), BREAK="1")
+        again = project.run(github_scripts(NIGHTLY), BREAK="1")
         assert again[2][0] == again[3][0] == 0, again
     (issue,) = issues(tmp_path / "home/qnn-nights")
     assert [line.split(" --")[0] for line in said.read_text().splitlines()] == [
@@ -90,14 +84,14 @@ def test_github_actions(project: Project, tmp_path: Path) -> None:
     assert (project.folder / "nightly/latest/report.html").is_file()
     assert (project.folder / "nightly/latest-nightly/summary.md").is_file()
     # the next night it is gone
-    assert [code for code, _ in project.run(github_scripts())] == [0] * 4
+    assert [code for code, _ in project.run(github_scripts(NIGHTLY))] == [0] * 4
     assert said.read_text().splitlines()[-1].startswith("gh issue close 7")
 
 
 @pytest.mark.nightly
 def test_gitlab(project: Project, tmp_path: Path) -> None:
-    assert [code for code, _ in project.run(gitlab_scripts())] == [0, 0]
-    again = project.run(gitlab_scripts(), BREAK="1")
+    assert [code for code, _ in project.run(gitlab_scripts(NIGHTLY, "nightly"))] == [0, 0]
+    again = project.run(gitlab_scripts(NIGHTLY, "nightly"), BREAK="1")
     assert [code for code, _ in again] == [1, 0], again
     assert len(issues(project.folder / "nightly")) == 1
     assert (project.folder / "nightly/latest/junit.xml").is_file()
@@ -106,8 +100,8 @@ def test_gitlab(project: Project, tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_jenkins(project: Project) -> None:
     project.environment["WORKSPACE"] = str(project.folder)
-    assert [code for code, _ in project.run(jenkins_scripts())] == [0, 0, 0]
-    again = project.run(jenkins_scripts(), BREAK="1")
+    assert [code for code, _ in project.run(jenkins_scripts(NIGHTLY))] == [0, 0, 0]
+    again = project.run(jenkins_scripts(NIGHTLY), BREAK="1")
     assert [code for code, _ in again] == [0, 1, 0], again
     assert len(issues(project.folder / "reports")) == 1
 

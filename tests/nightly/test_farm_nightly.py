@@ -1,4 +1,4 @@
-"""Twelve devices, a thousand cases, and something going wrong every few seconds."""
+"""Twelve places of labgrid, a thousand cases, and something going wrong every few seconds."""
 
 from __future__ import annotations
 

@@ -1,20 +1,25 @@
-"""A farm whose devices, links and workers are disturbed at random while cases run."""
+"""A farm whose devices, links, workers and labgrid are disturbed at random while cases run."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import signal
 import subprocess
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
 from harness.adb.device import AdbDevice
 from harness.errors import HarnessError
 from harness.farm.simulated import STEADY, FarmDevice, SimulatedFarm
+from harness.files.cache import cache_root
+from tests.faults.breakable import KeptServer
 from tests.integration.device_runs import DeviceRuns, Finished
+from tests.integration.labgrid.rack import Labgrid
 
 SUITE = '''"""Cases whose ending is known by their number."""
 import os
@@ -38,10 +43,13 @@ def test_one(bench: Bench, number: int) -> None:
         bench.run(Plan(steps, Settings(memory="off"))).check()
 '''
 TIMEOUT_S = 900
+# the keeper asks a coordinator that stood still so long to take places back
+RELEASED_S = 60
+KINDS = ("drop", "stall", "reboot", "worker", "coordinator")
 
 
 class Chaos:
-    """One farm, and runs of the suite on it, quiet or disturbed."""
+    """One farm on places of labgrid, and runs of the suite on it, quiet or disturbed."""
 
     def __init__(self, folder: Path, devices: int, cases: int) -> None:
         self.runs = DeviceRuns(folder)
@@ -52,16 +60,9 @@ class Chaos:
 
     def run(self, seed: int | None, every_s: float = 3.0) -> tuple[Finished, Counter[str], str]:
         """The run, what was done to it, and what was left of it."""
-        socs = ["QCS8550", "SM8650"]
-        described = [
-            FarmDevice(f"farm-{number:02}", socs[number % 2], STEADY)
-            for number in range(self._devices)
-        ]
-        keys = self.runs.folder / "keys"
-        keys.mkdir(mode=0o700, exist_ok=True)
         done = Counter[str]()
-        with SimulatedFarm(described, key_folder=keys) as farm:
-            self.runs.file.write_text(farm.lab)
+        with contextlib.ExitStack() as ends:
+            farm, labgrid = self._begin(ends)
             command = self.runs.command("--any-device", "-n", self._devices, "-q", self.suite)
             process = subprocess.Popen(
                 command,
@@ -74,7 +75,7 @@ class Chaos:
             )
             over = threading.Event()
             disturbing = threading.Thread(
-                target=self._disturb, args=(farm, process.pid, seed, every_s, over, done)
+                target=self._disturb, args=(farm, labgrid, process.pid, seed, every_s, over, done)
             )
             if seed is not None:
                 disturbing.start()
@@ -85,12 +86,42 @@ class Chaos:
                 process.kill()
                 if seed is not None:
                     disturbing.join()
-            left = self._left(farm)
+            until = time.monotonic() + RELEASED_S
+            while (left := self._left(farm, labgrid)) and time.monotonic() < until:
+                time.sleep(1)
         return Finished(process.returncode, output, self.runs.reports), done, left
+
+    def _begin(self, ends: contextlib.ExitStack) -> tuple[SimulatedFarm, Labgrid]:
+        """The farm, and its devices as places, behind an adb server as another computer has it."""
+        socs = ["QCS8550", "SM8650"]
+        described = [
+            FarmDevice(f"farm-{number:02}", socs[number % 2], STEADY)
+            for number in range(self._devices)
+        ]
+        keys = self.runs.folder / "keys"
+        keys.mkdir(mode=0o700, exist_ok=True)
+        farm = ends.enter_context(SimulatedFarm(described, key_folder=keys))
+        adb = KeptServer(keys)
+        ends.callback(adb.stop)
+        adb.start()
+        labgrid = Labgrid(self.runs.folder / "labgrid")
+        ends.callback(labgrid.stop)
+        service = {"address": "127.0.0.1", "port": adb.port, "username": "adb"}
+        labgrid.begin(
+            {one.name: {"NetworkService": dict(service)} for one in described},
+            {
+                one.name: {"board": "sim", "soc": one.soc, "adb_serial": link.address}
+                for one, link in zip(described, farm.links, strict=True)
+            },
+        )
+        known = {"soc": "QCS8550", "target": "linux-x64"}
+        labgrid.describe(self.runs, places=self._devices, device=known)
+        return farm, labgrid
 
     def _disturb(
         self,
         farm: SimulatedFarm,
+        labgrid: Labgrid,
         pid: int,
         seed: int | None,
         every_s: float,
@@ -98,10 +129,10 @@ class Chaos:
         done: Counter[str],
     ) -> None:
         drawn = random.Random(seed)
-        kinds = ["drop", "stall", "reboot", "worker"]
-        drawn.shuffle(kinds)  # each at least once where there is time for four
+        kinds = list(KINDS)
+        drawn.shuffle(kinds)  # each at least once where there is time for all
         while not over.wait(drawn.uniform(0.5, 1.5) * every_s):
-            kind = kinds.pop() if kinds else drawn.choice(["drop", "stall", "reboot", "worker"])
+            kind = kinds.pop() if kinds else drawn.choice(KINDS)
             at = drawn.randrange(self._devices)
             if kind == "drop":
                 farm.links[at].cut(drawn.uniform(0.2, 3.0))
@@ -111,20 +142,38 @@ class Chaos:
                 assert farm.server is not None
                 with contextlib.suppress(HarnessError):
                     AdbDevice(farm.links[at].address, farm.server).reboot(timeout_s=5)
+            elif kind == "coordinator":
+                labgrid.stop()
+                over.wait(drawn.uniform(0.0, 3.0))
+                labgrid.start()
             elif workers := _workers(pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(drawn.choice(workers), signal.SIGKILL)
             done[kind] += 1
 
-    def _left(self, farm: SimulatedFarm) -> str:
-        """Processes on devices and leases, after a run."""
-        found = []
-        for device in farm.devices:
-            for file in Path("/proc").glob("[0-9]*/cmdline"):
-                with contextlib.suppress(OSError):
-                    words = file.read_bytes().decode(errors="replace").split("\0")
-                    if f"{device.storage}/" in words[0] and "probe" in words[0]:
-                        found.append(f"{device.name}: {' '.join(words)[:200]}")
+    def _left(self, farm: SimulatedFarm, labgrid: Labgrid) -> str:
+        """What must not be there after a run: processes, leases, places, reservations."""
+        found = [f"{place} is held by {who}" for place, who in labgrid.holders().items()]
+        if labgrid.has_reservations():
+            found.append("a reservation of labgrid")
+        folder = os.fsencode(self.runs.environment["QNN_HARNESS_LEASES"])
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                is_probe = any(os.fsencode(one.storage) + b"/" in words[0] for one in farm.devices)
+                environment = (process / "environ").read_bytes().split(b"\0")
+                if is_probe or b"QNN_HARNESS_LEASES=" + folder in environment:
+                    found.append(b" ".join(words)[:200].decode(errors="replace"))
+        for lease in Path(os.fsdecode(folder)).glob("*"):
+            with lease.open() as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    found.append(f"a lease: {file.read(200)}")
+        for owner in (cache_root() / "labgrid").glob("*/owner.json"):
+            with contextlib.suppress(OSError):
+                if labgrid.address in owner.read_text():
+                    found.append(str(owner))
         return "\n".join(found)
 
 

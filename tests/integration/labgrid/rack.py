@@ -33,50 +33,30 @@ def wait_until(is_so: Callable[[], object], what: str) -> None:
         time.sleep(0.1)
 
 
-class Rack:
-    """Places `p1`, `p2`..., each with a simulated device behind one real adb server."""
+class Labgrid:
+    """A real coordinator and a real exporter, which `begin` starts."""
 
-    def __init__(self, folder: Path, places: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.folder.mkdir(exist_ok=True)
-        self.names = [f"p{number + 1}" for number in range(places)]
+        self.names: list[str] = []
         self.address = f"127.0.0.1:{port_of_ones_own()}"
-        self.devices: dict[str, SimulatedDevice] = {}
         self._coordinator: GuardedProcess | None = None
         self._exporter: GuardedProcess | None = None
-        self._cleanup = contextlib.ExitStack()
 
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            self.adb = KeptServer(self.folder / "home")
-            self.adb.start()
-            stack.callback(self.adb.stop)
-            key = harness_key(self.folder / "home").with_suffix(".pub")
-            for name in self.names:
-                self.devices[name] = stack.enter_context(
-                    SimulatedDevice(
-                        name,
-                        storage=self.folder / f"storage-{name}",
-                        properties=device_properties(name, "QCS8550"),
-                        public_key=key,
-                    )
-                )
-                self.adb.server.connect(self.devices[name].address, deadline=Deadline(PATIENCE_S))
-            service = {"address": "127.0.0.1", "port": self.adb.port, "username": "adb"}
-            exported = {name: {"NetworkService": dict(service)} for name in self.names}
-            (self.folder / "exporter.yaml").write_text(yaml.safe_dump(exported))
-            stack.callback(self.stop)
-            self.start()
-            for name in self.names:
-                self.client("-p", name, "create")
-                self.client("-p", name, "add-match", f"rack/{name}/NetworkService")
-                serial = self.devices[name].address
-                self.client("-p", name, "set-tags", "board=sim", f"adb_serial={serial}")
-            self._cleanup = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._cleanup.close()
+    def begin(
+        self,
+        exported: Mapping[str, Mapping[str, Mapping[str, object]]],
+        tags: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        """Has a place for each group of resources; both by name."""
+        self.names = list(exported)
+        (self.folder / "exporter.yaml").write_text(yaml.safe_dump(dict(exported)))
+        # as the coordinator keeps them, which it does every 15 s: one that is killed may forget
+        matches = {name: [{"exporter": "rack", "group": name, "cls": "*"}] for name in exported}
+        places = {name: {"matches": matches[name], "tags": dict(tags[name])} for name in exported}
+        (self.folder / "places.yaml").write_text(yaml.safe_dump(places))
+        self.start()
 
     def start(self) -> None:
         """Starts coordinator and exporter."""
@@ -156,3 +136,44 @@ class Rack:
         labgrid = {"coordinator": self.address, "filters": {"board": "sim"}, "device": device}
         lab = {"schema": 1, "labgrid": labgrid | settings, "devices": []}
         runs.file.write_text(yaml.safe_dump(lab))
+
+
+class Rack(Labgrid):
+    """Places `p1`, `p2`..., each with a simulated device behind one real adb server."""
+
+    def __init__(self, folder: Path, places: int) -> None:
+        super().__init__(folder)
+        self._number = places
+        self.devices: dict[str, SimulatedDevice] = {}
+        self._cleanup = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self.adb = KeptServer(self.folder / "home")
+            self.adb.start()
+            stack.callback(self.adb.stop)
+            key = harness_key(self.folder / "home").with_suffix(".pub")
+            for name in [f"p{number + 1}" for number in range(self._number)]:
+                self.devices[name] = stack.enter_context(
+                    SimulatedDevice(
+                        name,
+                        storage=self.folder / f"storage-{name}",
+                        properties=device_properties(name, "QCS8550"),
+                        public_key=key,
+                    )
+                )
+                self.adb.server.connect(self.devices[name].address, deadline=Deadline(PATIENCE_S))
+            service = {"address": "127.0.0.1", "port": self.adb.port, "username": "adb"}
+            stack.callback(self.stop)
+            self.begin(
+                {name: {"NetworkService": dict(service)} for name in self.devices},
+                {
+                    name: {"board": "sim", "adb_serial": device.address}
+                    for name, device in self.devices.items()
+                },
+            )
+            self._cleanup = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cleanup.close()

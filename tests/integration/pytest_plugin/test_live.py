@@ -208,10 +208,10 @@ def seen_lines(terminal: Terminal, device: str) -> Iterator[str]:
     ("arguments", "more"),
     [
         (["-q"], {}),
-        (["-s"], {}),
-        (["--capture=sys"], {}),
-        ([], {"TERM": "dumb"}),
         ([], {"CI": "true"}),
+        pytest.param(["-s"], {}, marks=pytest.mark.nightly),
+        pytest.param(["--capture=sys"], {}, marks=pytest.mark.nightly),
+        pytest.param([], {"TERM": "dumb"}, marks=pytest.mark.nightly),
     ],
 )
 def test_where_there_are_no_live_lines(
@@ -308,7 +308,14 @@ def test_a_debugger_has_the_terminal_to_itself(lab: DeviceRuns, free: Path) -> N
         nothing_is_left(terminal)
 
 
-@pytest.mark.parametrize("hook", ["logstart(nodeid)", "logreport(report)", "logfinish(nodeid)"])
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "logreport(report)",
+        pytest.param("logstart(nodeid)", marks=pytest.mark.nightly),
+        pytest.param("logfinish(nodeid)", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_crash_in_a_hook_leaves_nothing(lab: DeviceRuns, free: Path, hook: str) -> None:
     with (free / "conftest.py").open("a") as conftest:
         conftest.write(f"\ndef pytest_runtest_{hook}:\n    time.sleep(0.4)\n    1 / 0\n")
@@ -336,10 +343,7 @@ def test_what_others_write_meanwhile_is_whole(lab: DeviceRuns, free: Path) -> No
 
 
 def test_in_a_pipe_it_says_how_far_it_is_at_most_now_and_then(lab: DeviceRuns, suite: Path) -> None:
-    assert "qnn-harness:" not in lab.run("-k", "sleep", suites=suite).output
-    (suite.parent / "conftest.py").write_text(
-        "import harness.live.state\nharness.live.state.PLAIN_EVERY_S = 0.1\n"
-    )
+    say_it_often(suite)
     done = lab.run("-k", "sleep", suites=suite)
     assert "\x1b" not in done.output
     said = re.findall(r"^qnn-harness: .*$", done.output, re.MULTILINE)
@@ -349,5 +353,17 @@ def test_in_a_pipe_it_says_how_far_it_is_at_most_now_and_then(lab: DeviceRuns, s
     ]
     assert "1 failed unexpectedly" in said[1]
     assert "about 0:0" in said[0]
+
+
+@pytest.mark.nightly
+def test_in_a_pipe_short_runs_and_quiet_ones_say_nothing(lab: DeviceRuns, suite: Path) -> None:
+    assert "qnn-harness:" not in lab.run("-k", "sleep", suites=suite).output
+    say_it_often(suite)
     for quiet in ("-q", "-v"):
         assert "qnn-harness: " not in lab.run(quiet, "-k", "sleep", suites=suite).output
+
+
+def say_it_often(suite: Path) -> None:
+    (suite.parent / "conftest.py").write_text(
+        "import harness.live.state\nharness.live.state.PLAIN_EVERY_S = 0.1\n"
+    )

@@ -215,7 +215,7 @@ def test_newest(bench):
 )
 
 
-@pytest.mark.parametrize("workers", ["0", "auto"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.nightly), "auto"])
 def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
     lab: DeviceRuns, tmp_path: Path, workers: str
 ) -> None:
@@ -303,6 +303,7 @@ def test_the_case_in_which_a_worker_died_is_run_again_and_none_twice(
     assert {case["outcome"] for case in done.cases} == {"passed"}, done.output
 
 
+@pytest.mark.nightly
 def test_a_pool_of_which_one_device_is_lost_does_all_its_cases(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:

@@ -48,6 +48,20 @@ Category = Literal[
 """
 
 CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
+
+TITLES: Final[Mapping[Category, str]] = {
+    "new": "new",
+    "changed": "fails otherwise",
+    "flaky": "flaky",
+    "vanished": "tested no more",
+    "lab": "no verdict this time",
+    "added": "tested only now",
+    "known": "fails as known",
+    "fixed": "fixed",
+    "failing": "still failing",
+}
+"""What is told one by one, in this order; of the rest, how many they are."""
+
 BISECTED: Final[tuple[Category, ...]] = ("new", "changed", "known")
 """Where a bisection can tell which version it was."""
 _SWITCHES: Final = ("new", "changed", "flaky", "vanished", "lab", "added")

@@ -11,8 +11,8 @@ from pydantic import JsonValue
 
 from harness.failure.error import Outcome, Part
 from harness.history.brief import Brief
-from harness.history.comparison import Category, Pair
-from harness.history.comparison_text import TITLES, Told
+from harness.history.comparison import TITLES, Category, Pair
+from harness.history.comparison_text import Told
 from harness.history.performance import Change, Verdict
 from harness.history.speed import Speed
 from harness.results.record import as_json

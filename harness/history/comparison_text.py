@@ -8,24 +8,11 @@ from typing import Final
 
 from harness.errors.outgoing_text import counted, outgoing
 from harness.history.brief import Brief
-from harness.history.comparison import BISECTED, Category, Comparison, Pair, groups
+from harness.history.comparison import BISECTED, TITLES, Category, Comparison, Pair, groups
 from harness.history.speed_text import speed_counts, speed_lines
 from harness.report.pages import template
 from harness.report.summary import as_code, shortened
 from harness.results.drift import drift_lines
-
-TITLES: Final[Mapping[Category, str]] = {
-    "new": "new",
-    "changed": "fails otherwise",
-    "flaky": "flaky",
-    "vanished": "tested no more",
-    "lab": "no verdict this time",
-    "added": "tested only now",
-    "known": "fails as known",
-    "fixed": "fixed",
-    "failing": "still failing",
-}
-"""What is told one by one, in this order; of the rest, how many they are."""
 
 # GitHub takes comments of 65,536 characters
 _COMMENT_CHARS: Final = 60_000

@@ -10,8 +10,7 @@ from typing import Final
 
 from harness.errors import ConfigError, HarnessError
 from harness.history.brief import read_briefs
-from harness.history.comparison import compare
-from harness.history.comparison_text import TITLES
+from harness.history.comparison import TITLES, compare
 from harness.report.page_data import Since
 from harness.report.rundir import JOURNAL, RunFolder, run_folders
 from harness.results.journal import journal_lines, uncollected

@@ -144,6 +144,7 @@ class OpenLab:
         self._attached: dict[str, AttachedDevice] = {}
         self._identities: dict[str, str] = {}
         self._answered: set[str] = set()
+        self._changes: dict[str, int] = {}
         self._leases_held = None if leases is None else HeldLeases(leases, wait_s=lease_wait_s)
         self.simulated: dict[str, SimulatedDevice] = {}
         self._cleanup = contextlib.ExitStack()
@@ -183,6 +184,7 @@ class OpenLab:
         (config,) = self.lab.select([name])
         if (why := self.lab.why_not_ours(name)) is not None:
             raise DeviceHeld(why, Held(None, 0.0))
+        self._changes.setdefault(name, self.lab.changes_of(name))
         is_instance = config.simulated and self._instances is not None
         if self._leases_held is not None and not is_instance:
             self._leases_held.take(name, self.key(name))
@@ -206,6 +208,8 @@ class OpenLab:
         try:
             if (why := self.lab.why_not_ours(name)) is not None:
                 raise LeaseLost(why)
+            if self.lab.changes_of(name) != self._changes.get(name, 0):
+                raise LeaseLost(f"labgrid gave the place of {name} to others meanwhile")
             if self._leases_held is not None:
                 self._leases_held.require(name)
         except LeaseLost:
@@ -235,6 +239,7 @@ class OpenLab:
     def release(self, name: str) -> None:
         """Lets go of a device: a simulated one is ended, the next `device` attaches it anew."""
         attached = self._attached.pop(name, None)
+        self._changes.pop(name, None)
         simulated = self.simulated.pop(name, None)
         if simulated is not None:
             simulated.stop()

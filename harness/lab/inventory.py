@@ -278,6 +278,11 @@ class Lab(_Strict):
         place = self._place_of.get(name)
         return None if place is None or self._places is None else self._places.why_not(place)
 
+    def changes_of(self, name: str) -> int:
+        """How often labgrid took a device from this session, or gave it back, until now."""
+        place = self._place_of.get(name)
+        return 0 if place is None or self._places is None else len(self._places.changes(place))
+
     def health_of(self, name: str) -> HealthRules:
         """The rules for the health of a device. Raises ConfigError as `select`."""
         return self._in_use(name).health or self.health

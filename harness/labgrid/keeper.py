@@ -19,7 +19,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from getpass import getuser
 from pathlib import Path
 from typing import Final
@@ -39,6 +39,8 @@ from harness.labgrid.wire import Away, Coordinator, Refused
 
 _LOOK_S: Final = 0.5
 _POLL_S: Final = 1.0
+_LEAVE_S: Final = 15.0
+"""How long a place that was lost is left to whoever took it: a reservation would shut them out."""
 RELEASE_S: Final = 120.0
 """How long a coordinator that does not answer is asked to take places back."""
 
@@ -54,6 +56,15 @@ def own_names() -> tuple[str, str]:
     return f"{host}/{user}", f"{host}+qnn-{secrets.token_hex(6)}/{user}"
 
 
+@dataclass
+class _Lost:
+    """A place that was taken away, when, and the reservation that it is queued for by."""
+
+    place: Place
+    since: float
+    token: str = ""
+
+
 class Keeper:
     """The places of one session, from the queue to their release."""
 
@@ -62,6 +73,7 @@ class Keeper:
         self._folder = folder
         self._user, self._name = own_names()
         self._held: dict[str, Place] = {}
+        self._lost: dict[str, _Lost] = {}
         self._tokens: list[str] = []
         self._passed_over: dict[str, str] = {}
         self._is_new = False
@@ -181,10 +193,8 @@ class Keeper:
 
     def _watch(self) -> None:
         """Sees that the places stay ours until the session ends."""
-        while self._held and not _session_ended(_LOOK_S):
+        while not _session_ended(_LOOK_S):
             self._attempt(self._look_at_the_places)
-        while not _session_ended(_POLL_S):
-            pass
 
     def _look_at_the_places(self) -> None:
         for name in tuple(self._held):
@@ -196,6 +206,9 @@ class Keeper:
                 holder = self._holder(name)
             if holder != self._name:
                 self._lose(name, holder)
+        for name, lost in tuple(self._lost.items()):
+            if time.monotonic() >= lost.since + _LEAVE_S:
+                self._queue_again(name, lost)
 
     def _holder(self, name: str) -> str | None:
         """Who has a place, "" if nobody, None if there is no such place."""
@@ -203,12 +216,40 @@ class Keeper:
         return None if place is None else place.acquired
 
     def _lose(self, name: str, holder: str | None) -> None:
-        del self._held[name]
+        self._lost[name] = _Lost(self._held.pop(name), time.monotonic())
         what = "was removed" if holder is None else f"was given to {holder}"
-        lost_file(self._folder, name).write_text(
-            f"place {name} of labgrid was taken from this run: it "
-            + ("was released by somebody" if holder == "" else what)
-        )
+        why = "was released by somebody" if holder == "" else what
+        self._say_of(name, f"place {name} of labgrid was taken from this run: it {why}")
+
+    def _queue_again(self, name: str, lost: _Lost) -> None:
+        """Queues for a place that was lost, as long as for a first one; it must be what it was."""
+        place, state = self._place(name), ""
+        if lost.token:
+            with contextlib.suppress(Refused):
+                state, _ = self._coordinator.poll(lost.token)
+        if time.monotonic() >= lost.since + _LEAVE_S + self._wanted.wait_s:
+            self._forget(name, lost)
+        elif state not in ("waiting", "allocated", "acquired"):
+            filters = {**self._wanted.filters, "name": name}
+            lost.token = self._coordinator.reserve(filters, self._wanted.priority)
+        elif state != "waiting" and place is not None and place.services:
+            if (place.services, place.tags) != (lost.place.services, lost.place.tags):
+                self._forget(name, lost)
+                return
+            with contextlib.suppress(Refused):  # something of it is in use, as part of another
+                self._coordinator.acquire(name)
+                self._held[name] = place
+                del self._lost[name]
+                self._say_of(name, f"place {name} of labgrid is this run's again")
+            self._coordinator.cancel(lost.token)
+
+    def _forget(self, name: str, lost: _Lost) -> None:
+        del self._lost[name]
+        self._coordinator.cancel(lost.token)
+
+    def _say_of(self, name: str, what: str) -> None:
+        with lost_file(self._folder, name).open("a") as file:
+            file.write(f"{what}\n")
 
     def _attempt(self, act: Callable[[], None]) -> None:
         """Does something with the coordinator; one that is away now ends no session."""

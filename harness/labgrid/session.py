@@ -1,7 +1,8 @@
 """A session's side of its places: starts the keeper, and sees whether a place is still its own.
 
 The keeper's folder is shared by all processes of the session: `held.json` has its places, `lost`
-those that were taken away, and `alive` is locked as long as the keeper lives.
+a file for each that was taken away, with a line that says so and one for its return, and so on;
+and `alive` is locked as long as the keeper lives.
 """
 
 from __future__ import annotations
@@ -58,11 +59,18 @@ class Found:
             acquire = f"a run takes it, and so does `labgrid-client -p {name} acquire`"
             mine = place.acquired == self.user
             return None if mine else f"place {name} of labgrid is not yours: {who}; {acquire}"
-        with contextlib.suppress(OSError):
-            return lost_file(self.folder, name).read_text()
+        if (changes := self.changes(name)) and len(changes) % 2:
+            return changes[-1]
         if not is_alive(self.folder):
             return f"nobody keeps place {name} of labgrid for this run any more: its keeper ended"
         return None
+
+    def changes(self, name: str) -> list[str]:
+        """What became of a place since the session has it: lost, had again, and so on."""
+        with contextlib.suppress(OSError):
+            if self.folder is not None:
+                return lost_file(self.folder, name).read_text().splitlines()
+        return []
 
 
 def tell(**what: object) -> None:
@@ -72,7 +80,7 @@ def tell(**what: object) -> None:
 
 
 def lost_file(folder: Path, name: str) -> Path:
-    """What is there says why a place was lost."""
+    """What is there says why a place was lost, and whether it is back."""
     return folder / LOST / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 

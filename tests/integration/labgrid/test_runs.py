@@ -206,6 +206,24 @@ def test_a_place_that_an_admin_takes_away_is_a_fault_of_the_lab(rack: Rack, tmp_
     rack.client("-p", taken, "release")
 
 
+@pytest.mark.nightly
+def test_a_place_that_is_free_again_is_used_again(rack: Rack, tmp_path: Path) -> None:
+    """What ran there meanwhile is not believed: somebody else may have used the device."""
+    with steps(tmp_path / "a", rack, filters={"name": "p1"}) as begun:
+        assert begun.wait_for(0) == "p1"
+        before = rack.holders()
+        rack.client("-p", "p1", "release", "--kick")
+        rack.client("-p", "p1", "acquire", user="bob")
+        wait_until(rack.has_reservations, "the keeper does not queue for it")
+        assert rack.holders() == {"p1": "desk/bob"}
+        rack.client("-p", "p1", "release", user="bob")
+        wait_until(lambda: rack.holders() == before, "the place is not taken again")
+        begun.go(0, 1)
+        code, output, cases = begun.finish()
+    assert code == 0, output
+    assert cases == [("error", "infra", "p1")] + [("passed", None, "p1")] * 2
+
+
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
 )

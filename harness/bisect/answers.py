@@ -11,6 +11,9 @@ from typing import Final, Literal
 
 Axis = Literal["qnn", "ort", "compiler"]
 AXES: Final[tuple[Axis, ...]] = ("qnn", "ort", "compiler")
+Each = Literal["device", "soc"]
+EACH: Final[tuple[Each, ...]] = ("device", "soc")
+"""Axes without an order: nothing is searched along them, each value has a search of its own."""
 Answer = Literal["good", "bad", "unsure", "untestable", "unknown"]
 Verdict = Literal["good", "bad"]
 Repeat = int | Literal["auto", "judged"]

@@ -176,6 +176,8 @@ def _exact_step(state: AxisState, repeat: int | Literal["judged"]) -> Ask | Axis
         if spent:
             return state.finding("undecided", notes=(f"{limit} runs did not suffice",))
         return ask
+    if len(state.spec.candidates) == 1:
+        return state.finding("no-change", verdict=verdicts[0], only=state.names[0])
     if len(state.names) == 1:
         only = f"only {state.names[0]} can be tested: it is {verdicts[0]}"
         return state.finding("undecided", verdict=verdicts[0], notes=(only,))

@@ -15,13 +15,15 @@ def sides_of(
 ) -> tuple[int | None, int | None]:
     """The runs to set side by side, the older first: their positions among the answers.
 
-    On one axis the neighbours of the change. On a grid the two pairs of unlike answers that lie
-    closest to each other.
+    On one axis the neighbours of the change, or the one side that there is. On a grid the two pairs
+    of unlike answers that lie closest to each other.
     """
     if isinstance(finding, AxisFinding) and finding.before and finding.after:
         regression = finding.direction == "regression"
         before = _last(answers, finding.before, "good" if regression else "bad")
         return before, _last(answers, finding.after, "bad" if regression else "good")
+    if isinstance(finding, AxisFinding) and finding.only and finding.verdict:
+        return _last(answers, finding.only, finding.verdict), None
     if isinstance(finding, GridFinding):
         return next((pair for _, pair in _unlike(finding, answers)), (None, None))
     return None, None

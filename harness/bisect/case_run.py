@@ -21,6 +21,7 @@ from harness.bisect.match import Judged, Match
 from harness.errors import ConfigError, InfraError
 from harness.files.cache import PRIVATE
 from harness.pytest_plugin.problem import Problem, read_problem
+from harness.pytest_plugin.terminal import NO_DEVICE
 from harness.report.rundir import JOURNAL, LATEST, RunFolder
 from harness.results.case_names import split_node_id
 from harness.results.drift import Output
@@ -34,7 +35,8 @@ class Task(BaseModel):
 
     `case` is a node id whose versions do not count. `devices` are the one it runs on and those
     that may stand in for it. `held` has the axes that are not searched and whose version is not
-    simply the usual one, `paths` the path of each version that is named by one. `folder` is where
+    simply the usual one, `paths` the path of each version that is named by one. `on` is the device
+    or the kind that this is about, where the same is asked of several. `folder` is where
     pytest is started, `pytest_arguments` goes to it as it is. `good` is the point whose
     measurements or outputs `--match` compares with.
     """
@@ -46,6 +48,7 @@ class Task(BaseModel):
     held: Mapping[Axis, str] = {}
     paths: Mapping[Axis, Mapping[str, str]] = {}
     devices: Annotated[tuple[str, ...], Field(min_length=1)]
+    on: str | None = None
     target: str
     backend: str
     lab: Path
@@ -98,6 +101,10 @@ PROBLEM: Final = "problem.json"
 _KEPT_BYTES = 64 * 1024
 _USAGE, _NOTHING_SELECTED = 4, 5
 _ERROR_LINE = re.compile(r"^(?:error|ERROR): (.+)$", re.MULTILINE)
+
+
+class MisfitError(ConfigError):
+    """The devices do not meet what the test requires; others may."""
 
 
 def task_of(log: Log) -> Task:
@@ -199,7 +206,8 @@ def judge(
         return Judged("untestable", stopped.text)
     if stopped.about == "lab":
         return Judged("unknown", stopped.text)
-    raise ConfigError(stopped.text.replace("--only-case", "--case"))
+    wrong = MisfitError if NO_DEVICE in stopped.text else ConfigError
+    raise wrong(stopped.text.replace("--only-case", "--case"))
 
 
 def _problem(output: Path, exit_code: int | None) -> str:

@@ -24,6 +24,7 @@ class AxisFinding:
     - `no-change`: all that could be tested are `verdict`; `between` are those that could not.
     - `undecided`: not enough could be learnt; `notes` say why.
 
+    `only` is the one candidate, where there is no other.
     `confidence` holds at every rate of flakiness that `flaky` allows for, and there is one only if
     answers were repeated until sure: else each was believed, and None is said. It is None also if
     the answers do not fit one change (`one_change` False); the newest change is then the one given.
@@ -40,6 +41,7 @@ class AxisFinding:
     runs: int = 0
     unknown: int = 0
     notes: tuple[str, ...] = ()
+    only: str | None = None
 
     @property
     def last_good(self) -> str | None:
@@ -64,6 +66,8 @@ class AxisFinding:
     def __str__(self) -> str:
         if self.kind == "undecided":
             return "undecided: " + "; ".join(self.notes)
+        if self.only is not None:
+            return f"{self.only} is {self.verdict}"
         if self.kind == "no-change":
             if not self.between:
                 return f"no change: all are {self.verdict}"

@@ -63,7 +63,8 @@ def title(result: BisectionResult) -> str:
     answer = result.answer
     bad = bad_side(result)
     error = bad.error if bad is not None else None
-    said = f"{', '.join(result.axes)}: {answer.text if answer else 'not over'}"
+    on = f" on {result.on}" if result.on else ""
+    said = f"{', '.join(result.axes)}{on}: {answer.text if answer else 'not over'}"
     known = (error.api, error.code, error.symbol) if error is not None else ()
     what = " ".join(str(part) for part in known if part)
     message = error.message if error is not None else ""

@@ -11,22 +11,24 @@ from typing import Final, Literal
 
 from pydantic import ValidationError
 
-from harness.bisect.answers import AXES, Axis, Point, Repeat
+from harness.bisect.answers import AXES, EACH, Axis, Each, Point, Repeat
 from harness.bisect.case_run import Task, task_of
 from harness.bisect.folder import BisectFolder, log_text
 from harness.bisect.log import Answered, Begun, read_log
 from harness.bisect.match import Match, parse_match
 from harness.bisect.search import AxisSpec, GridSpec
-from harness.bisect.versions import Versions, versions_from, where_to_run
+from harness.bisect.versions import Versions, Where, versions_from, where_to_run
 from harness.errors import ConfigError
 from harness.history.noise import scipy_stats
 from harness.lab.inventory import Lab
+from harness.lab.matching import kinds
 from harness.results.case_names import split_node_id
 from harness.runtimes.catalog import Catalog
 
 _log = logging.getLogger(__name__)
 
 _EACH_ITS_OWN: Final = "with two axes give each its own candidates: --qnn, --ort, --compiler"
+_ALONE: Final = "where only devices differ, one version is run on each: --qnn, --ort, --compiler"
 _TWICE: Final = " lists the candidates, too: give one of the two"
 _OPTIONS: Final = {
     "repeat": "--repeat",
@@ -69,16 +71,31 @@ class Request:
 def begin(request: Request, lab: Lab, catalog: Catalog) -> list[Begun]:
     """The searches that a request means: one, or one for each version a third axis is held at.
 
-    Raises ConfigError for everything that is wrong with it; nothing is run or written.
+    So many for each device, or kind of devices, where they are an axis. Raises ConfigError for
+    everything that is wrong with it; nothing is run or written.
     """
-    axes = _axes(request.axes)
-    root = where_pytest_starts(request.case, "--case")
+    axes, each = _axes(request.axes)
+    where_pytest_starts(request.case, "--case")
     match = None if request.match is None else parse_match(request.match)
     _refuse_what_would_be_ignored(request, axes, match)
-    where = where_to_run(lab, request.case, request.devices, request.backend)
+    begun = []
+    for on, devices in _places(lab, request.devices, each):
+        where = where_to_run(lab, request.case, devices, request.backend)
+        begun += _begun(request, axes, Versions(catalog, where.target), where, on)
+    return begun
+
+
+def _begun(
+    request: Request, axes: tuple[Axis, ...], versions: Versions, where: Where, on: str | None
+) -> list[Begun]:
+    """Those on the same devices. Without axes one version is run, and nothing is searched."""
+    root = where_pytest_starts(request.case, "--case")
+    match = None if request.match is None else parse_match(request.match)
     given = dict(request.versions or {})
-    versions = Versions(catalog, where.target)
     candidates = {axis: _candidates(axis, request, given, versions) for axis in axes}
+    if not axes:
+        axes = ("qnn",)
+        candidates = {"qnn": _one_version(given, versions, where)}
     good = _claim(request.good, "--good", candidates, versions)
     bad = _claim(request.bad, "--bad", candidates, versions)
     prior = _prior(request.prior, candidates, versions)
@@ -93,6 +110,7 @@ def begin(request: Request, lab: Lab, catalog: Catalog) -> list[Begun]:
             held=held,
             paths={axis: found for axis, found in paths.items() if found},
             devices=where.devices,
+            on=on,
             target=where.target,
             backend=where.backend,
             lab=request.lab.absolute(),
@@ -125,24 +143,62 @@ def replayed(file: Path, reports: Path) -> BisectFolder:
     return folder
 
 
-def _axes(given: Sequence[str]) -> tuple[Axis, ...]:
-    known: dict[str, Axis] = {axis: axis for axis in AXES}
-    unknown = [one for one in given if one not in known]
+def _axes(given: Sequence[str]) -> tuple[tuple[Axis, ...], Each | None]:
+    """The axes that are searched, and what is asked one by one."""
+    choices = (*AXES, *EACH)
+    unknown = [one for one in given if one not in choices]
     if unknown:
-        raise ConfigError(f"unknown axis {unknown[0][:80]!r}", field="--axis", choices=AXES)
-    if not given or len(given) > 2 or len(set(given)) < len(given):
-        problem = "one axis is searched, or two; a third is held, at one version or several in turn"
-        raise ConfigError(problem, field="--axis", choices=AXES)
-    return tuple(known[one] for one in given)
+        raise ConfigError(f"unknown axis {unknown[0][:80]!r}", field="--axis", choices=choices)
+    axes = tuple(axis for one in given for axis in AXES if axis == one)
+    each = [each for one in given for each in EACH if each == one]
+    if not given or len(axes) > 2 or len(each) > 1 or len(set(given)) < len(given):
+        problem = (
+            "one axis is searched, or two; a third is held, at one version or several in turn; "
+            "device or soc asks each device or kind of them the same"
+        )
+        raise ConfigError(problem, field="--axis", choices=choices)
+    return axes, next(iter(each), None)
+
+
+def _places(
+    lab: Lab, asked: Sequence[str], each: Each | None
+) -> list[tuple[str | None, Sequence[str]]]:
+    """The devices of each search, with the name they have together where there are several."""
+    if each is None:
+        return [(None, asked)]
+    kind = kinds(lab.select())
+    places: dict[str, list[str]] = {}
+    for one in lab.select(asked or None):
+        places.setdefault(kind[one.name] if each == "soc" else one.name, []).append(one.name)
+    if len(places) < 2:
+        problem = f"{next(iter(places))} is the only {each}: there is nothing to tell apart"
+        raise ConfigError(problem, field="--device" if asked else "--axis", choices=kind)
+    return list(places.items())
+
+
+def _one_version(given: Mapping[Axis, str], versions: Versions, where: Where) -> tuple[str, ...]:
+    (held, *others) = versions.held(
+        {"qnn": given["qnn"]} if "qnn" in given else {}, (), where.named
+    )
+    if others:
+        raise ConfigError(f"{_ALONE}; several are searched with --axis qnn,device", field="--qnn")
+    return (held["qnn"],)
 
 
 def _refuse_what_would_be_ignored(
     request: Request, axes: tuple[Axis, ...], match: Match | None
 ) -> None:
     """Raises ConfigError for what means nothing beside the rest: nobody writes it for nothing."""
-    one, two = len(axes) == 1, len(axes) == 2
-    with_good = match is not None and match.needs_good
+    two = len(axes) == 2
+    alone, with_good = not axes, match is not None and match.needs_good
     wrong: tuple[tuple[str, bool, str], ...] = (
+        ("--versions", alone and request.candidates is not None, _ALONE),
+        ("--from-file", alone and request.candidates_file is not None, _ALONE),
+        ("--good", alone and request.good is not None, _ALONE),
+        ("--bad", alone and request.bad is not None, _ALONE),
+        ("--prior", alone and bool(request.prior), _ALONE),
+        ("--match", alone and with_good, "compares with a good version, and only devices differ"),
+        ("--repeat", alone and request.repeat == "auto", f"{_ALONE}; --repeat N asks it N times"),
         ("--versions", two and request.candidates is not None, _EACH_ITS_OWN),
         ("--from-file", two and request.candidates_file is not None, _EACH_ITS_OWN),
         (
@@ -156,8 +212,12 @@ def _refuse_what_would_be_ignored(
             "--match drift compares what QNN versions make of the same contexts: --axis qnn",
         ),
         ("--prior", two and bool(request.prior), "is for one axis"),
-        ("--every", one and request.every, "is for two axes"),
-        ("--newer", one and request.newer is not None, "is for two axes; on one it is found out"),
+        ("--every", not two and request.every, "is for two axes"),
+        (
+            "--newer",
+            not two and request.newer is not None,
+            "is for two axes; on one it is found out",
+        ),
         (
             "--newer",
             request.every and request.newer is not None,

@@ -20,7 +20,7 @@ from harness.results.record import CaseRecord, PreflightRecord, RuntimeRecord
 from harness.runtimes.difference import Difference
 
 _BUILD_DATE: Final = re.compile(r"\d+(?:\.\d+){1,2}\.(\d{2})(\d{2})(\d{2})(?:\d{6})?", re.ASCII)
-_OF_TASK: Final = {"case", "axes", "held", "paths", "match", "devices", "target", "backend"}
+_OF_TASK: Final = {"case", "axes", "held", "paths", "match", "devices", "on", "target", "backend"}
 
 Records = Mapping[int, CaseRecord]
 """The records of answered runs, by their position among the answers."""
@@ -149,7 +149,8 @@ class BisectionResult(_Shape):
 
     `before` and `after` are the sides of the first of `edges`, or the one side that is known.
     `libraries` are those of the axes that differ at an edge. Paths are seen from the bisection's
-    folder. `folder` and `exit_code` are printed by `--json` only.
+    folder. `on` is the device, or the kind of device, where the same was asked of several.
+    `folder` and `exit_code` are printed by `--json` only.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -166,6 +167,7 @@ class BisectionResult(_Shape):
     repeat: Repeat
     bound: BoundShape
     devices: list[str]
+    on: str | None
     target: str
     backend: str
     finished: bool

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints,
 
 from harness.bisect.answers import Answer, Evidence, Point, Question, Stopped
 from harness.bisect.flaky import WORST
+from harness.errors.outgoing_text import counted
 from harness.history.performance import MOST_RUNS
 
 _CHEAPEST_S: Final = 0.001
@@ -46,7 +47,8 @@ class Bound:
         return Bound(runs, alike, min(self.all_points or most, most))
 
     def __str__(self) -> str:
-        text = f"at most {self.runs} runs, and one more for each that finds it cannot be tested"
+        text = f"at most {counted(self.runs, 'run')}"
+        text += ", and one more for each that finds it cannot be tested"
         if self.alike > self.runs:
             text += f"; at most {self.alike} if both ends answer alike"
         return text

@@ -64,7 +64,11 @@ def _reports_option(command: Command) -> Command:
 
 @click.group(invoke_without_command=True)
 @click.option("--case", metavar="NODEID", help="The case, as reports name it; any versions in it.")
-@click.option("--axis", metavar="AXIS[,AXIS]", help="What to search: qnn, ort, compiler.")
+@click.option(
+    "--axis",
+    metavar="AXIS[,AXIS]",
+    help="What to search: qnn, ort, compiler; device, soc: of each the same.",
+)
 @click.option("--good", metavar="VERSION", help="A version that is good.")
 @click.option("--bad", metavar="VERSION", help="A version that is bad.")
 @click.option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 import click
 
 from harness.bisect.answers import Question, Stopped
-from harness.bisect.case_run import RunEnd, task_of
+from harness.bisect.case_run import MisfitError, RunEnd, task_of
 from harness.bisect.driver import Bisection, Watcher
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import BisectFolder
@@ -38,6 +38,7 @@ STOPPED: Final = 3
 INTERRUPTED: Final = 130
 _FOUND_KINDS = ("change", "frontier")
 _WHY_CHARS = 60
+_DECIDED_KINDS = (*_FOUND_KINDS, "no-change")
 _COLORS = {"good": "green", "bad": "red"}
 
 
@@ -56,36 +57,77 @@ def go_on_with(
     """Goes on with bisections that are held until each is over; prints what they came to.
 
     What stops one stops those behind it, too, and one line says how to go on with all. `new` ones
-    of which no run has answered are removed if their input turns out to be wrong. Raises
-    HarnessError.
+    of which no run has answered are removed if their input turns out to be wrong, and so is that of
+    a device which the case does not fit, of several. Raises HarnessError.
     """
     ends: list[_End] = []
-    every = f" with all {len(folders)} slices" if len(folders) > 1 else ""
-    command = f"qnn-harness bisect --resume {shlex.quote(shown(folders[0].path))}"
-    again = f"to go on{every}: {command}"
+    misfits: dict[BisectFolder, str] = {}
     try:
         for folder in folders:
             if ends and ends[-1].why is not None:
                 ends.append(_End(ends[-1].code, _not_begun(folder), ends[-1].why))
                 continue
-            ends.append(_go_on(folder, stop_at, as_json=as_json))
+            try:
+                ends.append(_go_on(folder, stop_at, as_json=as_json))
+            except MisfitError as error:
+                on = task_of(folder.read()).on
+                if on is None or folder.answers() or len(misfits) == len(folders) - 1:
+                    raise
+                misfits[folder] = f"{on} is left out: {error}"
+                folder.discard()
+                say(misfits[folder], err=True)
+        results = [end.result for end in ends]
+        each = results[0].get("on") is not None
         if as_json:
-            results = [end.result for end in ends]
-            say_json(results[0] if len(results) == 1 else results)
+            say_json(results if each or len(results) > 1 else results[0])
+        elif each:
+            for line in (*together(results), *misfits.values()):
+                say(line)
         if ends[-1].why is not None:
-            say(f"{ends[-1].why}; {again}", err=True)
+            say(f"{ends[-1].why}; {_again(folders, misfits)}", err=True)
     except HarnessError as error:
-        wrong = new and isinstance(error, ConfigError)
-        if wrong and not any(folder.answers() for folder in folders):
-            for folder in folders:
+        left = [folder for folder in folders if folder not in misfits]
+        if new and isinstance(error, ConfigError) and not any(one.answers() for one in left):
+            for folder in left:
                 folder.discard()
         else:
-            say(f"nothing is lost; {again}", err=True)
+            say(f"nothing is lost; {_again(folders, misfits)}", err=True)
         raise
     finally:
         for folder in folders:
             folder.close()
-    return max(end.code for end in ends)
+    code = max(end.code for end in ends)
+    return code_of_each(results) if each and code <= NEGATIVE else code
+
+
+def _again(folders: Sequence[BisectFolder], gone: Collection[BisectFolder]) -> str:
+    """How to go on with all that are not gone."""
+    left = [folder for folder in folders if folder not in gone]
+    every = f" with all {len(left)} slices" if len(left) > 1 else ""
+    return f"to go on{every}: qnn-harness bisect --resume {shlex.quote(shown(left[0].path))}"
+
+
+def together(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What was found on several devices: those that answered the same are named together."""
+    named = [str(result.get("on")) for result in results]
+    said: dict[str, list[str]] = {}
+    for result, on in zip(results, named, strict=True):
+        answer = result.get("answer")
+        held = ", ".join(
+            f"{axis} {version}" for axis, version in (result.get("held") or {}).items()
+        )
+        where = f"{on} ({held} held)" if named.count(on) > 1 and held else on
+        said.setdefault(answer["text"] if answer else "not over", []).append(where)
+    for text, names in said.items():
+        yield f"on {' and '.join(names)}: {text}"
+
+
+def code_of_each(results: Sequence[Mapping[str, Any]]) -> int:
+    """Something is found if each device has its answer, and something differs."""
+    answers = [result["answer"] for result in results]
+    kinds = {answer["kind"] for answer in answers}
+    differ = len({answer["verdict"] for answer in answers}) > 1 or kinds & {*_FOUND_KINDS}
+    return FOUND if differ and kinds <= {*_DECIDED_KINDS} else NEGATIVE
 
 
 def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _End:
@@ -116,7 +158,8 @@ def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _En
 
 def _not_begun(folder: BisectFolder) -> dict[str, Any]:
     """The result of one that was not gone on with."""
-    return {"bisect": folder.path.name, "folder": str(folder.path), "finished": False}
+    on = task_of(folder.read()).on
+    return {"bisect": folder.path.name, "folder": str(folder.path), "finished": False, "on": on}
 
 
 def code_of(step: AxisFinding | GridFinding | Stopped | None) -> int:
@@ -207,11 +250,15 @@ def _searched(log: Log) -> str:
         searched = spec.searched()
         ends = f"{searched[0]} to {searched[-1]}"
         text = f"bisecting {spec.axis} over {len(searched)} versions, {ends}"
+        if len(searched) == 1:
+            text = f"running {spec.axis} {searched[0]}"
     else:
         text = (
             f"bisecting {spec.axes[0]} and {spec.axes[1]} over {len(spec.rows)} x "
             f"{len(spec.columns)} pairs"
         )
+    if log.task.get("on") is not None:
+        text = f"on {log.task['on']}: {text}"
     held = ", ".join(f"{axis} {version}" for axis, version in spec.held.items())
     return f"{text} ({held} held)" if held else text
 

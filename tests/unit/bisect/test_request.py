@@ -125,6 +125,36 @@ def test_a_third_axis_is_held_at_each_of_its_values(lab: Lab, catalog: Catalog) 
     assert begun[0].spec.rows == ("1.24.1", "1.31.1")
 
 
+def test_each_device_or_kind_of_them_has_searches_of_its_own(lab: Lab, catalog: Catalog) -> None:
+    devices = ("a", "b-htp-1", "c")
+    each = begin(asked(axes=("device", "qnn"), devices=devices, good="2.47"), lab, catalog)
+    tasks = [task_of(read_log(to_line(one))) for one in each]
+    assert [(one.on, one.devices) for one in tasks] == [(name, (name,)) for name in devices]
+    kinds = begin(asked(axes=("qnn", "soc"), devices=devices), lab, catalog)
+    tasks = [task_of(read_log(to_line(one))) for one in kinds]
+    assert [(one.on, one.devices) for one in tasks] == [
+        ("qcs8550", ("a", "b-htp-1")),
+        ("sm8650-linux-x64", ("c",)),
+    ]
+    assert all(isinstance(one.spec, AxisSpec) and one.spec.axis == "qnn" for one in kinds)
+    pairs = begin(asked(axes=("qnn", "compiler", "soc"), devices=devices), lab, catalog)
+    assert all(isinstance(one.spec, GridSpec) for one in pairs)
+    held = {"compiler": "2.47,2.51"}
+    four = begin(asked(axes=("qnn", "soc"), devices=devices, versions=held), lab, catalog)
+    assert [one.spec.held["compiler"] for one in four] == ["2.47.0", "2.51.0"] * 2
+
+
+@pytest.mark.parametrize(("given", "version"), [({}, "2.51.0"), ({"qnn": "2.48"}, "2.48.40")])
+def test_of_devices_alone_each_is_asked_one_version(
+    lab: Lab, catalog: Catalog, given: dict[str, str], version: str
+) -> None:
+    both = begin(asked(axes=("device",), devices=("a", "c"), versions=given), lab, catalog)
+    assert [task_of(read_log(to_line(one))).on for one in both] == ["a", "c"]
+    for one in both:
+        assert isinstance(one.spec, AxisSpec)
+        assert (one.spec.candidates, one.spec.held) == ((version,), {"compiler": "2.48.40"})
+
+
 def test_versions_from_a_file(lab: Lab, catalog: Catalog, tmp_path: Path) -> None:
     file = tmp_path / "versions"
     file.write_text("# nightly\n2.47.0\n\n  2.49.40 # the good one\n2.51.0\n")
@@ -184,6 +214,27 @@ def test_versions_from_a_file(lab: Lab, catalog: Catalog, tmp_path: Path) -> Non
         ({"axes": ("ort", "qnn"), "good": "1.24.1,2.47.0", "match": "code=1"}, "--good: on two"),
         ({"versions": {"ort": "1.24.1,1.31.1", "compiler": "2.47,2.51"}}, "only one axis"),
         ({"candidates_file": Path("nowhere")}, "cannot be read"),
+        ({"axes": ("qnn", "device", "soc")}, "one axis is searched, or two; .*device or soc asks"),
+        ({"axes": ("device", "device")}, "one axis is searched"),
+        ({"axes": ("qnn", "device"), "devices": ("a",)}, "--device: a is the only device"),
+        ({"axes": ("soc",), "devices": ("a", "b-htp-1")}, "--device: qcs8550 is the only soc"),
+        ({"axes": ("device",), "devices": ("a", "z")}, "not in the lab"),
+        ({"axes": ("qnn", "device")}, "'d' has no target"),
+        *(
+            ({"axes": ("device",), "devices": ("a", "c"), **more}, says)
+            for more, says in (
+                ({"candidates": "2.47,2.48"}, "--versions: where only devices differ"),
+                ({"candidates_file": Path("x")}, "--from-file: where only devices differ"),
+                ({"good": "2.47"}, "--good: where only devices differ"),
+                ({"bad": "2.47"}, "--bad: where only devices differ"),
+                ({"prior": ["2.47=2"]}, "--prior: where only devices differ"),
+                ({"repeat": "auto"}, "--repeat: where only devices differ"),
+                ({"every": True}, "--every: is for two axes"),
+                ({"newer": (True, True)}, "--newer: is for two axes"),
+                ({"match": "measurement x_us > 2 * good"}, "--match: compares with a good version"),
+                ({"versions": {"qnn": "2.47,2.48"}}, "--qnn: .*--axis qnn,device"),
+            )
+        ),
     ],
 )
 def test_wrong_input(lab: Lab, catalog: Catalog, more: dict[str, Any], says: str) -> None:

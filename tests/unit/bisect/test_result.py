@@ -165,7 +165,7 @@ def titled(text: str | None, error: ErrorRecord | None, case: str = SHORT) -> st
     answer = None if text is None else AxisAnswer.model_construct(text=text)
     return title(
         BisectionResult.model_construct(
-            axes=["qnn"], case=case, answer=answer, before=None, after=bad
+            axes=["qnn"], on=None, case=case, answer=answer, before=None, after=bad
         )
     )
 

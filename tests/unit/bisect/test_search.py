@@ -30,7 +30,7 @@ def test_every_history_within_the_bound(number: int) -> None:
             assert (found.kind, found.before, found.after) == ("change", order[k - 1], order[k])
             assert found.direction == ("regression" if first == "good" else "fix")
         else:
-            assert found.kind == ("no-change" if number > 1 else "undecided")
+            assert found.kind == "no-change"
         assert found.confidence is None  # each answer was believed: there is nothing to say
 
 
@@ -235,3 +235,14 @@ def test_what_turned_out_untestable_is_never_asked_again() -> None:
 def test_a_spec_that_makes_no_sense_is_refused(given: dict[str, object], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         axis(3, **given)
+
+
+def test_a_single_candidate_has_its_verdict_and_nothing_to_change() -> None:
+    for verdict in ("good", "bad"):
+        found, asked = drive(AxisSearch(axis(1, repeat=2)), lambda _, told=verdict: told)
+        assert (found.kind, found.verdict, len(asked)) == (
+            "no-change",
+            verdict,
+            2 if verdict == "good" else 1,
+        )
+        assert str(found) == f"{names(1)[0]} is {verdict}"

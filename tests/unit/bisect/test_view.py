@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from harness.bisect.search import AxisSpec
-from harness.cli.bisect_going import Progress
+from harness.cli.bisect_going import FOUND, NEGATIVE, Progress, code_of_each, together
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection
 
 
@@ -58,3 +61,39 @@ def test_a_pipe_gets_the_bound_the_folder_and_a_plain_line_for_each_run(tmp_path
         ["2", "3", "bad"],
         ["3", "2", "good"],
     ]
+
+
+def told(on: str, text: str, kind: str, verdict: str | None = None, **held: str) -> dict[str, Any]:
+    answer = {"text": text, "kind": kind, "verdict": verdict}
+    return {"on": on, "answer": answer, "held": held}
+
+
+def test_devices_that_answered_the_same_are_named_together() -> None:
+    change, good = ("first bad 3", "change"), ("all are good", "no-change", "good")
+    found = [told("a", *change), told("b", *good), told("c", *change), {"on": "d"}]
+    assert list(together(found)) == [
+        "on a and c: first bad 3",
+        "on b: all are good",
+        "on d: not over",
+    ]
+    slices = [told("a", *change, compiler="1"), told("a", *good, compiler="2")]
+    assert list(together(slices)) == [
+        "on a (compiler 1 held): first bad 3",
+        "on a (compiler 2 held): all are good",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "code"),
+    [
+        ([("change", None), ("no-change", "good")], FOUND),
+        ([("no-change", "good"), ("no-change", "bad")], FOUND),
+        ([("no-change", "bad"), ("no-change", "bad")], NEGATIVE),
+        ([("change", None), ("range", None)], NEGATIVE),
+        ([("frontier", None), ("undecided", None)], NEGATIVE),
+    ],
+)
+def test_something_is_found_if_each_has_its_answer_and_something_differs(
+    kinds: list[tuple[str, str | None]], code: int
+) -> None:
+    assert code_of_each([told("a", "", *kind) for kind in kinds]) == code

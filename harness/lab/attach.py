@@ -287,6 +287,13 @@ class OpenLab:
             return None
         return address
 
+    def can_power_cycle(self, name: str) -> bool:
+        """Whether the power of a device can be switched, and is not to blame for its host."""
+        if not self.lab.has_power_port(name) or self.lost_host(name) is not None:
+            return False
+        (config,) = self.lab.select([name])
+        return self._server_of(config).is_running()
+
     def restart_server(self) -> None:
         """Ends our adb server; the next device that hangs on it starts it again."""
         for name in self.simulated:

@@ -87,6 +87,7 @@ class DeviceWatch:
         self._fit: set[str] = set()
         self._strikes: dict[str, int] = {}
         self._cases: dict[str, int] = {}
+        self._switched: set[str] = set()
         self._out: dict[str, _Out] = {}
         self._seen: dict[str, tuple[float, Vitals]] = {}
         self._used = Counter[str]()
@@ -164,6 +165,7 @@ class DeviceWatch:
         """To be called after each case that the lab survived."""
         self._strikes.pop(name, None)
         self._cases.pop(name, None)
+        self._switched.discard(name)
 
     def heal(self, name: str) -> Health:
         """Checks a device, takes all recovery steps if it is bad, and takes it back if it is not.
@@ -244,7 +246,17 @@ class DeviceWatch:
                 break
             time.sleep(min(pause_s, come_back.remaining()))
             pause_s, strikes = min(2 * pause_s, most_s), 1
+        may = rules.reboot and health.state == "bad"
+        if may and is_worth_trying("power-cycle", _codes(health)) and self._may_switch(name):
+            health = self._take_step(name, "power-cycle", health, recovery)
         return health
+
+    def _may_switch(self, name: str) -> bool:
+        """Whether to switch a device off and on: once, until it is well again."""
+        if name in self._switched or not self._lab.can_power_cycle(name):
+            return False
+        self._switched.add(name)
+        return True
 
     def _host_is_out(self, name: str) -> bool:
         """Whether the host of a device is gone and another device was waited for there in vain."""
@@ -267,7 +279,7 @@ class DeviceWatch:
             except InfraError as error:
                 problem = str(error)
                 # out of reach is what it is after a step that had waited for it
-                waited = step in ("reconnect", "restart-server")
+                waited = step in ("reconnect", "restart-server", "power-cycle")
                 health = _still(health, problem) if waited else self._look(name)
         self._say(name, step, health, began, started, problem)
         return health

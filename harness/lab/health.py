@@ -149,6 +149,7 @@ EventKind = Literal[
     "end-leftovers",
     "restart-server",
     "reboot",
+    "power-cycle",
     "quarantine",
     "healed",
     "gate",

@@ -283,6 +283,16 @@ class Lab(_Strict):
         place = self._place_of.get(name)
         return 0 if place is None or self._places is None else len(self._places.changes(place))
 
+    def has_power_port(self, name: str) -> bool:
+        """Whether a device hangs on a place of labgrid whose power this session can switch."""
+        place = self._place_of.get(name)
+        return place is not None and self._places is not None and self._places.has_power_port(place)
+
+    def power_cycle(self, name: str) -> None:
+        """Switches the power of such a device off and on. Raises InfraError."""
+        assert self._places is not None
+        self._places.power_cycle(self._place_of[name])
+
     def health_of(self, name: str) -> HealthRules:
         """The rules for the health of a device. Raises ConfigError as `select`."""
         return self._in_use(name).health or self.health

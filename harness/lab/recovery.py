@@ -31,7 +31,7 @@ _GOING_DOWN_S: Final = 30.0
 _POLL_S: Final = 0.25
 _MAX_BYTES: Final = 1 << 20
 
-RecoveryStep = Literal["reconnect", "end-leftovers", "restart-server", "reboot"]
+RecoveryStep = Literal["reconnect", "end-leftovers", "restart-server", "reboot", "power-cycle"]
 
 # Nothing but time, or a person, helps against these.
 _BEYOND_OUR_POWER: Final = frozenset({"hot", "low-battery"})
@@ -121,6 +121,7 @@ class Recovery:
             "end-leftovers": self._end_leftovers,
             "restart-server": self._restart_server,
             "reboot": self._reboot,
+            "power-cycle": self._power_cycle,
         }
 
     def take(self, name: str, step: RecoveryStep) -> None:
@@ -128,7 +129,14 @@ class Recovery:
         self._steps[step](name)
 
     def _reconnect(self, name: str) -> None:
-        deadline = self._come_back
+        self._wait_for(name, self._come_back)
+
+    def _power_cycle(self, name: str) -> None:
+        self._lab.release(name)
+        self._lab.lab.power_cycle(name)
+        self._wait_for(name, Deadline(self._rules.reboot_timeout_s))
+
+    def _wait_for(self, name: str, deadline: Deadline) -> None:
         while True:
             try:
                 self._lab.release(name)

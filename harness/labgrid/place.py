@@ -17,12 +17,16 @@ class Service:
 
 @dataclass(frozen=True)
 class Place:
-    """A place of the lab; `acquired` is who has it ("host/user"), "" if nobody has."""
+    """A place of the lab; `acquired` is who has it ("host/user"), "" if nobody has.
+
+    `power_port` is what it calls the resource that switches its power, "" if it has none.
+    """
 
     name: str
     tags: Mapping[str, str] = field(default_factory=dict)
     services: Sequence[Service] = ()
     acquired: str = ""
+    power_port: str = ""
 
     def fits(self, filters: Mapping[str, str]) -> bool:
         """Whether a reservation with these filters may be given it."""

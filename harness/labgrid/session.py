@@ -15,6 +15,7 @@ import logging
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,7 @@ LOST: Final = "lost"
 
 _START_S: Final = 60.0
 _END_S: Final = 5.0
+_CLIENT_S: Final = 60.0
 _MAX_BYTES: Final = 16 << 20
 
 
@@ -53,8 +55,8 @@ class Found:
 
     def why_not(self, name: str) -> str | None:
         """Why a place must not be used, None if it may be."""
-        place = next(one for one in self.places if one.name == name)
         if self.folder is None:
+            place = self._place(name)
             who = f"it is held by {place.acquired}" if place.acquired else "nobody holds it"
             acquire = f"a run takes it, and so does `labgrid-client -p {name} acquire`"
             mine = place.acquired == self.user
@@ -71,6 +73,55 @@ class Found:
             if self.folder is not None:
                 return lost_file(self.folder, name).read_text().splitlines()
         return []
+
+    def has_power_port(self, name: str) -> bool:
+        """Whether this session can switch a place off and on."""
+        return self.folder is not None and bool(self._place(name).power_port)
+
+    def power_cycle(self, name: str) -> None:
+        """Switches a place off and on, by labgrid's own client. Raises InfraError."""
+        assert self.folder is not None
+        command = ["-p", name, "power", "--name", self._place(name).power_port]
+        try:
+            _run_client(self.folder, *command, "cycle")
+        except InfraError:
+            # it may be off by now
+            with contextlib.suppress(InfraError):
+                _run_client(self.folder, *command, "on")
+            raise
+
+    def _place(self, name: str) -> Place:
+        return next(one for one in self.places if one.name == name)
+
+
+def _run_client(folder: Path, *words: str) -> None:
+    """Runs labgrid's client as the session. It outlives us, lest something stay switched off."""
+    with tempfile.TemporaryFile() as said:
+        try:
+            owner = json.loads((folder / OWNER).read_text())
+            host, _, user = owner["name"].partition("/")
+            names = {"LG_HOSTNAME": host, "LG_USERNAME": user}
+            command = [sys.executable, "-P", "-m", "labgrid.remote.client"]
+            client = subprocess.Popen(
+                [*command, "-x", owner["coordinator"], *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+                env=os.environ | names | {"GRPC_VERBOSITY": "NONE"},
+            )
+        except OSError as error:
+            raise InfraError(f"labgrid's client does not start: {error}") from error
+        try:
+            code = client.wait(_CLIENT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(client.pid, signal.SIGKILL)
+            client.wait()
+            raise InfraError(f"labgrid's client took more than {_CLIENT_S:g} s") from None
+        said.seek(max(0, said.seek(0, os.SEEK_END) - 2000))
+        why = said.read().decode("utf-8", "replace").strip()
+    if code:
+        raise InfraError(f"labgrid's client ended with {code}: {why.rpartition(chr(10))[2]}")
 
 
 def tell(**what: object) -> None:

@@ -30,6 +30,17 @@ _AWAY: Final = (
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.CANCELLED,
 )
+# of those that labgrid's client can switch, all whose name leaves no doubt what they switch
+_POWER_PORTS: Final = frozenset(
+    {
+        "NetworkPowerPort",
+        "NetworkSiSPMPowerPort",
+        "NetworkUSBPowerPort",
+        "NetworkYKUSHPowerPort",
+        "PDUDaemonPort",
+        "TasmotaPowerPort",
+    }
+)
 _STATES: Final = ("waiting", "allocated", "acquired", "expired", "invalid")
 
 
@@ -188,13 +199,19 @@ class Coordinator:
             }
 
     def _place(self, said: Any) -> Place:
-        return Place(said.name, dict(said.tags), tuple(self._services(said)), said.acquired)
+        services, power_port = [], ""
+        for kind, name, params in self._matched(said):
+            if kind == "NetworkService":
+                address, port = (params[one] for one in ("address", "port"))
+                services.append(Service(name, address.string_value, int(port.uint_value)))
+            elif kind in _POWER_PORTS:
+                power_port = power_port or name
+        return Place(said.name, dict(said.tags), tuple(services), said.acquired, power_port)
 
-    def _services(self, said: Any) -> Iterator[Service]:
+    def _matched(self, said: Any) -> Iterator[tuple[str, str, Any]]:
+        """Class, name and parameters of the resources that a place has now."""
         place = LabgridPlace.from_pb2(said)
         for key, resource in sorted(self._resources.items()):
             match = place.getmatch(key)
-            if key[2] == "NetworkService" and resource.avail and match is not None:
-                address, port = (resource.params[one] for one in ("address", "port"))
-                name = match.rename or key[3]
-                yield Service(name, address.string_value, int(port.uint_value))
+            if resource.avail and match is not None:
+                yield key[2], match.rename or key[3], resource.params

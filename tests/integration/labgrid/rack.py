@@ -78,7 +78,8 @@ class Labgrid:
                 stdout=log,
                 stderr=log,
             )
-        wait_until(lambda: len(self.client("resources").split()) == len(self.names), "no exporter")
+        number = sum(map(len, yaml.safe_load((self.folder / "exporter.yaml").read_text()).values()))
+        wait_until(lambda: len(self.client("resources").split()) == number, "no exporter")
 
     def stop(self) -> None:
         """Kills both."""
@@ -126,7 +127,12 @@ class Labgrid:
     def has_reservations(self) -> bool:
         return "Reservation" in self.client("reservations")
 
-    def describe(self, runs: DeviceRuns, **settings: object) -> None:
+    def describe(
+        self,
+        runs: DeviceRuns,
+        recovery: Mapping[str, object] | None = None,
+        **settings: object,
+    ) -> None:
         """Has the lab of `runs` be this one."""
         device: Mapping[str, object] = {
             "soc": "QCS8550",
@@ -135,6 +141,7 @@ class Labgrid:
         }
         labgrid = {"coordinator": self.address, "filters": {"board": "sim"}, "device": device}
         lab = {"schema": 1, "labgrid": labgrid | settings, "devices": []}
+        lab |= {"recovery": dict(recovery)} if recovery else {}
         runs.file.write_text(yaml.safe_dump(lab))
 
 
@@ -162,14 +169,19 @@ class Rack(Labgrid):
                         public_key=key,
                     )
                 )
-                self.adb.server.connect(self.devices[name].address, deadline=Deadline(PATIENCE_S))
+            addresses = {name: self.address_of(name, stack) for name in self.devices}
+            for address in addresses.values():
+                self.adb.server.connect(address, deadline=Deadline(PATIENCE_S))
             service = {"address": "127.0.0.1", "port": self.adb.port, "username": "adb"}
             stack.callback(self.stop)
             self.begin(
-                {name: {"NetworkService": dict(service)} for name in self.devices},
                 {
-                    name: {"board": "sim", "adb_serial": device.address}
-                    for name, device in self.devices.items()
+                    name: {"NetworkService": dict(service)} | self.more_of(name)
+                    for name in self.devices
+                },
+                {
+                    name: {"board": "sim", "adb_serial": address}
+                    for name, address in addresses.items()
                 },
             )
             self._cleanup = stack.pop_all()
@@ -177,3 +189,11 @@ class Rack(Labgrid):
 
     def __exit__(self, *_: object) -> None:
         self._cleanup.close()
+
+    def address_of(self, name: str, stack: contextlib.ExitStack) -> str:
+        """Where the device of a place is reached, through whatever `stack` then ends."""
+        return self.devices[name].address
+
+    def more_of(self, name: str) -> dict[str, dict[str, object]]:
+        """The resources that a place has besides."""
+        return {}

@@ -21,7 +21,7 @@ _FARM = "farm"
 @lab_option
 @click.option("--devices", type=int, metavar="N", help="How many a farm has (default: 8).")
 @click.option(
-    "--profile", metavar="NAME", help="What they are like: mixed (default), plain, stormy."
+    "--profile", metavar="NAME", help="What they are like: mixed (default), plain, flaky, stormy."
 )
 @click.option("--seed", type=int, metavar="N", help="Deals the same out again (default: 0).")
 @click.option(
@@ -42,7 +42,7 @@ def simulator(
     """Start the simulated device NAME (default: the lab's first) until Ctrl-C.
 
     NAME `farm` starts many, of several SoCs and with tempers of their own: slow links, small
-    storage, some that drop off or are hot.
+    storage, some that drop off, are hot or have a DSP that crashes.
     They hang on an adb server of its own, whose socket is printed; your own is not touched.
     """
     if name == _FARM:

@@ -22,6 +22,7 @@ from harness.adb.server import AdbServer
 from harness.errors import ConfigError
 from harness.files.scratch import scratch_folder
 from harness.simulator.device import SimulatedDevice
+from harness.simulator.emulation import build_flaky_dsp
 from harness.simulator.properties import device_properties
 
 _Value = TypeVar("_Value")
@@ -48,6 +49,7 @@ class Temper:
     away_every_s: float | None = None
     away_s: float = 0.0
     skin_c: float | None = None
+    flaky_dsp: bool = False
 
 
 STEADY: Final = Temper("steady")
@@ -55,6 +57,9 @@ SLOW: Final = Temper("a slow link, 8 MB/s", link_bytes_per_s=8e6)
 SMALL: Final = Temper("small storage, 60 MB", storage_bytes=60_000_000)
 DROPS: Final = Temper("drops off for 3 s, every 20 s or so", away_every_s=20.0, away_s=3.0)
 HOT: Final = Temper("hot, 95 C", skin_c=95.0)
+FLAKY: Final = Temper(
+    "a DSP that crashes in every fourth process or so (a stand-in)", flaky_dsp=True
+)
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,9 @@ PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
         "plain": Profile(["QCS8550"], [STEADY]),
         "mixed": Profile(
             ["QCS8550", "QCS8550", "SM8650", "SM8750"],
-            [STEADY, SLOW, STEADY, DROPS, STEADY, STEADY, HOT, STEADY, STEADY, SMALL],
+            [STEADY, SLOW, STEADY, DROPS, STEADY, FLAKY, HOT, STEADY, STEADY, SMALL],
         ),
+        "flaky": Profile(["QCS8550"], [STEADY, FLAKY]),
         "stormy": Profile(["QCS8550", "SM8650"], [DROPS]),
     }
 )
@@ -188,7 +194,9 @@ class Link:
         self._ends |= {back, on}
         try:
             ways = [asyncio.create_task(self._carry(*way)) for way in ((near, on), (far, back))]
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            # asyncio would log it as a fault that a connection ends with the farm
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for way in ways:
                 way.cancel()
@@ -220,12 +228,15 @@ class SimulatedFarm:
         self.links: list[Link] = []
         self.server: AdbServer | None = None
         self.lab = ""
+        self._flaky_dsp: Path | None = None
 
     def __enter__(self) -> Self:
         """Starts all of it. Raises InfraError."""
         with contextlib.ExitStack() as ends:
             folder = ends.enter_context(scratch_folder())
             key = harness_key(self._key_folder).with_suffix(".pub")
+            flaky = any(one.temper.flaky_dsp for one in self._described)
+            self._flaky_dsp = build_flaky_dsp(folder / "built") if flaky else None
             private = ends.enter_context(PrivateAdbServer(key_folder=self._key_folder))
             made = [self._device(one, folder / one.name, key) for one in self._described]
             for device in made:
@@ -260,12 +271,15 @@ class SimulatedFarm:
     def __exit__(self, *_: object) -> None:
         self._ends.close()
 
-    @staticmethod
-    def _device(one: FarmDevice, storage: Path, key: Path) -> SimulatedDevice:
+    def _device(self, one: FarmDevice, storage: Path, key: Path) -> SimulatedDevice:
+        properties = device_properties(one.name, one.soc)
+        if one.temper.flaky_dsp:  # in the records of all that runs there
+            properties |= {"ro.build.id": "a stand-in for a flaky DSP"}
         return SimulatedDevice(
             one.name,
             storage=storage,
-            properties=device_properties(one.name, one.soc),
+            properties=properties,
+            preload=self._flaky_dsp if one.temper.flaky_dsp else None,
             public_key=key,
             storage_limit_bytes=one.temper.storage_bytes,
             prepares_gpu=True,

@@ -21,6 +21,7 @@ from harness.files.scratch import scratch_folder
 from harness.simulator.board import LOADER, Board, cpu_files
 
 SHIM_SOURCE: Final = Path(__file__).parent / "native" / "board.c"
+FLAKY_DSP_SOURCE: Final = SHIM_SOURCE.with_name("flaky_dsp.c")
 LIBRARIES_VARIABLE: Final = "QNN_HARNESS_ARM64_LIBRARIES"
 """Names the folder with the arm64 loader and C library where it is no usual one."""
 
@@ -79,13 +80,12 @@ def find_tools(environment: Mapping[str, str] = os.environ) -> Tools:
     folders = [chosen] if chosen else _LIBRARY_FOLDERS
     libraries = next((Path(one) for one in folders if Path(one, LOADER).is_file()), None)
     cpp = libraries is None or (libraries / _CPP_RUNTIME).exists()
-    words = _words(environment.get("CC", "")) or _HOST_COMPILERS[:1]
-    compiler = first_program([words[0]], path) or first_program(_HOST_COMPILERS, path)
+    compiler = _host_compiler(environment)
     named = _words(environment.get(CROSS_COMPILER_VARIABLE, ""))
     cross = first_program(named[:1] or CROSS_COMPILERS, path)
     if qemu and libraries and cpp and cross and compiler:
         zig = ("cc", "-target", ZIG_TARGET) if not named and Path(cross).name == "zig" else ()
-        return Tools(Path(qemu), libraries, (compiler, *words[1:]), (cross, *named[1:], *zig))
+        return Tools(Path(qemu), libraries, compiler, (cross, *named[1:], *zig))
     wanted = (
         (qemu, "qemu-aarch64", "qemu-user"),
         (libraries, "the arm64 C library", "libc6-dev-arm64-cross"),
@@ -95,6 +95,13 @@ def find_tools(environment: Mapping[str, str] = os.environ) -> Tools:
     )
     lacking = [f"{what} (apt install {package})" for found, what, package in wanted if not found]
     raise ConfigError(f"this computer lacks {', '.join(lacking)}")
+
+
+def _host_compiler(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The command of this computer's compiler; empty without one."""
+    path, words = environment.get("PATH"), _words(environment.get("CC", "")) or _HOST_COMPILERS[:1]
+    found = first_program([words[0]], path) or first_program(_HOST_COMPILERS, path)
+    return (found, *words[1:]) if found else ()
 
 
 def first_program(names: Sequence[str], path: str | None) -> str | None:
@@ -114,26 +121,34 @@ def make_board(files: Mapping[str, str], *, cache: Path) -> Board:
     return Board(tools.qemu.absolute(), shim.absolute(), tools.libraries.absolute(), shown)
 
 
-def build_shim(compiler: Sequence[str], cache: Path) -> Path:
-    """The library that host programs of a board are given, built once per source and compiler.
+def build_flaky_dsp(cache: Path, environment: Mapping[str, str] = os.environ) -> Path:
+    """The library that stands in for a DSP which crashes now and then; raises as `build_shim`."""
+    compiler = _host_compiler(environment)
+    if not compiler:
+        raise ConfigError("a flaky DSP needs a C compiler, and there is none (apt install gcc)")
+    return build_shim(compiler, cache, FLAKY_DSP_SOURCE)
+
+
+def build_shim(compiler: Sequence[str], cache: Path, source: Path = SHIM_SOURCE) -> Path:
+    """A library that host programs of a device are given, built once per source and compiler.
 
     Raises ConfigError if the compiler refuses, InfraError if it hangs or the result cannot be kept.
     """
     try:
-        identity = (*compiler, *_identity(Path(compiler[0])), *_FLAGS, SHIM_SOURCE.read_bytes())
+        identity = (*compiler, *_identity(Path(compiler[0])), *_FLAGS, source.read_bytes())
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
-    built = cache / f"board-{_key(identity)}.so"
+    built = cache / f"{source.stem}-{_key(identity)}.so"
     if built.is_file():
         return built
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with scratch_folder(cache) as folder:
-            output = folder / "board.so"
-            done = run_program([*compiler, *_FLAGS, str(SHIM_SOURCE), "-o", str(output), "-ldl"])
+            output = folder / built.name
+            done = run_program([*compiler, *_FLAGS, str(source), "-o", str(output), "-ldl"])
             if done.returncode != 0 or not output.is_file():
                 said = done.stderr[-_KEPT_CHARS:]
-                raise ConfigError(f"{shlex.join(compiler)} does not compile board.c:\n{said}")
+                raise ConfigError(f"{shlex.join(compiler)} does not compile {source.name}:\n{said}")
             output.replace(built)
     except OSError as error:
         raise InfraError(f"cannot build {built}: {error}") from error

@@ -146,7 +146,7 @@ def install(settings: DeviceSettings, reason: str) -> None:
         install_board(settings.board, root)
 
 
-def environment(root: Path, board: Board | None) -> dict[str, str]:
+def environment(root: Path, board: Board | None, preload: Path | None = None) -> dict[str, str]:
     """The environment of the device's commands; of the host's only PATH is in it."""
     return {
         "PATH": f"{root}/system/bin:{os.environ.get('PATH', os.defpath)}",
@@ -155,6 +155,7 @@ def environment(root: Path, board: Board | None) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "ANDROID_DATA": f"{root}/data",
         "ANDROID_ROOT": f"{root}/system",
+        **({"LD_PRELOAD": str(preload)} if preload is not None else {}),
         **(board_environment(root) if board is not None else {}),
     }
 

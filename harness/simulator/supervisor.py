@@ -96,7 +96,7 @@ def run_boot(
     os.chdir(settings.storage)
     services = Services(
         storage=Storage(settings.storage, fixed=fixed, limit_bytes=settings.storage_limit_bytes),
-        environment=programs.environment(settings.storage, settings.board),
+        environment=programs.environment(settings.storage, settings.board, settings.preload),
         features=settings.features,
         note=log.note,
     )

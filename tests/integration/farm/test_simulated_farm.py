@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.farm.simulated import FLAKY, STEADY, FarmDevice, SimulatedFarm
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.farm.farm_chaos import Chaos, problems
+
+NAMES = ("farm-01", "farm-02")
 
 
 def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
@@ -59,3 +62,34 @@ def test_disturbed_devices_and_workers_change_no_verdict(tmp_path: Path) -> None
     run, did, left = chaos.run(seed=1, every_s=1.5)
     assert did, "it was over before anything was done to it"
     assert problems(quiet, run, 60, left) == [], f"{did}\n{run.output}"
+
+
+def test_a_flaky_dsp_crashes_now_and_then_and_says_that_it_is_a_stand_in(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = DeviceRuns(tmp_path)
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(
+        "import pytest\nfrom harness import Bench, Model\n\n\n"
+        "@pytest.mark.device\n@pytest.mark.parametrize('number', range(12))\n"
+        "def test_one(bench: Bench, number: int) -> None:\n"
+        "    bench.sequential(Model('tiny'), 1).check()\n"
+    )
+    described = [FarmDevice("farm-01", "QCS8550", FLAKY), FarmDevice("farm-02", "QCS8550", STEADY)]
+    keys = tmp_path / "keys"
+    keys.mkdir(mode=0o700)
+    with SimulatedFarm(described, key_folder=keys) as farm:
+        lab.file.write_text(farm.lab)
+        run = lab.run("-q", suites=suite)
+    assert "Exception" not in caplog.text
+    flaky, steady = ([one for one in run.cases if one["device"]["name"] == name] for name in NAMES)
+    assert [one["outcome"] for one in steady] == ["passed"] * 12, run.output
+    assert {one["device"]["os_build"] for one in flaky} == {
+        "Android 14 (a stand-in for a flaky DSP)"
+    }
+    failed = [one for one in flaky if one["outcome"] != "passed"]
+    assert 1 <= len(failed) <= 6, run.output
+    for one in failed:
+        assert (one["outcome"], one["cause"], one["error"]["code"]) == ("failed", "target", 1007)
+        assert "a stand-in: this simulated device has a flaky DSP" in one["error"]["message"]
+        assert one["error"]["diagnosis"]["id"] == "dsp-restarted"

@@ -15,6 +15,7 @@ from harness.simulator.emulation import (
     CROSS_COMPILERS,
     LIBRARIES_VARIABLE,
     ZIG_TARGET,
+    build_flaky_dsp,
     build_shim,
     find_tools,
 )
@@ -84,3 +85,8 @@ def test_a_compiler_that_refuses(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="I will not"):
         build_shim([os.fspath(refusing)], tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_flaky_dsp_takes_a_compiler(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a flaky DSP needs a C compiler"):
+        build_flaky_dsp(tmp_path / "cache", {"PATH": str(tmp_path)})

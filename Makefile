@@ -43,6 +43,7 @@ lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(SHELLCHECK) .ci/run tests/android/*.sh tests/integration/adb/*.sh
+	$(SHELLCHECK) --shell=dash harness/store/host/*.sh
 	@# the store's scripts stand behind a prelude, and are checked as a device gets them
 	cd harness/store/device; for script in *.sh; do [ $$script = prelude.sh ] || \
 	cat prelude.sh $$script | $(CURDIR)/$(SHELLCHECK) --shell=dash - || exit 1; done

@@ -6,11 +6,14 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 USER_PORT: Final = 5037
 """Where adb listens unless it is told otherwise."""
+
+CACHE_MB: Final = 10_000
+"""How much of what is pushed a host behind ssh keeps unless it is told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +90,17 @@ class UnixAddress:
 class SshAddress:
     """A server on a computer that ssh leads to: `[user@]host`, as ssh's own configuration knows it.
 
-    `behind` and `port` are where the server listens, as seen from there.
+    `behind` and `port` are where the server listens, as seen from there. `cache_mb` (10^6 bytes) of
+    what is pushed may be kept there, in `cache_folder` (None: ~/.cache/qnn-harness/pushes).
     """
 
     login: str
     ssh_port: int | None = None
     behind: str = "127.0.0.1"
     port: int = USER_PORT
+    # no part of which server it is, hence of what processes tell each other of it
+    cache_mb: int = field(default=CACHE_MB, compare=False, repr=False)
+    cache_folder: str | None = field(default=None, compare=False, repr=False)
     is_here: ClassVar[bool] = False
 
     def __str__(self) -> str:

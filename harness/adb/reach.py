@@ -78,7 +78,9 @@ class Reach:
 
 def host_file(address: ServerAddress, kind: str) -> Path:
     """A file of what processes of this account tell each other of a server. Raises InfraError."""
-    folder = socket_base(f"{_FOLDER}{os.geteuid()}/0123456789.socket") / f"{_FOLDER}{os.geteuid()}"
+    # ssh appends 17 characters to the name of a socket while it makes it
+    longest = f"{_FOLDER}{os.geteuid()}/0123456789.ssh.0123456789abcdef"
+    folder = socket_base(longest) / f"{_FOLDER}{os.geteuid()}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()

@@ -11,14 +11,18 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from filelock import FileLock, Timeout
 
 from harness.adb.address import SshAddress, UnixAddress
+from harness.adb.channel import Channel
 from harness.adb.deadline import Deadline
 from harness.adb.faults import OutOfReachError
 from harness.adb.guard import GuardedProcess, spawn_guarded
@@ -26,13 +30,15 @@ from harness.adb.reach import host_file
 
 _START_S: Final = 15.0
 _POLL_S: Final = 0.02
+_SHARED: Final = "ssh"
 _NONE: Final = (FileNotFoundError, ConnectionRefusedError)
 _OPTIONS: Final = (
     *("BatchMode=yes", "ExitOnForwardFailure=yes", "ConnectTimeout=10"),
     *("ServerAliveInterval=5", "ServerAliveCountMax=3"),
     *("StreamLocalBindUnlink=yes", "StreamLocalBindMask=0177"),
-    # one of our own: a connection that the user shares may end at any time
-    *("ControlMaster=no", "ControlPath=none", "ForwardAgent=no", "ForwardX11=no"),
+    *("ForwardAgent=no", "ForwardX11=no"),
+    # shared by commands of ours alone: a connection that the user shares may end at any time
+    "ControlPersist=no",
 )
 
 
@@ -68,7 +74,10 @@ class _Tunnel:
         with tempfile.TemporaryFile() as log:
             stdin = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                argv = ssh_command(self._address, self._socket.path)
+                # ssh shares nothing where one that was killed has left its socket
+                shared = host_file(self._address, _SHARED)
+                shared.unlink(missing_ok=True)
+                argv = tunnel_command(self._address, Path(self._socket.path), shared)
                 self._ssh = spawn_guarded(argv, stdin=stdin, stderr=log)
             finally:
                 os.close(stdin)
@@ -102,13 +111,42 @@ def connect_through(address: SshAddress, timeout_s: float) -> socket.socket:
     return tunnel.connect(timeout_s)
 
 
-def ssh_command(address: SshAddress, path: str) -> list[str]:
-    """What holds a tunnel from the Unix socket `path` to the server (pure)."""
+@contextlib.contextmanager
+def running_there(address: SshAddress, command: str, deadline: Deadline) -> Iterator[Channel]:
+    """What goes to and comes from a command for the shell of the computer that ssh leads to.
+
+    It goes by the connection of the tunnel if there is one. Its stdin ends with the block, and with
+    this process however that ends; whether it ends then, too, is its own affair. Raises OSError
+    where there is no ssh.
+    """
+    options = ("ControlMaster=no", "RemoteCommand=none", "ClearAllForwardings=yes")
+    argv = [*_ssh(address, host_file(address, _SHARED), *options), command]
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            end = theirs.fileno()
+            ssh = subprocess.Popen(argv, stdin=end, stdout=end, stderr=end, start_new_session=True)
+        try:
+            yield Channel(ours, deadline)
+        finally:
+            ssh.kill()
+            ssh.wait()
+
+
+def tunnel_command(address: SshAddress, path: Path, shared: Path) -> list[str]:
+    """What holds a tunnel from the Unix socket `path` to the server, and lets commands use the
+    connection by the socket `shared` (pure)."""
     behind = f"[{address.behind}]" if ":" in address.behind else address.behind
-    options = [word for option in _OPTIONS for word in ("-o", option)]
-    port = [] if address.ssh_port is None else ["-p", str(address.ssh_port)]
     forward = f"{path}:{behind}:{address.port}"
-    return ["ssh", "-N", "-T", *options, *port, "-L", forward, "--", address.login]
+    *ssh, end, login = _ssh(address, shared, "ControlMaster=yes")
+    return [*ssh, "-N", "-L", forward, end, login]
+
+
+def _ssh(address: SshAddress, shared: Path, *more: str) -> list[str]:
+    options = [word for option in (*_OPTIONS, *more) for word in ("-o", option)]
+    port = [] if address.ssh_port is None else ["-p", str(address.ssh_port)]
+    escaped = str(shared).replace("%", "%%")
+    return ["ssh", "-T", *options, "-S", escaped, *port, "--", address.login]
 
 
 def _advice(address: SshAddress) -> str:

@@ -7,7 +7,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -15,9 +15,11 @@ from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice, PushItem
 from harness.errors import DeviceError, DeviceRefused, InfraError, InternalError
 from harness.files.notices import working
+from harness.runtimes.runtime import LocalFile
 from harness.store.claims import is_dead
 from harness.store.client import StoreClient
 from harness.store.eviction import Eviction, plan_eviction
+from harness.store.host_cache import push_from_host
 from harness.store.layout import FileSet, Incoming, StoreView, base, names_used
 from harness.store.push_plan import ALL_PUSHED, SMALL_BYTES, PushPlan, plan_push, stored_mode
 
@@ -192,33 +194,17 @@ class Delivery:
         except OSError as error:
             raise InfraError(f"cannot read {error.filename}: {error.strerror or error}") from error
         folder = self._store.incoming(own)
-        items = [
-            PushItem(file.path, f"{folder}/{name}", stored_mode(name))
-            for name, file in plan.alone.items()
-        ]
-        total = sum(file.size for file in plan.alone.values())
         if packed is None:
-            items += [PushItem(note, f"{folder}/{name}") for name, note in plan.notes.items()]
-            with working(self._serial) as tell:
-                self._device.push(
-                    items,
-                    timeout_s=deadline.remaining(),
-                    progress=lambda size: tell("pushing", size, total, "MB"),
-                )
-        if packed is None or not items:
+            notes = [PushItem(note, f"{folder}/{name}") for name, note in plan.notes.items()]
+            self._push(plan.alone, folder, notes, deadline)
+        if packed is None or not plan.alone:
             return self._store.install(own, touch, packed, deadline, what)
-        items.append(PushItem(b"", f"{folder}/{ALL_PUSHED}", checked=False))
+        last = PushItem(b"", f"{folder}/{ALL_PUSHED}", checked=False)
         taking = _Taking(
             lambda on_output: self._store.install(own, touch, packed, deadline, what, on_output)
         )
-
-        def pushed(size: int) -> None:
-            tell("pushing", size, total, "MB")
-            taking.check()
-
         try:
-            with working(self._serial) as tell:
-                self._device.push(items, timeout_s=deadline.remaining(), progress=pushed)
+            self._push(plan.alone, folder, [last], deadline, taking.check)
         except _TakingEnded:
             pass
         except DeviceRefused:
@@ -230,6 +216,38 @@ class Delivery:
             taking.end()
             raise
         return taking.result()
+
+    def _push(
+        self,
+        files: Mapping[str, LocalFile],
+        folder: str,
+        then: Sequence[PushItem],
+        deadline: Deadline,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Pushes files by their names in `folder`, and something more behind them.
+
+        `check` is called now and then meanwhile.
+        """
+        total = sum(file.size for file in files.values())
+        with working(self._serial) as tell:
+
+            def told(doing: str, size: int) -> None:
+                tell(doing, size, total, "MB")
+                check()
+
+            there = push_from_host(self._device, files, folder, deadline, told)
+            before = sum(files[name].size for name in there)
+            items = [
+                PushItem(file.path, f"{folder}/{name}", stored_mode(name))
+                for name, file in files.items()
+                if name not in there
+            ]
+            self._device.push(
+                [*items, *then],
+                timeout_s=deadline.remaining(),
+                progress=lambda size: told("pushing", before + size),
+            )
 
     def _left_behind(self, view: StoreView, entry: str, size: int) -> Incoming | None:
         """A file that a push which came to nothing has brought whole."""

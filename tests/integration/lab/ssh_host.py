@@ -18,6 +18,7 @@ from typing import Any, Self
 from harness.adb.deadline import Deadline
 from harness.adb.guard import GuardedProcess, spawn_guarded
 from harness.adb.private_server import harness_key
+from harness.adb.server import adb_binary
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
 from tests.faults.breakable import KeptServer, port_of_ones_own
@@ -29,9 +30,16 @@ _START_S = 15.0
 _SSH = """#!{python}
 import os, sys
 words = [word.replace(":127.0.0.1:5037", ":127.0.0.1:{port}") for word in sys.argv[1:]]
-with open({folder!r} + "/begun", "a") as begun:
-    begun.write("one\\n")
+if "-N" in words:
+    with open({folder!r} + "/begun", "a") as begun:
+        begun.write("one\\n")
 os.execv({ssh!r}, [{ssh!r}, "-F", {folder!r} + "/ssh_config", *words])
+"""
+# Its own adb, where its server has another port than there would be.
+_ADB = """#!/bin/sh
+echo "$*" >>{folder}/adb_calls
+[ "$3 $4" != "-P 5037" ] || {{ h=$2; shift 4; set -- -H "$h" -P {adb_port} "$@"; }}
+exec {adb} "$@"
 """
 _SSHD_CONFIG = """
 Port {port}
@@ -43,6 +51,7 @@ UsePAM no
 StrictModes no
 PasswordAuthentication no
 PermitRootLogin yes
+SetEnv HOME={folder}/home PATH={folder}/there:/usr/local/bin:/usr/bin:/bin
 """
 _SSH_CONFIG = """
 IdentityFile {folder}/user_key
@@ -61,6 +70,8 @@ class SshHost:
         assert ssh is not None
         self.folder = folder
         self.bin = folder / "bin"
+        self.there = folder / "there"  # the first folder of PATH there
+        self.kept = folder / "home/.cache/qnn-harness/pushes"
         self.port = port_of_ones_own()
         self.login = f"{getpass.getuser()}@127.0.0.1:{self.port}"
         self.adb = KeptServer(folder / "home")
@@ -102,10 +113,12 @@ class SshHost:
         (self.folder / "ssh_config").write_text(_SSH_CONFIG.format(**told))
         self.trust()
         self.bin.mkdir()
-        wrapper = self.bin / "ssh"
+        self.there.mkdir()
         told |= {"python": sys.executable, "ssh": self._ssh, "port": self.adb.port}
-        wrapper.write_text(_SSH.format(**told))
-        wrapper.chmod(0o755)
+        told |= {"adb": adb_binary(), "adb_port": self.adb.port}
+        for wrapper, text in ((self.bin / "ssh", _SSH), (self.there / "adb", _ADB)):
+            wrapper.write_text(text.format(**told))
+            wrapper.chmod(0o755)
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
 
@@ -125,6 +138,19 @@ class SshHost:
         while not self._listens():
             assert not deadline.expired, (self.folder / "sshd.log").read_text()
             time.sleep(0.02)
+
+    def force(self, before: str) -> None:
+        """Has a shell do something before each command that ssh runs there from now on."""
+        forced = self.folder / "forced"
+        forced.write_text(f'{before}\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n')
+        self.configure(f"ForceCommand /bin/sh {forced}")
+
+    def configure(self, line: str) -> None:
+        """Has a line more in sshd's configuration."""
+        with (self.folder / "sshd_config").open("a") as config:
+            config.write(f"{line}\n")
+        self.stop()
+        self.start()
 
     def start_adb(self) -> None:
         """Starts its adb server, which sees the devices then."""
@@ -159,12 +185,13 @@ class SshHost:
         for one in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 words = one.read_bytes().split(b"\0")
-                if words[0] == self._ssh.encode() and str(self.port).encode() in words:
+                config = f"{self.folder}/ssh_config".encode()
+                if words[0] == self._ssh.encode() and {b"-N", config} <= {*words}:
                     found.append(int(one.parent.name))
         return found
 
     def begun(self) -> int:
-        """How often ssh was started."""
+        """How often a tunnel was begun."""
         begun = self.folder / "begun"
         return len(begun.read_text().splitlines()) if begun.exists() else 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from harness.adb.address import (
@@ -12,7 +14,7 @@ from harness.adb.address import (
     UnixAddress,
     device_at,
 )
-from harness.adb.tunnel import ssh_command
+from harness.adb.tunnel import tunnel_command
 
 ADDRESSES: list[tuple[ServerAddress, str, str, str]] = [
     (USER_SERVER, "127.0.0.1:5037", "tcp:localhost:5037", "adb start-server"),
@@ -81,6 +83,8 @@ def test_what_is_the_address_of_a_device(url: str, found: object) -> None:
 
 
 def test_what_holds_a_tunnel() -> None:
-    command = ssh_command(SshAddress("qa@h", 22, "::1", 9), "/run/s")
-    assert command[-6:] == ["-p", "22", "-L", "/run/s:[::1]:9", "--", "qa@h"]
+    host = SshAddress("qa@h", 22, "::1", 9)
+    command = tunnel_command(host, Path("/run/s"), Path("/run/10%/c"))
+    assert command[-9:-5] == ["-S", "/run/10%%/c", "-p", "22"]
+    assert command[-5:] == ["-N", "-L", "/run/s:[::1]:9", "--", "qa@h"]
     assert {"BatchMode=yes", "ExitOnForwardFailure=yes"} < set(command)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import yaml
 
 from harness.adb.deadline import Deadline
 from tests.faults.control import VARIABLE, controlled
+from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.lab.ssh_host import SSHD, SshHost
 from tests.integration.pytest_plugin.test_parallel import SUITE
@@ -35,6 +38,39 @@ def test_devices_by_their_addresses_without_a_lab(
     assert found == {(serial, "QCS8550") for serial in serials}
     assert far.begun() == 1
     assert not far.tunnels()
+
+
+@pytest.mark.nightly
+def test_the_libraries_go_to_their_host_once(
+    lab: DeviceRuns, far: SshHost, tmp_path: Path, show_figures: Callable[..., None]
+) -> None:
+    suite = tmp_path / "test_far.py"
+    suite.write_text(SUITE)
+    lab.environment |= {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR")}
+    with FaultyLink(f"127.0.0.1:{far.port}") as link:
+        port = link.address.rpartition(":")[2]
+        far.trust(port)
+        described = yaml.safe_dump(far.lab()).replace(f":{far.port}/", f":{port}/")
+        lab.file.write_text(described)
+        carried = []
+        for _ in range(2):
+            before = link.carried
+            done = lab.run("-n", "2", suites=suite)
+            assert done.code == 0, done.output
+            assert {case["device"]["name"] for case in done.cases} == {"far-0", "far-1"}
+            carried.append(link.carried - before)
+            for device in far.devices:
+                stored = list(device.storage.glob("data/local/tmp/qnn-harness/store/*"))
+                size = sum(path.stat().st_size for path in stored if path.is_file())
+                shutil.rmtree(device.storage / "data/local/tmp/qnn-harness")
+    show_figures(
+        "a run on two devices of a host",
+        MB_on_each=f"{size / 1e6:.1f}",
+        MB_on_the_link=f"{carried[0] / 1e6:.1f}",
+        MB_of_the_next=f"{carried[1] / 1e6:.1f}",
+    )
+    assert carried[0] < 1.5 * size
+    assert carried[1] < 0.2 * size
 
 
 LOST_SUITE = '''"""Cases on devices whose host goes away in the middle of one of them."""

@@ -17,7 +17,7 @@ import pytest
 from harness.adb.address import SshAddress, ssh_address
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
-from harness.adb.server import AdbServer
+from harness.adb.server import AdbServer, adb_binary
 from harness.store import host_cache
 from harness.store.deploy import Deployer
 from tests.integration.adb.faulty_link import FaultyLink
@@ -29,6 +29,7 @@ from tests.needed import need
 
 pytestmark = pytest.mark.needs(SSHD)
 
+ADB29 = "QNN_HARNESS_ADB29"
 SIZE = 3_000_000
 SMALL = 100_000
 """What all else may take on the link, above all small files and the answers of scripts."""
@@ -157,7 +158,12 @@ def test_it_goes_there_once_and_not_once_per_device(uplink: Far, files: dict[str
 
 
 @pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
-def test_a_real_adbd(uplink: Far, files: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("old", ["", pytest.param(ADB29, marks=pytest.mark.needs(ADB29))])
+def test_a_real_adbd(uplink: Far, files: dict[str, Path], tmp_path: Path, old: str) -> None:
+    if old:
+        adb_there = uplink.host.there / "adb"
+        text = adb_there.read_text()
+        adb_there.write_text(text.replace(str(adb_binary()), os.environ[old]))
     program = Path(os.environ["QNN_HARNESS_ADBD_ROOT"])
     adb, carried = uplink.host.adb.server, []
     for number in (0, 1):
@@ -302,6 +308,25 @@ def test_a_host_that_runs_no_commands(
     ]
     assert len(told) == 1
     assert said in told[0]
+
+
+def test_a_push_of_the_host_that_fails_halfway(
+    uplink: Far, files: dict[str, Path], logged: Logged
+) -> None:
+    adb = uplink.host.there / "adb"
+    half = (
+        'case "$*" in *" push "*-x*)\n  for last; do file=$before; before=$last; done\n'
+        f'  head -c 1000 "$file" >{uplink.host.folder}/half\n'
+        f'  {adb}-itself $1 $2 $3 $4 $5 $6 push {uplink.host.folder}/half "$last"\n'
+        "  sleep 1; echo adb: error: no more of it; exit 1;;\nesac\n"
+    )
+    adb.rename(f"{adb}-itself")
+    adb.write_text(f'#!/bin/sh\n{half}exec {adb}-itself "$@"\n')
+    adb.chmod(0o755)
+    assert uplink.deploy(0, files) > 2 * SIZE  # to the host, and through the tunnel
+    assert uplink.pushes() == 2
+    (told,) = (one for one in logged.progress if "did not push" in one)
+    assert told.endswith("the tunnel is used: adb: error: no more of it")
 
 
 @pytest.mark.parametrize("dies", ["worker", "connection"])

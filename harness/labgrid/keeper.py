@@ -237,7 +237,8 @@ class Keeper:
                 self._forget(name, lost)
                 return
             with contextlib.suppress(Refused):  # something of it is in use, as part of another
-                self._coordinator.acquire(name)
+                if place.acquired != self._name:  # as after an answer that was lost
+                    self._coordinator.acquire(name)
                 self._held[name] = place
                 del self._lost[name]
                 self._say_of(name, f"place {name} of labgrid is this run's again")

@@ -145,7 +145,13 @@ class Controller:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Distributes; workers that take the place of others die in the same way."""
         with self._saying_that_workers_die(session.config):
-            return (yield)
+            try:
+                return (yield)
+            except KeyboardInterrupt as error:
+                # pytest-xdist's word for --maxfail, too, whose workers are done by now
+                if not self._run.records.to_run or not str(error).startswith("stopping after"):
+                    raise
+                raise session.Failed(str(error)) from error
 
     @contextlib.contextmanager
     def _saying_that_workers_die(self, config: pytest.Config) -> Generator[None]:

@@ -120,8 +120,11 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     assert "needs htp_arch 75, has 73" in done.output
 
 
-def test_a_run_that_stops_at_the_first_failure_is_not_whole(lab: DeviceRuns, suite: Path) -> None:
-    done = lab.run("-x", "-k", "assertion or skip", suites=suite)
+@pytest.mark.parametrize("workers", ["0", pytest.param("1", marks=pytest.mark.nightly)])
+def test_a_run_that_stops_at_the_first_failure_is_not_whole(
+    lab: DeviceRuns, suite: Path, workers: str
+) -> None:
+    done = lab.run("-x", "-n", workers, "-k", "assertion or skip", suites=suite)
     assert (done.code, len(done.cases)) == (1, 1), done.output
     info = json.loads((lab.reports / "latest/run.json").read_text())
     assert info["problem"] == "1 of 2 cases were not run"

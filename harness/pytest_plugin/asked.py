@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import ConfigError, HarnessError
 from harness.pytest_plugin.options import Options
+from harness.pytest_plugin.terminal import NOT_ASKED
 
 if TYPE_CHECKING:
     from harness.lab.inventory import DeviceConfig, Lab
@@ -214,7 +215,7 @@ class Asked:
         if not self.options.qnn_given:
             return of_test, []
         both = narrowed(self.runtimes.compilers, of_test.compilers)
-        reasons = [f"it needs QNN {' or '.join(specs)}, asked for {', '.join(self.options.qnn)}"]
+        reasons = [f"{NOT_ASKED} QNN {' or '.join(specs)}, asked for {', '.join(self.options.qnn)}"]
         found = replace(self.runtimes, compilers=both, reasons=())
         return found, [] if any(both.values()) else reasons
 

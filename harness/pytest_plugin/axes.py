@@ -13,6 +13,7 @@ from harness.contexts.contexts import Source, SourceList
 from harness.errors import ConfigError, VersionError
 from harness.lab.inventory import DeviceConfig
 from harness.lab.matching import misfits
+from harness.pytest_plugin.terminal import NOT_ASKED
 from harness.qnn.platforms import TARGETS
 from harness.runtimes.catalog import Catalog, choose_runtimes, resolve_versions
 from harness.workbench import Placement
@@ -113,7 +114,7 @@ def placements(
     chosen = chosen_backends(named, backends)
     reasons: dict[str, None] = {}
     if not chosen:
-        reasons[f"it needs backend {' or '.join(named)}, asked for {', '.join(backends)}"] = None
+        reasons[f"{NOT_ASKED} backend {' or '.join(named)}, asked for {', '.join(backends)}"] = None
     found = []
     for device in devices:
         own = runtimes.get(device.name, {})

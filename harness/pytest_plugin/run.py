@@ -95,7 +95,9 @@ class Run:
         """
         from harness.workbench.placement import by_placement
 
-        self._needs = needs
+        self._needs = needs = [
+            replace(need, placement=self._not_taken(need.placement)) for need in needs
+        ]
         self.workbench.needs = {
             replace(placement, device=device): sources
             for placement, sources in by_placement(needs).items()
@@ -155,13 +157,24 @@ class Run:
 
         A worker has the devices that it was given and no other: the controller moves its cases.
         """
+        others = self._others(placement, tried)
+        free = (other for other in others if not self.workbench.is_taken(other.device))
+        return next(free, None) or next(iter(others), None)
+
+    def _others(self, placement: Placement, tried: Collection[str] = ()) -> list[Placement]:
         if self.records.is_worker:
-            return None
-        for other in (*placement.among, *self.asked.twins(placement.device)):
-            is_another = other != placement.device and other not in tried
-            if is_another and not self.workbench.is_out(other):
-                return replace(placement, device=other)
-        return None
+            return []
+        names = dict.fromkeys((*placement.among, *self.asked.twins(placement.device)))
+        fit = (name for name in names if name not in tried and not self.workbench.is_out(name))
+        return [replace(placement, device=name) for name in fit if name != placement.device]
+
+    def _not_taken(self, placement: Placement) -> Placement:
+        """The same on another device, if another process has this one and not that."""
+        if not self.workbench.is_taken(placement.device):
+            return placement
+        others = self._others(placement)
+        free = (other for other in others if not self.workbench.is_taken(other.device))
+        return next(free, placement)
 
     def unable_alike(self, placement: Placement, tried: Collection[str]) -> list[str]:
         """The devices that are as unable as the one that a case was on.
@@ -181,4 +194,4 @@ class Run:
             own_is_out = True
         if tried or own_is_out:
             return self.elsewhere(placement, tried) or placement
-        return placement
+        return self._not_taken(placement)

@@ -70,17 +70,20 @@ class ByDevice:
         kinds: Callable[[], Mapping[str, str]] = dict,
         earlier: Callable[[], Mapping[str, float]] = dict,
         bind: Callable[[str, str], None] = lambda node_id, device: None,
+        is_taken: Callable[[str], bool] = lambda device: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`cases` has what workers told by node id, before `schedule`.
 
         `kinds` has by device what it is, itself by default; `earlier` how long cases took before;
-        `bind` is told the device of each case before it is sent.
+        `bind` is told the device of each case before it is sent; `is_taken` tells whether another
+        session has a device: no worker waits for that as long as there are others.
         """
         self.config = config  # pytest-rerunfailures looks for it, too
         self._workers = workers
         self._cases = cases
         self._kinds_now, self._earlier, self._bind, self._clock = kinds, earlier, bind, clock
+        self._is_taken = is_taken
         self._names: list[str] | None = None
         self._numbers: dict[str, int] = {}
         self._collected: dict[Any, list[str]] = {}
@@ -311,24 +314,32 @@ class ByDevice:
         return False
 
     def _free_device(self) -> str | None:
-        """The device that nobody has and that most work waits for, if there is some."""
+        """The device that nobody has and that most work waits for, if there is some.
+
+        One that another session has only if none of ours can run a case that waits.
+        """
         work = {
             device: self._farm.work_for(device, kind) / (1 + self._count(kind))
             for device, kind in self._kinds.items()
             if not self._holds(device)
         }
-        most = max(work, key=lambda device: work[device], default=None)
-        return most if most is not None and work[most] > 0 else None
+        found = sorted((one for one in work if work[one] > 0), key=lambda one: -work[one])
+        free = next((device for device in found if not self._is_taken(device)), None)
+        if free is not None:
+            return free
+        return next((device for device in found if self._is_wanted(device)), None)
 
     def _is_worth_a_try(self, device: str) -> bool:
         """Whether a device that was given up gets a case: it may be well, or none else can."""
         kind = self._kinds[device]
         if self._clock() >= self._out[device]:
             return self._farm.work_for(device, kind) > 0
-        return any(
-            device not in one.not_on and kind in one.needs  # type: ignore[operator]
-            for one in self._farm.without_device()
-        )
+        return self._is_wanted(device)
+
+    def _is_wanted(self, device: str) -> bool:
+        """Whether a case waits that it can run, and none of our devices."""
+        kind, cases = self._kinds[device], self._farm.without_device()
+        return any(device not in one.not_on and kind in one.needs for one in cases)  # type: ignore[operator]
 
     def _join(self, load: _Load, device: str) -> None:
         self._out.pop(device, None)

@@ -38,6 +38,8 @@ LAB_ERROR: Final = "qnn_harness_lab_error"
 
 NO_DEVICE: Final = "no device of the lab fits"
 """What the reason begins with why a test has no case."""
+NOT_ASKED: Final = "it needs"
+"""What follows where versions or backends were asked for which it does not take."""
 
 UNSUPPORTED: Final = "qnn_harness_unsupported"
 """Set where the target said that it cannot do what the case is about."""

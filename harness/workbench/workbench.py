@@ -7,13 +7,14 @@ that cannot be fetched spoils its own cases and no other.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.contexts.contexts import Source
 from harness.contexts.source import Context
-from harness.errors import HarnessError, VersionError
+from harness.errors import HarnessError, InfraError, VersionError
 from harness.files.cache import quarantine_root, simulated_root
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
@@ -150,6 +151,15 @@ class Workbench:
     def is_out(self, device: str) -> bool:
         """Whether a device takes no cases now."""
         return self._watch.is_out(device)
+
+    def is_taken(self, device: str) -> bool:
+        """Whether another process has a real device now, as far as its address tells."""
+        (config,) = self.lab.lab.select([device])
+        if config.simulated or self.lab.leases is None:
+            return False
+        with contextlib.suppress(InfraError):  # whoever takes it is told
+            return self.lab.leases.look(self.lab.key(device)) is not None
+        return False
 
     def look_again(self, device: str) -> None:
         """Has a device that was given up looked at once in a while, and takes it back if well.

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness.farm.simulated import FLAKY, STEADY, FarmDevice, SimulatedFarm
+from harness.lab.inventory import load_lab
+from harness.lab.lease import Leases
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.farm.farm_chaos import Chaos, problems
 
@@ -93,3 +95,30 @@ def test_a_flaky_dsp_crashes_now_and_then_and_says_that_it_is_a_stand_in(
         assert (one["outcome"], one["cause"], one["error"]["code"]) == ("failed", "target", 1007)
         assert "a stand-in: this simulated device has a flaky DSP" in one["error"]["message"]
         assert one["error"]["diagnosis"]["id"] == "dsp-restarted"
+
+
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.nightly)])
+def test_what_another_session_has_is_left_to_it(tmp_path: Path, workers: str) -> None:
+    lab = DeviceRuns(tmp_path)
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(
+        "import pytest\nfrom harness import Plan\nfrom harness.probe.plan import Step\n\n\n"
+        "@pytest.mark.device\n@pytest.mark.parametrize('number', range(4))\n"
+        "def test_one(bench, number):\n    bench.run(Plan((Step('noop'),))).check()\n"
+    )
+    keys = tmp_path / "keys"
+    keys.mkdir(mode=0o700)
+    described = [FarmDevice(name, "QCS8550", STEADY) for name in NAMES]
+    leases = Leases(Path(lab.environment["QNN_HARNESS_LEASES"]), purpose="another session")
+    with SimulatedFarm(described, key_folder=keys) as farm:
+        lab.file.write_text(farm.lab)
+        known = load_lab(lab.file)
+        leases.take(known.address_of(known.devices[0]), NAMES[0])
+        try:
+            run = lab.run("--any-device", "-n", workers, suites=suite)
+        finally:
+            leases.close()
+    assert run.code == 0, run.output
+    assert {case["device"]["name"] for case in run.cases} == {NAMES[1]}
+    assert len(run.cases) == 4
+    assert "waiting up to" not in run.output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,6 +81,7 @@ def played(
     needs: dict[str, tuple[str, ...]] | None = None,
     earlier: dict[str, float] | None = None,
     clock: Callable[[], float] = lambda: 0.0,
+    taken: Collection[str] = (),
 ) -> Played:
     told: list[Any] = []
     config = SimpleNamespace(
@@ -97,6 +98,7 @@ def played(
         kinds=lambda: kinds or {},
         earlier=lambda: earlier or {},
         bind=bound.__setitem__,
+        is_taken=lambda device: device in taken,
         clock=clock,
     )
     nodes = [Worker(f"gw{number}") for number in range(workers)]
@@ -188,6 +190,27 @@ def test_devices_of_a_pool_take_the_longest_that_waits_when_they_are_free() -> N
         run.made.mark_test_complete(node, number)
     assert run.made.tests_finished
     assert not run.made.has_pending
+
+
+def test_no_worker_waits_for_what_another_session_has_while_others_can_run_the_case() -> None:
+    names, now, taken = [*POOL], [0.0], {"x"}
+    run = played(names, POOL, 2, kinds=IN_POOL, clock=lambda: now[0], taken=taken)
+    first, second = run.nodes
+    assert (run.begun(first), run.begun(second)) == (0, None)
+    run.made.mark_test_complete(first, 0)
+    assert (run.begun(first), run.begun(second)) == (1, None)
+    taken.clear()
+    run.made.mark_test_complete(first, 1)
+    assert (run.begun(first), run.begun(second)) == (2, 3)
+    assert [run.bound[name] for name in names[:4]] == [*"yyyx"]
+
+
+def test_what_only_a_device_of_another_session_can_run_waits_for_it() -> None:
+    run = played([*CASES], CASES, 2, taken={"a"})
+    first, second = run.nodes
+    assert (run.begun(first), run.begun(second)) == (3, 0)
+    run = played([*POOL], POOL, 2, kinds=IN_POOL, taken={"x", "y"})
+    assert [run.begun(node) for node in run.nodes] == [0, None]
 
 
 def test_a_bad_device_gives_back_its_last_case_too() -> None:

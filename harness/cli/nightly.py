@@ -39,10 +39,10 @@ def nightly(
 ) -> int:
     """Fetch what is new, run `pytest -m device`, compare, bisect what is new, and publish.
 
-    Compared is with the last complete run of the same cases. What is not bisected when the time is
-    over is told, and the next night goes on with it. Each cause of failures is an issue of its own
-    in reports/latest-nightly/issues, which later nights update. After any death the same command
-    goes on while the time lasts; later, --resume does, with the whole time again.
+    Compared is with the run of the last night of the same cases. What is not bisected when the time
+    is over is told, and the next night goes on with it. Each cause of failures is an issue of its
+    own in reports/latest-nightly/issues, which later nights update. After any death the same
+    command goes on while the time lasts; later, --resume does, with the whole time again.
 
     \b
     Exit codes: 0 nothing new fails, 1 something does, 2 the input is wrong, 3 the lab failed or

@@ -80,10 +80,13 @@ def _same(folder: RunFolder, takes: Callable[[str], bool]) -> Iterator[RunFolder
 
 
 @uncollected()
-def since_previous(folder: RunFolder) -> Since | None:
-    """What became of each case since the last run of the same selection; None if there is none."""
+def since_previous(folder: RunFolder, base: RunFolder | None = None) -> Since | None:
+    """What became of each case since BASE; None if there is none.
+
+    BASE is the last run of the same selection where none is named.
+    """
     try:
-        base = previous_of(folder)
+        base = base or previous_of(folder)
         before, _ = read_briefs(base.path / JOURNAL)
         after, _ = read_briefs(folder.path / JOURNAL)
     except HarnessError:

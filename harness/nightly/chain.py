@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ from harness.runtimes.catalog import Catalog, Entry
 STATE: Final = "nightly.json"
 LATEST: Final = "latest-nightly"
 SUFFIX: Final = "-nightly"
+PROBLEM: Final = "problem.json"
 _MAX_BYTES: Final = 64 << 20
 _FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
 _log = logging.getLogger(__name__)
@@ -121,7 +122,7 @@ class Chain:
                     self._note(f"not fetched: {source.name} {target}: {error}")
 
     def _run(self) -> None:
-        marker = f"--problem-file={self.path / 'problem.json'}"
+        marker = f"--problem-file={self.path / PROBLEM}"
         words = ["-m", "device", f"--lab={self.night.lab}", f"--reports={self.reports}", marker]
         run, code = self._begun_run(), None
         if run is None or not _is_whole(run):
@@ -132,7 +133,7 @@ class Chain:
             if code is None:
                 raise InfraError("the time was over before the run: --resume goes on with it")
         if run is None:
-            problem = read_problem(self.path / "problem.json")
+            problem = read_problem(self.path / PROBLEM)
             text = problem.text if problem else f"pytest made no run, and ended with {code}"
             raise InfraError(text) if code == InfraError.exit_code else ConfigError(text)
         if not run.info().get("finished"):
@@ -151,16 +152,13 @@ class Chain:
 
     def _compare(self) -> None:
         run = self._folder
-        try:
-            base = previous_of(run)
-        except ConfigError:
-            base = None
+        before = [one for one in nights(self.reports) if self.night.follows(one)]
+        if (base := base_of(run, before)) is None:
             self._note("the first complete run of these cases: all that fails is new")
         found = compared(base, run, _FAIL_ON, late=True)
         if found.unjudged:
             self._note(found.unjudged)
-        before = (one for one in nights(self.reports) if self.night.follows(one))
-        known = next((one.issues for one in before), ())
+        known = before[0].issues if before else ()
         records = {one.case: one for one in run.cases()}
         issues = followed(known, found, records, run=run.run_id, seen=self.night.started)
 
@@ -208,8 +206,8 @@ class Chain:
 
     def _publish(self) -> None:
         run = self._folder
-        since = since_previous(run)
-        run.project(since)
+        base = RunFolder(self.reports / self.night.base) if self.night.base else None
+        run.project(since_previous(run, base))
         try:
             import_run(open_database(self._database), run.path)
         except HarnessError as error:
@@ -222,6 +220,23 @@ class Chain:
         write_whole(self.path / "summary.md", summary.encode())
         add_to_summary(os.environ, summary)
         point_to(self.path, LATEST)
+
+
+def base_of(run: RunFolder, before: Iterable[Night]) -> RunFolder | None:
+    """What a night's run is compared with: the whole run of the last of these nights, which are
+    over; where there is none, the last run of the same cases that no night made.
+
+    What a night saw that died before it was over was told to nobody: it would not be new any more.
+    """
+    with contextlib.suppress(ConfigError):
+        for night in before:
+            with contextlib.suppress(ConfigError):
+                found = RunFolder.open(run.path.parent / str(night.run))
+                if _is_whole(found):
+                    return found
+        found = previous_of(run)
+        return None if f"{SUFFIX}/{PROBLEM}" in str(found.info().get("command")) else found
+    return None
 
 
 def unfetched(entries: Sequence[Entry]) -> Sequence[Entry]:

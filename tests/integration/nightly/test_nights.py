@@ -94,6 +94,12 @@ def answers(farm: DeviceRuns) -> list[str]:
     return [line["at"][0] for line in lines if line["kind"] == "answered"]
 
 
+def steps_done(farm: DeviceRuns) -> list[str]:
+    """By the last night."""
+    states = sorted(farm.reports.glob("2*-nightly/nightly.json"))
+    return list(json.loads(states[-1].read_text())["done"]) if states else []
+
+
 def runs(farm: DeviceRuns) -> list[Path]:
     return list(farm.reports.glob("2*/results.jsonl"))
 
@@ -155,6 +161,21 @@ def test_one_that_is_ended_is_gone_on_with(
     (issue,) = over["issues"]
     assert issue["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
     assert len(answers(farm)) == 4
+
+
+@pytest.mark.nightly
+def test_what_a_night_saw_that_died_is_still_new(farm: DeviceRuns) -> None:
+    _, first, _ = night(farm, OLD)
+    # ended once its run is over, and not gone on with: another budget is another night
+    ended_when(farm, NEW, lambda: steps_done(farm)[-1:] in (["run"], ["compare"]), signal.SIGKILL)
+    by_hand = ["-p", "no:cacheprovider", "--device", "sim-v73", "--qnn", NEW, "test_mine.py"]
+    command = [sys.executable, "-m", "pytest", "-m", "device", *by_hand]
+    subprocess.run(command, cwd=farm.folder, env=farm.environment, check=False, timeout=400)
+    code, over, said = night(farm, NEW, "--budget", "21m")
+    assert (code, over["base"], over["failed_on"]) == (1, first["run"], ["new"]), said
+    assert over["issues"][0]["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
+    page = (farm.reports / over["run"] / "report.html").read_text()
+    assert f"../{first['run']}/report.html" in page, "the page says the same"
 
 
 @pytest.mark.nightly

@@ -10,10 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.nightly.chain import LATEST, STATE, answer_of, held, nights, unfetched
+from harness.nightly.chain import (
+    LATEST,
+    PROBLEM,
+    STATE,
+    answer_of,
+    base_of,
+    held,
+    nights,
+    unfetched,
+)
 from harness.nightly.night import STEPS, Night, seconds_of
+from harness.report.rundir import RunFolder
 from harness.runtimes.catalog import Entry
 from tests.logged import Logged
+from tests.unit.history.runs import attempt, run_folder
 
 
 def night(**changed: Any) -> Night:
@@ -122,3 +133,36 @@ def test_one_night_at_a_time_uses_a_folder(tmp_path: Path) -> None:
         pass
     with held(tmp_path / "reports"):
         pass
+
+
+def test_a_night_is_compared_with_the_last_one_that_is_over(tmp_path: Path) -> None:
+    def run(*more: str, problem: str | None = None) -> RunFolder:
+        command = ("pytest", "-m", "device", *more)
+        return RunFolder(
+            run_folder(tmp_path, attempt("a passed"), command=command, problem=problem)
+        )
+
+    of_a_night = f"--problem-file={tmp_path}/20261123T010000Z-ab-nightly/{PROBLEM}"
+    by_hand = run()
+    cut_short = run(of_a_night, problem="interrupted")
+    told = run(of_a_night)
+    run(of_a_night)  # its night died, and told nobody
+    run()
+    new = run(of_a_night)
+    runs = [cut_short.run_id, "20261122T010000Z-cd", None, told.run_id, by_hand.run_id]
+    base = base_of(new, [night(run=one) for one in runs])
+    assert base is not None
+    assert base.path == told.path, "of the last that has its whole run"
+
+
+def test_the_first_night_is_compared_with_what_was_run_before_by_hand(tmp_path: Path) -> None:
+    first = RunFolder(run_folder(tmp_path, attempt("a passed")))
+    assert base_of(first, []) is None
+    second = RunFolder(run_folder(tmp_path, attempt("a failed")))
+    base = base_of(second, [])
+    assert base is not None
+    assert base.path == first.path
+    marker = f"--problem-file=reports/20261123T010000Z-ab-nightly/{PROBLEM}"
+    run_folder(tmp_path, attempt("a failed"), command=("pytest", "-m", "device", marker))
+    third = RunFolder(run_folder(tmp_path, attempt("a failed")))
+    assert base_of(third, []) is None, "what a night saw that died is still new"

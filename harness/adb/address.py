@@ -24,13 +24,13 @@ class TcpAddress:
     port: int = USER_PORT
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"{_bracketed(self.host)}:{self.port}"
 
     @property
     def spec(self) -> str:
         """As `adb -L` and ADB_SERVER_SOCKET take it."""
         # adb listens on a name of this computer only if that is `localhost`
-        return f"tcp:{'localhost' if self.is_here else self.host}:{self.port}"
+        return f"tcp:{'localhost' if self.is_here else _bracketed(self.host)}:{self.port}"
 
     @property
     def is_here(self) -> bool:
@@ -106,7 +106,7 @@ class SshAddress:
     def __str__(self) -> str:
         ssh_port = "" if self.ssh_port is None else f":{self.ssh_port}"
         server = (self.behind, self.port)
-        behind = "" if server == ("127.0.0.1", USER_PORT) else f" ({self.behind}:{self.port})"
+        behind = "" if server == ("127.0.0.1", USER_PORT) else f" ({TcpAddress(*server)})"
         return f"ssh://{self.login}{ssh_port}{behind}"
 
     @property
@@ -144,7 +144,8 @@ HOST: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _LOGIN: Final = rf"(?:[A-Za-z_][A-Za-z0-9._-]{{0,63}}@)?(?:{HOST}|\[[0-9A-Fa-f:.%]{{2,45}}\])"
 SSH_COMPUTER: Final = re.compile(rf"({_LOGIN})(?::(\d{{1,5}}))?", re.ASCII)
 """[user@]host[:port]"""
-DEVICE_URL: Final = re.compile(rf"(adb|ssh)://{SSH_COMPUTER.pattern}/([!-~]{{1,128}})", re.ASCII)
+_SERIAL: Final = r'[!"$-.0->@-~]{1,128}'  # of a URL: without / ? and #
+DEVICE_URL: Final = re.compile(rf"(adb|ssh)://{SSH_COMPUTER.pattern}/({_SERIAL})", re.ASCII)
 DEVICE_URLS: Final = ("adb://HOST[:PORT]/SERIAL", "ssh://LOGIN[:PORT]/SERIAL, LOGIN: [user@]host")
 """How the address of a device is written that hangs on an adb server elsewhere."""
 
@@ -154,7 +155,7 @@ def ssh_address(
 ) -> SshAddress | None:
     """The server behind `[user@]host[:port]`, None if it is written in another way."""
     found = SSH_COMPUTER.fullmatch(computer)
-    if found is None or not _is_port(found[2]):
+    if found is None or not is_port(found[2]):
         return None
     ssh_port = None if found[2] is None else int(found[2])
     return SshAddress(re.sub(r"[\[\]]", "", found[1]), ssh_port, behind, port)
@@ -163,7 +164,7 @@ def ssh_address(
 def device_at(url: str) -> tuple[TcpAddress | SshAddress, str] | None:
     """The server and the serial that `url` names, None if it is no address of a device."""
     found = DEVICE_URL.fullmatch(url)
-    if found is None or (found[1] == "adb" and "@" in found[2]) or not _is_port(found[3]):
+    if found is None or (found[1] == "adb" and "@" in found[2]) or not is_port(found[3]):
         return None
     if found[1] == "adb":
         return TcpAddress(found[2].strip("[]"), int(found[3] or USER_PORT)), found[4]
@@ -171,8 +172,35 @@ def device_at(url: str) -> tuple[TcpAddress | SshAddress, str] | None:
     return None if server is None else (server, found[4])
 
 
-def _is_port(port: str | None) -> bool:
+def why_no_device(url: str) -> str | None:
+    """Which part of `url` keeps it from being the address of a device; None if it is one."""
+    if device_at(url) is not None:
+        return None
+    scheme, _, rest = url.partition("://")
+    computer, _, serial = rest.partition("/")
+    login, at, host = computer.rpartition("@")
+    if scheme not in ("adb", "ssh") or not rest:
+        return "it must begin with adb:// or ssh://, in lower case"
+    if at and scheme == "adb":
+        return "adb:// takes no user before the host"
+    if ":" in login:
+        return "ssh:// takes no password: it must be let in by key"
+    if (found := SSH_COMPUTER.fullmatch(computer)) is None:
+        return f"what stands before the serial must be {'[user@]' * bool(at)}HOST or HOST:PORT"
+    if not is_port(found[2]):
+        return f"port {found[2]} of {host.rpartition(':')[0]} is none of 1 to 65535"
+    if not serial:
+        return "a serial must follow the host, after a slash"
+    return "its serial must be 1 to 128 visible characters without spaces, slashes, ? and #"
+
+
+def is_port(port: str | None) -> bool:
+    """Whether digits are the number of a port; None, for one that is not named, is."""
     return port is None or 0 < int(port) < 65536
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def is_loopback(host: str) -> bool:

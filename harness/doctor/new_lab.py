@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from harness.adb.address import DEVICE_URLS, USER_SERVER, TcpAddress, device_at
+from harness.adb.address import DEVICE_URLS, USER_SERVER, TcpAddress, why_no_device
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.doctor.check import one_line
 from harness.doctor.device_script import DeviceAnswers
@@ -120,8 +120,8 @@ def with_addresses(
     names: dict[str, str] = {}
     known = {} if lab is None else {lab.address_of(one): one.name for one in lab.devices}
     for url in dict.fromkeys(urls):
-        if device_at(url) is None:
-            problem = f"{shown(url)!r} is no address of a device"
+        if (why := why_no_device(url)) is not None:
+            problem = f"{shown(url)!r} is no address of a device: {why}"
             raise ConfigError(problem, field="--device", choices=DEVICE_URLS)
         alone = Lab.model_validate({"schema": 1, "devices": [{"name": "device", "address": url}]})
         (place,) = map(alone.address_of, alone.devices)

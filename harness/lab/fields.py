@@ -15,7 +15,14 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from harness.adb.address import DEVICE_URL, DEVICE_URLS, HOST, SSH_COMPUTER, device_at, ssh_address
+from harness.adb.address import (
+    DEVICE_URL,
+    DEVICE_URLS,
+    HOST,
+    SSH_COMPUTER,
+    ssh_address,
+    why_no_device,
+)
 from harness.qnn.socs import HTP_ARCHS
 from harness.yaml_lines.models import Text, matching
 
@@ -41,9 +48,9 @@ def _workdir(text: str) -> str:
 
 
 def _device_url(text: str) -> str:
-    if device_at(text) is None:
-        choices = {"choices": list(DEVICE_URLS)}
-        raise PydanticCustomError("device_url", "must be the address of a device", choices)
+    if (why := why_no_device(text)) is not None:
+        told = {"why": why, "choices": list(DEVICE_URLS)}
+        raise PydanticCustomError("device_url", "must be the address of a device: {why}", told)
     return text
 
 

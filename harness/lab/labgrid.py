@@ -9,18 +9,25 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictInt, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from harness.adb.address import is_port
 from harness.lab.fields import Name, Word, Workdir
 from harness.labgrid.place import Place, Wanted
 from harness.qnn.platforms import Target
 from harness.yaml_lines.models import Text, matching
 
-_COORDINATOR = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_COORDINATOR = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
 _KEY = re.compile(r"[a-z][a-z0-9_]+", re.ASCII)
 _PORT = 20408
 
 _is_coordinator = matching(
     _COORDINATOR, "coordinator", "must be HOST or HOST:PORT of labgrid's coordinator"
 )
+
+
+def _coordinator(text: str) -> str:
+    if not is_port(_COORDINATOR.fullmatch(_is_coordinator(text))[1]):  # type: ignore[index]
+        raise PydanticCustomError("coordinator", "its port must be one of 1 to 65535")
+    return text
 
 
 def _filters(filters: object) -> object:
@@ -61,7 +68,7 @@ class PlaceDevice(BaseModel, extra="forbid", frozen=True):
 class LabgridConfig(BaseModel, extra="forbid", frozen=True):
     """Devices that hang on places of a labgrid lab, reserved for each run."""
 
-    coordinator: Annotated[Text, AfterValidator(_is_coordinator)]
+    coordinator: Annotated[Text, AfterValidator(_coordinator)]
     """Its coordinator, as HOST or HOST:PORT; by default port 20408."""
 
     filters: Filters = Field(default_factory=dict)

@@ -13,6 +13,7 @@ from harness.adb.address import (
     TcpAddress,
     UnixAddress,
     device_at,
+    why_no_device,
 )
 from harness.adb.tunnel import tunnel_command
 
@@ -23,6 +24,12 @@ ADDRESSES: list[tuple[ServerAddress, str, str, str]] = [
         TcpAddress("lab-pc", 5037),
         "lab-pc:5037",
         "tcp:lab-pc:5037",
+        "adb -a -P 5037 nodaemon server",
+    ),
+    (
+        TcpAddress("fe80::7", 5037),
+        "[fe80::7]:5037",
+        "tcp:[fe80::7]:5037",
         "adb -a -P 5037 nodaemon server",
     ),
     (
@@ -37,7 +44,7 @@ ADDRESSES: list[tuple[ServerAddress, str, str, str]] = [
 @pytest.mark.parametrize(("address", "shown", "spec", "start"), ADDRESSES)
 def test_an_address_in_words(address: ServerAddress, shown: str, spec: str, start: str) -> None:
     assert (str(address), address.spec, address.start_command) == (shown, spec, start)
-    assert address.is_here == ("lab-pc" not in shown)
+    assert address.is_here == (address.host not in ("lab-pc", "fe80::7"))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +64,6 @@ def test_an_address_behind_ssh_in_words(address: SshAddress, shown: str, host: s
     [
         ("adb://h/A", (TcpAddress("h"), "A")),
         ("adb://[fe80::1]:99/10.0.0.1:5555", (TcpAddress("fe80::1", 99), "10.0.0.1:5555")),
-        ("ssh://h/A/b", (SshAddress("h"), "A/b")),
         ("ssh://q.a@1.2.3.4:22/A", (SshAddress("q.a@1.2.3.4", 22), "A")),
         ("ssh://qa@[fe80::1%2]/A", (SshAddress("qa@fe80::1%2"), "A")),
         *(
@@ -74,12 +80,33 @@ def test_an_address_behind_ssh_in_words(address: SshAddress, shown: str, host: s
                 ),
                 *("ssh://-oProxyCommand=x/A", "ssh://-l@h/A", "ssh://a b/A", "ssh://$(x)/A"),
                 *("ssh://h;x/A", "ssh://q`x`@h/A", "ssh://h\n/A", "ssh://h/A b", "SSH://h/A"),
+                *("ssh://h/A/b", "adb://h/A?x=1", "adb://h/A#x"),
             )
         ),
     ],
 )
 def test_what_is_the_address_of_a_device(url: str, found: object) -> None:
     assert device_at(url) == found
+    assert (why_no_device(url) is None) == (found is not None)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("ADB://h/A", "must begin with adb:// or ssh://, in lower case"),
+        ("h:5037/A", "must begin with adb:// or ssh://, in lower case"),
+        ("adb://qa@h/A", "adb:// takes no user before the host"),
+        ("ssh://qa:secret@h/A", "ssh:// takes no password: it must be let in by key"),
+        ("ssh://-oX/A", "what stands before the serial must be HOST or HOST:PORT"),
+        ("ssh://q`a@h/A", "what stands before the serial must be [user@]HOST or HOST:PORT"),
+        ("adb://[::1]:65536/A", "port 65536 of [::1] is none of 1 to 65535"),
+        ("ssh://qa@h:0/A", "port 0 of h is none of 1 to 65535"),
+        ("adb://h", "a serial must follow the host, after a slash"),
+        ("adb://h/A?x=1", "its serial must be 1 to 128 visible characters without"),
+    ],
+)
+def test_which_part_of_an_address_is_wrong(url: str, why: str) -> None:
+    assert why in str(why_no_device(url))
 
 
 def test_what_holds_a_tunnel() -> None:

@@ -100,6 +100,8 @@ def test_who_may_use_a_place_that_is_only_looked_at(tmp_path: Path) -> None:
     ("before", "after", "problem"),
     [
         ("lab\n", "http://lab\n", "labgrid.coordinator: must be HOST or HOST:PORT"),
+        ("lab\n", "lab:99999\n", "3: labgrid.coordinator: its port must be one of 1 to 65535"),
+        ("lab\n", "'[::1]:0'\n", "3: labgrid.coordinator: its port must be one of 1 to 65535"),
         ("board: x", "Board: x", "labgrid.filters: must be tags of places"),
         ("board: x", "board: [x]", "labgrid.filters: must be tags of places"),
         ("lab\n", "lab\n  places: 0\n", "labgrid.places: must be at least 1"),
@@ -109,8 +111,9 @@ def test_who_may_use_a_place_that_is_only_looked_at(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes(tmp_path: Path, before: str, after: str, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem.replace(".", r"\.")):
+    with pytest.raises(ConfigError, match=problem.replace(".", r"\.")) as caught:
         lab_of(tmp_path, LABGRID.replace(before, after, 1))
+    assert ("must list at least one device" in str(caught.value)) == (before == "labgrid")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from harness.errors.outgoing_text import counted
 from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable
 from harness.history.database import Database, open_database
-from harness.history.importing import import_run, rediagnose, runs_in, stored_runs
+from harness.history.importing import import_run, rediagnose, refuse_unknown, runs_in, stored_runs
 from harness.history.timeline import Filter, timeline
 from harness.history.timeline_text import history_report, lines, page
 
@@ -108,6 +108,8 @@ def history(
         return NewFailure.of(pair).bisectable(str(lab_file), str(reports))
 
     report = history_report(timeline(stored_runs(opened, asked), diagnosis), bisectable)
+    if not report.cases:
+        refuse_unknown(opened, asked)
     if as_json:
         say_json(report.model_dump(mode="json"))
     elif as_page:

@@ -48,7 +48,10 @@ def simulator(
     if name == _FARM:
         _farm(8 if devices is None else devices, profile or "mixed", seed or 0, written)
         return
-    for option, given in (("--devices", devices), ("--profile", profile), ("--write", written)):
+    for option, given in (
+        *(("--devices", devices), ("--profile", profile)),
+        *(("--seed", seed), ("--write", written)),
+    ):
         if given is not None:
             raise ConfigError(f"is for a farm: qnn-harness simulator {_FARM}", field=option)
     lab = load_lab(lab_file)

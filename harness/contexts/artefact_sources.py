@@ -59,6 +59,7 @@ class WholeFile(SourceList):
         return made
 
 
+_MOST_NAMED: Final = 5
 _WITHOUT: Final = ("dlc", "onnx")
 
 
@@ -103,6 +104,8 @@ def contexts_of(artefact: Artefact, cache_root: Path, given: Given = NOTHING) ->
     if not pieces:
         raise ConfigError("holds no context", file=artefact.path)
     plan: RunPlan | None = artefact.facts.get("plan")
+    for folder in (given.inputs, given.expected):
+        _tell_of_extras(folder, name, len(pieces))
 
     files: dict[tuple[Path, int, int], Path] = {}
 
@@ -142,6 +145,20 @@ def _folder(given: Path | None, name: str, at: int, pieces: Sequence[Piece]) -> 
     """Where the files of a context are, below the folder that was given for all."""
     folder = own_folder(given, name)
     return folder / str(at) if folder is not None and len(pieces) > 1 else folder
+
+
+def _tell_of_extras(given: Path | None, name: str, pieces: int) -> None:
+    """Says which folders are not read, where there should be one for each of several contexts."""
+    folder = own_folder(given, name)
+    if folder is None or given is None or pieces < 2 or not os.path.isdir(folder):
+        return
+    others = {entry.name for entry in os.scandir(folder) if entry.is_dir()}
+    others -= {str(at) for at in range(pieces)}
+    if folder == given.absolute():  # may hold those of other artefacts
+        others = {one for one in others if one.isdecimal()}
+    if others:
+        listed = ", ".join(sorted(others)[:_MOST_NAMED])
+        _log.warning("%s: not read: %s; %s has 0 to %d", folder, listed, name, pieces - 1)
 
 
 def own_folder(given: Path | None, name: str) -> Path | None:

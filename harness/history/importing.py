@@ -32,6 +32,8 @@ _ROW: Final = (
     ":ort, :axes, :outcome, :cause, :known_issue, :diagnosis, :signature, :error, :started, "
     ":attempt)"
 )
+_SAME: Final = ("name", "started", "attempt")
+"""What no two attempts have alike."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,11 @@ def import_run(database: Database, path: Path) -> Imported:
         connection.execute("DELETE FROM attempts WHERE run = :run", run=run)
         _without_shards(connection, info.get("shards"))
         seen = _Seen(str(info.get("started") or ""))
-        connection.execute_many(_ROW, _rows(run, journal, seen))
+        merged = bool(info.get("shards"))
+        others = _of_others(connection, run, journal) if merged else set()
+        rows = _rows(run, journal, seen)
+        new = (row for row in rows if tuple(row[name] for name in _SAME) not in others)
+        connection.execute_many(_ROW, new)
         connection.execute(
             "UPDATE runs SET started = :started, digest = :digest, folder = :folder, "
             "damaged = :damaged WHERE run = :run",
@@ -115,6 +121,34 @@ def _without_shards(connection: Connection, shards: object) -> None:
                 "(SELECT run FROM runs WHERE run = :run AND digest = :digest)",
                 **which,
             )
+
+
+def _of_others(connection: Connection, run: str, journal: Path) -> set[tuple[object, ...]]:
+    """The attempts that other runs hold: two merged runs may have a shard in common."""
+    begun = (_moment(brief.started) for _, _, brief in numbered_lines(journal) if brief is not None)
+    rows = connection.execute(
+        f"SELECT {', '.join(_SAME)} FROM attempts WHERE run <> :run AND started >= :since",
+        run=run,
+        since=min(begun, default=""),
+    )
+    return set(map(tuple, rows))
+
+
+def refuse_unknown(database: Database, asked: Filter) -> None:
+    """Raises ConfigError for a device or an axis that nothing has of what is held, if anything is.
+
+    InfraError if the database fails.
+    """
+    with database.transaction(writes=False) as connection:
+        rows = list(connection.execute("SELECT DISTINCT axes, device FROM attempts"))
+    devices = {device for _, device in rows if device}
+    axes = {"device", "ort", *(name for text, _ in rows for name in json.loads(text))}
+    for name, _ in asked.axes if rows else ():
+        if name not in axes:
+            raise ConfigError(f"no case has an axis {name!r}", field="--axis", choices=sorted(axes))
+    if rows and asked.device and asked.device not in devices:
+        problem = f"no run was on a device {asked.device!r}"
+        raise ConfigError(problem, field="--device", choices=sorted(devices))
 
 
 def rediagnose(database: Database) -> Counter[tuple[str | None, str | None]]:

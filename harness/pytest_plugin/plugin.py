@@ -35,6 +35,7 @@ from harness.pytest_plugin.terminal import (
     NO_DEVICE,
     OURS,
     RETRIED,
+    STOPPED_BY,
     UNSUPPORTED,
     Live,
     clean_report,
@@ -207,7 +208,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 def pytest_collection_finish(session: pytest.Session) -> None:
     """A worker tells which of its tests are cases, before pytest-xdist says their names."""
     run = session.config.stash[RUN]
-    if run.messages is None:
+    # pytest comes here also where something is wrong with what was collected: nothing will be run
+    if run.messages is None or STOPPED_BY in session.config.workeroutput:  # type: ignore[attr-defined]
         return
     needs = [(item.nodeid, need) for item in session.items if (need := _need(item))]
     if needs:

@@ -184,6 +184,21 @@ def test_workers_that_die_before_they_have_work_or_in_a_case_are_replaced(
 
 
 @pytest.mark.nightly
+def test_a_case_that_kills_each_worker_does_not_keep_the_run_from_its_end(
+    lab: DeviceRuns, slow_suite: Path
+) -> None:
+    slow_suite.write_text(SLOW_SUITE.replace("not DIES.exists()", "number == 1"))
+    done = lab.run("-n", "1", suites=slow_suite, CASES="3", DIES=str(lab.folder / "died"))
+    assert done.code == 3, done.output
+    assert "maximum crashed workers reached: 4" in done.output
+    # none was reported that was not run; what the deaths kept from running is told
+    assert {case["outcome"] for case in done.cases} == {"passed"}
+    left = 6 - len(done.cases)
+    assert f"{left} of 6 cases were not run" in done.output
+    assert "INTERNALERROR" not in done.output
+
+
+@pytest.mark.nightly
 def test_a_run_whose_workers_cannot_start_says_so_and_is_kept(
     lab: DeviceRuns, slow_suite: Path, tmp_path: Path
 ) -> None:

@@ -77,6 +77,29 @@ def test_where_the_inputs_of_each_context_are(
 
 
 @pytest.mark.parametrize(
+    ("kinds", "folders", "extra"),
+    [
+        (("context", "context"), ["0", "1", "2"], "2"),
+        (("context", "context"), ["0", "1", "other.pte"], None),
+        (("context", "context"), ["model.pte/0", "model.pte/1", "3"], None),
+        (("context", "context"), ["model.pte/0", "model.pte/7", "model.pte/one"], "7, one"),
+        (("context",), ["0", "graph"], None),
+    ],
+)
+def test_a_folder_that_no_context_has_is_named(
+    tmp_path: Path, logged: Logged, kinds: tuple[PieceKind, ...], folders: list[str], extra: str
+) -> None:
+    for name in folders:
+        (tmp_path / "out" / name).mkdir(parents=True)
+    given = Given(expected=tmp_path / "out")
+    contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", given)
+    said = [one for one in map(str, logged.warnings) if "not read" in one]
+    assert len(said) == (extra is not None)
+    if said:
+        assert f"not read: {extra}; model.pte has 0 to 1" in said[0]
+
+
+@pytest.mark.parametrize(
     ("kinds", "kind", "problem"),
     [
         (("context", "dlc"), "pte", r"model.pte: forward/1: is a DLC"),

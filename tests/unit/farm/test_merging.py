@@ -15,6 +15,9 @@ from click.testing import CliRunner, Result
 from harness.cli.main import commands
 from harness.errors import ConfigError
 from harness.farm.shards import shard_of
+from harness.history.database import open_database
+from harness.history.importing import import_run, runs_in, stored_runs
+from harness.history.timeline import Filter
 from harness.pytest_plugin.options import selection
 from harness.report.rundir import RunFolder
 from harness.results.record import CaseRecord
@@ -120,6 +123,18 @@ def test_what_is_missing_is_named_or_taken_as_cut_short(tmp_path: Path) -> None:
     assert info["problem"].startswith("of 3 shards these are missing: 3; shard 1")
     again = CliRunner().invoke(commands, ["report", str(reports / "latest")])
     assert "was cut short: of 3 shards" in again.stderr
+
+
+def test_a_shard_of_two_merged_runs_counts_once_in_history(tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    first, second, third = shards(tmp_path, 3)
+    for runs in ((first, second), (first, third), (first, second, third)):
+        merge(*runs, "--reports", reports, "--partial")
+    database = open_database(str(tmp_path / "history.sqlite"))
+    for path in runs_in(reports):
+        import_run(database, path)
+    held = [brief.case for _, found in stored_runs(database, Filter()) for brief in found]
+    assert sorted(held) == sorted(one.case for one in CASES)
 
 
 def test_a_shard_without_an_end_is_not_whole(tmp_path: Path) -> None:

@@ -102,7 +102,6 @@ def test_what_is_asked_for_is_what_is_told(tmp_path: Path) -> None:
     for words, cases in (
         (("--diagnosis", "x"), 1),
         (("--device", "sim"), 2),
-        (("--device", "phone"), 0),
         (("--axis", "qnn=2.50.40"), 2),
         (("--axis", "which=a", "--axis", "qnn=2.51.0"), 1),
         (("--since", "2030-01-01"), 0),
@@ -112,6 +111,22 @@ def test_what_is_asked_for_is_what_is_told(tmp_path: Path) -> None:
         code, output = said("--reports", tmp_path, "--json", *words)
         assert (code, len(json.loads(output)["cases"])) == (0 if cases else 1, cases), words
     assert said("--reports", tmp_path, "--html")[1].startswith("<!DOCTYPE html>")
+
+
+def test_a_device_or_an_axis_that_nothing_has_is_wrong_input(tmp_path: Path) -> None:
+    run_folder(tmp_path, attempt("a@2.50.40 passed"))
+    for words, says in (
+        (("--device", "phone"), r"--device: no run was on a device 'phone' \(valid: sim\)"),
+        (("--axis", "qmm=2.50"), r"--axis: no case has an axis 'qmm' \(valid: .*qnn.*\)"),
+        (("--axis", "device=phone"), None),
+        (("--axis", "ort=1.31.1"), None),
+        (("--axis", "qnn=2.49.40"), None),
+    ):
+        if says is None:
+            assert said("--reports", tmp_path, *words) == (1, "nothing is held of that\n")
+            continue
+        with pytest.raises(ConfigError, match=says):
+            said("--reports", tmp_path, *words)
 
 
 def diagnosed_as(made: CaseRecord, name: str, confidence: str) -> CaseRecord:

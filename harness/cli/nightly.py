@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import click
+from click.core import ParameterSource
 
 from harness.cli.history import database_option, reports_option
 from harness.cli.lab_options import DEFAULT_LAB, json_option, lab_option, simulated_instead
@@ -19,10 +22,12 @@ from harness.pytest_plugin.ending import Ending
 from harness.pytest_plugin.options import selection
 from harness.report.rundir import new_run_id
 
+_BUDGET: Final = "4h"
+
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, metavar="[PYTEST ARGUMENT]...", type=click.UNPROCESSED)
-@click.option("--budget", default="4h", show_default=True, metavar="TIME", help="For all of it.")
+@click.option("--budget", metavar="TIME", help="For all of it (default: 4h, or as before).")
 @click.option("--resume", is_flag=True, help="Go on with the last night that is not over, anew.")
 @lab_option
 @reports_option
@@ -30,7 +35,7 @@ from harness.report.rundir import new_run_id
 @json_option
 def nightly(
     arguments: tuple[str, ...],
-    budget: str,
+    budget: str | None,
     resume: bool,
     lab_file: Path,
     reports: Path,
@@ -42,7 +47,8 @@ def nightly(
     Compared is with the run of the last night of the same cases. What is not bisected when the time
     is over is told, and the next night goes on with it. Each cause of failures is an issue of its
     own in reports/latest-nightly/issues, which later nights update. After any death the same
-    command goes on while the time lasts; later, --resume does, with the whole time again.
+    command goes on while the time lasts; later, --resume does, with the whole time again. What was
+    asked for then holds; arguments and --database are named again where they have a password.
 
     \b
     Exit codes: 0 nothing new fails, 1 something does, 2 the input is wrong, 3 the lab failed or
@@ -50,9 +56,7 @@ def nightly(
     """
     Ending().watch()
     reports = reports.absolute()
-    seconds, now = seconds_of(budget), time.time()
-    if resume and arguments:
-        raise ConfigError("goes on with what was asked before: no arguments", field="--resume")
+    seconds, now = seconds_of(budget or _BUDGET), time.time()
     if lab_file == DEFAULT_LAB and not lab_file.exists():
         lab_file = simulated_instead(()) or lab_file
     kept = tuple(map(without_secrets, arguments))
@@ -63,14 +67,22 @@ def nightly(
         selection=selection(("pytest", "-m", "device", *kept)),
         lab=str(lab_file.absolute()),
         folder=str(Path.cwd()),
+        database=_kept(database),
         budget_s=seconds,
         until=now + seconds,
     )
     try:
         with held(reports):
-            night = _begun(reports, asked, now, resume=resume)
-            words = night.arguments if resume else arguments
-            over = Chain(night, words, reports, database).go_on()
+            found = nights(reports)
+            if resume:
+                night = _last(found, reports).resumed(
+                    asked, now, budget=budget is not None, database=_is_named("database")
+                )
+            else:
+                night = next((one for one in found if asked.goes_on_with(one, now)), asked)
+            if night.database != asked.database:
+                database = night.database
+            over = Chain(night, arguments or night.arguments, reports, database).go_on()
     except (KeyboardInterrupt, InfraError):
         say(f"to go on: qnn-harness nightly --resume --reports {reports}", err=True)
         raise
@@ -84,14 +96,20 @@ def nightly(
     return over.exit_code
 
 
-def _begun(reports: Path, asked: Night, now: float, *, resume: bool) -> Night:
-    """The night to go on with, or the one that was asked for."""
-    found = nights(reports)
-    if not resume:
-        return next((one for one in found if asked.goes_on_with(one, now)), asked)
-    last = next(found, None)
-    if last is None or last.next_step is None:
-        raise ConfigError(
-            "the last night is over, or there is none", file=reports, field="--resume"
-        )
-    return last.model_copy(update={"budget_s": asked.budget_s, "until": asked.until})
+def _last(found: Iterator[Night], reports: Path) -> Night:
+    if (last := next(found, None)) and last.next_step:
+        return last
+    raise ConfigError("the last night is over, or there is none", file=reports, field="--resume")
+
+
+def _is_named(option: str) -> bool:
+    """Whether an option stands in the command line: the environment is of now, not of the night."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.COMMANDLINE
+
+
+def _kept(database: str | None) -> str | None:
+    """What a night keeps of where the history is: whole from any folder, without its password."""
+    if database is None or "://" in database:
+        return database and without_secrets(database)
+    return str(Path(database).absolute())

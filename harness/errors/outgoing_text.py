@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-_INSTEAD: Final = "***"
+INSTEAD: Final = "***"
+"""What stands where a secret stood."""
 # C0 but tab and newline, DEL, C1, what changes the direction of text, line and paragraph
 # separators, halves of characters, invisible tags.
 _STEERING: Final = re.compile(
@@ -41,13 +42,13 @@ def without_secrets(text: str) -> str:
     """`text` without what stands before the @ of a URL, and without tokens in its query."""
     if ":/" not in text:
         return text
-    text = _PASSWORD.sub(_cut_password, _USERINFO.sub(f"{_INSTEAD}@", text))
-    return _PARAMETER.sub(rf"\1{_INSTEAD}", text)
+    text = _PASSWORD.sub(_cut_password, _USERINFO.sub(f"{INSTEAD}@", text))
+    return _PARAMETER.sub(rf"\1{INSTEAD}", text)
 
 
 def _cut_password(found: re.Match[str]) -> str:
     _, at, host = found[0].rpartition("@")
-    return f"{_INSTEAD}@{host}" if at else _INSTEAD
+    return f"{INSTEAD}@{host}" if at else INSTEAD
 
 
 def without_secrets_in(value: Any) -> Any:

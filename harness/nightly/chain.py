@@ -84,7 +84,15 @@ class Chain:
         sys.stderr.flush()
 
     def go_on(self) -> Night:
-        """Does what is left of it. Raises HarnessError for what it cannot go on without."""
+        """Does what is left of it. Raises HarnessError for what it cannot go on without.
+
+        A place of history that is wrong is found out before all else; one that does not answer may
+        do so in the morning.
+        """
+        try:
+            open_database(self._database)
+        except InfraError as error:
+            self._note(f"the history does not answer: {error}")
         steps = (self._fetch, self._run, self._compare, self._bisect, self._publish)
         while (step := self.night.next_step) is not None:
             self._tell(step)

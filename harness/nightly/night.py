@@ -6,6 +6,7 @@ import re
 from typing import Final, Literal, get_args
 
 from harness.errors import ConfigError
+from harness.errors.outgoing_text import INSTEAD
 from harness.failure.error import Part
 from harness.nightly.issues import Issue
 
@@ -18,9 +19,10 @@ _MOST_S: Final = 7 * 24 * 3600
 class Night(Part):
     """What a night was asked for, what of it is done, and what came of that.
 
-    `until` is the end of its time, in seconds since 1970. `run` and `base` are the ids of its run
-    and of the one it was compared with; `failed_on` is what of that is new and bad; `told` is what
-    went wrong without ending it.
+    `until` is the end of its time, in seconds since 1970; `database` is where the history is, if
+    that was said, without its password. `run` and `base` are the ids of its run and of the one it
+    was compared with; `failed_on` is what of that is new and bad; `told` is what went wrong without
+    ending it.
     """
 
     schema_version: Literal[1] = 1
@@ -31,6 +33,7 @@ class Night(Part):
     selection: tuple[str, ...]
     lab: str
     folder: str
+    database: str | None = None
     budget_s: float
     until: float
     done: tuple[Step, ...] = ()
@@ -63,8 +66,29 @@ class Night(Part):
 
     def goes_on_with(self, other: Night, now: float) -> bool:
         """Whether another one, asked for by the same words in the same place, has work and time."""
-        mine, others = ((one.arguments, one.lab, one.folder, one.budget_s) for one in (self, other))
-        return mine == others and other.next_step is not None and other.left(now) > 0
+        names = ("arguments", "lab", "folder", "database", "budget_s")
+        same = all(getattr(self, name) == getattr(other, name) for name in names)
+        return same and other.next_step is not None and other.left(now) > 0
+
+    def resumed(self, asked: Night, now: float, *, budget: bool, database: bool) -> Night:
+        """The same with the whole time again, and with the `budget` and the `database` that another
+        one was asked for, where those were named. Raises ConfigError for other arguments.
+
+        Words that were not named again must be whole: a secret in them was not kept.
+        """
+        if asked.arguments and asked.arguments != self.arguments:
+            problem = "goes on with what was asked before: no arguments, or the same ones"
+            raise ConfigError(problem, field="--resume")
+        if not asked.arguments and "run" not in self.done and INSTEAD in " ".join(self.arguments):
+            problem = "a word for pytest had a secret, which no file keeps: name all of them again"
+            raise ConfigError(problem, field="--resume")
+        where = asked.database if database else self.database
+        if INSTEAD in (where or "") and where != asked.database:
+            problem = f"{where} had a password, which no file keeps: name it again"
+            raise ConfigError(problem, field="--database")
+        time_s = asked.budget_s if budget else self.budget_s
+        change = {"database": where, "budget_s": time_s, "until": now + time_s}
+        return self.model_copy(update=change)
 
     def follows(self, other: Night) -> bool:
         """Whether another one is over that ran the same cases: its issues are followed."""

@@ -181,7 +181,8 @@ def test_what_a_night_saw_that_died_is_still_new(farm: DeviceRuns) -> None:
 @pytest.mark.nightly
 def test_a_step_whose_end_was_not_written_down_is_not_done_twice(farm: DeviceRuns) -> None:
     night(farm, OLD)
-    _, over, _ = night(farm, NEW)
+    _, over, _ = night(farm, NEW, "--database", "mine.sqlite")
+    held_by_other = (farm.reports / "history.sqlite").read_bytes()
     state = farm.reports / over["night"] / "nightly.json"
     for number in range(len(STEPS)):
         kept = json.loads(state.read_text())
@@ -191,10 +192,12 @@ def test_a_step_whose_end_was_not_written_down_is_not_done_twice(farm: DeviceRun
         state.write_text(json.dumps(kept | begun | {"done": STEPS[:number]}))
         done = farm.qnn_harness("nightly", "--resume", "--json")
         assert done.returncode == 1, done.stderr
+        assert "(20 min left)" in done.stderr, "as it was asked for"
         again = json.loads(done.stdout)
         assert {name: again[name] for name in ("run", "base", "failed_on", "issues", "done")} == {
             name: over[name] for name in ("run", "base", "failed_on", "issues", "done")
         }
+        assert (farm.reports / "history.sqlite").read_bytes() == held_by_other
     assert len(runs(farm)) == 2
     assert len(answers(farm)) == 4
 
@@ -223,6 +226,9 @@ def test_what_is_wrong_with_the_words_is_said(farm: DeviceRuns) -> None:
     assert farm.qnn_harness("nightly", "--budget", "soon").returncode == 2
     nothing = farm.qnn_harness("nightly", "--resume")
     assert (nothing.returncode, "the last night is over" in nothing.stderr) == (2, True)
+    elsewhere = farm.qnn_harness("nightly", "--database", "no/such/folder/x.sqlite")
+    assert (elsewhere.returncode, "no such folder" in elsewhere.stderr) == (2, True)
+    assert not list(farm.reports.glob("*-nightly")), "found out before all else"
     for arguments in (("-k", "nothing_of_that_name"), ("--qnn", "1.0"), ("no_such_file.py",)):
         done = farm.qnn_harness("nightly", "-p", "no:cacheprovider", *arguments)
         assert done.returncode == 2, done.stderr

@@ -57,12 +57,52 @@ def test_a_clock_that_is_set_back_gives_no_more_time(now: float) -> None:
         ({"lab": "other"}, False),
         ({"folder": "other"}, False),
         ({"budget_s": 61}, False),
+        ({"database": "/other.sqlite"}, False),
     ],
 )
 def test_the_same_command_goes_on_while_the_time_lasts(
     changed: dict[str, Any], goes_on: bool
 ) -> None:
     assert night().goes_on_with(night(**changed), 1000) is goes_on
+
+
+HIDDEN = "postgresql://***@h/db"
+
+
+@pytest.mark.parametrize(
+    ("kept", "asked", "named", "goes_on"),
+    [
+        # all as before
+        ({}, {}, "", {"budget_s": 60, "until": 1060, "database": "/a"}),
+        # what stands in the environment now, or is asked for anyway, is not what was asked for then
+        ({}, {"budget_s": 9, "database": "/b"}, "", {"until": 1060, "database": "/a"}),
+        ({}, {"budget_s": 9}, "budget", {"budget_s": 9, "until": 1009}),
+        ({}, {"database": "/b"}, "database", {"database": "/b"}),
+        ({"arguments": ("-x",)}, {"arguments": ("-x",)}, "", {"arguments": ("-x",)}),
+        ({}, {"arguments": ("-x",)}, "", "no arguments, or the same ones"),
+        ({"arguments": ("http://***@h",)}, {}, "", "name all of them again"),
+        ({"arguments": ("http://***@h",), "done": STEPS[:2]}, {}, "", {}),
+        ({"arguments": ("http://***@h",)}, {"arguments": ("http://***@h",)}, "", {}),
+        ({"database": HIDDEN}, {}, "", "--database.*name it again"),
+        # of the environment, or named
+        ({"database": HIDDEN}, {"database": HIDDEN}, "", {"database": HIDDEN}),
+        ({"database": HIDDEN}, {"database": HIDDEN}, "database", {"database": HIDDEN}),
+    ],
+)
+def test_what_was_asked_for_holds_when_it_is_resumed(
+    kept: dict[str, Any], asked: dict[str, Any], named: str, goes_on: dict[str, Any] | str
+) -> None:
+    last, now = night(**{"database": "/a"} | kept), night(**asked)
+
+    def resumed() -> Night:
+        return last.resumed(now, 1000, budget=named == "budget", database=named == "database")
+
+    if isinstance(goes_on, str):
+        with pytest.raises(ConfigError, match=goes_on):
+            resumed()
+        return
+    found = resumed()
+    assert {name: getattr(found, name) for name in goes_on} == goes_on
 
 
 @pytest.mark.parametrize(

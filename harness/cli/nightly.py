@@ -71,6 +71,7 @@ def nightly(
         budget_s=seconds,
         until=now + seconds,
     )
+    begun: Chain | None = None
     try:
         with held(reports):
             found = nights(reports)
@@ -82,9 +83,11 @@ def nightly(
                 night = next((one for one in found if asked.goes_on_with(one, now)), asked)
             if night.database != asked.database:
                 database = night.database
-            over = Chain(night, arguments or night.arguments, reports, database).go_on()
+            begun = Chain(night, arguments or night.arguments, reports, database)
+            over = begun.go_on()
     except (KeyboardInterrupt, InfraError):
-        say(f"to go on: qnn-harness nightly --resume --reports {reports}", err=True)
+        if begun is not None and begun.is_kept:
+            say(f"to go on: qnn-harness nightly --resume --reports {reports}", err=True)
         raise
     if as_json:
         say_json(over.model_dump(mode="json") | {"exit_code": over.exit_code})

@@ -32,7 +32,7 @@ from harness.nightly.night import STEPS, Night
 from harness.nightly.processes import ENOUGH_S, bisection, ended
 from harness.pytest_plugin.problem import read_problem
 from harness.report.ci import add_to_summary
-from harness.report.rundir import RunFolder, point_to, run_folders
+from harness.report.rundir import RunFolder, making_folders, point_to, run_folders
 from harness.report.summary import as_code
 from harness.runtimes.catalog import Catalog, Entry
 
@@ -42,6 +42,9 @@ SUFFIX: Final = "-nightly"
 PROBLEM: Final = "problem.json"
 _MAX_BYTES: Final = 64 << 20
 _FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
+_NO_RUN: Final[dict[int | None, str]] = {
+    5: "nothing was selected: pytest found no device test with these arguments"
+}
 _log = logging.getLogger(__name__)
 
 
@@ -49,8 +52,10 @@ _log = logging.getLogger(__name__)
 def held(reports: Path) -> Iterator[None]:
     """Keeps other nights away from a folder of reports. Raises ConfigError if one is at it."""
     try:
-        reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        with (reports / ".nightly.lock").open("ab") as file:
+        with making_folders(reports):
+            reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+            lock = (reports / ".nightly.lock").open("ab")
+        with lock as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
     except BlockingIOError as error:
@@ -78,6 +83,11 @@ class Chain:
         self.path = reports / night.night
         self._words = words
         self._database = database or str(reports / "history.sqlite")
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is something to go on with."""
+        return (self.path / STATE).is_file()
 
     def _tell(self, text: str) -> None:
         sys.stderr.write(f"nightly: {outgoing(text)} ({self._left_s / 60:.0f} min left)\n")
@@ -142,7 +152,7 @@ class Chain:
                 raise InfraError("the time was over before the run: --resume goes on with it")
         if run is None:
             problem = read_problem(self.path / PROBLEM)
-            text = problem.text if problem else f"pytest made no run, and ended with {code}"
+            text = problem.text if problem else _NO_RUN.get(code, f"pytest ended with {code}")
             raise InfraError(text) if code == InfraError.exit_code else ConfigError(text)
         if not run.info().get("finished"):
             raise InfraError(f"run {run.run_id} did not end in order ({code})")

@@ -288,7 +288,7 @@ class RunFolder:
 
 
 def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
-    with _writing_to(reports):
+    with making_folders(reports):
         reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         if run_id is not None:
             path = reports.resolve() / run_id
@@ -304,7 +304,8 @@ def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
 
 
 @contextlib.contextmanager
-def _writing_to(reports: Path) -> Iterator[None]:
+def making_folders(reports: Path) -> Iterator[None]:
+    """What the system says of a folder for reports as an error of ours."""
     try:
         yield
     except OSError as error:
@@ -321,7 +322,7 @@ def built_beside(reports: Path, run_id: str) -> Iterator[Path]:
 
     `latest` follows. Nothing stays where that was not made in full. Raises as `create` does.
     """
-    with _writing_to(reports):
+    with making_folders(reports):
         reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         beside = reports.resolve() / f".{run_id}-{os.getpid()}"
         beside.mkdir(mode=PRIVATE)

@@ -226,6 +226,9 @@ def test_what_is_wrong_with_the_words_is_said(farm: DeviceRuns) -> None:
     assert farm.qnn_harness("nightly", "--budget", "soon").returncode == 2
     nothing = farm.qnn_harness("nightly", "--resume")
     assert (nothing.returncode, "the last night is over" in nothing.stderr) == (2, True)
+    blocked = farm.qnn_harness("nightly", "--reports", "test_mine.py")
+    assert (blocked.returncode, "cannot hold reports" in blocked.stderr) == (2, True)
+    assert "to go on" not in blocked.stderr, "there is no night"
     elsewhere = farm.qnn_harness("nightly", "--database", "no/such/folder/x.sqlite")
     assert (elsewhere.returncode, "no such folder" in elsewhere.stderr) == (2, True)
     assert not list(farm.reports.glob("*-nightly")), "found out before all else"
@@ -233,9 +236,13 @@ def test_what_is_wrong_with_the_words_is_said(farm: DeviceRuns) -> None:
         done = farm.qnn_harness("nightly", "-p", "no:cacheprovider", *arguments)
         assert done.returncode == 2, done.stderr
         assert done.stderr.splitlines()[-1].startswith("error: "), done.stderr
+    empty = farm.folder / "empty"
+    empty.mkdir()
+    nothing = farm.qnn_harness("nightly", "-p", "no:cacheprovider", empty)
+    assert (nothing.returncode, "nothing was selected" in nothing.stderr) == (2, True)
     secret = "--qnn=https://me:hidden@127.0.0.1:9/maven"
     assert farm.qnn_harness("nightly", "-p", "no:cacheprovider", secret).returncode == 2
     states = [file.read_text() for file in farm.reports.glob("*-nightly/nightly.json")]
-    assert len(states) == 4
+    assert len(states) == 5
     assert any("127.0.0.1:9/maven" in text for text in states)
     assert not any("hidden" in text for text in states)

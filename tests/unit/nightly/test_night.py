@@ -206,3 +206,10 @@ def test_the_first_night_is_compared_with_what_was_run_before_by_hand(tmp_path: 
     run_folder(tmp_path, attempt("a failed"), command=("pytest", "-m", "device", marker))
     third = RunFolder(run_folder(tmp_path, attempt("a failed")))
     assert base_of(third, []) is None, "what a night saw that died is still new"
+
+
+def test_what_is_no_folder_holds_no_nights(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for reports in (tmp_path / "file", tmp_path / "file/below"):
+        with pytest.raises(ConfigError, match="cannot hold reports"), held(reports):
+            pass

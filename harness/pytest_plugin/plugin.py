@@ -157,7 +157,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         values, reasons = run.asked.placements(requirements, compiled=_takes_compiled(metafunc))
         if not values:
             why = f"{NO_DEVICE}: {'; '.join(reasons)}"
-            values = [pytest.param(None, id="NOTSET", marks=pytest.mark.skip(reason=why))]
+            values = [pytest.param(None, id="no-device", marks=pytest.mark.skip(reason=why))]
     except HarnessError as error:
         # Raised here it would be reported once per test; it stops the run after collection.
         run.problem = run.problem or error

@@ -224,6 +224,7 @@ def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
     assert done.code == 0, done.output
     (unfit,) = (case for case in done.cases if case["device"] is None)
     assert (unfit["outcome"], unfit["cause"], unfit["attempt"]) == ("unsupported", None, 1)
+    assert unfit["case"].endswith("[no-device]")
     assert "sim-c: needs htp_arch 81, has 75" in unfit["error"]["message"]
     placed = [case for case in done.cases if case["device"] is not None]
     ran = {case["case"].partition("::")[2]: case["device"]["name"] for case in placed}

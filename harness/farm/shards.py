@@ -26,7 +26,8 @@ class Shard(BaseModel):
     """Which part of a selection a run has, as its run.json says.
 
     `cases` is how many the whole selection has, `division` a digest of their names and of how long
-    each was taken to last by the run `by`: where that is the same, cases are divided alike.
+    each was taken to last by the run `by`: where that is the same, cases are divided alike. `unfit`
+    are tests that no device of its lab fits, which therefore are no cases of it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -36,6 +37,17 @@ class Shard(BaseModel):
     cases: _Count
     division: Text
     by: Text | None = None
+    unfit: Text | None = None
+
+    @property
+    def advice(self) -> str | None:
+        """What to know before it runs where other machines have other devices."""
+        if self.unfit is None:
+            return None
+        return (
+            f"--shard: no device of this lab fits {self.unfit}; a machine whose lab has one "
+            "divides other cases, and `merge` refuses: leave out of all what only some can run"
+        )
 
     def in_run_json(self, selection: Sequence[str]) -> dict[str, Any]:
         """What run.json says of it; another division is another selection."""
@@ -44,7 +56,7 @@ class Shard(BaseModel):
 
     def divided_like(self, other: Shard) -> bool:
         """Whether no case can be in both, nor in neither, of two shards with other numbers."""
-        mine, others = (one.model_dump(exclude={"number", "by"}) for one in (self, other))
+        mine, others = (one.model_dump(exclude={"number", "by", "unfit"}) for one in (self, other))
         return mine == others
 
     def __str__(self) -> str:
@@ -63,11 +75,16 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def shard_of(
-    asked: tuple[int, int], places: Mapping[str, str], seconds: Mapping[str, float], by: str | None
+    asked: tuple[int, int],
+    places: Mapping[str, str],
+    seconds: Mapping[str, float],
+    by: str | None,
+    unfit: Collection[str] = (),
 ) -> tuple[Shard, set[str]]:
     """One shard of cases, and those in it. Raises ConfigError for more shards than cases.
 
     `places` has the device or pool of each case, `seconds` how long some of them took in `by`.
+    `unfit` are the tests that no device here fits.
     """
     number, of = asked
     if of > len(places):
@@ -77,7 +94,8 @@ def shard_of(
     whole = "\0\0".join(sorted(f"{case}\0{weight}" for case, weight in weights.items()))
     division = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
     numbers = divided(places, seconds, of)
-    shard = Shard(number=number, of=of, cases=len(places), division=division, by=by)
+    none = _named(unfit, "test") if unfit else None
+    shard = Shard(number=number, of=of, cases=len(places), division=division, by=by, unfit=none)
     return shard, {case for case in places if numbers[case] == number}
 
 
@@ -134,7 +152,8 @@ def gaps(parts: Sequence[Part]) -> list[str]:
         if not shard.divided_like(first.shard):
             raise ConfigError(
                 f"were not divided alike: {first.run} is {first.shard}, {one.run} is {shard}; "
-                "selection, lab, versions, n, and the run of --shard-by have to be the same",
+                f"{_unlike(first, one)}selection, lab, versions, n, and the run of --shard-by have "
+                "to be the same",
                 field="RUN",
             )
         if shard.number in runs:
@@ -158,7 +177,16 @@ def gaps(parts: Sequence[Part]) -> list[str]:
     return found
 
 
-def _named(cases: Collection[str]) -> str:
+def _unlike(*parts: Part) -> str:
+    """What labs could not run, if that is not the same."""
+    if len({one.shard.unfit for one in parts}) == 1:
+        return ""
+    return "".join(
+        f"{one.run} had no device for {one.shard.unfit}; " for one in parts if one.shard.unfit
+    )
+
+
+def _named(cases: Collection[str], what: str = "case") -> str:
     shown = sorted(cases)[:_MOST_NAMED]
     more = f" and {len(cases) - len(shown)} more" if len(cases) > len(shown) else ""
-    return f"{counted(len(cases), 'case')}: {', '.join(shown)}{more}"
+    return f"{counted(len(cases), what)}: {', '.join(shown)}{more}"

@@ -24,7 +24,7 @@ from harness.files.notices import at_work
 from harness.pytest_plugin.axes import axis_value, sources_of, takes_compiled
 from harness.pytest_plugin.neighbours import told_by_timeout
 from harness.pytest_plugin.own_contexts import suite_of
-from harness.pytest_plugin.terminal import GIVEN_UP, NO_DEVICE, NOT_ASKED, UNSUPPORTED
+from harness.pytest_plugin.terminal import GIVEN_UP, UNSUPPORTED, fits_nowhere
 from harness.results.record import (
     CaseRecord,
     DeviceEvent,
@@ -339,9 +339,7 @@ def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
     Not if it needs other versions or backends than those asked for: then nobody knows.
     """
     why, folder = _reason(report), run.records.folder
-    if not why.startswith(NO_DEVICE) or f": {NOT_ASKED} " in why:
-        return
-    if folder is None or item.nodeid in run.records.earlier:
+    if not fits_nowhere(why) or folder is None or item.nodeid in run.records.earlier:
         return
     callspec = getattr(item, "callspec", None)
     given = callspec.params if callspec else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -14,7 +15,7 @@ import pytest
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.pytest_plugin.options import selection
-from harness.pytest_plugin.terminal import OURS, RECORDS, write_line
+from harness.pytest_plugin.terminal import OURS, RECORDS, fits_nowhere, write_line
 
 if TYPE_CHECKING:
     from harness.contexts.contexts import Source
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from harness.workbench import Placement
 
     Record = CaseRecord | DeviceEvent
+
+_log = logging.getLogger(__name__)
 
 _EXIT_AFTER_FAILURES = 1
 _EXIT_NOTHING_WRONG = (0, 1)
@@ -150,9 +153,11 @@ class Records:
         if places:
             knows = self.durations.keys() & places.keys()
             by = options.shard_by.resolve().name if options.shard_by and knows else None
-            self.shard, cases = shard_of(asked, places, self.durations, by)
+            unfit = [item.nodeid for item in items if _is_unfit(item)]
+            self.shard, cases = shard_of(asked, places, self.durations, by, unfit)
             own |= cases
-            before = {**held, "by": by} if isinstance(held, dict) else None
+            unheld = {"by": by, "unfit": self.shard.unfit}
+            before = {**held, **unheld} if isinstance(held, dict) else None
             if options.resume and self.shard.model_dump() != before:
                 problem = f"the run to resume is not {self.shard}: options or cases were others"
                 raise ConfigError(problem, field="--shard")
@@ -165,6 +170,10 @@ class Records:
         folder = self.open_folder()
         if self.shard is not None and self._asked.options.resume is None:
             folder.keep_shard(cases)
+        advice = self.shard.advice if self.shard is not None else None
+        # where cases are named after devices, labs have the same ones
+        if advice is not None and not self.is_worker and self._asked.options.fan_out == "any":
+            _log.warning(advice)
 
     def not_run(self, records: Sequence[CaseRecord]) -> int:
         """How many of the cases that were to be run left no record."""
@@ -252,6 +261,12 @@ class Recorder:
         except HarnessError as error:
             self._run.problem = error
             pytest.exit(f"results cannot be kept: {error}", returncode=error.exit_code)
+
+
+def _is_unfit(item: pytest.Item) -> bool:
+    """Whether a test could run in another lab than this one."""
+    reasons = (str(mark.kwargs.get("reason")) for mark in item.iter_markers("skip"))
+    return any(map(fits_nowhere, reasons))
 
 
 def _is_other(source: Source, told: dict[str, Any]) -> bool:

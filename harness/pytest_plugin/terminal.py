@@ -60,6 +60,11 @@ RETRIED: Final = "retried"
 """Outcome of a report whose case goes on elsewhere."""
 
 
+def fits_nowhere(why: str) -> bool:
+    """Whether a test has no case for want of a device, and not by what was asked for."""
+    return why.startswith(NO_DEVICE) and f": {NOT_ASKED} " not in why
+
+
 def write_line(reporter: Any, text: str, **markup: bool) -> None:
     """Shows a line, or several, in which nothing that a device said steers the terminal."""
     reporter.write_line(outgoing(text), **markup)

@@ -77,6 +77,20 @@ def test_two_machines_make_the_run_that_one_would_have_made(
     assert history.returncode == 0, history.stderr
 
 
+@pytest.mark.nightly
+def test_a_lab_that_lacks_a_device_for_some_test_says_so_before_it_runs(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = farm(lab, tmp_path, TWO_DEVICES, SUITE.replace("device\n", "device(htp_arch=79)\n", 1))
+    for number, words in ((1, ["-n", "2"]), (2, [])):
+        done = lab.run("--any-device", "--shard", f"{number}/2", *words, suites=suite)
+        told = "no device of this lab fits 5 tests: "
+        assert done.output.count(told) == 1, done.output
+        assert done.output.index(told) < done.output.index(" passed")
+        run = (lab.reports / "latest").resolve()
+        assert info(run)["shard"]["unfit"].startswith("5 tests: ")
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -128,6 +128,20 @@ def test_lists_of_cases_that_were_changed_are_refused() -> None:
         gaps([first, second, Part("run3", third.shard, less := sorted(third.cases)[1:], less)])
 
 
+def test_where_labs_differ_what_one_could_not_run_is_named() -> None:
+    (here, own), (there, others) = (
+        shard_of((1, 2), CASES, {}, None, ["y", "x"]),
+        shard_of((2, 2), CASES | {"x": "x"}, {}, None),
+    )
+    assert "no device of this lab fits 2 tests: x, y; " in str(here.advice)
+    assert there.advice is None
+    told = r"of 7 cases .* of 8 cases .*; run1 had no device for 2 tests: x, y; selection, lab"
+    with pytest.raises(ConfigError, match=told):
+        gaps([Part("run1", here, own, own), Part("run2", there, others, others)])
+    alike, rest = shard_of((2, 2), CASES, {}, None, ["z"])
+    assert gaps([Part("run1", here, own, own), Part("run2", alike, rest, rest)]) == []
+
+
 def test_more_shards_than_cases() -> None:
     with pytest.raises(ConfigError, match="7 cases cannot be divided into 8 shards"):
         shard_of((1, 8), CASES, {}, None)

@@ -40,7 +40,7 @@ KEPT_FROM_BYTES: Final = 256 << 10
 _MOST_FILES: Final = 500  # their names stand in one argument, of which 128 KiB are allowed
 # a host may be one that asks for something, or waits, in place of running a command
 _BEGIN_S: Final = 15.0
-_MOST_SAID: Final = 1 << 20
+_MOST_SAID: Final = 256 << 10
 # a file may be removed to make room between being sent and being pushed
 _ROUNDS: Final = 3
 
@@ -161,7 +161,7 @@ class _Script:
         """What it says, as it comes: a word, and what of. Raises _Refused, OSError."""
         done, other, size = False, "it ended early", 0
         for line in self._lines():
-            size += len(line)
+            size += len(line) + 1
             if size > _MOST_SAID:
                 raise ConnectionError("it says too much")
             text = line.decode("utf-8", "replace").strip()[:300]

@@ -197,7 +197,8 @@ class SshHost:
 
     def kill_tunnel(self) -> None:
         for pid in self.tunnels():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it may end just now
+                os.kill(pid, signal.SIGKILL)
 
     def _listens(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):

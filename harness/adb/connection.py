@@ -86,7 +86,7 @@ class BoundedConnection:
             return
         if status == b"FAIL":
             raise AdbFailError(self.read_string_block())
-        raise ProtocolError(f"adb server answered {status!r}")
+        raise ProtocolError(f"{self._address} did not answer as an adb server does: {status!r}")
 
     def read_string_block(self) -> str:
         """Reads one text with its length before it."""

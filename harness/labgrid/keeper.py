@@ -35,7 +35,7 @@ from harness.labgrid.place import (
     tags_there,
 )
 from harness.labgrid.session import ALIVE, HELD, OWNER, lost_file, tell
-from harness.labgrid.wire import Away, Coordinator, Refused
+from harness.labgrid.wire import Away, Coordinator, Refused, Unlike
 
 _LOOK_S: Final = 0.5
 _POLL_S: Final = 1.0
@@ -79,7 +79,10 @@ class Keeper:
         self._is_new = False
         self._told = ""
         self._until = time.monotonic() + wanted.wait_s
-        self._coordinator = Coordinator(wanted.coordinator, self._name)
+        try:
+            self._coordinator = Coordinator(wanted.coordinator, self._name)
+        except Unlike as error:  # later it may be one that is started anew
+            raise ConfigError(str(error), field="labgrid.coordinator") from None
 
     def run(self) -> None:
         """Takes what is wanted, keeps it until stdin ends, and gives it back."""

@@ -48,6 +48,10 @@ class Away(InfraError):
     """The coordinator does not answer, now."""
 
 
+class Unlike(Away):
+    """What listens there does not speak as a coordinator does, now."""
+
+
 class Refused(InfraError):
     """The coordinator answered and said no."""
 
@@ -157,12 +161,14 @@ class Coordinator:
     def _problem(self, error: grpc.RpcError | None) -> InfraError | ConfigError:
         code = error.code() if error is not None else None
         why = (error.details() if error is not None else None) or "no answer"
+        told = (
+            f"what listens at {self.address} is no coordinator that labgrid "
+            f"{labgrid_version()} can talk to: {why}"
+        )
         if code == grpc.StatusCode.UNIMPLEMENTED:
-            return ConfigError(
-                f"what listens at {self.address} is no coordinator that labgrid "
-                f"{labgrid_version()} can talk to: {why}",
-                field="labgrid.coordinator",
-            )
+            return ConfigError(told, field="labgrid.coordinator")
+        if code in _AWAY and "parsing HTTP/2" in why:
+            return Unlike(told)
         if code in (None, *_AWAY):
             return Away(f"labgrid's coordinator at {self.address} does not answer: {why}")
         return Refused(f"labgrid's coordinator at {self.address}: {why}")

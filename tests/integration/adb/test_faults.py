@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -180,6 +182,24 @@ def own_server(lab: Lab, shared: Place, home: Path) -> Iterator[tuple[PrivateAdb
         serial = shared.device.serial
         private.server.connect(serial, deadline=Deadline(10))
         yield private, AdbDevice(serial, private.server)
+
+
+def test_what_is_no_adb_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            asker, _ = other.accept()
+            with asker:
+                asker.recv(100)
+                asker.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        address = TcpAddress(port=other.getsockname()[1])
+        told = f"{address} did not answer as an adb server does: b'HTTP'"
+        with in_time(5), pytest.raises(InfraError, match=re.escape(told)):
+            AdbServer(address).devices()
+        answering.join()
 
 
 def test_a_server_that_is_killed(own_server: tuple[PrivateAdbServer, AdbDevice]) -> None:

@@ -8,6 +8,8 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from socketserver import StreamRequestHandler, TCPServer
+from threading import Thread
 
 import pytest
 
@@ -47,6 +49,14 @@ def test_step(bench, number):
         time.sleep(0.05)
     bench.run(Plan((Step("noop"),))).check()
 '''
+
+
+class Greeter(StreamRequestHandler):
+    """Says what no coordinator does, and ends."""
+
+    def handle(self) -> None:
+        self.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n")
+        self.rfile.read(1)
 
 
 @pytest.fixture(scope="module")
@@ -326,6 +336,13 @@ def test_what_is_wrong_is_said(rack: Rack, tmp_path: Path) -> None:
     done = lab.run(suites=suite)
     assert done.code == 3
     assert "labgrid's coordinator at 127.0.0.1:1 does not answer" in done.output
+    with TCPServer(("127.0.0.1", 0), Greeter) as other:
+        Thread(target=other.serve_forever, daemon=True).start()
+        there = f"127.0.0.1:{other.server_address[1]}"
+        told = f"labgrid.coordinator: what listens at {there} is no coordinator that labgrid "
+        with pytest.raises(ConfigError, match=told):
+            found_places(Wanted(there, {}, 1, 0.0, 0.0))
+        other.shutdown()
 
 
 @pytest.mark.nightly

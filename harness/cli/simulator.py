@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from pathlib import Path
@@ -87,6 +88,8 @@ def _farm(devices: int, profile: str, seed: int, written: Path | None) -> None:
         raise ConfigError(
             "is there already; name another file, or remove it", field=f"--write {file}"
         )
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise ConfigError("is in no folder that can be written to", field=f"--write {file}")
     done = _told_to_end()
     with SimulatedFarm(found, key_folder=cache_root() / "keys") as farm:
         assert farm.server is not None

@@ -145,6 +145,7 @@ class Link:
         self._host, _, self._port = target.rpartition(":")
         self._random = random.Random(seed)
         self._ends: set[asyncio.StreamWriter] = set()
+        self._carrying: set[asyncio.Task[None]] = set()
         self._loop = loop
         self._away = False
         self._flows = asyncio.Event()
@@ -171,7 +172,7 @@ class Link:
 
     async def begin(self) -> None:
         """Listens on the loopback, and goes away from time to time if it is so."""
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
     async def live(self) -> None:
@@ -181,6 +182,12 @@ class Link:
             await asyncio.sleep(every_s * self._random.uniform(0.5, 1.5))
             self._cut(self._temper.away_s)
             await asyncio.sleep(self._temper.away_s)
+
+    def _accept(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        # asyncio would log a coroutine that ends with the farm as a fault
+        carrying = asyncio.create_task(self._connected(near, back))
+        self._carrying.add(carrying)
+        carrying.add_done_callback(self._carrying.discard)
 
     async def _connected(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         if self._away:
@@ -194,9 +201,7 @@ class Link:
         self._ends |= {back, on}
         try:
             ways = [asyncio.create_task(self._carry(*way)) for way in ((near, on), (far, back))]
-            # asyncio would log it as a fault that a connection ends with the farm
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for way in ways:
                 way.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.farm.simulated import PROFILES, farm_devices, lab_text
+from harness.farm.simulated import PROFILES, STEADY, Link, farm_devices, lab_text
 from harness.lab.inventory import load_lab
 
 
@@ -49,3 +50,27 @@ def test_the_lab_of_a_farm_can_be_read(tmp_path: Path) -> None:
 def test_what_no_farm_can_be(count: int, profile: str) -> None:
     with pytest.raises(ConfigError):
         farm_devices(count, profile, 0)
+
+
+def test_a_connection_that_ends_with_its_farm_is_no_fault() -> None:
+    told: list[dict[str, object]] = []
+
+    async def end_while_it_connects() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context))
+        device = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        port = device.sockets[0].getsockname()[1]
+        link = Link(STEADY, f"127.0.0.1:{port}", "seed", loop)
+        await link.begin()
+        _, near = await asyncio.open_connection(*link.address.split(":"))
+        ours = asyncio.current_task()
+        while not (others := [task for task in asyncio.all_tasks() if task is not ours]):
+            await asyncio.sleep(0)
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        near.transport.abort()
+        device.close()
+
+    asyncio.run(end_while_it_connects())
+    assert told == []

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.benchmark
 
 
 def test_makespan_and_decisions() -> None:
-    """QNN_HARNESS_FARM_PLOT names a file for the picture of it, which docs/lab.md shows."""
+    """QNN_HARNESS_FARM_PLOT names a file for the picture of it, which docs/farm.md shows."""
     rows = []
     for row in figures(SIZES):
         rows.append(row)

@@ -18,10 +18,11 @@ from tests.integration.test_ci_examples import (
 )
 
 NIGHTLY = ROOT / "docs/nightly"
-# what GitHub would say: the first time nothing, then that there is an open issue of this number
+# what GitHub would say: the first time nothing, then that what was opened has this number
 GH = """#!/bin/sh
 echo "gh $*" >>"$HOME/told"
-[ "$2" != list ] || ! grep -q "gh issue create" "$HOME/told" || echo "7 open"
+[ "$2" != list ] ||
+  sed -n 's/^gh issue create --title \\(.*\\) --body-file.*/7 open \\1/p' "$HOME/told"
 """
 
 
@@ -31,8 +32,8 @@ def cron_scripts() -> list[str]:
     return [re.sub(r"^(@reboot|(\S+ ){5})", "", line).strip() for line in jobs]
 
 
-def systemd_scripts() -> list[str]:
-    text = (NIGHTLY / "qnn-nightly.service").read_text().replace("%h", "$HOME")
+def systemd_scripts(name: str) -> list[str]:
+    text = (NIGHTLY / name).read_text().replace("%h", "$HOME")
     return re.findall(r"^Exec(?:Start|StopPost)=(.*)$", text, re.M)
 
 
@@ -68,13 +69,12 @@ def test_github_actions(project: Project, tmp_path: Path) -> None:
     project.environment |= told
     said = tmp_path / "home/told"
     assert [code for code, _ in project.run(github_scripts(NIGHTLY))] == [0] * 4
-    assert not said.exists()
     for _ in range(2):
         again = project.run(github_scripts(NIGHTLY), BREAK="1")
         assert again[2][0] == again[3][0] == 0, again
     (issue,) = issues(tmp_path / "home/qnn-nights")
     assert [line.split(" --")[0] for line in said.read_text().splitlines()] == [
-        *("gh issue list", "gh issue create"),
+        *("gh issue list", "gh issue list", "gh issue create"),
         *("gh issue list", "gh issue edit 7"),
     ]
     assert f"--title `failed: it is broken` [{issue.stem}] --body-file {issue.parents[2]}" in (
@@ -85,7 +85,13 @@ def test_github_actions(project: Project, tmp_path: Path) -> None:
     assert (project.folder / "nightly/latest-nightly/summary.md").is_file()
     # the next night it is gone
     assert [code for code, _ in project.run(github_scripts(NIGHTLY))] == [0] * 4
-    assert said.read_text().splitlines()[-1].startswith("gh issue close 7")
+    told_by_then = said.read_text()
+    assert told_by_then.splitlines()[-1].startswith("gh issue close 7")
+    # one that dies before its run has nothing to say, and nothing of the night before
+    (project.folder / "devices.yaml").write_text("none")
+    assert [code for code, _ in project.run(github_scripts(NIGHTLY))] == [0, 2, 0, 0]
+    assert said.read_text() == told_by_then
+    assert list((project.folder / "nightly").iterdir()) == []
 
 
 @pytest.mark.nightly
@@ -95,15 +101,25 @@ def test_gitlab(project: Project, tmp_path: Path) -> None:
     assert [code for code, _ in again] == [1, 0], again
     assert len(issues(project.folder / "nightly")) == 1
     assert (project.folder / "nightly/latest/junit.xml").is_file()
+    (project.folder / "devices.yaml").write_text("none")
+    assert [code for code, _ in project.run(gitlab_scripts(NIGHTLY, "nightly"))] == [2, 0]
+    assert list((project.folder / "nightly").iterdir()) == []
 
 
 @pytest.mark.nightly
 def test_jenkins(project: Project) -> None:
     project.environment["WORKSPACE"] = str(project.folder)
-    assert [code for code, _ in project.run(jenkins_scripts(NIGHTLY))] == [0, 0, 0]
+    assert [code for code, _ in project.run(jenkins_scripts(NIGHTLY))] == [0] * 4
     again = project.run(jenkins_scripts(NIGHTLY), BREAK="1")
-    assert [code for code, _ in again] == [0, 1, 0], again
-    assert len(issues(project.folder / "reports")) == 1
+    assert [code for code, _ in again] == [0, 1, 0, 0], again
+    assert len(issues(project.folder / "nightly")) == 1
+    assert (project.folder / "nightly/latest/junit.xml").is_file()
+    (project.folder / "devices.yaml").write_text("none")
+    assert [code for code, _ in project.run(jenkins_scripts(NIGHTLY))] == [0, 2, 0, 0]
+    assert list((project.folder / "nightly").iterdir()) == []
+    text = (NIGHTLY / "Jenkinsfile").read_text()
+    assert "allowEmptyResults: true" in text
+    assert text.index("archiveArtifacts") < text.index("junit "), "kept, whatever comes of that"
 
 
 def test_cron(project: Project) -> None:
@@ -113,7 +129,23 @@ def test_cron(project: Project) -> None:
 
 
 @pytest.mark.nightly
+def test_a_night_by_cron_waits_for_the_one_that_is_gone_on_with(project: Project) -> None:
+    night, reboot = cron_scripts()
+    holds = "flock .venv sh -c 'touch held; sleep 5; ls -A reports >seen' & "
+    holds += "until test -e held; do sleep 0.1; done"
+    ((code, said),) = project.run([f"{holds}\n{reboot}\n{night}\nwait"])
+    assert code == 0, said
+    assert "nightly: publish" in said
+    assert (project.folder / "seen").read_text() == "", "it had not begun by then"
+
+
+@pytest.mark.nightly
 def test_systemd(project: Project, tmp_path: Path) -> None:
-    done = project.run(systemd_scripts())
+    done = project.run(systemd_scripts("qnn-nightly.service"))
     assert [code for code, _ in done] == [0, 0], done
     assert "qnn_harness_cases" in (tmp_path / "home/metrics/qnn.prom").read_text()
+    # at boot, with nothing to go on with
+    late = project.run(systemd_scripts("qnn-nightly-resume.service"))
+    assert [code for code, _ in late] == [2, 0], late
+    assert "the last night is over" in late[0][1]
+    assert "SuccessExitStatus=2" in (NIGHTLY / "qnn-nightly-resume.service").read_text()

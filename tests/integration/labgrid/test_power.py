@@ -143,6 +143,7 @@ def test_a_device_that_was_switched_off_is_switched_on(rack: PoweredRack, ward: 
     assert rack.asked == ["0", "1"]
 
 
+@pytest.mark.nightly
 def test_a_place_without_a_power_port_is_as_ever(rack: PoweredRack, ward: Ward) -> None:
     ward.told()
     rack.switch_off("p2")

@@ -30,6 +30,7 @@ from tests.needed import need
 pytestmark = pytest.mark.needs(SSHD)
 
 ADB29 = "QNN_HARNESS_ADB29"
+NIGHT = pytest.mark.nightly
 SIZE = 3_000_000
 SMALL = 100_000
 """What all else may take on the link, above all small files and the answers of scripts."""
@@ -157,7 +158,7 @@ def test_it_goes_there_once_and_not_once_per_device(uplink: Far, files: dict[str
 
 
 @pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
-@pytest.mark.parametrize("old", ["", pytest.param(ADB29, marks=pytest.mark.needs(ADB29))])
+@pytest.mark.parametrize("old", ["", pytest.param(ADB29, marks=[pytest.mark.needs(ADB29), NIGHT])])
 def test_a_real_adbd(uplink: Far, files: dict[str, Path], tmp_path: Path, old: str) -> None:
     if old:
         adb_there = uplink.host.there / "adb"
@@ -182,7 +183,9 @@ def test_a_real_adbd(uplink: Far, files: dict[str, Path], tmp_path: Path, old: s
     assert uplink.pushes() == 4
 
 
-@pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
+@pytest.mark.parametrize(
+    "shell", ["dash", *(pytest.param(shell, marks=NIGHT) for shell in ("bash", "busybox"))]
+)
 def test_in_other_shells(uplink: Far, files: dict[str, Path], shell: str) -> None:
     need(shell)
     (uplink.host.there / "sh").symlink_to(shutil.which(shell) or "")
@@ -196,7 +199,7 @@ def test_in_other_shells(uplink: Far, files: dict[str, Path], shell: str) -> Non
     assert uplink.pushes() == 6
 
 
-@pytest.mark.parametrize("sessions", [10, 1])
+@pytest.mark.parametrize("sessions", [10, pytest.param(1, marks=NIGHT)])
 def test_workers_that_need_it_at_once_send_it_once(
     uplink: Far, files: dict[str, Path], sessions: int
 ) -> None:
@@ -261,7 +264,7 @@ def in_a_namespace(*mounts: str) -> str:
         pytest.param(
             in_a_namespace("mount -t tmpfs -o ro none ~/.cache"),
             "cannot keep anything in /",
-            marks=pytest.mark.needs("unshare"),
+            marks=[pytest.mark.needs("unshare"), NIGHT],
         ),
         pytest.param(
             in_a_namespace("mount -t tmpfs -o size=2m none ~/.cache"),
@@ -286,8 +289,8 @@ def test_a_host_that_cannot_keep_anything(
     ("before", "begin_s", "said"),
     [
         ("exit 1", 60.0, "it ended early"),
-        ("echo no shell for you; exit", 60.0, "no shell for you"),
-        ("exec yes", 60.0, "it says too much"),
+        pytest.param("echo no shell for you; exit", 60.0, "no shell for you", marks=NIGHT),
+        pytest.param("exec yes", 60.0, "it says too much", marks=NIGHT),
         ("exec cat", 1.0, "not done within 1 s"),
     ],
 )
@@ -329,7 +332,7 @@ def test_a_push_of_the_host_that_fails_halfway(
     assert told.endswith("the tunnel is used: adb: error: no more of it")
 
 
-@pytest.mark.parametrize("dies", ["worker", "connection"])
+@pytest.mark.parametrize("dies", [pytest.param("worker", marks=NIGHT), "connection"])
 def test_what_was_cut_off_does_not_count(uplink: Far, files: dict[str, Path], dies: str) -> None:
     worker = uplink.worker(0, files)
     uplink.link.stall_after(SIZE // 2)

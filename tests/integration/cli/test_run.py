@@ -92,6 +92,7 @@ def test_a_pass_of_a_model_with_empty_caches_says_so(lab: DeviceRuns) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_a_reader_that_goes_away_is_no_verdict(lab: DeviceRuns) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -132,6 +133,7 @@ def test_an_onnx_model_without_a_tolerance_agrees_with_itself(lab: DeviceRuns) -
     assert (code, one["outcome"], one["outputs"]) == (0, "passed", "agreement"), said
 
 
+@pytest.mark.nightly
 def test_the_suites_that_take_contexts_run_on_these(lab: DeviceRuns, tiny: Path) -> None:
     chosen = "window-8 or (test_limit and tiny) or spill or versions or raw-raw or backends"
     done = lab.run(f"--contexts={tiny}", f"--contexts={FOREIGN}", "-k", chosen)

@@ -66,6 +66,7 @@ def test_models_that_others_compiled_run_with_each_version(lab: DeviceRuns) -> N
     assert "1.31.1" in done.stdout
 
 
+@pytest.mark.nightly
 def test_a_model_that_is_too_new_fails_with_the_code_that_preflight_named(
     lab: DeviceRuns, context_for: ContextFor
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_model_that_is_too_new_fails_with_the_code_that_preflight_named(
         assert error["chain"]
 
 
+@pytest.mark.nightly
 def test_a_plain_model_is_compiled_by_onnx_runtime(lab: DeviceRuns) -> None:
     (lab.folder / "my model.onnx").write_bytes(Model("tiny").serialized())
     (lab.folder / "in").mkdir()

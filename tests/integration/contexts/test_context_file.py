@@ -72,6 +72,7 @@ def folder(context_for: ContextFor, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_files_are_run_and_what_is_wrong_with_them_is_told(lab: DeviceRuns, folder: Path) -> None:
     done = lab.run("--plan", suites=folder)
     assert done.code == 2, done.output

@@ -122,6 +122,7 @@ def test_run_executes_each_graph_or_the_one_that_is_named(
     assert case["measurements"]["executed"] == 1
 
 
+@pytest.mark.nightly
 def test_which_graph_is_wrong_is_told(lab: DeviceRuns, given: list[str]) -> None:
     *_, last = given
     for file in (lab.folder / "out" / last).iterdir():

@@ -107,6 +107,7 @@ def test_both_databases_hold_the_same(url: str, reports: Path, tmp_path: Path) -
     assert rediagnose(database) == rediagnose(open_database(str(tmp_path / "history.sqlite")))
 
 
+@pytest.mark.nightly
 def test_an_importer_that_is_killed_has_done_whole_runs(
     url: str, reports: Path, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def test_times(bench, level):
 """
 
 
+@pytest.mark.nightly
 def test_what_was_around_times_is_in_their_records(lab: DeviceRuns) -> None:
     suite = lab.folder / "mine" / "test_mine.py"
     suite.parent.mkdir()

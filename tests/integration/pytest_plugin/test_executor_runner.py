@@ -98,6 +98,7 @@ def test_the_context_that_fails_is_named_with_the_librarys_code(
         assert found[name]["measurements"]["replay"]["fault"] == "context"
 
 
+@pytest.mark.nightly
 def test_what_is_no_build_for_the_device_is_refused(
     lab: DeviceRuns, build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

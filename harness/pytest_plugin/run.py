@@ -169,10 +169,10 @@ class Run:
         return [replace(placement, device=name) for name in fit if name != placement.device]
 
     def _not_taken(self, placement: Placement) -> Placement:
-        """The same on another device, if another process has this one and not that."""
-        if not self.workbench.is_taken(placement.device):
+        """The same on another of those that share the case, if another process has this one."""
+        if not placement.among or not self.workbench.is_taken(placement.device):
             return placement
-        others = self._others(placement)
+        others = (one for one in self._others(placement) if one.device in placement.among)
         free = (other for other in others if not self.workbench.is_taken(other.device))
         return next(free, placement)
 

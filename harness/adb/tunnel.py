@@ -21,7 +21,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from harness.adb.address import SshAddress, UnixAddress
+from harness.adb.address import SshAddress, TcpAddress, UnixAddress
 from harness.adb.channel import Channel
 from harness.adb.deadline import Deadline
 from harness.adb.faults import OutOfReachError
@@ -136,8 +136,7 @@ def running_there(address: SshAddress, command: str, deadline: Deadline) -> Iter
 def tunnel_command(address: SshAddress, path: Path, shared: Path) -> list[str]:
     """What holds a tunnel from the Unix socket `path` to the server, and lets commands use the
     connection by the socket `shared` (pure)."""
-    behind = f"[{address.behind}]" if ":" in address.behind else address.behind
-    forward = f"{path}:{behind}:{address.port}"
+    forward = f"{path}:{TcpAddress(address.behind, address.port)}"
     *ssh, end, login = _ssh(address, shared, "ControlMaster=yes")
     return [*ssh, "-N", "-L", forward, end, login]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from harness.bisect.match import ELSE_GOOD, Unmeasured, figure, parse_match
@@ -56,6 +56,11 @@ def _told(result: BisectionResult) -> dict[str, Any]:
         "bad_side": bad_side,
         "silence": _preflight_silence,
     }
+
+
+def held_text(held: Mapping[Any, str]) -> str:
+    """The versions at which axes are held."""
+    return ", ".join(f"{axis} {version}" for axis, version in held.items())
 
 
 def title(result: BisectionResult) -> str:
@@ -117,8 +122,7 @@ def summary(result: BisectionResult) -> list[str]:
             if build.build_id:
                 day = f", built on {build.date}" if build.date else ""
                 lines.append(f"{axis} {version}: build {build.build_id}{day}")
-    held = ", ".join(f"{axis} {version}" for axis, version in result.held.items())
-    if held:
+    if held := held_text(result.held):
         lines.append(f"held fixed: {held}")
     counts = result.match or "any failure"
     lines.append(f"counts as bad: {counts}")

@@ -75,22 +75,27 @@ def begin(request: Request, lab: Lab, catalog: Catalog) -> list[Begun]:
     everything that is wrong with it; nothing is run or written.
     """
     axes, each = _axes(request.axes)
-    where_pytest_starts(request.case, "--case")
+    root = where_pytest_starts(request.case, "--case")
     match = None if request.match is None else parse_match(request.match)
     _refuse_what_would_be_ignored(request, axes, match)
     begun = []
     for on, devices in _places(lab, request.devices, each):
         where = where_to_run(lab, request.case, devices, request.backend)
-        begun += _begun(request, axes, Versions(catalog, where.target), where, on)
+        versions = Versions(catalog, where.target)
+        begun += _begun(request, axes, match, root, versions, where, on)
     return begun
 
 
 def _begun(
-    request: Request, axes: tuple[Axis, ...], versions: Versions, where: Where, on: str | None
+    request: Request,
+    axes: tuple[Axis, ...],
+    match: Match | None,
+    root: Path,
+    versions: Versions,
+    where: Where,
+    on: str | None,
 ) -> list[Begun]:
     """Those on the same devices. Without axes one version is run, and nothing is searched."""
-    root = where_pytest_starts(request.case, "--case")
-    match = None if request.match is None else parse_match(request.match)
     given = dict(request.versions or {})
     candidates = {axis: _candidates(axis, request, given, versions) for axis in axes}
     if not axes:

@@ -20,7 +20,7 @@ from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import BisectFolder
 from harness.bisect.log import Answered, Asked, Concluded, Log, Resumed
 from harness.bisect.match import Judged
-from harness.bisect.report_text import summary
+from harness.bisect.report_text import held_text, summary
 from harness.bisect.result import BisectionResult
 from harness.bisect.search import AxisSpec
 from harness.bisect.versions import Supply, Versions
@@ -113,9 +113,7 @@ def together(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     said: dict[str, list[str]] = {}
     for result, on in zip(results, named, strict=True):
         answer = result.get("answer")
-        held = ", ".join(
-            f"{axis} {version}" for axis, version in (result.get("held") or {}).items()
-        )
+        held = held_text(result.get("held") or {})
         where = f"{on} ({held} held)" if named.count(on) > 1 and held else on
         said.setdefault(answer["text"] if answer else "not over", []).append(where)
     for text, names in said.items():
@@ -259,7 +257,7 @@ def _searched(log: Log) -> str:
         )
     if log.task.get("on") is not None:
         text = f"on {log.task['on']}: {text}"
-    held = ", ".join(f"{axis} {version}" for axis, version in spec.held.items())
+    held = held_text(spec.held)
     return f"{text} ({held} held)" if held else text
 
 

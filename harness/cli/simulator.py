@@ -49,10 +49,8 @@ def simulator(
     if name == _FARM:
         _farm(8 if devices is None else devices, profile or "mixed", seed or 0, written)
         return
-    for option, given in (
-        *(("--devices", devices), ("--profile", profile)),
-        *(("--seed", seed), ("--write", written)),
-    ):
+    for_a_farm = {"--devices": devices, "--profile": profile, "--seed": seed, "--write": written}
+    for option, given in for_a_farm.items():
         if given is not None:
             raise ConfigError(f"is for a farm: qnn-harness simulator {_FARM}", field=option)
     lab = load_lab(lab_file)

@@ -233,7 +233,6 @@ class SimulatedFarm:
         self.links: list[Link] = []
         self.server: AdbServer | None = None
         self.lab = ""
-        self._flaky_dsp: Path | None = None
 
     def __enter__(self) -> Self:
         """Starts all of it. Raises InfraError."""
@@ -241,9 +240,9 @@ class SimulatedFarm:
             folder = ends.enter_context(scratch_folder())
             key = harness_key(self._key_folder).with_suffix(".pub")
             flaky = any(one.temper.flaky_dsp for one in self._described)
-            self._flaky_dsp = build_flaky_dsp(folder / "built") if flaky else None
+            flaky_dsp = build_flaky_dsp(folder / "built") if flaky else None
             private = ends.enter_context(PrivateAdbServer(key_folder=self._key_folder))
-            made = [self._device(one, folder / one.name, key) for one in self._described]
+            made = [self._device(one, folder / one.name, key, flaky_dsp) for one in self._described]
             for device in made:
                 ends.callback(device.stop)
             with ThreadPoolExecutor(_AT_ONCE) as starting:
@@ -276,7 +275,10 @@ class SimulatedFarm:
     def __exit__(self, *_: object) -> None:
         self._ends.close()
 
-    def _device(self, one: FarmDevice, storage: Path, key: Path) -> SimulatedDevice:
+    @staticmethod
+    def _device(
+        one: FarmDevice, storage: Path, key: Path, flaky_dsp: Path | None
+    ) -> SimulatedDevice:
         properties = device_properties(one.name, one.soc)
         if one.temper.flaky_dsp:  # in the records of all that runs there
             properties |= {"ro.build.id": "a stand-in for a flaky DSP"}
@@ -284,7 +286,7 @@ class SimulatedFarm:
             one.name,
             storage=storage,
             properties=properties,
-            preload=self._flaky_dsp if one.temper.flaky_dsp else None,
+            preload=flaky_dsp if one.temper.flaky_dsp else None,
             public_key=key,
             storage_limit_bytes=one.temper.storage_bytes,
             prepares_gpu=True,

@@ -246,15 +246,16 @@ def base_of(run: RunFolder, before: Iterable[Night]) -> RunFolder | None:
 
     What a night saw that died before it was over was told to nobody: it would not be new any more.
     """
-    with contextlib.suppress(ConfigError):
-        for night in before:
-            with contextlib.suppress(ConfigError):
-                found = RunFolder.open(run.path.parent / str(night.run))
-                if _is_whole(found):
-                    return found
+    for night in before:
+        with contextlib.suppress(ConfigError):
+            found = RunFolder.open(run.path.parent / str(night.run))
+            if _is_whole(found):
+                return found
+    try:
         found = previous_of(run)
-        return None if f"{SUFFIX}/{PROBLEM}" in str(found.info().get("command")) else found
-    return None
+    except ConfigError:
+        return None
+    return None if f"{SUFFIX}/{PROBLEM}" in str(found.info().get("command")) else found
 
 
 def unfetched(entries: Sequence[Entry]) -> Sequence[Entry]:

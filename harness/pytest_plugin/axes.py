@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
+
+import pytest
 
 from harness.contexts.artefact_sources import WholeFile
 from harness.contexts.contexts import Source, SourceList
@@ -174,6 +176,13 @@ def axis_value(value: object) -> object:
     if isinstance(value, tuple | list):
         return [axis_value(item) for item in value]
     return str(value)
+
+
+def own_axes(item: pytest.Item) -> dict[str, Any]:
+    """What a record has of a test's parameters among its axes: all but the placement."""
+    callspec = getattr(item, "callspec", None)
+    given = callspec.params if callspec else {}
+    return {name: axis_value(value) for name, value in given.items() if name != "placement"}
 
 
 def takes_compiled(values: Iterable[object]) -> bool:

@@ -21,7 +21,7 @@ from harness.errors import Cause, ConfigError, HarnessError
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ErrorRecord, Outcome
 from harness.files.notices import at_work
-from harness.pytest_plugin.axes import axis_value, sources_of, takes_compiled
+from harness.pytest_plugin.axes import own_axes, sources_of, takes_compiled
 from harness.pytest_plugin.neighbours import told_by_timeout
 from harness.pytest_plugin.own_contexts import suite_of
 from harness.pytest_plugin.terminal import GIVEN_UP, UNSUPPORTED, fits_nowhere
@@ -174,8 +174,7 @@ class Case:
         }
         if self._fan_out in ("device", "soc"):
             axes[self._fan_out] = placement.where
-        parameters = self._parameters()
-        return axes | {k: axis_value(v) for k, v in parameters.items() if k != "placement"}
+        return axes | own_axes(self.item)
 
     def _parameters(self) -> Mapping[str, object]:
         callspec = getattr(self.item, "callspec", None)
@@ -341,16 +340,14 @@ def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
     why, folder = _reason(report), run.records.folder
     if not fits_nowhere(why) or folder is None or item.nodeid in run.records.earlier:
         return
-    callspec = getattr(item, "callspec", None)
-    given = callspec.params if callspec else {}
-    axes = dict.fromkeys(("backend", "qnn", "ort", "compiler"))
+    axes: dict[str, Any] = dict.fromkeys(("backend", "qnn", "ort", "compiler"))
     path, line, _ = item.location
     record = CaseRecord(
         run=folder.run_id,
         case=item.nodeid,
         suite=suite_of(item),
         line=None if line is None else line + 1,
-        axes=axes | {name: axis_value(one) for name, one in given.items() if name != "placement"},
+        axes=axes | own_axes(item),
         device=None,
         outcome="unsupported",
         cause=None,

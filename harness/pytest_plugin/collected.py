@@ -76,12 +76,9 @@ class Collected:
 
 def add_item(collected: CollectedTests, item: pytest.Item) -> None:
     """Takes note of one collected case, by the names under which records have its axes."""
-    from harness.pytest_plugin.axes import axis_value
+    from harness.pytest_plugin.axes import own_axes
 
-    callspec = getattr(item, "callspec", None)
-    parameters = callspec.params if callspec else {}
-    axes = {name: axis_value(value) for name, value in parameters.items() if name != "placement"}
-    collected.add(suite_of(item), getattr(item, "originalname", item.name), axes)
+    collected.add(suite_of(item), getattr(item, "originalname", item.name), own_axes(item))
 
 
 def leave_out(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -158,8 +158,7 @@ class Run:
         A worker has the devices that it was given and no other: the controller moves its cases.
         """
         others = self._others(placement, tried)
-        free = (other for other in others if not self.workbench.is_taken(other.device))
-        return next(free, None) or next(iter(others), None)
+        return self._free(others) or next(iter(others), None)
 
     def _others(self, placement: Placement, tried: Collection[str] = ()) -> list[Placement]:
         if self.records.is_worker:
@@ -172,9 +171,12 @@ class Run:
         """The same on another of those that share the case, if another process has this one."""
         if not placement.among or not self.workbench.is_taken(placement.device):
             return placement
-        others = (one for one in self._others(placement) if one.device in placement.among)
-        free = (other for other in others if not self.workbench.is_taken(other.device))
-        return next(free, placement)
+        sharing = (one for one in self._others(placement) if one.device in placement.among)
+        return self._free(sharing) or placement
+
+    def _free(self, placements: Iterable[Placement]) -> Placement | None:
+        """The first on a device that no other process has."""
+        return next((one for one in placements if not self.workbench.is_taken(one.device)), None)
 
     def unable_alike(self, placement: Placement, tried: Collection[str]) -> list[str]:
         """The devices that are as unable as the one that a case was on.

@@ -88,6 +88,28 @@ def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | N
         return None
 
 
+def interrupted_in_slice(
+    lab: DeviceRuns, number: int, *arguments: object, cwd: Path, within_s: float
+) -> str:
+    """What it says on stderr that gets Ctrl-C once a run of that slice has answered."""
+    process = subprocess.Popen(
+        command(lab, *arguments),
+        cwd=cwd,
+        env=lab.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until, logs = time.monotonic() + within_s, f"*-{number}-bisect/log.*"
+    while not any('"answered"' in log.read_text() for log in lab.reports.glob(logs)):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    return errors
+
+
 def require_nothing_made_twice(lab: DeviceRuns, done: Done) -> int:
     """Each place was answered once, and asked again only after a death; how many deaths it saw."""
     text = (lab.reports / done.result["bisect"] / "log.jsonl").read_text()

@@ -25,6 +25,7 @@ from tests.integration.bisect.bisections import (
     bisect,
     command,
     every_version,
+    interrupted_in_slice,
     refused,
 )
 from tests.integration.conftest import RuntimeFor
@@ -164,16 +165,7 @@ def test_three_axes_are_slices_of_two_and_are_gone_on_with_together(lab: DeviceR
         *("--case", SESSION, "--axis", "ort,qnn", "--device", "sim-v73"),
         *("--ort", ",".join(orts), "--qnn", ",".join(qnns), "--compiler", ",".join(compilers)),
     )
-    process = subprocess.Popen(
-        command(lab, *asked), cwd=ROOT, env=lab.environment, stderr=subprocess.PIPE, text=True
-    )
-    until = time.monotonic() + 120
-    while not any('"answered"' in log.read_text() for log in lab.reports.glob("*-1-bisect/log.*")):
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    errors = interrupted_in_slice(lab, 1, *asked, cwd=ROOT, within_s=120)
     assert errors.count("to go on") == 1
     assert "to go on with all 2 slices: qnn-harness bisect --resume " in errors
     # one that is begun and refused later does not stand in the way, and is not left behind

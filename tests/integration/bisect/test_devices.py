@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import subprocess
-import time
 from typing import Any
 
 import pytest
 
 from harness.qnn.versions import QNN_WHEELS
-from tests.integration.bisect.bisections import Done, command, refused
+from tests.integration.bisect.bisections import Done, command, interrupted_in_slice, refused
 from tests.integration.device_runs import ROOT, DeviceRuns
 
 QNN = list(QNN_WHEELS)
@@ -88,21 +85,9 @@ def test_which_kind_of_device_it_fails_on(lab: DeviceRuns, case: str) -> None:
 @pytest.mark.nightly
 def test_from_which_version_on_each_kind_of_device(lab: DeviceRuns, case: str) -> None:
     words = ("--case", case, "--axis", "qnn,device", "--device", "auto,phone-1,phone-2,phone-3")
-    process = subprocess.Popen(
-        command(lab, *words, "--compiler", QNN[0]),
-        cwd=lab.folder / "suite",
-        env=lab.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    until = time.monotonic() + 300
-    while not any('"answered"' in log.read_text() for log in lab.reports.glob("*-3-bisect/log.*")):
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    suite = lab.folder / "suite"
+    words = (*words, "--compiler", QNN[0])
+    errors = interrupted_in_slice(lab, 3, *words, cwd=suite, within_s=300)
     assert "auto is left out: " in errors
     assert "to go on with all 3 slices: " in errors
     done = asked(lab, "--resume")

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.integration.forked import ROOT, run_module
+
 RUN_TIMEOUT_S = 400
 WITHOUT_HYPOTHESIS = "-p no:hypothesispytest"
 """Its plug-in imports all of it as a run ends, which takes as long as a case."""
@@ -102,15 +103,8 @@ class DeviceRuns:
         self, *arguments: object, timeout_s: float = RUN_TIMEOUT_S
     ) -> subprocess.CompletedProcess[str]:
         """A command in a process of its own, called in the folder of the lab."""
-        return subprocess.run(
-            [sys.executable, "-m", "harness.cli.main", *map(str, arguments)],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        words = ["harness.cli.main", *map(str, arguments)]
+        return run_module(words, self.folder, self.environment, timeout_s)
 
     def run_files(
         self, *arguments: object, timeout_s: float = RUN_TIMEOUT_S
@@ -121,15 +115,7 @@ class DeviceRuns:
         return done.returncode, done.stderr, records
 
     def run(self, *arguments: object, suites: Path = ROOT / "suites", **settings: str) -> Finished:
-        done = subprocess.run(
-            self.command(*arguments, suites),
-            cwd=ROOT,
-            env=self.environment | settings,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=RUN_TIMEOUT_S,
-            check=False,
-        )
+        _, _, *words = self.command(*arguments, suites)
+        environment = self.environment | settings
+        done = run_module(words, ROOT, environment, RUN_TIMEOUT_S, stderr=subprocess.STDOUT)
         return Finished(done.returncode, done.stdout, self.reports)

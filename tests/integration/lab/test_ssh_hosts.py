@@ -123,7 +123,7 @@ def test_what_ssh_says_is_told(far: SshHost, spoil: Callable[[SshHost], None], s
     with pytest.raises(InfraError, match=said):  # whoever comes next need not try it
         server.devices()
     assert far.begun() == begun
-    assert not far.tunnels()
+    until(lambda: not far.tunnels())
 
 
 def test_an_adb_server_that_is_not_there(far: SshHost) -> None:

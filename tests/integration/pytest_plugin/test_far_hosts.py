@@ -17,6 +17,7 @@ from tests.faults.control import VARIABLE, controlled
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.lab.ssh_host import SSHD, SshHost
+from tests.integration.lab.test_ssh_hosts import until
 from tests.integration.pytest_plugin.test_parallel import SUITE
 
 pytestmark = pytest.mark.needs(SSHD)
@@ -37,7 +38,7 @@ def test_devices_by_their_addresses_without_a_lab(
     found = {(case["device"]["serial"], case["device"]["soc"]) for case in done.cases}
     assert found == {(serial, "QCS8550") for serial in serials}
     assert far.begun() == 1
-    assert not far.tunnels()
+    until(lambda: not far.tunnels())
 
 
 @pytest.mark.nightly
@@ -124,7 +125,7 @@ def test_a_host_that_is_lost_and_found_in_a_run(
     assert {(case["outcome"], case["cause"]) for case in again} == {("error", "infra")}
     assert not [event for event in done.events if event["event"] == "quarantine"]
     assert far.begun() - lost[0] <= 8
-    assert not far.tunnels()
+    until(lambda: not far.tunnels())
 
 
 def test_an_address_where_nobody_answers_is_an_error_of_the_lab(

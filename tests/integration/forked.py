@@ -1,0 +1,90 @@
+"""Runs `python -m pytest` or another module in a fork of a process that has imported the harness.
+
+To begin Python and import it takes as long as a short run on a simulated device, and tests begin
+hundreds. All else is as in a process of its own: environment, folder, streams, arguments, exit
+code. What is about processes (signals, what is left of them) begins one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from multiprocessing.forkserver import ensure_running
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.integration.imported", __name__])
+_PATH = sys.path[1:]  # all but the folder in which Python begins
+_READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_")
+
+
+def run_module(
+    words: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    timeout_s: float,
+    stderr: int = subprocess.PIPE,
+) -> subprocess.CompletedProcess[str]:
+    """What `subprocess.run` gives of `python -m <words>` with nothing on stdin.
+
+    That is called where the environment has other words to Python itself than this process has.
+    Raises TimeoutExpired.
+    """
+    if _to_python(environment) != _to_python(os.environ):
+        return subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    with contextlib.chdir(ROOT):  # where the server of forks finds what it imports
+        ensure_running()
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "out")
+        err = out if stderr == subprocess.STDOUT else Path(folder, "err")
+        process = _FORKS.Process(target=_become, args=(words, cwd, dict(environment), out, err))
+        process.start()
+        try:
+            process.join(timeout_s)
+            if process.exitcode is None:
+                raise subprocess.TimeoutExpired(words, timeout_s)
+        finally:
+            process.kill()
+            process.join()
+        said = [path.read_text() for path in (out, err)]
+    return subprocess.CompletedProcess(
+        words, process.exitcode, said[0], None if out == err else said[1]
+    )
+
+
+def _to_python(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: environment[name] for name in environment if name.startswith(_READ_AT_START)}
+
+
+def _become(
+    words: Sequence[str], cwd: Path, environment: Mapping[str, str], out: Path, err: Path
+) -> None:
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:] = [str(cwd), *_PATH]
+    sys.argv = list(words)
+    for number, path in ((1, out), (2, err)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number, inheritable=True)
+    try:
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    finally:
+        atexit._run_exitfuncs()

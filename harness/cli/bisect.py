@@ -6,10 +6,9 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import click
 from click.core import ParameterSource
@@ -37,7 +36,13 @@ _log = logging.getLogger(__name__)
 _LATEST: Final = "latest"
 _WITH_RESUME: Final = ("resume", "reports", "max_minutes", "as_json", "lab_file")
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+_reports_option = click.option(
+    "--reports",
+    type=click.Path(path_type=Path),
+    default=Path("reports"),
+    show_default=True,
+    help="Where bisections are kept.",
+)
 
 
 class _Repeat(click.ParamType):  # type: ignore[type-arg]
@@ -50,16 +55,6 @@ class _Repeat(click.ParamType):  # type: ignore[type-arg]
             return int(value)
         except ValueError:
             self.fail(f"{value!r} is neither a number nor auto", param, ctx)
-
-
-def _reports_option(command: Command) -> Command:
-    return click.option(
-        "--reports",
-        type=click.Path(path_type=Path),
-        default=Path("reports"),
-        show_default=True,
-        help="Where bisections are kept.",
-    )(command)
 
 
 @click.group(invoke_without_command=True)

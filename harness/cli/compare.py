@@ -35,7 +35,7 @@ def _minutes(context: click.Context, parameter: click.Parameter, value: float) -
     return value
 
 
-@click.command("compare")
+@click.command()
 @click.argument("runs", nargs=-1, metavar="[BASE] [NEW]", type=click.Path(path_type=Path))
 @click.option(
     "--previous",
@@ -67,7 +67,7 @@ def _minutes(context: click.Context, parameter: click.Parameter, value: float) -
 )
 @lab_option
 @json_option
-def compare_command(
+def compare(
     runs: tuple[Path, ...],
     previous: bool,
     fail_on: str,

@@ -28,7 +28,7 @@ from harness.cli.lab_options import (
     lab_option,
     open_catalog,
 )
-from harness.cli.say import say, say_json
+from harness.cli.say import say, say_found, say_json
 from harness.contexts.inspection import ContextReport, Inspection, TensorReport, context_report
 from harness.contexts.metadata import Unreadable, memory_bytes, needs, read_each
 from harness.contexts.schedule import RESIDENCIES, Residency
@@ -67,7 +67,7 @@ def contexts() -> None:
     """
 
 
-@click.command("extract")
+@contexts.command("extract")
 @files_argument
 @click.option(
     "--out",
@@ -97,7 +97,7 @@ def extract_command(files: tuple[Path, ...], folder: Path, hashed: bool, as_json
     say(f"{folder / MANIFEST} tells of them")
 
 
-@click.command()
+@contexts.command()
 @files_argument
 @click.option(
     "--qnn", metavar="VERSION", help="Whose libQnnSystem.so reads them. By default the newest."
@@ -111,11 +111,7 @@ def inspect(files: tuple[Path, ...], qnn: str | None, lab_file: Path, as_json: b
     with 1 if it cannot read one of them, with 2 if a FILE is of no kind that is known.
     """
     report = inspection(files, qnn, lab_file)
-    if as_json:
-        say_json(asdict(report))
-    else:
-        for line in lines(report):
-            say(line)
+    say_found(asdict(report), lines(report), as_json)
     for problem in report.problems:
         say(f"error: {problem}", err=True)
     if report.problems:
@@ -211,7 +207,7 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
-@click.command("fit")
+@contexts.command("fit")
 @files_argument
 @click.option("--contexts", type=click.IntRange(1, 8192), help="Load so many, FILEs in turn.")
 @click.option("--residency", type=click.Choice(RESIDENCIES), default="resident", show_default=True)
@@ -258,15 +254,11 @@ def fit_command(
         residency=residency,
         window=window,
     )
-    if as_json:
-        say_json(asdict(told))
-    else:
-        for line in fit_lines(told):
-            say(line)
+    say_found(asdict(told), fit_lines(told), as_json)
     return 0 if told.fits else _NEGATIVE
 
 
-@click.command("calibrate")
+@contexts.command("calibrate")
 @qnn_option
 @lab_option
 @json_option
@@ -279,13 +271,11 @@ def calibrate_command(qnn: str | None, lab_file: Path, as_json: bool) -> None:
     catalog = open_catalog(lab_file)
     runtime = host_runtime(catalog, qnn)
     found = _calibrated(catalog, runtime)
-    if as_json:
-        say_json(asdict(found))
-    elif found.budget_bytes is None:
-        say(f"QNN {found.qnn} refuses nothing")
-    else:
+    line = f"QNN {found.qnn} refuses nothing"
+    if found.budget_bytes is not None:
         each = f"{found.budget_bytes:,} bytes each"
-        say(f"QNN {found.qnn}: protection domains: {found.sessions}, of {each}")
+        line = f"QNN {found.qnn}: protection domains: {found.sessions}, of {each}"
+    say_found(asdict(found), [line], as_json)
 
 
 def _calibrated(catalog: Catalog, runtime: Runtime) -> Calibration:
@@ -329,12 +319,5 @@ def _measured(runtime: Runtime, named: Sequence[tuple[str, Piece]]) -> list[FitC
     return found
 
 
-for one in (
-    inspect,
-    extract_command,
-    fit_command,
-    calibrate_command,
-    minimize_command,
-    bundle_command,
-):
-    contexts.add_command(one)
+contexts.add_command(minimize_command)
+contexts.add_command(bundle_command)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from harness.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, open_catalog
-from harness.cli.say import say, say_json
+from harness.cli.say import say, say_found, say_json
 from harness.contexts.artefact_sources import Given
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.errors.outgoing_text import counted
@@ -130,12 +130,10 @@ def bundle_command(case: str, out: Path, as_json: bool, **given: Any) -> None:
         why = "ended without a verdict there" if record else "is in no run: run it"
         raise ConfigError(f"{case} {why}, or name another run", field="--run")
     subject.bundle(out, subject.way, record, subject.expects)
-    if as_json:
-        told = {"case": subject.case, "contexts": subject.names(subject.way), "bundle": str(out)}
-        say_json(told | {"expects": subject.expects.model_dump()})
-    else:
-        say(f"{out}: {counted(len(subject.order), 'context')}, {subject.plan.residency}")
-        say(f"expected: {subject.expects}")
+    told = {"case": subject.case, "contexts": subject.names(subject.way), "bundle": str(out)}
+    what = f"{out}: {counted(len(subject.order), 'context')}, {subject.plan.residency}"
+    lines = what, f"expected: {subject.expects}"
+    say_found(told | {"expects": subject.expects.model_dump()}, lines, as_json)
 
 
 def _subject(

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from harness.cli.lab_options import json_option
-from harness.cli.say import say, say_json
+from harness.cli.say import say_found
 from harness.errors import ConfigError
 from harness.failure.any_log import Log, read_log
 from harness.failure.explanation import Explained, dsp_numbers, explained_by, symptoms_in
@@ -33,11 +33,8 @@ def explain(file: str, as_json: bool) -> int:
     log = _read(file)
     symptoms = symptoms_in(log.lines)
     explanation = explained_by(symptoms, log.lines)
-    if as_json:
-        say_json(explanation.model_dump(mode="json"))
-    else:
-        for line in (*_told(explanation.diagnoses, log), *dsp_numbers(symptoms)):
-            say(line)
+    lines = (*_told(explanation.diagnoses, log), *dsp_numbers(symptoms))
+    say_found(explanation.model_dump(mode="json"), lines, as_json)
     return 0 if explanation.diagnoses else _NEGATIVE
 
 

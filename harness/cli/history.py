@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from harness.bisect.new_failures import NewFailure
 from harness.cli.lab_options import json_option, lab_option
-from harness.cli.say import say, say_json
+from harness.cli.say import say, say_found
 from harness.errors import ConfigError
 from harness.errors.outgoing_text import counted
 from harness.history.comparison import Pair
@@ -23,28 +22,21 @@ from harness.history.timeline_text import history_report, lines, page
 
 _NEGATIVE: Final = 1
 _FILE: Final = "history.sqlite"
-_REPORTS: Final = Path("reports")
 
+database_option = click.option(
+    "--database",
+    metavar="FILE|URL",
+    envvar="QNN_HARNESS_HISTORY",
+    help="SQLite's file, or postgresql://USER@HOST/NAME (default: history.sqlite in reports).",
+)
 
-def database_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--database FILE|URL`, also of the environment."""
-    return click.option(
-        "--database",
-        metavar="FILE|URL",
-        envvar="QNN_HARNESS_HISTORY",
-        help="SQLite's file, or postgresql://USER@HOST/NAME (default: history.sqlite in reports).",
-    )(command)
-
-
-def reports_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--reports DIR`."""
-    return click.option(
-        "--reports",
-        type=click.Path(path_type=Path),
-        default=_REPORTS,
-        show_default=True,
-        help="Where runs are.",
-    )(command)
+reports_option = click.option(
+    "--reports",
+    type=click.Path(path_type=Path),
+    default=Path("reports"),
+    show_default=True,
+    help="Where runs are.",
+)
 
 
 def _open(database: str | None, reports: Path) -> Database:
@@ -110,13 +102,10 @@ def history(
     report = history_report(timeline(stored_runs(opened, asked), diagnosis), bisectable)
     if not report.cases:
         refuse_unknown(opened, asked)
-    if as_json:
-        say_json(report.model_dump(mode="json"))
-    elif as_page:
+    if as_page:
         say(page(report), nl=False)
     else:
-        for line in lines(report):
-            say(line)
+        say_found(report.model_dump(mode="json"), lines(report), as_json)
     return 0 if report.cases else _NEGATIVE
 
 

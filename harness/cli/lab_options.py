@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -23,8 +23,6 @@ DEFAULT_LAB: Final = Path("devices.yaml")
 
 HOST_TARGET: Final = "linux-x64"
 """What runs on this computer: the simulator's libraries, and those that read binaries."""
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class NamedPath(click.Path):
@@ -46,23 +44,23 @@ class NamedPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-def files_argument(command: Command) -> Command:
-    """`FILE...`, one or more, given to the command as `files`."""
-    return click.argument("files", metavar="FILE...", nargs=-1, required=True, type=NamedPath())(
-        command
-    )
+files_argument = click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=NamedPath()
+)
+"""`FILE...`, one or more, given to the command as `files`."""
 
+lab_option = click.option(
+    "--lab",
+    "lab_file",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_LAB,
+    show_default=True,
+    help="The lab's devices.",
+)
+"""`--lab FILE`, given to the command as `lab_file`."""
 
-def lab_option(command: Command) -> Command:
-    """`--lab FILE`, given to the command as `lab_file`."""
-    return click.option(
-        "--lab",
-        "lab_file",
-        type=click.Path(path_type=Path),
-        default=DEFAULT_LAB,
-        show_default=True,
-        help="The lab's devices.",
-    )(command)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+"""`--json`, given to the command as `as_json`."""
 
 
 def simulated_instead(devices: Iterable[str]) -> Path | None:
@@ -76,11 +74,6 @@ def simulated_instead(devices: Iterable[str]) -> Path | None:
         err=True,
     )
     return SIMULATED_LAB
-
-
-def json_option(command: Command) -> Command:
-    """`--json`, given to the command as `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
 def open_lab(lab: Lab, command: str) -> OpenLab:

@@ -17,60 +17,28 @@ from harness.cli.say import say, show_notices
 from harness.errors import HarnessError
 
 COMMANDS: Final = {
-    "bisect": (
-        "bisect",
-        "Find the version that changed a case: which QNN runtime, ONNX Runtime or compiler.",
-    ),
-    "compare": (
-        "compare_command",
-        "Compare run NEW (default: reports/latest) with run BASE: new failures end with 1.",
-    ),
-    "contexts": ("contexts", "Context binaries in files that you have."),
-    "devices": (
-        "devices",
-        "List the lab's devices, configured ones first, then others that adb sees.",
-    ),
-    "doctor": (
-        "doctor",
-        "Check this computer, the lab and DEVICEs (default: all enabled), and say what to do.",
-    ),
-    "explain": (
-        "explain",
-        "Say why a log tells of a failure: any log of a program that uses QNN or FastRPC.",
-    ),
-    "history": (
-        "history",
-        "Say what all runs together say: since when, where, how often, and what to bisect.",
-    ),
-    "init": (
-        "init",
-        "Write a devices.yaml of the devices that the adb server sees, with what each says it is.",
-    ),
-    "merge": (
-        "report:merge",
-        "Make one run of RUNs with --shard: its journal, logs and reports.",
-    ),
-    "nightly": (
-        "nightly",
-        "Fetch what is new, run `pytest -m device`, compare, bisect what is new, and publish.",
-    ),
-    "report": (
-        "report",
-        "Write the reports of RUN (default: reports/latest) anew and print its summary.",
-    ),
-    "run": (
-        "run",
-        "Load and run the contexts of FILEs on devices: context binaries, or what holds some.",
-    ),
-    "runtimes": ("runtimes", "QNN runtimes: where they come from, their files, download."),
-    "simulator": (
-        "simulator",
-        "Start the simulated device NAME (default: the lab's first) until Ctrl-C.",
-    ),
+    "bisect": "Find the version that changed a case: which QNN runtime, ONNX Runtime or compiler.",
+    "compare": "Compare run NEW (default: reports/latest) with run BASE: new failures end with 1.",
+    "contexts": "Context binaries in files that you have.",
+    "devices": "List the lab's devices, configured ones first, then others that adb sees.",
+    "doctor": "Check this computer, the lab and DEVICEs (default: all enabled), and say "
+    "what to do.",
+    "explain": "Say why a log tells of a failure: any log of a program that uses QNN or FastRPC.",
+    "history": "Say what all runs together say: since when, where, how often, and what to bisect.",
+    "init": "Write a devices.yaml of the devices that the adb server sees, with what each says it "
+    "is.",
+    "merge": "Make one run of RUNs with --shard: its journal, logs and reports.",
+    "nightly": "Fetch what is new, run `pytest -m device`, compare, bisect what is new, and "
+    "publish.",
+    "report": "Write the reports of RUN (default: reports/latest) anew and print its summary.",
+    "run": "Load and run the contexts of FILEs on devices: context binaries, or what holds some.",
+    "runtimes": "QNN runtimes: where they come from, their files, download.",
+    "simulator": "Start the simulated device NAME (default: the lab's first) until Ctrl-C.",
 }
-"""Each command: its function in the module of its name, or in MODULE:, and the first sentence of
-its help."""
+"""Each command, a function in the module of its name, and the first sentence of its help."""
 
+_MODULES: Final = {"merge": "report"}
+"""Where a command is that has no module of its name."""
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -86,9 +54,8 @@ class LazyGroup(click.Group):
         """The command of a name."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, function = COMMANDS[cmd_name][0].rpartition(":")
-        loaded = importlib.import_module(f"harness.cli.{module or cmd_name}")
-        command = getattr(loaded, function)
+        module = importlib.import_module(f"harness.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
 
@@ -110,7 +77,7 @@ class LazyGroup(click.Group):
             formatter.write_dl(
                 [
                     (name, click.Command(name, help=text).get_short_help_str(limit))
-                    for name, (_, text) in COMMANDS.items()
+                    for name, text in COMMANDS.items()
                 ]
             )
 

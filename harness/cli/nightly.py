@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from harness.cli.history import database_option, reports_option
 from harness.cli.lab_options import DEFAULT_LAB, json_option, lab_option, simulated_instead
-from harness.cli.say import say, say_json
+from harness.cli.say import say, say_found
 from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets
 from harness.nightly.chain import SUFFIX, Chain, held, nights, summary_lines
@@ -89,13 +89,12 @@ def nightly(
         if begun is not None and begun.is_kept:
             say(f"to go on: qnn-harness nightly --resume --reports {reports}", err=True)
         raise
-    if as_json:
-        say_json(over.model_dump(mode="json") | {"exit_code": over.exit_code})
-        return over.exit_code
-    say(f"{over.run} compared with {over.base or 'no other run'}: {over.verdict}")
-    for line in summary_lines(over):
-        say(line)
-    say(f"issues: {reports / over.night / 'issues'}")
+    lines = (
+        f"{over.run} compared with {over.base or 'no other run'}: {over.verdict}",
+        *summary_lines(over),
+        f"issues: {reports / over.night / 'issues'}",
+    )
+    say_found(over.model_dump(mode="json") | {"exit_code": over.exit_code}, lines, as_json)
     return over.exit_code
 
 

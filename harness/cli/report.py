@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from harness.cli.lab_options import NamedPath, json_option
-from harness.cli.say import say, say_json
+from harness.cli.say import say, say_found
 from harness.errors import InfraError
 from harness.errors.outgoing_text import counted
 from harness.files.cache import cache_root
@@ -66,13 +66,10 @@ def merge(runs: tuple[Path, ...], reports: Path, partial: bool, as_json: bool) -
     if merged.left_out:
         why = "not there, not of its run, or no record"
         say(f"warning: {merged.left_out} files or lines left out: {why}", err=True)
-    if as_json:
-        told = {"run": folder.run_id, "folder": str(folder.path), "shards": len(runs)}
-        lacks = {"lacks": list(merged.lacks), "left_out": merged.left_out}
-        say_json({"schema": 1, **told, "cases": len(cases), "outcomes": totals(cases), **lacks})
-    else:
-        for line in summary_lines(cases, folder.path):
-            say(line)
+    told = {"run": folder.run_id, "folder": str(folder.path), "shards": len(runs)}
+    lacks = {"lacks": list(merged.lacks), "left_out": merged.left_out}
+    found = {"schema": 1, **told, "cases": len(cases), "outcomes": totals(cases), **lacks}
+    say_found(found, summary_lines(cases, folder.path), as_json)
     return merged.exit_code
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import click
 
 from harness.cli.lab_options import json_option, lab_option, open_catalog
-from harness.cli.say import say, say_json
+from harness.cli.say import say, say_found, say_json
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.cache import cache_root
 from harness.files.notices import Notices, shown_by
@@ -64,23 +64,20 @@ def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
                 entries += catalog.entries_of(source, one)
             except HarnessError as error:
                 problems.setdefault(f"{source.name}: {error}", error)
+    rows = [runtime_row(entry) for entry in entries]
     orts = ort_rows(catalog, [target] if target else TARGETS)
-    if as_json:
-        rows = [runtime_row(entry) for entry in entries]
-        told = {"runtimes": rows, "orts": orts, "problems": list(problems)}
-        say_json(told)
-    else:
-        say(f"{'RUNTIME':<24} {'TARGET':<14} {'SOURCE':<12} CACHED")
-        for entry in entries:
-            cached = "yes" if entry.cached else "no"
-            say(f"{entry.name:<24} {entry.target:<14} {entry.source:<12} {cached}")
-        say(f"\n{'ONNX RUNTIME':<24} {'TARGET':<14} {'SOURCE':<12} CACHED")
-        for ort in orts:
-            cached = "yes" if ort["cached"] else "no"
-            say(f"{ort['ort']:<24} {ort['target']:<14} {ort['source']:<12} {cached}")
-        for problem in problems:
-            say(f"error: {problem}", err=True)
+    lines = (*_table("RUNTIME", "name", rows), "", *_table("ONNX RUNTIME", "ort", orts))
+    say_found({"runtimes": rows, "orts": orts, "problems": list(problems)}, lines, as_json)
+    for problem in () if as_json else problems:
+        say(f"error: {problem}", err=True)
     return max((error.exit_code for error in problems.values()), default=0)
+
+
+def _table(head: str, name: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield f"{head:<24} {'TARGET':<14} {'SOURCE':<12} CACHED"
+    for row in rows:
+        cached = "yes" if row["cached"] else "no"
+        yield f"{row[name]:<24} {row['target']:<14} {row['source']:<12} {cached}"
 
 
 @runtimes.command()
@@ -93,7 +90,7 @@ def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: b
     """Fetch runtimes into the cache, so that a later run needs no network."""
     catalog = open_catalog(lab_file)
     orts = catalog.ort.resolve(ort, target, field="--ort") if ort else []
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for name in catalog.resolve(version, target, field="VERSION"):
         runtime = catalog.runtime(name, target)
         row = {"name": name, "target": target, "files": len(runtime.files)}
@@ -101,12 +98,10 @@ def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: b
     for name in orts:
         file = catalog.ort.fetch(name, target)
         rows.append({"name": f"ORT {name}", "target": target, "files": 1, "bytes": file.size})
-    if not as_json:
-        for found in rows:
-            size = f"{int(str(found['bytes'])) / 1e6:.1f} MB"
-            say(f"{found['name']} {target}: {found['files']} files, {size}")
-    if as_json:
-        say_json({"runtimes": rows})
+    lines = (
+        f"{row['name']} {target}: {row['files']} files, {row['bytes'] / 1e6:.1f} MB" for row in rows
+    )
+    say_found({"runtimes": rows}, lines, as_json)
 
 
 @runtimes.command()
@@ -169,12 +164,8 @@ def verify(lab_file: Path, version: str | None, target: str | None, as_json: boo
                     rows.append({"name": f"ORT {ort['ort']}", "target": one, "damage": damage})
     if not rows:
         raise ConfigError(f"no runtime {version or ''} is on this computer".replace("  ", " "))
-    if as_json:
-        say_json({"runtimes": rows})
-    else:
-        for row in rows:
-            state = "; ".join(row["damage"]) if row["damage"] else "whole"
-            say(f"{row['name']} {row['target']}: {state}")
+    told = (f"{row['name']} {row['target']}: {'; '.join(row['damage']) or 'whole'}" for row in rows)
+    say_found({"runtimes": rows}, told, as_json)
     return _NEGATIVE if any(row["damage"] for row in rows) else 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 
 import click
 
@@ -27,6 +28,15 @@ def show_notices(context: click.Context) -> None:
         say(f"warning: {text}", err=True)
 
     context.with_resource(shown_by(Notices(progress=progress, warn=warn)))
+
+
+def say_found(found: object, lines: Iterable[str], as_json: bool) -> None:
+    """Prints what a command found: as JSON for programs, or in lines for people."""
+    if as_json:
+        say_json(found)
+    else:
+        for line in lines:
+            say(line)
 
 
 def say_json(value: object) -> None:

@@ -43,29 +43,19 @@ def schemas() -> dict[str, str]:
     """Name of each schema file and its text."""
     made = {
         # As it is written: every key is there.
-        "results.schema.json": _schema(Line, "A line of results.jsonl", "serialization"),
-        "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints", "serialization"),
+        "results.schema.json": _schema(Line, "A line of results.jsonl"),
+        "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints"),
         "bisect.schema.json": _schema(
             BisectionResult, "What bisect --json prints, and its result.json", "validation"
         ),
-        "compare.schema.json": _schema(
-            ComparisonReport, "What compare --json prints", "serialization"
-        ),
-        "contexts.schema.json": _schema(
-            Inspection, "What contexts inspect --json prints", "serialization"
-        ),
-        "explain.schema.json": _schema(Explanation, "What explain --json prints", "serialization"),
-        "fit.schema.json": _schema(Fit, "What contexts fit --json prints", "serialization"),
-        "history.schema.json": _schema(
-            HistoryReport, "What history --json prints", "serialization"
-        ),
-        "minimize.schema.json": _schema(
-            Result, "What contexts minimize --json prints", "serialization"
-        ),
+        "compare.schema.json": _schema(ComparisonReport, "What compare --json prints"),
+        "contexts.schema.json": _schema(Inspection, "What contexts inspect --json prints"),
+        "explain.schema.json": _schema(Explanation, "What explain --json prints"),
+        "fit.schema.json": _schema(Fit, "What contexts fit --json prints"),
+        "history.schema.json": _schema(HistoryReport, "What history --json prints"),
+        "minimize.schema.json": _schema(Result, "What contexts minimize --json prints"),
         "nightly.schema.json": _schema(
-            Night,
-            "What nightly --json prints (with exit_code), and its nightly.json",
-            "serialization",
+            Night, "What nightly --json prints (with exit_code), and its nightly.json"
         ),
         "devices.schema.json": _described(
             _schema(Lab, "devices.yaml", "validation"), inventory, health, labgrid, runtime_sources
@@ -96,7 +86,9 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _schema(model: Any, title: str, mode: Literal["serialization", "validation"]) -> dict[str, Any]:
+def _schema(
+    model: Any, title: str, mode: Literal["serialization", "validation"] = "serialization"
+) -> dict[str, Any]:
     made = TypeAdapter(model).json_schema(by_alias=True, mode=mode)
     return {"$schema": _DIALECT} | made | {"title": title}
 

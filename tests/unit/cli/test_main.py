@@ -32,7 +32,7 @@ def test_a_command_is_listed_with_its_own_words(name: str) -> None:
     command = commands.get_command(click.Context(commands), name)
     assert command is not None
     assert command.name == name
-    assert command.get_short_help_str(1000) == COMMANDS[name][1]
+    assert command.get_short_help_str(1000) == COMMANDS[name]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ SHELLCHECK := $(VENV)/bin/shellcheck --exclude=SC2015,SC2016,SC2329
 READY := $(VENV)/.ready
 ARGS ?=
 # a file at a time, since its tests share what is slow to set up; in their order, slow ones first
-SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder --durations=30
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations=30
 
 .PHONY: device test bench nightly atlas lint clean
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from harness.adb import ending
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.adb.ending import END_GRACE_S
@@ -15,6 +16,12 @@ from tests.integration.adb.conftest import REAL_BY_DAY, Linked
 from tests.integration.adb.remote import SLACK_S, family, survivors
 
 pytestmark = REAL_BY_DAY
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is called if the device does not tell in time what there is of the script."""
+    monkeypatch.setattr(ending, "END_GRACE_S", SLACK_S)
 
 
 def test_it_is_called_while_the_processes_are_there(any_device: AdbDevice, folder: str) -> None:

@@ -18,12 +18,13 @@ from tests.integration.adb.remote import SLACK_S, family, survivors
 pytestmark = REAL_BY_DAY
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is called if the device does not tell in time what there is of the script."""
     monkeypatch.setattr(ending, "END_GRACE_S", SLACK_S)
 
 
+@pytest.mark.usefixtures("patient")
 def test_it_is_called_while_the_processes_are_there(any_device: AdbDevice, folder: str) -> None:
     seen = []
 
@@ -36,6 +37,7 @@ def test_it_is_called_while_the_processes_are_there(any_device: AdbDevice, folde
     assert survivors(any_device, folder) == []
 
 
+@pytest.mark.usefixtures("patient")
 def test_it_may_fail(any_device: AdbDevice, folder: str) -> None:
     def fail(_deadline: Deadline) -> None:
         raise DeviceLost("gone", serial="x")
@@ -45,6 +47,7 @@ def test_it_may_fail(any_device: AdbDevice, folder: str) -> None:
     assert survivors(any_device, folder) == []
 
 
+@pytest.mark.usefixtures("patient")
 def test_it_may_be_interrupted(any_device: AdbDevice, folder: str) -> None:
     def interrupt(_deadline: Deadline) -> None:
         raise KeyboardInterrupt

@@ -15,6 +15,7 @@ from harness.contexts.contexts import Source, SourceList
 from harness.errors import ConfigError, VersionError
 from harness.lab.inventory import DeviceConfig
 from harness.lab.matching import misfits
+from harness.pytest_plugin.collected import parameters_of
 from harness.pytest_plugin.terminal import NOT_ASKED
 from harness.qnn.platforms import TARGETS
 from harness.runtimes.catalog import Catalog, choose_runtimes, resolve_versions
@@ -180,8 +181,7 @@ def axis_value(value: object) -> object:
 
 def own_axes(item: pytest.Item) -> dict[str, Any]:
     """What a record has of a test's parameters among its axes: all but the placement."""
-    callspec = getattr(item, "callspec", None)
-    given = callspec.params if callspec else {}
+    given = parameters_of(item)
     return {name: axis_value(value) for name, value in given.items() if name != "placement"}
 
 

@@ -7,7 +7,7 @@ and keeps its reports back: like pytest-rerunfailures this calls `runtestprotoco
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ErrorRecord, Outcome
 from harness.files.notices import at_work
 from harness.pytest_plugin.axes import own_axes, sources_of, takes_compiled
+from harness.pytest_plugin.collected import parameters_of, placement_of
 from harness.pytest_plugin.neighbours import told_by_timeout
 from harness.pytest_plugin.own_contexts import suite_of
 from harness.pytest_plugin.terminal import GIVEN_UP, UNSUPPORTED, fits_nowhere
@@ -50,30 +51,18 @@ class Case:
     """Collects what happens to one item until its teardown is over.
 
     `bench` and `device` are set by the fixture once the device is ready, `preflight` before that;
-    `describe` says which device it was to be even if it never was. `fan_out` is the axis that the
-    run was asked to spread cases over: device or soc.
+    `before` is how many attempts there were.
     """
 
-    def __init__(
-        self,
-        item: pytest.Item,
-        *,
-        run_id: str,
-        placement: Placement,
-        describe: Callable[[Placement], DeviceRecord],
-        fan_out: str | None = None,
-        attempt: int = 1,
-    ) -> None:
+    def __init__(self, item: pytest.Item, run: Run, placement: Placement, before: int) -> None:
         self.item = item
         self.placement = placement
         self.device: DeviceRecord | None = None
-        self._describe = describe
-        self._fan_out = fan_out
+        self._run = run
         self.bench: CaseBench | None = None
         self.preflight: tuple[Finding, ...] = ()
         self.log_prefix = ""
-        self._run_id = run_id
-        self.attempt = attempt
+        self.attempt = before + 1
         self._started = datetime.now(UTC)
         self._begun = time.monotonic()
         self._aside_s = 0.0
@@ -138,12 +127,12 @@ class Case:
         """The case's record as of now."""
         notes = self.bench.notes if self.bench else None
         return CaseRecord(
-            run=self._run_id,
+            run=self._run.records.open_folder().run_id,
             case=self.item.nodeid,
             suite=suite_of(self.item),
             line=None if (line := self.item.location[1]) is None else line + 1,
             axes=self._axes(),
-            device=self.device or self._describe(self.placement),
+            device=self.device or self._run.asked.device_record(self.placement),
             runtime=notes.libraries() if notes else None,
             preflight=_preflight(self.own_findings()),
             outcome=self._outcome,
@@ -165,30 +154,24 @@ class Case:
         return measured | {"skip_reason": self._reason} if self._reason else measured
 
     def _axes(self) -> dict[str, Any]:
-        placement = self.placement
+        placement, given = self.placement, parameters_of(self.item)
         axes = {
             "backend": placement.backend,
             "qnn": placement.qnn_version,
             "ort": self._ort(),
-            "compiler": placement.compiler if self._takes_compiled() else None,
+            "compiler": placement.compiler if takes_compiled(given.values()) else None,
         }
-        if self._fan_out in ("device", "soc"):
-            axes[self._fan_out] = placement.where
+        if self._run.options.fan_out in ("device", "soc"):
+            axes[self._run.options.fan_out] = placement.where
         return axes | own_axes(self.item)
-
-    def _parameters(self) -> Mapping[str, object]:
-        callspec = getattr(self.item, "callspec", None)
-        return callspec.params if callspec else {}
 
     def own_findings(self) -> tuple[Finding, ...]:
         """What preflight said of this case: nothing about contexts that only others take."""
         if not self.preflight:
             return ()
-        own = {None, *(str(one) for one in sources_of(self._parameters(), self.item.path.parent))}
+        sources = sources_of(parameters_of(self.item), self.item.path.parent)
+        own = {None, *map(str, sources)}
         return tuple(one for one in self.preflight if one.context in own)
-
-    def _takes_compiled(self) -> bool:
-        return takes_compiled(self._parameters().values())
 
     def _ort(self) -> str | None:
         """The version of the ONNX Runtime that the case uses, if it uses one."""
@@ -247,9 +230,7 @@ def run_case(
         return
     if nextitem is item:  # as nobody knows yet what comes next, what may be shared stays set up
         nextitem = item.parent  # type: ignore[assignment]
-    run_id = run.records.folder.run_id
-    earlier = run.records.earlier.get(item.nodeid)
-    before, retries = earlier.attempt if earlier else 0, run.options.retries
+    before, retries = _attempts_before(item, run), run.options.retries
     move = run.messages.find(item.nodeid) if run.messages else None
     if move is not None:
         placement = replace(placement, device=move.device)
@@ -261,15 +242,8 @@ def run_case(
     while True:
         place = run.place(placement, tried)
         tried.append(place.device)
+        item.stash[key] = case = Case(item, run, place, before + attempt)
         attempt += 1
-        item.stash[key] = case = Case(
-            item,
-            run_id=run_id,
-            placement=place,
-            describe=run.asked.device_record,
-            fan_out=run.options.fan_out,
-            attempt=before + attempt,
-        )
         at_work(place.device, case=item.nodeid)
         try:
             reports = runtestprotocol(item, log=False, nextitem=nextitem)
@@ -313,23 +287,19 @@ def _end_pause(item: pytest.Item, nextitem: pytest.Item | None) -> None:
         item.ihook.pytest_runtest_logreport(report=report)
 
 
-def record_not_run(
-    placed: Iterable[tuple[pytest.Item, Placement]], run: Run, error: HarnessError
-) -> None:
+def _attempts_before(item: pytest.Item, run: Run) -> int:
+    """How many attempts at a case the run that is resumed holds."""
+    earlier = run.records.earlier.get(item.nodeid)
+    return earlier.attempt if earlier else 0
+
+
+def record_not_run(items: Iterable[pytest.Item], run: Run, error: HarnessError) -> None:
     """Writes down for each case of a run that is given up why it has no verdict."""
-    folder = run.records.open_folder()
-    for item, placement in placed:
-        earlier = run.records.earlier.get(item.nodeid)
-        case = Case(
-            item,
-            run_id=folder.run_id,
-            placement=placement,
-            describe=run.asked.device_record,
-            fan_out=run.options.fan_out,
-            attempt=1 + (earlier.attempt if earlier else 0),
-        )
-        case.was_not_run(error)
-        folder.journal.append(case.record())
+    for item in items:
+        if (placement := placement_of(item)) is not None:
+            case = Case(item, run, placement, _attempts_before(item, run))
+            case.was_not_run(error)
+            run.records.open_folder().journal.append(case.record())
 
 
 def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:

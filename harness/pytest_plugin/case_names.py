@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import ConfigError
+from harness.pytest_plugin.collected import parameters_of, placement_of
 from harness.results.case_names import NamedPlacement, split_node_id
 
 if TYPE_CHECKING:
     import pytest
-
-    from harness.workbench import Placement
 
 _MOST_LISTED: Final = 30
 
@@ -43,12 +42,7 @@ def rest_meant(given: str, rests: Collection[str]) -> str | None:
     return max(fitting, key=len, default=None)
 
 
-def only_case(
-    wanted: str,
-    items: Sequence[pytest.Item],
-    placement_of: Callable[[pytest.Item], object],
-    here: Path,
-) -> list[pytest.Item]:
+def only_case(wanted: str, items: Sequence[pytest.Item], here: Path) -> list[pytest.Item]:
     """The item that `wanted` means, on the first device and backend that it is there for.
 
     Its path is pytest's, or as seen from the folder `here`, where pytest was started. Raises
@@ -71,7 +65,7 @@ def only_case(
         why = f": {skipped[0]}" if skipped and skipped[0] else ""
         raise ConfigError(f"no case of a device test is called {base}{why}", field="--only-case")
     rest = _only(by_rest, base) if given is None else _meant(given, by_rest, base)
-    _one_version(by_rest[rest], placement_of)
+    _one_version(by_rest[rest])
     return by_rest[rest][:1]
 
 
@@ -79,7 +73,7 @@ def refuse_a_compiler(item: pytest.Item, compilers: Sequence[str]) -> None:
     """Raises ConfigError where a compiler is asked for and the case takes files only."""
     from harness.pytest_plugin.axes import takes_compiled
 
-    if compilers and not takes_compiled(item.callspec.params.values()):  # type: ignore[attr-defined]
+    if compilers and not takes_compiled(parameters_of(item).values()):
         raise ConfigError(
             f"{item.nodeid} takes context binaries as they lie there: no compiler makes them, and "
             "there is none to choose",
@@ -87,9 +81,7 @@ def refuse_a_compiler(item: pytest.Item, compilers: Sequence[str]) -> None:
         )
 
 
-def without_repeats(
-    items: Sequence[pytest.Item], placement_of: Callable[[pytest.Item], Placement | None]
-) -> list[pytest.Item]:
+def without_repeats(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """The items, those that take files only once for all compilers that their test has."""
     from harness.pytest_plugin.axes import takes_compiled
 
@@ -97,15 +89,14 @@ def without_repeats(
     left = []
     for item in items:
         placement = placement_of(item)
-        if placement is not None and placement.compiler is not None:
-            parameters = item.callspec.params  # type: ignore[attr-defined]
-            if not takes_compiled(parameters.values()):
-                own, given = split_node_id(item.nodeid)
-                rest = without_placement(given or "", str(placement))
-                key = (own, rest, replace(placement, compiler=None))
-                if key in seen:
-                    continue
-                seen.add(key)
+        values = parameters_of(item).values()
+        if placement and placement.compiler and not takes_compiled(values):
+            own, given = split_node_id(item.nodeid)
+            rest = without_placement(given or "", str(placement))
+            key = (own, rest, replace(placement, compiler=None))
+            if key in seen:
+                continue
+            seen.add(key)
         left.append(item)
     return left
 
@@ -138,11 +129,9 @@ def _names(by_rest: dict[str, list[pytest.Item]]) -> list[str]:
     return names if more <= 0 else [*names[:_MOST_LISTED], f"... {more} more"]
 
 
-def _one_version(
-    items: Sequence[pytest.Item], placement_of: Callable[[pytest.Item], object]
-) -> None:
+def _one_version(items: Sequence[pytest.Item]) -> None:
     """Several devices are one case with others to fall back on; several versions are not."""
-    places: list[Placement] = [placement_of(item) for item in items]  # type: ignore[misc]
+    places = [place for item in items if (place := placement_of(item)) is not None]
     versions = {(place.qnn, place.ort, place.compiler) for place in places}
     if len(versions) > 1:
         shown = [str(place) for place in places[:_MOST_LISTED]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +12,7 @@ from harness.pytest_plugin.own_contexts import suite_of
 if TYPE_CHECKING:
     from harness.pytest_plugin.run import Run
     from harness.results.known_issue_lint import CollectedTests
+    from harness.workbench import Need, Placement
 
 _WORKER_SAYS = "qnn_harness_collected"
 
@@ -79,6 +80,30 @@ def add_item(collected: CollectedTests, item: pytest.Item) -> None:
     from harness.pytest_plugin.axes import own_axes
 
     collected.add(suite_of(item), getattr(item, "originalname", item.name), own_axes(item))
+
+
+def parameters_of(item: pytest.Item) -> Mapping[str, Any]:
+    """The values of a test's parameters by name, its placement among them."""
+    callspec = getattr(item, "callspec", None)
+    return callspec.params if callspec else {}
+
+
+def placement_of(item: pytest.Item) -> Placement | None:
+    """Where a case runs, and with what; None for any other test."""
+    found = parameters_of(item).get("placement")
+    return found if hasattr(found, "compiler") else None
+
+
+def need_of(item: pytest.Item) -> Need | None:
+    """What a case wants made ready; None for any other test."""
+    placement = placement_of(item)
+    if placement is None:
+        return None
+    from harness.pytest_plugin.axes import files_of, sources_of
+    from harness.workbench import Need
+
+    given = parameters_of(item)
+    return Need(placement, sources_of(given, item.path.parent), files_of(given))
 
 
 def leave_out(

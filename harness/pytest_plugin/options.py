@@ -330,63 +330,51 @@ class Options:
 
 def read_options(config: pytest.Config) -> Options:
     """Reads the options; nothing is checked against the lab or the catalog yet."""
-    root = config.rootpath
+    get, here = config.getoption, config.invocation_params.dir
 
-    def path(name: str, default: str) -> Path:
-        given = config.getoption(name)
-        return (config.invocation_params.dir / given) if given else root / default
+    def path(name: str) -> Path | None:
+        return here / get(name) if get(name) else None
 
-    issues = path("--known-issues", "suites/known_issues.yaml")
-    given_issues = config.getoption("--known-issues") is not None
-    reports = path("--reports", "reports")
-    problem_file = config.getoption("--problem-file")
-    built = config.getoption("--executorch")
+    issues = path("--known-issues") or config.rootpath / "suites/known_issues.yaml"
+    reports = path("--reports") or config.rootpath / "reports"
 
     def run(name: str) -> Path | None:
         # A bare name means a run among the reports; anything else is a path.
-        given = config.getoption(name)
-        if given is None:
-            return None
-        return Path(reports if "/" not in given else config.invocation_params.dir, given)
+        given = get(name)
+        return None if given is None else Path(reports if "/" not in given else here, given)
 
     return Options(
-        lab=path("--lab", "devices.yaml"),
-        devices=split_list(config.getoption("--device")),
-        qnn=_specs(config.getoption("--qnn")) or ["latest"],
-        qnn_given=bool(_specs(config.getoption("--qnn"))),
-        ort=_specs(config.getoption("--ort")),
-        compilers=_specs(config.getoption("--compiler")),
-        backends=split_list(config.getoption("--backend")),
-        known_issues=issues if given_issues or issues.exists() else None,
-        strict_known=bool(config.getoption("--strict-known")),
+        lab=path("--lab") or config.rootpath / "devices.yaml",
+        devices=split_list(get("--device")),
+        qnn=_specs(get("--qnn")) or ["latest"],
+        qnn_given=bool(_specs(get("--qnn"))),
+        ort=_specs(get("--ort")),
+        compilers=_specs(get("--compiler")),
+        backends=split_list(get("--backend")),
+        known_issues=issues if get("--known-issues") is not None or issues.exists() else None,
+        strict_known=get("--strict-known"),
         reports=reports,
-        retries=max(0, config.getoption("--retries")),
-        lease_timeout_s=max(0.0, config.getoption("--lease-timeout")),
+        retries=max(0, get("--retries")),
+        lease_timeout_s=max(0.0, get("--lease-timeout")),
         resume=run("--resume"),
-        plan=bool(config.getoption("--plan")),
-        preflight=config.getoption("--preflight"),
-        only_case=config.getoption("--only-case"),
-        ahead=tuple(config.getoption("--ahead") or ()),
-        problem_file=config.invocation_params.dir / problem_file if problem_file else None,
-        drift_steps=config.getoption("--fail-on"),
-        contexts=_contexts_asked(config),
-        executorch=config.invocation_params.dir / built if built else None,
-        trace=bool(config.getoption("--trace-json")),
-        fan_out=config.getoption("fan_out"),
-        shard=config.getoption("--shard"),
+        plan=get("--plan"),
+        preflight=get("--preflight"),
+        only_case=get("--only-case"),
+        ahead=tuple(get("--ahead") or ()),
+        problem_file=path("--problem-file"),
+        drift_steps=get("--fail-on"),
+        contexts=ContextsAsked(
+            paths=tuple(here / one for one in get("--contexts") or ()),
+            inputs=path("--contexts-inputs"),
+            expected=path("--contexts-expected"),
+            tolerance=get("--contexts-tolerance"),
+            graph=get("--contexts-graph"),
+            numbers=tuple(split_list(get("--contexts-number"))),
+            residencies=tuple(split_list(get("--contexts-residency"))),
+        ),
+        executorch=path("--executorch"),
+        trace=get("--trace-json"),
+        fan_out=get("fan_out"),
+        shard=get("--shard"),
         shard_by=run("--shard-by"),
-    )
-
-
-def _contexts_asked(config: pytest.Config) -> ContextsAsked:
-    here = config.invocation_params.dir
-    inputs, expected = (config.getoption(f"--contexts-{name}") for name in ("inputs", "expected"))
-    return ContextsAsked(
-        paths=tuple(here / one for one in config.getoption("--contexts") or ()),
-        inputs=here / inputs if inputs else None,
-        expected=here / expected if expected else None,
-        tolerance=config.getoption("--contexts-tolerance"),
-        graph=config.getoption("--contexts-graph"),
-        numbers=tuple(split_list(config.getoption("--contexts-number"))),
-        residencies=tuple(split_list(config.getoption("--contexts-residency"))),
     )

@@ -280,15 +280,9 @@ class Controller:
         self._temporary.close()
 
 
-def messages_of_worker(config: pytest.Config) -> Messages | None:
-    """Between an xdist worker and its controller; None elsewhere."""
-    given = getattr(config, "workerinput", {}).get("qnn_harness_messages")
-    return Messages(Path(str(given))) if given else None
-
-
-def run_of_worker(config: pytest.Config) -> Path | None:
-    """The folder of the run that this process works for as an xdist worker; None elsewhere."""
-    given = getattr(config, "workerinput", {}).get("qnn_harness_run")
+def folder_for_worker(config: pytest.Config, what: str) -> Path | None:
+    """The folder of the `run` of an xdist worker, or of its `messages`; None elsewhere."""
+    given = getattr(config, "workerinput", {}).get(f"qnn_harness_{what}")
     return Path(str(given)) if given else None
 
 

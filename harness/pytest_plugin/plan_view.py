@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.errors import ConfigError
 from harness.errors.outgoing_text import counted
+from harness.pytest_plugin.collected import need_of, parameters_of
 from harness.pytest_plugin.terminal import write_line
 from harness.yaml_lines.document import all_of
 
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
     from harness.workbench import Need, PushedFile
 
 
-def show_plan(
-    session: pytest.Session, run: Run, need_of: Callable[[pytest.Item], Need | None]
-) -> None:
+def show_plan(session: pytest.Session, run: Run) -> None:
     """Prints the plan.
 
     Raises one ConfigError for all cases whose input is wrong, which are shown with the reason, and
@@ -62,9 +61,8 @@ def _planned(item: pytest.Item, run: Run, need: Need) -> Iterable[str]:
     if marker is None:
         return ()
     compiled = run.workbench.compiled(need)
-    parameters: Mapping[str, object] = item.callspec.params  # type: ignore[attr-defined]
     function: Callable[..., Iterable[str]] = marker.kwargs["says"]
-    return function([compiled[source] for source in need.sources], parameters)
+    return function([compiled[source] for source in need.sources], parameters_of(item))
 
 
 def _size(size: int) -> str:

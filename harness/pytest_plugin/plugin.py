@@ -14,7 +14,7 @@ import pytest
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.pytest_plugin.asked import Asked
-from harness.pytest_plugin.collected import Collected, leave_out
+from harness.pytest_plugin.collected import Collected, leave_out, need_of, placement_of
 from harness.pytest_plugin.ending import Ending
 from harness.pytest_plugin.neighbours import (
     ignored_options,
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from harness.bench import Bench
     from harness.pytest_plugin.case import Case
-    from harness.workbench import Need, Placement
+    from harness.workbench import Placement
 
 RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
@@ -84,22 +84,19 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     from harness.pytest_plugin.parallel import (
         Controller,
+        Messages,
         asks_for_devices,
+        folder_for_worker,
         is_controller,
-        messages_of_worker,
-        run_of_worker,
     )
 
     show_notices(config)
     ending = Ending(interrupt=not config.getoption("usepdb", False))
     config.pluginmanager.register(ending, "qnn-harness-ending")
     config.pluginmanager.register(_Last(), "qnn-harness-last")
-    run = Run(
-        read_options(config),
-        works_for=run_of_worker(config),
-        ending=ending,
-    )
-    run.messages = messages_of_worker(config)
+    run = Run(read_options(config), works_for=folder_for_worker(config, "run"), ending=ending)
+    if (messages := folder_for_worker(config, "messages")) is not None:
+        run.messages = Messages(messages)
     run.asked.takes_places &= not (run.options.plan or config.option.collectonly)
     config.stash[RUN] = run
     if asks_for_devices(config):
@@ -175,19 +172,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             _stop(config, ConfigError(problem))
     leave_out(config, items, left_out(items, run.options))
     try:
-        refuse_cases_of_one_name([item for item in items if _placement(item)])
+        refuse_cases_of_one_name([item for item in items if placement_of(item)])
         if run.options.only_case is not None:
             from harness.pytest_plugin.case_names import only_case, refuse_a_compiler
 
-            left = only_case(run.options.only_case, items, _placement, config.invocation_params.dir)
+            left = only_case(run.options.only_case, items, config.invocation_params.dir)
             refuse_a_compiler(left[0], run.options.compilers)
             leave_out(config, items, [item for item in items if item not in left])
-        if any(_placement(item) for item in items):
+        if any(placement_of(item) for item in items):
             from harness.pytest_plugin.case_names import without_repeats
 
-            items[:] = without_repeats(items, _placement)
-        leave_out(config, items, run.records.of_other_shards(items, _placement))
-        done = [item for item in items if _placement(item) and run.records.has_verdict(item)]
+            items[:] = without_repeats(items)
+        leave_out(config, items, run.records.of_other_shards(items))
+        done = [item for item in items if placement_of(item) and run.records.has_verdict(item)]
     except HarnessError as error:
         _stop(config, error)
     leave_out(config, items, done)
@@ -211,7 +208,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     # pytest comes here also where something is wrong with what was collected: nothing will be run
     if run.messages is None or STOPPED_BY in session.config.workeroutput:  # type: ignore[attr-defined]
         return
-    needs = [(item.nodeid, need) for item in session.items if (need := _need(item))]
+    needs = [(item.nodeid, need) for item in session.items if (need := need_of(item))]
     if needs:
         worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
         told = {name: (*one.told, run.asked.kinds_for(one.placement)) for name, one in needs}
@@ -221,18 +218,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> object:
     run = session.config.stash[RUN]
-    needs = [need for need in map(_need, session.items) if need is not None]
+    needs = [need for need in map(need_of, session.items) if need is not None]
     if not needs or session.config.option.collectonly:
         return None
     try:
         if run.options.plan:
             from harness.pytest_plugin.plan_view import show_plan
 
-            show_plan(session, run, _need)
+            show_plan(session, run)
             return True
         for text in ignored_options(session.config, session.items):
             _log.warning(text)
-        cases = {item.nodeid: one.where for item in session.items if (one := _placement(item))}
+        cases = {item.nodeid: one.where for item in session.items if (one := placement_of(item))}
         run.will_run(cases)
         run.begin(needs)
         if not any(item.get_closest_marker("timed") for item in session.items):
@@ -241,10 +238,7 @@ def pytest_runtestloop(session: pytest.Session) -> object:
         if isinstance(error, InfraError) and run.records.folder is not None:
             from harness.pytest_plugin.case import record_not_run
 
-            placed = [
-                (item, placement) for item in session.items if (placement := _placement(item))
-            ]
-            record_not_run(placed, run, error)
+            record_not_run(session.items, run, error)
         run.problem = error
         _stop(session.config, error)
     return None
@@ -258,7 +252,7 @@ def _stop(config: pytest.Config, error: HarnessError) -> NoReturn:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    placement = _placement(item)
+    placement = placement_of(item)
     run = item.config.stash[RUN]
     if placement is None or run.records.folder is None:
         return None
@@ -425,26 +419,9 @@ def _fixtures(item: pytest.Item) -> list[str]:
     return getattr(item, "fixturenames", [])
 
 
-def _placement(item: pytest.Item) -> Placement | None:
-    callspec = getattr(item, "callspec", None)
-    found = callspec.params.get("placement") if callspec else None
-    return found if hasattr(found, "compiler") else None
-
-
 def _takes_compiled(metafunc: pytest.Metafunc) -> bool:
     """Whether a test may take contexts that are compiled, as far as its own parameters tell."""
     from harness.pytest_plugin.axes import takes_compiled
 
     given = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
     return takes_compiled(given)
-
-
-def _need(item: pytest.Item) -> Need | None:
-    placement = _placement(item)
-    if placement is None:
-        return None
-    from harness.pytest_plugin.axes import files_of, sources_of
-    from harness.workbench import Need
-
-    given = item.callspec.params  # type: ignore[attr-defined]
-    return Need(placement, sources_of(given, item.path.parent), files_of(given))

@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from harness.errors import ConfigError, HarnessError, VersionError
 from harness.files.whole_file import read_bounded
@@ -15,13 +15,11 @@ _MAX_BYTES: Final = 64 * 1024
 _MAX_CHARS: Final = 4000
 
 
-class Problem(BaseModel):
+class Problem(BaseModel, extra="forbid", frozen=True):
     """Why no case was run: the versions asked for, the case, any other input, or the lab.
 
     `field` is the option or the entry of a file that is concerned, where one is.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     about: Literal["versions", "case", "input", "lab"]
     text: str

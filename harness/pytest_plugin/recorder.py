@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.errors import ConfigError, HarnessError, InfraError
+from harness.pytest_plugin.collected import parameters_of, placement_of
 from harness.pytest_plugin.options import selection
-from harness.pytest_plugin.terminal import OURS, RECORDS, fits_nowhere, write_line
+from harness.pytest_plugin.terminal import OURS, RECORDS, fits_nowhere, tell, write_line
 
 if TYPE_CHECKING:
     from harness.contexts.contexts import Source
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from harness.report.rundir import RunFolder
     from harness.results.known_issue_lint import CollectedTests
     from harness.results.record import CaseRecord, DeviceEvent
-    from harness.workbench import Placement
 
     Record = CaseRecord | DeviceEvent
 
@@ -114,8 +114,8 @@ class Records:
             return True
         from harness.pytest_plugin.axes import sources_of
 
-        given = item.callspec.params if hasattr(item, "callspec") else {}
-        return not any(_is_other(one, told) for one in sources_of(given, item.path.parent))
+        sources = sources_of(parameters_of(item), item.path.parent)
+        return not any(_is_other(one, told) for one in sources)
 
     @cached_property
     def durations(self) -> dict[str, float]:
@@ -127,9 +127,7 @@ class Records:
 
         return durations(RunFolder.open(self._asked.options.shard_by))
 
-    def of_other_shards(
-        self, items: Sequence[pytest.Item], placement_of: Callable[[pytest.Item], Placement | None]
-    ) -> list[pytest.Item]:
+    def of_other_shards(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
         """The tests that `--shard` leaves to other machines; raises ConfigError.
 
         Those without a device are divided, too, and by their number.
@@ -324,10 +322,10 @@ def _finish(
         with run.ending.held():
             try:
                 for line in run.records.finish(int(session.exitstatus), problem):
-                    _tell(session, line)
+                    tell(session.config, line)
             except HarnessError as error:
                 session.exitstatus = error.exit_code
-                _say(session, error)
+                tell(session.config, f"error: {error}", red=True)
 
 
 def _drift_code(run: Run, folder: RunFolder) -> int:
@@ -343,18 +341,7 @@ def _close(session: pytest.Session, run: Run) -> None:
         run.close()
     except HarnessError as error:
         session.exitstatus = session.exitstatus or error.exit_code
-        _say(session, error)
-
-
-def _say(session: pytest.Session, error: HarnessError) -> None:
-    _tell(session, f"error: {error}", red=True)
-
-
-def _tell(session: pytest.Session, text: str, **markup: bool) -> None:
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None:
-        reporter.ensure_newline()
-        write_line(reporter, text, **markup)
+        tell(session.config, f"error: {error}", red=True)
 
 
 def _finish_complete(session: pytest.Session, run: Run) -> None:
@@ -365,10 +352,7 @@ def _finish_complete(session: pytest.Session, run: Run) -> None:
     run.close()
     folder = RunFolder.open(run.records.planned_folder)
     session.exitstatus = exit_code(run.records.earlier.values()) or _drift_code(run, folder)
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None:
-        reporter.ensure_newline()
-        write_line(reporter, f"nothing is missing in {run.records.planned_folder}")
+    tell(session.config, f"nothing is missing in {run.records.planned_folder}")
 
 
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:

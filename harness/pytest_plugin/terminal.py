@@ -70,15 +70,20 @@ def write_line(reporter: Any, text: str, **markup: bool) -> None:
     reporter.write_line(outgoing(text), **markup)
 
 
+def tell(config: pytest.Config, text: str, **markup: bool) -> None:
+    """Shows lines of their own, whatever was written before; nothing without a reporter."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.ensure_newline()
+        write_line(reporter, text, **markup)
+
+
 def stop(config: pytest.Config, error: HarnessError) -> NoReturn:
     """Ends the run with one clear message and the exit code of its cause.
 
     What a worker prints is not seen: its controller says it.
     """
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None:
-        reporter.ensure_newline()
-        write_line(reporter, f"error: {error}", red=True)
+    tell(config, f"error: {error}", red=True)
     tell_controller(config, str(error), error.exit_code)
     pytest.exit("nothing was run", returncode=error.exit_code)
 
@@ -131,11 +136,8 @@ def show_notices(config: pytest.Config) -> None:
                 kwargs={"warning_message": told, **more}
             )
             return
-        reporter = config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            with uncaptured():
-                reporter.ensure_newline()
-                write_line(reporter, f"warning: {text}", yellow=True)
+        with uncaptured():
+            tell(config, f"warning: {text}", yellow=True)
 
     def uncaptured() -> contextlib.AbstractContextManager[None]:
         capture = config.pluginmanager.get_plugin("capturemanager")

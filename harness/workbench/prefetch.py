@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from harness.adb.address import ServerAddress
 from harness.adb.device import AdbDevice
@@ -30,10 +30,8 @@ from harness.workbench.pushed import context_set, model_set
 from harness.workbench.supplies import Supplies
 
 
-class DeviceAddress(BaseModel):
+class DeviceAddress(BaseModel, extra="forbid", frozen=True):
     """How a device is reached that somebody else has attached, and what it is."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     server: ServerAddress
     serial: str
@@ -55,10 +53,8 @@ class DeviceAddress(BaseModel):
         )
 
 
-class PrefetchJob(BaseModel):
+class PrefetchJob(BaseModel, extra="forbid", frozen=True):
     """What is to be made ready on a device; `needs` in the order in which it is likely wanted."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     lab: Path
     address: DeviceAddress

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +20,10 @@ SUFFIXES: Final = (".bin", ".pte", ".onnx", ".tflite", ".dlc")
 class ArtefactError(ConfigError):
     """A file that is not, or not wholly, what it says it is; `offset` is where (bytes)."""
 
-    def __init__(
-        self, problem: str, *, file: Path | str, offset: int | None = None, field: str | None = None
-    ) -> None:
+    def __init__(self, problem: str, *, file: Path | str, offset: int | None = None) -> None:
         self.offset = offset
         where = "" if offset is None else f"at byte {offset}: "
-        super().__init__(f"{where}{problem}", file=file, field=field)
+        super().__init__(f"{where}{problem}", file=file)
 
 
 @dataclass(frozen=True)
@@ -42,20 +39,6 @@ class Blob:
     offset: int
     size: int
     origin: str
-
-    def open(self) -> memoryview:
-        """Its bytes, read-only and not copied. Raises ArtefactError if they are gone."""
-        if not self.size:
-            return memoryview(b"")
-        try:
-            with self.path.open("rb") as file:
-                mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        except (OSError, ValueError) as error:
-            raise ArtefactError(f"cannot be read: {error}", file=self.path) from error
-        if len(mapped) < self.offset + self.size:
-            problem = f"the file ends there now, and had {self.offset + self.size} bytes or more"
-            raise ArtefactError(problem, file=self.path, offset=len(mapped))
-        return mapped[self.offset : self.offset + self.size]
 
 
 @dataclass(frozen=True)

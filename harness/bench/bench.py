@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from harness.bench.case_bench import CaseBench, Observation, TargetFailure
 from harness.bench.executor_runner import run_with
-from harness.bench.executorch import Program, Replay, is_failure, open_program, replayed
+from harness.bench.executorch import FAILED, Program, Replay, open_program, replayed
 from harness.bench.kept_outputs import keep_outputs_of
 from harness.bench.ort import OrtOnDevice, ort_on_device
 from harness.bench.session import open_session
@@ -195,7 +195,7 @@ class Bench:
         files = made.files(read, wanted)
         folder = self._case.ready.deploy_files(made.path.name, files) if files else ""
         known = None if made.model is None else self.model(made.model)
-        self._case.notes.makers += self._case.ready.builds(made.sources)
+        self._case.notes.makers += self._case.ready.held.supplies.builds(made.sources)
         deployed = made.deployed(known, folder, files, tolerance)
         return self.run(made.plan(ort, deployed, repeat), timeout_s=timeout_s)
 
@@ -253,7 +253,7 @@ class Bench:
             known = list(self._case.ready.contexts(made.sources()).values())
             self._case.notes.makers += [one.made_by for one in known if one.made_by]
             self._note_forecast(known, schedule(len(known), "resident"))
-        if is_failure(observation.verdict) and made.holds_contexts:
+        if observation.verdict.outcome in FAILED and made.holds_contexts:
             executions = list(self._case.notes.executions)
             replay = self._replay(made)
             self._case.notes.executions = executions  # those of the program itself

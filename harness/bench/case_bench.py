@@ -149,7 +149,7 @@ class CaseBench:
 
         Raises InfraError if it does not become so in the time that the lab's `gate` gives it.
         """
-        settled = self.ready.settle()
+        settled = self.ready.held.watch.settle(self.placement.device)
         if settled:
             self.notes.measurements.update(gate=settled)
 
@@ -250,7 +250,7 @@ class CaseBench:
     def lost_lease(self) -> LeaseLost | None:
         """Why nothing of this case may count: somebody else may have used the device meanwhile."""
         try:
-            self.ready.require_held()
+            self.ready.held.lab.require_held(self.placement.device)
         except LeaseLost as lost:
             return lost
         return None

@@ -34,7 +34,8 @@ _WORDS: Final[dict[Fault, str]] = {
     "the others, and not alone",
     "library": "the library: without ExecuTorch it fails, too, and not with a context",
 }
-_FAILED: Final = ("failed", "crashed", "hung")
+FAILED: Final = ("failed", "crashed", "hung")
+"""How a program ends of which a replay can tell more."""
 
 
 @dataclass(frozen=True)
@@ -183,15 +184,10 @@ def replayed(together: Verdict, alone: Verdict | None) -> Replay:
     """
     error = together.error
     signature = None if error is None else error.signature
-    if together.outcome not in _FAILED:
+    if together.outcome not in FAILED:
         return Replay("executorch", None, signature)
     context = None if error is None else error.context
     if context is None:
         return Replay("library", None, signature)
-    fails_alone = alone is not None and alone.outcome in _FAILED
+    fails_alone = alone is not None and alone.outcome in FAILED
     return Replay("context" if fails_alone else "room", context, signature)
-
-
-def is_failure(verdict: Verdict) -> bool:
-    """Whether the target failed, so that a replay can tell more (pure)."""
-    return verdict.outcome in _FAILED

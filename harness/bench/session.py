@@ -18,7 +18,6 @@ from harness.contexts.tensor_files import TensorFiles
 from harness.errors import ConfigError
 from harness.files.cache import cache_root
 from harness.files.verified_folder import valid_name
-from harness.probe.ort_plan import ort_run
 from harness.probe.plan import Plan
 
 _MODEL: Final = "model.onnx"
@@ -83,13 +82,7 @@ class SessionModel:
     def plan(self, ort: OrtOnDevice, deployed: DeployedModel, repeat: int) -> Plan:
         """A session, executed; twice, so that there is something to compare with, if need be."""
         steps = ort.session(0, deployed.file, fallback=self.mixed)
-        run = ort_run(
-            0,
-            inputs=deployed.inputs,
-            expected=deployed.expected,
-            tolerance=deployed.tolerance,
-            repeat=repeat,
-        )
+        run = ort.run(0, deployed, repeat=repeat)
         return ort.plan((*steps, run, *(() if deployed.expected else (run,))), sessions=1)
 
 

@@ -62,8 +62,8 @@ class Catalog:
         self._cache_root = cache_root
         wheels = WheelCache(cache_root / "wheels")
         self._unpacked = UnpackedWheels(cache_root / "unpacked", wheels)
-        self._pypi = PyPiSource(wheels, self._unpacked)
-        self.ort = OrtLibraries(wheels, self._unpacked, cache_root)
+        self._pypi = PyPiSource(self._unpacked)
+        self.ort = OrtLibraries(self._unpacked, cache_root)
         self._sources: dict[str, Source] = {}
         for source in (*sources, self._pypi):
             self.add(source)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 from xml.etree import ElementTree
 
 from harness.errors import ConfigError, InfraError
@@ -233,14 +233,14 @@ class HttpRepository:
 
     def is_cached(self, name: str) -> bool:
         """See `FolderRepository`."""
-        return (self._root / name).is_file() and self._note(name) is not None
+        return (self._root / name).is_file() and read_note(self._note_path(name)) is not None
 
     def damage(self, name: str) -> list[str]:
         """What is wrong with what was fetched; nothing for a file that is not there."""
         path = self._root / name
         if not path.exists():
             return []
-        said = (self._note(name) or {}).get("sha256")
+        said = (read_note(self._note_path(name)) or {}).get("sha256")
         try:
             found = sha256_of(path)
         except OSError as error:
@@ -297,9 +297,6 @@ class HttpRepository:
 
     def _note_path(self, name: str) -> Path:
         return self._root / f"{name}.qnn-harness.json"
-
-    def _note(self, name: str) -> dict[str, Any] | None:
-        return read_note(self._note_path(name))
 
 
 def _digest(path: Path, kind: str) -> str:

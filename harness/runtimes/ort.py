@@ -16,7 +16,7 @@ from harness.runtimes.local_sources import listed_files
 from harness.runtimes.pypi import ORT_PROJECT, UnpackedWheels
 from harness.runtimes.runtime import LocalFile, NotOffered, Runtime
 from harness.runtimes.version_specs import choose_all, is_path, split_specs
-from harness.runtimes.wheels import WheelCache, WheelRequest
+from harness.runtimes.wheels import WheelRequest
 
 # Those with a C library in the wheel (from 1.24.1 on) that were tried; oldest first.
 ORT_VERSIONS: Final = (
@@ -60,8 +60,7 @@ class OrtLibraries:
     An ORT is called by its version, one of a path by the last part of that and its version.
     """
 
-    def __init__(self, wheels: WheelCache, unpacked: UnpackedWheels, cache_root: Path) -> None:
-        self._wheels = wheels
+    def __init__(self, unpacked: UnpackedWheels, cache_root: Path) -> None:
         self._unpacked = unpacked
         self._cache_root = cache_root
         self._aars = AarStore(cache_root)
@@ -73,7 +72,7 @@ class OrtLibraries:
 
     def is_cached(self, version: str, target: str) -> bool:
         """Whether a version of PyPI's needs no network. Raises ConfigError."""
-        return self._wheels.is_cached(ort_request(version, target))
+        return self._unpacked.wheels.is_cached(ort_request(version, target))
 
     def fetch(self, version: str, target: str) -> LocalFile:
         """The library of a version of PyPI's, fetched and unpacked if need be, and checked.
@@ -89,8 +88,7 @@ class OrtLibraries:
 
     def damage(self, version: str, target: str) -> list[str]:
         """What of a version of PyPI's is not as kept, every byte read. Raises ConfigError."""
-        request = ort_request(version, target)
-        return [*self._wheels.damage(request), *self._unpacked.damage(request)]
+        return self._unpacked.damage(ort_request(version, target))
 
     def resolve(self, spec: str, target: str, *, field: str | None = None) -> list[str]:
         """The names that `spec` means for a target.

@@ -103,14 +103,14 @@ class UnpackedWheels:
 
     def __init__(self, root: Path, wheels: WheelCache) -> None:
         self._root = root
-        self._wheels = wheels
+        self.wheels = wheels
 
     def folder(self, request: WheelRequest, wanted: Callable[[str], bool]) -> VerifiedFolder:
         """The wanted files of a wheel; `data` holds `qnn_version` where the wheel names one.
 
         Raises InfraError if the wheel cannot be had or unpacked.
         """
-        wheel = self._wheels.fetch(request)
+        wheel = self.wheels.fetch(request)
         names = sorted(name for name in names_of(wheel.path) if wanted(name))
         facts = {"layout": _LAYOUT, "wheel": wheel.sha256, "names": names}
 
@@ -121,9 +121,10 @@ class UnpackedWheels:
         return unpacked_once(wheel.path, folder, facts, wanted, data_of, what=str(request))
 
     def damage(self, request: WheelRequest) -> list[str]:
-        """What of a wheel's files in the cache is not as it was unpacked, every byte read."""
+        """What of a wheel and its files in the cache is not as it was, every byte read."""
         folder = self._folder(request)
-        return [f"{folder.name}: {damage}" for damage in damage_of(folder)]
+        unpacked = [f"{folder.name}: {damage}" for damage in damage_of(folder)]
+        return [*self.wheels.damage(request), *unpacked]
 
     def _folder(self, request: WheelRequest) -> Path:
         return self._root / request.file_name.removesuffix(".whl")
@@ -166,8 +167,7 @@ class PyPiSource(Source):
     name = PYPI
     origin = f"{QNN_PROJECT} on the package index of pip"
 
-    def __init__(self, wheels: WheelCache, unpacked: UnpackedWheels) -> None:
-        self._wheels = wheels
+    def __init__(self, unpacked: UnpackedWheels) -> None:
         self._unpacked = unpacked
         self._runtimes: dict[tuple[str, str], Runtime] = {}
 
@@ -177,11 +177,11 @@ class PyPiSource(Source):
 
     def is_cached(self, version: str, target: str) -> bool:
         """See `Source`."""
-        return self._wheels.is_cached(_request(version, target))
+        return self._unpacked.wheels.is_cached(_request(version, target))
 
     def is_kept(self, version: str, target: str) -> bool:
         """See `Source`."""
-        return self._wheels.is_kept(_request(version, target))
+        return self._unpacked.wheels.is_kept(_request(version, target))
 
     def runtime(self, version: str, target: str) -> Runtime:
         """See `Source`."""
@@ -205,8 +205,7 @@ class PyPiSource(Source):
 
     def damage(self, version: str, target: str) -> list[str]:
         """See `Source`."""
-        request = _request(version, target)
-        return [*self._wheels.damage(request), *self._unpacked.damage(request)]
+        return self._unpacked.damage(_request(version, target))
 
     def folder(self, version: str, target: str) -> VerifiedFolder:
         """The unpacked wheel, with what only the host uses. Raises as `runtime`."""

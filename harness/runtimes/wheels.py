@@ -9,14 +9,14 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from harness.adb.deadline import Deadline
 from harness.adb.guard import spawn_guarded
@@ -55,22 +55,22 @@ FETCH_TIMEOUT_S: Final = 1800.0
 """Enough for 100 MB over a line of 0.5 Mbit/s."""
 
 
-def pip_download(requirement: str, options: Sequence[str], folder: Path, timeout_s: float) -> Path:
-    """Runs `pip download` for one requirement; the wheel it left in `folder`, which is empty.
+def pip_download(request: WheelRequest, folder: Path, timeout_s: float) -> Path:
+    """Runs `pip download` for one wheel, on whatever computer; it is left in `folder`, empty now.
 
     The user's own configuration of pip decides where from (index, links, proxy, certificates).
     pip and all it starts are ended at the deadline, and when we are ended. Raises InfraError with
     pip's reason in one line, without addresses or credentials.
     """
-    command = [sys.executable, "-m", "pip", "download", *options]
+    command = [sys.executable, "-m", "pip", "download", f"{request.project}=={request.version}"]
+    command += ["--platform", request.platform, "--python-version", request.python]
+    command += ["--implementation", "cp", "--abi", request.abi]
     command += ["--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
     command += ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--no-color"]
     deadline = Deadline(timeout_s)
     with (
         tempfile.TemporaryFile() as output,
-        spawn_guarded(
-            [*command, requirement], env=_environment(), stdout=output, stderr=output
-        ) as pip,
+        spawn_guarded(command, env=_environment(), stdout=output, stderr=output) as pip,
     ):
         code = pip.wait(deadline)
         said = _tail(output)
@@ -127,16 +127,6 @@ class WheelRequest:
         project = self.project.replace("-", "_")
         return f"{project}-{self.version}-{interpreter}-{self.abi}-{self.platform}.whl"
 
-    @property
-    def pip_options(self) -> tuple[str, ...]:
-        """The options that make pip choose this wheel, whatever computer it runs on."""
-        return (
-            *("--platform", self.platform),
-            *("--python-version", self.python),
-            *("--implementation", "cp"),
-            *("--abi", self.abi),
-        )
-
     def __str__(self) -> str:
         return f"{self.project} {self.version} ({self.platform})"
 
@@ -185,7 +175,7 @@ class WheelCache:
 
     def is_cached(self, request: WheelRequest) -> bool:
         """Whether the wheel is in the cache; it is not hashed for this."""
-        return self._path(request).is_file() and self._note(request) is not None
+        return self._path(request).is_file() and read_note(self._note_path(request)) is not None
 
     def is_kept(self, request: WheelRequest) -> bool:
         """Whether anything of the wheel is in the cache, whole or damaged."""
@@ -211,18 +201,18 @@ class WheelCache:
         return [f"{request.file_name}: {damage}"] if damage else []
 
     def _expected(self, request: WheelRequest) -> str | None:
-        return self._known.get(request.file_name) or (self._note(request) or {}).get("sha256")
+        known = self._known.get(request.file_name)
+        return known or (read_note(self._note_path(request)) or {}).get("sha256")
 
     def _fetch(self, request: WheelRequest) -> CachedWheel:
         path = self._path(request)
-        note = self._note(request)
         expected = self._expected(request)
         if not path.exists():
             return self._download(request, expected)
         damage = self._damage(path, expected)
         if damage is None:
             assert expected is not None
-            if note is None:
+            if read_note(self._note_path(request)) is None:
                 self._write_note(request, path, expected)
             return CachedWheel(path, expected)
         try:
@@ -269,9 +259,8 @@ class WheelCache:
         return CachedWheel(self._path(request), digest)
 
     def _from_pip(self, request: WheelRequest, folder: Path) -> Path:
-        requirement = f"{request.project}=={request.version}"
         try:
-            wheel = pip_download(requirement, request.pip_options, folder, self._timeout_s)
+            wheel = pip_download(request, folder, self._timeout_s)
         except InfraError as error:
             raise InfraError(
                 f"could not fetch {request}: {error}. Connect this computer to a package index "
@@ -288,9 +277,6 @@ class WheelCache:
 
     def _note_path(self, request: WheelRequest) -> Path:
         return self._root / f"{request.file_name}.json"
-
-    def _note(self, request: WheelRequest) -> dict[str, Any] | None:
-        return read_note(self._note_path(request))
 
     def _write_note(self, request: WheelRequest, wheel: Path, sha256: str) -> None:
         note = {

@@ -188,10 +188,6 @@ class ReadyPlacement:
         """The contexts of these sources, on this computer. Raises as `Supplies.contexts`."""
         return self.held.supplies.contexts(self.placement, self.held, sources)
 
-    def builds(self, sources: Sequence[Source]) -> list[str]:
-        """The QNN builds that files name as theirs, as far as they can be read."""
-        return self.held.supplies.builds(sources)
-
     def deploy_contexts(self, sources: Sequence[Source]) -> dict[Source, DeployedContext]:
         """Puts the contexts of these sources, for the placement, on its device."""
         held, made = self.held, self.contexts(sources)
@@ -250,14 +246,6 @@ class ReadyPlacement:
     def reference(self, model: Model) -> Reference:
         """A model's inputs and expected outputs on this computer. Raises HarnessError."""
         return self.held.supplies.references(self.placement, self.held, [model])[model]
-
-    def settle(self) -> dict[str, object]:
-        """Waits until the device is fit for a timed case; see `DeviceWatch.settle`."""
-        return self.held.watch.settle(self.placement.device)
-
-    def require_held(self) -> None:
-        """Raises LeaseLost if another process may have begun to use the device beside this one."""
-        self.held.lab.require_held(self.placement.device)
 
     def check(self) -> str:
         """Shell text that exits where another device answers than the one made ready."""

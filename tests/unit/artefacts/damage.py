@@ -10,7 +10,16 @@ from pathlib import Path
 
 from harness.artefacts.artefact import ArtefactError
 from harness.artefacts.open import open_artefact
-from tests.unit.artefacts.made import CONTEXT, FIELD, Pte, dispatch, epcontext, tflite, wrapped
+from tests.unit.artefacts.made import (
+    CONTEXT,
+    FIELD,
+    Pte,
+    bytes_of,
+    dispatch,
+    epcontext,
+    tflite,
+    wrapped,
+)
 
 SMALL = CONTEXT[:96]
 QNN = "QnnBackend"
@@ -90,7 +99,7 @@ def require_error_or_truth(path: Path) -> bool:
         return False
     for piece in artefact.pieces:
         assert piece.path.resolve().parent == path.parent.resolve()
-        content = bytes(piece.open())
+        content = bytes_of(piece)
         assert len(content) == piece.size
         if artefact.kind not in ("manifest", "bundle"):  # what lies beside or inside is told later
             begins = {"context": b"\0\0\0\2", "dlc": b"PK\3\4", "empty": b""}[piece.kind]

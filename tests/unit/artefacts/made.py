@@ -13,10 +13,16 @@ import onnx
 from flatbuffers import flexbuffers
 from onnx import TensorProto, helper
 
+from harness.artefacts.artefact import Blob
+
 FIELD = Path(__file__).parents[2] / "field"
 CONTEXT = min(FIELD.glob("add_add_1*.bin")).read_bytes()
 OTHER = min(FIELD.glob("add_output*.bin")).read_bytes()
 EXECUTORCH = 0x5678ABCD
+
+
+def bytes_of(blob: Blob) -> bytes:
+    return blob.path.read_bytes()[blob.offset : blob.offset + blob.size]
 
 
 def wrapped(context: bytes, *, header: int = 256, size: int | None = None) -> bytes:

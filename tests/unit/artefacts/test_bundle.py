@@ -15,7 +15,7 @@ from harness.artefacts.open import open_artefact, open_artefacts
 from harness.contexts.artefact_sources import Given, contexts_of
 from harness.contexts.context_file import ContextFile
 from harness.errors import ConfigError
-from tests.unit.artefacts.made import CONTEXT, OTHER
+from tests.unit.artefacts.made import CONTEXT, OTHER, bytes_of
 
 PLAN = RunPlan(residency="window", tolerance=0.5, graph="g", qnn="2.51.0", backend="htp")
 EXPECTS = Expects(outcome="failed", signature="call|1|why")
@@ -50,7 +50,7 @@ def bundle(tmp_path: Path) -> Path:
 def test_what_is_packed_comes_out_again(bundle: Path, tmp_path: Path) -> None:
     found = open_artefact(bundle)
     assert found.kind == "bundle"
-    assert [bytes(one.open()) for one in found.pieces] == [CONTEXT, OTHER, CONTEXT]
+    assert [bytes_of(one) for one in found.pieces] == [CONTEXT, OTHER, CONTEXT]
     assert (found.facts["plan"], found.facts["expects"]) == (PLAN, EXPECTS)
     sources = contexts_of(found, tmp_path / "cache")
     assert (sources.plan, sources.expects, sources.name) == (PLAN, EXPECTS, "case.zip")
@@ -74,9 +74,9 @@ def test_extracted_it_is_the_same_case(bundle: Path, tmp_path: Path) -> None:
         "manifest.json",
     ]
     (again,) = open_artefacts([tmp_path / "out"])
-    assert [bytes(one.open()) for one in again.pieces] == [CONTEXT, OTHER, CONTEXT]
+    assert [bytes_of(one) for one in again.pieces] == [CONTEXT, OTHER, CONTEXT]
     assert (again.facts["plan"], again.facts["expects"]) == (PLAN, EXPECTS)
-    assert bytes(again.pieces[1].inputs[0].open()) == b"1234"
+    assert bytes_of(again.pieces[1].inputs[0]) == b"1234"
     # of several together nobody can say how they ran
     both = extract(open_artefacts([bundle, tmp_path / "out"]), tmp_path / "both")
     assert (len(both.pieces), both.plan, both.expects) == (6, None, None)

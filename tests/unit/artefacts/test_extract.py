@@ -13,14 +13,14 @@ from harness.artefacts.open import open_artefact, open_artefacts
 from harness.errors import ConfigError, InfraError
 from harness.files.copy_range import copy_range
 from tests.logged import Logged
-from tests.unit.artefacts.made import CONTEXT, FIELD, OTHER, epcontext
+from tests.unit.artefacts.made import CONTEXT, FIELD, OTHER, bytes_of, epcontext
 
 PTE = FIELD / "executorch-3-contexts.pte"
 LITE = "simple_model_qualcomm_sm8650_precompiled.tflite"
 
 
 def contents(artefacts: list[Artefact]) -> list[tuple[str, bytes]]:
-    return [(piece.origin, bytes(piece.open())) for one in artefacts for piece in one.pieces]
+    return [(piece.origin, bytes_of(piece)) for one in artefacts for piece in one.pieces]
 
 
 def test_the_manifest_is_taken_again(tmp_path: Path) -> None:
@@ -142,13 +142,13 @@ def test_a_piece_in_the_cache_is_copied_once(tmp_path: Path) -> None:
     first, second, _ = open_artefact(mine).pieces
     kept = piece_file(first, tmp_path)
     assert kept.name == f"{first.sha256()}.bin"
-    assert kept.read_bytes() == bytes(first.open())
+    assert kept.read_bytes() == bytes_of(first)
     seen = kept.stat()
     assert piece_file(first, tmp_path) == kept
     assert kept.stat().st_ino == seen.st_ino  # nothing was copied again
     assert piece_file(second, tmp_path) != kept
     os.truncate(kept, 3)
-    assert piece_file(first, tmp_path).read_bytes() == bytes(first.open())
+    assert piece_file(first, tmp_path).read_bytes() == bytes_of(first)
     changed = bytearray(mine.read_bytes())
     changed[first.offset + 4000] ^= 1
     mine.write_bytes(changed)

@@ -13,7 +13,7 @@ import pytest
 from harness.artefacts.artefact import Artefact, ArtefactError, Kind
 from harness.artefacts.open import open_artefact, open_artefacts
 from tests.logged import Logged
-from tests.unit.artefacts.made import FIELD
+from tests.unit.artefacts.made import FIELD, bytes_of
 
 # of each piece: origin, offset, size, and how its sha256 begins
 ADD = ("node QNNExecutionProvider_QNN_13756297062807309455_1_0", 0, 17776, "18dce2")
@@ -54,7 +54,7 @@ def test_what_is_inside(name: str) -> None:
     assert (artefact.kind, pieces(artefact)) == KNOWN[name]
     for piece in artefact.pieces:
         whole = piece.path.read_bytes()[piece.offset : piece.offset + piece.size]
-        assert bytes(piece.open()) == whole
+        assert bytes_of(piece) == whole
         assert piece.sha256() == hashlib.sha256(whole).hexdigest()
 
 
@@ -118,6 +118,6 @@ def test_cut_or_with_a_bit_changed(name: str, tmp_path: Path) -> None:
             assert {piece.offset for piece in found} <= {
                 offset for _, offset, _, _ in KNOWN[name][1]
             }
-            assert [len(piece.open()) for piece in found] == [piece.size for piece in found]
+            assert [len(bytes_of(piece)) for piece in found] == [piece.size for piece in found]
     assert refused
     assert all(re.match(rf"{tmp_path}/\S+: .+", said) for said in refused)

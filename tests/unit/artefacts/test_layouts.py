@@ -14,6 +14,7 @@ from tests.unit.artefacts.made import (
     FIELD,
     OTHER,
     Pte,
+    bytes_of,
     dispatch,
     epcontext,
     tflite,
@@ -32,7 +33,7 @@ def opened(folder: Path, content: bytes) -> Artefact:
 
 
 def contents(artefact: Artefact) -> list[tuple[str, bytes]]:
-    return [(one.origin, bytes(one.open())) for one in artefact.pieces]
+    return [(one.origin, bytes_of(one)) for one in artefact.pieces]
 
 
 @pytest.mark.parametrize("inline", [True, False], ids=["inline", "segments"])
@@ -60,13 +61,13 @@ def test_a_pte_without_header_or_without_wrapping(tmp_path: Path) -> None:
 def test_a_pte_that_is_prepared_on_the_device_holds_dlcs(tmp_path: Path) -> None:
     for blob in (DLC, wrapped(DLC)):
         (piece,) = opened(tmp_path, Pte(ONE, [blob]).content()).pieces
-        assert (piece.kind, bytes(piece.open())) == ("dlc", DLC)
+        assert (piece.kind, bytes_of(piece)) == ("dlc", DLC)
 
 
 def test_66_delegates_keep_their_order(tmp_path: Path) -> None:
     blobs = [wrapped(CONTEXT + bytes([index])) for index in range(66)]
     found = opened(tmp_path, Pte({"forward": [(QNN, n) for n in range(66)]}, blobs).content())
-    assert [(one.origin, bytes(one.open())[-1]) for one in found.pieces] == [
+    assert [(one.origin, bytes_of(one)[-1]) for one in found.pieces] == [
         (f"forward/{n}", n) for n in range(66)
     ]
 
@@ -178,7 +179,7 @@ def test_an_epcontext_of_another_provider(tmp_path: Path) -> None:
 
 
 def test_a_context_that_was_cut_within_its_container(tmp_path: Path) -> None:
-    context = bytes(open_artefact(FIELD / "executorch-3-contexts.pte").pieces[0].open())
+    context = bytes_of(open_artefact(FIELD / "executorch-3-contexts.pte").pieces[0])
     said = "forward/0 says that it has 54016 bytes, but 54015 are there"
     with pytest.raises(ArtefactError, match=said):
         opened(tmp_path, Pte(ONE, [wrapped(context[:-1])]).content())

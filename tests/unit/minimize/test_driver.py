@@ -18,7 +18,7 @@ from harness.minimize.driver import Minimization, Result, Task
 from harness.minimize.search import Way
 from harness.minimize.subject import Kind, Subject
 from harness.report.rundir import RunFolder
-from tests.unit.artefacts.made import CONTEXT, OTHER
+from tests.unit.artefacts.made import CONTEXT, OTHER, bytes_of
 from tests.unit.results.records import error, record
 
 ROOT = Path(__file__).parents[3]
@@ -57,7 +57,7 @@ class ScriptedRuns:
         self.number += 1
         assert f"--reports={reports}" in arguments
         artefact = open_artefact(cwd / arguments[-1])
-        contents = [bytes(one.open()) for one in artefact.pieces]
+        contents = [bytes_of(one) for one in artefact.pieces]
         outcome = self.rule(contents, artefact.facts["plan"].residency, self.number)
         if outcome == "interrupted":
             raise KeyboardInterrupt
@@ -99,7 +99,7 @@ def test_the_smallest_is_packed_and_told(tmp_path: Path) -> None:
     jsonschema.Draft202012Validator(schema).validate(written)
     assert told.bundle is not None
     packed = open_artefact(told.bundle)
-    assert [bytes(one.open()) for one in packed.pieces] == [OTHER] * 2
+    assert [bytes_of(one) for one in packed.pieces] == [OTHER] * 2
     assert packed.facts["expects"] == told.expects
     assert packed.facts["plan"].soc == "QCS8550"
     first = Path(told.bundle).read_bytes()

@@ -119,7 +119,7 @@ def test_a_runtime_without_ort() -> None:
 @pytest.fixture
 def wheels(tmp_path: Path) -> OrtLibraries:
     cache = WheelCache(tmp_path / "wheels")
-    return OrtLibraries(cache, UnpackedWheels(tmp_path / "unpacked", cache), tmp_path)
+    return OrtLibraries(UnpackedWheels(tmp_path / "unpacked", cache), tmp_path)
 
 
 def test_a_runtime_with_an_ort_of_its_own_stays_as_it_is(wheels: OrtLibraries) -> None:

@@ -241,13 +241,12 @@ class Bench:
             tolerance=tolerance,
             repeat=repeat,
         )
-        runner = self._case.ready.deploy_executor_runner()
-        if runner is None:
-            probe = self._case.ready.deploy_executorch()
-            observation = self._case.run(plan, timeout_s, probe=probe)
+        runs = self._case.ready.deploy_executorch()
+        if own:
+            observation = run_with(self._case, runs, made, plan, wanted, timeout_s)
         else:
-            observation = run_with(self._case, runner, made, plan, wanted, timeout_s)
-        version = EXECUTORCH_VERSION if runner is None else OWN_BUILD
+            observation = self._case.run(plan, timeout_s, probe=runs)
+        version = OWN_BUILD if own else EXECUTORCH_VERSION
         self.measure(executorch=version, **observation.measurements)
         with contextlib.suppress(ConfigError):  # what cannot be read, ExecuTorch has told
             known = list(self._case.ready.contexts(made.sources()).values())

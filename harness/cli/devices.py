@@ -32,6 +32,7 @@ from harness.store.clean import clean as clean_device
 _DESCRIBED = ("soc", "htp_arch", "adreno", "target")
 _ASKED = ("os_build", "free_storage_bytes", "ram_bytes")
 COLUMNS = ("name", "serial", "state", "health", "holder", *_DESCRIBED, *_ASKED)
+_KEYS = (*COLUMNS, "problem", "lease", "vitals", "quarantine")
 
 PREPARES = "its GPU backend prepares graphs, and executes none: there is no GPU behind it"
 
@@ -87,7 +88,7 @@ def remarks(row: dict[str, Any]) -> list[str]:
 
 def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict[str, Any]:
     """One row: what devices.yaml says, completed by what the device says if it answers."""
-    row: dict[str, Any] = dict.fromkeys(COLUMNS)
+    row: dict[str, Any] = dict.fromkeys(_KEYS)
     why_off = lab.lab.why_off(config)
     entry, problem = None, None
     try:
@@ -99,9 +100,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
         "enabled": why_off is None,
         "simulated": config.simulated,
         "problem": problem,
-        "lease": None,
         "findings": [],
-        "vitals": None,
         "quarantine": None if entry is None else asdict(entry),
     }
     if not config.enabled:
@@ -149,10 +148,9 @@ def strangers(lab: OpenLab, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the user's adb server sees beyond the lab; nothing if no server is running."""
     known = {row["serial"] for row in rows}
     return [
-        dict.fromkeys(COLUMNS)
+        dict.fromkeys(_KEYS)
         | {"serial": seen.serial, "state": seen.state, "configured": False, "enabled": False}
-        | {"simulated": False, "problem": None, "lease": None, "findings": [], "quarantine": None}
-        | {"vitals": None}
+        | {"simulated": False, "findings": []}
         for seen in lab.seen()
         if seen.serial not in known
     ]

@@ -64,7 +64,7 @@ def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
                 entries += catalog.entries_of(source, one)
             except HarnessError as error:
                 problems.setdefault(f"{source.name}: {error}", error)
-    rows = [runtime_row(entry) for entry in entries]
+    rows = [asdict(entry) for entry in entries]
     orts = ort_rows(catalog, [target] if target else TARGETS)
     lines = (*_table("RUNTIME", "name", rows), "", *_table("ONNX RUNTIME", "ort", orts))
     say_found({"runtimes": rows, "orts": orts, "problems": list(problems)}, lines, as_json)
@@ -185,13 +185,6 @@ def _here(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:
         except InfraError as error:
             say(f"{source.name}: {error}", err=True)
     return found
-
-
-def runtime_row(entry: Entry) -> dict[str, Any]:
-    """A runtime that can be had, as JSON."""
-    row = asdict(entry)
-    row["qnn"] = row.pop("version")
-    return row
 
 
 def ort_rows(catalog: Catalog, targets: Iterable[str]) -> list[dict[str, Any]]:

@@ -126,6 +126,7 @@ class Case:
     def record(self) -> CaseRecord:
         """The case's record as of now."""
         notes = self.bench.notes if self.bench else None
+        measured: dict[str, Any] = notes.figures() if notes else {}
         return CaseRecord(
             run=self._run.records.open_folder().run_id,
             case=self.item.nodeid,
@@ -134,13 +135,15 @@ class Case:
             axes=self._axes(),
             device=self.device or self._run.asked.device_record(self.placement),
             runtime=notes.libraries() if notes else None,
-            preflight=_preflight(self.own_findings()),
+            preflight=tuple(
+                PreflightRecord.model_validate(asdict(one)) for one in self.own_findings()
+            ),
             outcome=self._outcome,
             cause=self._cause,
             expected=Expected(known_issue=self.known_issue) if self.known_issue else None,
             fixed=self.fixed if self._outcome == "passed" else None,
             error=self._error,
-            measurements=self._measurements(),
+            measurements=measured | ({"skip_reason": self._reason} if self._reason else {}),
             checks=tuple(notes.checks) if notes else (),
             outputs=notes.outputs if notes else None,
             started=self._started,
@@ -148,10 +151,6 @@ class Case:
             attempt=self.attempt,
             logs=tuple(f"{self.log_prefix}/{name}" for name in notes.logs) if notes else (),
         )
-
-    def _measurements(self) -> dict[str, Any]:
-        measured = self.bench.notes.figures() if self.bench else {}
-        return measured | {"skip_reason": self._reason} if self._reason else measured
 
     def _axes(self) -> dict[str, Any]:
         placement, given = self.placement, parameters_of(self.item)
@@ -332,10 +331,6 @@ def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
     run.records.attach([record], report)
     setattr(report, UNSUPPORTED, True)
     report.longrepr = (path, (line or 0) + 1, f"unsupported: {why}")
-
-
-def _preflight(found: tuple[Finding, ...]) -> tuple[PreflightRecord, ...]:
-    return tuple(PreflightRecord.model_validate(asdict(one)) for one in found)
 
 
 def _reason(report: pytest.TestReport) -> str:

@@ -64,9 +64,15 @@ def only_case(wanted: str, items: Sequence[pytest.Item], here: Path) -> list[pyt
     if not by_rest:
         why = f": {skipped[0]}" if skipped and skipped[0] else ""
         raise ConfigError(f"no case of a device test is called {base}{why}", field="--only-case")
-    rest = _only(by_rest, base) if given is None else _meant(given, by_rest, base)
-    _one_version(by_rest[rest])
-    return by_rest[rest][:1]
+    if given is not None:
+        meant, problem = rest_meant(given, by_rest), f"{base} has no case [{given[:200]}]"
+    else:
+        meant = next(iter(by_rest)) if len(by_rest) == 1 else None
+        problem = f"{base} has {len(by_rest)} cases; name one"
+    if meant is None:
+        raise ConfigError(problem, field="--only-case", choices=_names(by_rest))
+    _one_version(by_rest[meant])
+    return by_rest[meant][:1]
 
 
 def refuse_a_compiler(item: pytest.Item, compilers: Sequence[str]) -> None:
@@ -104,23 +110,6 @@ def without_repeats(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 def _same_test(item: pytest.Item, own: str, base: str, here: Path) -> bool:
     file, _, name = base.partition("::")
     return own.partition("::")[2] == name and (here / file).resolve() == item.path.resolve()
-
-
-def _only(by_rest: dict[str, list[pytest.Item]], base: str) -> str:
-    if len(by_rest) == 1:
-        return next(iter(by_rest))
-    raise ConfigError(
-        f"{base} has {len(by_rest)} cases; name one", field="--only-case", choices=_names(by_rest)
-    )
-
-
-def _meant(given: str, by_rest: dict[str, list[pytest.Item]], base: str) -> str:
-    rest = rest_meant(given, by_rest)
-    if rest is None:
-        raise ConfigError(
-            f"{base} has no case [{given[:200]}]", field="--only-case", choices=_names(by_rest)
-        )
-    return rest
 
 
 def _names(by_rest: dict[str, list[pytest.Item]]) -> list[str]:

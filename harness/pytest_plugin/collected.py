@@ -39,12 +39,14 @@ class Collected:
             return
         if config.option.collectonly:
             return
+        from harness.pytest_plugin.axes import own_axes
         from harness.results.known_issue_lint import CollectedTests
 
         collected = CollectedTests(tests=self._tests)
         for item in items:
             if item.get_closest_marker("device") is not None:
-                add_item(collected, item)
+                test = getattr(item, "originalname", item.name)
+                collected.add(suite_of(item), test, own_axes(item))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A worker tells the process that distributes."""
@@ -73,13 +75,6 @@ class Collected:
             devices=frozenset(device.name for device in devices),
             socs=frozenset(device.soc for device in devices if device.soc),
         )
-
-
-def add_item(collected: CollectedTests, item: pytest.Item) -> None:
-    """Takes note of one collected case, by the names under which records have its axes."""
-    from harness.pytest_plugin.axes import own_axes
-
-    collected.add(suite_of(item), getattr(item, "originalname", item.name), own_axes(item))
 
 
 def parameters_of(item: pytest.Item) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -94,12 +95,12 @@ def _words(command: Iterator[str]) -> Iterator[str]:
 def add_options(parser: pytest.Parser) -> None:
     """Registers the options; every list takes commas, repetition, or both."""
     group = parser.getgroup("qnn-harness", "Qualcomm device tests (qnn-harness)")
+    lists = partial(group.addoption, action="append")
     group.addoption(
         "--lab", metavar="FILE", help="the lab's devices (default: devices.yaml in the rootdir)"
     )
-    group.addoption(
+    lists(
         "--device",
-        action="append",
         metavar="NAME",
         help="devices to run on, by name, or by address (adb://host:port/serial, "
         "ssh://user@host/serial) also such as the lab does not have (default: every enabled one)",
@@ -112,29 +113,25 @@ def add_options(parser: pytest.Parser) -> None:
         group.addoption(
             flag, dest="fan_out", action="store_const", const=value, help=f"run a case on {said}"
         )
-    group.addoption(
+    lists(
         "--qnn",
-        action="append",
         metavar="VERSION",
         help="QNN runtimes: versions (2.51.0, 2.48), ranges (>=2.48,<2.51), `latest`, `all`, any "
         "of them of one source of the lab (sdk:latest), or the path of an SDK, folder, AAR or "
         "Maven repository (default: latest)",
     )
-    group.addoption(
+    lists(
         "--ort",
-        action="append",
         metavar="VERSION",
         help="ONNX Runtime versions for tests that use it: as for --qnn",
     )
-    group.addoption(
+    lists(
         "--compiler",
-        action="append",
         metavar="VERSION",
         help="QNN versions that compile the contexts (default: the runtime's own)",
     )
-    group.addoption(
+    lists(
         "--backend",
-        action="append",
         metavar="NAME",
         help="htp, gpu, cpu (default: those that a test names, else htp)",
     )
@@ -207,9 +204,8 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="where to say, as JSON, what kept the run from its cases (for programs)",
     )
-    group.addoption(
+    lists(
         "--ahead",
-        action="append",
         metavar="VERSIONS",
         help="while cases run, fetch, compile and push what a run with other versions will need: "
         '"qnn=2.50.40 compiler=2.47.0" (repeatable; not beside tests marked `timed`)',
@@ -228,9 +224,9 @@ def add_options(parser: pytest.Parser) -> None:
 
 def _add_contexts_options(group: pytest.OptionGroup) -> None:
     """Options for contexts of the user's own."""
-    group.addoption(
+    lists = partial(group.addoption, action="append")
+    lists(
         "--contexts",
-        action="append",
         type=_named,
         metavar="PATH",
         help="run the suites that take contexts on those of a file, a folder or a pattern, instead "
@@ -251,9 +247,8 @@ def _add_contexts_options(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--contexts-graph", metavar="NAME", help="the graph to execute of contexts with several"
     )
-    group.addoption(
+    lists(
         "--contexts-number",
-        action="append",
         metavar="N",
         help="how many contexts a named file is run with, its own taken in turn (default: each "
         "once)",
@@ -276,9 +271,8 @@ def _add_contexts_options(group: pytest.OptionGroup) -> None:
         help="a build of ExecuTorch with qnn_executor_runner, for devices that its wheel has no "
         "libraries for: phones",
     )
-    group.addoption(
+    lists(
         "--contexts-residency",
-        action="append",
         metavar="NAME",
         help="resident, sequential or window: how a named file is run (default: resident)",
     )

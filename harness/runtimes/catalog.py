@@ -43,11 +43,11 @@ Resolve = Callable[[str, str], Sequence[str]]
 
 @dataclass(frozen=True)
 class Entry:
-    """One runtime that can be had: what options call it, its source and version."""
+    """One runtime that can be had: what options call it, its source and version of QNN."""
 
     name: str
     source: str
-    version: str
+    qnn: str
     target: str
     cached: bool
 

@@ -204,14 +204,6 @@ class ReadyPlacement:
         runtime = supplies.runtime(self.placement, self.held)
         return supplies.forecasts.of(runtime, contexts, steps.moves)
 
-    def deploy_executorch(self) -> str:
-        """Puts the probe with ExecuTorch in it on the device; its path there.
-
-        Raises ConfigError for a device that ExecuTorch's wheel has no libraries for.
-        """
-        files = self.held.supplies.executorch(self.held.target)
-        return f"{self.held.deployer.deploy_files('executorch', files, [PROBE_NAME])}/{PROBE_NAME}"
-
     @property
     def executor_runner(self) -> Mapping[str, Path] | None:
         """A runner of the user's and its libraries, by name; None where ExecuTorch's wheel serves.
@@ -220,17 +212,22 @@ class ReadyPlacement:
         """
         return self.held.supplies.executor_runner(self.held.target)
 
-    def deploy_executor_runner(self) -> str | None:
-        """Puts that on the device; its path there."""
-        files = self.executor_runner
-        if files is None:
-            return None
-        folder = self.held.deployer.deploy_files("executorch-build", files, [RUNNER])
-        return f"{folder}/{RUNNER}"
+    def deploy_executorch(self) -> str:
+        """Puts that on the device, else the probe with ExecuTorch in it; its path there.
 
-    def deploy_files(self, name: str, files: Mapping[str, Path]) -> str:
+        Raises ConfigError for a device that ExecuTorch's wheel has no libraries for.
+        """
+        runner = self.executor_runner
+        if runner is not None:
+            return f"{self.deploy_files('executorch-build', runner, [RUNNER])}/{RUNNER}"
+        files = self.held.supplies.executorch(self.held.target)
+        return f"{self.deploy_files('executorch', files, [PROBE_NAME])}/{PROBE_NAME}"
+
+    def deploy_files(
+        self, name: str, files: Mapping[str, Path], programs: Sequence[str] = ()
+    ) -> str:
         """Puts files into a folder of their own on the device; its path there."""
-        return self.held.deployer.deploy_files(name, files)
+        return self.held.deployer.deploy_files(name, files, programs)
 
     def deploy_models(self, models: Sequence[Model]) -> list[DeployedModel]:
         """Puts the ONNX files of these models, their inputs and references on the device."""

@@ -219,28 +219,23 @@ def _pairing(observation: Observation, deployed: DeployedContext) -> PairingFigu
 class PairingFigures:
     """What one process with a pairing showed; `copies` is None where its profile shows none.
 
-    `first_us` is the first inference, `steady_us` are those behind ten of them.
+    `first_us` is the first inference, `steady` has those behind ten of them.
     """
 
     io_bytes: int
     other_bytes: int
     samples: MemorySamples
     first_us: int | None
-    steady_us: tuple[int, ...]
+    steady: Latency
     copies: int | None
     digests: tuple[int, ...]
-
-    @property
-    def steady(self) -> Latency:
-        """The latency of the steady inferences."""
-        return Latency(self.steady_us)
 
     def record(self) -> dict[str, object]:
         """The figures as they stand in a record's measurements."""
         return self.samples.record() | {
             "io_bytes": self.io_bytes,
             "first_inference_us": self.first_us,
-            "steady_us": list(self.steady_us),
+            "steady_us": list(self.steady.times_us),
             "steady_median_us": self.steady.median_us,
             "steady_spread_us": self.steady.spread_us,
             "copies_shown": self.copies,
@@ -267,7 +262,7 @@ def pairing_figures(
         other_bytes=max(0, memory_bytes - io_bytes),
         samples=memory_samples(transcript),
         first_us=timed[0][0] if timed and timed[0] else None,
-        steady_us=tuple(timed[2]) if len(timed) > 2 else (),
+        steady=Latency(tuple(timed[2]) if len(timed) > 2 else ()),
         copies=_copies(runs),
         digests=tuple(whole_numbers(runs[-1].data.get("digests")) if runs else ()),
     )

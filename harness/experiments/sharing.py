@@ -30,7 +30,7 @@ from harness.probe.memory_steps import (
     memory_sample,
 )
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load
-from harness.probe.transcript import Transcript
+from harness.probe.transcript import StepResult, Transcript
 from harness.results.checks import Check, broken, held, undecided
 
 Strategy = Literal["none", "naive", "max", "list-async"]
@@ -240,13 +240,14 @@ def planned_sharing(contexts: Sequence[Context], strategy: Strategy) -> list[str
 
 @dataclass(frozen=True)
 class SharingFigures:
-    """What one process showed; `digests` are the outputs of every execution by context."""
+    """What one process showed; `digests` are the outputs of every execution by context.
+
+    `failure` is the step that failed first.
+    """
 
     samples: MemorySamples
     digests: Mapping[int, frozenset[tuple[int, ...]]]
-    failed_context: int | None
-    failed_verb: str | None
-    failed_code: int | None
+    failure: StepResult | None = None
 
 
 def sharing_figures(transcript: Transcript) -> SharingFigures:
@@ -257,14 +258,8 @@ def sharing_figures(transcript: Transcript) -> SharingFigures:
         if step.verb == "io-run" and step.ok and step.context is not None:
             numbers = tuple(one for one in found or () if type(one) is int)
             digests.setdefault(step.context, set()).add(numbers)
-    failure = transcript.first_failure
-    return SharingFigures(
-        memory_samples(transcript),
-        {context: frozenset(seen) for context, seen in digests.items()},
-        failure.context if failure else None,
-        failure.verb if failure else None,
-        failure.code if failure else None,
-    )
+    outputs = {context: frozenset(seen) for context, seen in digests.items()}
+    return SharingFigures(memory_samples(transcript), outputs, transcript.first_failure)
 
 
 def judge_sharing(
@@ -292,18 +287,15 @@ def judge_undersized(
     `error` is what the process failed with; one that would have met any context decides nothing.
     """
     name = "undersized_refused"
-    context, code = figures.failed_context, figures.failed_code
     told = f"contexts {list(sharing.undersized)} need more than {sharing.group_bytes} bytes"
-    if figures.failed_verb is None:
+    if figures.failure is None:
         return held(name, False, f"{told}, and nothing was refused")
-    refused = context in sharing.undersized and code not in (None, 0)
-    refused = refused and figures.failed_verb in _MAY_REFUSE
+    verb, context, code = figures.failure.verb, figures.failure.context, figures.failure.code
+    refused = context in sharing.undersized and code not in (None, 0) and verb in _MAY_REFUSE
     if error is not None and error.diagnosis is not None and is_unrelated(error):
-        why = (
-            f"{figures.failed_verb} of context {context} failed otherwise: {error.diagnosis.words}"
-        )
+        why = f"{verb} of context {context} failed otherwise: {error.diagnosis.words}"
         return undecided(name, why, context=context, code=code)
-    how = f"{figures.failed_verb} of context {context} gave {code}"
+    how = f"{verb} of context {context} gave {code}"
     return held(name, refused, f"{told}; {how}", context=context, code=code)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness.errors import ConfigError
+from harness.experiments.latency import Latency
 from harness.experiments.memory import MemorySamples, memory_samples
 from harness.experiments.pairing import (
     PAIRINGS,
@@ -48,7 +49,7 @@ def figures(pairing: Pairing, **changed: Any) -> PairingFigures:
             IO if documented.at_load else 0, IO if documented.at_first_inference else 0
         ),
         first_us=900,
-        steady_us=tuple(1000 + at % 5 for at in range(30)),
+        steady=Latency(tuple(1000 + at % 5 for at in range(30))),
         copies=2 if documented.copied else 0,
         digests=(42,),
     )
@@ -79,7 +80,7 @@ def wrong_of(pairing: Pairing) -> dict[str, dict[str, Any]]:
         "io_given_back": {"samples": samples(load, first, freed=IO)},
         "copies_per_inference": {"copies": 0 if documented.copied else 2},
     }
-    wrong["steady_latency_same"] = {"steady_us": (1600,) * 30}
+    wrong["steady_latency_same"] = {"steady": Latency((1600,) * 30)}
     wrong["outputs_equal"] = {"digests": (43,)}
     return wrong
 
@@ -201,7 +202,7 @@ def test_no_copies_are_seen_where_no_profile_tells_of_any() -> None:
 
 @pytest.mark.parametrize("pairing", PAIRINGS, ids=str)
 def test_only_what_is_executed_alike_must_be_as_fast(pairing: Pairing) -> None:
-    slow = figures(RAW_RAW, steady_us=(9000,) * 30)
+    slow = figures(RAW_RAW, steady=Latency((9000,) * 30))
     checks = judge_pairing(pairing, figures(pairing), figures(pairing.twin), slow, TOLERANCES)
     assert not broken(checks)
     assert (pairing.twin.execute, pairing.twin.twin) == (pairing.execute, pairing)
@@ -238,10 +239,15 @@ def test_figures_out_of_a_transcript() -> None:
     )
     found = pairing_figures(transcript, metadata, 200)
     assert (found.io_bytes, found.other_bytes) == (123, 77)
-    assert (found.first_us, found.steady_us, found.steady.median_us) == (7, (4, 5, 9), 5)
+    assert (found.first_us, found.steady.times_us, found.steady.median_us) == (7, (4, 5, 9), 5)
     assert (found.copies, found.digests) == (4, (2,))
     empty = pairing_figures(Transcript(), {}, 0)
-    assert (empty.first_us, empty.steady_us, empty.copies, empty.digests) == (None, (), None, ())
+    assert (empty.first_us, empty.steady.times_us, empty.copies, empty.digests) == (
+        None,
+        (),
+        None,
+        (),
+    )
     assert {check.name for check in judge_pairing(RAW_RAW, empty, None, None, TOLERANCES)}
 
 

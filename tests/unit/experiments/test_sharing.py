@@ -167,9 +167,6 @@ def figures(executed: int, freed: int = 0, **changed: Any) -> SharingFigures:
     made = SharingFigures(
         samples=MemorySamples(shared, {}, {}, "rpcmem"),
         digests=OUTPUTS,
-        failed_context=None,
-        failed_verb=None,
-        failed_code=None,
     )
     return dataclasses.replace(made, **changed)
 
@@ -238,7 +235,8 @@ def test_nothing_is_concluded_from_buffers_that_nobody_can_see() -> None:
 def test_the_naive_order_must_be_refused_where_it_is_too_small(
     verb: str | None, context: int | None, code: int | None, verdict: str
 ) -> None:
-    made = figures(0, failed_verb=verb, failed_context=context, failed_code=code)
+    failure = None if verb is None else StepResult(3, verb, context=context, code=code)
+    made = figures(0, failure=failure)
     check = judge_undersized(sharing_plan(NEEDS, "naive"), made, None)
     assert check.verdict == verdict
 
@@ -258,7 +256,7 @@ def test_the_naive_order_must_be_refused_where_it_is_too_small(
 def test_what_would_have_met_any_context_is_no_refusal_of_its_size(
     code: int, message: str, verdict: str
 ) -> None:
-    made = figures(0, failed_verb="context-load", failed_context=1, failed_code=code)
+    made = figures(0, failure=StepResult(3, "context-load", context=1, code=code))
     error = ErrorRecord.of(api="QnnContext_createFromBinary", code=code, message=message)
     check = judge_undersized(sharing_plan(NEEDS, "naive"), made, diagnosed("failed", error))
     assert check.verdict == verdict, check.reason
@@ -289,4 +287,4 @@ def test_figures_out_of_a_transcript() -> None:
     failed = StepResult(3, "context-load", context=2, begun=True, ended=True, code=1002)
     found = sharing_figures(Transcript(steps=[run(0, 5), run(1, 6), run(0, 5), run(0, 7), failed]))
     assert found.digests == {0: frozenset({(5,), (7,)}), 1: frozenset({(6,)})}
-    assert (found.failed_verb, found.failed_context, found.failed_code) == ("context-load", 2, 1002)
+    assert found.failure is failed

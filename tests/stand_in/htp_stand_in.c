@@ -320,9 +320,7 @@ static abi_error retrieve(abi_handle context, const char *name, abi_handle *grap
 static abi_error enter(abi_handle context, const struct abi_memory_descriptor *descriptors,
                        uint32_t count, abi_handle *made) {
     misbehave("register");
-    abi_error (*forward)(abi_handle, const void *, uint32_t, abi_handle *) =
-        (abi_error(*)(abi_handle, const void *, uint32_t, abi_handle *))real->memory_register;
-    if (!number("memory")) return forward(context, descriptors, count, made);
+    if (!number("memory")) return real->memory_register(context, descriptors, count, made);
     for (uint32_t i = 0; i < count; i++) {
         const struct abi_memory_descriptor *one = &descriptors[i];
         int fd = one->buffer_type == ABI_BUFFER_ION ? one->as.ion.fd : one->as.dma_buf.fd;
@@ -441,8 +439,7 @@ static abi_error list_events(abi_handle profile, const uint64_t **events, uint32
     static uint64_t all[EXPORTED_EVENTS];
     const uint64_t *found = NULL;
     uint32_t number_found = 0;
-    abi_profile_events *forward = (abi_profile_events *)real->profile[ABI_PROFILE_EVENTS];
-    if (forward(profile, &found, &number_found) != 0) number_found = 0;
+    if (real->profile_events(profile, &found, &number_found) != 0) number_found = 0;
     if (number_found >= EXPORTED_EVENTS) number_found = EXPORTED_EVENTS - 1;
     for (uint32_t i = 0; i < number_found; i++) all[i] = found[i];
     all[number_found] = COPY_EVENT_ID;
@@ -453,15 +450,14 @@ static abi_error list_events(abi_handle profile, const uint64_t **events, uint32
 
 static abi_error describe_event(uint64_t event, struct abi_profile_event *data) {
     if (event != COPY_EVENT_ID)
-        return ((abi_profile_data *)real->profile[ABI_PROFILE_DATA])(event, data);
+        return real->profile_data(event, data);
     *data = (struct abi_profile_event){COPY_EVENT, 4, copies, "Copies of inputs and outputs"};
     return 0;
 }
 
 static abi_error inner_events(uint64_t event, const uint64_t **events, uint32_t *count) {
     if (event != COPY_EVENT_ID)
-        return ((abi_profile_sub_events *)real->profile[ABI_PROFILE_SUB_EVENTS])(event, events,
-                                                                                count);
+        return real->profile_sub_events(event, events, count);
     *count = 0;
     return 0;
 }
@@ -532,18 +528,14 @@ QnnInterface_getProviders(const struct abi_backend_provider ***list, uint32_t *c
     api->graph_retrieve = retrieve;
     api->graph_execute = run_graph;
     api->log_create = open_log;
-    *(abi_memory_register **)&api->memory_register = enter;
-    *(abi_memory_deregister **)&api->memory_deregister = leave;
+    api->memory_register = enter;
+    api->memory_deregister = leave;
     if (number("memory")) {
-        *(abi_profile_events **)&api->profile[ABI_PROFILE_EVENTS] = list_events;
-        *(abi_profile_data **)&api->profile[ABI_PROFILE_DATA] = describe_event;
-        *(abi_profile_sub_events **)&api->profile[ABI_PROFILE_SUB_EVENTS] = inner_events;
+        api->profile_events = list_events;
+        api->profile_data = describe_event;
+        api->profile_sub_events = inner_events;
     }
-    if (number("list")) {
-        void **table = (void **)api;
-        abi_context_create_list *function = create_list;
-        memcpy(&table[ABI_ENTRY_CREATE_LIST], &function, sizeof function);
-    }
+    if (number("list")) api->context_create_list = create_list;
     *list = providers;
     *count = 1;
     return 0;

@@ -67,6 +67,10 @@ _Static_assert(offsetof(struct abi_tensor, rank) == 80, "tensor: rank");
 _Static_assert(offsetof(struct abi_tensor, memory) == 104, "tensor: memory");
 _Static_assert(sizeof(struct abi_tensor) == 144, "tensor: stride");
 
+struct abi_memory_descriptor; /* these three: abi_memory.h */
+struct abi_profile_event;
+struct abi_context_params;
+
 struct abi_backend_api {
     void *property_has_capability;
     abi_error (*backend_create)(abi_handle log, const void **config, abi_handle *backend);
@@ -88,19 +92,36 @@ struct abi_backend_api {
     abi_error (*log_create)(abi_log_callback *callback, uint32_t level, abi_handle *log);
     void *log_set_level;
     abi_error (*log_free)(abi_handle log);
-    void *profile[7], *memory_register, *memory_deregister, *platform_info, *free_platform_info;
-    void *device_infrastructure;
+    abi_error (*profile_create)(abi_handle backend, uint32_t level, abi_handle *profile);
+    void *profile_set_config;
+    abi_error (*profile_events)(abi_handle profile, const uint64_t **events, uint32_t *count);
+    abi_error (*profile_sub_events)(uint64_t event, const uint64_t **events, uint32_t *count);
+    abi_error (*profile_data)(uint64_t event, struct abi_profile_event *data);
+    void *profile_extended_data;
+    abi_error (*profile_free)(abi_handle profile);
+    abi_error (*memory_register)(abi_handle context,
+                                 const struct abi_memory_descriptor *descriptors, uint32_t count,
+                                 abi_handle *handles);
+    abi_error (*memory_deregister)(const abi_handle *handles, uint32_t count);
+    void *platform_info, *free_platform_info, *device_infrastructure;
     abi_error (*device_create)(abi_handle log, const void **config, abi_handle *device);
     void *device_set_config, *device_info;
     abi_error (*device_free)(abi_handle device);
     void *signal[4];
     abi_error (*error_message)(abi_error error, const char **message);
+    /* An older table may end here: see ABI_CORE_MINOR_WITH_LIST. */
+    void *behind[7];
+    abi_error (*context_create_list)(abi_handle backend, abi_handle device,
+                                     const struct abi_context_params **contexts,
+                                     const void **config, abi_handle signal);
 };
 _Static_assert(offsetof(struct abi_backend_api, context_create_from_binary) == 13 * 8, "table");
 _Static_assert(offsetof(struct abi_backend_api, graph_retrieve) == 20 * 8, "table");
 _Static_assert(offsetof(struct abi_backend_api, log_create) == 25 * 8, "table");
+_Static_assert(offsetof(struct abi_backend_api, memory_register) == 35 * 8, "table");
 _Static_assert(offsetof(struct abi_backend_api, device_create) == 40 * 8, "table");
 _Static_assert(offsetof(struct abi_backend_api, error_message) == 48 * 8, "table");
+_Static_assert(offsetof(struct abi_backend_api, context_create_list) == 56 * 8, "table");
 
 struct abi_backend_provider {
     uint32_t backend_id;

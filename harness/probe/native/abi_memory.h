@@ -1,7 +1,6 @@
 /* The part of the QNN ABI for memory: registered buffers, contexts that share, profiles.
  *
- * As in abi.h only the layout matters. The function types are those of entries that abi.h keeps as
- * plain pointers. */
+ * As in abi.h only the layout matters. */
 #ifndef PROBE_ABI_MEMORY_H
 #define PROBE_ABI_MEMORY_H
 
@@ -27,11 +26,6 @@ struct abi_memory_descriptor {
 };
 _Static_assert(offsetof(struct abi_memory_descriptor, as) == 32, "memory descriptor: union");
 _Static_assert(sizeof(struct abi_memory_descriptor) == 48, "memory descriptor: stride");
-
-typedef abi_error abi_memory_register(abi_handle context,
-                                      const struct abi_memory_descriptor *descriptors,
-                                      uint32_t count, abi_handle *handles);
-typedef abi_error abi_memory_deregister(const abi_handle *handles, uint32_t count);
 
 /* A context's configuration is like a device's: option 0 (custom) and the backend's own words. */
 enum { ABI_HTP_REGISTER_MULTI_CONTEXTS = 2, ABI_HTP_SHARE_RESOURCES = 5 };
@@ -64,17 +58,10 @@ struct abi_context_params {
 };
 _Static_assert(sizeof(struct abi_context_params) == 56, "context parameters");
 
-typedef abi_error abi_context_create_list(abi_handle backend, abi_handle device,
-                                          const struct abi_context_params **contexts,
-                                          const void **config, abi_handle signal);
-
-/* Where the entries behind abi_backend_api's are. Core API 2.26 is the first that ORT takes to
- * have the list; an older table may end before it. */
-enum { ABI_ENTRY_CREATE_LIST = 56, ABI_CORE_MINOR_WITH_LIST = 26 };
+/* Core API 2.26 is the first that ORT takes to have the list. */
+enum { ABI_CORE_MINOR_WITH_LIST = 26 };
 
 enum { ABI_PROFILE_BASIC = 1, ABI_PROFILE_DETAILED = 2 };
-enum { ABI_PROFILE_CREATE = 0, ABI_PROFILE_EVENTS = 2, ABI_PROFILE_SUB_EVENTS, ABI_PROFILE_DATA };
-enum { ABI_PROFILE_FREE = 6 };
 
 struct abi_profile_event {
     uint32_t type, unit;
@@ -82,11 +69,5 @@ struct abi_profile_event {
     const char *name;
 };
 _Static_assert(sizeof(struct abi_profile_event) == 24, "profile event");
-
-typedef abi_error abi_profile_create(abi_handle backend, uint32_t level, abi_handle *profile);
-typedef abi_error abi_profile_events(abi_handle profile, const uint64_t **events, uint32_t *count);
-typedef abi_error abi_profile_sub_events(uint64_t event, const uint64_t **events, uint32_t *count);
-typedef abi_error abi_profile_data(uint64_t event, struct abi_profile_event *data);
-typedef abi_error abi_profile_free(abi_handle profile);
 
 #endif

@@ -52,11 +52,10 @@ static bool register_buffer(struct run *run, struct abi_tensor *tensor, struct i
         descriptor.as.dma_buf.fd = buffer->shared.fd;
         descriptor.as.dma_buf.data = buffer->shared.data;
     }
-    abi_memory_register *call = (abi_memory_register *)qnn.api->memory_register;
-    if (!offered(call != NULL, run->outcome, "memRegister")) return false;
+    if (!offered(qnn.api->memory_register != NULL, run->outcome, "memRegister")) return false;
     event_call("QnnMem_register");
     uint64_t started = now_us();
-    abi_error code = call(run->context, &descriptor, 1, &buffer->handle);
+    abi_error code = qnn.api->memory_register(run->context, &descriptor, 1, &buffer->handle);
     run->outcome->duration_us += now_us() - started;
     answer(run->outcome, code);
     if (code != 0) {
@@ -188,11 +187,10 @@ bool run_open(struct run *run, const struct step *step, struct outcome *outcome)
 }
 
 static void give_back(struct run *run, struct io_buffer *buffer) {
-    abi_memory_deregister *call = (abi_memory_deregister *)qnn.api->memory_deregister;
-    if (buffer->handle != NULL && call != NULL) {
+    if (buffer->handle != NULL && qnn.api->memory_deregister != NULL) {
         bool failed = run->outcome->error != NULL || run->outcome->code != 0;
         if (!failed) event_call("QnnMem_deRegister");
-        abi_error code = call(&buffer->handle, 1);
+        abi_error code = qnn.api->memory_deregister(&buffer->handle, 1);
         if (!failed) answer(run->outcome, code); /* the first failure is the one that counts */
     }
     shared_free(&buffer->shared);

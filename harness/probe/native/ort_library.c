@@ -84,7 +84,7 @@ bool ort_has_env(struct outcome *outcome) {
 }
 
 struct api_base {
-    const struct ort_api *(*get)(uint32_t version);
+    const union ort_api *(*get)(uint32_t version);
     const char *(*version)(void);
 };
 

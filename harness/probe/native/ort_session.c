@@ -59,7 +59,7 @@ static uint32_t data_type_of(int ort_type) {
 static bool describe(ort_handle session, size_t index, bool input, struct ort_tensor *into,
                      struct outcome *outcome) {
     ort_handle allocator, type = NULL, info = NULL;
-    const struct ort_api *api = ort.api;
+    const union ort_api *api = ort.api;
     char *name = NULL;
     size_t rank = 0;
     if (!ort_fine(api->default_allocator(&allocator), outcome)) return false;

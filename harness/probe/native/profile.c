@@ -8,23 +8,23 @@
 enum { EVENTS_MAX = 512, DEPTH_MAX = 4 };
 
 abi_handle profile_open(const char *level, struct outcome *outcome) {
-    abi_profile_create *create = (abi_profile_create *)qnn.api->profile[ABI_PROFILE_CREATE];
     abi_handle profile = NULL;
     uint32_t wanted = strcmp(level, "detailed") == 0 ? ABI_PROFILE_DETAILED : ABI_PROFILE_BASIC;
     json_text(&outcome->data, "profile", level);
     /* Without a profile the execution still has something to say: no failure. */
-    abi_error code = create != NULL ? create(qnn.backend, wanted, &profile) : 1000;
+    abi_error code = qnn.api->profile_create != NULL
+                         ? qnn.api->profile_create(qnn.backend, wanted, &profile)
+                         : 1000;
     if (code == 0) return profile;
     json_u64(&outcome->data, "profile_code", code & 0xffff);
     return NULL;
 }
 
 static void describe(uint64_t event, uint32_t depth, uint32_t *count, struct json *json) {
-    abi_profile_data *data = (abi_profile_data *)qnn.api->profile[ABI_PROFILE_DATA];
-    abi_profile_sub_events *inner =
-        (abi_profile_sub_events *)qnn.api->profile[ABI_PROFILE_SUB_EVENTS];
+    const struct abi_backend_api *api = qnn.api;
     struct abi_profile_event said = {0};
-    if (++*count > EVENTS_MAX || data == NULL || data(event, &said) != 0) return;
+    if (++*count > EVENTS_MAX || api->profile_data == NULL || api->profile_data(event, &said) != 0)
+        return;
     json_open(json, NULL, '{');
     json_u64(json, "type", said.type);
     json_u64(json, "unit", said.unit);
@@ -35,20 +35,21 @@ static void describe(uint64_t event, uint32_t depth, uint32_t *count, struct jso
     json_close(json, '}');
     const uint64_t *events = NULL;
     uint32_t inside = 0;
-    if (depth >= DEPTH_MAX || inner == NULL || inner(event, &events, &inside) != 0) return;
+    if (depth >= DEPTH_MAX || api->profile_sub_events == NULL ||
+        api->profile_sub_events(event, &events, &inside) != 0)
+        return;
     for (uint32_t i = 0; i < inside && *count < EVENTS_MAX; i++)
         describe(events[i], depth + 1, count, json);
 }
 
 void profile_close(abi_handle profile, struct outcome *outcome) {
-    abi_profile_events *list = (abi_profile_events *)qnn.api->profile[ABI_PROFILE_EVENTS];
-    abi_profile_free *release = (abi_profile_free *)qnn.api->profile[ABI_PROFILE_FREE];
+    const struct abi_backend_api *api = qnn.api;
     const uint64_t *events = NULL;
     uint32_t count = 0, told = 0;
     json_open(&outcome->data, "profile_events", '[');
-    if (list != NULL && list(profile, &events, &count) == 0)
+    if (api->profile_events != NULL && api->profile_events(profile, &events, &count) == 0)
         for (uint32_t i = 0; i < count && told < EVENTS_MAX; i++)
             describe(events[i], 0, &told, &outcome->data);
     json_close(&outcome->data, ']');
-    if (release != NULL) release(profile);
+    if (api->profile_free != NULL) api->profile_free(profile);
 }

@@ -48,16 +48,8 @@ static void notified(abi_handle context, abi_handle graph, const char *graph_nam
     pthread_mutex_unlock(&list.lock);
 }
 
-static abi_context_create_list *list_function(void) {
-    const void *const *table = (const void *const *)qnn.api;
-    abi_context_create_list *function = NULL;
-    if (qnn.core_version.minor >= ABI_CORE_MINOR_WITH_LIST)
-        memcpy(&function, &table[ABI_ENTRY_CREATE_LIST], sizeof function);
-    return function;
-}
-
 static void create(const struct step *step, struct buffer *binaries, uint32_t count,
-                   abi_context_create_list *function, struct outcome *outcome) {
+                   struct outcome *outcome) {
     struct abi_context_params each[LIST_MAX];
     const struct abi_context_params *all[LIST_MAX + 1] = {NULL};
     struct abi_htp_flag_option share = {.option = ABI_HTP_SHARE_RESOURCES, .on = 1};
@@ -77,8 +69,8 @@ static void create(const struct step *step, struct buffer *binaries, uint32_t co
     memset(list.known, 0, sizeof list.known);
     memset(list.handles, 0, sizeof list.handles);
     uint64_t started = now_us();
-    abi_error code =
-        function(qnn.backend, qnn.device, all, step_number(step, "share", 1) ? config : NULL, NULL);
+    abi_error code = qnn.api->context_create_list(
+        qnn.backend, qnn.device, all, step_number(step, "share", 1) ? config : NULL, NULL);
     pthread_mutex_lock(&list.lock);
     while (code == 0 && list.pending > 0) pthread_cond_wait(&list.told, &list.lock);
     if (code == 0) code = list.failed;
@@ -106,14 +98,15 @@ void context_load_list(const struct step *step, struct outcome *outcome) {
         if (!require(qnn.contexts[first + i].handle == NULL, outcome,
                      "this context is loaded already"))
             return;
-    abi_context_create_list *function = list_function();
-    if (!offered(function != NULL, outcome, "contextCreateFromBinaryListAsync")) return;
+    bool there = qnn.core_version.minor >= ABI_CORE_MINOR_WITH_LIST &&
+                 qnn.api->context_create_list != NULL;
+    if (!offered(there, outcome, "contextCreateFromBinaryListAsync")) return;
     memset(binaries, 0, sizeof binaries);
     bool read = true;
     for (uint32_t i = 0; read && i < count; i++)
         read = file_load(step_numbered(step, "file.", i), FILE_BYTES_DEFAULT_MAX, &binaries[i],
                          outcome);
-    if (read) create(step, binaries, count, function, outcome);
+    if (read) create(step, binaries, count, outcome);
     json_u64(&outcome->data, "contexts", count);
     for (uint32_t i = 0; i < count; i++) buffer_free(&binaries[i]);
 }

@@ -263,54 +263,56 @@ static ort_status node_operator(ort_handle node, const char **name) {
     return NULL;
 }
 
-static const struct ort_api api = {
-    .error_code = error_code,
-    .error_message = error_message,
-    .create_env = create_env,
-    .create_session = create_session,
-    .run = run,
-    .create_options = create_options,
-    .set_threads = set_threads,
-    .input_count = count_one,
-    .output_count = count_one,
-    .input_type = type_of,
-    .output_type = type_of,
-    .input_name = name_of,
-    .output_name = name_of,
-    .create_tensor = create_tensor,
-    .tensor_info = tensor_info,
-    .element_type = element_type,
-    .rank = rank,
-    .dimensions = dimensions,
-    .create_cpu_memory = create_memory,
-    .allocator_free = allocator_free,
-    .default_allocator = no_allocator,
-    .release_env = give_back,
-    .release_status = give_back,
-    .release_memory = give_back,
-    .release_session = give_back,
-    .release_value = give_back,
-    .release_type = leave,
-    .release_options = give_back,
-    .providers = providers,
-    .release_providers = release_providers,
-    .set_option = set_option,
-    .append_provider = append,
-    .register_library = register_library,
-    .unregister_library = unregister_library,
-    .ep_devices = ep_devices,
-    .append_devices = append_devices,
-    .hardware_type = hardware_type,
-    .ep_name = ep_name,
-    .ep_vendor = ep_vendor,
-    .ep_hardware = ep_hardware,
-    .assignment = assignment,
-    .subgraph_ep = subgraph_ep,
-    .subgraph_nodes = subgraph_nodes,
-    .node_operator = node_operator,
-};
+static union ort_api api;
 
-static const struct ort_api *get(uint32_t version) {
+__attribute__((constructor)) static void fill(void) {
+    api.error_code = error_code;
+    api.error_message = error_message;
+    api.create_env = create_env;
+    api.create_session = create_session;
+    api.run = run;
+    api.create_options = create_options;
+    api.set_threads = set_threads;
+    api.input_count = count_one;
+    api.output_count = count_one;
+    api.input_type = type_of;
+    api.output_type = type_of;
+    api.input_name = name_of;
+    api.output_name = name_of;
+    api.create_tensor = create_tensor;
+    api.tensor_info = tensor_info;
+    api.element_type = element_type;
+    api.rank = rank;
+    api.dimensions = dimensions;
+    api.create_cpu_memory = create_memory;
+    api.allocator_free = allocator_free;
+    api.default_allocator = no_allocator;
+    api.release_env = give_back;
+    api.release_status = give_back;
+    api.release_memory = give_back;
+    api.release_session = give_back;
+    api.release_value = give_back;
+    api.release_type = leave;
+    api.release_options = give_back;
+    api.providers = providers;
+    api.release_providers = release_providers;
+    api.set_option = set_option;
+    api.append_provider = append;
+    api.register_library = register_library;
+    api.unregister_library = unregister_library;
+    api.ep_devices = ep_devices;
+    api.append_devices = append_devices;
+    api.hardware_type = hardware_type;
+    api.ep_name = ep_name;
+    api.ep_vendor = ep_vendor;
+    api.ep_hardware = ep_hardware;
+    api.assignment = assignment;
+    api.subgraph_ep = subgraph_ep;
+    api.subgraph_nodes = subgraph_nodes;
+    api.node_operator = node_operator;
+}
+
+static const union ort_api *get(uint32_t version) {
     const char *newest = getenv("STAND_IN_API");
     return version <= (newest != NULL ? (uint32_t)atoi(newest) : NEWEST) ? &api : NULL;
 }
@@ -318,7 +320,7 @@ static const struct ort_api *get(uint32_t version) {
 static const char *version(void) { return "9.9.9-stand-in"; }
 
 static const struct {
-    const struct ort_api *(*get)(uint32_t version);
+    const union ort_api *(*get)(uint32_t version);
     const char *(*version)(void);
 } base = {get, version};
 

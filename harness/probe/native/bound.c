@@ -1,5 +1,4 @@
 /* Buffers that stay with a graph over several executions: plain ones, or registered with QnnMem. */
-#include "rounds.h"
 #include "run.h"
 
 #include <stdlib.h>
@@ -20,37 +19,30 @@ void io_bind(const struct step *step, struct outcome *outcome) {
     run->registered = registered;
     json_text(&outcome->data, "memory", memory);
     if (registered) json_text(&outcome->data, "allocator", shared_allocator());
-    if (run_open(run, step, outcome) && run_prepare(run)) {
+    if (run_open(run, step, outcome)) {
         outcome->called = true; /* nothing was to be asked if the graph was retrieved before */
         bound[number] = run;
         return;
     }
-    run_close(run);
+    run_close(run, outcome);
     free(run);
 }
 
 void io_run(const struct step *step, struct outcome *outcome) {
     struct run *run = bound[step_number(step, "context", 0)];
-    uint64_t repeats = step_number(step, "repeat", 1);
     const char *level = step_text(step, "profile");
     if (!require(run != NULL, outcome, "this context has no buffers")) return;
-    run->step = step;
-    run->outcome = outcome;
-    run->tolerance = step_real(step, "tolerance", 0);
     run->profile = level != NULL ? profile_open(level, outcome) : NULL;
-    memset(run->comparisons, 0, sizeof run->comparisons);
     json_text(&outcome->data, "graph", run->graph->name);
-    run_all(run, repeats);
-    report_digests(run);
+    run_all(run, step, outcome);
+    tensors_digests(&run->tensors, outcome);
     if (run->profile != NULL) profile_close(run->profile, outcome);
     run->profile = NULL;
 }
 
 static void release(uint64_t number, struct outcome *outcome) {
-    struct run *run = bound[number];
-    run->outcome = outcome;
-    run_close(run);
-    free(run);
+    run_close(bound[number], outcome);
+    free(bound[number]);
     bound[number] = NULL;
 }
 
@@ -76,10 +68,8 @@ bool bound_owns(uint64_t device, uint64_t inode) {
     for (uint32_t at = 0; at < CONTEXTS_MAX; at++) {
         const struct run *run = bound[at];
         if (run == NULL || !run->registered) continue;
-        for (uint32_t i = 0; i < run->graph->input_count; i++)
-            if (shared_is_ours(device, inode, &run->input_buffers[i].shared)) return true;
-        for (uint32_t i = 0; i < run->graph->output_count; i++)
-            if (shared_is_ours(device, inode, &run->output_buffers[i].shared)) return true;
+        for (uint32_t i = 0; i < run->tensors.count; i++)
+            if (shared_is_ours(device, inode, &run->shared[i])) return true;
     }
     return false;
 }

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { GUARD_BYTE = 0xa5, FILL_BYTE = 0xc3, LARGE_BYTES = 4 << 20 };
+enum { FILL_BYTE = 0xc3, LARGE_BYTES = 4 << 20 };
 
 static uint64_t page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 

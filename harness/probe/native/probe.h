@@ -160,6 +160,7 @@ struct buffer {
     uint8_t *area; /* the whole mapping, guards included */
     uint64_t area_size;
 };
+enum { GUARD_BYTE = 0xa5 };
 bool buffer_make(struct buffer *buffer, uint64_t size, struct outcome *outcome);
 void buffer_fill(struct buffer *buffer); /* with what no output should be */
 uint64_t buffer_damage(const struct buffer *buffer); /* guard bytes changed around the data */

@@ -4,29 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool tensors_within(const struct step *step, const char *what, uint32_t inputs, uint32_t outputs,
-                    struct outcome *outcome) {
-    for (uint32_t i = 0; i < step->field_count; i++) {
-        const char *key = step->fields[i].key, *dot = strchr(key, '.');
-        if (dot == NULL) continue;
-        bool input = strncmp(key, "input.", 6) == 0;
-        uint32_t count = input ? inputs : outputs;
-        if (strtoul(dot + 1, NULL, 10) < count) continue;
-        return fail(outcome, "plan", "%s: the %s has %u %s", key, what, count,
-                    input ? "inputs" : "outputs");
-    }
-    return true;
-}
-
-bool guard_whole(uint64_t damage, uint64_t round, uint32_t at, uint32_t inputs,
-                 struct outcome *outcome) {
-    if (damage == 0) return true;
-    bool input = at < inputs;
-    return fail(outcome, "guard", "run %llu wrote %llu bytes outside of %s %u",
-                (unsigned long long)round, (unsigned long long)damage, input ? "input" : "output",
-                input ? at : at - inputs);
-}
-
 bool output_right(uint32_t index, uint32_t data_type, const struct buffer *got,
                   const struct buffer *expected, double tolerance, uint64_t round,
                   struct comparison *comparison, struct outcome *outcome) {
@@ -42,13 +19,6 @@ bool output_right(uint32_t index, uint32_t data_type, const struct buffer *got,
     return false;
 }
 
-bool input_read(const struct step *step, uint32_t index, const char *name, struct buffer *into,
-                struct outcome *outcome) {
-    const char *file = step_numbered(step, "input.", index);
-    if (file == NULL) return fail(outcome, "plan", "no input.%u: tensor %s", index, name);
-    return file_read(file, into, outcome);
-}
-
 bool expected_read(const struct step *step, uint32_t index, uint64_t size, struct buffer *expected,
                    struct outcome *outcome) {
     const char *file = step_numbered(step, "expect.", index);
@@ -60,13 +30,6 @@ bool output_save(const struct step *step, uint32_t index, const struct buffer *o
                  struct outcome *outcome) {
     const char *file = step_numbered(step, "save.", index);
     return file == NULL || file_write(file, output->data, output->size, outcome);
-}
-
-void report_digest(const struct buffer *output, struct json *data) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a: equal outputs are told by it */
-    for (uint64_t at = 0; at < output->size; at++)
-        hash = (hash ^ output->data[at]) * UINT64_C(0x100000001b3);
-    json_u64(data, NULL, hash >> 1); /* JSON's readers take 63 bits */
 }
 
 void report_comparison(uint32_t index, const char *name, const struct comparison *comparison,
@@ -110,4 +73,122 @@ void rounds_report(const struct rounds *rounds, struct outcome *outcome) {
     for (uint64_t i = 0; i < rounds->made && i < REPEATS_LISTED; i++)
         json_u64(data, NULL, rounds->listed_us[i]);
     json_close(data, ']');
+}
+
+bool tensors_open(struct tensors *tensors, const struct step *step, const char *what,
+                  uint32_t inputs, uint32_t outputs, struct outcome *outcome) {
+    tensors->inputs = inputs;
+    tensors->count = inputs + outputs;
+    for (uint32_t i = 0; i < step->field_count; i++) {
+        const char *key = step->fields[i].key, *dot = strchr(key, '.');
+        if (dot == NULL) continue;
+        bool input = strncmp(key, "input.", 6) == 0;
+        uint32_t count = input ? inputs : outputs;
+        if (strtoul(dot + 1, NULL, 10) < count) continue;
+        return fail(outcome, "plan", "%s: the %s has %u %s", key, what, count,
+                    input ? "inputs" : "outputs");
+    }
+    return true;
+}
+
+bool tensors_prepare(struct tensors *tensors, const struct step *step,
+                     bool bind(void *of, uint32_t at, struct outcome *outcome), void *of,
+                     struct outcome *outcome) {
+    for (uint32_t at = 0; at < tensors->count; at++) {
+        struct tensor *one = &tensors->all[at];
+        if (!bind(of, at, outcome)) return false;
+        if (at < tensors->inputs) {
+            const char *file = step_numbered(step, "input.", at);
+            if (file == NULL) return fail(outcome, "plan", "no input.%u: tensor %s", at, one->name);
+            if (!file_read(file, &one->buffer, outcome)) return false;
+        } else {
+            buffer_fill(&one->buffer); /* its pages are there from now on */
+            if (!expected_read(step, at - tensors->inputs, one->buffer.size, &one->expected,
+                               outcome))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool check_guards(const struct tensors *tensors, uint64_t round, struct outcome *outcome) {
+    for (uint32_t at = 0; at < tensors->count; at++) {
+        uint64_t damage = buffer_damage(&tensors->all[at].buffer);
+        if (damage == 0) continue;
+        bool input = at < tensors->inputs;
+        return fail(outcome, "guard", "run %llu wrote %llu bytes outside of %s %u",
+                    (unsigned long long)round, (unsigned long long)damage,
+                    input ? "input" : "output", input ? at : at - tensors->inputs);
+    }
+    return true;
+}
+
+static bool check_outputs(struct tensors *tensors, double tolerance, uint64_t round,
+                          struct outcome *outcome) {
+    bool right = true;
+    for (uint32_t at = tensors->inputs; at < tensors->count; at++) {
+        struct tensor *one = &tensors->all[at];
+        right = output_right(at - tensors->inputs, one->data_type, &one->buffer, &one->expected,
+                             tolerance, round, &one->comparison, outcome) &&
+                right;
+    }
+    return right;
+}
+
+void tensors_execute(struct tensors *tensors, const struct step *step, const char *api,
+                     bool execute(void *of, struct rounds *rounds, struct outcome *outcome),
+                     void *of, struct outcome *outcome) {
+    static struct rounds rounds;
+    uint64_t repeats = step_number(step, "repeat", 1);
+    double tolerance = step_real(step, "tolerance", 0);
+    uint32_t inputs = tensors->inputs;
+    bool fine = true;
+    rounds_begin(&rounds);
+    for (uint32_t at = inputs; at < tensors->count; at++)
+        tensors->all[at].comparison = (struct comparison){0};
+    event_call(api);
+    while (fine && rounds.made < repeats) {
+        for (uint32_t at = inputs; at < tensors->count; at++) buffer_fill(&tensors->all[at].buffer);
+        fine = execute(of, &rounds, outcome) && check_guards(tensors, rounds.made, outcome) &&
+               check_outputs(tensors, tolerance, rounds.made, outcome);
+    }
+    rounds_report(&rounds, outcome);
+    if (outcome->code != 0) return;
+    json_open(&outcome->data, "outputs", '[');
+    for (uint32_t at = inputs; at < tensors->count; at++)
+        report_comparison(at - inputs, tensors->all[at].name, &tensors->all[at].comparison,
+                          &outcome->data);
+    json_close(&outcome->data, ']');
+}
+
+void tensors_digests(const struct tensors *tensors, struct outcome *outcome) {
+    json_open(&outcome->data, "digests", '[');
+    for (uint32_t at = tensors->inputs; at < tensors->count; at++) {
+        const struct buffer *output = &tensors->all[at].buffer;
+        uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a: equal outputs are told by it */
+        for (uint64_t i = 0; i < output->size; i++)
+            hash = (hash ^ output->data[i]) * UINT64_C(0x100000001b3);
+        json_u64(&outcome->data, NULL, hash >> 1); /* JSON's readers take 63 bits */
+    }
+    json_close(&outcome->data, ']');
+}
+
+void tensors_save(const struct tensors *tensors, const struct step *step, struct outcome *outcome) {
+    /* Wrong outputs are worth a look: only what the library never wrote is not saved. */
+    if (outcome->code != 0) return;
+    /* Digests cost time, and what was compared needs none, unless it is kept. */
+    bool wanted = step_numbered(step, "save.", 0) != NULL, saved = true;
+    for (uint32_t at = tensors->inputs; at < tensors->count; at++) {
+        wanted = wanted || tensors->all[at].expected.data == NULL;
+        saved = saved &&
+                output_save(step, at - tensors->inputs, &tensors->all[at].buffer, outcome);
+    }
+    if (wanted) tensors_digests(tensors, outcome);
+}
+
+void tensors_free(struct tensors *tensors) {
+    for (uint32_t at = 0; at < tensors->count; at++) {
+        buffer_free(&tensors->all[at].buffer);
+        buffer_free(&tensors->all[at].expected);
+    }
 }

@@ -1,34 +1,8 @@
-/* What executions have in common, whoever makes them: fields, guards, comparisons, times. */
+/* What executions have in common, whoever makes them: buffers, guards, comparisons, times. */
 #ifndef PROBE_ROUNDS_H
 #define PROBE_ROUNDS_H
 
 #include "probe.h"
-
-/* Refuses input.7 of a `what` with three inputs: it would be left out without a word. */
-bool tensors_within(const struct step *step, const char *what, uint32_t inputs, uint32_t outputs,
-                    struct outcome *outcome);
-
-/* What the step's files hold of an input, which must be given, and of an output, if it is expected;
- * a file for an output, if it is to be saved. */
-bool input_read(const struct step *step, uint32_t index, const char *name, struct buffer *into,
-                struct outcome *outcome);
-bool expected_read(const struct step *step, uint32_t index, uint64_t size, struct buffer *expected,
-                   struct outcome *outcome);
-bool output_save(const struct step *step, uint32_t index, const struct buffer *output,
-                 struct outcome *outcome);
-
-/* Whether a buffer is whole; `at` counts inputs, then outputs. */
-bool guard_whole(uint64_t damage, uint64_t round, uint32_t at, uint32_t inputs,
-                 struct outcome *outcome);
-
-/* Compares one output; of the outputs of a round the first that is wrong is told. */
-bool output_right(uint32_t index, uint32_t data_type, const struct buffer *got,
-                  const struct buffer *expected, double tolerance, uint64_t round,
-                  struct comparison *comparison, struct outcome *outcome);
-
-void report_digest(const struct buffer *output, struct json *data);
-void report_comparison(uint32_t index, const char *name, const struct comparison *comparison,
-                       struct json *data);
 
 /* How long executions took in microseconds; of the first REPEATS_LISTED each. */
 struct rounds {
@@ -38,5 +12,46 @@ struct rounds {
 void rounds_begin(struct rounds *rounds);
 void rounds_add(struct rounds *rounds, uint64_t took_us);
 void rounds_report(const struct rounds *rounds, struct outcome *outcome);
+
+/* What is executed with: all inputs, then all outputs. */
+struct tensors {
+    uint32_t inputs, count;
+    struct tensor {
+        const char *name;
+        uint32_t data_type;
+        struct buffer buffer, expected; /* the second of an output, if it is compared */
+        struct comparison comparison;
+    } all[2 * TENSORS_MAX];
+};
+
+/* Refuses input.7 of a `what` with three inputs: it would be left out without a word. */
+bool tensors_open(struct tensors *tensors, const struct step *step, const char *what,
+                  uint32_t inputs, uint32_t outputs, struct outcome *outcome);
+/* Has `bind` give each tensor its name, type and buffer, and the library that buffer; reads what
+ * the step's files hold of an input, which must be given, and of an output, if it is expected. */
+bool tensors_prepare(struct tensors *tensors, const struct step *step,
+                     bool bind(void *of, uint32_t at, struct outcome *outcome), void *of,
+                     struct outcome *outcome);
+/* Has `execute` call `api` as often as the step says, or until something is wrong; it adds how long
+ * that took, and is false with a failed outcome if the library says so. */
+void tensors_execute(struct tensors *tensors, const struct step *step, const char *api,
+                     bool execute(void *of, struct rounds *rounds, struct outcome *outcome),
+                     void *of, struct outcome *outcome);
+void tensors_digests(const struct tensors *tensors, struct outcome *outcome); /* of the last round */
+/* Writes the outputs that are to be saved; tells digests of what was not compared, or is kept. */
+void tensors_save(const struct tensors *tensors, const struct step *step, struct outcome *outcome);
+void tensors_free(struct tensors *tensors);
+
+/* Of one output: what it is expected to be, if that is given; whether it is that, of the outputs of
+ * a round the first that is wrong is told; a file of it, if it is to be saved. */
+bool expected_read(const struct step *step, uint32_t index, uint64_t size, struct buffer *expected,
+                   struct outcome *outcome);
+bool output_right(uint32_t index, uint32_t data_type, const struct buffer *got,
+                  const struct buffer *expected, double tolerance, uint64_t round,
+                  struct comparison *comparison, struct outcome *outcome);
+bool output_save(const struct step *step, uint32_t index, const struct buffer *output,
+                 struct outcome *outcome);
+void report_comparison(uint32_t index, const char *name, const struct comparison *comparison,
+                       struct json *data);
 
 #endif

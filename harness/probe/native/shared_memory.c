@@ -23,7 +23,7 @@ struct heap_request {
 #define HEAP_ALLOCATE _IOWR('H', 0, struct heap_request)
 
 /* Qualcomm's rpcmem.h: the system heap, cached. The size of rpcmem_alloc is an int. */
-enum { RPCMEM_HEAP = 25, RPCMEM_FLAGS = 1, RPCMEM_MAX = INT32_MAX, GUARD_BYTE = 0xa5 };
+enum { RPCMEM_HEAP = 25, RPCMEM_FLAGS = 1, RPCMEM_MAX = INT32_MAX };
 
 enum allocator { UNKNOWN, RPCMEM, DMA_HEAP, MEMFD };
 
@@ -61,72 +61,68 @@ const char *shared_allocator(void) {
     return names[from.which];
 }
 
-static bool heap_make(struct shared_buffer *buffer) {
+static bool heap_make(struct shared *shared, const struct buffer *buffer) {
     struct heap_request request = {.bytes = buffer->area_size, .fd_flags = O_RDWR | O_CLOEXEC};
     if (ioctl(from.heap, HEAP_ALLOCATE, &request) < 0) return false;
-    buffer->fd = (int)request.fd;
+    shared->fd = (int)request.fd;
     return true;
 }
 
-static bool memfd_make(struct shared_buffer *buffer) {
-    buffer->fd = (int)syscall(SYS_memfd_create, "qnn-probe", 1u /* MFD_CLOEXEC */);
-    return buffer->fd >= 0 && ftruncate(buffer->fd, (off_t)buffer->area_size) == 0;
+static bool memfd_make(struct shared *shared, const struct buffer *buffer) {
+    shared->fd = (int)syscall(SYS_memfd_create, "qnn-probe", 1u /* MFD_CLOEXEC */);
+    return shared->fd >= 0 && ftruncate(shared->fd, (off_t)buffer->area_size) == 0;
 }
 
-static bool map(struct shared_buffer *buffer) {
-    void *data = mmap(NULL, buffer->area_size, PROT_READ | PROT_WRITE, MAP_SHARED, buffer->fd, 0);
-    buffer->data = data != MAP_FAILED ? data : NULL;
+static bool map(const struct shared *shared, struct buffer *buffer) {
+    void *data = mmap(NULL, buffer->area_size, PROT_READ | PROT_WRITE, MAP_SHARED, shared->fd, 0);
+    buffer->area = data != MAP_FAILED ? data : NULL;
     return data != MAP_FAILED;
 }
 
-static bool rpcmem_make(struct shared_buffer *buffer) {
+static bool rpcmem_make(struct shared *shared, struct buffer *buffer) {
     errno = ENOMEM; /* it does not say why it gives nothing */
     if (buffer->area_size > RPCMEM_MAX) return false;
-    buffer->data = from.alloc(RPCMEM_HEAP, RPCMEM_FLAGS, (int)buffer->area_size);
-    if (buffer->data == NULL) return false;
-    buffer->fd = from.to_fd(buffer->data);
-    return buffer->fd > 0;
+    buffer->area = from.alloc(RPCMEM_HEAP, RPCMEM_FLAGS, (int)buffer->area_size);
+    if (buffer->area == NULL) return false;
+    shared->fd = from.to_fd(buffer->area);
+    return shared->fd > 0;
 }
 
-bool shared_make(struct shared_buffer *buffer, uint64_t size, struct outcome *outcome) {
+bool shared_make(struct shared *shared, struct buffer *buffer, uint64_t size,
+                 struct outcome *outcome) {
     const char *name = shared_allocator();
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    *buffer = (struct shared_buffer){.size = size, .fd = -1};
-    buffer->area_size = (size / page + 2) * page;
-    buffer->buffer_type = from.which == RPCMEM ? ABI_BUFFER_ION : ABI_BUFFER_DMA_BUF;
-    bool made = from.which == RPCMEM     ? rpcmem_make(buffer)
-                : from.which == DMA_HEAP ? heap_make(buffer) && map(buffer)
-                                         : memfd_make(buffer) && map(buffer);
+    *shared = (struct shared){.fd = -1};
+    *buffer = (struct buffer){.size = size, .area_size = (size / page + 2) * page};
+    shared->buffer_type = from.which == RPCMEM ? ABI_BUFFER_ION : ABI_BUFFER_DMA_BUF;
+    bool made = from.which == RPCMEM     ? rpcmem_make(shared, buffer)
+                : from.which == DMA_HEAP ? heap_make(shared, buffer) && map(shared, buffer)
+                                         : memfd_make(shared, buffer) && map(shared, buffer);
     if (!made) {
         int why = errno;
-        shared_free(buffer);
+        shared_free(shared, buffer);
         return fail(outcome, "memory", "cannot allocate %llu bytes from %s: %s",
                     (unsigned long long)size, name, strerror(why));
     }
+    buffer->data = buffer->area;   /* a descriptor has no offset: the only guard is behind it */
     memset(buffer->data, 0, size); /* every page is there before anything is measured */
     memset(buffer->data + size, GUARD_BYTE, buffer->area_size - size);
     return true;
 }
 
-uint64_t shared_damage(const struct shared_buffer *buffer) {
-    uint64_t damage = 0;
-    for (uint64_t at = buffer->size; buffer->data != NULL && at < buffer->area_size; at++)
-        damage += buffer->data[at] != GUARD_BYTE;
-    return damage;
-}
-
-void shared_free(struct shared_buffer *buffer) {
+void shared_free(struct shared *shared, struct buffer *buffer) {
     if (from.which == RPCMEM) {
-        if (buffer->data != NULL) from.free(buffer->data);
+        if (buffer->area != NULL) from.free(buffer->area);
     } else {
-        if (buffer->data != NULL) munmap(buffer->data, buffer->area_size);
-        if (buffer->area_size > 0 && buffer->fd >= 0) close(buffer->fd);
+        if (buffer->area != NULL) munmap(buffer->area, buffer->area_size);
+        if (buffer->area_size > 0 && shared->fd >= 0) close(shared->fd);
     }
-    *buffer = (struct shared_buffer){.fd = -1};
+    *buffer = (struct buffer){0};
+    *shared = (struct shared){.fd = -1};
 }
 
-bool shared_is_ours(uint64_t device, uint64_t inode, const struct shared_buffer *buffer) {
+bool shared_is_ours(uint64_t device, uint64_t inode, const struct shared *shared) {
     struct stat status;
-    return buffer->data != NULL && fstat(buffer->fd, &status) == 0 &&
-           (uint64_t)status.st_dev == device && (uint64_t)status.st_ino == inode;
+    return fstat(shared->fd, &status) == 0 && (uint64_t)status.st_dev == device &&
+           (uint64_t)status.st_ino == inode;
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 Group = Literal["host", "lab", "device", "acceptance"]
 Status = Literal["ok", "warn", "fail", "unknown", "not-applicable"]
@@ -89,15 +89,8 @@ def report_of(checks: Iterable[Check]) -> DoctorReport:
     """The report of these checks."""
     listed = tuple(checks)
     count = Counter(check.status for check in listed)
-    summary = Summary(
-        ok=count["ok"],
-        warn=count["warn"],
-        fail=count["fail"],
-        unknown=count["unknown"],
-        not_applicable=count["not-applicable"],
-        exit_code=exit_code_of(listed),
-    )
-    return DoctorReport(1, listed, summary)
+    counts = {status.replace("-", "_"): count[status] for status in get_args(Status)}
+    return DoctorReport(1, listed, Summary(**counts, exit_code=exit_code_of(listed)))
 
 
 def listed(items: Iterable[str]) -> str:

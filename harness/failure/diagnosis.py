@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from harness.failure.error import Diagnosis, ErrorRecord
-from harness.failure.rule import Finding, Rule, Symptoms, findings
+from harness.failure.error import ErrorRecord
+from harness.failure.rule import Rule, Symptoms, findings
 from harness.failure.rules import RULES
-from harness.qnn.codes import RANGE_ENDS, describe
 
 _MAX_LINES: Final = 400
 _MAX_EVIDENCE_LINES: Final = 2000
@@ -46,23 +45,10 @@ def diagnosed(
     found = findings(symptoms, rules)
     if not found:
         return error
-    return error.model_copy(update={"diagnosis": diagnosis_of(found[0], symptoms)})
-
-
-def diagnosis_of(found: Finding, symptoms: Symptoms) -> Diagnosis:
-    """The diagnosis of a finding, with what is to be said of the code that it stands for."""
-    made = found.diagnosis()
-    if "{note}" not in made.words:
-        return made
-    return made.model_copy(update={"words": made.words.replace("{note}", _note(symptoms.codes))})
+    return error.model_copy(update={"diagnosis": found[0].diagnosis(symptoms.codes)})
 
 
 def is_unrelated(error: ErrorRecord | None) -> bool:
     """Whether a failure is of a kind that any request would have met."""
     known = None if error is None else error.diagnosis
     return known is not None and any(rule.unrelated for rule in RULES if rule.id == known.id)
-
-
-def _note(codes: Iterable[int]) -> str:
-    named = (describe(code) for code in codes)
-    return next((info.note for info in named if info.code in RANGE_ENDS and info.note), "")

@@ -8,7 +8,6 @@ from typing import Final
 
 from harness.failure.any_log import LogText
 from harness.failure.chain import is_benign, link_of
-from harness.failure.diagnosis import diagnosis_of
 from harness.failure.error import Confidence, Part
 from harness.failure.rule import Finding, Rule, Symptoms, findings
 from harness.failure.rules import RULES
@@ -113,7 +112,7 @@ def _codes_in(text: str) -> Iterator[int]:
 
 
 def _explained(found: Finding, symptoms: Symptoms, lines: Sequence[LogText]) -> Explained:
-    known = diagnosis_of(found, symptoms)
+    known = found.diagnosis(symptoms.codes)
     shown = set(found.lines) or _that_name(found, lines)
     return Explained(
         id=known.id,

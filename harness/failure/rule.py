@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.failure.chain import is_benign
 from harness.failure.error import Confidence, Diagnosis
-from harness.qnn.codes import same_code
+from harness.qnn.codes import RANGE_ENDS, describe, same_code
 
 MAX_LINE_CHARS: Final = 1000
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("known", "likely", "possible")
@@ -131,13 +131,15 @@ class Finding:
     confidence: Confidence
     lines: tuple[str, ...]
 
-    def diagnosis(self) -> Diagnosis:
-        """As records hold it."""
+    def diagnosis(self, codes: Iterable[int]) -> Diagnosis:
+        """As records hold it, with what is to be said of the one of these codes it stands for."""
         rule = self.rule
+        named = (describe(code) for code in codes)
+        notes = (info.note for info in named if info.code in RANGE_ENDS and info.note)
         return Diagnosis(
             id=rule.id,
             confidence=self.confidence,
-            words=rule.words,
+            words=rule.words.replace("{note}", next(notes, "")),
             fix=rule.fix,
             thread=rule.links[0] if rule.links else None,
         )

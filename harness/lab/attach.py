@@ -182,9 +182,10 @@ class OpenLab:
         DeviceHeld if another process has it; who waited in vain once is not kept waiting again.
         """
         (config,) = self.lab.select([name])
-        if (why := self.lab.why_not_ours(name)) is not None:
-            raise DeviceHeld(why, Held(None, 0.0))
-        self._changes.setdefault(name, self.lab.changes_of(name))
+        if (place := self.lab.place_of(name)) is not None:
+            if (why := place.why_not()) is not None:
+                raise DeviceHeld(why, Held(None, 0.0))
+            self._changes.setdefault(name, len(place.changes()))
         is_instance = config.simulated and self._instances is not None
         if self._leases_held is not None and not is_instance:
             self._leases_held.take(name, self.key(name))
@@ -206,10 +207,11 @@ class OpenLab:
         It is given up then: the next `device` takes it anew, if it can be had.
         """
         try:
-            if (why := self.lab.why_not_ours(name)) is not None:
-                raise LeaseLost(why)
-            if self.lab.changes_of(name) != self._changes.get(name, 0):
-                raise LeaseLost(f"labgrid gave the place of {name} to others meanwhile")
+            if (place := self.lab.place_of(name)) is not None:
+                if (why := place.why_not()) is not None:
+                    raise LeaseLost(why)
+                if len(place.changes()) != self._changes.get(name, 0):
+                    raise LeaseLost(f"labgrid gave the place of {name} to others meanwhile")
             if self._leases_held is not None:
                 self._leases_held.require(name)
         except LeaseLost:
@@ -289,7 +291,8 @@ class OpenLab:
 
     def can_power_cycle(self, name: str) -> bool:
         """Whether the power of a device can be switched, and is not to blame for its host."""
-        if not self.lab.has_power_port(name) or self.lost_host(name) is not None:
+        place = self.lab.place_of(name)
+        if place is None or not place.has_power_port or self.lost_host(name) is not None:
             return False
         (config,) = self.lab.select([name])
         return self._server_of(config).is_running()

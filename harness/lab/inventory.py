@@ -57,7 +57,7 @@ from harness.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.lab.labgrid import LabgridConfig, described
 from harness.lab.runtime_sources import RuntimeSource, mistakes_of_sources
 from harness.labgrid.place import Wanted
-from harness.labgrid.session import Found, found_places
+from harness.labgrid.session import Found, FoundPlace, found_places
 from harness.qnn.platforms import Target
 from harness.qnn.socs import SOCS
 from harness.simulator.emulation import why_no_board
@@ -242,8 +242,7 @@ class Lab(_Strict):
 
     _file: Path | None = PrivateAttr(None)
     _lacking: str | None = PrivateAttr(None)
-    _places: Found | None = PrivateAttr(None)
-    _place_of: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _places: Mapping[str, FoundPlace] = PrivateAttr(default_factory=dict)
 
     def why_off(self, device: DeviceConfig) -> str | None:
         """Why a device is not used; None if it is."""
@@ -280,29 +279,9 @@ class Lab(_Strict):
     def _by_name(self) -> Mapping[str, DeviceConfig]:
         return {device.name: device for device in self.devices}
 
-    def is_place(self, name: str) -> bool:
-        """Whether a device hangs on a place of labgrid."""
-        return name in self._place_of
-
-    def why_not_ours(self, name: str) -> str | None:
-        """Why labgrid does not let this process use a device now; None if it has no say in it."""
-        place = self._place_of.get(name)
-        return None if place is None or self._places is None else self._places.why_not(place)
-
-    def changes_of(self, name: str) -> int:
-        """How often labgrid took a device from this session, or gave it back, until now."""
-        place = self._place_of.get(name)
-        return 0 if place is None or self._places is None else len(self._places.changes(place))
-
-    def has_power_port(self, name: str) -> bool:
-        """Whether a device hangs on a place of labgrid whose power this session can switch."""
-        place = self._place_of.get(name)
-        return place is not None and self._places is not None and self._places.has_power_port(place)
-
-    def power_cycle(self, name: str) -> None:
-        """Switches the power of such a device off and on. Raises InfraError."""
-        assert self._places is not None
-        self._places.power_cycle(self._place_of[name])
+    def place_of(self, name: str) -> FoundPlace | None:
+        """The place of labgrid that a device hangs on; None if labgrid has no say in it."""
+        return self._places.get(name)
 
     def health_of(self, name: str) -> HealthRules:
         """The rules for the health of a device. Raises ConfigError as `select`."""
@@ -378,7 +357,7 @@ def _with_places(lab: Lab, config: LabgridConfig, find: Callable[[Wanted], Found
         raise ConfigError(
             error.problem, file=lab._file, field=error.field, choices=error.choices
         ) from None
-    place_of: dict[str, str] = {}
+    taken: dict[str, FoundPlace] = {}
     devices: list[DeviceConfig] = []
     for place in found.places:
         field = f"labgrid, place {place.name}"
@@ -390,13 +369,13 @@ def _with_places(lab: Lab, config: LabgridConfig, find: Callable[[Wanted], Found
         except ValueError as error:
             _log.warning(f"place {place.name} of labgrid is left out: {error}")
             continue
-        if device.name in place_of or device.name in lab._by_name:
+        if device.name in taken or device.name in lab._by_name:
             problem = f"is a second device called {device.name}"
             raise ConfigError(problem, file=lab._file, field=field)
         devices.append(device)
-        place_of[device.name] = place.name
+        taken[device.name] = FoundPlace(place, found)
     all_of_it = lab.with_devices(devices)
-    all_of_it._places, all_of_it._place_of = found, place_of
+    all_of_it._places = taken
     return all_of_it
 
 

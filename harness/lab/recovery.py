@@ -133,7 +133,9 @@ class Recovery:
 
     def _power_cycle(self, name: str) -> None:
         self._lab.release(name)
-        self._lab.lab.power_cycle(name)
+        place = self._lab.lab.place_of(name)
+        assert place is not None
+        place.power_cycle()
         self._wait_for(name, Deadline(self._rules.reboot_timeout_s))
 
     def _wait_for(self, name: str, deadline: Deadline) -> None:

@@ -53,45 +53,52 @@ class Found:
     user: str
     folder: Path | None = None
 
-    def why_not(self, name: str) -> str | None:
-        """Why a place must not be used, None if it may be."""
-        if self.folder is None:
-            place = self._place(name)
-            who = f"it is held by {place.acquired}" if place.acquired else "nobody holds it"
+
+@dataclass(frozen=True)
+class FoundPlace:
+    """One of the places that were found."""
+
+    place: Place
+    found: Found
+
+    def why_not(self) -> str | None:
+        """Why it must not be used, None if it may be."""
+        name, holder, folder = self.place.name, self.place.acquired, self.found.folder
+        if folder is None:
+            who = f"it is held by {holder}" if holder else "nobody holds it"
             acquire = f"a run takes it, and so does `labgrid-client -p {name} acquire`"
-            mine = place.acquired == self.user
+            mine = holder == self.found.user
             return None if mine else f"place {name} of labgrid is not yours: {who}; {acquire}"
-        if (changes := self.changes(name)) and len(changes) % 2:
+        if (changes := self.changes()) and len(changes) % 2:
             return changes[-1]
-        if not is_alive(self.folder):
+        if not is_alive(folder):
             return f"nobody keeps place {name} of labgrid for this run any more: its keeper ended"
         return None
 
-    def changes(self, name: str) -> list[str]:
-        """What became of a place since the session has it: lost, had again, and so on."""
+    def changes(self) -> list[str]:
+        """What became of it since the session has it: lost, had again, and so on."""
         with contextlib.suppress(OSError):
-            if self.folder is not None:
-                return lost_file(self.folder, name).read_text().splitlines()
+            if self.found.folder is not None:
+                return lost_file(self.found.folder, self.place.name).read_text().splitlines()
         return []
 
-    def has_power_port(self, name: str) -> bool:
-        """Whether this session can switch a place off and on."""
-        return self.folder is not None and bool(self._place(name).power_port)
+    @property
+    def has_power_port(self) -> bool:
+        """Whether this session can switch it off and on."""
+        return self.found.folder is not None and bool(self.place.power_port)
 
-    def power_cycle(self, name: str) -> None:
-        """Switches a place off and on, by labgrid's own client. Raises InfraError."""
-        assert self.folder is not None
-        command = ["-p", name, "power", "--name", self._place(name).power_port]
+    def power_cycle(self) -> None:
+        """Switches it off and on, by labgrid's own client. Raises InfraError."""
+        folder = self.found.folder
+        assert folder is not None
+        command = ["-p", self.place.name, "power", "--name", self.place.power_port]
         try:
-            _run_client(self.folder, *command, "cycle")
+            _run_client(folder, *command, "cycle")
         except InfraError:
             # it may be off by now
             with contextlib.suppress(InfraError):
-                _run_client(self.folder, *command, "on")
+                _run_client(folder, *command, "on")
             raise
-
-    def _place(self, name: str) -> Place:
-        return next(one for one in self.places if one.name == name)
 
 
 def _run_client(folder: Path, *words: str) -> None:

@@ -130,7 +130,7 @@ class Asked:
         """How many devices there will be, as far as that is known before places are reserved."""
         if not (names := self.device_names):
             return 0
-        places = len([name for name in names if self.lab.is_place(name)])
+        places = len([name for name in names if self.lab.place_of(name)])
         wanted = self.lab.labgrid.places if self.lab.labgrid else 0
         return len(names) - max(0, places - wanted)
 

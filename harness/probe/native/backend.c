@@ -173,14 +173,13 @@ void device_create(const struct step *step, struct outcome *outcome) {
 /* Frees `*handle` through `function`, if there is anything to free. */
 static void free_handle(abi_handle *handle, abi_error (*function)(abi_handle),
                         struct outcome *outcome) {
-    if (*handle == NULL) {
-        outcome->skipped = "there is nothing to free";
-    } else if (offered(function != NULL, outcome, "such function")) {
-        uint64_t started = now_us();
-        abi_error code = function(*handle);
-        answer_since(started, outcome, code);
-        *handle = NULL; /* after an error, too: nobody may use it again */
-    }
+    if (!to_free(*handle != NULL, outcome) ||
+        !offered(function != NULL, outcome, "such function"))
+        return;
+    uint64_t started = now_us();
+    abi_error code = function(*handle);
+    answer_since(started, outcome, code);
+    *handle = NULL; /* after an error, too: nobody may use it again */
 }
 
 void device_free(const struct step *step, struct outcome *outcome) {

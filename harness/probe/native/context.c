@@ -39,11 +39,9 @@ void context_load(const struct step *step, struct outcome *outcome) {
 
 void context_free(const struct step *step, struct outcome *outcome) {
     struct context *context = &qnn.contexts[step_number(step, "context", 0)];
-    if (context->handle == NULL) {
-        outcome->skipped = "there is nothing to free";
+    if (!to_free(context->handle != NULL, outcome) ||
+        !offered(qnn.api->context_free != NULL, outcome, "contextFree"))
         return;
-    }
-    if (!offered(qnn.api->context_free != NULL, outcome, "contextFree")) return;
     bound_forget(step_number(step, "context", 0));
     uint64_t started = now_us();
     abi_error code = qnn.api->context_free(context->handle, NULL);

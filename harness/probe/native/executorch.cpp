@@ -319,10 +319,7 @@ extern "C" void executorch_run(const struct step *step, struct outcome *outcome)
 }
 
 extern "C" void executorch_free(const struct step *, struct outcome *outcome) {
-    if (program.module == nullptr) {
-        outcome->skipped = "there is nothing to free";
-        return;
-    }
+    if (!to_free(program.module != nullptr, outcome)) return;
     struct outcome ignored = {};
     if (program.thread.joinable()) {
         proceed(true, &ignored);

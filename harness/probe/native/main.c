@@ -58,6 +58,11 @@ bool offered(bool there, struct outcome *outcome, const char *function) {
     return there || fail(outcome, "symbol", "the interface has no %s", function);
 }
 
+bool to_free(bool there, struct outcome *outcome) {
+    if (!there) outcome->skipped = "there is nothing to free";
+    return there;
+}
+
 void answer_since(uint64_t started_us, struct outcome *outcome, abi_error code) {
     outcome->duration_us = now_us() - started_us;
     answer(outcome, code);

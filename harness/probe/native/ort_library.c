@@ -185,10 +185,7 @@ void ort_register_ep(const struct step *step, struct outcome *outcome) {
 }
 
 void ort_unregister_ep(const struct step *step, struct outcome *outcome) {
-    if (ort.env == NULL || ort.registered == 0) {
-        outcome->skipped = "there is nothing to free";
-        return;
-    }
+    if (!to_free(ort.env != NULL && ort.registered > 0, outcome)) return;
     uint64_t started = now_us();
     ort_status status = ort.api->unregister_library(ort.env, step_text(step, "name"));
     outcome->duration_us = now_us() - started;
@@ -198,10 +195,7 @@ void ort_unregister_ep(const struct step *step, struct outcome *outcome) {
 
 void ort_env_free(const struct step *step, struct outcome *outcome) {
     (void)step;
-    if (ort.env == NULL) {
-        outcome->skipped = "there is nothing to free";
-        return;
-    }
+    if (!to_free(ort.env != NULL, outcome)) return;
     uint64_t started = now_us();
     ort.api->release_env(ort.env);
     outcome->duration_us = now_us() - started;

@@ -208,10 +208,7 @@ struct ort_session *ort_session_of(const struct step *step, struct outcome *outc
 
 void ort_session_free(const struct step *step, struct outcome *outcome) {
     struct ort_session *session = &ort.sessions[step_number(step, "context", 0)];
-    if (session->handle == NULL) {
-        outcome->skipped = "there is nothing to free";
-        return;
-    }
+    if (!to_free(session->handle != NULL, outcome)) return;
     uint64_t started = now_us();
     ort.api->release_session(session->handle);
     outcome->duration_us = now_us() - started;

@@ -129,6 +129,7 @@ __attribute__((format(printf, 3, 4))) bool fail(struct outcome *outcome, const c
 bool require(bool fine, struct outcome *outcome, const char *why);
 /* The same unless the backend's interface has this function. */
 bool offered(bool there, struct outcome *outcome, const char *function);
+bool to_free(bool there, struct outcome *outcome); /* false and a skipped step if nothing is there */
 void answer(struct outcome *outcome, abi_error code); /* adds symbol and text if it is an error */
 /* The answer of a call that began then. */
 void answer_since(uint64_t started_us, struct outcome *outcome, abi_error code);

@@ -91,9 +91,9 @@ def test_what_is_asked_for(tmp_path: Path) -> None:
 def test_who_may_use_a_place_that_is_only_looked_at(tmp_path: Path) -> None:
     places = [Place(name, {}, [ADBD], who) for name, who in (("a", "desk/me"), ("b", "desk/bob"))]
     lab, _ = lab_of(tmp_path, LABGRID, *places, Place("c", {}, [ADBD]))
-    assert lab.why_not_ours("a") is None
-    assert "place b of labgrid is not yours: it is held by desk/bob" in lab.why_not_ours("b")
-    assert "nobody holds it" in lab.why_not_ours("c")
+    assert lab.place_of("a").why_not() is None
+    assert "place b of labgrid is not yours: it is held by desk/bob" in lab.place_of("b").why_not()
+    assert "nobody holds it" in lab.place_of("c").why_not()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.labgrid.place import Place
-from harness.labgrid.session import ALIVE, LOST, Found, lost_file
+from harness.labgrid.session import ALIVE, LOST, Found, FoundPlace, lost_file
 
 
 @pytest.fixture
@@ -22,15 +22,17 @@ def found(tmp_path: Path) -> Iterator[Found]:
 
 def test_a_place_is_lost_and_back_again(found: Found) -> None:
     assert found.folder is not None
+    first, other = (FoundPlace(place, found) for place in found.places)
     said = ["lost to bob", "had again", "lost to eve"]
     for number, line in enumerate(said, 1):
         with lost_file(found.folder, "p1").open("a") as file:
             file.write(f"{line}\n")
-        assert found.changes("p1") == said[:number]
-        assert found.why_not("p1") == (None if line == "had again" else line)
-        assert (found.changes("p2"), found.why_not("p2")) == ([], None)
+        assert first.changes() == said[:number]
+        assert first.why_not() == (None if line == "had again" else line)
+        assert (other.changes(), other.why_not()) == ([], None)
 
 
 def test_without_its_keeper_no_place_is_ours(found: Found, tmp_path: Path) -> None:
-    assert "its keeper ended" in str(Found(found.places, "", tmp_path / "gone").why_not("p1"))
-    assert Found(found.places, "").changes("p1") == []
+    place, gone = found.places[0], Found(found.places, "", tmp_path / "gone")
+    assert "its keeper ended" in str(FoundPlace(place, gone).why_not())
+    assert FoundPlace(place, Found(found.places, "")).changes() == []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.adb.deadline import Deadline
-from harness.adb.ending import END_GRACE_S, end_processes
+from harness.adb.ending import END_GRACE_S, ask_for_processes, end_script
 from harness.adb.server import AdbServer
 from harness.adb.shell import Completed, call_mark, run_script
 from harness.adb.sync import Progress, PushItem, RemoteStat, SyncStream
@@ -121,17 +121,9 @@ class AdbDevice:
         """
         deadline = Deadline(timeout_s)
         for token in tuple(self._abandoned):
-            with contextlib.suppress(InfraError):
-                if end_processes(
-                    self.server,
-                    self.serial,
-                    token,
-                    None,
-                    shell_v2="shell_v2" in self._known_features(deadline),
-                    timeout_s=deadline.remaining(),
-                ).ended:
-                    with contextlib.suppress(ValueError):  # another thread was quicker
-                        self._abandoned.remove(token)
+            if self._end(token, deadline):
+                with contextlib.suppress(ValueError):  # another thread was quicker
+                    self._abandoned.remove(token)
         return not self._abandoned
 
     def end_leftovers(self, *, timeout_s: float) -> bool:
@@ -140,15 +132,16 @@ class AdbDevice:
         Also those of processes of ours that are gone; so only who alone uses the device may call
         it. Whether nothing is left, for certain. Never raises because of the device.
         """
-        deadline = Deadline(timeout_s)
-        try:
+        return self._end(call_mark(self.serial), Deadline(timeout_s))
+
+    def _end(self, token: str, deadline: Deadline) -> bool:
+        with contextlib.suppress(InfraError):
             shell_v2 = "shell_v2" in self._known_features(deadline)
-        except InfraError:
-            return False
-        mark = call_mark(self.serial)
-        return end_processes(
-            self.server, self.serial, mark, None, shell_v2=shell_v2, timeout_s=deadline.remaining()
-        ).ended
+            script, left_s = end_script(token, None), deadline.remaining()
+            return ask_for_processes(
+                self.server, self.serial, script, shell_v2=shell_v2, timeout_s=left_s
+            ).ended
+        return False
 
     def reboot(self, *, timeout_s: float) -> None:
         """Tells the device to reboot; it is still there when this returns, or gone already.

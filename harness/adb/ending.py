@@ -60,9 +60,10 @@ def find_script(token: str) -> str:
 def end_script(token: str, group: int | None) -> str:
     """`find_script`, which then ends a call's process group and whatever else carries its token.
 
-    Prints `ended` when nothing is left. `kill -9 -N` is the one way to name a group that all
-    shells take. Each process's group goes with it, unless that is also our own: a daemon that
-    makes no groups must not be hit.
+    `group` is to be given only right after the call: numbers are used again. Prints `ended` when
+    nothing is left. `kill -9 -N` is the one way to name a group that all shells take. Each
+    process's group goes with it, unless that is also our own: a daemon that makes no groups must
+    not be hit.
     """
     kill_group = "" if group is None else f"kill -9 -{group} 2>/dev/null;"
     return (
@@ -84,29 +85,19 @@ def parse_found(said: bytes) -> Found:
     return Found(float(looked[1]), alive, _ENDED.search(said) is not None)
 
 
-def find_processes(server: AdbServer, serial: str, token: str, *, shell_v2: bool) -> Found:
-    """What there is of a call on the device. Never raises because of the device."""
-    return parse_found(_ask(server, serial, find_script(token), shell_v2, Deadline(END_GRACE_S)))
-
-
-def end_processes(
+def ask_for_processes(
     server: AdbServer,
     serial: str,
-    token: str,
-    group: int | None,
+    script: str,
     *,
     shell_v2: bool,
     timeout_s: float = END_GRACE_S,
 ) -> Found:
-    """Ends what a call left running, and says what that was; never raises because of the device.
-
-    `group` is its process group, to be given only right after the call: numbers are used again.
-    """
-    script = end_script(token, group)
-    return parse_found(_ask(server, serial, script, shell_v2, Deadline(timeout_s)))
+    """What one of the scripts says on a device; never raises because of the device."""
+    return parse_found(_said(server, serial, script, shell_v2, Deadline(timeout_s)))
 
 
-def _ask(server: AdbServer, serial: str, script: str, shell_v2: bool, deadline: Deadline) -> bytes:
+def _said(server: AdbServer, serial: str, script: str, shell_v2: bool, deadline: Deadline) -> bytes:
     said = bytearray()
     with contextlib.suppress(InfraError), device_faults(serial, "end the processes of a call"):
         service = f"shell,v2,raw:{script}" if shell_v2 else f"shell:{script}"

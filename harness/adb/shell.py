@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from harness.adb.channel import Channel
 from harness.adb.connection import MAX_REQUEST_BYTES
 from harness.adb.deadline import Deadline
-from harness.adb.ending import Found, end_processes, find_processes
+from harness.adb.ending import Found, ask_for_processes, end_script, find_script
 from harness.adb.faults import device_faults
 from harness.adb.server import AdbServer
 from harness.adb.shell_protocol import (
@@ -224,7 +224,7 @@ def run_script(
 
     `stdin` is for devices with shell_v2; without it, `stdin_file` names a file on the device.
     `abandoned` gets the token of a call whose processes may have been left running, for
-    `end_processes` to find them by when the device can be reached again. `before_end` is called
+    `end_script` to find them by when the device can be reached again. `before_end` is called
     when the deadline has passed and the device says that processes are still there, with a
     deadline of its own. What is still in the stream then is read, and ScriptTimeout tells.
     """
@@ -233,6 +233,14 @@ def run_script(
     call = _V2Call(token) if shell_v2 else _LegacyCall(token)
     service = _service(script, token, shell_v2, stdin_file)
     begun = False
+    asked = functools.partial(ask_for_processes, server, serial, shell_v2=shell_v2)
+
+    def end() -> Found:
+        ending = asked(end_script(token, call.group))
+        if not ending.ended:
+            abandoned(token)
+        return ending
+
     with contextlib.ExitStack() as cleanup:
         try:
             channel = Channel(server.transport(serial, service, deadline, command=script), deadline)
@@ -252,14 +260,12 @@ def run_script(
             found, ending = Found(), Found()
             try:
                 if before_end is not None and late:
-                    found = find_processes(server, serial, token, shell_v2=shell_v2)
+                    found = asked(find_script(token))
                     if found.states:
                         with contextlib.suppress(InfraError):
                             before_end(Deadline(LOOK_GRACE_S))
             finally:
-                ending = end_processes(server, serial, token, call.group, shell_v2=shell_v2)
-                if not ending.ended:
-                    abandoned(token)
+                ending = end()
             if not isinstance(error, DeviceTimeout):
                 raise
             found = replace(found, ended=ending.ended) if found.states else ending
@@ -284,9 +290,7 @@ def run_script(
                 heard_out=call.status is not None or not shell_v2,
             ) from error
         if output.full:
-            ending = end_processes(server, serial, token, call.group, shell_v2=shell_v2)
-            if not ending.ended:
-                abandoned(token)
+            end()
     return _completed(call, output)
 
 

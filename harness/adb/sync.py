@@ -48,8 +48,8 @@ QUEUED_BYTES = 256 * 1024
 class SyncLink:
     """The stream below the file operations; all of its waits share one deadline.
 
-    Every method that waits raises DeviceLost or DeviceTimeout; `command` names the operation in
-    errors.
+    What is queued in `channel` is sent by the next method that waits. Each of these raises
+    DeviceLost or DeviceTimeout; `command` names the operation in errors.
     """
 
     def __init__(
@@ -59,20 +59,7 @@ class SyncLink:
         self.dialect = Dialect.of(features)
         self._reader = ReplyReader()
         self._replies: deque[Reply] = deque()
-        self._channel = Channel(server.transport(serial, "sync:", deadline), deadline)
-
-    def close(self) -> None:
-        """Closes the stream, which makes the device drop a file it has half."""
-        self._channel.close()
-
-    def queue(self, *messages: bytes | memoryview) -> None:
-        """Queues messages, to be sent by the next call that waits."""
-        self._channel.queue(*messages)
-
-    @property
-    def queued_bytes(self) -> int:
-        """What is queued and not yet sent."""
-        return self._channel.queued_bytes
+        self.channel = Channel(server.transport(serial, "sync:", deadline), deadline)
 
     def exchange(self, command: str) -> None:
         """Sends until there is room for more messages; takes in what has arrived."""
@@ -107,7 +94,7 @@ class SyncLink:
 
     def _take(self, command: str, *, room_below: int = 0) -> None:
         with device_faults(self.serial, command):
-            self._replies.extend(self._reader.feed(self._channel.receive(room_below=room_below)))
+            self._replies.extend(self._reader.feed(self.channel.receive(room_below=room_below)))
 
 
 @contextlib.contextmanager
@@ -178,15 +165,15 @@ class Pusher:
             check = link.dialect.stat(item.remote, follow=False) if item.checked else b""
         sent = _Sent(command, 0, item.checked)
         if isinstance(item.source, bytes):
-            link.queue(begin)
+            link.channel.queue(begin)
             # until all of it is queued, an answer can only be a refusal, and it is for this file
             self._unanswered.append(sent)
             self._queue_content(sent, memoryview(item.source))
-            link.queue(done(int(time.time())), check)
+            link.channel.queue(done(int(time.time())), check)
             return
         source, status = _open_regular(item.source)
         with source:
-            link.queue(begin)
+            link.channel.queue(begin)
             self._unanswered.append(sent)
             while sent.size < status.st_size:
                 with local_faults(item.source):
@@ -194,15 +181,15 @@ class Pusher:
                 if not block:
                     raise InfraError(f"{item.source} on this host became shorter meanwhile")
                 self._queue_content(sent, memoryview(block))
-        link.queue(done(int(status.st_mtime)), check)
+        link.channel.queue(done(int(status.st_mtime)), check)
 
     def _queue_content(self, sent: _Sent, content: memoryview) -> None:
         sent.size += len(content)
         for start in range(0, len(content), CHUNK_BYTES):
             chunk = content[start : start + CHUNK_BYTES]
-            self._link.queue(data_header(len(chunk)), chunk)
+            self._link.channel.queue(data_header(len(chunk)), chunk)
             self._handed_over += len(chunk)
-            if self._link.queued_bytes >= QUEUED_BYTES:
+            if self._link.channel.queued_bytes >= QUEUED_BYTES:
                 self._link.exchange(self._unanswered[0].command)
                 self._collect()
                 self._report()
@@ -233,7 +220,9 @@ class Pusher:
     def _report(self) -> None:
         if self._progress is not None:
             # headers are queued, too: what has surely been sent grows by fits and starts
-            self._reported = max(self._reported, self._handed_over - self._link.queued_bytes)
+            self._reported = max(
+                self._reported, self._handed_over - self._link.channel.queued_bytes
+            )
             self._progress(self._reported)
 
 
@@ -273,8 +262,8 @@ class SyncStream:
         self.close()
 
     def close(self) -> None:
-        """Closes the stream."""
-        self._link.close()
+        """Closes the stream, which makes the device drop a file it has half."""
+        self._link.channel.close()
 
     def push(self, items: Iterable[PushItem], progress: Progress | None = None) -> None:
         """Sends files one behind the other without waiting in between.
@@ -293,7 +282,7 @@ class SyncStream:
         """
         command = f"stat {remote}"
         with valid_path(command):
-            self._link.queue(self._link.dialect.stat(remote, follow=follow))
+            self._link.channel.queue(self._link.dialect.stat(remote, follow=follow))
         reply = self._link.reply(command)
         if not isinstance(reply, RemoteStat):
             raise self._link.nonsense(reply, command)
@@ -322,7 +311,7 @@ class SyncStream:
                 f"{found.size} bytes, more than the {max_bytes} allowed", command
             )
         with valid_path(command):
-            self._link.queue(self._link.dialect.receive(remote))
+            self._link.channel.queue(self._link.dialect.receive(remote))
         partial = local.with_name(f".pull-{secrets.token_hex(8)}.partial")
         try:
             size = self._write(partial, command, max_bytes)

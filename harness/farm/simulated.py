@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 import yaml
 
@@ -25,7 +25,6 @@ from harness.simulator.device import SimulatedDevice
 from harness.simulator.emulation import build_flaky_dsp
 from harness.simulator.properties import device_properties
 
-_Value = TypeVar("_Value")
 _Loop = asyncio.AbstractEventLoop
 
 MOST_DEVICES: Final = 200
@@ -103,17 +102,14 @@ def farm_devices(count: int, profile: str, seed: int) -> list[FarmDevice]:
         raise ConfigError(f"no profile {profile!r}", field="--profile", choices=PROFILES)
     drawn = random.Random(seed)
     found = PROFILES[profile]
-    socs, tempers = _in_turn(found.socs, count), _in_turn(found.tempers, count)
+    socs = list(islice(cycle(found.socs), count))
+    tempers = list(islice(cycle(found.tempers), count))
     drawn.shuffle(socs)
     drawn.shuffle(tempers)
     return [
         FarmDevice(f"farm-{number:02}", soc, temper)
         for number, (soc, temper) in enumerate(zip(socs, tempers, strict=True), 1)
     ]
-
-
-def _in_turn(values: Sequence[_Value], count: int) -> list[_Value]:
-    return list(islice(cycle(values), count))
 
 
 def lab_text(socket: str, devices: Iterable[tuple[FarmDevice, str, str]]) -> str:

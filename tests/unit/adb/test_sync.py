@@ -17,7 +17,7 @@ class StandInLink:
     dialect = Dialect(stat_v2=True, send_v2=True)
 
     def __init__(self, sizes: list[int], taken: list[int]) -> None:
-        self.queued_bytes = 0
+        self.channel, self.queued_bytes = self, 0
         self._taken = taken
         self._answers: list[Reply] = []
         for size in reversed(sizes):

@@ -12,7 +12,6 @@ import csv
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -34,26 +33,16 @@ _SAID: Final = re.compile(
     r"(?P<value>[^\n]{1,80})"
 )
 _SUPPORTED: Final = re.compile(r"QNN is (?P<no>not )?supported for backend (?P<backend>\w+)")
+# What is told of a backend, and what the CSV or its lines call it.
+_TITLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "hardware": ("hardware", "backend_hardware"),
+    "libraries": ("backend_libraries", "library_version"),
+    "core": ("core_version",),
+    "unit test": ("unit_test",),
+}
 
-
-@dataclass(frozen=True)
-class BackendAnswer:
-    """What it says of one backend, in its own words; empty where it says nothing."""
-
-    backend: str
-    hardware: str = ""
-    libraries: str = ""
-    core_version: str = ""
-    unit_test: str = ""
-
-    @property
-    def passed(self) -> bool | None:
-        """Whether the backend works by its words; None where it does not say."""
-        if self.unit_test:
-            return self.unit_test.lower().startswith("passed")
-        if self.hardware:
-            return self.hardware.lower().startswith("supported")
-        return None
+BackendAnswers = Mapping[str, Mapping[str, str]]
+"""What it says of each backend, by title and in its own words, as far as it says anything."""
 
 
 def validator_files(sdk: Path | None, target: str, htp_arch: int | None) -> dict[str, Path] | str:
@@ -81,7 +70,7 @@ def validator_files(sdk: Path | None, target: str, htp_arch: int | None) -> dict
 
 def run_validator(
     adb: AdbDevice, workdir: str, target: str, files: Mapping[str, Path]
-) -> list[BackendAnswer]:
+) -> BackendAnswers:
     """Pushes it and asks it about all backends. Raises InfraError if that is impossible."""
     deployer = Deployer(adb, workdir)
     try:
@@ -94,25 +83,22 @@ def run_validator(
     return parse_answers(answer.stdout.decode("utf-8", "replace"))
 
 
-def validator_checks(device: str, answers: list[BackendAnswer]) -> Iterator[Check]:
+def validator_checks(device: str, answers: BackendAnswers) -> Iterator[Check]:
     """What its answers mean (pure)."""
     if not answers:
         found = "it ran and said nothing that is understood"
         yield Check("device", device, PROGRAM, "unknown", found)
-    for answer in answers:
-        told = (
-            ("hardware", answer.hardware),
-            ("libraries", answer.libraries),
-            ("core", answer.core_version),
-            ("unit test", answer.unit_test),
-        )
-        found = ", ".join(f"{name}: {value}" for name, value in told if value)
-        status: Status = {True: "ok", False: "fail", None: "unknown"}[answer.passed]  # type: ignore[assignment]
+    for backend, told in answers.items():
+        found = ", ".join(f"{title}: {value}" for title, value in told.items())
+        works = (told.get("unit test") or told.get("hardware", "")).lower()
+        status: Status = "ok" if works.startswith(("passed", "supported")) else "fail"
         advice = "see DSP nodes, libcdsprpc.so, OpenCL driver" if status == "fail" else ""
-        yield Check("device", device, f"{PROGRAM} {answer.backend}", status, found, advice)
+        if not works:
+            status, advice = "unknown", ""
+        yield Check("device", device, f"{PROGRAM} {backend}", status, found, advice)
 
 
-def parse_answers(text: str) -> list[BackendAnswer]:
+def parse_answers(text: str) -> BackendAnswers:
     """Reads its CSV files, and what it printed where those say nothing (pure)."""
     sections = sections_of(text)
     found: dict[str, dict[str, str]] = {}
@@ -126,16 +112,14 @@ def parse_answers(text: str) -> list[BackendAnswer]:
         if said := _SUPPORTED.search(line):
             own = found.setdefault(said["backend"].upper(), {})
             own.setdefault("hardware", "Not supported" if said["no"] else "Supported")
-    return [
-        BackendAnswer(
-            backend,
-            hardware=own.get("hardware") or own.get("backend_hardware", ""),
-            libraries=own.get("backend_libraries") or own.get("library_version", ""),
-            core_version=own.get("core_version", ""),
-            unit_test=own.get("unit_test", ""),
-        )
+    return {
+        backend: {
+            title: value
+            for title, names in _TITLES.items()
+            if (value := next(filter(None, map(own.get, names)), None))
+        }
         for backend, own in list(found.items())[:_MAX_ROWS]
-    ]
+    }
 
 
 def _rows(lines: list[str]) -> Iterator[dict[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from harness.failure.chain import is_benign
@@ -71,19 +72,14 @@ class Sign:
         return tuple(dict.fromkeys((*said, *seen)))
 
 
-def known(text: str = "", *, codes: tuple[int, ...] = (), **more: str) -> Sign:
-    """A line that states the cause."""
-    return Sign("known", text, codes=codes, **more)
+known: Final = partial(Sign, "known")
+"""A line that states the cause."""
 
+likely: Final = partial(Sign, "likely")
+"""A line behind which mostly this cause stands."""
 
-def likely(text: str = "", *, codes: tuple[int, ...] = (), **more: str) -> Sign:
-    """A line behind which mostly this cause stands."""
-    return Sign("likely", text, codes=codes, **more)
-
-
-def possible(text: str = "", *, codes: tuple[int, ...] = (), **more: str) -> Sign:
-    """A code, or a line that follows from several causes."""
-    return Sign("possible", text, codes=codes, **more)
+possible: Final = partial(Sign, "possible")
+"""A code, or a line that follows from several causes."""
 
 
 @dataclass(frozen=True)

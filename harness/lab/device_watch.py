@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from harness.adb.deadline import Deadline
@@ -267,8 +267,7 @@ class DeviceWatch:
         self, name: str, step: RecoveryStep, health: Health, recovery: Recovery
     ) -> Health:
         """Takes one step and says so; the device's health afterwards."""
-        began, started = self._clock(), datetime.now(UTC)
-        problem = None
+        began, problem = self._clock(), None
         with working(name) as tell:
             tell(f"recovering: {step}")
             try:
@@ -281,7 +280,7 @@ class DeviceWatch:
                 # out of reach is what it is after a step that had waited for it
                 waited = step in ("reconnect", "restart-server", "power-cycle")
                 health = _still(health, problem) if waited else self._look(name)
-        self._say(name, step, health, began, started, problem)
+        self._say(name, step, health, began, problem)
         return health
 
     def _look(self, name: str, probe_problem: ProbeProblem | None = None) -> Health:
@@ -292,10 +291,9 @@ class DeviceWatch:
         return health
 
     def _check(self, name: str, *, even_good: bool = False) -> Health:
-        began, started = self._clock(), datetime.now(UTC)
-        health = self._look(name)
+        began, health = self._clock(), self._look(name)
         if health.state != "good" or even_good:
-            self._say(name, "health", health, began, started)
+            self._say(name, "health", health, began)
         return health
 
     def _say(
@@ -303,22 +301,22 @@ class DeviceWatch:
         name: str,
         event: EventKind,
         health: Health,
-        began: float,
-        started: datetime,
+        began: float | None = None,
         problem: str | None = None,
     ) -> None:
+        """Tells of what was done to a device since `began`, or just now."""
         codes = tuple(finding.code for finding in health.findings)
         detail = str(health)
         if problem is not None and problem not in detail:
             detail = f"{problem}; {detail}"
-        took_s = round(max(0.0, self._clock() - began), 3)
+        took_s = 0.0 if began is None else round(max(0.0, self._clock() - began), 3)
+        started = datetime.now(UTC) - timedelta(seconds=took_s)
         self._tell(
             LabEvent(name, event, health.state, codes, detail, started, took_s, health.vitals)
         )
 
     def _give_up(self, name: str, health: Health, *, look_s: float = 0.0) -> InfraError:
         """Takes a device out of use, and says so if that is news."""
-        began, started = self._clock(), datetime.now(UTC)
         why = "; ".join(finding.text for finding in health.findings)
         # what the harness starts itself has no cable that somebody might plug in
         is_gone = _is_gone(health) and not self._lab.owns_server(name)
@@ -328,7 +326,7 @@ class DeviceWatch:
         entry = self._quarantine.find(key)
         if entry is None or (entry.until == "answers" and not is_gone):
             entry = self._quarantine.put(key, why, until="answers" if is_gone else "healed")
-            self._say(name, "quarantine", health, began, started)
+            self._say(name, "quarantine", health)
         what = "is in quarantine" if entry.until == "healed" else "is not used"
         error = InfraError(f"device {name} {what}: {why}. {entry.end(name)}")
         self._keep_out(name, error, until=entry.until, look_s=look_s)
@@ -344,9 +342,8 @@ class DeviceWatch:
         self._out[name] = _Out(error, self._clock() + pause_s)
 
     def _take_back(self, name: str, health: Health) -> None:
-        began, started = self._clock(), datetime.now(UTC)
         if self._quarantine.lift(self._lab.key(name)) or name in self._out:
-            self._say(name, "healed", health, began, started)
+            self._say(name, "healed", health)
         self._out.pop(name, None)
         self.succeeded(name)
         self._fit.add(name)

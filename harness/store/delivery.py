@@ -8,12 +8,13 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice, PushItem
-from harness.errors import DeviceError, DeviceRefused, InfraError, InternalError
+from harness.errors import DeviceError, DeviceRefused, InfraError
 from harness.files.notices import working
 from harness.runtimes.runtime import LocalFile
 from harness.store.claims import is_dead
@@ -344,19 +345,16 @@ class _Taking:
     """The script at work in a thread of its own, so that errors and Ctrl-C meet the push."""
 
     def __init__(self, run: Callable[[Callable[[bytes], None]], dict[str, str]]) -> None:
-        self._run = run
         self._given_up = threading.Event()
-        self._answer: dict[str, str] | None = None
-        self._error: BaseException | None = None
+        self._answer = Future[dict[str, str]]()
         # a daemon: when the link hangs and we are to end, nobody waits for its deadline
-        self._thread = threading.Thread(target=self._work, name="store-install", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._work, args=(run,), name="store-install", daemon=True).start()
 
-    def _work(self) -> None:
+    def _work(self, run: Callable[[Callable[[bytes], None]], dict[str, str]]) -> None:
         try:
-            self._answer = self._run(self._on_output)
+            self._answer.set_result(run(self._on_output))
         except BaseException as error:
-            self._error = error
+            self._answer.set_exception(error)
 
     def _on_output(self, _: bytes) -> None:
         # the script says something every second, so this comes to pass soon
@@ -365,19 +363,14 @@ class _Taking:
 
     def check(self) -> None:
         """Raises _TakingEnded once the script has ended."""
-        if not self._thread.is_alive():
+        if self._answer.done():
             raise _TakingEnded
 
     def end(self) -> None:
         """Ends the script; waits for that no longer than seconds."""
         self._given_up.set()
-        self._thread.join(_END_S)
+        wait([self._answer], _END_S)
 
     def result(self) -> dict[str, str]:
         """What the script answered, once it has ended. Raises what it raised."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        if self._answer is None:
-            raise InternalError("a script ended without an answer and without an error")
-        return self._answer
+        return self._answer.result()

@@ -219,25 +219,22 @@ GPU,Not Supported,Not Found,,,
 
 
 def test_the_validator_in_words() -> None:
-    gpu, dsp = parse_answers(VALIDATOR)
-    assert (gpu.backend, gpu.unit_test, gpu.hardware, gpu.passed) == (
-        "GPU",
-        "Passed",
-        "Supported",
-        True,
-    )
-    assert (dsp.core_version, dsp.passed) == ("Hexagon Architecture V68", False)
-    good, bad = validator_checks("desk", [gpu, dsp])
+    said = parse_answers(VALIDATOR)
+    assert said["GPU"] == {"hardware": "Supported", "unit test": "Passed"}
+    assert said["DSP"]["core"] == "Hexagon Architecture V68"
+    good, bad = validator_checks("desk", said)
     assert (good.status, bad.status) == ("ok", "fail")
     assert "unit test: Failed" in bad.found
 
 
 def test_the_validator_as_a_table() -> None:
-    dsp, gpu = parse_answers(CSV)
-    assert (dsp.libraries, dsp.core_version) == ("Found", "Hexagon Architecture V79")
-    assert (dsp.passed, gpu.passed) == (True, False)
-    (nothing,) = validator_checks("desk", [])
+    said = parse_answers(CSV)
+    assert (said["DSP"]["libraries"], said["DSP"]["core"]) == ("Found", "Hexagon Architecture V79")
+    assert [check.status for check in validator_checks("desk", said)] == ["ok", "fail"]
+    (nothing,) = validator_checks("desk", {})
     assert nothing.status == "unknown"
+    (nothing,) = validator_checks("desk", {"CPU": {"core": "x"}})
+    assert (nothing.status, nothing.advice) == ("unknown", "")
 
 
 @given(st.text(max_size=300))

@@ -1,20 +1,14 @@
 /* Sessions: created from a model file with the case's options, and released. */
 #include "ort.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Pages that belong to no file: what a leak is made of, while the pages of a library that are there
  * come and go with what is called. Unknown to kernels before 4.5. */
 static void report_anonymous(struct json *data, const char *key) {
-    char line[256];
-    unsigned long long kilobytes;
-    FILE *file = fopen("/proc/self/status", "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "RssAnon: %llu kB", &kilobytes) == 1)
-            json_u64(data, key, kilobytes * 1024);
-    if (file != NULL) fclose(file);
+    uint64_t bytes;
+    if (proc_bytes("/proc/self/status", "\nRssAnon:", &bytes)) json_u64(data, key, bytes);
 }
 
 struct pairs { /* options as ORT takes them: `prefix.N=key=value` of a step */

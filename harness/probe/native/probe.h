@@ -141,6 +141,10 @@ struct memory_use {
     uint64_t rss_bytes, pss_bytes;
 };
 struct memory_use memory_use(enum memory_detail detail);
+/* What a small file of the kernel's says, 0: nothing. Neither locks nor allocates. */
+size_t proc_read(const char *path, char *text, size_t capacity);
+/* What stands behind a label in such a file, as in "\nPss: 12 kB". */
+bool proc_bytes(const char *path, const char *label, uint64_t *bytes);
 /* Gives the kernel back what malloc holds of freed memory, where this libc can: how much that is
  * depends on which thread came first, hence on how busy the device is. */
 void memory_trim(void);

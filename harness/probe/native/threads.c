@@ -24,13 +24,9 @@ struct kernel_entry { /* getdents64(2); libc hides it behind readdir, which allo
 static size_t read_file(const char *tid, const char *name, char text[FILE_MAX]) {
     char path[80];
     snprintf(path, sizeof path, "/proc/self/task/%.20s/%s", tid, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    ssize_t length = read(fd, text, FILE_MAX - 1);
-    close(fd);
-    while (length > 0 && text[length - 1] == '\n') length--;
-    text[length > 0 ? length : 0] = '\0';
-    return length > 0 ? (size_t)length : 0;
+    size_t length = proc_read(path, text, FILE_MAX);
+    while (length > 0 && text[length - 1] == '\n') text[--length] = '\0';
+    return length;
 }
 
 static void write_thread(struct json *json, const char *tid) {

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.adb.address import USER_PORT
+from harness.adb.sections import memory
 from harness.adb.server import AdbServer, adb_binary
 from harness.doctor.usb import UsbDevice, rules_for_vendors, user_groups, vendor_devices
 from harness.errors import HarnessError, InfraError
@@ -202,8 +203,6 @@ def _write_problem(folder: Path) -> str | None:
 
 
 def _memory() -> int | None:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+    with contextlib.suppress(OSError):
+        return memory({"memory": Path("/proc/meminfo").read_text().splitlines()}, "MemAvailable")
     return None

@@ -67,13 +67,8 @@ def parse_holder(content: bytes) -> Holder | None:
     """Reads a lease's file; None if it is empty, half-written or nonsense."""
     try:
         said = json.loads(content[:MAX_BYTES])
-        return Holder(
-            user=_word(said["user"]),
-            host=_word(said["host"]),
-            pid=int(said["pid"]),
-            since=_word(said["since"]),
-            purpose=_word(said["purpose"]),
-        )
+        texts = {name: _word(said[name]) for name in ("user", "host", "since", "purpose")}
+        return Holder(pid=int(said["pid"]), **texts)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
 

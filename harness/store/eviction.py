@@ -42,11 +42,9 @@ class Eviction:
 
     def text(self, unclaim: Iterable[str] = ()) -> bytes:
         """stdin of evict.sh."""
-        lines = [f"unclaim {name}" for name in unclaim]
-        lines += [f"set {name}" for name in self.sets]
-        lines += [f"entry {name}" for name in self.entries]
-        lines += [f"drop {name}" for name in self.drop]
-        return "".join(f"{line}\n" for line in lines).encode()
+        orders = {"unclaim": unclaim, "set": self.sets, "entry": self.entries, "drop": self.drop}
+        lines = (f"{verb} {name}\n" for verb, names in orders.items() for name in names)
+        return "".join(lines).encode()
 
 
 def plan_eviction(

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "sharing.h"
-
 void context_load(const struct step *step, struct outcome *outcome) {
     struct context *context = &qnn.contexts[step_number(step, "context", 0)];
     const char *file = step_text(step, "file");

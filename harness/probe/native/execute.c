@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "abi_memory.h"
-
 /* The graph a step names; false and a failed outcome if there is none. */
 static bool find_graph(struct context *context, uint64_t number,
                        const struct graph_metadata **graph, struct outcome *outcome) {

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "abi_memory.h"
-
 enum { EVENTS_MAX = 512, DEPTH_MAX = 4 };
 
 abi_handle profile_open(const char *level, struct outcome *outcome) {

@@ -1,7 +1,8 @@
-/* One graph with its buffers: what execute, and io-bind with io-run, have in common. */
+/* What the verbs of contexts and graphs have in common: sharing, a graph with its buffers. */
 #ifndef PROBE_RUN_H
 #define PROBE_RUN_H
 
+#include "abi_memory.h"
 #include "rounds.h"
 
 /* How the DSP reaches a buffer, and the library knows it: shared_memory.c. */
@@ -29,6 +30,17 @@ struct run {
 bool run_open(struct run *run, const struct step *step, struct outcome *outcome);
 void run_all(struct run *run, const struct step *step, struct outcome *outcome);
 void run_close(struct run *run, struct outcome *outcome); /* as far as run_open came */
+
+/* sharing.c: how a context is to share with others, as context-load tells the library. */
+struct context_config {
+    struct abi_htp_group_option group;
+    struct abi_device_config entry; /* a context's looks like a device's */
+    const void *entries[2];
+    const void **list; /* NULL: nothing out of the ordinary */
+};
+/* False and a failed outcome if the step names a group that does not exist. */
+bool context_configure(const struct step *step, struct context_config *config,
+                       struct outcome *outcome);
 
 /* bound.c, for context_free: buffers that are still registered with a context */
 void bound_forget(uint64_t context);

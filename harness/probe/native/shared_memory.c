@@ -12,8 +12,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "abi_memory.h"
-
 /* linux/dma-heap.h, which not every C library brings along. */
 struct heap_request {
     uint64_t bytes;

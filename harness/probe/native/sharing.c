@@ -1,5 +1,5 @@
 /* Contexts that share their spill-fill buffer: as a registered group, or loaded as one list. */
-#include "sharing.h"
+#include "run.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -170,10 +170,9 @@ class Endpoint(Protocol):
 
 
 class Stream:
-    """The device's end of one stream."""
+    """The device's end of one stream, `local` by its number; `remote` is that of the host's end."""
 
     __slots__ = (
-        "_remote",
         "_streams",
         "closed",
         "endpoint",
@@ -181,12 +180,13 @@ class Stream:
         "local",
         "lost",
         "ready",
+        "remote",
         "unanswered",
     )
 
     def __init__(self, streams: Streams, local: int, remote: int) -> None:
         self._streams = streams
-        self._remote = remote
+        self.remote = remote
         self.local = local
         self.endpoint: Endpoint | None = None
         self.ready = True
@@ -206,28 +206,24 @@ class Stream:
         The data must not change before that.
         """
         self.ready = False
-        self._streams.send(WRTE, self.local, self._remote, data)
+        self._streams.send(WRTE, self.local, self.remote, data)
 
     def acknowledge(self) -> None:
         """Tells the host that all it wrote is consumed, so that it may write more."""
         if self.unanswered and not self.closed:
             self.unanswered = 0
-            self._streams.send(OKAY, self.local, self._remote, b"")
+            self._streams.send(OKAY, self.local, self.remote, b"")
 
     def close(self) -> None:
         """Ends the stream from the device's side; the endpoint is not told."""
         if not self.closed:
             self._streams.forget(self)
-            self._streams.send(CLSE, self.local if self.is_open else 0, self._remote, b"")
+            self._streams.send(CLSE, self.local if self.is_open else 0, self.remote, b"")
 
     def opened(self) -> None:
         """Tells the host that the service is there."""
         self.is_open = True
-        self._streams.send(OKAY, self.local, self._remote, b"")
-
-    def belongs_to(self, remote: int) -> bool:
-        """Whether the host's end of this stream has that number."""
-        return self._remote == remote
+        self._streams.send(OKAY, self.local, self.remote, b"")
 
 
 Service = Callable[[Stream], Endpoint]
@@ -270,9 +266,9 @@ class Streams:
             return
         if packet.command == CLSE:
             # arg0 is 0 when the host gives up a stream that it never saw opened
-            if packet.arg0 == 0 or stream.belongs_to(packet.arg0):
+            if packet.arg0 == 0 or stream.remote == packet.arg0:
                 self._handle_close(stream)
-        elif not stream.belongs_to(packet.arg0):
+        elif stream.remote != packet.arg0:
             return
         elif packet.command == OKAY:
             if not stream.ready:

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 
@@ -17,10 +17,10 @@ from markupsafe import Markup
 def template(package: str, name: str) -> Template:
     """A template that lies beside the modules of a package, loaded once; HTML is escaped.
 
-    `style` is there for all of them: every page looks alike.
+    `style` and page.html.j2 are there for all of them: every page looks alike.
     """
     environment = Environment(
-        loader=PackageLoader(package, ""),
+        loader=ChoiceLoader([PackageLoader(one, "") for one in (package, "harness.report")]),
         autoescape=name.endswith(".html.j2"),
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -25,7 +25,7 @@ from harness.pytest_plugin.terminal import NO_DEVICE
 from harness.report.rundir import JOURNAL, LATEST, RunFolder
 from harness.results.case_names import split_node_id
 from harness.results.drift import Output
-from harness.results.record import CaseRecord, final_attempts
+from harness.results.record import CaseRecord
 
 _LEASE_WAIT_S: Final = 600
 
@@ -159,7 +159,7 @@ def read_run(reports: Path, exit_code: int | None, seconds: float) -> RunEnd:
     record, found = None, None
     if (folder / JOURNAL).is_file():
         found = folder.resolve()
-        records = final_attempts(RunFolder(found).records())
+        records = RunFolder(found).contents().cases
         record = records[-1] if records else None
     problem = "" if record is not None else _problem(reports / OUTPUT, exit_code)
     return RunEnd(exit_code, record, found, problem, seconds, read_problem(reports / PROBLEM))

@@ -25,7 +25,7 @@ from harness.history.noise import scipy_stats
 from harness.history.performance import MOST_RUNS, Change
 from harness.report.rundir import JOURNAL, RunFolder
 from harness.results.drift import KEPT, Output, changes
-from harness.results.record import CaseRecord, final_attempts
+from harness.results.record import CaseRecord
 
 Runner = Callable[[list[str], Path, Path, float], RunEnd]
 WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0, 60.0)
@@ -318,5 +318,5 @@ def record_of(folder: Path, entry: Answered) -> CaseRecord | None:
     run = folder / entry.run if entry.run else None
     if run is None or not (run / JOURNAL).is_file():
         return None
-    records = final_attempts(RunFolder(run).records())
+    records = RunFolder(run).contents().cases
     return next((one for one in records if one.case == entry.case), None)

@@ -35,10 +35,10 @@ def report(run: Path, trace: bool) -> None:
     folder.project(since, trace=trace)
     if why := cut_short(folder.info()):
         say(f"warning: {folder.run_id} was cut short: {why}", err=True)
-    if damaged := folder.damaged():
-        text = f"{counted(damaged, 'line')} left out: not a record"
+    if damaged := folder.contents().damage:
+        text = f"{counted(len(damaged), 'line')} left out: not a record"
         say(f"warning: {folder.path / JOURNAL}: {text}", err=True)
-    cases, became = folder.cases(), since.became if since else None
+    cases, became = folder.contents().cases, since.became if since else None
     lines = tell_ci(cases, folder.path, os.environ, became, why)
     for line in summary_lines(cases, folder.path) + lines:
         say(line)
@@ -60,7 +60,7 @@ def merge(runs: tuple[Path, ...], reports: Path, partial: bool, as_json: bool) -
     from harness.farm.merging import merge as merged_run
 
     merged = merged_run(runs, reports, partial=partial)
-    folder, cases = merged.folder, merged.folder.cases()
+    folder, cases = merged.folder, merged.folder.contents().cases
     for why in merged.lacks:
         say(f"warning: {why}", err=True)
     if merged.left_out:

@@ -137,9 +137,8 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
 
 
 def _say_records(folder: RunFolder) -> None:
-    from harness.results.record import final_attempts
 
-    for record in final_attempts(folder.records()):
+    for record in folder.contents().cases:
         say(record.model_dump_json(by_alias=True))
     for output in folder.drift():
         if output.drifts:

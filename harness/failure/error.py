@@ -176,6 +176,12 @@ class ErrorRecord(Part):
             first_cause=chain[0] if chain else None,
         )
 
+    @property
+    def call(self) -> str:
+        """API, code and symbol of what failed, as far as they are known."""
+        parts = (self.api, self.code, self.symbol)
+        return " ".join(str(part) for part in parts if part is not None)
+
     def with_line(self, line: str) -> ErrorRecord:
         """The same with one line more in its message, which its signature does not have."""
         return self.model_copy(update={"message": cut_message(f"{self.message}\n{line}".strip())})

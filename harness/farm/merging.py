@@ -156,7 +156,7 @@ def _write(
             folder.journal.append(event.model_copy(update={"run": run_id}))
         files = [_copied(source.folder.path, folder.path, name) for name in _files(source)]
         left_out += files.count(False) + len(source.contents.damage)
-    code = exit_code(folder.records()) or max(_code(one["exit_code"]) for one in told)
+    code = exit_code(folder.contents().records) or max(_code(one["exit_code"]) for one in told)
     code = code or (_INCOMPLETE if lacks else 0)
     ended = max(begun, *(one.moment("finished") for one in sources))
     folder.finish(exit_code=code, problem="; ".join(lacks) or None, finished=ended)

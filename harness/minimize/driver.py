@@ -23,7 +23,7 @@ from harness.minimize.search import Answer, Way, shrunk
 from harness.minimize.subject import Subject, expected_of
 from harness.pytest_plugin.own_contexts import TESTS
 from harness.report.rundir import RunFolder, new_run_id
-from harness.results.record import CaseRecord, final_attempts
+from harness.results.record import CaseRecord
 
 BUNDLE: Final = "minimal.zip"
 _TASK, _LOG, _SET = "task.json", "log.jsonl", "set"
@@ -313,7 +313,7 @@ class Minimization:
     def _record(self, tried: Tried) -> CaseRecord | None:
         if tried.run is None or not (self.folder / tried.run).is_dir():
             return None
-        return final_attempts(RunFolder(self.folder / tried.run).records())[-1]
+        return RunFolder(self.folder / tried.run).contents().cases[-1]
 
 
 def _told(record: CaseRecord | None) -> str:

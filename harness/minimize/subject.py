@@ -27,7 +27,7 @@ from harness.probe.build import ProbeBuilder
 from harness.pytest_plugin.own_contexts import TESTS, named_way
 from harness.report.rundir import JOURNAL, LATEST, RunFolder
 from harness.results.case_names import split_node_id
-from harness.results.record import CaseRecord, final_attempts
+from harness.results.record import CaseRecord
 from harness.runtimes.catalog import Catalog
 
 _MOST: Final = 4096
@@ -203,7 +203,7 @@ def record_in_run(case: str, run: Path | None, reports: Path) -> CaseRecord | No
     """
     if run is None and not (reports / LATEST / JOURNAL).is_file():
         return None
-    records = final_attempts(RunFolder.open(run or reports / LATEST).records())
+    records = RunFolder.open(run or reports / LATEST).contents().cases
     base, parameters = split_node_id(case)
     found = [
         one

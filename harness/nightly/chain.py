@@ -177,7 +177,7 @@ class Chain:
         if found.unjudged:
             self._note(found.unjudged)
         known = before[0].issues if before else ()
-        records = {one.case: one for one in run.cases()}
+        records = {one.case: one for one in run.contents().cases}
         issues = followed(known, found, records, run=run.run_id, seen=self.night.started)
 
         def command(failure: NewFailure) -> list[str] | None:

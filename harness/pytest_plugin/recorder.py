@@ -77,7 +77,7 @@ class Records:
             self.folder = RunFolder(self._works_for)
         elif self.folder is None and self._asked.options.resume is not None:
             self.folder = RunFolder.resume(self._asked.options.resume, command=sys.argv)
-            self._held = len(self.folder.records())
+            self._held = len(self.folder.contents().records)
         elif self.folder is None:
             self.folder = RunFolder.create(
                 self._asked.options.reports,
@@ -101,7 +101,7 @@ class Records:
         from harness.report.rundir import RunFolder
         from harness.results.record import final_attempts
 
-        records = RunFolder.open(self._asked.options.resume).records()
+        records = RunFolder.open(self._asked.options.resume).contents().records
         return {record.case: record for record in final_attempts(records)}
 
     def has_verdict(self, item: pytest.Item) -> bool:
@@ -212,7 +212,7 @@ class Records:
         if self.shard is not None:
             found.append(f"{self.shard}; `qnn-harness merge` makes one run of all of them")
         if self.folder is not None:
-            found += event_lines(self.folder.events())
+            found += event_lines(self.folder.contents().events)
             if self.to_run:
                 found += [f"left out: {why}" for why in self._asked.runtimes.reasons]
         today = datetime.now(UTC).date()
@@ -234,7 +234,7 @@ class Records:
         self.folder.finish(exit_code=exit_code, problem=problem, since=since, trace=trace)
         became = since.became if since is not None else None
         why = cut_short(self.folder.info())
-        return tell_ci(self.folder.records(), self.folder.path, os.environ, became, why)
+        return tell_ci(self.folder.contents().records, self.folder.path, os.environ, became, why)
 
 
 class Recorder:
@@ -306,7 +306,7 @@ def _finish(
 
     if exitstatus in _EXIT_NOTHING_WRONG:
         foreign = _foreign_failures(session)
-        records = folder.records()
+        records = folder.contents().records
         own = exit_code(records) or _drift_code(run, folder)
         if own == 0 and run.records.not_run(records):
             own = InfraError.exit_code
@@ -314,7 +314,7 @@ def _finish(
     problem = str(run.problem) if run.problem else None
     if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
         problem = "interrupted"
-    elif problem is None and (missing := run.records.not_run(folder.records())):
+    elif problem is None and (missing := run.records.not_run(folder.contents().records)):
         problem = f"{missing} of {run.records.to_run} cases were not run"  # as with -x
     try:
         _close(session, run)
@@ -362,7 +362,7 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     from harness.results.drift import drift_lines
 
     terminalreporter.section("qnn-harness")
-    records = folder.records()
+    records = folder.contents().records
     for line in summary_lines(records, folder.path):
         write_line(terminalreporter, line)
     for grid in grids(records):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from harness.files.whole_file import read_json, write_whole
 from harness.report.pages import clip, link, template
@@ -53,25 +53,21 @@ def write_index(reports: Path) -> Path:
 
 
 def _read(file: Path) -> Listed | None:
+    """What a result says, which anybody may have edited."""
     try:
         content = read_json(file, _MAX_BYTES)
     except (OSError, ValueError):
         return None
-    return _listed(file.parent.name, content)
-
-
-def _listed(name: str, content: Any) -> Listed | None:
-    """What a result says, which anybody may have edited (pure)."""
     if not isinstance(content, dict) or content.get("kind") != "bisect":
         return None
     answer, axes, runs = (content.get(key) for key in ("answer", "axes", "runs"))
     return Listed(
-        name=name,
+        name=file.parent.name,
         case=_short(content.get("case")),
         axes=", ".join(map(_short, axes)) if isinstance(axes, list) else "",
         answer=_short(answer.get("text") if isinstance(answer, dict) else "not over"),
         runs=len(runs) if isinstance(runs, list) else 0,
-        link=link(f"{name}/report.html"),
+        link=link(f"{file.parent.name}/report.html"),
     )
 
 

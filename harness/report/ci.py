@@ -43,14 +43,13 @@ class Annotation:
     title: str
     message: str
     signature: str
-    cases: tuple[CaseRecord, ...]
 
 
 def annotated(records: Iterable[CaseRecord]) -> list[Annotation]:
     """What nothing explains, the most important first; expected failures have none (pure)."""
     final = final_attempts(records)
-    found = [_annotation(one.cases) for one in failure_groups(final) if one.is_unexpected]
-    found += [_annotation((one,)) for one in final if one.breaks_strictness]
+    found = [_annotation(one) for one in failure_groups(final) if one[0].is_unexpected]
+    found += [_annotation([one]) for one in final if one.breaks_strictness]
     return sorted(found, key=lambda one: one.level)
 
 
@@ -96,20 +95,19 @@ def step_summary(
     lines = [f"### Devices: {told}", "", f"Run {as_code(run)}.", ""]
     lines += [f"**Cut short**: {as_code(cut, 300)}", ""] if cut else []
     lines += [f"{line}." for line in outputs_lines(records)]
-    groups = [one for one in failure_groups(records) if one.first.is_bad]
-    groups.sort(key=lambda one: one.expected is not None)
+    groups = [one for one in failure_groups(records) if one[0].is_bad]
     for group in groups[:_GROUPS]:
-        new = sum((became or {}).get(one.case) == "new" for one in group.cases)
-        first = _annotation(group.cases)
-        what = f"expected ({as_code(group.expected)})" if group.expected else group.first.outcome
+        first, issue = group[0], group[0].known_issue
+        new = sum((became or {}).get(one.case) == "new" for one in group)
+        what = f"expected ({as_code(issue)})" if issue else first.outcome
         fresh = f", **{new} new**" if new else ""
-        lines.append(f"- **{counted(len(group.cases), 'case')}** {what}{fresh}: ")
-        lines[-1] += as_code(first.title, 300)
-        known = group.first.error.diagnosis if group.first.error else None
+        lines.append(f"- **{counted(len(group), 'case')}** {what}{fresh}: ")
+        lines[-1] += as_code(_annotation(group).title, 300)
+        known = first.error.diagnosis if first.error else None
         lines += [f"  - {as_code(known.text(), 1000)}"] if known else []
-        lines += [f"  - {as_code(one.case)}" for one in group.cases[:_CASES]]
-        if len(group.cases) > _CASES:
-            lines.append(f"  - and {len(group.cases) - _CASES} more")
+        lines += [f"  - {as_code(one.case)}" for one in group[:_CASES]]
+        if len(group) > _CASES:
+            lines.append(f"  - and {len(group) - _CASES} more")
     if len(groups) > _GROUPS:
         lines.append(f"- and {len(groups) - _GROUPS} more kinds of failures")
     text = "\n".join(lines) + "\n\n"
@@ -161,13 +159,12 @@ def add_to_summary(environment: Mapping[str, str], text: str) -> None:
                 stream.write(text.encode())
 
 
-def _annotation(cases: tuple[CaseRecord, ...]) -> Annotation:
+def _annotation(cases: Sequence[CaseRecord]) -> Annotation:
     record, error = cases[0], cases[0].error
     what: list[str] = [record.outcome]
     message, signature = "no explanation", str(record.outcome)
     if error is not None:
-        code = "" if error.code is None else str(error.code)
-        what += [part for part in (error.api, code, error.symbol) if part]
+        what += [error.call] if error.call else []
         message, signature = error.message.strip(), f"{record.outcome} {error.signature}"
         if error.diagnosis is not None:
             message = f"{error.diagnosis.text()}\n{message}"
@@ -184,7 +181,6 @@ def _annotation(cases: tuple[CaseRecord, ...]) -> Annotation:
         title=shortened(outgoing(" ".join(what)), _TITLE_CHARS),
         message=shortened(outgoing(f"{more}\n{message}"), _MESSAGE_CHARS),
         signature=signature,
-        cases=cases,
     )
 
 

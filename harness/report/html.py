@@ -21,9 +21,17 @@ from harness.files.whole_file import write_whole
 from harness.report.bisections import Listed, bisections_in, of_cases
 from harness.report.forecast import forecast_of
 from harness.report.grid import asked_grids
-from harness.report.page_data import Since, blocks, packed, rows, state
+from harness.report.page_data import Since, blocks, packed, rows
 from harness.report.pages import asset, clip, outcome_bar, template
-from harness.report.summary import FailureGroup, cut_short, failure_groups, outputs_lines, totals
+from harness.report.summary import (
+    SECTIONS,
+    FailureGroup,
+    cut_short,
+    failure_groups,
+    outputs_lines,
+    section,
+    totals,
+)
 from harness.report.tables import drift_tables, pairings, sharings
 from harness.results.drift import Output
 from harness.results.journal import Contents
@@ -46,9 +54,13 @@ class Reason:
     """
 
     groups: tuple[int, ...]
-    first: CaseRecord
     cases: tuple[CaseRecord, ...]
     new: int = 0
+
+    @property
+    def first(self) -> CaseRecord:
+        """The first of them."""
+        return self.cases[0]
 
     @property
     def devices(self) -> list[str]:
@@ -112,7 +124,6 @@ def html_text(
             "Sharing": sharings(cases),
             "Drift: outputs that are not the same everywhere": drift_tables(outputs),
         },
-        state=state,
         shown=_shown,
         short=partial(clip, most=_SHORT_CHARS),
         issues=data["issues"],
@@ -163,19 +174,14 @@ def verdict(
     passed = sum(one.outcome == "passed" for one in cases)
     known = sum(one.is_bad and one.expected is not None for one in cases)
     if failing:
-        kinds = sum(_section(one.first) == "failing" for one in reasons)
+        kinds = sum(section(one.first) == "failing" for one in reasons)
         verb = "fails" if len(failing) == 1 else "fail"
         of_all = f"{len(failing)} of {counted(len(cases), 'case')} {verb}"
         said.append(f"{of_all}, for {counted(kinds, 'reason')}{_of_these_new(failing, since)}.")
     elif passed:
         # without an earlier run nothing can be called new, nor not new
-        what = (
-            "Nothing new fails"
-            if since
-            else "Nothing fails unexpectedly"
-            if known
-            else "Nothing fails"
-        )
+        what = "Nothing new fails" if since else "Nothing fails"
+        what += " unexpectedly" if known and not since else ""
         said.append(f"{what}: {passed} of {counted(len(cases), 'case')} passed.")
     else:
         said.append(f"Nothing passed: {counted(len(cases), 'case')}.")
@@ -205,40 +211,24 @@ def _reasons(groups: Sequence[FailureGroup], since: Since | None) -> list[Reason
     """Groups of one diagnosis together, in the order of the first of each."""
     found: dict[tuple[object, ...], list[int]] = {}
     for number, group in enumerate(groups):
-        first = group.first
+        first = group[0]
         known = first.error.diagnosis if first.error else None
         key = (known.id,) if known else (number, "no diagnosis")
-        found.setdefault((_section(first), group.expected, *key), []).append(number)
+        found.setdefault((section(first), first.known_issue, *key), []).append(number)
     made = []
     for numbers in found.values():
-        cases = tuple(case for number in numbers for case in groups[number].cases)
+        cases = tuple(case for number in numbers for case in groups[number])
         new = sum(since.became.get(one.case) in _NEW for one in cases) if since else 0
-        made.append(Reason(tuple(numbers), groups[numbers[0]].first, cases, new))
+        made.append(Reason(tuple(numbers), cases, new))
     return made
-
-
-_SECTIONS: Final = {
-    "failing": "What fails",
-    "lab": "No verdict: lab, input or harness",
-    "expected": "Fails as known",
-    "unsupported": "Unsupported",
-}
-
-
-def _section(first: CaseRecord) -> str:
-    if not first.is_bad:
-        return "unsupported"
-    if first.expected:
-        return "expected"
-    return "failing" if first.cause == "target" else "lab"
 
 
 def _sections(reasons: Sequence[Reason]) -> list[tuple[str, str, list[Reason]]]:
     """Name, heading and reasons of each part that has any."""
-    parts: dict[str, list[Reason]] = {name: [] for name in _SECTIONS}
+    parts: dict[str, list[Reason]] = {name: [] for name in SECTIONS}
     for reason in reasons:
-        parts[_section(reason.first)].append(reason)
-    return [(name, _SECTIONS[name], found) for name, found in parts.items() if found]
+        parts[section(reason.first)].append(reason)
+    return [(name, SECTIONS[name], found) for name, found in parts.items() if found]
 
 
 def _evidence(cases: Sequence[CaseRecord], folder: Path) -> dict[str, str]:

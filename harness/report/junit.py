@@ -153,7 +153,7 @@ def _bounded(name: str) -> str:
 
 def _kind(record: CaseRecord) -> str | None:
     """The tag of its result; None for what passed."""
-    if record.expected is not None and record.is_bad:
+    if record.state == "expected":
         return "skipped"
     if record.breaks_strictness:
         return "failure"
@@ -169,8 +169,8 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
     if kind is None:
         return None
     headline = legal(_headline(record))
-    if record.expected is not None and record.is_bad:
-        return Skipped(legal(f"{record.expected.known_issue}: {headline}"), "pytest.xfail")
+    if record.state == "expected":
+        return Skipped(legal(f"{record.known_issue}: {headline}"), "pytest.xfail")
     if record.fixed is not None and record.fixed.fails:
         return Failure(legal(f"fixed? {', '.join(record.fixed.known_issues)}"), "passed")
     if kind == "skipped":
@@ -194,10 +194,8 @@ def _headline(record: CaseRecord) -> str:
     error = record.error
     if error is None:
         return ""
-    code = [] if error.code is None else [str(error.code)]
-    parts = [part for part in (error.api, *code, error.symbol) if part]
     first = error.message.strip().partition("\n")[0][:300]
-    return ": ".join(part for part in (" ".join(parts), first) if part)[:_MAX_PROPERTY_CHARS]
+    return ": ".join(part for part in (error.call, first) if part)[:_MAX_PROPERTY_CHARS]
 
 
 def _properties(record: CaseRecord, of_device: Mapping[int, list[str]]) -> list[str]:
@@ -206,7 +204,7 @@ def _properties(record: CaseRecord, of_device: Mapping[int, list[str]]) -> list[
     if record.outputs is not None:
         found.append(_known("", "outputs", record.outputs))
     if record.expected is not None:
-        found.append(_known("", "known_issue", record.expected.known_issue))
+        found.append(_known("", "known_issue", record.known_issue))
     if record.fixed is not None:
         found.append(_known("", "fixed", ", ".join(record.fixed.known_issues)))
     found += of_device[id(record.device)]

@@ -85,8 +85,7 @@ def _of_cases(cases: Sequence[CaseRecord]) -> Iterator[Family]:
     forecasts: Counter[tuple[str, ...]] = Counter()
     for one in cases:
         place = _device(one), str(one.axes.get("qnn"))
-        outcome = "expected" if one.is_bad and one.expected else one.outcome
-        counts[(outcome, one.cause or "none", *place)] += 1
+        counts[(one.state, one.cause or "none", *place)] += 1
         times.setdefault((_device(one), one.suite), []).append(one.duration_s)
         hoped, loaded = part_of(one, "forecast").get("loaded"), one.measurements.get("loaded")
         if is_figure(hoped) and is_figure(loaded):

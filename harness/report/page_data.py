@@ -48,8 +48,7 @@ class Since:
 
 def packed(value: object) -> str:
     """A value as gzip of its JSON, in base64."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return _packed(text)
+    return _packed(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def rows(
@@ -69,14 +68,14 @@ def rows(
     pool = _Pool()
     moments = [*(one.started for one in cases), *(one.started for one in events)]
     began = min(moments, default=None)
-    group_of = {id(one): number for number, group in enumerate(groups) for one in group.cases}
+    group_of = {id(one): number for number, group in enumerate(groups) for one in group}
     axes = _axes(cases)
     figures = _Pool()
     return {
         "began": began.isoformat() if began else None,
         "axes": list(axes),
         "case": [one.case for one in cases],
-        "state": pool.places([state(one) for one in cases]),
+        "state": pool.places([one.state for one in cases]),
         "suite": pool.places([one.suite for one in cases]),
         "device": pool.places([one.device.name if one.device else None for one in cases]),
         "values": [pool.places(values) for values in axes.values()],
@@ -119,11 +118,6 @@ def blocks(cases: Sequence[CaseRecord]) -> list[str]:
     return [_packed(f"[{','.join(map(_details, block))}]") for block in each]
 
 
-def state(record: CaseRecord) -> str:
-    """The outcome as pages show it: a failure that a known issue explains is `expected`."""
-    return "expected" if record.is_bad and record.expected else record.outcome
-
-
 class _Pool:
     """Values, each once, and where each stands."""
 
@@ -152,13 +146,11 @@ def _packed(text: str) -> str:
 
 def _details(record: CaseRecord) -> str:
     """One record as JSON; what would be too much for a page is left to results.jsonl."""
-    text = record.model_dump_json(by_alias=True, exclude_defaults=True)
-    if len(text) <= _MAX_CASE_BYTES:
-        return text
-    less = record.model_copy(update={"measurements": {}, "checks": (), "preflight": ()})
-    text = less.model_dump_json(by_alias=True, exclude_defaults=True)
-    if len(text) <= _MAX_CASE_BYTES:
-        return text
+    less: dict[str, object] = {"measurements": {}, "checks": (), "preflight": ()}
+    for kept in (record, record.model_copy(update=less)):
+        text = kept.model_dump_json(by_alias=True, exclude_defaults=True)
+        if len(text) <= _MAX_CASE_BYTES:
+            return text
     return json.dumps({"case": clip(record.case, _MAX_CHARS), "outcome": record.outcome})
 
 
@@ -180,9 +172,7 @@ def _axes(cases: Sequence[CaseRecord]) -> dict[str, list[Any]]:
 def _spreads(measurements: Mapping[str, Any]) -> Iterable[tuple[str, list[float]]]:
     """The lists of times among the measurements, summed up."""
     for name, value in measurements.items():
-        if not name.endswith("_us") or not isinstance(value, list) or not value:
-            continue
-        if are_figures(value):
+        if name.endswith("_us") and isinstance(value, list) and value and are_figures(value):
             yield name, _spread(value)
 
 

@@ -27,7 +27,7 @@ from harness.report.ci import attachments_root
 from harness.report.grid import grid_json, grids
 from harness.results.drift import Output, drift
 from harness.results.journal import Contents, Journal, read_journal, uncollected
-from harness.results.record import CaseRecord, DeviceEvent, as_json
+from harness.results.record import as_json
 
 if TYPE_CHECKING:
     from harness.report.page_data import Since
@@ -164,21 +164,20 @@ class RunFolder:
         """Where a case's logs belong: logs/<slug>; the folder is made by whoever has a log."""
         return self.path / "logs" / case_slug(node_id)
 
-    def records(self) -> list[CaseRecord]:
-        """What the journal holds, in order, all attempts."""
-        return list(self._contents().records)
+    def contents(self) -> Contents:
+        """The journal as it stands now; read again only if it has changed, since it may be large.
 
-    def cases(self) -> list[CaseRecord]:
-        """The last attempt at each case."""
-        return self._contents().cases
-
-    def damaged(self) -> int:
-        """How many of the journal's lines are no records of this schema."""
-        return len(self._contents().damage)
-
-    def events(self) -> list[DeviceEvent]:
-        """What happened to devices besides cases, in order."""
-        return list(self._contents().events)
+        Raises ConfigError if it cannot be read.
+        """
+        file = self.path / JOURNAL
+        try:
+            known = file.stat()
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
+        state = (known.st_ino, known.st_size, known.st_mtime_ns)
+        if self._read is None or self._read[0] != state:
+            self._read = state, read_journal(file)
+        return self._read[1]
 
     def info(self) -> dict[str, Any]:
         """What run.json says; empty if it cannot be read."""
@@ -197,7 +196,7 @@ class RunFolder:
 
     def drift(self) -> list[Output]:
         """The outputs that cases have kept, compared between versions, devices and backends."""
-        contents = self._contents()
+        contents = self.contents()
         if self._drift is None or self._drift[0] is not contents:
             self._drift = contents, drift(contents.cases, self.kept_output)
         return self._drift[1]
@@ -223,7 +222,7 @@ class RunFolder:
         from harness.report.metrics import METRICS, metrics_text
         from harness.report.trace import write_trace
 
-        contents = self._contents()
+        contents = self.contents()
         info = self.info()
         try:
             junit = self.path / "junit.xml"
@@ -257,26 +256,11 @@ class RunFolder:
         ended: dict[str, object] = {
             "finished": rfc3339(finished or datetime.now(UTC)),
             "exit_code": exit_code,
-            "grids": [grid_json(grid) for grid in grids(self.cases())],
+            "grids": [grid_json(grid) for grid in grids(self.contents().cases)],
             "drift": [one.as_json() for one in self.drift() if one.drifts],
         }
         self._write_info(self.info() | ended | {"problem": problem})
         self.project(since, trace=trace)
-
-    def _contents(self) -> Contents:
-        """The journal as it stands now; read again only if it has changed, since it may be large.
-
-        Raises ConfigError if it cannot be read.
-        """
-        file = self.path / JOURNAL
-        try:
-            known = file.stat()
-        except OSError as error:
-            raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
-        state = (known.st_ino, known.st_size, known.st_mtime_ns)
-        if self._read is None or self._read[0] != state:
-            self._read = state, read_journal(file)
-        return self._read[1]
 
     def _write_info(self, info: Mapping[str, object]) -> None:
         safe = without_secrets_in(as_json(info))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, get_args
 
@@ -18,26 +17,28 @@ _WIDTH: Final = 300
 _MAX_LINES: Final = 40
 
 
-@dataclass(frozen=True)
-class FailureGroup:
-    """Cases with the same signature, cause and expectation; `first` is the first of them."""
+FailureGroup = Sequence[CaseRecord]
+"""Cases with the same signature, cause and expectation."""
+SECTIONS: Final = {
+    "failing": "What fails",
+    "lab": "No verdict: lab, input or harness",
+    "expected": "Fails as known",
+    "unsupported": "Unsupported",
+}
+"""The parts of a page, the most important first, and their headings."""
 
-    first: CaseRecord
-    cases: tuple[CaseRecord, ...]
 
-    @property
-    def expected(self) -> str | None:
-        """The id of the known issue that explains them."""
-        return self.first.expected.known_issue if self.first.expected else None
-
-    @property
-    def is_unexpected(self) -> bool:
-        """Whether these are failures that nothing explains."""
-        return self.first.is_unexpected
+def section(record: CaseRecord) -> str:
+    """The part of a page where a failure stands, or what was unsupported."""
+    if not record.is_bad:
+        return "unsupported"
+    if record.expected:
+        return "expected"
+    return "failing" if record.cause == "target" else "lab"
 
 
 def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
-    """Failures (and what was unsupported) by signature: unexpected first, then the most frequent.
+    """Failures (and what was unsupported) by signature: by section, then the most frequent.
 
     Of each case the last attempt counts.
     """
@@ -49,10 +50,10 @@ def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
         if record.error is not None and record.cause == "config":
             # a signature names no file, and each is wrong for itself
             signature = record.error.message
-        known = record.expected.known_issue if record.expected else None
-        found.setdefault((record.outcome, record.cause, known, signature), []).append(record)
-    groups = [FailureGroup(cases[0], tuple(cases)) for cases in found.values()]
-    return sorted(groups, key=lambda group: (_rank(group), -len(group.cases)))
+        key = record.outcome, record.cause, record.known_issue, signature
+        found.setdefault(key, []).append(record)
+    rank = {name: at for at, name in enumerate(SECTIONS)}
+    return sorted(found.values(), key=lambda cases: (rank[section(cases[0])], -len(cases)))
 
 
 def cut_short(info: Mapping[str, Any]) -> str | None:
@@ -64,10 +65,7 @@ def cut_short(info: Mapping[str, Any]) -> str | None:
 
 def totals(records: Iterable[CaseRecord]) -> dict[str, int]:
     """Cases per outcome, expected failures apart as `expected`; only what occurs."""
-    counts = Counter(
-        "expected" if record.is_bad and record.expected else record.outcome
-        for record in final_attempts(records)
-    )
+    counts = Counter(record.state for record in final_attempts(records))
     return {name: counts[name] for name in (*OUTCOMES, "expected") if counts[name]}
 
 
@@ -129,8 +127,8 @@ def summary_lines(
     lines += outputs_lines(records)
     for group in groups[:_MAX_LINES]:
         lines.append(_group_line(group, width))
-        known = group.first.error.diagnosis if group.first.error else None
-        if known is not None and group.is_unexpected:
+        known = group[0].error.diagnosis if group[0].error else None
+        if known is not None and group[0].is_unexpected:
             lines.append(_diagnosis_line(known, width))
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
@@ -180,18 +178,15 @@ def event_lines(events: Iterable[DeviceEvent], *, width: int = _WIDTH) -> list[s
 
 
 def _group_line(group: FailureGroup, width: int) -> str:
-    record, error = group.first, group.first.error
+    record, error = group[0], group[0].error
     where = "" if record.cause in (None, "target") else f" ({record.cause})"
-    label = f"{group.expected}: {record.outcome}" if group.expected else record.outcome.upper()
-    what = []
-    if error is not None:
-        code = "" if error.code is None else f" {error.code}"
-        what = [f"{error.api or ''}{code}".strip(), error.symbol or "", _why(error)]
+    known = record.known_issue
+    label = f"expected, {known}: {record.outcome}" if known else record.outcome.upper()
+    what = [] if error is None else [error.call, _why(error)]
     text = " ".join(part for part in what if part) or "no explanation"
-    expected = "expected, " if group.expected else ""
     # Of a long node id the end says more: that is where the axes are.
     tail = f"  [first: {_fit(record.case, width // 3, keep_end=True)}]"
-    head = f"{len(group.cases):>4} x {expected}{label}{where}: {text}"
+    head = f"{len(group):>4} x {label}{where}: {text}"
     return _fit(head, width - len(tail)) + tail
 
 
@@ -214,12 +209,6 @@ def _why(error: ErrorRecord) -> str:
 
 def _first_line(message: str) -> str:
     return message.strip().partition("\n")[0]
-
-
-def _rank(group: FailureGroup) -> int:
-    if group.is_unexpected:
-        return 0 if group.first.cause == "target" else 1
-    return 2 if group.first.is_bad else 3
 
 
 def _fit(text: str, width: int, *, keep_end: bool = False) -> str:

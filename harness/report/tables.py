@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from harness.qnn.memory_types import DOCUMENTED
-from harness.report.page_data import state
 from harness.report.summary import part_of
 from harness.results.drift import Output
 from harness.results.record import CaseRecord, is_figure
@@ -146,7 +145,7 @@ def _text(value: object) -> str:
 
 
 def _outcome(record: CaseRecord) -> Cell:
-    return Cell(state(record), state(record), record.error.message if record.error else "")
+    return Cell(record.state, record.state, record.error.message if record.error else "")
 
 
 def _checked(record: CaseRecord, name: str, text: str) -> Cell:

@@ -208,6 +208,16 @@ class CaseRecord(Part):
         return self.outcome not in NO_CAUSE
 
     @property
+    def known_issue(self) -> str | None:
+        """The id of the known issue that expects how it failed."""
+        return self.expected.known_issue if self.expected is not None else None
+
+    @property
+    def state(self) -> str:
+        """The outcome as reports show it: a failure that a known issue explains is `expected`."""
+        return "expected" if self.is_bad and self.expected else self.outcome
+
+    @property
     def conclusion(self) -> str | None:
         """What the case found out, in words; None if it does not say."""
         text = self.measurements.get("conclusion")

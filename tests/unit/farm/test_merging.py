@@ -73,11 +73,11 @@ def test_shards_become_the_run_that_they_are_parts_of(tmp_path: Path) -> None:
     assert done.output.startswith("6 cases: 5 passed, 1 failed\n")
     merged = RunFolder.open(reports / "latest")
     assert [path.name for path in reports.iterdir() if path.name != "latest"] == [merged.run_id]
-    assert {one.case: one.outcome for one in merged.records()} == {
+    assert {one.case: one.outcome for one in merged.contents().records} == {
         one.case: one.outcome for one in CASES
     }
-    assert {one.run for one in merged.records()} == {merged.run_id}
-    for one in merged.records():
+    assert {one.run for one in merged.contents().records} == {merged.run_id}
+    for one in merged.contents().records:
         assert (merged.path / one.logs[0]).read_text() == f"of {one.case}"
     assert {"junit.xml", "metrics.prom", "report.html"} <= {p.name for p in merged.path.iterdir()}
     info, own = merged.info(), [RunFolder(run).info() for run in runs]

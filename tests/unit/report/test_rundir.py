@@ -42,7 +42,7 @@ def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
     folder.journal.append(record(case="a"))
     folder.journal.append(record(case="b", outcome="failed"))
     folder.finish(exit_code=1, problem=None)
-    assert [item.case for item in folder.records()] == ["a", "b"]
+    assert [item.case for item in folder.contents().records] == ["a", "b"]
     assert folder.info()["exit_code"] == 1
     assert folder.info()["started"] == begun["started"]
     names = sorted(path.name for path in folder.path.iterdir())
@@ -85,7 +85,7 @@ def test_a_run_that_died_can_be_reported(tmp_path: Path) -> None:
         stream.write(b'{"schema": 1, "kind": "ca')
     again = RunFolder.open(folder.path)
     again.project()
-    assert len(again.records()) == 1
+    assert len(again.contents().records) == 1
     assert "line 2 is cut off" in (folder.path / "report.html").read_text()
 
 

@@ -21,18 +21,7 @@ class AxisSearch(Search[AxisSpec, AxisFinding]):
     def _step(self, evidence: Evidence) -> Question | AxisFinding:
         state = AxisState.of(self.spec, evidence, self._cost)
         repeat = self.spec.repeat
-        step = _flaky_step(state) if repeat == "auto" else _exact_step(state, repeat)
-        if isinstance(step, Ask):
-            return Question((state.names[step.index],), evidence.runs + 1, step.why)
-        return step
-
-
-@dataclass(frozen=True)
-class Ask:
-    """The candidate to run next (its index among the testable ones), and why."""
-
-    index: int
-    why: str
+        return _flaky_step(state) if repeat == "auto" else _exact_step(state, repeat)
 
 
 @dataclass(frozen=True)
@@ -77,6 +66,10 @@ class AxisState:
                 for i, n in zip(positions, names, strict=True)
             ),
         )
+
+    def ask(self, index: int, why: str) -> Question:
+        """To run a candidate, by its place among the testable ones."""
+        return Question((self.names[index],), self.evidence.runs + 1, why)
 
     def ends(self) -> Iterator[int]:
         """What is confirmed before anything is searched, in this order.
@@ -159,7 +152,7 @@ def _said(spec: AxisSpec, name: str) -> Verdict | None:
     return "good" if name == spec.good else "bad" if name == spec.bad else None
 
 
-def _exact_step(state: AxisState, repeat: int | Literal["judged"]) -> Ask | AxisFinding:
+def _exact_step(state: AxisState, repeat: int | Literal["judged"]) -> Question | AxisFinding:
     """What to run next, or what was found, if answers are believed.
 
     First the ends. If they differ, the gaps between them are halved. If they are alike, either
@@ -191,14 +184,14 @@ def _exact_step(state: AxisState, repeat: int | Literal["judged"]) -> Ask | Axis
     return _newest(state, verdicts, pairs)
 
 
-def _open_end(state: AxisState, verdicts: list[Verdict | None]) -> Ask | None:
+def _open_end(state: AxisState, verdicts: list[Verdict | None]) -> Question | None:
     """The next of the ends that is not confirmed yet, unless a change is in sight without it."""
     settled: list[int] = []
     for index in state.ends():
         if verdicts[index] is None:
             if len({verdicts[i] for i in settled}) == 2:
                 return None
-            return Ask(index, _why_end(state, index))
+            return state.ask(index, _why_end(state, index))
         settled.append(index)
     return None
 
@@ -217,7 +210,7 @@ def _changes(verdicts: list[Verdict | None]) -> list[tuple[int, int]]:
     return [(i, j) for i, j in pairs if verdicts[i] != verdicts[j]]
 
 
-def _look(state: AxisState, verdicts: list[Verdict | None]) -> Ask | None:
+def _look(state: AxisState, verdicts: list[Verdict | None]) -> Question | None:
     """Where the ends are alike: the middle of the widest stretch (the newest of these)."""
     if state.spec.good is not None and state.spec.bad is not None:
         return None
@@ -226,20 +219,20 @@ def _look(state: AxisState, verdicts: list[Verdict | None]) -> Ask | None:
         return None
     begun = [i for i, tally in enumerate(state.tallies) if verdicts[i] is None and tally.told]
     if begun:
-        return Ask(begun[0], "again: one answer is not enough")
+        return state.ask(begun[0], "again: one answer is not enough")
     stretches = itertools.pairwise(settled)
     left, right = max(stretches, key=lambda pair: (pair[1] - pair[0], pair[0]))
     if right - left < 2:
         return None
-    return Ask((left + right) // 2, "both ends are alike: look for one that differs")
+    return state.ask((left + right) // 2, "both ends are alike: look for one that differs")
 
 
-def _halve(state: AxisState, left: int, right: int) -> Ask:
+def _halve(state: AxisState, left: int, right: int) -> Question:
     """The run that tells most per second, among those after which the bound still holds."""
     inside = range(left + 1, right)
     for i in inside:
         if state.tallies[i].told:
-            return Ask(i, "again: one answer is not enough")
+            return state.ask(i, "again: one answer is not enough")
     limit = state.bound.limit(wasted=state.evidence.wasted())
     left_over = (limit - state.evidence.runs) // state.spec.most_each
     most = 2 ** (max(halvings(right - left), left_over) - 1)
@@ -252,7 +245,7 @@ def _halve(state: AxisState, left: int, right: int) -> Ask:
 
     allowed = [i for i in inside if max(i - left, right - i) <= most]
     gaps = right - left
-    return Ask(max(allowed, key=worth), f"splits {gaps} places where it can have changed")
+    return state.ask(max(allowed, key=worth), f"splits {gaps} places where it can have changed")
 
 
 def _newest(
@@ -278,7 +271,7 @@ def _no_change(state: AxisState, verdicts: list[Verdict | None]) -> AxisFinding:
     return state.finding("no-change", verdict=settled[0], notes=notes)
 
 
-def _flaky_step(state: AxisState) -> Ask | AxisFinding:
+def _flaky_step(state: AxisState) -> Question | AxisFinding:
     """What to run next, or what was found, if answers may be wrong.
 
     The ends once each, then always the run that is expected to tell most about where the change
@@ -297,7 +290,7 @@ def _flaky_step(state: AxisState) -> Ask | AxisFinding:
     if state.evidence.runs < limit and undecided:
         said = state.said[undecided[0]]
         why = f"confirm that it is {said}" if said else "an end, to begin with"
-        return Ask(undecided[0], why)
+        return state.ask(undecided[0], why)
     if not weighed.one_change:
         return _more_than_one_change(state, weighed)
     if sure >= state.spec.confidence:
@@ -309,7 +302,7 @@ def _flaky_step(state: AxisState) -> Ask | AxisFinding:
         return round(float(weighed.gains[i]) * state.weights[i], 12)
 
     best = max(range(number), key=lambda i: (worth(i), i))
-    return Ask(best, f"tells most; the likeliest answer stands at {chance:.1%}")
+    return state.ask(best, f"tells most; the likeliest answer stands at {chance:.1%}")
 
 
 def _sure(state: AxisState, way: int, k: int, sure: float) -> AxisFinding:

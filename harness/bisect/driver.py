@@ -16,7 +16,7 @@ from harness.bisect.answers import NOTHING, Axis, Point, Question, Stopped
 from harness.bisect.case_run import RunEnd, finished_run, judge, run_case, task_of
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import BisectFolder
-from harness.bisect.log import Answered, Concluded, Resumed, asked, concluded
+from harness.bisect.log import Answered, Asked, Concluded, Resumed, concluded
 from harness.bisect.match import ANY_FAILURE, Comparison, Judged, Unmeasured, parse_match
 from harness.bisect.search import free
 from harness.bisect.versions import Supply
@@ -123,7 +123,7 @@ class Bisection:
             self._sleep(seconds)
 
     def _run(self, question: Question) -> None:
-        self.folder.append(asked(question))
+        self.folder.append(Asked(**vars(question)))
         self.watcher.asked(question)
         likely_next = self._search.likely_next()
         if self._supply is not None:
@@ -204,7 +204,7 @@ class Bisection:
     def _sizes(self, comparison: Comparison) -> dict[Point, list[float]]:
         """What was measured at each point, the oldest first."""
         found: dict[Point, list[float]] = {}
-        for entry in self.folder.answers():
+        for entry in self.folder.read().answers():
             record = self._record(entry)
             if record is not None and record.outcome == "passed":
                 with contextlib.suppress(Unmeasured):
@@ -259,10 +259,9 @@ class Bisection:
         """The runs of the good end so far, with their folders; none where nobody asks for them."""
         if not self._match.needs_good:
             return []
-        answers = [entry for entry in self.folder.answers() if entry.at == self.task.good]
         found = []
-        for entry in answers:
-            record = self._record(entry)
+        for entry in self.folder.read().answers():
+            record = self._record(entry) if entry.at == self.task.good else None
             if record is not None and entry.run:
                 found.append((record, self.folder.path / entry.run))
         return found
@@ -318,5 +317,5 @@ def record_of(folder: Path, entry: Answered) -> CaseRecord | None:
     run = folder / entry.run if entry.run else None
     if run is None or not (run / JOURNAL).is_file():
         return None
-    records = RunFolder(run).contents().cases
-    return next((one for one in records if one.case == entry.case), None)
+    cases = RunFolder(run).contents().cases
+    return next((one for one in cases if one.case == entry.case), None)

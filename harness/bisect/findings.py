@@ -44,24 +44,11 @@ class AxisFinding:
     only: str | None = None
 
     @property
-    def last_good(self) -> str | None:
-        """The last good candidate before a regression."""
-        return self.before if self.direction == "regression" else None
-
-    @property
-    def first_bad(self) -> str | None:
-        """The first bad candidate of a regression."""
-        return self.after if self.direction == "regression" else None
-
-    @property
-    def last_bad(self) -> str | None:
-        """The last bad candidate before a fix."""
-        return self.before if self.direction == "fix" else None
-
-    @property
-    def first_good(self) -> str | None:
-        """The first good candidate of a fix."""
-        return self.after if self.direction == "fix" else None
+    def ends(self) -> dict[str, str | None]:
+        """`before` and `after` as what they are: the last good one and the first bad, or so."""
+        names = {"regression": ("last_good", "first_bad"), "fix": ("last_bad", "first_good")}
+        named = names[self.direction] if self.direction is not None else ()
+        return dict(zip(named, (self.before, self.after), strict=False))
 
     def __str__(self) -> str:
         if self.kind == "undecided":
@@ -73,10 +60,7 @@ class AxisFinding:
                 return f"no change: all are {self.verdict}"
             undecided = ", ".join(self.between)
             return f"no change: all that could be tested are {self.verdict}; undecided: {undecided}"
-        names = ("last good", "first bad")
-        if self.direction == "fix":
-            names = ("last bad", "first good")
-        text = f"{names[0]} {self.before}, {names[1]} {self.after}"
+        text = ", ".join(f"{name.replace('_', ' ')} {at}" for name, at in self.ends.items())
         if self.between:
             text += f" or one of the undecided before it: {', '.join(self.between)}"
         return text

@@ -17,16 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Self
 
-from harness.bisect.log import (
-    Answered,
-    Asked,
-    Begun,
-    Entry,
-    Log,
-    concluded,
-    read_log,
-    to_line,
-)
+from harness.bisect.log import Asked, Begun, Entry, Log, concluded, read_log, to_line
 from harness.errors import ConfigError, InfraError
 from harness.files.cache import PRIVATE
 from harness.files.whole_file import read_bounded, write_whole
@@ -126,10 +117,6 @@ class BisectFolder:
             return [self]
         alike = (one for one in _all(self.path.parent) if _parts(one)[0] == own)
         return [type(self)(one.resolve()) for one in alike]
-
-    def answers(self) -> list[Answered]:
-        """What runs told so far, if only that the lab failed."""
-        return [entry for entry in self.read().entries if isinstance(entry, Answered)]
 
     def discard(self) -> None:
         """Lets go of it and removes it with all its runs."""

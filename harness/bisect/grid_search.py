@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -28,14 +27,6 @@ from harness.bisect.search import Cost, GridSpec, Search, seconds, testable
 _DIFFERENT: Final = float(np.log(0.1))
 
 
-@dataclass(frozen=True)
-class AskCell:
-    """The cell to run next, and why."""
-
-    cell: Cell
-    why: str
-
-
 class GridSearch(Search[GridSpec, GridFinding]):
     """Finds where a grid of two axes changes, in rows + columns + 4 runs or fewer.
 
@@ -46,14 +37,11 @@ class GridSearch(Search[GridSpec, GridFinding]):
     def _step(self, evidence: Evidence) -> Question | GridFinding:
         state = GridState(self.spec, evidence)
         step = _every(state) if self.spec.every else _decide(state, self._cost)
-        if isinstance(step, AskCell):
-            if evidence.runs >= state.limit():
-                return _out_of_runs(state)
-            return Question(state.point(step.cell), evidence.runs + 1, step.why)
-        return step
+        spent = isinstance(step, Question) and evidence.runs >= state.limit()
+        return _out_of_runs(state) if spent else step
 
 
-def _decide(state: GridState, cost: Cost) -> AskCell | GridFinding:
+def _decide(state: GridState, cost: Cost) -> Question | GridFinding:
     corner = corners(state)
     if corner is not None:
         return corner
@@ -81,11 +69,11 @@ def _ways(state: GridState) -> list[Way]:
     return state.ways() if len(set(state.verdicts.values())) > 1 else []
 
 
-def _every(state: GridState) -> AskCell | GridFinding:
+def _every(state: GridState) -> Question | GridFinding:
     """All points in turn; what they say is then judged as a whole."""
     left = [cell for cell in cells_in(state.testable) if cell not in state.verdicts]
     if left:
-        return AskCell(left[0], f"every pair is run, {len(left)} are left")
+        return state.ask(left[0], f"every pair is run, {len(left)} are left")
     if not state.verdicts:
         return finding(state, "undecided", notes=("no pair can be tested",))
     if len(set(state.verdicts.values())) == 1:
@@ -143,7 +131,7 @@ def _out_of_runs(state: GridState) -> GridFinding:
     return finding(state, "partial", ways, notes=tuple(notes))
 
 
-def corners(state: GridState) -> AskCell | None:
+def corners(state: GridState) -> Question | None:
     """The next corner to confirm: the oldest and the newest pair first, then the other two.
 
     Two answers that differ do not tell yet which axis does it, nor whether newer candidates do the
@@ -155,11 +143,11 @@ def corners(state: GridState) -> AskCell | None:
     for number, cell in enumerate(ends):
         if cell not in state.verdicts:
             first = f"one end of {' and '.join(state.spec.axes)}"
-            return AskCell(cell, first if number < 2 else other)
+            return state.ask(cell, first if number < 2 else other)
     return None
 
 
-def trace_edge(state: GridState, ways: Sequence[Way], cost: Cost) -> AskCell | None:
+def trace_edge(state: GridState, ways: Sequence[Way], cost: Cost) -> Question | None:
     """The run that tells most per second, among those after which the bound still holds.
 
     While several ways to turn the grid fit, what is known is what all of them agree on, and the
@@ -172,7 +160,7 @@ def trace_edge(state: GridState, ways: Sequence[Way], cost: Cost) -> AskCell | N
         return None
     for cell in state.begun:
         if unknown[cell]:
-            return AskCell(cell, "again: one answer is not enough")
+            return state.ask(cell, "again: one answer is not enough")
     chances = _chances(state, ways)
     told = entropy(chances)
 
@@ -192,7 +180,7 @@ def trace_edge(state: GridState, ways: Sequence[Way], cost: Cost) -> AskCell | N
         if chosen is not None:
             break
     # none only after edited answers: what was paid for may no longer be of use
-    return AskCell(chosen or cells[0], f"{int(unknown.sum())} pairs are open")
+    return state.ask(chosen or cells[0], f"{int(unknown.sum())} pairs are open")
 
 
 def _tells_directions(state: GridState, ways: Sequence[Way], cell: Cell) -> bool:
@@ -225,7 +213,7 @@ def _worst(states: Sequence[tuple[Way, Bools]], cell: Cell) -> int:
     return most
 
 
-def check(state: GridState, ways: Sequence[Way]) -> AskCell | None:
+def check(state: GridState, ways: Sequence[Way]) -> Question | None:
     """A point of which the answer is concluded, as far as can be from all that was asked.
 
     The points follow from the frontier, not from what was asked, so that they stay the same.
@@ -234,11 +222,11 @@ def check(state: GridState, ways: Sequence[Way]) -> AskCell | None:
     if not ways and not state.corners_testable() and _points_left(state) > 0:
         cell = _beyond_the_ends(state)
         if cell is not None:
-            return AskCell(cell, "all are alike, but the corners cannot be tested")
+            return state.ask(cell, "all are alike, but the corners cannot be tested")
     if state.spec.checks and _points_left(state) > 0:
         for cell in _check_cells(state, ways):
             if cell not in state.verdicts:
-                return AskCell(cell, "check what was concluded")
+                return state.ask(cell, "check what was concluded")
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.bisect.answers import Evidence, Point, Tally, Verdict
+from harness.bisect.answers import Evidence, Point, Question, Tally, Verdict
 from harness.bisect.flaky import Floats, chances_bad, errors_at_worst
 from harness.bisect.search import GridSpec
 
@@ -63,11 +63,6 @@ class Way:
     newer: Newer
     good: Bools
     bad: Bools
-
-    @classmethod
-    def of(cls, newer: Newer, good: Bools, bad: Bools) -> Way:
-        """The way of cells that were asked."""
-        return cls(newer, _all_behind(good, newer), _all_behind(bad, opposite(newer)))
 
     def fits(self) -> bool:
         """Whether nothing is implied to be both."""
@@ -175,6 +170,10 @@ class GridState:
         """The candidates of a cell."""
         return self.spec.rows[cell[0]], self.spec.columns[cell[1]]
 
+    def ask(self, cell: Cell, why: str) -> Question:
+        """To run a cell."""
+        return Question(self.point(cell), self.evidence.runs + 1, why)
+
     @cached_property
     def _told(self) -> Mapping[Cell, Tally]:
         """What each cell answered that answered good or bad, and is not left alone."""
@@ -259,7 +258,7 @@ class GridState:
         good, bad = np.zeros(self.shape, dtype=np.bool_), np.zeros(self.shape, dtype=np.bool_)
         for cell, verdict in self.verdicts.items():
             (good if verdict == "good" else bad)[cell] = True
-        return Way.of(newer, good, bad)
+        return Way(newer, _all_behind(good, newer), _all_behind(bad, opposite(newer)))
 
     def ways(self) -> list[Way]:
         """The ways that fit the verdicts, those alike on both axes first.

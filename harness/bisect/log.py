@@ -8,13 +8,13 @@ out. Places that were asked before stay known, whether or not they would be aske
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from harness.bisect.answers import Answer, Evidence, Point, Question
+from harness.bisect.answers import Answer, Evidence, Point
 from harness.bisect.axis_search import AxisSearch
 from harness.bisect.grid_search import GridSearch
 from harness.bisect.search import AxisSpec, Cost, GridSpec, Spec, free
@@ -93,6 +93,10 @@ class Log:
                 evidence = evidence.resumed()
         return evidence
 
+    def answers(self) -> list[Answered]:
+        """What runs told so far, if only that the lab failed."""
+        return [entry for entry in self.entries if isinstance(entry, Answered)]
+
     def under_way(self) -> Point | None:
         """What was asked last and not answered."""
         last: Point | None = None
@@ -108,11 +112,6 @@ class Log:
         if isinstance(self.spec, AxisSpec):
             return AxisSearch(self.spec, cost=cost, evidence=self.evidence())
         return GridSearch(self.spec, cost=cost, evidence=self.evidence())
-
-
-def asked(question: Question) -> Asked:
-    """The entry of a question."""
-    return Asked(at=question.at, number=question.number, why=question.why)
 
 
 def concluded(log: Log) -> bool:
@@ -140,7 +139,7 @@ def read_log(text: str, *, file: str | None = None) -> Log:
         if begun is None:
             if not isinstance(entry, Begun):
                 break
-            begun, points = entry, _points(entry.spec)
+            begun, points = entry, frozenset(entry.spec.points())
             continue
         if isinstance(entry, Begun):
             raise ConfigError("a second search begins here", file=file, line=number)
@@ -151,12 +150,6 @@ def read_log(text: str, *, file: str | None = None) -> Log:
     if begun is None:
         raise ConfigError("does not begin with the spec of a search", file=file, line=1)
     return Log(begun.spec, tuple(entries), begun.task)
-
-
-def _points(spec: AxisSpec | GridSpec) -> frozenset[Point]:
-    points: Iterable[Point]
-    points = ((name,) for name in spec.candidates) if isinstance(spec, AxisSpec) else spec.points()
-    return frozenset(points)
 
 
 def _entry(line: str, number: int, file: str | None) -> Entry:

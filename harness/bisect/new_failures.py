@@ -33,16 +33,6 @@ class NewFailure:
         return cls(pair.before, pair.after, _changed(pair.before, pair.after))
 
     @property
-    def signature(self) -> str:
-        """What tells its failure from others."""
-        return self.after.signature
-
-    @property
-    def known_issue(self) -> str | None:
-        """The known issue that expects it."""
-        return self.after.known_issue
-
-    @property
     def hindrance(self) -> str | None:
         """Why no bisection can tell more; None if one can."""
         if not self.changed:

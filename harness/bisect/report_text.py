@@ -18,9 +18,8 @@ from harness.bisect.result import (
 )
 from harness.errors import ConfigError
 from harness.errors.outgoing_text import counted
-from harness.failure.error import ErrorRecord
 from harness.history.performance import judge
-from harness.report.pages import link, template
+from harness.report.pages import clip, link, template
 from harness.runtimes.difference import NameList
 
 _SYMBOLS_SHOWN: Final = 8
@@ -70,10 +69,8 @@ def title(result: BisectionResult) -> str:
     error = bad.error if bad is not None else None
     on = f" on {result.on}" if result.on else ""
     said = f"{', '.join(result.axes)}{on}: {answer.text if answer else 'not over'}"
-    known = (error.api, error.code, error.symbol) if error is not None else ()
-    what = " ".join(str(part) for part in known if part)
     message = error.message if error is not None else ""
-    what = what or _shortened(" ".join(message.split()), _SAID_CHARS)
+    what = (error.call if error else "") or _shortened(" ".join(message.split()), _SAID_CHARS)
     name = result.case.rpartition("::")[2]
     text = _shortened(" ".join(said.split()), _TITLE_CHARS)
     # a case's name is one long word: all of it, or the test's alone, or none
@@ -217,8 +214,8 @@ def _side_rows(edge: EdgeShape) -> Iterator[tuple[str, object, object]]:
     old, new = edge.before, edge.after
     yield "answer", old.answer, new.answer
     yield "outcome", old.outcome, new.outcome
-    yield "code", _code(old.error), _code(new.error)
     failed, ran = (old.error, new.error), (old.runtime, new.runtime)
+    yield "code", failed[0] and (failed[0].call or None), failed[1] and (failed[1].call or None)
     yield "signature", failed[0] and failed[0].signature, failed[1] and failed[1].signature
     yield "runtime", ran[0] and ran[0].build_id, ran[1] and ran[1].build_id
     before, after = old.steps or {}, new.steps or {}
@@ -232,13 +229,6 @@ def cell(value: object) -> str:
         return "-"
     # a signature's <n> would be taken for a tag
     return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
-
-
-def _code(error: ErrorRecord | None) -> str | None:
-    if error is None:
-        return None
-    parts = (error.api, error.code, error.symbol)
-    return " ".join(str(part) for part in parts if part is not None) or None
 
 
 def _preflight_silence(found: PreflightShape | None) -> str | None:
@@ -258,5 +248,4 @@ def _some_of(listed: NameList) -> str:
 
 
 def _shown(value: object) -> str:
-    text = "-" if value is None else str(value)
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]} ..."
+    return "-" if value is None else clip(str(value), _SHOWN_CHARS)

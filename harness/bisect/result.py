@@ -20,10 +20,11 @@ from harness.results.record import CaseRecord, PreflightRecord, RuntimeRecord
 from harness.runtimes.difference import Difference
 
 _BUILD_DATE: Final = re.compile(r"\d+(?:\.\d+){1,2}\.(\d{2})(\d{2})(\d{2})(?:\d{6})?", re.ASCII)
+_ENDS: Final = ("last_good", "first_bad", "last_bad", "first_good")
 _OF_TASK: Final = {"case", "axes", "held", "paths", "match", "devices", "on", "target", "backend"}
 
-Records = Mapping[int, CaseRecord]
-"""The records of answered runs, by their position among the answers."""
+Records = Sequence[CaseRecord | None]
+"""The records of answered runs, as far as there are any."""
 Builds = Mapping[Axis, Mapping[str, str | None]]
 """{axis: {version: build id}}."""
 At = Annotated[list[str], Field(min_length=1, max_length=2)]
@@ -204,9 +205,11 @@ def result_of(
     `finding` is None for one that is not over. `differences` are those of the libraries on the axes
     that differ at an edge, `builds` the build ids of versions, as far as records do not tell them.
     """
-    answers = [entry for entry in log.entries if isinstance(entry, Answered)]
+    answers = log.answers()
     before, after = sides_of(finding, answers)
-    sides = [_side(entry, records.get(number)) for number, entry in enumerate(answers)]
+    numbered = enumerate(zip(answers, records, strict=True), start=1)
+    runs = [_run(number, *answered) for number, answered in numbered]
+    sides = [_side(run) for run in runs]
     edges = [
         EdgeShape(
             axes=[
@@ -216,7 +219,7 @@ def result_of(
             ],
             before=sides[old],
             after=sides[new],
-            preflight=_preflight(records.get(old), records.get(new)),
+            preflight=_preflight(records[old], records[new]),
         )
         for old, new in edges_of(finding, answers)
     ]
@@ -234,8 +237,8 @@ def result_of(
         bound=BoundShape(runs=bound.runs, alike=bound.alike, text=str(bound)),
         finished=finding is not None,
         answer=_answer(finding),
-        versions=_versions(task, answers, records, builds or {}),
-        runs=[_run(number, entry, records.get(number)) for number, entry in enumerate(answers)],
+        versions=_versions(task, runs, builds or {}),
+        runs=runs,
         before=None if before is None else sides[before],
         after=None if after is None else sides[after],
         preflight=edges[0].preflight if edges else None,
@@ -259,17 +262,16 @@ def build_date(build_id: str | None) -> str | None:
 
 
 def _versions(
-    task: Task, answers: Sequence[Answered], records: Records, builds: Builds
+    task: Task, runs: Sequence[RunShape], builds: Builds
 ) -> dict[Axis, dict[str, BuildShape]]:
     """The build of every version that was met."""
     known: dict[Axis, dict[str, str | None]] = {axis: dict(found) for axis, found in builds.items()}
-    for number, entry in enumerate(answers):
-        record = records.get(number)
-        versions = task.versions(entry.at)
+    for run in runs:
+        versions = task.versions(tuple(run.at))
         for axis, version in versions.items():
             known.setdefault(axis, {}).setdefault(version, None)
-        if record is not None and record.runtime is not None and "qnn" in versions:
-            known["qnn"][versions["qnn"]] = record.runtime.build_id
+        if run.record is not None and run.record.runtime is not None and "qnn" in versions:
+            known["qnn"][versions["qnn"]] = run.record.runtime.build_id
     return {
         axis: {
             version: BuildShape(build_id=build, date=build_date(build))
@@ -288,21 +290,21 @@ def _candidates(spec: AxisSpec | GridSpec) -> dict[Any, list[str]]:
 def _answer(finding: AxisFinding | GridFinding | None) -> AxisAnswer | GridAnswer | None:
     if finding is None:
         return None
-    told: dict[str, Any] = {"text": str(finding)}
+    told: dict[str, Any] = vars(finding) | {"text": str(finding)}
     if isinstance(finding, AxisFinding):
-        same = AxisAnswer.model_fields.keys() - told
-        return AxisAnswer.model_validate(told | {name: getattr(finding, name) for name in same})
+        told |= {**dict.fromkeys(_ENDS), **finding.ends}
+        return AxisAnswer(**{name: told[name] for name in AxisAnswer.model_fields})
     decided = finding.kind in ("frontier", "partial")
     newer = finding.newer
     told |= {
+        "first": finding.first,
         "first_are": "bad" if newer == (False, False) else "good",
         "unsure": sorted(finding.unsure),
         "newer_is_better": None if newer is None else dict(zip(finding.axes, newer, strict=True)),
         "mattered": dict(zip(finding.axes, finding.mattered, strict=True)),
         "axis_said": finding.axis_said() if decided else None,
     }
-    same = GridAnswer.model_fields.keys() - told
-    return GridAnswer.model_validate(told | {name: getattr(finding, name) for name in same})
+    return GridAnswer(**{name: told[name] for name in GridAnswer.model_fields})
 
 
 def _cells(finding: GridFinding) -> list[CellShape]:
@@ -325,7 +327,7 @@ def _run(number: int, entry: Answered, record: CaseRecord | None) -> RunShape:
         {
             **entry.model_dump(include={"at", "answer", "run", "case"}),
             **{name: entry.detail.get(name) for name in ("why", "seconds", "device")},
-            "number": number + 1,
+            "number": number,
             "outcome": record.outcome if record else None,
             "signature": record.error.signature if record and record.error else None,
             "record": record,
@@ -333,17 +335,14 @@ def _run(number: int, entry: Answered, record: CaseRecord | None) -> RunShape:
     )
 
 
-def _side(entry: Answered, record: CaseRecord | None) -> SideShape:
+def _side(run: RunShape) -> SideShape:
+    record = run.record
     return SideShape(
-        at=list(entry.at),
-        answer=entry.answer,
-        run=entry.run,
-        case=entry.case,
-        outcome=record.outcome if record else None,
+        **run.model_dump(include={"at", "answer", "run", "case", "outcome"}),
         error=record.error if record else None,
         runtime=record.runtime if record else None,
         steps=_steps(record) if record else None,
-        evidence=[f"{entry.run}/{log}" for log in record.logs] if record else [],
+        evidence=[f"{run.run}/{log}" for log in record.logs] if record else [],
     )
 
 

@@ -128,17 +128,17 @@ class AxisSpec(_Spec):
     @model_validator(mode="after")
     def _names_are_candidates(self) -> Self:
         _distinct(self.axis, self.candidates)
-        for field, given in (
-            ("good", [self.good]),
-            ("bad", [self.bad]),
-            ("prior", self.prior),
-        ):
+        for field, given in (("good", [self.good]), ("bad", [self.bad]), ("prior", self.prior)):
             for name in given:
                 if name is not None and name not in self.candidates:
                     raise ValueError(f"{field}: {name!r} is not one of the candidates")
         if self.good is not None and self.good == self.bad:
             raise ValueError(f"{self.good!r} cannot be good and bad")
         return self
+
+    def points(self) -> Iterator[Point]:
+        """All candidates."""
+        return ((name,) for name in self.candidates)
 
     def searched(self) -> tuple[str, ...]:
         """The candidates between the two claims, claims included; all if one is missing."""

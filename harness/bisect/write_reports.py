@@ -23,7 +23,6 @@ from harness.errors.outgoing_text import printable, without_secrets_in
 from harness.files.whole_file import write_whole
 from harness.lab.inventory import load_lab
 from harness.report.bisections import write_index
-from harness.results.record import CaseRecord
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.difference import Difference, difference
 from harness.runtimes.library_facts import KnownFacts, build_id_of, kind_of
@@ -46,17 +45,13 @@ def write_reports(
     Raises InfraError if it cannot be written.
     """
     log = folder.read()
-    answers = [entry for entry in log.entries if isinstance(entry, Answered)]
-    records: dict[int, CaseRecord] = {}
-    for number, entry in enumerate(answers):
-        record = record_of(folder.path, entry)
-        if record is not None:
-            records[number] = record
+    answers = log.answers()
+    records = [record_of(folder.path, entry) for entry in answers]
     differences: Mapping[Axis, Difference] = {}
     builds: Builds = {}
     if catalog is not None:
         edges = edges_of(finding, answers)
-        with_ort = any(one.runtime is not None and one.runtime.ort for one in records.values())
+        with_ort = any(one and one.runtime and one.runtime.ort for one in records)
         differences, builds = _libraries(task, with_ort, answers, edges, catalog, cache)
     result = result_of(
         folder.path.name, log, task, finding, records, differences=differences, builds=builds

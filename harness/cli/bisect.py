@@ -205,7 +205,8 @@ def replay(file: Path, no_run: bool, reports: Path, as_json: bool) -> int:
         asked, code = {"at": list(question.at), "why": question.why}, NEGATIVE
         said = f"next to run: {' with '.join(question.at)} ({question.why})"
     if as_json:
-        result = result_of(file.absolute().parent.name, log, task_of(log), finding, {})
+        records = [None] * len(log.answers())
+        result = result_of(file.absolute().parent.name, log, task_of(log), finding, records)
         say_json(result.as_json() | {"next": asked, "exit_code": code})
     else:
         say(said)

@@ -71,7 +71,7 @@ def go_on_with(
                 ends.append(_go_on(folder, stop_at, as_json=as_json))
             except MisfitError as error:
                 on = task_of(folder.read()).on
-                if on is None or folder.answers() or len(misfits) == len(folders) - 1:
+                if on is None or folder.read().answers() or len(misfits) == len(folders) - 1:
                     raise
                 misfits[folder] = f"{on} is left out: {error}"
                 folder.discard()
@@ -87,7 +87,7 @@ def go_on_with(
             say(f"{ends[-1].why}; {_again(folders, misfits)}", err=True)
     except HarnessError as error:
         left = [folder for folder in folders if folder not in misfits]
-        if new and isinstance(error, ConfigError) and not any(one.answers() for one in left):
+        if new and isinstance(error, ConfigError) and not any(one.read().answers() for one in left):
             for folder in left:
                 folder.discard()
         else:

@@ -71,9 +71,9 @@ def test_it_finds_the_change_within_the_bound(tmp_path: Path) -> None:
         bisection = new_bisection(tmp_path / str(number), spec(), runs)
         found = bisection.go_on()
         assert isinstance(found, AxisFinding)
-        assert (found.last_good, found.first_bad) == (VERSIONS[number], version)
+        assert (found.ends["last_good"], found.ends["first_bad"]) == (VERSIONS[number], version)
         assert len(runs.made) <= 6
-        assert len(bisection.folder.answers()) == len(runs.made)
+        assert len(bisection.folder.read().answers()) == len(runs.made)
         with reopened(bisection, runs) as again:
             assert again.go_on() == found
         assert (bisection.folder.path / LOG).read_text().count('"concluded"') == 1
@@ -126,7 +126,7 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(tmp_path: Path, see
                 whole = log.read_bytes()
                 log.write_bytes(whole + b'{"schema":1,"kind":"answ')  # died within a line
     assert isinstance(found, AxisFinding)
-    assert found.first_bad == version
+    assert found.ends["first_bad"] == version
     again_made = Counter(runs.made)
     # a run that died before its end is made again, one that had ended is not
     assert sum(count - 1 for count in again_made.values()) <= len(deaths) - deaths.count("after")
@@ -149,7 +149,7 @@ def test_lab_trouble_is_asked_again_on_the_next_device_and_stops_in_the_end(tmp_
     with reopened(bisection, healed) as again:
         found = again.go_on()
     assert isinstance(found, AxisFinding)
-    assert found.first_bad == VERSIONS[4]
+    assert found.ends["first_bad"] == VERSIONS[4]
 
 
 def test_what_cannot_be_brought_together_is_untestable(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_lab_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
     bisection = new_bisection(tmp_path, spec(patience=6), runs)
     found = bisection.go_on()
     assert isinstance(found, AxisFinding)
-    assert found.first_bad == VERSIONS[4]
+    assert found.ends["first_bad"] == VERSIONS[4]
     assert runs.waited == [15.0, 60.0, 60.0, 60.0]
     assert isinstance(bisection.watcher, Silent)
     assert bisection.watcher.remarks[0] == "the lab failed; it is tried again in 15 s"
@@ -198,7 +198,11 @@ def test_ends_that_cannot_be_installed_move_inward(tmp_path: Path) -> None:
     )
     found = new_bisection(tmp_path / "a", spec(), runs).go_on()
     assert isinstance(found, AxisFinding)
-    assert (found.kind, found.last_good, found.first_bad) == ("change", VERSIONS[7], VERSIONS[8])
+    assert (found.kind, found.ends["last_good"], found.ends["first_bad"]) == (
+        "change",
+        VERSIONS[7],
+        VERSIONS[8],
+    )
     grid = GridSpec(axes=("ort", "qnn"), rows=("1", "2", "3"), columns=VERSIONS[:5])
     runs = ScriptedRuns(
         lambda at, _: (
@@ -237,7 +241,7 @@ def test_wrong_input_is_no_answer_and_can_be_mended(tmp_path: Path, kind: str, a
     with reopened(bisection, mended) as again:
         found = again.go_on()
     assert isinstance(found, AxisFinding)
-    assert found.first_bad == VERSIONS[5]
+    assert found.ends["first_bad"] == VERSIONS[5]
     assert not set(mended.made) & set(runs.made[:after])
 
 
@@ -290,7 +294,7 @@ def test_measurements_are_compared_with_those_of_the_good_end(tmp_path: Path) ->
         tmp_path, asked, runs, match="measurement took_us > 1.2 * good", good=(VERSIONS[0],)
     ).go_on()
     assert isinstance(found, AxisFinding)
-    assert (found.first_bad, runs.made[0]) == (VERSIONS[9], (VERSIONS[0],))
+    assert (found.ends["first_bad"], runs.made[0]) == (VERSIONS[9], (VERSIONS[0],))
 
 
 DRIFT = {"match": "drift:2", "good": (VERSIONS[0],)}
@@ -309,7 +313,7 @@ def test_outputs_are_compared_with_those_of_the_good_end(tmp_path: Path, first: 
     asked = spec(good=VERSIONS[0], match="drift:2")
     found = new_bisection(tmp_path, asked, runs, **DRIFT).go_on()
     assert isinstance(found, AxisFinding)
-    assert (found.first_bad, runs.made[0]) == (first, (VERSIONS[0],))
+    assert (found.ends["first_bad"], runs.made[0]) == (first, (VERSIONS[0],))
     assert len(runs.made) <= 6
 
 
@@ -330,7 +334,7 @@ def test_what_outputs_are_compared_with_is_found_again(tmp_path: Path) -> None:
     with reopened(bisection, runs) as again:
         found = again.go_on()
     assert isinstance(found, AxisFinding)
-    assert found.first_bad == VERSIONS[9]
+    assert found.ends["first_bad"] == VERSIONS[9]
     assert Counter(runs.made)[VERSIONS[0],] == 1
 
 
@@ -453,11 +457,15 @@ def test_a_version_is_run_until_it_can_be_told_from_noise(tmp_path: Path) -> Non
     bisection = judging(tmp_path / "a", runs)
     found = bisection.go_on()
     assert isinstance(found, AxisFinding)
-    assert (found.kind, found.last_good, found.first_bad) == ("change", VERSIONS[5], VERSIONS[6])
+    assert (found.kind, found.ends["last_good"], found.ends["first_bad"]) == (
+        "change",
+        VERSIONS[5],
+        VERSIONS[6],
+    )
     assert found.runs == len(runs.made) <= spec(repeat="judged").bound().runs
     assert runs.made[:FEWEST_GOOD] == [GOOD] * FEWEST_GOOD
     assert max(Counter(runs.made).values()) <= MOST_RUNS
-    answers = [entry.answer for entry in bisection.folder.answers() if entry.at != GOOD]
+    answers = [entry.answer for entry in bisection.folder.read().answers() if entry.at != GOOD]
     assert answers[0] == "unsure"
     assert Counter(answers)["bad"] + Counter(answers)["good"] == len(set(runs.made)) - 1
     believed = slower_from(VERSIONS[6])
@@ -487,7 +495,9 @@ def test_what_is_judged_goes_on_after_a_death_as_if_there_had_been_none(
         except Killed:
             runs.dies = killed_at(dice.randrange(1, 12))
     assert found == wanted
-    told = [[(one.at, one.answer) for one in of.folder.answers()] for of in (whole, bisection)]
+    told = [
+        [(one.at, one.answer) for one in of.folder.read().answers()] for of in (whole, bisection)
+    ]
     assert told[0] == told[1]
 
 
@@ -504,7 +514,9 @@ def test_what_noise_hides_is_left_open_and_said(tmp_path: Path) -> None:
     assert isinstance(found, AxisFinding)
     assert (found.kind, found.before, found.between) == ("range", VERSIONS[2], (hidden,))
     assert Counter(runs.made)[(hidden,)] == MOST_RUNS
-    why = [str(one.detail["why"]) for one in bisection.folder.answers() if one.at == (hidden,)]
+    why = [
+        str(one.detail["why"]) for one in bisection.folder.read().answers() if one.at == (hidden,)
+    ]
     assert "noise hides it: x " in why[-1]
     result = write_reports(bisection.folder, bisection.task, found, None, tmp_path)
     assert f"noise hides: {hidden}" in summary(result)
@@ -530,7 +542,7 @@ def test_wild_noise_ends_within_the_bound(tmp_path: Path, axes: int) -> None:
     bisection = new_bisection(tmp_path, wild, runs, match=SLOWER, good=good)
     found = bisection.go_on()
     assert isinstance(found, AxisFinding | GridFinding)
-    hidden = sum(entry.answer == "untestable" for entry in bisection.folder.answers())
+    hidden = sum(entry.answer == "untestable" for entry in bisection.folder.read().answers())
     assert hidden > 1
     assert found.runs <= wild.bound().alike + hidden
 

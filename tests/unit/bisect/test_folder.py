@@ -99,9 +99,9 @@ def test_a_log_that_cannot_be_read_does_not_hide_others(tmp_path: Path) -> None:
 
 def test_what_was_never_answered_can_be_discarded(tmp_path: Path) -> None:
     (folder,) = BisectFolder.create_all(tmp_path, [BEGUN])
-    assert not folder.answers()
+    assert not folder.read().answers()
     folder.append(Answered(at=("1",), answer="unknown"))
-    assert folder.answers()
+    assert folder.read().answers()
     folder.discard()
     assert not folder.path.exists()
 

@@ -12,7 +12,7 @@ from harness.bisect.answers import Question
 from harness.bisect.axis_search import AxisSearch
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.grid_search import GridSearch
-from harness.bisect.log import Answered, Begun, Concluded, Entry, Resumed, asked, read_log, to_line
+from harness.bisect.log import Answered, Asked, Begun, Concluded, Entry, Resumed, read_log, to_line
 from harness.bisect.search import AxisSpec, GridSpec
 from harness.errors import ConfigError
 from tests.unit.bisect.histories import World, axis, changing, grid
@@ -24,7 +24,7 @@ def written(spec: AxisSpec | GridSpec, world: World) -> tuple[str, list[Any]]:
     entries: list[Entry] = [Begun(spec=spec)]
     standing: list[Any] = [search.next()]
     while isinstance(question := search.next(), Question):
-        entries.append(asked(question))
+        entries.append(Asked(**vars(question)))
         standing.append(question)
         answer = world(question.at)
         search.answer(question, answer)

@@ -108,7 +108,7 @@ def test_a_failure_that_replaced_another_is_found(tmp_path: Path) -> None:
     runs = ScriptedRuns(lambda at, _: "failed" if at[0] >= versions[3] else "crashed")
     answer = new_bisection(tmp_path, axis, runs, match=told["--match"]).go_on()
     assert isinstance(answer, AxisFinding)
-    assert (answer.last_good, answer.first_bad) == (versions[2], versions[3])
+    assert answer.ends == {"last_good": versions[2], "first_bad": versions[3]}
 
 
 def test_what_failed_alike_as_known_before_is_no_version_s_fault() -> None:
@@ -128,7 +128,7 @@ def test_what_fails_as_known_is_listed_and_can_be_bisected() -> None:
     assert not found["new"]
     (pairs,) = groups(found["known"], bisected_apart)
     first, second = map(NewFailure.of, pairs)
-    assert (first.known_issue, second.known_issue) == ("few-contexts", "few-contexts")
+    assert (first.after.known_issue, second.after.known_issue) == ("few-contexts", "few-contexts")
     command = first.command("lab.yaml", "reports")
     assert command is not None
     assert command[3:9] == ["--axis", "qnn", "--good", "2.50.40", "--bad", "2.51.0"]

@@ -85,7 +85,7 @@ def test_one_claim_within_is_confirmed_first_and_then_the_longer_side() -> None:
     found, asked = drive(AxisSearch(axis(9, good="2.12")), changing(9, 5))
     assert [at[0] for at in asked[:2]] == ["2.12", "2.18"]
     assert "2.10" not in {at[0] for at in asked}
-    assert (found.last_good, found.first_bad) == ("2.14", "2.15")
+    assert (found.ends["last_good"], found.ends["first_bad"]) == ("2.14", "2.15")
     for n, k, claimed in itertools.product(range(2, 15), range(1, 15), range(15)):
         if k < n and claimed < n:
             claim = {"good" if claimed < k else "bad": names(n)[claimed]}
@@ -98,7 +98,11 @@ def test_only_what_lies_between_two_claims_is_searched() -> None:
     found, asked = drive(AxisSearch(axis(20, good="2.15", bad="2.12")), changing(20, 4, "bad"))
     assert all("2.12" <= at[0] <= "2.15" for at in asked)
     assert asked[0] == ("2.15",)
-    assert (found.direction, found.last_bad, found.first_good) == ("fix", "2.13", "2.14")
+    assert (found.direction, found.ends["last_bad"], found.ends["first_good"]) == (
+        "fix",
+        "2.13",
+        "2.14",
+    )
     assert "fixed" in found.notes[0]
 
 

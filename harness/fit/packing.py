@@ -60,6 +60,10 @@ class Forecast:
         return self.refused is None
 
 
+_Held = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
+"""The contexts of each domain, and how many bytes they take."""
+
+
 class _Domain:
     """One protection domain; with `shares`, its contexts have one spill-fill buffer."""
 
@@ -97,7 +101,7 @@ def forecast(
     """What comes of these moves; with `share_spill_fill` a domain has one buffer for all."""
     domains = [_Domain(share_spill_fill) for _ in range(room.sessions)]
     after_each: list[int] = []
-    fullest = _now((), None, domains)
+    fullest = _held(domains)
     for move in moves:
         if move.verb == "load":
             size = sizes[move.context]
@@ -107,27 +111,23 @@ def forecast(
                     break
             else:
                 missing = min(domain.used_with(size) for domain in domains) - room.budget
-                return _now(after_each, Refusal(len(after_each), move.context, missing), domains)
+                refusal = Refusal(len(after_each), move.context, missing)
+                return Forecast(len(after_each), refusal, *_held(domains), tuple(after_each))
             after_each.append(sum(domain.used for domain in domains))
         elif move.verb == "free":
-            fullest = _fuller(fullest, domains)
+            fullest = max(fullest, _held(domains), key=_used)
             for domain in domains:
                 domain.free(move.context)
-    fullest = _fuller(fullest, domains)
-    return Forecast(len(after_each), None, fullest.domains, fullest.used, tuple(after_each))
+    fullest = max(fullest, _held(domains), key=_used)
+    return Forecast(len(after_each), None, *fullest, tuple(after_each))
 
 
-def _fuller(fullest: Forecast, domains: Sequence[_Domain]) -> Forecast:
-    more = sum(domain.used for domain in domains) > sum(fullest.used)
-    return _now((), None, domains) if more else fullest
+def _held(domains: Sequence[_Domain]) -> _Held:
+    return tuple(tuple(domain.held) for domain in domains), tuple(domain.used for domain in domains)
 
 
-def _now(
-    after_each: Sequence[int], refusal: Refusal | None, domains: Sequence[_Domain]
-) -> Forecast:
-    held = tuple(tuple(domain.held) for domain in domains)
-    used = tuple(domain.used for domain in domains)
-    return Forecast(len(after_each), refusal, held, used, tuple(after_each))
+def _used(held: _Held) -> int:
+    return sum(held[1])
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from harness.results.journal import MAX_LINE_BYTES, journal_lines
 from harness.results.record import NO_CAUSE, CaseRecord
 
 _UNTESTED: Final = ("skipped", "unsupported")
+"""Left out, or unsupported where it was to run."""
 
 
 def _inside(*path: str) -> Any:
@@ -78,11 +79,6 @@ class Brief:
         return self.is_bad and self.known_issue is None
 
     @property
-    def is_untested(self) -> bool:
-        """Whether it was left out, or is unsupported where it was to run."""
-        return self.outcome in _UNTESTED
-
-    @property
     def is_spoilt(self) -> bool:
         """Whether the lab, the harness or wrong input kept it from a verdict about the target."""
         return self.outcome == "error" or self.cause not in (None, "target")
@@ -90,7 +86,7 @@ class Brief:
     @property
     def has_verdict(self) -> bool:
         """Whether it says something about the target."""
-        return not (self.is_spoilt or self.is_untested)
+        return not self.is_spoilt and self.outcome not in _UNTESTED
 
     @property
     def signature(self) -> str:
@@ -118,7 +114,7 @@ def numbered_lines(journal: Path) -> Iterator[tuple[int, bytes, Brief | None]]:
                 raise ValueError("too long")
             yield number, line, _parsed(line)
         except ValueError:
-            if not _is_event(line):
+            if _object(line).get("kind") != "device":
                 yield number, line, None
 
 
@@ -138,10 +134,6 @@ def read_briefs(journal: Path) -> tuple[list[Brief], int]:
                 f"{journal}:{number}: records of schema {schema!s:.20}; this version reads schema 1"
             )
     return whole, damaged
-
-
-def _is_event(line: bytes) -> bool:
-    return _object(line).get("kind") == "device"
 
 
 def _object(line: bytes) -> Mapping[str, Any]:

@@ -189,7 +189,16 @@ def comparison_report(
     """The report, without bisections that were run."""
     found = told.comparison
     listed = {
-        name: tuple(_row(pair, bisectable(name, pair)) for pair in found[name]) for name in TITLES
+        name: tuple(
+            Row(
+                case=pair.shown.case,
+                before=Side.of(pair.before),
+                after=Side.of(pair.after),
+                **dict(bisectable(name, pair)),
+            )
+            for pair in found[name]
+        )
+        for name in TITLES
     }
     drifted = tuple(
         DriftRow(case=one.pair.shown.case, output=as_json(output.as_json()))
@@ -208,13 +217,4 @@ def comparison_report(
             "untested": len(found["untested"]),
             **listed,
         }
-    )
-
-
-def _row(pair: Pair, more: Bisectable) -> Row:
-    return Row(
-        case=pair.shown.case,
-        before=Side.of(pair.before),
-        after=Side.of(pair.after),
-        **dict(more),
     )

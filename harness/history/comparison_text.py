@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.errors.outgoing_text import counted, outgoing
-from harness.history.brief import Brief
 from harness.history.comparison import BISECTED, TITLES, Category, Comparison, Pair, groups
 from harness.history.speed_text import speed_counts, speed_lines
 from harness.report.pages import template
@@ -32,7 +31,13 @@ class Group:
     @property
     def said(self) -> str:
         """How they ended, in one line."""
-        return " ".join(self._said().split())
+        one = self.pairs[0].after
+        if one is None:
+            return "not run"
+        known = f"{one.known_issue}: " if one.known_issue else ""
+        named = f" ({one.diagnosis})" if one.diagnosis else ""
+        told = f"{known}{one.outcome}{named}: {one.signature}" if one.is_bad else one.outcome
+        return " ".join(told.split())
 
     @property
     def until_now(self) -> str:
@@ -40,16 +45,6 @@ class Group:
         earlier = [one.before for one in self.pairs if one.after and one.after.is_unexplained]
         issues = sorted({one.known_issue for one in earlier if one and one.known_issue})
         return f"expected until now by {', '.join(issues)}" if issues else ""
-
-    def _said(self) -> str:
-        one = self.pairs[0].after
-        if one is None:
-            return "not run"
-        if not one.is_bad:
-            return one.outcome
-        known = f"{one.known_issue}: " if one.known_issue else ""
-        named = f" ({one.diagnosis})" if one.diagnosis else ""
-        return f"{known}{one.outcome}{named}: {one.signature}"
 
     @property
     def was(self) -> str:
@@ -62,11 +57,6 @@ class Group:
         ):
             return ""
         return " ".join((one.signature if one.is_bad else one.outcome).split())
-
-    @property
-    def first(self) -> Brief:
-        """The first of them."""
-        return self.pairs[0].shown
 
 
 @dataclass(frozen=True)
@@ -130,7 +120,7 @@ def lines(found: Told) -> Iterator[str]:
         for group in found.groups[name]:
             said = "" if name in ("vanished", "fixed") else f": {shortened(group.said, _WIDTH)}"
             said += f"; {shortened(group.until_now, _WIDTH)}" if group.until_now else ""
-            yield f"{len(group.pairs):4} x {title}{said}  [first: {group.first.case}]"
+            yield f"{len(group.pairs):4} x {title}{said}  [first: {group.pairs[0].shown.case}]"
             if group.advice:
                 yield f"       {group.advice}"
     for one in found.comparison.drifted[:_DRIFTS]:

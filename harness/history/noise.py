@@ -11,6 +11,7 @@ single run to compare with.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 from typing import Final, TypeAlias
@@ -98,11 +99,16 @@ def scales(base: Array, new: Array, group: Whole, floor: Array) -> tuple[Array, 
 
 def _steps(values: Array) -> Array:
     """From each run to the next that there is, as sizes."""
+    found = np.abs(values[:, 1:] - _filled(values)[:, :-1])
+    return found if found.size else np.full((len(values), 1), np.nan)
+
+
+def _filled(values: Array) -> Array:
+    """The last run that there is at each place, this one included."""
     last = values.copy()
     for at in range(1, values.shape[1]):
         last[:, at] = np.where(np.isfinite(values[:, at]), values[:, at], last[:, at - 1])
-    found = np.abs(values[:, 1:] - last[:, :-1])
-    return found if found.size else np.full((len(values), 1), np.nan)
+    return last
 
 
 def level(base: Array, new: Array, scale: Array, most: int) -> Array:
@@ -111,9 +117,7 @@ def level(base: Array, new: Array, scale: Array, most: int) -> Array:
     They bear it out: it was not the odd one itself. So they need not be nearer to it than a part
     of the way to the new runs.
     """
-    last = np.full(len(base), np.nan)
-    for at in range(base.shape[1]):
-        last = np.where(np.isfinite(base[:, at]), base[:, at], last)
+    last = _filled(base)[:, -1]
     near = np.fmax(_AGREES * scale, np.abs(median(new) - last) / _PART_OF_THE_WAY)
     agrees = np.abs(base - last[:, None]) <= near[:, None]
     later = np.cumsum(np.isfinite(base)[:, ::-1], axis=1)[:, ::-1]
@@ -126,22 +130,25 @@ def chance(distance: Array, base: Whole, new: Whole) -> Array:
     The distance is that of the nearer ones of the middle runs: what a rerun confirms.
     """
     found = np.ones(len(distance))
-    for one, other in {*zip(base.tolist(), new.tolist(), strict=True)}:
-        if one and other:
-            rows = (base == one) & (new == other) & (distance > 0)
-            found[rows] = np.interp(
-                np.log(distance[rows]), np.log(_DISTANCES), _two_sided(one, other)
-            )
+    for one, other, alike in _alike(base, new):
+        rows = alike & (distance > 0)
+        found[rows] = np.interp(np.log(distance[rows]), np.log(_DISTANCES), _two_sided(one, other))
     return found
 
 
 def half_width(base: Whole, new: Whole) -> Array:
     """How far to either side, in scales, the difference of two medians may lie (95 %)."""
     found = np.full(len(base), np.inf)
+    for one, other, alike in _alike(base, new):
+        found[alike] = _width(one, other)
+    return found
+
+
+def _alike(base: Whole, new: Whole) -> Iterator[tuple[int, int, Mask]]:
+    """Each pair of numbers of runs, and the rows that have it; none of no runs."""
     for one, other in {*zip(base.tolist(), new.tolist(), strict=True)}:
         if one and other:
-            found[(base == one) & (new == other)] = _width(one, other)
-    return found
+            yield one, other, (base == one) & (new == other)
 
 
 @cache

@@ -66,7 +66,7 @@ def _same(folder: RunFolder, takes: Callable[[str], bool]) -> Iterator[RunFolder
     reports, wanted = folder.path.parent, folder.info().get("selection")
     names = [one.name for one in reversed(run_folders(reports))][:_MOST_RUNS]
     # names tell the second, run.json tells the rest
-    for _, same_second in groupby(names, _second):
+    for _, same_second in groupby(names, lambda name: name.partition("-")[0]):
         found = []
         for earlier in (RunFolder.open(reports / name) for name in same_second):
             info = earlier.info()
@@ -113,7 +113,3 @@ def durations(folder: RunFolder) -> dict[str, float]:
             if row["kind"] == "case" and 0 <= float(row["duration_s"]) < _MOST_S:
                 found[str(row["case"])] = float(row["duration_s"])
     return found
-
-
-def _second(run_id: str) -> str:
-    return run_id.partition("-")[0]

@@ -76,7 +76,7 @@ class Drawing:
         if case := facts.get("case"):
             parts.append(Text(str(case).partition("::")[2] or str(case), style="dim"))
         elif not doing:
-            left = state.waiting(name)
+            left = state.waiting[name]
             parts.append(Text(f"{left} to run" if left else "-", style="dim"))
         return _joined(parts, columns)
 

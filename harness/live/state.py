@@ -118,7 +118,8 @@ class RunState:
         self._spent_s = 0.0
         self._expected: Mapping[str, float] = {}
         self._of_test: dict[str, float] = {}
-        self._waiting = Counter(cases.values())
+        self.waiting = Counter(cases.values())
+        """How many cases each device has still to run, as it was planned."""
         self._known_s: dict[str, float] = {}
         self._unknown: Counter[str] = Counter()
         self.expect({})
@@ -130,7 +131,7 @@ class RunState:
         for case, seconds in durations.items():
             of_test.setdefault(_test(case), []).append(seconds)
         self._of_test = {test: sum(all_) / len(all_) for test, all_ in of_test.items()}
-        self._known_s, self._unknown = dict.fromkeys(self._waiting, 0.0), Counter()
+        self._known_s, self._unknown = dict.fromkeys(self.waiting, 0.0), Counter()
         for case, device in self._left.items():
             self._count(case, device, 1)
 
@@ -154,16 +155,12 @@ class RunState:
         if device is None:
             return False
         self._count(case, device, -1)
-        self._waiting[device] -= 1
+        self.waiting[device] -= 1
         self.done += 1
         self.failed += failed
         self.lab_errors += lab and not failed
         self._spent_s += max(0.0, seconds)
         return True
-
-    def waiting(self, device: str) -> int:
-        """How many cases a device has still to run, as it was planned."""
-        return self._waiting[device]
 
     def left_s(self, now: float) -> float | None:
         """Seconds until the last case is over; None if nothing tells yet."""

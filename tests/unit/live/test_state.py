@@ -109,7 +109,7 @@ def test_each_case_counts_once() -> None:
     assert state.ended("s.py::test_a[2]", 1.0, lab=True)
     assert state.ended("s.py::test_b[1]", 1.0, failed=True, lab=True)
     assert (state.done, state.failed, state.lab_errors) == (3, 2, 1)
-    assert [state.waiting(name) for name in ("one", "two", "none")] == [0, 1, 0]
+    assert [state.waiting[name] for name in ("one", "two", "none")] == [0, 1, 0]
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from harness.adb.guard import spawn_guarded
 from harness.bisect.answers import Axis, Point
 from harness.bisect.log import Log
 from harness.bisect.match import Judged, Match
-from harness.errors import ConfigError, InfraError
+from harness.errors import ConfigError
 from harness.files.cache import PRIVATE
+from harness.files.whole_file import disk_errors
 from harness.pytest_plugin.problem import Problem, read_problem
 from harness.pytest_plugin.terminal import NO_DEVICE
 from harness.report.rundir import JOURNAL, LATEST, RunFolder
@@ -81,19 +82,25 @@ class Task(BaseModel):
 
         What the runs `likely_next` will need is made ready meanwhile.
         """
-        # Paths are given with "=": pytest takes a word of its own for the path of a test.
-        arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--only-case={self.case}"]
-        arguments += [f"--lab={self.lab}", f"--reports={reports}", f"--backend={self.backend}"]
-        arguments += [f"--device={','.join(devices)}"]
+        arguments = case_arguments(self.case, self.lab, reports, devices, self.backend)
         arguments += [f"--{axis}={version}" for axis, version in self.given(at).items()]
         for point in likely_next:
             named = (f"{axis}={version}" for axis, version in self.given(point).items())
             arguments.append(f"--ahead={shlex.join(named)}")
-        # other people's runs may come between; a search that waits is better than one that stops
-        arguments.append(f"--lease-timeout={_LEASE_WAIT_S}")
         if self.known_issues is not None:
             arguments.append(f"--known-issues={self.known_issues}")
         return [*arguments, *self.pytest_arguments, split_node_id(self.case)[0]]
+
+
+def case_arguments(
+    case: str, lab: Path, reports: Path, devices: Sequence[str], backend: str
+) -> list[str]:
+    """pytest's arguments for one case alone, on the first of `devices` that can be used."""
+    # Paths are given with "=": pytest takes a word of its own for the path of a test.
+    arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--only-case={case}"]
+    arguments += [f"--lab={lab}", f"--reports={reports}", f"--backend={backend}"]
+    # other people's runs may come between; a search that waits is better than one that stops
+    return [*arguments, f"--device={','.join(devices)}", f"--lease-timeout={_LEASE_WAIT_S}"]
 
 
 OUTPUT: Final = "output.txt"
@@ -141,11 +148,9 @@ def run_case(arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: floa
     InfraError if it cannot be started.
     """
     began = time.monotonic()
-    try:
+    with disk_errors(f"cannot write to {reports}"):
         reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         output = (reports / OUTPUT).open("wb")
-    except OSError as error:
-        raise InfraError(f"cannot write to {reports}: {error.strerror}") from error
     told = f"--problem-file={(reports / PROBLEM).absolute()}"
     command = [sys.executable, "-m", "pytest", told, *arguments]
     with output, spawn_guarded(command, cwd=cwd, stdout=output, stderr=output) as process:

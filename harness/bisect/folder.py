@@ -20,8 +20,8 @@ from typing import Final, Self
 from harness.bisect.log import Asked, Begun, Entry, Log, concluded, read_log, to_line
 from harness.errors import ConfigError, InfraError
 from harness.files.cache import PRIVATE
-from harness.files.whole_file import read_bounded, write_whole
-from harness.report.rundir import new_run_id
+from harness.files.whole_file import disk_errors, read_bounded, write_whole
+from harness.report.rundir import making_folders, new_run_id
 
 LOG: Final = "log.jsonl"
 RUNS: Final = "runs"
@@ -51,7 +51,7 @@ class BisectFolder:
         Raises ConfigError if the folder for reports cannot be used, InfraError if the disk fails.
         """
         folders: list[Self] = []
-        try:
+        with making_folders(reports):
             reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             run_id = _new_id(reports.resolve(), len(begun))
             for number, one in enumerate(begun, start=1):
@@ -59,8 +59,6 @@ class BisectFolder:
                 path.mkdir(exist_ok=True)
                 write_whole(path / LOG, to_line(one).encode())
                 folders.append(cls(path))
-        except OSError as error:
-            raise ConfigError(f"cannot hold reports: {error.strerror}", file=reports) from error
         for folder in folders:
             folder.hold()
         return folders
@@ -153,11 +151,9 @@ class BisectFolder:
         Raises InfraError if it cannot be written.
         """
         line = to_line(entry).encode()
-        try:
+        with disk_errors(f"cannot write {self.path / LOG}"):
             written = os.write(self._file, line)
             os.fsync(self._file)
-        except OSError as error:
-            raise InfraError(f"cannot write {self.path / LOG}: {error.strerror}") from error
         if written < len(line):
             raise InfraError(f"cannot write {self.path / LOG}: no space left on the disk")
 

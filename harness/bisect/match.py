@@ -19,7 +19,7 @@ from harness.failure.error import ErrorRecord
 from harness.history.performance import MOST_RUNS, Change
 from harness.history.performance import judge as judge_beside_noise
 from harness.qnn.codes import same_code
-from harness.results.drift import Output, steps_of
+from harness.results.drift import NOT_KEPT, Output, steps_of
 from harness.results.record import CaseRecord
 
 _CODE = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.ASCII | re.IGNORECASE)
@@ -287,7 +287,7 @@ class Match:
         unknown = [one for one in drifting if one.differences[1] is None]
         answer: Answer = "bad" if beyond else "untestable" if unknown else "good"
         for one in beyond or unknown or drifting:
-            what = one.differences[1] or "differs, and was not kept"
+            what = one.differences[1] or NOT_KEPT
             return Judged(answer, f"{one.context}, output {one.name}: {what}")
         return Judged(answer, "the outputs of the good end")
 
@@ -307,7 +307,7 @@ def parse_match(text: str) -> Match:
     steps = steps_of(text.strip())
     if steps is not None:
         return Match(text, drift_steps=steps)
-    kind, equals, value = (part.strip() for part in text.partition("="))
+    kind, _, value = (part.strip() for part in text.partition("="))
     if text.strip().startswith("measurement"):
         comparison = text.strip().removeprefix("measurement").strip().removeprefix("=").strip()
         quoted = len(comparison) > 1 and comparison[0] == comparison[-1] and comparison[0] in "\"'"
@@ -316,17 +316,13 @@ def parse_match(text: str) -> Match:
     if text.rstrip().endswith(ELSE_GOOD):
         others = "good"
         value = text.rstrip().removesuffix(ELSE_GOOD).partition("=")[2].strip()
-    if not equals or not value:
-        raise ConfigError(f"--match: {text[:80]!r} is none of its forms", choices=_FORMS)
-    if kind == "code":
+    if value and kind == "code":
         codes = {_code(part.strip()) for part in value.split(",")}
         return Match(
             text, lambda error: any(same_code(error.code, one) for one in codes), others=others
         )
-    if kind == "symbol":
-        return Match(text, lambda error: _like(error.symbol, value), others=others)
-    if kind == "signature":
-        return Match(text, lambda error: _like(error.signature, value), others=others)
+    if value and kind in ("symbol", "signature"):
+        return Match(text, lambda error: _like(getattr(error, kind), value), others=others)
     raise ConfigError(f"--match: {text[:80]!r} is none of its forms", choices=_FORMS)
 
 

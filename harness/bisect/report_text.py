@@ -112,8 +112,7 @@ def summary(result: BisectionResult) -> list[str]:
         lines.append("each answer is of as many runs as it took to tell it from noise")
     elif answer:
         lines.append("each answer was believed; --repeat auto is for tests that are flaky")
-    for note in answer.notes if answer else ():
-        lines.append(note)
+    lines += answer.notes if answer else []
     for axis, found in result.versions.items():
         for version, build in found.items():
             if build.build_id:
@@ -121,8 +120,7 @@ def summary(result: BisectionResult) -> list[str]:
                 lines.append(f"{axis} {version}: build {build.build_id}{day}")
     if held := held_text(result.held):
         lines.append(f"held fixed: {held}")
-    counts = result.match or "any failure"
-    lines.append(f"counts as bad: {counts}")
+    lines.append(f"counts as bad: {result.match or 'any failure'}")
     lines += [*_failed_otherwise(result), *_beside_noise(result)]
     devices = sorted({str(run.device) for run in result.runs if run.device})
     lines.append(f"device: {', '.join(devices)} ({result.target}, {result.backend})")

@@ -196,21 +196,15 @@ def _refuse_what_would_be_ignored(
     """Raises ConfigError for what means nothing beside the rest: nobody writes it for nothing."""
     two = len(axes) == 2
     alone, with_good = not axes, match is not None and match.needs_good
+    lists = {"--versions": request.candidates, "--from-file": request.candidates_file}
+    ends = {"--good": request.good, "--bad": request.bad}
+    of_one_axis = {**lists, **ends, "--prior": request.prior or None}
     wrong: tuple[tuple[str, bool, str], ...] = (
-        ("--versions", alone and request.candidates is not None, _ALONE),
-        ("--from-file", alone and request.candidates_file is not None, _ALONE),
-        ("--good", alone and request.good is not None, _ALONE),
-        ("--bad", alone and request.bad is not None, _ALONE),
-        ("--prior", alone and bool(request.prior), _ALONE),
+        *((field, alone and said is not None, _ALONE) for field, said in of_one_axis.items()),
         ("--match", alone and with_good, "compares with a good version, and only devices differ"),
         ("--repeat", alone and request.repeat == "auto", f"{_ALONE}; --repeat N asks it N times"),
-        ("--versions", two and request.candidates is not None, _EACH_ITS_OWN),
-        ("--from-file", two and request.candidates_file is not None, _EACH_ITS_OWN),
-        (
-            "--from-file",
-            request.candidates is not None and request.candidates_file is not None,
-            f"--versions{_TWICE}",
-        ),
+        *((field, two and said is not None, _EACH_ITS_OWN) for field, said in lists.items()),
+        ("--from-file", None not in lists.values(), f"--versions{_TWICE}"),
         (
             "--axis",
             match is not None and match.drift_steps is not None and axes != ("qnn",),

@@ -18,9 +18,9 @@ from harness.bisect.log import Answered, concluded
 from harness.bisect.report_text import bug_report, page_of
 from harness.bisect.result import BisectionResult, Builds, result_of
 from harness.bisect.versions import COMPILING_TARGET, Versions
-from harness.errors import HarnessError, InfraError
+from harness.errors import HarnessError
 from harness.errors.outgoing_text import printable, without_secrets_in
-from harness.files.whole_file import write_whole
+from harness.files.whole_file import disk_errors, write_whole
 from harness.lab.inventory import load_lab
 from harness.report.bisections import write_index
 from harness.runtimes.catalog import Catalog
@@ -59,12 +59,10 @@ def write_reports(
     result = BisectionResult.model_validate(without_secrets_in(result.as_json()))
     report = printable(bug_report(result))
     text = json.dumps(result.as_json(), indent=2, ensure_ascii=False) + "\n"
-    try:
+    with disk_errors(f"cannot write to {folder.path}"):
         write_whole(folder.path / RESULT, text.encode("utf-8", "replace"))
         write_whole(folder.path / REPORT_TEXT, report.encode("utf-8", "replace"))
         write_whole(folder.path / REPORT_PAGE, printable(page_of(result)).encode())
-    except OSError as error:
-        raise InfraError(f"cannot write to {folder.path}: {error.strerror}") from error
     with contextlib.suppress(OSError):
         write_index(folder.path.parent)  # only a list of what stands in each folder
     return result

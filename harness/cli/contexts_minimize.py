@@ -20,7 +20,7 @@ from harness.errors.outgoing_text import counted
 from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.minimize.driver import Minimization, Result, Task, Tried
 from harness.minimize.search import Way
-from harness.minimize.subject import Subject, Wanted, expected_of, record_in_run, subject_of
+from harness.minimize.subject import Subject, expected_of, record_in_run, subject_of
 from harness.pytest_plugin.ending import Ending
 from harness.qnn.backends import BACKENDS
 from harness.results.record import CaseRecord
@@ -142,15 +142,16 @@ def _subject(
     """The case that is meant, as a run knows it, and its record there."""
     record = record_in_run(case, given["run"], given["reports"])
     lab_file = given["lab_file"] or (DEFAULT_LAB if DEFAULT_LAB.exists() else SIMULATED_LAB)
-    wanted = Wanted(
+    subject = subject_of(
+        record.case if record is not None else case,
         lab_file,
+        load_lab(lab_file),
+        open_catalog(lab_file),
         Given(given["inputs"], given["expected"], given["tolerance"], given["graph"]),
-        [part for one in given["device"] for part in one.split(",")],
-        given["backend"],
-        given["qnn"],
+        devices=[part for one in given["device"] for part in one.split(",")],
+        backend=given["backend"],
+        qnn=given["qnn"],
     )
-    name = record.case if record is not None else case
-    subject = subject_of(name, wanted, load_lab(lab_file), open_catalog(lab_file))
     expects = expected_of(record) if record is not None else None
     if failing and expects is not None and expects.outcome == "passed":
         why = "it passed there, and only what fails is made smaller: name the run where it fails"

@@ -9,9 +9,9 @@ import click
 
 from harness.cli.lab_options import NamedPath, json_option
 from harness.cli.say import say, say_found
-from harness.errors import InfraError
 from harness.errors.outgoing_text import counted
 from harness.files.cache import cache_root
+from harness.files.whole_file import disk_errors
 from harness.history.previous import since_previous
 from harness.report.bisections import bisections_in, write_index
 from harness.report.ci import tell_ci
@@ -102,7 +102,5 @@ def _bisection(path: Path) -> None:
 def _bisections(reports: Path) -> None:
     for one in bisections_in(reports):
         say(f"{one.name}  {one.axes}: {one.answer}  [{one.case}]")
-    try:
+    with disk_errors(f"cannot write to {reports}"):
         say(f"bisections: {write_index(reports)}")
-    except OSError as error:
-        raise InfraError(f"cannot write to {reports}: {error.strerror}") from error

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import InfraError
-from harness.files.whole_file import read_json, sha256_of, write_json
+from harness.files.whole_file import disk_errors, read_json, sha256_of, write_json
 
 _MAX_BYTES = 16 << 20
 
@@ -59,14 +59,12 @@ class HashCache:
         return found
 
     def _look(self, path: Path, known: Hashed | None) -> Hashed:
-        try:
+        with disk_errors(f"cannot read {path}"):
             status = path.stat()
             same = known and (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
             if known is not None and same:
                 return known
             return Hashed(status.st_size, status.st_mtime_ns, sha256_of(path))
-        except OSError as error:
-            raise InfraError(f"cannot read {path}: {error.strerror or error}") from error
 
     def _read(self) -> dict[str, Hashed]:
         try:

@@ -45,17 +45,24 @@ def written_whole(path: Path, *, new: bool = False) -> Iterator[BinaryIO]:
         raise
 
 
+@contextlib.contextmanager
+def disk_errors(problem: str) -> Iterator[None]:
+    """What the system says of a disk as an error of the lab: `problem`, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise InfraError(f"{problem}: {error.strerror or error}") from error
+
+
 def keep_whole(path: Path, content: bytes) -> None:
     """Has a file of this content there, in a folder that is made: written if it is not so.
 
     Raises InfraError.
     """
-    try:
+    with disk_errors(f"cannot keep {path}"):
         if not path.is_file() or path.read_bytes() != content:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, content)
-    except OSError as error:
-        raise InfraError(f"cannot keep {path}: {error.strerror or error}") from error
 
 
 def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:

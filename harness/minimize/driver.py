@@ -12,17 +12,17 @@ from pydantic import BaseModel, Field, ValidationError
 
 from harness.artefacts.manifest import Expects
 from harness.bisect.answers import Answer as Judgement
-from harness.bisect.case_run import RunEnd, judge, run_case
+from harness.bisect.case_run import RunEnd, case_arguments, judge, run_case
 from harness.bisect.match import ANY_FAILURE, Match
 from harness.contexts.schedule import Residency
 from harness.errors import ConfigError, InfraError
 from harness.failure.error import ErrorRecord
 from harness.files.cache import PRIVATE
-from harness.files.whole_file import read_bounded, write_whole
+from harness.files.whole_file import disk_errors, read_bounded, write_whole
 from harness.minimize.search import Answer, Way, shrunk
 from harness.minimize.subject import Subject, expected_of
 from harness.pytest_plugin.own_contexts import TESTS
-from harness.report.rundir import RunFolder, new_run_id
+from harness.report.rundir import RunFolder, making_folders, new_run_id
 from harness.results.record import CaseRecord
 
 BUNDLE: Final = "minimal.zip"
@@ -34,7 +34,6 @@ _MOST_REPEATS: Final = 20
 _OVERLOOKED: Final = 0.02
 """How likely a failure may be overlooked that comes as often as it did at first."""
 _PATIENCE: Final = 3
-_LEASE_WAIT_S: Final = 600
 
 Came = Literal["fails", "passes", "unknown"]
 _ANSWERS: Final[dict[Judgement, Came]] = {
@@ -129,13 +128,11 @@ class Minimization:
 
     @classmethod
     def create(cls, reports: Path, task: Task, **more: Any) -> Self:
-        """A new one. Raises ConfigError if the folder for reports cannot be used."""
-        try:
+        """A new one. Raises ConfigError for a folder that cannot hold reports, InfraError."""
+        with making_folders(reports):
             folder = reports.absolute() / f"{new_run_id()}-minimize"
             folder.mkdir(mode=PRIVATE, parents=True)
             write_whole(folder / _TASK, task.model_dump_json().encode())
-        except OSError as error:
-            raise ConfigError(f"cannot hold reports: {error.strerror}", file=reports) from error
         return cls(folder, task, **more)
 
     @classmethod
@@ -283,31 +280,25 @@ class Minimization:
         subject, folder = self.subject, self.folder / _SET
         manifest, files = subject.packed(way, subject.plan)
         listed = folder / f"{number:03}.json"
-        try:
+        with disk_errors(f"cannot write to {folder}"):
             folder.mkdir(exist_ok=True)
             for name, file in files.items():
                 if not (folder / name).is_symlink():
                     (folder / name).symlink_to(file)
             write_whole(listed, manifest.text().encode())
-        except OSError as error:
-            raise InfraError(f"cannot write to {folder}: {error.strerror}") from error
         name = f"{_SET}/{listed.name}"
-        arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", "-c", os.devnull]
-        arguments += [f"--rootdir={self.folder}", f"--only-case={name}::{TESTS['qnn']}"]
-        arguments += [f"--lab={subject.lab}", f"--reports={reports}"]
-        arguments += [f"--device={','.join(subject.devices)}", f"--backend={subject.plan.backend}"]
-        arguments += [f"--qnn={subject.plan.qnn}"] if subject.plan.qnn else []
-        arguments.append(f"--lease-timeout={_LEASE_WAIT_S}")
+        case, plan = f"{name}::{TESTS['qnn']}", subject.plan
+        arguments = case_arguments(case, subject.lab, reports, subject.devices, str(plan.backend))
+        arguments += ["-c", os.devnull, f"--rootdir={self.folder}"]
+        arguments += [f"--qnn={plan.qnn}"] if plan.qnn else []
         return [*arguments, *self.task.pytest_arguments, name]
 
     def _append(self, tried: Tried) -> None:
-        try:
-            with (self.folder / _LOG).open("ab") as log:
-                log.write(tried.model_dump_json().encode() + b"\n")
-                log.flush()
-                os.fsync(log.fileno())
-        except OSError as error:
-            raise InfraError(f"cannot write {self.folder / _LOG}: {error.strerror}") from error
+        path = self.folder / _LOG
+        with disk_errors(f"cannot write {path}"), path.open("ab") as log:
+            log.write(tried.model_dump_json().encode() + b"\n")
+            log.flush()
+            os.fsync(log.fileno())
         self.tried.append(tried)
 
     def _record(self, tried: Tried) -> CaseRecord | None:

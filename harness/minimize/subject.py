@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -108,18 +107,17 @@ class Subject(BaseModel, extra="forbid", frozen=True):
         write_bundle(path, packed, _readme(path.name, packed, self.names(way)), files)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What the user says of a case besides its name."""
-
-    lab_file: Path
-    given: Given
-    devices: Sequence[str] = ()
-    backend: str | None = None
-    qnn: str | None = None
-
-
-def subject_of(case: str, wanted: Wanted, lab: Lab, catalog: Catalog) -> Subject:
+def subject_of(
+    case: str,
+    lab_file: Path,
+    lab: Lab,
+    catalog: Catalog,
+    given: Given,
+    *,
+    devices: Sequence[str] = (),
+    backend: str | None = None,
+    qnn: str | None = None,
+) -> Subject:
     """The case of that name. Raises ConfigError for one that cannot be taken apart."""
     base, parameters = split_node_id(case)
     file, _, test = base.partition("::")
@@ -128,9 +126,9 @@ def subject_of(case: str, wanted: Wanted, lab: Lab, catalog: Catalog) -> Subject
         why = _OTHER_ENGINE if test in TESTS.values() else why
         raise ConfigError(why, field="CASE", choices=[_TAKEN])
     root = where_pytest_starts(case, "CASE")
-    where = where_to_run(lab, case, list(wanted.devices), wanted.backend)
+    where = where_to_run(lab, case, devices, backend)
     artefact = open_artefact(root / file)
-    sources = contexts_of(artefact, cache_root(), wanted.given)
+    sources = contexts_of(artefact, cache_root(), given)
     files = [one for one in sources if isinstance(one, ContextFile)]
     if len(files) < len(sources):
         problem = "is compiled here, and has no contexts to choose from"
@@ -144,7 +142,7 @@ def subject_of(case: str, wanted: Wanted, lab: Lab, catalog: Catalog) -> Subject
         residency=residency,
         tolerance=files[0].tolerance,
         graph=files[0].graph,
-        qnn=wanted.qnn or (where.named.qnn if where.named else None),
+        qnn=qnn or (where.named.qnn if where.named else None),
         backend=where.backend,
         target=where.target,
     )
@@ -154,7 +152,7 @@ def subject_of(case: str, wanted: Wanted, lab: Lab, catalog: Catalog) -> Subject
         order=tuple(numbers[at % len(numbers)] for at in range(number)),
         plan=plan,
         devices=where.devices,
-        lab=wanted.lab_file.absolute(),
+        lab=lab_file.absolute(),
     )
 
 

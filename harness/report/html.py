@@ -136,25 +136,10 @@ def html_text(
     )
 
 
-def write_html(
-    contents: Contents,
-    info: Mapping[str, Any],
-    path: Path,
-    *,
-    run: str,
-    outputs: Sequence[Output] = (),
-    since: Since | None = None,
-) -> None:
-    """Writes the page, in a run's folder, in one step. Raises OSError."""
-    text = html_text(
-        contents,
-        info,
-        run=run,
-        bisections=bisections_in(path.parent.parent),
-        outputs=outputs,
-        since=since,
-        evidence=_evidence(contents.cases, path.parent),
-    )
+def write_html(contents: Contents, info: Mapping[str, Any], path: Path, **more: Any) -> None:
+    """Writes the page, in a run's folder, in one step; `more` as `html_text`. Raises OSError."""
+    bisections, evidence = bisections_in(path.parent.parent), _evidence(contents.cases, path.parent)
+    text = html_text(contents, info, bisections=bisections, evidence=evidence, **more)
     write_whole(path, printable(text).encode())
 
 

@@ -22,7 +22,7 @@ from harness import __version__
 from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets, without_secrets_in
 from harness.files.cache import PRIVATE
-from harness.files.whole_file import keep_whole, read_bounded, read_json, write_whole
+from harness.files.whole_file import disk_errors, keep_whole, read_bounded, read_json, write_whole
 from harness.report.ci import attachments_root
 from harness.report.grid import grid_json, grids
 from harness.results.drift import Output, drift
@@ -224,7 +224,7 @@ class RunFolder:
 
         contents = self.contents()
         info = self.info()
-        try:
+        with disk_errors(f"cannot write reports to {self.path}"):
             junit = self.path / "junit.xml"
             write_junit(contents.cases, junit, run=self.run_id, root=attachments_root(os.environ))
             text = metrics_text(contents.cases, contents.events, info)
@@ -233,8 +233,6 @@ class RunFolder:
                 write_trace(contents.records, contents.events, self.path)
             page = self.path / "report.html"
             write_html(contents, info, page, run=self.run_id, outputs=self.drift(), since=since)
-        except OSError as error:
-            raise InfraError(f"cannot write reports to {self.path}: {error.strerror}") from error
 
     def finish(
         self,
@@ -265,10 +263,8 @@ class RunFolder:
     def _write_info(self, info: Mapping[str, object]) -> None:
         safe = without_secrets_in(as_json(info))
         text = json.dumps(safe, indent=2, ensure_ascii=False) + "\n"
-        try:
+        with disk_errors(f"cannot write {self.path / INFO}"):
             write_whole(self.path / INFO, text.encode())
-        except OSError as error:
-            raise InfraError(f"cannot write {self.path / INFO}: {error.strerror}") from error
 
 
 def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:

@@ -43,6 +43,7 @@ _Point = tuple[str, str, str]
 KEPT: Final = "kept_outputs"
 """The measurement that tells of the outputs that a case has kept."""
 
+NOT_KEPT: Final = "differs, and was not kept"
 _TYPES: Final[Mapping[str, str]] = {
     "float16": "<f2",
     "float32": "<f4",
@@ -122,7 +123,10 @@ class Output:
 
     def said(self, point: tuple[str, str, str]) -> str:
         """What it was at a point, in words."""
-        told = [_said(variant, self.differences[variant]) for variant in self.points[point]]
+        told = [
+            str(self.differences[variant] or NOT_KEPT) if variant else "the first"
+            for variant in self.points[point]
+        ]
         return f"not deterministic: {'; '.join(told)}" if len(told) > 1 else told[0]
 
     def as_json(self) -> dict[str, object]:
@@ -203,7 +207,7 @@ def difference(
     if np.dtype(kind).kind in "iu":
         steps = int(np.max(np.abs(a.astype(np.int64) - b.astype(np.int64))))
     shift = offset if steps is not None else 0
-    wide_a, wide_b = (_finite(values) + shift for values in (a, b))
+    wide_a, wide_b = (np.nan_to_num(values.astype(np.float64)) + shift for values in (a, b))
     unit = scale if scale and steps is not None else 1.0
     return Difference(
         elements=int(np.count_nonzero(differs)),
@@ -212,13 +216,6 @@ def difference(
         max_abs=float(np.max(np.abs(wide_a - wide_b))) * unit,
         cosine=_cosine(wide_a, wide_b),
     )
-
-
-def _finite(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    import numpy as np
-
-    wide: np.ndarray[Any, Any] = np.nan_to_num(values.astype(np.float64))
-    return wide
 
 
 def _cosine(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:
@@ -270,9 +267,3 @@ def _output(
             found.append(difference(other, first, kind, unit, shift))
     seen = {point: tuple(numbers[digest] for digest in points[point]) for point in ordered}
     return Output(key[0], key[2], seen, found)
-
-
-def _said(variant: int, difference: Difference | None) -> str:
-    if variant == 0:
-        return "the first"
-    return "differs, and was not kept" if difference is None else str(difference)

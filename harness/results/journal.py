@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import ConfigError, InfraError, InternalError
 from harness.errors.outgoing_text import without_secrets_in
+from harness.files.whole_file import disk_errors
 from harness.results.record import CaseRecord, DeviceEvent, DeviceRecord, Line, final_attempts
 
 MAX_LINE_BYTES: Final = 16 << 20
@@ -41,12 +42,11 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Opens or creates the file. Raises InfraError if that is impossible."""
         self.path = path
-        try:
+        with disk_errors(f"cannot write {path}"):
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise InfraError(f"cannot write {path}: {error.strerror}") from error
         self._synced_at = time.monotonic()
-        self._torn = self._ends_within_a_line()
+        size = os.fstat(self._file).st_size
+        self._torn = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
 
     def __enter__(self) -> Self:
         return self
@@ -89,25 +89,17 @@ class Journal:
     def _write(self, line: bytes) -> None:
         if self._file < 0:
             raise InternalError(f"{self.path} is closed already")
-        try:
+        with disk_errors(f"cannot write {self.path}"):
             written = os.write(self._file, line)
-        except OSError as error:
-            raise InfraError(f"cannot write {self.path}: {error.strerror}") from error
         self._torn = written < len(line)
         if self._torn:
             # Only a full disk writes less than it was asked to.
             raise InfraError(f"cannot write {self.path}: no space left on the disk")
 
     def _sync(self) -> None:
-        try:
+        with disk_errors(f"cannot sync {self.path}"):
             os.fsync(self._file)
-        except OSError as error:
-            raise InfraError(f"cannot sync {self.path}: {error.strerror}") from error
         self._synced_at = time.monotonic()
-
-    def _ends_within_a_line(self) -> bool:
-        size = os.fstat(self._file).st_size
-        return size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
 
 
 @dataclass(frozen=True)

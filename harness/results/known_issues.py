@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -37,6 +38,7 @@ from harness.yaml_lines.models import (
     names_taken_twice,
 )
 
+_SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _COMPARISON = re.compile(r"(>=|<=|>|<)\s*(-?\d{1,15}(?:\.\d{1,15})?)", re.ASCII)
 # The version of another axis in place of a number: compiler ">qnn".
 _OTHER_AXIS = re.compile(r"((?:>=|<=|>|<|==|!=)\s*)(qnn|compiler|ort)", re.ASCII)
@@ -300,13 +302,7 @@ def _holds(value: object, alternative: object) -> bool:
         if not number:
             return False
         assert isinstance(value, int | float)
-        bound = float(comparison[2])
-        return {
-            ">=": value >= bound,
-            "<=": value <= bound,
-            ">": value > bound,
-            "<": value < bound,
-        }[comparison[1]]
+        return bool(_SIGNS[comparison[1]](value, float(comparison[2])))
     return value == alternative and isinstance(value, bool) is isinstance(alternative, bool)
 
 

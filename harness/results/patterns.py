@@ -17,8 +17,7 @@ LIMIT_S: Final = 1.0
 MAX_PATTERN_CHARS: Final = 200
 MAX_LINES: Final = 50
 MAX_LINE_CHARS: Final = 500
-_MAX_UNBOUNDED = 2
-_MAX_CHOICES = 6
+_MOST: Final = {"*+": 2, "?|": 6}
 
 
 class UnsafePatternError(ValueError):
@@ -84,7 +83,7 @@ def safe_pattern(text: str) -> SafePattern:
             re.compile(text)  # `regex` would take more, such as \p{L} and sets of sets
     except (re.error, OverflowError, Warning) as error:  # \UFFFFFFFF is no character
         raise UnsafePatternError(f"is not a regular expression: {error}") from error
-    counts = {"unbounded": 0, "choices": 0}
+    counts = dict.fromkeys(_MOST, 0)
     before = ""
     for token in _tokens(text):
         if token[0] in "*+?{" and not _modifies(token, before):
@@ -109,14 +108,12 @@ def _modifies(token: str, before: str) -> bool:
 
 
 def _count(token: str, counts: dict[str, int]) -> None:
-    if token in "*+":
-        counts["unbounded"] += 1
-        if counts["unbounded"] > _MAX_UNBOUNDED:
-            raise UnsafePatternError(f"more than {_MAX_UNBOUNDED} of * and + are not allowed")
-    elif token in "?|":
-        counts["choices"] += 1
-        if counts["choices"] > _MAX_CHOICES:
-            raise UnsafePatternError(f"more than {_MAX_CHOICES} of ? and | are not allowed")
+    kind = next((kind for kind in counts if token in kind), None)
+    if kind is not None:
+        counts[kind] += 1
+        if counts[kind] > _MOST[kind]:
+            both = " and ".join(kind)
+            raise UnsafePatternError(f"more than {_MOST[kind]} of {both} are not allowed")
     elif not re.fullmatch(r"\{(?:100|[1-9]?\d)\}", token):
         raise UnsafePatternError(
             f"{token} is not allowed; an exact count up to 100 is, as in {{8}}"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
-from harness.errors import ConfigError, InfraError, InternalError
+from harness.errors import ConfigError, InternalError
 from harness.files.verified_folder import valid_name
-from harness.files.whole_file import sha256_of
+from harness.files.whole_file import disk_errors, sha256_of
 from harness.qnn.platforms import process_environment
 from harness.runtimes.runtime import LocalFile, Runtime, content_key
 from harness.store.claims import own_claim
@@ -145,13 +145,11 @@ class Deployer:
 
     def _facts(self, path: Path) -> tuple[int, str]:
         """Size and sha256 of a local file, hashed once as long as it does not change."""
-        try:
+        with disk_errors(f"cannot read {path}"):
             status = path.stat()
             key = (path, status.st_size, status.st_mtime_ns)
             if key not in self._hashes:
                 self._hashes[key] = sha256_of(path)
-        except OSError as error:
-            raise InfraError(f"cannot read {path}: {error.strerror or error}") from error
         return status.st_size, self._hashes[key]
 
 

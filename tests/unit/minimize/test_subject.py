@@ -11,7 +11,7 @@ from harness.artefacts.manifest import Expects
 from harness.contexts.artefact_sources import NOTHING
 from harness.errors import ConfigError
 from harness.lab.inventory import SIMULATED_LAB, load_lab
-from harness.minimize.subject import Wanted, expected_of, record_in_run, subject_of
+from harness.minimize.subject import expected_of, record_in_run, subject_of
 from harness.report.rundir import RunFolder
 from harness.runtimes.catalog import Catalog
 from tests.unit.artefacts.made import epcontext
@@ -41,7 +41,7 @@ def test_what_cannot_be_taken_apart(
     lab = load_lab(SIMULATED_LAB)
     catalog = Catalog.of(lab, os.environ, tmp_path / "cache")
     with pytest.raises(ConfigError, match=says):
-        subject_of(case, Wanted(SIMULATED_LAB, NOTHING), lab, catalog)
+        subject_of(case, SIMULATED_LAB, lab, catalog, NOTHING)
 
 
 def test_a_case_in_a_run(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from harness.bisect.answers import Evidence, Question, Tally, Verdict
 from harness.bisect.findings import AxisFinding, Kind
 from harness.bisect.flaky import FIX, REGRESSION, Histories, entropy, histories
-from harness.bisect.search import AxisSpec, Bound, Cost, Search, halvings, seconds, testable
+from harness.bisect.search import AxisSpec, Cost, Search, halvings, seconds, testable
 
 
 class AxisSearch(Search[AxisSpec, AxisFinding]):
@@ -34,7 +34,6 @@ class AxisState:
 
     spec: AxisSpec
     evidence: Evidence
-    bound: Bound
     names: tuple[str, ...]
     tallies: tuple[Tally, ...]
     gaps: tuple[float, ...]
@@ -56,7 +55,6 @@ class AxisState:
         return cls(
             spec=spec,
             evidence=evidence,
-            bound=spec.bound(),
             names=names,
             tallies=tuple(evidence.of((name,)) for name in names),
             gaps=tuple(gaps),
@@ -162,7 +160,7 @@ def _exact_step(state: AxisState, repeat: int | Literal["judged"]) -> Question |
     verdicts = [tally.settled(repeat) for tally in state.tallies]
     if not state.names:
         return state.finding("undecided", notes=("no candidate can be tested",))
-    limit = state.bound.limit(wasted=state.evidence.wasted(), alike=True)
+    limit = state.spec.bound().limit(wasted=state.evidence.wasted(), alike=True)
     spent = state.evidence.runs >= limit
     ask = _open_end(state, verdicts)
     if ask is not None:
@@ -233,7 +231,7 @@ def _halve(state: AxisState, left: int, right: int) -> Question:
     for i in inside:
         if state.tallies[i].told:
             return state.ask(i, "again: one answer is not enough")
-    limit = state.bound.limit(wasted=state.evidence.wasted())
+    limit = state.spec.bound().limit(wasted=state.evidence.wasted())
     left_over = (limit - state.evidence.runs) // state.spec.most_each
     most = 2 ** (max(halvings(right - left), left_over) - 1)
     masses = np.cumsum(state.gaps[left:right])
@@ -278,7 +276,7 @@ def _flaky_step(state: AxisState) -> Question | AxisFinding:
     is, per second of its cost, until one history is sure enough. When the bound is reached, the
     range that holds the change with the wanted confidence is all that can be said.
     """
-    limit = state.bound.limit(wasted=state.evidence.wasted())
+    limit = state.spec.bound().limit(wasted=state.evidence.wasted())
     number = len(state.names)
     if number < 2:
         which = f"only {state.names[0]}" if number else "no candidate"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
+from pydantic import BaseModel, Field, StrictInt, ValidationError
 
 from harness.adb.deadline import Deadline
 from harness.adb.guard import spawn_guarded
@@ -31,7 +31,7 @@ from harness.results.record import CaseRecord
 _LEASE_WAIT_S: Final = 600
 
 
-class Task(BaseModel):
+class Task(BaseModel, extra="forbid", frozen=True):
     """One case, to be run with versions that a search chooses.
 
     `case` is a node id whose versions do not count. `devices` are the one it runs on and those
@@ -41,8 +41,6 @@ class Task(BaseModel):
     pytest is started, `pytest_arguments` goes to it as it is. `good` is the point whose
     measurements or outputs `--match` compares with.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     case: str
     axes: Annotated[tuple[Axis, ...], Field(min_length=1, max_length=2)]
@@ -63,10 +61,6 @@ class Task(BaseModel):
     def versions(self, at: Point) -> dict[Axis, str]:
         """Every version that is fixed in a run at a point."""
         return {**self.held, **dict(zip(self.axes, at, strict=True))}
-
-    def only_held(self) -> tuple[Axis, ...]:
-        """The axes whose version is the same in all runs."""
-        return tuple(axis for axis in self.held if axis not in self.axes)
 
     def given(self, at: Point) -> dict[Axis, str]:
         """The versions of a run as pytest must be told them."""

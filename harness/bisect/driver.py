@@ -141,7 +141,7 @@ class Bisection:
         if question.at == self.task.good and record is not None and end.folder is not None:
             good_runs.append((record, end.folder))
         good = self._match.reference(one for one, _ in good_runs)
-        held = self.task.only_held()
+        held = self.task.held
         judged = judge(end, self._match, good, held, self._changes(end, good_runs))
         if record is not None and self._judged is not None and judged.answer in ("good", "bad"):
             judged = self._beside_noise(question.at, self._judged, record)
@@ -178,7 +178,7 @@ class Bisection:
         return [*devices[turn:], *devices[:turn]]
 
     def _refuse_an_axis_without_effect(self, record: CaseRecord) -> None:
-        for axis in (*self.task.axes, *self.task.only_held()):
+        for axis in (*self.task.axes, *self.task.held):
             why = without_effect(axis, record)
             if why is not None and axis in self.task.axes:
                 raise ConfigError(why, field="--axis")

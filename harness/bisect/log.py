@@ -12,32 +12,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from harness.bisect.answers import Answer, Evidence, Point
 from harness.bisect.axis_search import AxisSearch
 from harness.bisect.grid_search import GridSearch
 from harness.bisect.search import AxisSpec, Cost, GridSpec, Spec, free
 from harness.errors import ConfigError
+from harness.failure.error import Part
 
 MAX_LINE_CHARS: Final = 1 << 20
 _At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
-
-
-class Begun(_Entry):
+class Begun(Part):
     """The first line. `task` is what a run is made of, which the search itself need not know."""
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["begun"] = "begun"
     spec: Spec
-    task: dict[str, JsonValue] = {}
+    task: dict[str, JsonValue] = Field(default={})
 
 
-class Asked(_Entry):
+class Asked(Part):
     """A run begins; `why` is for a person."""
 
     kind: Literal["asked"] = "asked"
@@ -46,7 +43,7 @@ class Asked(_Entry):
     why: str = ""
 
 
-class Answered(_Entry):
+class Answered(Part):
     """A run ended. `run` and `case` say where its record is, `detail` is free."""
 
     kind: Literal["answered"] = "answered"
@@ -54,21 +51,21 @@ class Answered(_Entry):
     answer: Answer
     run: str | None = None
     case: str | None = None
-    detail: dict[str, JsonValue] = {}
+    detail: dict[str, JsonValue] = Field(default={})
 
 
-class Resumed(_Entry):
+class Resumed(Part):
     """Somebody saw to the lab, or began again after the writer died."""
 
     kind: Literal["resumed"] = "resumed"
 
 
-class Concluded(_Entry):
+class Concluded(Part):
     """What was found; a note only, which a replay finds again by itself."""
 
     kind: Literal["concluded"] = "concluded"
     text: str
-    detail: dict[str, JsonValue] = {}
+    detail: dict[str, JsonValue] = Field(default={})
 
 
 Entry = Begun | Asked | Answered | Resumed | Concluded

@@ -14,7 +14,6 @@ from typing import Final
 
 from harness.bisect.answers import Answer, Repeat
 from harness.errors import ConfigError
-from harness.errors.outgoing_text import counted
 from harness.failure.error import ErrorRecord
 from harness.history.performance import MOST_RUNS, Change
 from harness.history.performance import judge as judge_beside_noise
@@ -122,10 +121,7 @@ class Comparison:
 
     def answer(self, change: Change) -> Judged:
         """What it means for a version that it differs so from the good side."""
-        why = (
-            f"x {change.ratio:.3g} of good ({change.low:.3g} to {change.high:.3g}, "
-            f"{change.base_runs} + {counted(change.new_runs, 'run')})"
-        )
+        why = f"x {change.ratio:.3g} of good ({change.interval})"
         if change.verdict == "unsure" and change.new_runs < MOST_RUNS:
             return Judged("unsure", why)
         if change.verdict == "unsure":

@@ -17,7 +17,6 @@ from harness.bisect.result import (
     SideShape,
 )
 from harness.errors import ConfigError
-from harness.errors.outgoing_text import counted
 from harness.history.performance import judge
 from harness.report.pages import clip, link, template
 from harness.runtimes.difference import NameList
@@ -171,8 +170,7 @@ def _beside_noise(result: BisectionResult) -> list[str]:
                 return [f"not judged beside noise: {error}"]
             lines.append(
                 f"{name} beside noise: {change.verdict}, x {change.ratio:.3g} after the change "
-                f"({change.low:.3g} to {change.high:.3g}, "
-                f"{change.base_runs} + {counted(change.new_runs, 'run')})"
+                f"({change.interval})"
             )
     return lines
 

@@ -144,20 +144,16 @@ def changes(sizes: Sequence[Size], room: Room) -> list[Change]:
     """What would help, or not, if all contexts stayed loaded: the ways out that people know."""
     count, resident = len(sizes), schedule(len(sizes), "resident").moves
 
-    def told(change: str, found: Forecast) -> Change:
-        return Change(change, found.fits, found.loads)
-
-    by_size = sorted(range(count), key=lambda at: sizes[at].total)
+    by_size = sorted(sizes, key=lambda size: size.total)
     by_spill_fill = sorted(sizes, key=lambda size: -size.spill_fill)
-    found = [
-        told("smallest first", forecast([sizes[at] for at in by_size], resident, room)),
-        told("largest first", forecast([sizes[at] for at in by_size[::-1]], resident, room)),
-        told(
-            "shared spill-fill, largest first",
-            forecast(by_spill_fill, resident, room, share_spill_fill=True),
-        ),
-        told("sequential", forecast(sizes, schedule(count, "sequential").moves, room)),
-    ]
+    shared = forecast(by_spill_fill, resident, room, share_spill_fill=True)
+    ways = {
+        "smallest first": forecast(by_size, resident, room),
+        "largest first": forecast(by_size[::-1], resident, room),
+        "shared spill-fill, largest first": shared,
+        "sequential": forecast(sizes, schedule(count, "sequential").moves, room),
+    }
+    found = [Change(way, one.fits, one.loads) for way, one in ways.items()]
     if most := _largest_window(sizes, room):
         found.append(Change(f"a window of {counted(most, 'context')}", True, count))
     if all(size.total <= room.budget for size in sizes):

@@ -133,19 +133,14 @@ class _Sqlite:
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
             name = getattr(error, "sqlite_errorname", "")
-            if name == "SQLITE_NOTADB":
-                raise ConfigError("is no database", file=self._path, field="--database") from error
+            problem = "is no database" if name == "SQLITE_NOTADB" else ""
             if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-                raise ConfigError(
-                    f"{error}: may it be written? else name another place",
-                    file=self._path,
-                    field="--database",
-                ) from error
-            if name.startswith("SQLITE_CORRUPT"):
-                raise InfraError(
-                    f"{self._path}: {error}: remove it, and import the journals again"
-                ) from error
-            raise InfraError(f"{self._path}: {error}") from error
+                problem = f"{error}: may it be written? else name another place"
+            if problem:
+                raise ConfigError(problem, file=self._path, field="--database") from error
+            corrupt = name.startswith("SQLITE_CORRUPT")
+            more = ": remove it, and import the journals again" if corrupt else ""
+            raise InfraError(f"{self._path}: {error}{more}") from error
 
 
 class _PostgresConnection:

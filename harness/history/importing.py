@@ -26,6 +26,10 @@ from harness.report.rundir import JOURNAL, RunFolder, run_folders
 
 # What an index of PostgreSQL holds at most is 2,700 bytes.
 _NAME_CHARS: Final = 500
+_RUN: Final = (
+    "INSERT INTO runs (run, started, digest, folder, damaged) "
+    "VALUES (:run, '', :digest, '', 0) ON CONFLICT DO NOTHING"
+)
 _ROW: Final = (
     "INSERT INTO attempts (run, line, name, device, qnn, ort, axes, outcome, cause, known_issue, "
     "diagnosis, signature, error, started, attempt) VALUES (:run, :line, :name, :device, :qnn, "
@@ -70,11 +74,7 @@ def import_run(database: Database, path: Path) -> Imported:
     named = info.get("run")
     run = _bounded(named if isinstance(named, str) and named else folder.run_id)
     with database.transaction() as connection:
-        connection.execute(
-            "INSERT INTO runs (run, started, digest, folder, damaged) "
-            "VALUES (:run, '', '', '', 0) ON CONFLICT DO NOTHING",
-            run=run,
-        )
+        connection.execute(_RUN, run=run, digest="")
         ((held, damaged),) = connection.execute(
             f"SELECT digest, damaged FROM runs WHERE run = :run {connection.lock_row}", run=run
         )
@@ -111,11 +111,7 @@ def _without_shards(connection: Connection, shards: object) -> None:
     for one in shards if isinstance(shards, list) else ():
         if isinstance(one, dict) and one.get("run") and one.get("journal"):
             which = {"run": _bounded(str(one["run"])), "digest": _bounded(str(one["journal"]))}
-            connection.execute(
-                "INSERT INTO runs (run, started, digest, folder, damaged) "
-                "VALUES (:run, '', :digest, '', 0) ON CONFLICT DO NOTHING",
-                **which,
-            )
+            connection.execute(_RUN, **which)
             connection.execute(
                 "DELETE FROM attempts WHERE run IN "
                 "(SELECT run FROM runs WHERE run = :run AND digest = :digest)",

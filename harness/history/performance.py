@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from harness.errors.outgoing_text import counted
 from harness.history.noise import (
     SMALLEST_SCALE,
     Array,
@@ -67,6 +68,12 @@ class Change:
     more_base: int | None = 0
     suspect: bool = False
     """Whether it is unsure, and would be a change if more runs said the same."""
+
+    @property
+    def interval(self) -> str:
+        """Where the ratio lies, and by how many runs."""
+        runs = f"{self.base_runs} + {counted(self.new_runs, 'run')}"
+        return f"{self.low:.3g} to {self.high:.3g}, {runs}"
 
 
 @dataclass(frozen=True, slots=True)

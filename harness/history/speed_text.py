@@ -51,9 +51,7 @@ def _word(change: Change) -> str:
 
 
 def _said(change: Change) -> str:
-    runs = f"{change.base_runs} + {counted(change.new_runs, 'run')}"
-    interval = f"{change.low:.3g} to {change.high:.3g}"
-    return f"{change.name} x {change.ratio:.3g} ({interval}, {runs})"
+    return f"{change.name} x {change.ratio:.3g} ({change.interval})"
 
 
 def _also(speed: Speed, change: Change) -> str:

@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import Field, JsonValue
+
+from harness.failure.error import Part
 
 CheckVerdict = Literal["held", "broken", "unseen"]
 
 
-class Check(BaseModel):
+class Check(Part):
     """One expectation and what came of it.
 
     `unseen` means that nothing this target shows could tell. `reason` is one sentence with the
     figures that decided; `figures` are the same as numbers, with units in the names.
     """
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, json_schema_serialization_defaults_required=True
-    )
-
     name: str
     verdict: CheckVerdict
     reason: str
-    figures: dict[str, JsonValue] = {}
+    figures: dict[str, JsonValue] = Field(default={})
 
 
 def held(name: str, holds: bool, reason: str, **figures: JsonValue) -> Check:

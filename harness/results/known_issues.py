@@ -13,20 +13,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
+    Field,
     PrivateAttr,
     StrictInt,
     WithJsonSchema,
 )
-from pydantic_core import PydanticCustomError
 
 from harness.errors import ConfigError
+from harness.failure.error import Part
 from harness.qnn.codes import same_code
 from harness.qnn.socs import SOCS
 from harness.qnn.versions import QnnVersion, VersionRange
-from harness.results.patterns import LIMIT_S, SlowPatternError, UnsafePatternError, safe_pattern
+from harness.results.patterns import LIMIT_S, SlowPatternError, safe_pattern
 from harness.results.record import CaseRecord
 from harness.yaml_lines.document import field_name, read_document
 from harness.yaml_lines.models import (
@@ -49,10 +48,7 @@ _ANY_OF = {"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, 
 
 
 def _pattern(text: str) -> str:
-    try:
-        safe_pattern(text)
-    except UnsafePatternError as error:
-        raise PydanticCustomError("pattern", str(error)) from error
+    safe_pattern(text)
     return text
 
 
@@ -62,16 +58,16 @@ def _range(text: str) -> str:
     try:
         VersionRange.parse(text)
     except ConfigError as error:
-        raise PydanticCustomError("range", error.problem) from error
+        raise ValueError(error.problem) from error
     return text
 
 
 def _alternatives(value: object) -> tuple[object, ...]:
     listed = value if isinstance(value, list | tuple) else [value]
     if not listed:
-        raise PydanticCustomError("alternatives", "must list at least one value")
+        raise ValueError("must list at least one value")
     if not all(item is None or isinstance(item, bool | int | float | str) for item in listed):
-        raise PydanticCustomError("alternatives", "must be a text, a number, or a list of these")
+        raise ValueError("must be a text, a number, or a list of these")
     return tuple(listed)
 
 
@@ -81,11 +77,7 @@ AnyOf = Annotated[tuple[Any, ...], BeforeValidator(_alternatives), WithJsonSchem
 Range = Annotated[Text, AfterValidator(_range)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
-
-
-class IssueSignature(_Strict):
+class IssueSignature(Part):
     """What the failure must look like.
 
     `api` and `code` must be equal (of QNN's codes the low 16 bits); `code: null` is a failure
@@ -103,15 +95,11 @@ def _suites(alternatives: tuple[object, ...]) -> tuple[object, ...]:
     for one in alternatives:
         if isinstance(one, str) and (one.startswith("test_") or one.endswith(".py")):
             name = one.removesuffix(".py").removeprefix("test_")
-            raise PydanticCustomError(
-                "suite",
-                "must be the name of its file without test_ and .py: {name}",
-                {"name": name},
-            )
+            raise ValueError(f"must be the name of its file without test_ and .py: {name}")
     return alternatives
 
 
-class Conditions(_Strict):
+class Conditions(Part):
     """Where it is expected; everything that is given must hold.
 
     `suite` is the name of the test's file without `test_` and `.py`, `test` that of the function
@@ -132,10 +120,10 @@ class Conditions(_Strict):
     qnn: Range | None = None
     compiler: Range | None = None
     ort: Range | None = None
-    axes: dict[Text, AnyOf] = {}
+    axes: dict[Text, AnyOf] = Field(default={})
 
 
-class KnownIssue(_Strict):
+class KnownIssue(Part):
     """One expected failure. After the day `until` it is expected no longer: look again."""
 
     id: Annotated[Text, AfterValidator(_is_id)]
@@ -157,7 +145,7 @@ class KnownIssue(_Strict):
         )
 
 
-class KnownIssues(_Strict):
+class KnownIssues(Part):
     """All that known_issues.yaml says."""
 
     schema_version: SchemaOne
@@ -218,11 +206,6 @@ def passed_anyway(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[Know
         and issue.conditions != Conditions()
         and holds_under(record, issue.conditions)
     ]
-
-
-def expired(issues: Iterable[KnownIssue], today: datetime.date) -> list[KnownIssue]:
-    """The entries that explain nothing any more and want to be looked at."""
-    return [issue for issue in issues if issue.until < today]
 
 
 def _that_may_explain(record: CaseRecord, issues: Iterable[KnownIssue]) -> Iterator[KnownIssue]:

@@ -15,7 +15,6 @@ from harness.results import known_issues
 from harness.results.known_issue_lint import review_lines
 from harness.results.known_issues import (
     KnownIssue,
-    expired,
     load_known_issues,
     match,
     not_asked,
@@ -85,8 +84,6 @@ def test_after_its_day_an_entry_explains_nothing() -> None:
     after = last + datetime.timedelta(days=1)
     assert match(on_day(last, outcome="failed"), [known]) is known
     assert match(on_day(after, outcome="failed"), [known]) is None
-    assert expired([known], last) == []
-    assert expired([known], after) == [known]
 
 
 def on_day(day: datetime.date, **changed: Any) -> CaseRecord:

@@ -152,10 +152,9 @@ class Bisection:
         detail: dict[str, JsonValue] = {"why": judged.why, "seconds": round(end.seconds, 3)}
         if record is not None and record.device is not None:
             detail["device"] = record.device.name
-        run = None
+        run = case = None
         if end.folder is not None and record is not None:
-            run = end.folder.relative_to(self.folder.path).as_posix()
-        case = record.case if record is not None else None
+            run, case = end.folder.relative_to(self.folder.path).as_posix(), record.case
         self.folder.append(
             Answered(at=question.at, answer=judged.answer, run=run, case=case, detail=detail)
         )

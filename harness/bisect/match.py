@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 import operator
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -216,11 +217,9 @@ class Match:
         """What `good` stands for: the median over runs of the good end; None if none measured."""
         values = []
         for record in good_runs:
-            try:
+            with contextlib.suppress(Unmeasured):
                 if self.comparison is not None and record.outcome == "passed":
                     values.append(self.comparison.value(record.measurements))
-            except Unmeasured:
-                continue
         return statistics.median(values) if values else None
 
     def can_compare(self, good_runs: Sequence[CaseRecord]) -> bool:
@@ -365,13 +364,12 @@ def parse_comparison(text: str) -> Comparison:
     right = _term(tree.comparators[0], text, names)
     sizes = {name: size[1] for name in sorted(names) if (size := _SIZE.search(name))}
     times = tuple(name for name, unit in sizes.items() if unit != "bytes")
-    comparison = Comparison(text, left, _COMPARE[type(tree.ops[0])], right, "good" in names, times)
+    compare, needs_good = _COMPARE[type(tree.ops[0])], "good" in names
     # of one measurement alone: else this is the text of an expression, which none is called
-    unit = sizes.get(ast.unparse(tree.left))
-    if unit is None:
-        return comparison
-    limit = _limit(tree.ops[0], tree.comparators[0])
-    return replace(comparison, limit=limit, unit=_IN_MICROSECONDS.get(unit, 1.0))
+    unit = sizes.get(ast.unparse(tree.left), "")
+    limit = _limit(tree.ops[0], tree.comparators[0]) if unit else None
+    whole = _IN_MICROSECONDS.get(unit, 1.0)
+    return Comparison(text, left, compare, right, needs_good, times, limit, whole)
 
 
 def _limit(sign: ast.cmpop, right: ast.expr) -> float | None:

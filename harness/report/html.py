@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -210,10 +211,8 @@ def _reasons(groups: Sequence[FailureGroup], since: Since | None) -> list[Reason
 
 def _sections(reasons: Sequence[Reason]) -> list[tuple[str, str, list[Reason]]]:
     """Name, heading and reasons of each part that has any."""
-    parts: dict[str, list[Reason]] = {name: [] for name in SECTIONS}
-    for reason in reasons:
-        parts[section(reason.first)].append(reason)
-    return [(name, SECTIONS[name], found) for name, found in parts.items() if found]
+    parts = groupby(reasons, lambda reason: section(reason.first))
+    return [(name, SECTIONS[name], list(found)) for name, found in parts]
 
 
 def _evidence(cases: Sequence[CaseRecord], folder: Path) -> dict[str, str]:

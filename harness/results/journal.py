@@ -61,11 +61,7 @@ class Journal:
         written (the next record then begins a new line).
         """
         try:
-            valid = (
-                record
-                if isinstance(record, CaseRecord | DeviceEvent)
-                else _LINE.validate_python(record)
-            )
+            valid = _LINE.validate_python(record)
         except ValidationError as error:
             raise InternalError(f"a record does not fit its model: {error}") from error
         if b":/" in (line := valid.model_dump_json().encode()):

@@ -98,8 +98,9 @@ def ort_figures(steps: Sequence[StepResult]) -> dict[str, object]:
         return {}
     created = _succeeded(steps, "ort-session")
     runs, released = _succeeded(steps, "ort-run"), _succeeded(steps, "ort-session-free")
+    versions = (step.data.get("version") for step in _succeeded(steps, "ort-load"))
     figures: dict[str, object] = {
-        "ort_version": _first_version(steps),
+        "ort_version": next((one for one in versions if isinstance(one, str)), None),
         "sessions": len(created),
         "runs": len(runs),
         "released": len(released),
@@ -158,11 +159,6 @@ def _placement(step: StepResult) -> dict[str, int]:
         and isinstance(part.get("ep"), str)
         and type(part.get("nodes")) is int
     }
-
-
-def _first_version(steps: Iterable[StepResult]) -> str | None:
-    said = (step.data.get("version") for step in _succeeded(steps, "ort-load"))
-    return next((version for version in said if isinstance(version, str)), None)
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ class ErrorRecord(Part):
     def call(self) -> str:
         """API, code and symbol of what failed, as far as they are known."""
         parts = (self.api, self.code, self.symbol)
-        return " ".join(str(part) for part in parts if part is not None)
+        return " ".join(str(part) for part in parts if part not in (None, ""))
 
     def with_line(self, line: str) -> ErrorRecord:
         """The same with one line more in its message, which its signature does not have."""

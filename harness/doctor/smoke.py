@@ -164,10 +164,7 @@ def error_text(error: ErrorRecord) -> str:
     """API, code, symbol, and where it began: the first line that names a cause (pure)."""
     code = "" if error.code is None else f" {error.code}"
     symbol = f" {error.symbol}" if error.symbol else ""
-    first = next((line.strip() for line in error.message.splitlines() if line.strip()), "")
-    if error.first_cause is not None and error.first_cause.message:
-        first = error.first_cause.message
-    return f"{error.api or 'the probe'}{code}{symbol}" + (f": {first}" if first else "")
+    return f"{error.api or 'the probe'}{code}{symbol}" + (f": {error.began}" if error.began else "")
 
 
 def hint(error: ErrorRecord) -> str:

@@ -182,6 +182,12 @@ class ErrorRecord(Part):
         parts = (self.api, self.code, self.symbol)
         return " ".join(str(part) for part in parts if part not in (None, ""))
 
+    @property
+    def began(self) -> str:
+        """The line that says most: where it began, else the first one."""
+        first = self.first_cause.message.strip() if self.first_cause is not None else ""
+        return (first or self.message.strip()).partition("\n")[0]
+
     def with_line(self, line: str) -> ErrorRecord:
         """The same with one line more in its message, which its signature does not have."""
         return self.model_copy(update={"message": cut_message(f"{self.message}\n{line}".strip())})

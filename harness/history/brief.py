@@ -56,7 +56,7 @@ class Brief:
     @classmethod
     def of(cls, record: CaseRecord) -> Brief:
         """The same, of a whole record."""
-        return _parsed(record.model_dump_json().encode())
+        return _BRIEF.validate_json(record.model_dump_json())
 
     def axis(self, name: str) -> JsonValue:
         """The value of an axis; of `ort` also the version that came with a user's own files.
@@ -97,10 +97,6 @@ class Brief:
 _BRIEF: Final[TypeAdapter[Brief]] = TypeAdapter(Brief)
 
 
-def _parsed(line: bytes) -> Brief:
-    return _BRIEF.validate_json(line)
-
-
 def numbered_lines(journal: Path) -> Iterator[tuple[int, bytes, Brief | None]]:
     """The lines of a journal about cases, from 1; None for one that is no record.
 
@@ -112,7 +108,7 @@ def numbered_lines(journal: Path) -> Iterator[tuple[int, bytes, Brief | None]]:
         try:
             if len(line) > MAX_LINE_BYTES:
                 raise ValueError("too long")
-            yield number, line, _parsed(line)
+            yield number, line, _BRIEF.validate_json(line)
         except ValueError:
             if _object(line).get("kind") != "device":
                 yield number, line, None

@@ -119,7 +119,7 @@ def ends(case: CaseRow) -> str:
     """How a case ends, and since when; one that was never judged neither passes nor fails."""
     if not case.since:
         return "no verdict"
-    return f"{'fails' if case.fails else 'passes'} since {_day(case.since)}"
+    return f"{'fails' if case.fails else 'passes'} since {case.since[:10]}"
 
 
 def page(report: HistoryReport) -> str:
@@ -129,7 +129,6 @@ def page(report: HistoryReport) -> str:
         most=_PAGE_SHOWN,
         rates=rates,
         ends=ends,
-        day=_day,
         days=_days,
         some=_some,
         command=shlex.join,
@@ -179,12 +178,8 @@ def _row(line: Line, bisectable: Callable[[Pair], Bisectable]) -> CaseRow:
     )
 
 
-def _day(moment: str) -> str:
-    return moment[:10]
-
-
 def _days(seen: KindRow | HistoryReport) -> str:
-    first, last = _day(seen.first), _day(seen.last)
+    first, last = seen.first[:10], seen.last[:10]
     return first if first == last else f"{first} to {last}"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from harness.failure.error import ErrorRecord, without_varying_parts
+from harness.failure.error import without_varying_parts
 from harness.qnn.versions import QnnVersion
 from harness.results.record import CaseRecord, final_attempts
 
@@ -76,18 +76,11 @@ def grid_lines(grid: Grid) -> Iterator[str]:
     legend: dict[tuple[str, str], list[str]] = {}
     for cell, record in grid.cells.items():
         if record.error is not None and record.outcome != "passed":
-            said = _said(record.error)
+            said = record.error.began
             legend.setdefault((grid.label(*cell), without_varying_parts(said)), []).append(said)
     for (label, _), texts in legend.items():
         text = f"  {len(texts)} x {label}: {texts[0]}"
         yield text if len(text) <= _MAX_LEGEND_CHARS else f"{text[: _MAX_LEGEND_CHARS - 3]}..."
-
-
-def _said(error: ErrorRecord) -> str:
-    """The line that says most: where it began, else the first one."""
-    began = error.first_cause
-    text = began.message if began is not None and began.message.strip() else error.message
-    return text.strip().partition("\n")[0]
 
 
 def grid_json(grid: Grid) -> dict[str, object]:

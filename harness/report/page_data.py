@@ -232,10 +232,8 @@ def _why(record: CaseRecord) -> str | None:
     error = record.error
     if error is None:
         return record.conclusion
-    began = error.first_cause.message.strip() if error.first_cause else ""
-    lines = (began or error.message).strip().splitlines() or [""]
     code = "" if error.code is None else f"{error.code} "
-    return clip(f"{code}{lines[0]}", _MAX_CHARS)
+    return clip(f"{code}{error.began}", _MAX_CHARS)
 
 
 def _ms(moment: datetime, began: datetime | None) -> int:

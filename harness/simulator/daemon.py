@@ -18,7 +18,7 @@ from typing import Final
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.cache import PRIVATE
-from harness.files.whole_file import read_bounded
+from harness.files.whole_file import disk_errors, read_bounded
 from harness.simulator.auth import PublicKey, parse_public_key
 from harness.simulator.device import SUPPORTED_FEATURES, DeviceSettings
 from harness.simulator.properties import checked_properties
@@ -38,15 +38,13 @@ def lock_storage(folder: Path) -> int:
     """
     if re.search(r"[:\n\0]", str(folder)):
         raise ConfigError(f"{str(folder)!r} cannot be in PATH: it has a colon or a line break")
-    try:
+    with disk_errors(f"storage {folder}"):
         folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         if not (folder / LOCK_FILE).exists() and any(folder.iterdir()):
             raise ConfigError(f"{folder} is not empty and not the storage of a simulated device")
         fd = os.open(
             folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )
-    except OSError as error:
-        raise InfraError(f"storage {folder}: {error.strerror}") from error
     until = time.monotonic() + _LOCK_S
     while True:
         try:

@@ -153,14 +153,14 @@ void make_input(uint32_t type, struct buffer *buffer) {
 }
 
 struct run { /* buffers of one step, given back when it is over */
-    std::vector<struct buffer> inputs, expected;
+    std::vector<struct buffer> inputs;
+    std::vector<struct tensor> outputs; /* over ExecuTorch's own memory */
     std::vector<executorch::extension::TensorPtr> tensors;
     std::vector<EValue> values;
     std::vector<uint32_t> first_crc;
-    std::vector<struct comparison> comparisons;
     ~run() {
-        for (auto *list : {&inputs, &expected})
-            for (auto &buffer : *list) buffer_free(&buffer);
+        for (auto &buffer : inputs) buffer_free(&buffer);
+        for (auto &output : outputs) buffer_free(&output.expected);
     }
 };
 
@@ -189,8 +189,7 @@ bool prepare(const struct step *step, struct run *run, struct outcome *outcome) 
         !given(step, "expect.", "outputs", outputs, outcome))
         return false;
     run->inputs.resize(inputs);
-    run->expected.resize(outputs);
-    run->comparisons.resize(outputs);
+    run->outputs.resize(outputs);
     for (uint32_t i = 0; i < inputs; i++) {
         auto tag = meta->input_tag(i);
         auto tensor = meta->input_tensor_meta(i);
@@ -210,19 +209,19 @@ bool prepare(const struct step *step, struct run *run, struct outcome *outcome) 
     return true;
 }
 
-/* One output against its file and against the first run; `output` is ExecuTorch's own memory. */
-bool check_output(const struct step *step, uint32_t i, uint64_t round, struct buffer *output,
-                  uint32_t type, struct run *run, struct outcome *outcome) {
-    if (run->expected[i].data == nullptr &&
-        !fits(expected_read(step, i, output->size, &run->expected[i], outcome), outcome))
+/* One output against its file and against the first run. */
+bool check_output(const struct step *step, uint32_t i, uint64_t round, struct run *run,
+                  struct outcome *outcome) {
+    struct tensor *output = &run->outputs[i];
+    if (output->expected.data == nullptr &&
+        !fits(expected_read(output, i, step, outcome), outcome))
         return false;
-    uint32_t crc = checksum(0, output->data, output->size);
+    uint32_t crc = checksum(0, output->buffer.data, output->buffer.size);
     if (round == 1) run->first_crc.push_back(crc);
     if (run->first_crc[i] != crc)
         return fail(outcome, "mismatch", "run %llu: output %u is not that of run 1",
                     (unsigned long long)round, i);
-    return output_right(i, type, output, &run->expected[i], step_real(step, "tolerance", 0), round,
-                        &run->comparisons[i], outcome);
+    return output_right(output, i, step, round, outcome);
 }
 
 bool run_once(const struct step *step, struct run *run, struct rounds *rounds, bool save,
@@ -231,13 +230,14 @@ bool run_once(const struct step *step, struct run *run, struct rounds *rounds, b
     auto given = program.module->execute(program.method, run->values);
     rounds_add(rounds, now_us() - started);
     if (!fine(given.error(), outcome)) return false;
-    for (uint32_t i = 0; i < given->size() && i < run->expected.size(); i++) {
+    for (uint32_t i = 0; i < given->size() && i < run->outputs.size(); i++) {
         if (!(*given)[i].isTensor()) continue;
         const auto tensor = (*given)[i].toTensor();
-        struct buffer output = {(uint8_t *)tensor.mutable_data_ptr(), tensor.nbytes(), nullptr, 0};
-        if (!check_output(step, i, rounds->made, &output, qnn_type(tensor.scalar_type()), run,
-                          outcome) ||
-            (save && !output_save(step, i, &output, outcome)))
+        struct tensor *output = &run->outputs[i];
+        output->data_type = qnn_type(tensor.scalar_type());
+        output->buffer = {(uint8_t *)tensor.mutable_data_ptr(), tensor.nbytes(), nullptr, 0};
+        if (!check_output(step, i, rounds->made, run, outcome) ||
+            (save && !output_save(output, i, step, outcome)))
             return false;
     }
     return true;
@@ -313,8 +313,8 @@ extern "C" void executorch_run(const struct step *step, struct outcome *outcome)
     for (uint32_t crc : run.first_crc) json_u64(&outcome->data, nullptr, crc);
     json_close(&outcome->data, ']');
     json_open(&outcome->data, "outputs", '[');
-    for (uint32_t i = 0; i < run.comparisons.size(); i++)
-        report_comparison(i, nullptr, &run.comparisons[i], &outcome->data);
+    for (uint32_t i = 0; i < run.outputs.size(); i++)
+        report_comparison(&run.outputs[i], i, &outcome->data);
     json_close(&outcome->data, ']');
 }
 

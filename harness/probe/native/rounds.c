@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool output_right(uint32_t index, uint32_t data_type, const struct buffer *got,
-                  const struct buffer *expected, double tolerance, uint64_t round,
-                  struct comparison *comparison, struct outcome *outcome) {
-    if (expected->data == NULL) return true;
-    tensor_compare(data_type, got->data, expected->data, got->size, tolerance, comparison);
+bool output_right(struct tensor *output, uint32_t index, const struct step *step, uint64_t round,
+                  struct outcome *outcome) {
+    struct comparison *comparison = &output->comparison;
+    if (output->expected.data == NULL) return true;
+    double tolerance = step_real(step, "tolerance", 0);
+    tensor_compare(output->data_type, output->buffer.data, output->expected.data,
+                   output->buffer.size, tolerance, comparison);
     if (comparison->beyond == 0) return true;
     if (outcome->error == NULL)
         return fail(outcome, "mismatch",
@@ -19,25 +21,26 @@ bool output_right(uint32_t index, uint32_t data_type, const struct buffer *got,
     return false;
 }
 
-bool expected_read(const struct step *step, uint32_t index, uint64_t size, struct buffer *expected,
+bool expected_read(struct tensor *output, uint32_t index, const struct step *step,
                    struct outcome *outcome) {
     const char *file = step_numbered(step, "expect.", index);
     if (file == NULL) return true;
-    return buffer_make(expected, size, outcome) && file_read(file, expected, outcome);
+    return buffer_make(&output->expected, output->buffer.size, outcome) &&
+           file_read(file, &output->expected, outcome);
 }
 
-bool output_save(const struct step *step, uint32_t index, const struct buffer *output,
+bool output_save(const struct tensor *output, uint32_t index, const struct step *step,
                  struct outcome *outcome) {
     const char *file = step_numbered(step, "save.", index);
-    return file == NULL || file_write(file, output->data, output->size, outcome);
+    return file == NULL || file_write(file, output->buffer.data, output->buffer.size, outcome);
 }
 
-void report_comparison(uint32_t index, const char *name, const struct comparison *comparison,
-                       struct json *data) {
+void report_comparison(const struct tensor *output, uint32_t index, struct json *data) {
+    const struct comparison *comparison = &output->comparison;
     if (comparison->elements == 0) return; /* nothing to compare with, or not reached */
     json_open(data, NULL, '{');
     json_u64(data, "index", index);
-    json_text(data, "name", name);
+    json_text(data, "name", output->name);
     json_u64(data, "elements", comparison->elements);
     json_real(data, "max_abs", comparison->max_abs);
     json_u64(data, "beyond", comparison->beyond);
@@ -103,9 +106,7 @@ bool tensors_prepare(struct tensors *tensors, const struct step *step,
             if (!file_read(file, &one->buffer, outcome)) return false;
         } else {
             buffer_fill(&one->buffer); /* its pages are there from now on */
-            if (!expected_read(step, at - tensors->inputs, one->buffer.size, &one->expected,
-                               outcome))
-                return false;
+            if (!expected_read(one, at - tensors->inputs, step, outcome)) return false;
         }
     }
     return true;
@@ -123,16 +124,12 @@ static bool check_guards(const struct tensors *tensors, uint64_t round, struct o
     return true;
 }
 
-static bool check_outputs(struct tensors *tensors, double tolerance, uint64_t round,
+static bool check_outputs(struct tensors *tensors, const struct step *step, uint64_t round,
                           struct outcome *outcome) {
-    bool right = true;
-    for (uint32_t at = tensors->inputs; at < tensors->count; at++) {
-        struct tensor *one = &tensors->all[at];
-        right = output_right(at - tensors->inputs, one->data_type, &one->buffer, &one->expected,
-                             tolerance, round, &one->comparison, outcome) &&
-                right;
-    }
-    return right;
+    bool wrong = false;
+    for (uint32_t at = tensors->inputs; at < tensors->count; at++)
+        wrong |= !output_right(&tensors->all[at], at - tensors->inputs, step, round, outcome);
+    return !wrong;
 }
 
 void tensors_execute(struct tensors *tensors, const struct step *step, const char *api,
@@ -140,7 +137,6 @@ void tensors_execute(struct tensors *tensors, const struct step *step, const cha
                      void *of, struct outcome *outcome) {
     static struct rounds rounds;
     uint64_t repeats = step_number(step, "repeat", 1);
-    double tolerance = step_real(step, "tolerance", 0);
     uint32_t inputs = tensors->inputs;
     bool fine = true;
     rounds_begin(&rounds);
@@ -150,14 +146,13 @@ void tensors_execute(struct tensors *tensors, const struct step *step, const cha
     while (fine && rounds.made < repeats) {
         for (uint32_t at = inputs; at < tensors->count; at++) buffer_fill(&tensors->all[at].buffer);
         fine = execute(of, &rounds, outcome) && check_guards(tensors, rounds.made, outcome) &&
-               check_outputs(tensors, tolerance, rounds.made, outcome);
+               check_outputs(tensors, step, rounds.made, outcome);
     }
     rounds_report(&rounds, outcome);
     if (outcome->code != 0) return;
     json_open(&outcome->data, "outputs", '[');
     for (uint32_t at = inputs; at < tensors->count; at++)
-        report_comparison(at - inputs, tensors->all[at].name, &tensors->all[at].comparison,
-                          &outcome->data);
+        report_comparison(&tensors->all[at], at - inputs, &outcome->data);
     json_close(&outcome->data, ']');
 }
 
@@ -180,8 +175,7 @@ void tensors_save(const struct tensors *tensors, const struct step *step, struct
     bool wanted = step_numbered(step, "save.", 0) != NULL, saved = true;
     for (uint32_t at = tensors->inputs; at < tensors->count; at++) {
         wanted = wanted || tensors->all[at].expected.data == NULL;
-        saved = saved &&
-                output_save(step, at - tensors->inputs, &tensors->all[at].buffer, outcome);
+        saved = saved && output_save(&tensors->all[at], at - tensors->inputs, step, outcome);
     }
     if (wanted) tensors_digests(tensors, outcome);
 }

@@ -13,15 +13,17 @@ void rounds_begin(struct rounds *rounds);
 void rounds_add(struct rounds *rounds, uint64_t took_us);
 void rounds_report(const struct rounds *rounds, struct outcome *outcome);
 
+struct tensor {
+    const char *name;
+    uint32_t data_type;
+    struct buffer buffer, expected; /* the second of an output, if it is compared */
+    struct comparison comparison;
+};
+
 /* What is executed with: all inputs, then all outputs. */
 struct tensors {
     uint32_t inputs, count;
-    struct tensor {
-        const char *name;
-        uint32_t data_type;
-        struct buffer buffer, expected; /* the second of an output, if it is compared */
-        struct comparison comparison;
-    } all[2 * TENSORS_MAX];
+    struct tensor all[2 * TENSORS_MAX];
 };
 
 /* Refuses input.7 of a `what` with three inputs: it would be left out without a word. */
@@ -37,21 +39,20 @@ bool tensors_prepare(struct tensors *tensors, const struct step *step,
 void tensors_execute(struct tensors *tensors, const struct step *step, const char *api,
                      bool execute(void *of, struct rounds *rounds, struct outcome *outcome),
                      void *of, struct outcome *outcome);
-void tensors_digests(const struct tensors *tensors, struct outcome *outcome); /* of the last round */
+/* Of the outputs of the last round. */
+void tensors_digests(const struct tensors *tensors, struct outcome *outcome);
 /* Writes the outputs that are to be saved; tells digests of what was not compared, or is kept. */
 void tensors_save(const struct tensors *tensors, const struct step *step, struct outcome *outcome);
 void tensors_free(struct tensors *tensors);
 
 /* Of one output: what it is expected to be, if that is given; whether it is that, of the outputs of
  * a round the first that is wrong is told; a file of it, if it is to be saved. */
-bool expected_read(const struct step *step, uint32_t index, uint64_t size, struct buffer *expected,
+bool expected_read(struct tensor *output, uint32_t index, const struct step *step,
                    struct outcome *outcome);
-bool output_right(uint32_t index, uint32_t data_type, const struct buffer *got,
-                  const struct buffer *expected, double tolerance, uint64_t round,
-                  struct comparison *comparison, struct outcome *outcome);
-bool output_save(const struct step *step, uint32_t index, const struct buffer *output,
+bool output_right(struct tensor *output, uint32_t index, const struct step *step, uint64_t round,
+                  struct outcome *outcome);
+bool output_save(const struct tensor *output, uint32_t index, const struct step *step,
                  struct outcome *outcome);
-void report_comparison(uint32_t index, const char *name, const struct comparison *comparison,
-                       struct json *data);
+void report_comparison(const struct tensor *output, uint32_t index, struct json *data);
 
 #endif

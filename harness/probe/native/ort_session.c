@@ -117,44 +117,32 @@ static void forget(struct ort_session *session) {
     *session = (struct ort_session){0};
 }
 
-/* `ep` of the step: an EP of a plug-in library by its name, `builtin:NAME`, or none: the CPU. */
-static bool append_ep(const struct step *step, ort_handle options, struct outcome *outcome) {
+/* `ep` of a step: an EP of a plug-in library by its name, or `builtin:NAME`. */
+static bool append_ep(const struct step *step, const char *ep, const struct pairs *pairs,
+                      ort_handle options, struct outcome *outcome) {
     static const char builtin[] = "builtin:";
-    const char *ep = step_text(step, "ep");
-    struct pairs pairs;
-    bool fine = pairs_read(&pairs, step, "provider.", outcome);
-    if (!fine || ep == NULL) {
-        pairs_free(&pairs);
-        return fine;
-    }
     if (strncmp(ep, builtin, sizeof builtin - 1) == 0) {
         event_call("SessionOptionsAppendExecutionProvider");
-        fine = ort_fine(ort.api->append_provider(options, ep + sizeof builtin - 1, pairs.keys,
-                                                 pairs.values, pairs.count),
+        return ort_fine(ort.api->append_provider(options, ep + sizeof builtin - 1, pairs->keys,
+                                                 pairs->values, pairs->count),
                         outcome);
-        pairs_free(&pairs);
-        return fine;
     }
     uint64_t wanted = step_number(step, "device", 0), seen = 0;
     size_t count;
     ort_handle chosen = NULL;
     ort_handle const *devices = ort_devices(&count, outcome);
-    for (size_t i = 0; devices != NULL && i < count; i++) {
+    if (devices == NULL) return false;
+    for (size_t i = 0; i < count; i++) {
         const char *name = ort.api->ep_name(devices[i]);
         if (name != NULL && strcmp(name, ep) == 0 && seen++ == wanted) chosen = devices[i];
     }
-    fine = chosen != NULL;
-    if (fine) {
-        event_call("SessionOptionsAppendExecutionProvider_V2");
-        fine = ort_fine(ort.api->append_devices(options, ort.env, &chosen, 1, pairs.keys,
-                                                pairs.values, pairs.count),
-                        outcome);
-    } else if (devices != NULL) {
-        fail(outcome, "no-device", "there are %llu devices of %s, number %llu was asked for",
-             (unsigned long long)seen, ep, (unsigned long long)wanted);
-    }
-    pairs_free(&pairs);
-    return fine;
+    if (chosen == NULL)
+        return fail(outcome, "no-device", "there are %llu devices of %s, number %llu was asked for",
+                    (unsigned long long)seen, ep, (unsigned long long)wanted);
+    event_call("SessionOptionsAppendExecutionProvider_V2");
+    return ort_fine(ort.api->append_devices(options, ort.env, &chosen, 1, pairs->keys,
+                                            pairs->values, pairs->count),
+                    outcome);
 }
 
 static bool set_options(const struct step *step, ort_handle options, struct outcome *outcome) {
@@ -169,7 +157,12 @@ static bool set_options(const struct step *step, ort_handle options, struct outc
     for (size_t i = 0; fine && i < pairs.count; i++)
         fine = ort_fine(ort.api->set_option(options, pairs.keys[i], pairs.values[i]), outcome);
     pairs_free(&pairs);
-    return fine && append_ep(step, options, outcome);
+    const char *ep = step_text(step, "ep"); /* none: the CPU */
+    if (!fine) return false;
+    fine = pairs_read(&pairs, step, "provider.", outcome) &&
+           (ep == NULL || append_ep(step, ep, &pairs, options, outcome));
+    pairs_free(&pairs);
+    return fine;
 }
 
 void ort_session(const struct step *step, struct outcome *outcome) {

@@ -124,6 +124,12 @@ ENDINGS: Final = (
         lambda run: _no_verdict("infra", _silence(run, "could not write its results")),
     ),
     Ending(
+        # a process ends by itself between events; only a signal can strike within one
+        "event-unfinished",
+        lambda run: not run.transcript.done and run.transcript.cut_off,
+        lambda run: _no_verdict("infra", _silence(run, "ended by itself, and within an event")),
+    ),
+    Ending(
         "left-early",
         lambda run: not run.transcript.done,
         lambda run: _cut_short(

@@ -114,10 +114,10 @@ CASES = (
         "probe_truncated_json",
         "a stand-in that ends in the middle of an event",
         "probe",
-        "crashed",
-        "target",
+        "error",
+        "infra",
         5,
-        "before its plan was done",
+        "ended by itself, and within an event",
     ),
     Fault(
         "probe_binary_garbage",

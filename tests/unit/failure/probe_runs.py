@@ -52,10 +52,10 @@ def plan_of(events: tuple[dict[str, Any], ...]) -> Plan:
     return Plan(tuple(step_of(verbs.get(at, "noop")) for at in range(max(verbs, default=-1) + 1)))
 
 
-def run(*events: dict[str, Any], stray: bytes = b"", **how: Any) -> ProbeRun:
+def run(*events: dict[str, Any], stray: bytes = b"", tail: bytes = b"", **how: Any) -> ProbeRun:
     """A process that said this, and of steps that nothing is said of that they went well.
 
-    `stray` is what comes before its last event.
+    `stray` is what comes before its last event, `tail` behind it.
     """
     plan = plan_of(events)
     said: list[dict[str, Any]] = []
@@ -72,7 +72,7 @@ def run(*events: dict[str, Any], stray: bytes = b"", **how: Any) -> ProbeRun:
         if event == DONE:
             failed = sum(bool(one.get("code") or one.get("error")) for one in events)
             said[-1] |= {"steps": len(plan.steps), "failed": failed, "elapsed_us": 9}
-    raw = event_lines(said[:-1]) + stray + event_lines(said[-1:], first=len(said) - 1)
+    raw = event_lines(said[:-1]) + stray + event_lines(said[-1:], first=len(said) - 1) + tail
     given: dict[str, Any] = {
         "plan": plan,
         "transcript": parse_transcript(raw),

@@ -79,6 +79,7 @@ def test_skipped_steps_are_no_failures() -> None:
 
 
 STRAY: dict[str, Any] = {"stray": b"\x1e{no event\n"}
+CUT: dict[str, Any] = {"tail": b'\x1e{"event":"done","steps":1'}
 
 ENDINGS = [
     # events, how, outcome, cause, what the message must hold
@@ -192,6 +193,9 @@ ENDINGS = [
         "target",
         "ended with exit code 1, after its plan was done",
     ),
+    # bytes that are lost on the way, as many as a packet's header has, leave no other trace
+    ([START, begin(), end()], CUT | {"exit_code": 1}, "error", "infra", "within an event"),
+    ([START, begin()], CUT | {"exit_code": 139}, "crashed", "target", "ended by SIGSEGV"),
     ([START, begin(), end(), DONE], STRAY, "error", "infra", "1 events were damaged on their way"),
     ([START, begin()], STRAY | {"exit_code": 139}, "error", "infra", "were damaged on their way"),
     ([START, begin()], STRAY | {"timed_out": True}, "error", "infra", "were damaged on their way"),

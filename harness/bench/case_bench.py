@@ -179,20 +179,23 @@ class CaseBench:
                 cwd=folder,
                 timeout_s=timeout_s,
                 first=self.ready.check(),
+                on_start=self._keep_plan,
                 on_hang=self._evidence.look,
             )
         self.notes.probe_us += run.transcript.elapsed_us or int(
             (time.monotonic() - started) * 1_000_000
         )
-        seen = self.judged(run)
+        seen = self.judged(run, plan_kept=bool(run.raw_events))
         where = f"{self._log_folder.parent.name}/{self._log_folder.name}"
         refusals.note(environment or {}, plan, Refusal(run, seen.verdict), where)
         return seen
 
-    def judged(self, run: ProbeRun) -> Observation:
+    def judged(self, run: ProbeRun, *, plan_kept: bool = False) -> Observation:
         """Keeps what a process said, and judges it. Raises TargetFailure where the lab failed."""
-        self._runs += 1
-        self._keep(run)
+        if not plan_kept:
+            self._keep_plan(run.plan)
+        self._keep("jsonl", run.raw_events)
+        self._keep("stderr", run.stderr)
         level = run.plan.settings.log_level
         self.notes.surroundings = {"log_level": level, **self._surroundings}
         verdict = judge(run, self.device.facts.coprocessors)
@@ -268,17 +271,21 @@ class CaseBench:
             self.ready.held.baseline = collected.baseline  # the next case is not told of it
         return telling_lines(folder, collected.files)
 
-    def _keep(self, run: ProbeRun) -> None:
-        """Writes down what the probe was told and answered, for whoever looks into the case."""
-        stem = "probe" if self._runs == 1 else f"probe-{self._runs}"
-        files = {"plan": run.plan.text().encode(), "jsonl": run.raw_events, "stderr": run.stderr}
+    def _keep_plan(self, plan: Plan) -> None:
+        """Writes down what a probe was told: while it works, which costs no time."""
+        self._runs += 1
+        self._keep("plan", plan.text().encode())
+
+    def _keep(self, ending: str, content: bytes) -> None:
+        """Writes down what a probe was told or answered, for whoever looks into the case."""
+        if not content:
+            return
+        name = "probe" if self._runs == 1 else f"probe-{self._runs}"
         try:
-            self._log_folder.mkdir(parents=True, exist_ok=True)
-            for ending, content in files.items():
-                if content:
-                    name = f"{stem}.{ending}"
-                    (self._log_folder / name).write_bytes(content)
-                    self.notes.logs.append(name)
+            if ending == "plan":
+                self._log_folder.mkdir(parents=True, exist_ok=True)
+            (self._log_folder / f"{name}.{ending}").write_bytes(content)
         except OSError as error:
             why = f"cannot keep logs in {self._log_folder}: {error.strerror or error}"
             raise InfraError(why) from error
+        self.notes.logs.append(f"{name}.{ending}")

@@ -70,11 +70,13 @@ def run_plan(
     cwd: str,
     timeout_s: float,
     first: str = "",
+    on_start: Callable[[Plan], None] | None = None,
     on_hang: Callable[[int, Deadline], None] | None = None,
 ) -> ProbeRun:
     """Runs `plan` with the probe at this path on the device, in `cwd`, with `env` added.
 
     `first` is shell text that the shell which starts the probe runs before; it may exit instead.
+    `on_start` gets the plan that the probe was given once it has said something, and goes on.
 
     The plan gets a deadline a little before `timeout_s` if it has none, so that the probe itself
     can say where it hung; if even that fails, its process group is ended, and the run has
@@ -103,6 +105,8 @@ def run_plan(
             on_hang(start.pid, deadline)
 
     def on_stdout(data: bytes) -> None:
+        if on_start is not None and not raw:
+            on_start(plan)
         raw.extend(data)
         parser.feed(data)
         if followed():

@@ -1,9 +1,8 @@
-"""Links disturbed at random by day: a few cases, new seeds each time, printed if one goes wrong."""
+"""Links disturbed by day: a few cases, the same each time; by night there are always new ones."""
 
 from __future__ import annotations
 
 import os
-import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,8 +13,8 @@ from tests.faults.table import REAL, SIMULATED
 
 CASES = 12
 AT_ONCE = 2  # six cases in each run: plans of all kinds
-FIRST = int(os.environ.get("QNN_CHAOS_FIRST") or random.SystemRandom().randrange(10**6))
-"""The first seed; set the variable to see the same disturbances again."""
+FIRST = int(os.environ.get("QNN_CHAOS_FIRST") or 2537)
+"""The first seed; from this one on each way to disturb comes, at each kind of moment."""
 
 
 @pytest.fixture(scope="module")

@@ -240,6 +240,21 @@ def test_who_lost_its_lease_is_told_and_gives_up(
     assert told.empty()  # who lets go has lost nothing
 
 
+def test_a_lost_lease_stays_lost_when_its_file_is_put_back(folder: Path, logged: Logged) -> None:
+    """Meanwhile another process may have held the device."""
+    mine = Leases(folder, purpose="mine")
+    mine.take(KEY, "phone")
+    (file,) = folder.iterdir()
+    away = file.rename(folder / "away")
+    with pytest.raises(LeaseLost):
+        mine.require(KEY)
+    away.rename(file)
+    with pytest.raises(LeaseLost):
+        mine.require(KEY)
+    assert len(logged.warnings) == 1
+    mine.close()
+
+
 def test_a_file_that_goes_while_it_is_locked_is_no_lease(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

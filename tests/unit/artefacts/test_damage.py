@@ -55,6 +55,14 @@ def test_what_was_found_once(folder: Path) -> None:
         require_error_or_truth(path)
 
 
+def test_a_damaged_dlc_is_told_with_its_place(folder: Path) -> None:
+    path = folder / "artefact"
+    path.write_bytes(b"PK\3\4" + bytes(200))
+    with pytest.raises(ArtefactError, match="the zip is damaged") as refused:
+        open_artefact(path)
+    assert (refused.value.file, refused.value.offset) == (path, 0)
+
+
 def test_a_file_that_was_made_to_be_endless_has_an_end(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

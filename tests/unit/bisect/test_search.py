@@ -57,6 +57,15 @@ def test_every_history_with_every_placement_of_untestable(number: int) -> None:
                 assert found.kind == "undecided"
 
 
+def test_why_an_end_is_asked_is_told() -> None:
+    search, why = AxisSearch(axis(4)), {}
+    while isinstance(question := search.next(), Question):
+        why[question.at[0]] = question.why
+        search.answer(question, changing(4, 2)(question.at))
+    order = names(4)
+    assert (why[order[0]], why[order[-1]]) == ("the oldest", "the newest")
+
+
 @given(st.data())
 def test_any_costs_priors_claims_and_repeats(data: st.DataObject) -> None:
     number = data.draw(st.integers(2, 40))

@@ -110,6 +110,16 @@ def test_what_the_probe_found_itself_ends_the_chain() -> None:
     assert (link.code, link.message, link.source) == (None, "libX.so: cannot open", "call")
 
 
+def test_without_a_text_the_reason_of_the_probe_ends_the_chain() -> None:
+    (link,) = failure_chain(step(error="dlopen"))
+    assert (link.code, link.message, link.source) == (None, "dlopen", "call")
+
+
+def test_a_long_log_leaves_room_for_the_calls_own_answer() -> None:
+    chain = failure_chain(step(*(("error", f"line {n} failed") for n in range(99)), code=1002))
+    assert (len(chain), chain[-2].message, chain[-1].code) == (40, "line 38 failed", 1002)
+
+
 def test_a_step_that_succeeded_has_none() -> None:
     assert failure_chain(step(code=0)) == ()
 

@@ -193,6 +193,23 @@ ENDINGS = [
         "target",
         "ended with exit code 1, after its plan was done",
     ),
+    # who had done its plan could write, whatever it left with
+    *(
+        (
+            [START, begin(), end(), DONE],
+            {"exit_code": code},
+            "crashed",
+            "target",
+            f"ended with exit code {code}, after its plan was done",
+        )
+        for code in (124, 125)
+    ),
+    ([START, begin(), end(code=1002), DONE], {"exit_code": 124}, "failed", "target", ""),
+    # a shell tells of signals 1 to 64, which are all there are
+    ([START, begin()], {"exit_code": 129}, "crashed", "target", "ended by SIGHUP"),
+    ([START, begin()], {"exit_code": 192}, "crashed", "target", "ended by SIGRTMAX"),
+    ([START, begin()], {"exit_code": 128}, "crashed", "target", "exit code 128 before its plan"),
+    ([START, begin()], {"exit_code": 193}, "crashed", "target", "exit code 193 before its plan"),
     # bytes that are lost on the way, as many as a packet's header has, leave no other trace
     ([START, begin(), end()], CUT | {"exit_code": 1}, "error", "infra", "within an event"),
     ([START, begin()], CUT | {"exit_code": 139}, "crashed", "target", "ended by SIGSEGV"),

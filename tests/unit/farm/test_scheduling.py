@@ -62,6 +62,18 @@ def test_what_lies_on_the_device_is_preferred_while_much_is_left() -> None:
     assert len({content for _, content in contents}) == 1
 
 
+def test_what_was_used_last_is_looked_for_first() -> None:
+    made = scheduler([], one="a")
+    for n, content in enumerate("ABA"):
+        made.add(Waiting(n, "a", 1, content=content))
+        assert given_to(made, "one") == n
+    # much work is left, and of what lies on the device B was used before A
+    for n in range(3, 300):
+        made.add(Waiting(n, "a", 1 + (n % 3 == 2), content="BAC"[n % 3]))
+    following = [made.next("one") for _ in range(5)]
+    assert {one.content for one in following if one} == {"A"}
+
+
 def test_a_case_that_failed_goes_first_and_elsewhere() -> None:
     made = scheduler([Waiting(0, "a", 9), Waiting(1, "a", 1)], one="a", two="a")
     failed = made.next("one")

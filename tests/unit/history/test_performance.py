@@ -65,6 +65,12 @@ def test_a_suspicion_says_how_many_runs_would_settle_it() -> None:
     assert found.more_base == 1
 
 
+def test_a_case_that_the_last_run_of_the_base_lacks_is_judged_by_those_before() -> None:
+    without = change([*QUIET, None], [1500, 1510])
+    assert without == change(QUIET, [1500, 1510])
+    assert without.verdict == "slower"
+
+
 def test_a_noisy_case_needs_more() -> None:
     noisy = [1000.0, 1150.0, 900.0, 1100.0, 950.0, 1200.0]
     assert change(noisy, [1300, 1320]).verdict == "unsure"

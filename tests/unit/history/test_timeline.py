@@ -86,6 +86,8 @@ def test_kinds_are_diagnoses_or_else_signatures() -> None:
     one = kinds["x"]
     assert (one.failures, one.first[:10], one.last[:10]) == (3, "2026-11-01", "2026-11-03")
     assert len(one.cases) == 2, "another version is not another case"
+    (often,) = nights("a failed id=x", "a failed id=x", "a failed id=x").kinds
+    assert (len(often.runs), len(often.cases), often.failures) == (3, 1, 3)
     assert (one.devices, one.versions) == ({"sim"}, {"qnn 2.51.0", "qnn 2.52.0"})
     assert [kind.name for kind in nights("a failed id=x;b failed", diagnosis="x").kinds] == ["x"]
     only = nights("a failed id=x;b failed", "a passed;b failed", diagnosis="x").lines

@@ -66,6 +66,14 @@ def test_the_same_command_goes_on_while_the_time_lasts(
     assert night().goes_on_with(night(**changed), 1000) is goes_on
 
 
+def test_issues_of_another_night_are_followed_once_it_is_over() -> None:
+    over = {"night": "before", "done": STEPS}
+    assert night().follows(night(**over))
+    assert not night().follows(night(**over | {"done": STEPS[:-1]}))
+    assert not night().follows(night(**over | {"selection": ("other",)}))
+    assert not night().follows(night(done=STEPS)), "itself"
+
+
 HIDDEN = "postgresql://***@h/db"
 
 
@@ -122,7 +130,8 @@ def test_it_ends_with_what_is_new(changed: dict[str, Any], code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("4h", 14400), ("90m", 5400), ("1h30m", 5400), ("5s", 5), (" 2m ", 120)]
+    ("text", "seconds"),
+    [("4h", 14400), ("90m", 5400), ("1h30m", 5400), ("5s", 5), (" 2m ", 120), ("168h", 604800)],
 )
 def test_a_budget_is_read(text: str, seconds: float) -> None:
     assert seconds_of(text) == seconds

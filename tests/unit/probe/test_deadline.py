@@ -32,6 +32,10 @@ def test_a_look_gets_what_it_needs_also_with_a_short_timeout(timeout_s: float) -
     assert looked_at.deadline_ms == with_deadline(NOTHING, timeout_s).settings.deadline_ms
 
 
+def test_who_does_not_look_does_not_wait() -> None:
+    assert with_deadline(NOTHING, 5).settings.linger_ms == Settings().linger_ms
+
+
 def test_a_plans_own_deadline_stays() -> None:
     own = Plan(NOTHING.steps, Settings(deadline_ms=77, linger_ms=5))
     assert with_deadline(own, 20, looks=True) == own

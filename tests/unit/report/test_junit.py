@@ -115,6 +115,14 @@ def test_measurements_become_properties() -> None:
     assert found["cause"] == "target"
 
 
+def test_what_is_true_is_not_one_whatever_other_cases_measured() -> None:
+    said = [True, 1, False, 0, 1.0]
+    made = [record(case=f"a.py::{n}", measurements={"x": one}) for n, one in enumerate(said)]
+    root = valid(junit_bytes(made, run="r"))
+    found = [properties(case)["measurements.x"] for case in root.iter("testcase")]
+    assert found == ["true", "1", "false", "0", "1.0"]
+
+
 def test_a_diagnosis_says_how_sure_it_is() -> None:
     known = diagnosed("failed", error())
     found = properties(only_case(record(outcome="failed", error=known)))

@@ -19,6 +19,7 @@ def elf_file(
     needs: Mapping[str, Sequence[str]] | None = None,
     defines: Sequence[str] = (),
     android_api: int | None = None,
+    android_memtag: int | None = None,
     content: bytes = b"",
 ) -> bytes:
     """A file as `read_elf` reads it; `content` is put into what is loaded."""
@@ -50,8 +51,10 @@ def elf_file(
         for number, text in enumerate(defines)
     )
     note = b""
+    if android_memtag is not None:
+        note = struct.pack("<III8sI", 8, 4, 4, b"Android\0", android_memtag)
     if android_api is not None:
-        note = struct.pack("<III8sI", 8, 4, 1, b"Android\0", android_api)
+        note += struct.pack("<III8sI", 8, 4, 1, b"Android\0", android_api)
     body = bytes(strings)
     places = {}
     for name, part in (("need", verneed), ("def", verdef), ("note", note)):

@@ -35,6 +35,13 @@ def test_a_library_of_android() -> None:
     assert (facts.libc, facts.android_api, facts.min_glibc) == ("bionic", 30, None)
 
 
+def test_another_note_of_android_is_not_its_api_level() -> None:
+    """NT_ANDROID_TYPE_MEMTAG has the same name and the number 4 (bionic's elf_common.h)."""
+    tagged = {"needed": ["libc.so"], "android_memtag": 5}
+    assert read_elf(elf_file(**tagged, android_api=30)).android_api == 30
+    assert read_elf(elf_file(**tagged)).android_api is None
+
+
 @pytest.mark.parametrize("arch", [68, 69, 73, 75, 79, 81])
 def test_code_for_the_dsp(arch: int) -> None:
     data = elf_file("hexagon", bits=32, flags=int(str(arch), 16), needed=["libc++.so.1", "libc.so"])

@@ -161,6 +161,13 @@ FAULTS: list[tuple[Subject, str, str, tuple[str, ...], str]] = [
         replace(ON_BOARD, files=with_(library("libQnnSystem.so", content=b"\000260831140417\0"))),
         *("sdk-mix", "warning", ("libQnnSystem.so", "libQnnHtp.so"), "the build of 260831140417"),
     ),
+    *(
+        (
+            replace(ON_BOARD, files=(*CLEAN, other)),
+            *("sdk-mix", "info", (other.name, "libQnnHtp.so"), "v73, and stays here"),
+        )
+        for other in (stub(75, OTHER), skel(75, OTHER))
+    ),
     (
         replace(ON_BOARD, files=with_(stub(73, b""))),
         *("sdk-unknown", "info", (S,), "does not say"),
@@ -232,6 +239,10 @@ FAULTS: list[tuple[Subject, str, str, tuple[str, ...], str]] = [
             contexts=[C("c.bin", "2.51.0", 73, (8 << 20) + 1)],
         ),
         *("context-vtcm", "error", ("c.bin",), "SM8550 has 8: it is refused with 5005"),
+    ),
+    (
+        replace(ON_BOARD, contexts=[C("c.bin", "2.51.0", 73, 16 << 20)]),
+        *("context-vtcm", "error", ("c.bin",), "is for 16 MiB of VTCM, and SM8550 has 8"),
     ),
     (
         replace(

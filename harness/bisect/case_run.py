@@ -93,6 +93,8 @@ def case_arguments(
     # Paths are given with "=": pytest takes a word of its own for the path of a test.
     arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--only-case={case}"]
     arguments += [f"--lab={lab}", f"--reports={reports}", f"--backend={backend}"]
+    # so that the case is called after what they all are, and not after one of them
+    arguments += ["--each-soc"] if len(devices) > 1 else []
     # other people's runs may come between; a search that waits is better than one that stops
     return [*arguments, f"--device={','.join(devices)}", f"--lease-timeout={_LEASE_WAIT_S}"]
 

@@ -240,13 +240,6 @@ class Asked:
         keys = ("name", "serial", "soc", "target", "simulated")
         return DeviceRecord.model_validate({key: getattr(config, key) for key in keys})
 
-    def twins(self, name: str) -> list[str]:
-        """The devices asked for that can stand in for one."""
-        from harness.lab.matching import twins
-
-        (own,) = self.lab.select([name])
-        return [device.name for device in twins(own, self.devices)]
-
     def expected(self, record: CaseRecord) -> KnownIssue | None:
         """The known issue that explains this record, if there is one."""
         from harness.results.known_issues import match

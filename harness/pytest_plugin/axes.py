@@ -22,6 +22,8 @@ from harness.runtimes.catalog import Catalog, choose_runtimes, resolve_versions
 from harness.workbench import Placement
 
 DEFAULT_BACKEND: Final = "htp"
+AXES: Final = ("backend", "qnn", "ort", "compiler", "device", "soc")
+"""The axes that a record has of where and with what its case ran."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,19 @@ def own_axes(item: pytest.Item) -> dict[str, Any]:
     """What a record has of a test's parameters among its axes: all but the placement."""
     given = parameters_of(item)
     return {name: axis_value(value) for name, value in given.items() if name != "placement"}
+
+
+def refuse_names_of_axes(cases: Iterable[pytest.Item]) -> None:
+    """Raises ConfigError for a test's parameter that is called like an axis of the harness.
+
+    A record would have the one where readers look for the other.
+    """
+    for case in cases:
+        taken = [name for name in parameters_of(case) if name in AXES]
+        if taken:
+            path, line, _ = case.location
+            problem = f"parameter {taken[0]!r} is called like an axis of every case; rename it"
+            raise ConfigError(problem, file=Path(path), line=(line or 0) + 1, field="parametrize")
 
 
 def takes_compiled(values: Iterable[object]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -127,13 +127,23 @@ class Case:
         """The case's record as of now."""
         notes = self.bench.notes if self.bench else None
         measured: dict[str, Any] = notes.figures() if notes else {}
+        device = self.device or self._run.asked.device_record(self.placement)
+        if device.name != self.placement.device:
+            # what another device came to is no verdict about the one that the name tells of
+            said = f"ran on {device.name} instead of {self.placement.device}, which is a bug"
+            self._outcome, self._cause, self._error = (
+                "error",
+                "harness",
+                ErrorRecord.of(message=said),
+            )
+            device = self._run.asked.device_record(self.placement)
         return CaseRecord(
             run=self._run.records.open_folder().run_id,
             case=self.item.nodeid,
             suite=suite_of(self.item),
             line=None if (line := self.item.location[1]) is None else line + 1,
             axes=self._axes(),
-            device=self.device or self._run.asked.device_record(self.placement),
+            device=device,
             runtime=notes.libraries() if notes else None,
             preflight=tuple(
                 PreflightRecord.model_validate(asdict(one)) for one in self.own_findings()
@@ -215,7 +225,7 @@ def run_case(
     placement: Placement,
     key: pytest.StashKey[Case],
 ) -> None:
-    """Runs one case of a run, on its device or, after a fault of the lab, on a twin of it.
+    """Runs one case of a run: on the device that its name has, or on one of those that share it.
 
     Hooks find the attempt under way in the item's stash, below `key`. It is tried again if only the
     lab failed, as often as the run allows and as long as that is worth while; and on a device of
@@ -232,7 +242,7 @@ def run_case(
     before, retries = _attempts_before(item, run), run.options.retries
     move = run.messages.find(item.nodeid) if run.messages else None
     if move is not None:
-        placement = replace(placement, device=move.device)
+        placement = placement.on(move.device)
         before, retries = before + move.attempts, move.left - 1
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     records: list[CaseRecord | DeviceEvent] = []

@@ -262,8 +262,7 @@ class Controller:
             if left["cannot"]:
                 moves = self._scheduler.cannot(report.nodeid, device)
             else:
-                twins = self._run.asked.twins(device)
-                moves = self._scheduler.gave_up(report.nodeid, device, twins)
+                moves = self._scheduler.gave_up(report.nodeid, device)
             if moves:
                 self._moving.add(report.nodeid)
                 self._moves[report.nodeid] = Move("", left["attempts"], left["left"])

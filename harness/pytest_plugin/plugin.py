@@ -172,7 +172,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             _stop(config, ConfigError(problem))
     leave_out(config, items, left_out(items, run.options))
     try:
-        refuse_cases_of_one_name([item for item in items if placement_of(item)])
+        cases = [item for item in items if placement_of(item)]
+        refuse_cases_of_one_name(cases)
+        if cases:
+            from harness.pytest_plugin.axes import refuse_names_of_axes
+
+            refuse_names_of_axes(cases)
         if run.options.only_case is not None:
             from harness.pytest_plugin.case_names import only_case, refuse_a_compiler
 
@@ -266,7 +271,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     """A device with the asked-for runtime on it, ready for this case.
 
-    After a fault of the lab it may be a twin of the device that `placement` names.
+    After a fault of the lab it may be another one of those that share the case.
     """
     from harness.bench import Bench, CaseBench
 

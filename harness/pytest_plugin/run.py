@@ -99,7 +99,7 @@ class Run:
             replace(need, placement=self._not_taken(need.placement)) for need in needs
         ]
         self.workbench.needs = {
-            replace(placement, device=device): sources
+            placement.on(device): sources
             for placement, sources in by_placement(needs).items()
             for device in placement.candidates
         }
@@ -144,7 +144,7 @@ class Run:
         """Brings a device back after a fault of the lab, or gives it up.
 
         `again`: another attempt is allowed. Returns whether it is worth while: not if neither this
-        device nor a twin of it can be used.
+        device nor another that shares the case can be used.
         """
         if not self.workbench.is_out(placement.device):
             over = not again or self.elsewhere(placement) is not None
@@ -153,7 +153,7 @@ class Run:
         return again and (usable or self.elsewhere(placement) is not None)
 
     def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> Placement | None:
-        """The same on another device that can run it, if one is fit and not among `tried`.
+        """The same on another device that shares the case, if one is fit and not among `tried`.
 
         A worker has the devices that it was given and no other: the controller moves its cases.
         """
@@ -163,16 +163,14 @@ class Run:
     def _others(self, placement: Placement, tried: Collection[str] = ()) -> list[Placement]:
         if self.records.is_worker:
             return []
-        names = dict.fromkeys((*placement.among, *self.asked.twins(placement.device)))
-        fit = (name for name in names if name not in tried and not self.workbench.is_out(name))
-        return [replace(placement, device=name) for name in fit if name != placement.device]
+        names = [name for name in placement.among if name not in (placement.device, *tried)]
+        return [placement.on(name) for name in names if not self.workbench.is_out(name)]
 
     def _not_taken(self, placement: Placement) -> Placement:
         """The same on another of those that share the case, if another process has this one."""
         if not placement.among or not self.workbench.is_taken(placement.device):
             return placement
-        sharing = (one for one in self._others(placement) if one.device in placement.among)
-        return self._free(sharing) or placement
+        return self._free(self._others(placement)) or placement
 
     def _free(self, placements: Iterable[Placement]) -> Placement | None:
         """The first on a device that no other process has."""

@@ -197,8 +197,8 @@ class ByDevice:
         for _ in range(2):  # two plain tests at first, where there are as many
             self._give_all()
 
-    def gave_up(self, node_id: str, device: str, twins: Iterable[str]) -> bool:
-        """A worker gave up a device and the case on it; whether another device may take that.
+    def gave_up(self, node_id: str, device: str) -> bool:
+        """A worker gave up a device and the case on it; whether one that shares it may take that.
 
         It does when the worker has told all (`give_back`). Until then no device gets it.
         """
@@ -208,11 +208,12 @@ class ByDevice:
         self._out[device] = self._clock() + _LOOK_AGAIN_S
         if case is None or case.case != self._numbers.get(node_id):
             return False
-        kinds = {self._kinds[twin] for twin in (device, *twins) if twin in self._kinds}
-        kinds.update(case.needs)  # type: ignore[arg-type]
-        again = replace(case, needs=tuple(sorted(kinds)), not_on=case.not_on | {device})
+        again = replace(case, not_on=case.not_on | {device})
         usable = (name for name in self._kinds if name in self._joined or not self._holds(name))
-        if not any(self._kinds[name] in kinds and name not in again.not_on for name in usable):
+        if not any(
+            self._kinds[name] in again.needs and name not in again.not_on  # type: ignore[operator]
+            for name in usable
+        ):
             return False
         self._stopped[case.case] = again
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from harness.contexts.contexts import Source
 from harness.contexts.models import Model
@@ -39,6 +40,16 @@ class Placement:
     def where(self) -> str:
         """What its name begins with: the pool, or the device."""
         return self.pool or self.device
+
+    def on(self, device: str) -> Self:
+        """The same on that one of its candidates.
+
+        Raises ValueError for any other device: its verdict would be told under a name that is not
+        its own.
+        """
+        if device not in self.candidates:
+            raise ValueError(f"a case of {self.where} was to run on {device}")
+        return replace(self, device=device)
 
     @property
     def qnn_version(self) -> str:

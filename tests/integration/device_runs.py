@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.results.case_names import NamedPlacement, split_node_id
 from tests.integration.forked import ROOT, run_module
 
 RUN_TIMEOUT_S = 400
@@ -60,6 +62,20 @@ class Finished:
             if all(case["axes"].get(name) == value for name, value in axes.items())
         )
         return found
+
+
+def misnamed(cases: Sequence[dict[str, Any]]) -> list[str]:
+    """The cases whose name, axis and device do not agree about where they ran."""
+    devices = {case["device"]["name"] for case in cases}
+    found = []
+    for case in cases:
+        ran = case["device"]["name"]
+        named = NamedPlacement.beginning(split_node_id(case["case"])[1] or "")
+        assert named is not None, case["case"]
+        said = {case["axes"].get("device", ran), named.device} & (devices - {ran})
+        if said:
+            found.append(f"{case['case']} ran on {ran}, axes.device: {case['axes'].get('device')}")
+    return found
 
 
 def _is_well(row: dict[str, Any]) -> bool:

@@ -163,6 +163,7 @@ def test_a_lost_device_moves_the_search_to_its_twin(lab: DeviceRuns) -> None:
     assert done.result["answer"]["first_bad"] == QNN[1]
     good = [run["device"] for run in done.result["runs"] if run["answer"] != "unknown"]
     assert set(good) == {"sim-twin"}
+    assert all("[qcs8550-htp-" in run["case"] for run in done.result["runs"] if run["case"])
 
 
 @pytest.mark.nightly

@@ -12,7 +12,7 @@ import pytest
 from harness.farm.simulated import FLAKY, STEADY, FarmDevice, SimulatedFarm
 from harness.lab.inventory import load_lab
 from harness.lab.lease import Leases
-from tests.integration.device_runs import DeviceRuns
+from tests.integration.device_runs import DeviceRuns, misnamed
 from tests.integration.farm.farm_chaos import Chaos, problems
 
 NAMES = ("farm-01", "farm-02")
@@ -66,6 +66,17 @@ def test_disturbed_devices_and_workers_change_no_verdict(tmp_path: Path) -> None
     run, did, left = chaos.run(seed=1, every_s=1.5)
     assert did, "it was over before anything was done to it"
     assert problems(quiet, run, 60, left) == [], f"{did}\n{run.output}"
+
+
+@pytest.mark.nightly
+def test_disturbed_devices_say_nothing_under_the_names_of_others(tmp_path: Path) -> None:
+    chaos = Chaos(tmp_path, devices=3, cases=20)
+    quiet, _, left = chaos.run(None, asked="--each-device")
+    assert not left
+    assert misnamed(quiet.cases) == []
+    run, did, left = chaos.run(seed=2, every_s=1.5, asked="--each-device")
+    assert did, "it was over before anything was done to it"
+    assert problems(quiet, run, 60, left, may_lose=True) == [], f"{did}\n{run.output}"
 
 
 def test_a_flaky_dsp_crashes_now_and_then_and_says_that_it_is_a_stand_in(

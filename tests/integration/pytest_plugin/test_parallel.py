@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.device_runs import ROOT, DeviceRuns, Finished
+from tests.integration.device_runs import ROOT, DeviceRuns, Finished, misnamed
 
 TWO_DEVICES = """schema: 1
 devices:
@@ -75,7 +75,12 @@ def test_one_device_needs_no_worker(lab: DeviceRuns, tmp_path: Path) -> None:
     assert {case["measurements"]["worker"] for case in done.cases} == {"none"}
 
 
-SICK_SUITE = '''"""Cases on two twins, one of which is lost in the middle of them."""
+POOL = """schema: 1
+devices:
+  - {name: sim-a, simulated: true, soc: QCS8550, pool: farm}
+  - {name: sim-b, simulated: true, soc: QCS8550, pool: farm}
+"""
+SICK_SUITE = '''"""Cases of two devices, one of which is lost in the middle of them."""
 import os
 import signal
 from pathlib import Path
@@ -93,40 +98,33 @@ def test_some(bench, number):
         os.kill(bench._case.ready.held.lab.simulated["sim-a"].pid, signal.SIGKILL)
         storage.rename(storage.with_name("away"))
         storage.write_text("in the way of a new one")
-    bench.measure(worker=os.environ["PYTEST_XDIST_WORKER"])
+    bench.measure(worker=os.environ.get("PYTEST_XDIST_WORKER", "none"))
     bench.run(Plan((Step("sleep", {"ms": "200"}),))).check()
 '''
 
 
-def test_cases_of_a_device_that_was_lost_go_on_with_the_worker_that_has_its_twin(
-    lab: DeviceRuns, tmp_path: Path
+@pytest.mark.parametrize("workers", ["2", pytest.param("0", marks=pytest.mark.nightly)])
+def test_a_case_whose_name_has_a_device_has_its_verdict_from_there_or_none(
+    lab: DeviceRuns, tmp_path: Path, workers: str
 ) -> None:
-    suite = farm(lab, tmp_path, TWO_DEVICES, SICK_SUITE)
-    done = lab.run("-n", "2", suites=suite)
+    suite = farm(lab, tmp_path, POOL, SICK_SUITE)
+    done = lab.run("--each-device", "-n", workers, "--retries", "1", suites=suite)
+    assert done.code == 3, done.output
+    assert misnamed(done.cases) == []
     last = {case["case"]: case for case in done.cases}
     assert len(last) == 10
-    passed = [case for case in last.values() if case["outcome"] == "passed"]
-    assert len(passed) == 10, done.output
-    moved = [case for case in passed if "[sim-a-" in case["case"] and case["attempt"] == 2]
-    assert len(moved) >= 2
-    assert {case["device"]["name"] for case in moved} == {"sim-b"}
-    assert (
-        len(
-            {case["measurements"]["worker"] for case in passed if case["device"]["name"] == "sim-b"}
-        )
-        == 1
-    )
-    first = [case for case in done.cases if case["attempt"] == 1 and case["outcome"] == "error"]
-    assert {(case["cause"], case["device"]["name"]) for case in first} == {("infra", "sim-a")}
-    assert "retried" in done.output
-    assert [event["event"] for event in done.events][-1] == "quarantine"
+    lost = [case for case in last.values() if case["outcome"] == "error"]
+    assert lost
+    for case in lost:
+        assert "[sim-a-" in case["case"]
+        assert (case["cause"], "sim-a" in case["error"]["message"]) == ("infra", True), case[
+            "error"
+        ]
+    others = [case for case in last.values() if case not in lost]
+    assert {case["outcome"] for case in others} == {"passed"}
+    assert sum("[sim-b-" in case["case"] for case in others) == 5
 
 
-POOL = """schema: 1
-devices:
-  - {name: sim-a, simulated: true, soc: QCS8550, pool: farm}
-  - {name: sim-b, simulated: true, soc: QCS8550, pool: farm}
-"""
 POOL_SUITE = '''"""Cases of a pool: one long one, and one whose worker dies in it the first time."""
 import os
 import signal

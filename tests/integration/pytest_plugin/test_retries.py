@@ -130,30 +130,34 @@ def test_a_quarantined_device_that_is_well_again_is_taken_back(
 
 TWINS = """schema: 1
 devices:
-  - {name: sim-a, simulated: true, soc: QCS8550}
-  - {name: sim-b, simulated: true, soc: QCS8550}
-  - {name: sim-other, simulated: true, soc: SM8650}
+  - {name: sim-a, simulated: true, soc: QCS8550, pool: both}
+  - {name: sim-b, simulated: true, soc: QCS8550, pool: both}
 """
 
 
-@pytest.mark.nightly
-def test_the_next_attempt_is_made_on_a_twin(lab: DeviceRuns, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("asked", "ran", "code"),
+    [
+        ("--device=both", [("both", "sim-a", "error"), ("both", "sim-b", "passed")], 0),
+        pytest.param(
+            "--each-device",
+            [*[("sim-a", "sim-a", "error")] * 3, ("sim-b", "sim-b", "passed")],
+            3,
+            id="each",
+        ),
+    ],
+)
+def test_the_next_attempt_is_made_where_the_name_of_the_case_says(
+    lab: DeviceRuns, tmp_path: Path, asked: str, ran: list[tuple[str, str, str]], code: int
+) -> None:
     lab.file.write_text(TWINS)
     suite = tmp_path / "suite" / "test_lab.py"
     suite.parent.mkdir()
     suite.write_text(TWIN_SUITE)
-    done = lab.run(suites=suite)
-    assert done.code == 3, done.output
-    ran = [(case["case"].partition("[")[2][:5], case["device"]["name"]) for case in done.cases]
-    assert ran == [
-        ("sim-a", "sim-a"),
-        ("sim-a", "sim-b"),
-        ("sim-b", "sim-b"),
-        *[("sim-o", "sim-other")] * 3,
-    ]
-    outcomes = [(case["attempt"], case["outcome"]) for case in done.cases]
-    assert outcomes[:3] == [(1, "error"), (2, "passed"), (1, "passed")]
-    assert {outcome for _, outcome in outcomes[3:]} == {"error"}
+    done = lab.run(asked, suites=suite)
+    assert done.code == code, done.output
+    cases = [(one["case"].partition("[")[2].partition("-htp")[0], one) for one in done.cases]
+    assert [(said, one["device"]["name"], one["outcome"]) for said, one in cases] == ran
 
 
 @pytest.mark.nightly

@@ -63,6 +63,7 @@ def test_all_there_are_are_candidates_and_the_name_says_what_is_held(
     )
     arguments = task.arguments(("2.50.40",), Path("/r"), ["b-htp-1", "a"])
     assert {"--qnn=2.50.40", "--compiler=2.48.40", "--device=b-htp-1,a"} <= set(arguments)
+    assert "--each-soc" in arguments, "what one of them finds out is told of none by name"
     assert arguments[-1] == "test_a.py::test_b"
 
 

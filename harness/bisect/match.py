@@ -18,6 +18,7 @@ from harness.errors import ConfigError
 from harness.failure.error import ErrorRecord
 from harness.history.performance import MOST_RUNS, Change
 from harness.history.performance import judge as judge_beside_noise
+from harness.history.units import known_to, unit_of
 from harness.qnn.codes import same_code
 from harness.results.drift import NOT_KEPT, Output, steps_of
 from harness.results.record import CaseRecord
@@ -33,10 +34,6 @@ _FORMS: Final = (
 )
 _MAX_CHARS: Final = 1000
 _MAX_COMPARISON_CHARS: Final = 300
-_SIZE: Final = re.compile(r"_(s|ms|us|ns|bytes)(?:\.(?!count\b)\w+)*$", re.ASCII)
-"""A time or a size of memory, or a part of one; the unit of it."""
-# the judge takes a number to be known to one: all seconds would be alike
-_IN_MICROSECONDS: Final = {"s": 1e6, "ms": 1e3}
 _PATH: Final = re.compile(r"[a-z_]\w*(?:\.\w+)*", re.ASCII | re.IGNORECASE)
 _UNREADABLE: Final = re.compile(r"[^\w\s.+\-*/()<>=!]", re.ASCII)
 _COMPARE: Final[Mapping[type[ast.cmpop], Callable[[float, float], bool]]] = {
@@ -90,8 +87,8 @@ class Comparison:
 
     It can of one time or size of memory that is compared with a multiple of `good`.
     """
-    unit: float = 1.0
-    """What makes whole numbers of the left side."""
+    step: float = 0.0
+    """The smallest step of the left side, in its own unit, where noise can be judged."""
 
     @property
     def factor(self) -> float:
@@ -103,7 +100,7 @@ class Comparison:
         value = self.value(figures)
         if value <= 0:
             raise Unmeasured(f"{value:g} is neither a time nor a size")
-        return self.unit * value
+        return value
 
     def beside_noise(
         self, good: Sequence[float], new: Sequence[float], others: Iterable[Sequence[float]] = ()
@@ -117,7 +114,8 @@ class Comparison:
         runs = [[*row, *[None] * (columns - len(row))] for row in base]
         nothing = [[None] * len(new)] * (len(base) - 1)
         names, effect = range(len(base)), self.factor - 1
-        told = judge_beside_noise(names, [0] * len(base), runs, [new, *nothing], effect)
+        steps = [self.step] * len(base)
+        told = judge_beside_noise(names, [0] * len(base), runs, [new, *nothing], effect, steps)
         return told.changes[0]
 
     def answer(self, change: Change) -> Judged:
@@ -362,14 +360,13 @@ def parse_comparison(text: str) -> Comparison:
     if not names:
         raise ConfigError(f"{text!r}: the left side names no measurement")
     right = _term(tree.comparators[0], text, names)
-    sizes = {name: size[1] for name in sorted(names) if (size := _SIZE.search(name))}
+    sizes = {name: unit for name in sorted(names) if (unit := unit_of(name))}
     times = tuple(name for name, unit in sizes.items() if unit != "bytes")
     compare, needs_good = _COMPARE[type(tree.ops[0])], "good" in names
     # of one measurement alone: else this is the text of an expression, which none is called
-    unit = sizes.get(ast.unparse(tree.left), "")
-    limit = _limit(tree.ops[0], tree.comparators[0]) if unit else None
-    whole = _IN_MICROSECONDS.get(unit, 1.0)
-    return Comparison(text, left, compare, right, needs_good, times, limit, whole)
+    alone = ast.unparse(tree.left)
+    limit = _limit(tree.ops[0], tree.comparators[0]) if alone in sizes else None
+    return Comparison(text, left, compare, right, needs_good, times, limit, known_to(alone))
 
 
 def _limit(sign: ast.cmpop, right: ast.expr) -> float | None:

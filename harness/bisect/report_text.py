@@ -18,6 +18,7 @@ from harness.bisect.result import (
 )
 from harness.errors import ConfigError
 from harness.history.performance import judge
+from harness.history.units import known_to
 from harness.report.pages import clip, link, template
 from harness.runtimes.difference import NameList
 
@@ -165,9 +166,11 @@ def _beside_noise(result: BisectionResult) -> list[str]:
                     sides[version > at].append(figure(record.measurements, name))
         if all(sides):
             try:
-                (change,) = judge([name], [name], [sides[0]], [sides[1]]).changes
+                step = [known_to(name)]
+                told = judge([name], [name], [sides[0]], [sides[1]], known_to=step)
             except ConfigError as error:
                 return [f"not judged beside noise: {error}"]
+            (change,) = told.changes
             lines.append(
                 f"{name} beside noise: {change.verdict}, x {change.ratio:.3g} after the change "
                 f"({change.interval})"

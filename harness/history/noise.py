@@ -71,9 +71,9 @@ def median(values: Array) -> Array:
     return (ranked(values, high=False) + ranked(values, high=True)) / 2
 
 
-def resolution(logs: Array) -> Array:
-    """The least noise of each row: what is told in whole numbers is known to one of them."""
-    return np.asarray(np.fmax(SMALLEST_SCALE, np.exp(-median(logs))))
+def resolution(logs: Array, known_to: Array) -> Array:
+    """The least noise of each row, of which a figure is known to a step in its own unit."""
+    return np.asarray(np.fmax(SMALLEST_SCALE, known_to * np.exp(-median(logs))))
 
 
 def scales(base: Array, new: Array, group: Whole, floor: Array) -> tuple[Array, Mask]:

@@ -43,8 +43,8 @@ _SUSPECT: Final = 0.03
 _FALSE_DISCOVERIES: Final = 0.005
 _FEWEST_CASES: Final = 8
 _TOGETHER: Final = 0.75
-_SIZES: Final = (1e-3, 1e18)
-"""What is outside of these is no measurement."""
+_SIZES: Final = (1e-100, 1e100)
+"""What is outside of these is no measurement in any unit, and its ratios could not be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,19 @@ class Judged:
 
 
 def judge(
-    names: Sequence[Any], groups: Sequence[Hashable], base: Runs, new: Runs, effect: float = EFFECT
+    names: Sequence[Any],
+    groups: Sequence[Hashable],
+    base: Runs,
+    new: Runs,
+    effect: float = EFFECT,
+    known_to: Sequence[float] | None = None,
 ) -> Judged:
     """Judges changes of at least `effect` (0.1 is 10 %) of figures, one in each row.
 
     `base` and `new` have the runs in their columns, the oldest first; nan or None where a run has
-    not got a figure. What moves together in a group is told once.
+    not got a figure. `known_to` is the smallest step of each row's figures in their own unit, 1 of
+    whole microseconds; None if they are as fine as numbers are. So units make no difference.
+    What moves together in a group is told once.
     Of a hundred cases that did not change at most one is called slower or faster, however many
     runs there are; and however many cases there are, where none changed at most one comparison in
     200 calls any so. Raises ConfigError without scipy.
@@ -118,7 +125,8 @@ def judge(
     base, new = _logs(base), _logs(new)
     known_groups = {name: at for at, name in enumerate(dict.fromkeys(groups))}
     group = np.array([known_groups[one] for one in groups])
-    scale, known = scales(base, new, group, resolution(np.hstack([base, new])))
+    least = resolution(np.hstack([base, new]), np.array(known_to or [0.0] * len(names)))
+    scale, known = scales(base, new, group, least)
     moved, lines, means = new.copy(), {}, []
     by_group = np.argsort(group, kind="stable")
     for at, rows in enumerate(np.split(by_group, np.flatnonzero(np.diff(group[by_group])) + 1)):

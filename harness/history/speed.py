@@ -15,6 +15,7 @@ from harness.history.comparison import Comparison, attempts_by_name, finder
 from harness.history.noise import Array, scipy_stats
 from harness.history.performance import EFFECT, Change, Judged, Verdict, judge
 from harness.history.surroundings import differences
+from harness.history.units import known_to
 from harness.results.record import is_figure
 
 FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
@@ -114,10 +115,11 @@ def with_speed(
         for one, figure in zip(map(afters.__getitem__, cases), figures, strict=True)
     ]
     groups = [replace(one, case=None) for one in names]
+    steps = [known_to(one.figure) for one in names]
 
     def split(at: int, upto: int | None = None) -> Judged:
         rows = values[cases, figures]
-        return judge(names, groups, rows[:, :at], rows[:, at:upto], effect)
+        return judge(names, groups, rows[:, :at], rows[:, at:upto], effect, steps)
 
     judged = split(len(base))
     first_new: dict[Any, int] = {}

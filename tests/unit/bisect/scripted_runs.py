@@ -71,7 +71,7 @@ def record(
             "outcome": outcome,
             "cause": (cause if outcome == "error" else "target") if bad else None,
             "error": ErrorRecord.of(api="call", code=code, message=said) if bad else None,
-            "measurements": {"took_us": value},
+            "measurements": {"took_us": value, "took_s": value / 1e6},
             "started": datetime(2026, 11, 21, tzinfo=UTC),
             "duration_s": 0.1,
             "logs": ["logs/a/probe.plan"],

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from harness.bisect.match import ANY_FAILURE, Unmeasured, figure, parse_comparison, parse_match
 from harness.errors import ConfigError
+from harness.history.performance import Change
 from harness.results.drift import changes
 from harness.results.record import CaseRecord
 from tests.unit.results.records import error, record
@@ -289,13 +290,24 @@ def test_all_runs_of_a_version_stand_beside_the_good_side(
     assert comparison.answer(change).answer == answer
 
 
-def test_seconds_are_no_whole_numbers() -> None:
-    """To the judge, which knows a number to one, all of them would be alike."""
-    comparison = parse_match("measurement probe.took_s > 1.1 * good").judged
+@pytest.mark.parametrize(("name", "by"), [("took_s", 1e-6), ("took_ms", 1e-3), ("took_ns", 1e3)])
+def test_a_time_is_judged_alike_in_every_unit(name: str, by: float) -> None:
+    def told(name: str, by: float) -> Change:
+        comparison = parse_match(f"measurement probe.{name} > 1.1 * good").judged
+        assert comparison is not None
+        sizes = [
+            [comparison.size({"probe": {name: by * one}}) for one in runs]
+            for runs in ([412_000, 415_000, 409_000], [577_000, 581_000])
+        ]
+        return comparison.beside_noise(*sizes)
+
+    one, other = told("took_us", 1.0), told(name, by)
+    assert (one.verdict, other.verdict) == ("slower", "slower")
+    assert (other.low, other.high) == pytest.approx((one.low, one.high), rel=1e-3)
+    comparison = parse_match(f"measurement {name} > 1.1 * good").judged
     assert comparison is not None
-    assert comparison.size({"probe": {"took_s": 0.25}}) == 250_000
     with pytest.raises(Unmeasured, match="neither a time nor a size"):
-        comparison.size({"probe": {"took_s": 0}})
+        comparison.size({name: 0})
 
 
 def test_a_case_that_could_not_be_set_up_says_why() -> None:

@@ -205,11 +205,12 @@ def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
     assert "not over" in (bisection.folder.path / "report.html").read_text()
 
 
+@pytest.mark.parametrize("name", ["took_us", "took_s"])
 @pytest.mark.parametrize(("slow", "verdict"), [(1.3, "slower"), (1.0005, None)])
 def test_a_change_of_times_is_put_beside_noise(
-    tmp_path: Path, slow: float, verdict: str | None
+    tmp_path: Path, slow: float, verdict: str | None, name: str
 ) -> None:
-    """By all runs of versions before it and after it, as `compare` judges."""
+    """By all runs of versions before it and after it, as `compare` judges, whatever the unit."""
     versions = tuple(f"2.{minor}.0" for minor in range(10, 42))
     noise = iter([0.0, 0.004, -0.003, 0.002, -0.001] * 40)
     runs = ScriptedRuns(
@@ -220,7 +221,7 @@ def test_a_change_of_times_is_put_beside_noise(
         tmp_path,
         AxisSpec(axis="qnn", candidates=versions, repeat="auto"),
         runs,
-        match="measurement took_us > 1.1 * good",
+        match=f"measurement {name} > 1.1 * good",
         good=(versions[0],),
     )
     finding = bisection.go_on()
@@ -228,5 +229,5 @@ def test_a_change_of_times_is_put_beside_noise(
     result = write_reports(bisection.folder, bisection.task, finding, None, tmp_path)
     said = [line for line in summary(result) if "beside noise" in line]
     assert [line.split(", x ")[0] for line in said] == (
-        [f"took_us beside noise: {verdict}"] if verdict else []
+        [f"{name} beside noise: {verdict}"] if verdict else []
     )

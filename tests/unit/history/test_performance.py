@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.history.performance import Change, Judged, judge
+from harness.history.units import known_to
 
 QUIET = [1000.0, 1004.0, 997.0, 1001.0, 999.0, 1003.0, 1000.0]
 RUNS = st.lists(st.floats(1e5, 1e9), min_size=0, max_size=9)
@@ -160,11 +161,39 @@ def test_a_run_beside_itself_gives_nothing(runs: list[float]) -> None:
     assert change(runs, runs[-1:]).verdict in ("same", "unsure")
 
 
-@given(RUNS, RUNS, st.floats(1.0, 1e6))
-def test_units_do_not_matter(base: list[float], new: list[float], by: float) -> None:
-    one, other = change(base, new), change(scaled(base, by), scaled(new, by))
-    assert other.p == pytest.approx(one.p, rel=1e-3, abs=1e-6)
-    assert other.ratio == pytest.approx(one.ratio, rel=1e-6)
+@given(
+    st.lists(st.floats(1.0, 50.0) | st.integers(1, 50), max_size=9),
+    st.lists(st.floats(1.0, 50.0) | st.integers(1, 50), max_size=9),
+    st.floats(1e-12, 1e12),
+    st.sampled_from([None, 0.001, 1.0]),
+)
+@example([3, 3, 3, 4, 3, 3], [1.4 * 3, 1.4 * 3], 1e-6, None)
+@example([0.41, 0.42, 0.41, 0.43, 0.42], [0.61, 0.6, 0.62], 1e6, 1e-6)
+def test_units_do_not_matter(
+    base: list[float], new: list[float], by: float, step: float | None
+) -> None:
+    """The same numbers in other units are judged alike, to the last digit that a float has."""
+    steps, others = (None, None) if step is None else ([step], [step * by])
+    (one,) = judge(["a"], ["g"], [base], [new], known_to=steps).changes
+    (other,) = judge(["a"], ["g"], [scaled(base, by)], [scaled(new, by)], known_to=others).changes
+    for field in ("p", "ratio", "low", "high"):
+        assert getattr(other, field) == pytest.approx(getattr(one, field), rel=1e-6, abs=1e-9)
+    assert (one.base_runs, one.new_runs) == (other.base_runs, other.new_runs)
+    clear = one.p < 0.0029 or one.p > 0.0031  # at the very limit a rounded digit decides
+    near = [(one.ratio, 1.1), (1.1 * one.ratio, 1), (one.low, 1), (one.high, 1), (one.high, 1.1)]
+    near += [(1.1 * one.low, 1)]
+    if clear and all(abs(side - limit) > 1e-9 for side, limit in near):
+        assert one.verdict == other.verdict
+
+
+def test_what_is_known_to_whole_numbers_only_is_no_change_by_one_of_them() -> None:
+    fine, whole = (
+        judge(["a"], ["g"], [[3.0] * 6], [[4.0] * 3], known_to=step).changes[0]
+        for step in (None, [1.0])
+    )
+    assert (fine.verdict, whole.verdict) == ("slower", "unsure")
+    assert (known_to("load_us"), known_to("rss_bytes.peak"), known_to("loaded")) == (1, 1, 1)
+    assert (known_to("probe.took_s"), known_to("steady_ms.max")) == (1e-6, 1e-3)
 
 
 @given(RUNS, RUNS)

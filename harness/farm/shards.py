@@ -8,9 +8,10 @@ import re
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from harness.errors import ConfigError
 from harness.errors.outgoing_text import counted
@@ -19,6 +20,7 @@ from harness.failure.error import Text
 _FORM: Final = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})", re.ASCII)
 _USUAL_US: Final = 1_000_000
 _MOST_NAMED: Final = 5
+_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Count = Annotated[StrictInt, Field(ge=1)]
 
 
@@ -27,7 +29,9 @@ class Shard(BaseModel):
 
     `cases` is how many the whole selection has, `division` a digest of their names and of how long
     each was taken to last by the run `by`: where that is the same, cases are divided alike. `unfit`
-    are tests that no device of its lab fits, which therefore are no cases of it.
+    are tests that no device of its lab fits, which therefore are no cases of it. `code` has the
+    SHA-256 of each file that says what a case of some name does: test modules and what they import
+    beside them, conftests, files of models, known issues.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -38,6 +42,7 @@ class Shard(BaseModel):
     division: Text
     by: Text | None = None
     unfit: Text | None = None
+    code: Mapping[Text, _Digest] = {}
 
     @property
     def advice(self) -> str | None:
@@ -56,8 +61,28 @@ class Shard(BaseModel):
 
     def divided_like(self, other: Shard) -> bool:
         """Whether no case can be in both, nor in neither, of two shards with other numbers."""
-        mine, others = (one.model_dump(exclude={"number", "by", "unfit"}) for one in (self, other))
+        mine, others = (
+            one.model_dump(exclude={"number", "by", "unfit", "code"}) for one in (self, other)
+        )
         return mine == others
+
+    def code_unlike(self, other: Shard) -> list[str]:
+        """The files of test code in which two shards differ, or which only one of them has."""
+        names = sorted(self.code.keys() | other.code.keys())
+        return [name for name in names if self.code.get(name) != other.code.get(name)]
+
+    def refuse_to_complete(self, held: object) -> None:
+        """Raises ConfigError if a run that holds another shard, or none, was to be resumed."""
+        try:
+            before = Shard.model_validate(held)
+        except ValidationError:
+            before = None
+        if before is None or (before.number, before.divided_like(self)) != (self.number, True):
+            problem = f"the run to resume is not {self}: options or cases were others"
+            raise ConfigError(problem, field="--shard")
+        if unlike := self.code_unlike(before):
+            problem = f"the run to resume was of other test code: {named(unlike, 'file')}"
+            raise ConfigError(problem, field="--shard")
 
     def __str__(self) -> str:
         durations = f"the durations of {self.by}" if self.by else "their number"
@@ -80,11 +105,12 @@ def shard_of(
     seconds: Mapping[str, float],
     by: str | None,
     unfit: Collection[str] = (),
+    code: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Shard, set[str]]:
     """One shard of cases, and those in it. Raises ConfigError for more shards than cases.
 
     `places` has the device or pool of each case, `seconds` how long some of them took in `by`.
-    `unfit` are the tests that no device here fits.
+    `unfit` are the tests that no device here fits, `code` the digests of files of test code.
     """
     number, of = asked
     if of > len(places):
@@ -94,8 +120,16 @@ def shard_of(
     whole = "\0\0".join(sorted(f"{case}\0{weight}" for case, weight in weights.items()))
     division = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
     numbers = divided(places, seconds, of)
-    none = _named(unfit, "test") if unfit else None
-    shard = Shard(number=number, of=of, cases=len(places), division=division, by=by, unfit=none)
+    none = named(unfit, "test") if unfit else None
+    shard = Shard(
+        number=number,
+        of=of,
+        cases=len(places),
+        division=division,
+        by=by,
+        unfit=none,
+        code=dict(code),
+    )
     return shard, {case for case in places if numbers[case] == number}
 
 
@@ -156,19 +190,25 @@ def gaps(parts: Sequence[Part]) -> list[str]:
                 "to be the same",
                 field="RUN",
             )
+        if unlike := shard.code_unlike(first.shard):
+            raise ConfigError(
+                f"ran other test code: {first.run} and {one.run} differ in "
+                f"{named(unlike, 'file')}; run one of them again with the code of the other",
+                field="RUN",
+            )
         if shard.number in runs:
             twice = f"{runs[shard.number]} and {one.run} are both shard {shard.number}/{shard.of}"
             raise ConfigError(twice, field="RUN")
         runs[shard.number] = one.run
         if shared := [case for case in one.cases if case in owners]:
-            both = f"{owners[min(shared)]} and {one.run} both have {_named(shared)}"
+            both = f"{owners[min(shared)]} and {one.run} both have {named(shared)}"
             raise ConfigError(both, field="RUN")
         owners |= dict.fromkeys(one.cases, one.run)
         if foreign := set(one.ran) - set(one.cases):
-            problem = f"{one.run} has run what is not in its shard: {_named(foreign)}"
+            problem = f"{one.run} has run what is not in its shard: {named(foreign)}"
             raise ConfigError(problem, field="RUN")
         if lacks := set(one.cases) - set(one.ran):
-            found.append(f"shard {shard.number} ({one.run}) has not run {_named(lacks)}")
+            found.append(f"shard {shard.number} ({one.run}) has not run {named(lacks)}")
     if missing := [str(number) for number in range(1, shard.of + 1) if number not in runs]:
         found.insert(0, f"of {shard.of} shards these are missing: {', '.join(missing)}")
     elif len(owners) != shard.cases:
@@ -186,7 +226,8 @@ def _unlike(*parts: Part) -> str:
     )
 
 
-def _named(cases: Collection[str], what: str = "case") -> str:
+def named(cases: Collection[str], what: str = "case") -> str:
+    """How many there are, and the names of the first ones."""
     shown = sorted(cases)[:_MOST_NAMED]
     more = f" and {len(cases) - len(shown)} more" if len(cases) > len(shown) else ""
     return f"{counted(len(cases), what)}: {', '.join(shown)}{more}"

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import harness
+from harness.errors import InfraError
 from harness.pytest_plugin.own_contexts import suite_of
 
 if TYPE_CHECKING:
+    from harness.pytest_plugin.asked import Asked
     from harness.pytest_plugin.run import Run
     from harness.results.known_issue_lint import CollectedTests
     from harness.workbench import Need, Placement
@@ -99,6 +107,66 @@ def need_of(item: pytest.Item) -> Need | None:
 
     given = parameters_of(item)
     return Need(placement, sources_of(given, item.path.parent), files_of(given))
+
+
+def test_code(items: Sequence[pytest.Item], asked: Asked) -> dict[str, str]:
+    """The SHA-256 of each file that says what cases of these names do, by a name for it.
+
+    Test modules, what was imported from beside or below them, conftests, files of models and known
+    issues. A checkout may lie anywhere: modules are called as from the folder that they have in
+    common, other files by their own name. What cannot be read is left out: its case says so.
+    """
+    from harness.contexts.context_file import ContextFile
+    from harness.files.cache import cache_root
+    from harness.files.hash_cache import HashCache
+    from harness.files.whole_file import sha256_of
+    from harness.pytest_plugin.axes import files_of, sources_of
+
+    tests = {item.path for item in items}
+    base = os.path.commonpath([path.parent for path in tests])
+    found: dict[str, list[str]] = {}
+    for path in _modules(tests):
+        with contextlib.suppress(OSError):
+            name = Path(os.path.relpath(path, base)).as_posix()
+            found.setdefault(name, []).append(sha256_of(path))
+    others = {asked.options.known_issues} - {None}
+    for item in items:
+        given = parameters_of(item)
+        others.update(files_of(given))
+        sources = sources_of(given, item.path.parent)
+        others.update(one.path for one in sources if isinstance(one, ContextFile))
+    for path in filter(None, others):
+        with contextlib.suppress(InfraError):
+            hashed = HashCache(cache_root(), path.parent).hashed({"": path})[""]
+            found.setdefault(path.name, []).append(hashed.sha256)
+    return {name: _one_digest(digests) for name, digests in found.items()}
+
+
+def _modules(tests: set[Path]) -> set[Path]:
+    """Files of tests, with what else of their folders is imported, and the conftests above.
+
+    Not what is installed: that is told by its version.
+    """
+    folders = {path.parent for path in tests}
+    above = {folder for path in tests for folder in path.parents}
+    installed = {Path(sys.prefix), Path(harness.__file__).parent}
+    found = set(tests)
+    for module in [*sys.modules.values()]:
+        file = getattr(module, "__file__", None)
+        path = Path(file) if isinstance(file, str) else Path()
+        beside = path.suffix == ".py" and not folders.isdisjoint(path.parents)
+        if (
+            beside or (path.name == "conftest.py" and path.parent in above)
+        ) and installed.isdisjoint(path.parents):
+            found.add(path)
+    return found
+
+
+def _one_digest(digests: list[str]) -> str:
+    """One of several files of a name."""
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256(" ".join(sorted(digests)).encode()).hexdigest()
 
 
 def leave_out(

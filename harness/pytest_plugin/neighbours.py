@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
 import pytest
 from _pytest.config.findpaths import determine_setup
+from _pytest.junitxml import xml_key
 
 from harness.errors import ConfigError
 
@@ -43,6 +45,22 @@ def _ini(config: pytest.Config, name: str) -> object:
         return config.getini(name)
     except (KeyError, ValueError):  # an older version has only options
         return None
+
+
+@contextlib.contextmanager
+def no_test_of_junitxml(config: pytest.Config) -> Generator[None]:
+    """Reports of an attempt that is made again add no test to pytest's own `--junitxml`.
+
+    It makes one of the reports of each worker, whatever their outcome.
+    """
+    xml = config.stash.get(xml_key, None)
+    before = 0 if xml is None else len(xml.node_reporters_ordered)
+    yield
+    if xml is not None:
+        made = xml.node_reporters_ordered[before:]
+        del xml.node_reporters_ordered[before:]
+        for key in [key for key, one in xml.node_reporters.items() if one in made]:
+            del xml.node_reporters[key]
 
 
 def told_by_timeout(failure: BaseException) -> str | None:

@@ -17,7 +17,7 @@ import pytest
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.scratch import scratch_folder
-from harness.pytest_plugin.neighbours import ignored_options
+from harness.pytest_plugin.neighbours import ignored_options, no_test_of_junitxml
 from harness.pytest_plugin.scheduler import ByDevice, Told
 from harness.pytest_plugin.terminal import GIVEN_UP, LAB_ERROR, OURS, RETRIED, STOPPED_BY, stop
 
@@ -127,6 +127,7 @@ class Controller:
         self._cases: dict[str, Told] = {}
         self._moves: dict[str, Move] = {}
         self._moving: set[str] = set()
+        self._died_in: dict[str, Any] = {}  # the last word of a worker about a case
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None]:
@@ -178,11 +179,25 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: ByDevice) -> None:
-        """That a worker died says nothing about the target; the case is run again by another."""
+        """That a worker died says nothing about the target; the case is run again by another.
+
+        That it died is an error if no other one comes to run the case.
+        """
         if crashitem in self._cases:
             setattr(report, OURS, True)
-            setattr(report, LAB_ERROR, "infra")
+            report.outcome = RETRIED
+            self._died_in[crashitem] = report
             sched.mark_test_pending(crashitem)
+            _log.warning(f"{report.longrepr}; that case is run again by another")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Tells of cases in which a worker died and which no other one came to run."""
+        died_in, self._died_in = self._died_in, {}
+        for report in died_in.values():
+            setattr(report, LAB_ERROR, "infra")
+            report.outcome = "failed"
+            session.config.hook.pytest_runtest_logreport(report=report)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
@@ -250,12 +265,20 @@ class Controller:
         elif self._cases[node_id][0] != device:
             self._messages.put(node_id, Move(device, 0, self._run.options.retries + 1))
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: Any) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self, report: Any) -> Generator[None, object, object]:
         """Has a case go on with a worker that has another device, if its own cannot run it."""
+        if self._scheduler is None or not (self._is_retried(report) or report.outcome == RETRIED):
+            self._died_in.pop(report.nodeid, None)
+            return (yield)
+        with no_test_of_junitxml(self._scheduler.config):
+            return (yield)
+
+    def _is_retried(self, report: Any) -> bool:
+        assert self._scheduler is not None
         left = getattr(report, GIVEN_UP, None)
-        if left is None or self._scheduler is None:
-            return
+        if left is None:
+            return False
         device = left["device"]
         if report.when == "setup":
             self._moving.discard(report.nodeid)
@@ -267,12 +290,13 @@ class Controller:
                 self._moving.add(report.nodeid)
                 self._moves[report.nodeid] = Move("", left["attempts"], left["left"])
         if report.nodeid not in self._moving:
-            return
+            return False
         if report.failed or left["cannot"]:
             report.outcome = RETRIED
         if report.when == "teardown":
             self._moving.remove(report.nodeid)
             self._scheduler.give_back(report.nodeid)
+        return True
 
     def pytest_unconfigure(self) -> None:
         """Removes what workers were told."""

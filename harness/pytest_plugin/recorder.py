@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.errors import ConfigError, HarnessError, InfraError
-from harness.pytest_plugin.collected import parameters_of, placement_of
+from harness.pytest_plugin.collected import parameters_of, placement_of, test_code
 from harness.pytest_plugin.options import selection
 from harness.pytest_plugin.terminal import OURS, RECORDS, fits_nowhere, tell, write_line
 
@@ -152,13 +152,11 @@ class Records:
             knows = self.durations.keys() & places.keys()
             by = options.shard_by.resolve().name if options.shard_by and knows else None
             unfit = [item.nodeid for item in items if _is_unfit(item)]
-            self.shard, cases = shard_of(asked, places, self.durations, by, unfit)
+            code = test_code(items, self._asked)
+            self.shard, cases = shard_of(asked, places, self.durations, by, unfit, code)
             own |= cases
-            unheld = {"by": by, "unfit": self.shard.unfit}
-            before = {**held, **unheld} if isinstance(held, dict) else None
-            if options.resume and self.shard.model_dump() != before:
-                problem = f"the run to resume is not {self.shard}: options or cases were others"
-                raise ConfigError(problem, field="--shard")
+            if options.resume:
+                self.shard.refuse_to_complete(held)
         return [item for item in items if item.nodeid not in own]
 
     def will_run(self, cases: Collection[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -44,6 +45,14 @@ def workers_of(done: Finished) -> dict[str, set[str]]:
     for case in done.cases:
         used.setdefault(case["device"]["name"], set()).add(case["measurements"]["worker"])
     return used
+
+
+def counted_in(file: Path) -> tuple[set[str | None], set[str | None], int]:
+    """How many tests and errors the head of a junit.xml tells, and how many there are."""
+    root = ElementTree.parse(file).getroot()
+    suites = [*root.iter("testsuite")]
+    counted = [{suite.get(what) for suite in suites} for what in ("tests", "errors")]
+    return counted[0], counted[1], len([*root.iter("testcase")])
 
 
 @pytest.mark.parametrize(
@@ -295,11 +304,30 @@ def test_the_case_in_which_a_worker_died_is_run_again_and_none_twice(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
     suite = farm(lab, tmp_path, POOL, POOL_SUITE)
-    done = lab.run("-n", "2", suites=suite, SHARED=str(tmp_path / "shared"), DIES="1")
+    file = tmp_path / "junit.xml"
+    asked = ("-n", "2", f"--junitxml={file}")
+    done = lab.run(*asked, suites=suite, SHARED=str(tmp_path / "shared"), DIES="1")
     assert done.code == 0, done.output
+    assert "crashed while running" in done.output
+    assert "1 retried" in done.output
+    assert "1 error" not in done.output
+    for written in (file, done.folder / "latest/junit.xml"):
+        assert counted_in(written) == ({"8"}, {"0"}, 8), written
     assert (tmp_path / "died").exists()
     assert len(done.cases) == len({case["case"] for case in done.cases}) == 8
     assert {case["outcome"] for case in done.cases} == {"passed"}, done.output
+
+
+def test_a_case_that_no_worker_came_to_run_again_is_an_error_of_the_lab(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = farm(lab, tmp_path, POOL, POOL_SUITE.replace("number == 5 and ", ""))
+    file = tmp_path / "junit.xml"
+    asked = ("-n", "1", "--max-worker-restart=0", f"--junitxml={file}")
+    done = lab.run(*asked, suites=suite, SHARED=str(tmp_path / "shared"), DIES="1")
+    assert done.code == 3, done.output
+    assert counted_in(file) == ({"1"}, {"1"}, 1)
+    assert "8 of 8 cases were not run" in done.output
 
 
 @pytest.mark.nightly
@@ -307,8 +335,10 @@ def test_a_pool_of_which_one_device_is_lost_does_all_its_cases(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
     suite = farm(lab, tmp_path, POOL, SICK_SUITE.replace("number == 2 and ", ""))
-    done = lab.run("-n", "2", suites=suite)
+    file = tmp_path / "junit.xml"
+    done = lab.run("-n", "2", f"--junitxml={file}", suites=suite)
     assert done.code == 0, done.output
+    assert counted_in(file) == ({"5"}, {"0"}, 5), "an attempt that is made again is no test"
     last = {case["case"]: case for case in done.cases}
     assert len(last) == 5
     assert {case["outcome"] for case in last.values()} == {"passed"}, done.output

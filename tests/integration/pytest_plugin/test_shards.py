@@ -77,6 +77,35 @@ def test_two_machines_make_the_run_that_one_would_have_made(
     assert history.returncode == 0, history.stderr
 
 
+def test_machines_whose_tests_say_other_things_make_no_run(lab: DeviceRuns, tmp_path: Path) -> None:
+    """Names and numbers of cases are the same; what they do is not."""
+    runs, codes = [], []
+    changed = ("test_farm.py", "beside.py", "conftest.py")
+    for number, more in ((1, ["-n", "2"]), (2, [])):
+        machine = tmp_path / f"machine{number}"
+        machine.mkdir()
+        for name in changed:
+            (machine / name).write_text(f"# of machine {number}\n")
+        (machine / "unused.py").write_text(f"# of machine {number}\n")
+        (machine / "same.py").write_text("")
+        other = DeviceRuns(machine)
+        suite = farm(other, machine, TWO_DEVICES, f"import beside, same  # {number}\n{SUITE}")
+        done = other.run("--shard", f"{number}/2", "-k", "alone", *more, suites=suite)
+        assert done.code == 0, done.output
+        runs.append((done.folder / "latest").resolve())
+        codes.append(info(runs[-1])["shard"]["code"])
+    assert {*changed, "same.py"} <= codes[0].keys() == codes[1].keys()
+    assert "unused.py" not in codes[0]
+    refused = lab.qnn_harness("merge", *runs, "--reports", "merged")
+    assert refused.returncode == 2, refused.stdout
+    assert f"3 files: {', '.join(sorted(changed))};" in refused.stderr
+    assert not (lab.folder / "merged").exists()
+    suite.write_text(f"import beside, same  # again\n{SUITE}")
+    resumed = other.run("--resume", "latest", "--shard", "2/2", "-k", "alone", suites=suite)
+    assert resumed.code == 2, resumed.output
+    assert "the run to resume was of other test code: 1 file: test_farm.py" in resumed.output
+
+
 @pytest.mark.nightly
 def test_a_lab_that_lacks_a_device_for_some_test_says_so_before_it_runs(
     lab: DeviceRuns, tmp_path: Path

@@ -29,13 +29,19 @@ CASES = [*(attempt(f"{name} passed") for name in "abcde"), attempt("f failed")]
 
 
 def shards(
-    root: Path, of: int = 2, *, cases: Sequence[CaseRecord] = CASES, ran: int = 99
+    root: Path,
+    of: int = 2,
+    *,
+    cases: Sequence[CaseRecord] = CASES,
+    ran: int = 99,
+    codes: Sequence[dict[str, str]] = (),
 ) -> list[Path]:
     """Finished runs of all shards, each in a folder of its own; of each case a log."""
     found = []
     for number in range(1, of + 1):
         places = {one.case: "sim" for one in cases}
-        shard, own = shard_of((number, of), places, {}, None)
+        code = codes[number - 1] if codes else {"test_a.py": "0" * 64}
+        shard, own = shard_of((number, of), places, {}, None, code=code)
         folder = RunFolder.create(
             root / f"machine{number}",
             command=COMMAND,
@@ -63,6 +69,33 @@ def refused(*words: object) -> str:
     error = merge(*words).exception
     assert isinstance(error, ConfigError), error
     return str(error)
+
+
+@pytest.mark.parametrize(
+    ("codes", "says"),
+    [
+        ([{"test_a.py": "a" * 64}, {"test_a.py": "b" * 64}], "1 file: test_a.py;"),
+        ([{"test_a.py": "a" * 64}, {}], "1 file: test_a.py;"),
+        (
+            [
+                {"test_a.py": "a" * 64, "conftest.py": "a" * 64, "x.bin": "c" * 64},
+                {"test_a.py": "a" * 64, "conftest.py": "b" * 64, "known_issues.yaml": "c" * 64},
+            ],
+            "3 files: conftest.py, known_issues.yaml, x.bin;",
+        ),
+    ],
+)
+@pytest.mark.parametrize("words", [(), ("--partial",)])
+def test_shards_of_other_test_code_are_no_parts_of_one_run(
+    tmp_path: Path, codes: list[dict[str, str]], says: str, words: tuple[str, ...]
+) -> None:
+    runs = shards(tmp_path, codes=codes)
+    text = refused(*runs, "--reports", tmp_path / "reports", *words)
+    assert "ran other test code: " in text
+    assert f"differ in {says}" in text
+    assert str(runs[0]) in text
+    assert str(runs[1]) in text
+    assert not (tmp_path / "reports").exists()
 
 
 def test_shards_become_the_run_that_they_are_parts_of(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from harness.history.database import Database, open_database
 from harness.history.importing import import_run, rediagnose, refuse_unknown, runs_in, stored_runs
 from harness.history.timeline import Filter, timeline
 from harness.history.timeline_text import history_report, lines, page
+from harness.report.rundir import JOURNAL
 
 _NEGATIVE: Final = 1
 _FILE: Final = "history.sqlite"
@@ -137,8 +138,8 @@ def rediagnose_command(database: str | None, reports: Path) -> None:
 
 def _import(database: Database, path: Path) -> bool:
     done = import_run(database, path)
-    if done.changed and done.damaged:
-        say(f"warning: {path}: {counted(done.damaged, 'line')} left out: not a record", err=True)
+    for text in done.left_out.told(path / JOURNAL):
+        say(f"warning: {text}", err=True)
     return done.changed
 
 

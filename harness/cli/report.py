@@ -9,7 +9,6 @@ import click
 
 from harness.cli.lab_options import NamedPath, json_option
 from harness.cli.say import say, say_found
-from harness.errors.outgoing_text import counted
 from harness.files.cache import cache_root
 from harness.files.whole_file import disk_errors
 from harness.history.previous import since_previous
@@ -35,9 +34,8 @@ def report(run: Path, trace: bool) -> None:
     folder.project(since, trace=trace)
     if why := cut_short(folder.info()):
         say(f"warning: {folder.run_id} was cut short: {why}", err=True)
-    if damaged := folder.contents().damage:
-        text = f"{counted(len(damaged), 'line')} left out: not a record"
-        say(f"warning: {folder.path / JOURNAL}: {text}", err=True)
+    for text in folder.contents().left_out.told(folder.path / JOURNAL):
+        say(f"warning: {text}", err=True)
     cases, became = folder.contents().cases, since.became if since else None
     lines = tell_ci(cases, folder.path, os.environ, became, why)
     for line in summary_lines(cases, folder.path) + lines:

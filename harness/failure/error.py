@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictInt, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, model_validator
 
 from harness.qnn.codes import describe
 
@@ -47,6 +47,10 @@ class Part(BaseModel):
     )
 
 
+Number = Annotated[StrictInt, Field(gt=-(1 << 64), lt=1 << 64)]
+"""What an API answered, or a place in a plan: no more than 64 bits."""
+
+
 class ChainLink(Part):
     """One thing that went wrong on the way to a failure.
 
@@ -54,7 +58,7 @@ class ChainLink(Part):
     nobody named a number. `symbol` and `component` explain the code.
     """
 
-    code: StrictInt | None = None
+    code: Number | None = None
     hex: str | None = None
     symbol: Text | None = None
     component: str | None = None
@@ -109,7 +113,7 @@ class LoadedLibrary(Part):
 class OrtCode(Part):
     """What ONNX Runtime itself answered: an OrtErrorCode, which tells no more than the kind."""
 
-    code: StrictInt
+    code: Number
     name: Text
 
 
@@ -128,13 +132,13 @@ class ErrorRecord(Part):
     """
 
     api: Text | None = None
-    code: StrictInt | None = None
+    code: Number | None = None
     hex: str | None = None
     symbol: Text | None = None
     component: str | None = None
     message: Text = ""
-    step: StrictInt | None = None
-    context: StrictInt | None = None
+    step: Number | None = None
+    context: Number | None = None
     ort: OrtCode | None = None
     signature: Text
     chain: tuple[ChainLink, ...] = ()

@@ -65,9 +65,8 @@ class _Source:
         except ValidationError as error:
             raise ConfigError("tells of no run with --shard", file=file) from error
         self.contents = read_journal(self.folder.path / JOURNAL)
-        for damage in self.contents.damage:
-            if damage.problem.startswith("schema"):
-                raise ConfigError(damage.problem, file=self.folder.path / JOURNAL, line=damage.line)
+        if (foreign := self.contents.left_out.foreign) is not None:
+            raise ConfigError(foreign.problem, file=self.folder.path / JOURNAL, line=foreign.line)
 
     def part(self) -> Part:
         """What of the selection it has, and has run. Raises ConfigError."""
@@ -155,7 +154,7 @@ def _write(
         for event in source.contents.events:
             folder.journal.append(event.model_copy(update={"run": run_id}))
         files = [_copied(source.folder.path, folder.path, name) for name in _files(source)]
-        left_out += files.count(False) + len(source.contents.damage)
+        left_out += files.count(False) + source.contents.left_out.count
     code = exit_code(folder.contents().records) or max(_code(one["exit_code"]) for one in told)
     code = code or (_INCOMPLETE if lacks else 0)
     ended = max(begun, *(one.moment("finished") for one in sources))

@@ -15,7 +15,7 @@ from harness.history.comparison import TITLES, Category, Pair
 from harness.history.comparison_text import Told
 from harness.history.performance import Change, Verdict
 from harness.history.speed import Speed
-from harness.results.record import as_json
+from harness.results.json_value import as_json
 
 
 class Side(Part):

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -19,10 +19,11 @@ from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ErrorRecord
 from harness.failure.rule import CONFIDENCES
 from harness.failure.rules import RULES
-from harness.history.brief import Brief, Named, numbered_lines
+from harness.history.brief import Brief, Named, moment_text
 from harness.history.database import Connection, Database
 from harness.history.timeline import Filter
 from harness.report.rundir import JOURNAL, RunFolder, run_folders
+from harness.results.journal import LeftOut, cases_in
 
 # What an index of PostgreSQL holds at most is 2,700 bytes.
 _NAME_CHARS: Final = 500
@@ -42,12 +43,16 @@ _SAME: Final = ("name", "started", "attempt")
 
 @dataclass(frozen=True)
 class Imported:
-    """What became of a run's journal: `attempts` are those now held, `damaged` lines left out."""
+    """What became of a run's journal: `attempts` are those now held, `damaged` lines left out.
+
+    `left_out` tells of these where the journal was read.
+    """
 
     run: str
     attempts: int
     damaged: int
     changed: bool
+    left_out: LeftOut = field(default_factory=LeftOut, compare=False)
 
 
 def runs_in(path: Path) -> list[Path]:
@@ -97,10 +102,12 @@ def import_run(database: Database, path: Path) -> Imported:
             started=_moment(seen.started),
             digest=digest,
             folder=_without_nul(str(folder.path)),
-            damaged=seen.damaged,
+            damaged=seen.left_out.count,
             run=run,
         )
-        return Imported(run, seen.attempts, seen.damaged, changed=True)
+        return Imported(
+            run, seen.attempts, seen.left_out.count, changed=True, left_out=seen.left_out
+        )
 
 
 def _without_shards(connection: Connection, shards: object) -> None:
@@ -121,7 +128,7 @@ def _without_shards(connection: Connection, shards: object) -> None:
 
 def _of_others(connection: Connection, run: str, journal: Path) -> set[tuple[object, ...]]:
     """The attempts that other runs hold: two merged runs may have a shard in common."""
-    begun = (_moment(brief.started) for _, _, brief in numbered_lines(journal) if brief is not None)
+    begun = (moment_text(record.started) for _, record in cases_in(journal, LeftOut()))
     rows = connection.execute(
         f"SELECT {', '.join(_SAME)} FROM attempts WHERE run <> :run AND started >= :since",
         run=run,
@@ -194,17 +201,14 @@ class _Seen:
     """What was met while rows went by."""
 
     def __init__(self, started: str) -> None:
-        self.started, self.attempts, self.damaged = started, 0, 0
+        self.started, self.attempts, self.left_out = started, 0, LeftOut()
 
 
 def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
-    for number, line, brief in numbered_lines(journal):
-        if brief is None:
-            seen.damaged += 1
-            continue
+    for number, record in cases_in(journal, seen.left_out):
+        brief = Brief.of(record)
         seen.attempts += 1
         seen.started = seen.started or brief.started
-        error = json.loads(line).get("error") if brief.failure is not None else None
         yield {
             "run": run,
             "line": number,
@@ -217,9 +221,9 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
             "known_issue": brief.known_issue and _bounded(brief.known_issue),
             "diagnosis": brief.diagnosis and _bounded(brief.diagnosis),
             "signature": brief.failure and _bounded(brief.failure),
-            "error": None if error is None else json.dumps(error),
-            "started": _moment(brief.started),
-            "attempt": min(brief.attempt, 1 << 30),
+            "error": None if record.error is None else record.error.model_dump_json(),
+            "started": brief.started,
+            "attempt": brief.attempt,
         }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
 from itertools import groupby, islice
 from typing import Final
@@ -13,10 +12,9 @@ from harness.history.brief import read_briefs
 from harness.history.comparison import TITLES, compare
 from harness.report.page_data import Since
 from harness.report.rundir import JOURNAL, RunFolder, run_folders
-from harness.results.journal import journal_lines, uncollected
+from harness.results.journal import LeftOut, cases_in, uncollected
 
 _MOST_RUNS: Final = 300
-_MOST_S: Final = 1e7
 _EARLIER: Final = 12
 _BETWEEN: Final = 4
 _MOST_BYTES: Final = 1 << 30
@@ -106,10 +104,8 @@ def last_durations(folder: RunFolder) -> dict[str, float]:
 
 def durations(folder: RunFolder) -> dict[str, float]:
     """How long each case took in a run. Raises ConfigError if its journal cannot be read."""
-    found: dict[str, float] = {}
-    for line in journal_lines(folder.path / JOURNAL):
-        with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
-            row = json.loads(line)
-            if row["kind"] == "case" and 0 <= float(row["duration_s"]) < _MOST_S:
-                found[str(row["case"])] = float(row["duration_s"])
-    return found
+    last: dict[str, tuple[int, float]] = {}
+    for _, record in cases_in(folder.path / JOURNAL, LeftOut()):
+        if record.attempt >= last.get(record.case, (0, 0.0))[0]:
+            last[record.case] = record.attempt, record.duration_s
+    return {case: seconds for case, (_, seconds) in last.items()}

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from harness.errors import ConfigError, HarnessError
-from harness.errors.outgoing_text import counted
 from harness.history.brief import Brief, read_briefs
 from harness.history.comparison import Comparison, FailOn, compare
 from harness.history.performance import EFFECT
@@ -51,9 +50,9 @@ def _read(folder: RunFolder) -> list[Brief]:
     file = folder.path / JOURNAL
     if why := cut_short(folder.info()):
         _log.warning("%s was cut short: %s", folder.run_id, why)
-    found, damaged = read_briefs(file)
-    if damaged:
-        _log.warning("%s: %s left out: not a record", file, counted(damaged, "line"))
+    found, left_out = read_briefs(file)
+    for text in left_out.told(file):
+        _log.warning("%s", text)
     return found
 
 

@@ -27,7 +27,7 @@ from harness.report.ci import attachments_root
 from harness.report.grid import grid_json, grids
 from harness.results.drift import Output, drift
 from harness.results.journal import Contents, Journal, read_journal, uncollected
-from harness.results.record import as_json
+from harness.results.json_value import as_json
 
 if TYPE_CHECKING:
     from harness.report.page_data import Since

@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from harness.failure.error import Part
+from harness.failure.error import Part, Text
+from harness.results.json_value import JsonObject
 
 CheckVerdict = Literal["held", "broken", "unseen"]
 
@@ -19,10 +20,10 @@ class Check(Part):
     figures that decided; `figures` are the same as numbers, with units in the names.
     """
 
-    name: str
+    name: Text
     verdict: CheckVerdict
-    reason: str
-    figures: dict[str, JsonValue] = Field(default={})
+    reason: Text
+    figures: JsonObject = Field(default={})
 
 
 def held(name: str, holds: bool, reason: str, **figures: JsonValue) -> Check:

@@ -5,21 +5,30 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final, Self, TypeAlias, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import ConfigError, InfraError, InternalError
-from harness.errors.outgoing_text import without_secrets_in
+from harness.errors.outgoing_text import counted, without_secrets_in
 from harness.files.whole_file import disk_errors
 from harness.results.record import CaseRecord, DeviceEvent, DeviceRecord, Line, final_attempts
 
-MAX_LINE_BYTES: Final = 16 << 20
+MAX_LINE_BYTES: Final = 8 << 20
+MAX_VALUES: Final = 400_000
+"""So many commas and brackets a line has at most, not counting texts: small values take much more
+memory than text."""
+_MOST_TOLD: Final = 100
+_MOST_PROBLEMS: Final = 100
+_PROBLEM_CHARS: Final = 300
+_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"')
+_OF_ANOTHER_SCHEMA: Final = "is of schema "
 _SYNC_EVERY_S = 0.5
 _ANY_FIELDS: Final = set(CaseRecord.model_fields)
 _LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(Line)
@@ -68,9 +77,9 @@ class Journal:
             valid = _LINE.validate_python(without_secrets_in(valid.model_dump(mode="json")))
             line = valid.model_dump_json().encode()
         line += b"\n"
-        if len(line) > MAX_LINE_BYTES:
+        if why := _too_much(line):
             about = valid.case if isinstance(valid, CaseRecord) else valid.device
-            raise InternalError(f"the record of {about} has {len(line)} bytes")
+            raise InternalError(f"the record of {about} {why}")
         self._write(b"\n" + line if self._torn else line)
         if time.monotonic() - self._synced_at >= _SYNC_EVERY_S:
             self._sync()
@@ -98,21 +107,66 @@ class Journal:
         self._synced_at = time.monotonic()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Damage:
     """A line (1-based) that is no record, and why."""
 
     line: int
     problem: str
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is of another schema."""
+        return self.problem.startswith(_OF_ANOTHER_SCHEMA)
+
+
+Said: TypeAlias = CaseRecord | DeviceEvent | Damage
+"""What a line of a journal is."""
+
+
+class LeftOut:
+    """The lines of a journal that are no records: how many, and of the first ones why."""
+
+    def __init__(self, damage: Iterable[Damage] = ()) -> None:
+        self.count = 0
+        self.foreign: Damage | None = None
+        """The first one that is of another schema."""
+        self._first: list[Damage] = []
+        for one in damage:
+            self.add(one)
+
+    def add(self, damage: Damage) -> None:
+        """One more."""
+        self.count += 1
+        if self.foreign is None and damage.is_foreign:
+            self.foreign = damage
+        if len(self._first) < _MOST_TOLD:
+            self._first.append(damage)
+
+    @property
+    def first(self) -> tuple[Damage, ...]:
+        """The first hundred."""
+        return tuple(self._first)
+
+    def told(self, journal: Path, most: int = 5) -> Iterator[str]:
+        """What to say of them, a line for each of the first ones and one for the others."""
+        for one in self._first[:most]:
+            yield f"{journal}:{one.line}: left out, not a record: {one.problem}"
+        if self.count > most:
+            yield f"{journal}: {counted(self.count - most, 'more line')} left out: not a record"
+
 
 @dataclass(frozen=True)
 class Contents:
-    """What a journal holds: the cases' records in order, the lines that are none, and the rest."""
+    """What a journal holds: the cases' records in order, the lines that are none, and the rest.
+
+    `damage` has the first hundred of `damaged` lines.
+    """
 
     records: tuple[CaseRecord, ...]
     damage: tuple[Damage, ...]
     events: tuple[DeviceEvent, ...] = ()
+    left_out: LeftOut = field(default_factory=LeftOut, compare=False)
 
     @cached_property
     def cases(self) -> list[CaseRecord]:
@@ -133,27 +187,58 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def said_in(path: Path) -> Iterator[tuple[int, Said]]:
+    """What each line of a results.jsonl is, by its number from 1, one at a time.
+
+    All that reads journals reads them here: what is no record for one of them is none for any.
+    Lines that are no records of this schema (cut off, damaged, too long) are `Damage`; empty ones
+    are nothing. Raises ConfigError if the file cannot be read, or is wholly of another schema.
+    """
+    held, foreign = False, list[Damage]()
+    for number, line in enumerate(_journal_lines(path), start=1):
+        parsed = _parse(line)
+        if parsed is None:
+            continue
+        if isinstance(parsed, str):
+            damage = Damage(number, parsed)
+            if not held and not foreign and damage.is_foreign:
+                foreign = [damage]
+            yield number, damage
+        else:
+            held = True
+            yield number, parsed
+    if foreign and not held:
+        raise ConfigError(foreign[0].problem, file=path, line=foreign[0].line)
+
+
+def cases_in(path: Path, left_out: LeftOut) -> Iterator[tuple[int, CaseRecord]]:
+    """The records of cases among them; what is left out is noted. Raises ConfigError."""
+    for number, said in said_in(path):
+        if isinstance(said, CaseRecord):
+            yield number, said
+        elif isinstance(said, Damage):
+            left_out.add(said)
+
+
 @uncollected()
 def read_journal(path: Path) -> Contents:
     """Reads a results.jsonl, also one whose writer died in the middle of a line.
 
-    Lines that are no records of this schema (cut off, damaged, longer than 16 MiB) are reported
-    and left out. Raises ConfigError if the file cannot be read at all.
+    Lines that are no records are reported and left out. Raises ConfigError as `said_in`.
     """
     records: list[CaseRecord] = []
-    damage: list[Damage] = []
+    left_out = LeftOut()
     events: list[DeviceEvent] = []
     devices: dict[tuple[object, ...], DeviceRecord] = {}
-    for number, line in enumerate(journal_lines(path), start=1):
-        parsed = _parse(line)
-        if isinstance(parsed, CaseRecord):
-            _make_lean(parsed, devices)
-            records.append(parsed)
-        elif isinstance(parsed, DeviceEvent):
-            events.append(parsed)
-        elif parsed is not None:
-            damage.append(Damage(number, parsed))
-    return Contents(tuple(records), tuple(damage), tuple(events))
+    for _, said in said_in(path):
+        if isinstance(said, CaseRecord):
+            _make_lean(said, devices)
+            records.append(said)
+        elif isinstance(said, DeviceEvent):
+            events.append(said)
+        else:
+            left_out.add(said)
+    return Contents(tuple(records), left_out.first, tuple(events), left_out)
 
 
 def _make_lean(record: CaseRecord, devices: dict[tuple[object, ...], DeviceRecord]) -> None:
@@ -166,33 +251,59 @@ def _make_lean(record: CaseRecord, devices: dict[tuple[object, ...], DeviceRecor
     object.__setattr__(record, "__pydantic_fields_set__", _ANY_FIELDS)
 
 
-def _parse(
-    line: bytes, kind: TypeAdapter[Any] | None = None
-) -> CaseRecord | DeviceEvent | str | None:
+def _too_much(line: bytes) -> str | None:
+    """Why a line is more than is read at once; None if it is not."""
+    if len(line) > MAX_LINE_BYTES:
+        return f"has more than {MAX_LINE_BYTES >> 20} MiB"
+    if len(line) > MAX_VALUES and _marks(line) > MAX_VALUES and _marks(_outside(line)) > MAX_VALUES:
+        return f"has more than {MAX_VALUES:,} values"
+    return None
+
+
+def _marks(line: bytes) -> int:
+    """How many values a line has, roughly: what stands before each."""
+    return sum(map(line.count, (b",", b"[", b"{")))
+
+
+def _outside(line: bytes) -> bytes:
+    """A line without what its texts say."""
+    return _TEXT.sub(b"", line)
+
+
+def _parse(line: bytes) -> CaseRecord | DeviceEvent | str | None:
     if not line.strip():
         return None
-    if len(line) > MAX_LINE_BYTES:
-        return "is too long"
+    if why := _too_much(line):
+        return why
     # nearly all are cases: asking each of which kind it is takes a quarter of reading it
     likely = _LINE if _KIND_OF_EVENTS in line else _CASE
     try:
-        return (kind or likely).validate_json(line)
+        return cast(CaseRecord | DeviceEvent, likely.validate_json(line))
+    except ValidationError:
+        pass
+    try:
+        return _LINE.validate_json(line)
     except ValidationError as error:
-        if kind is None:
-            return _parse(line, _LINE)
-        if not line.endswith(b"\n"):
-            return "is cut off: its writer died while writing it"
-        first = error.errors(include_url=False, include_input=False)[0]
-        # the first part tells which kind of line it was taken for
-        where = ".".join(str(part) for part in first["loc"][1:])
-        return f"{where}: {first['msg']}" if where else first["msg"]
+        return _problem(error, line)
 
 
-def journal_lines(path: Path) -> Iterator[bytes]:
-    """Lines with their ends; of one beyond 16 MiB only as much as shows that it is.
+def _problem(error: ValidationError, line: bytes) -> str:
+    if not line.endswith(b"\n"):
+        return "is cut off: its writer died while writing it"
+    if error.error_count() > _MOST_PROBLEMS:
+        return f"{error.error_count()} of its fields do not fit"
+    found = error.errors(include_url=False)
+    # the first part tells which kind of line it was taken for
+    problems = {".".join(str(part) for part in one["loc"][1:]): one for one in found}
+    if "schema" in problems:
+        said = problems["schema"]["input"]
+        return f"{_OF_ANOTHER_SCHEMA}{str(said)[:20]}; this version reads schema 1"
+    where, first = next(iter(problems.items()))
+    return (f"{where}: {first['msg']}" if where else first["msg"])[:_PROBLEM_CHARS]
 
-    Raises ConfigError if the file cannot be read.
-    """
+
+def _journal_lines(path: Path) -> Iterator[bytes]:
+    """Lines with their ends; of one that is too long only as much as shows that it is."""
     try:
         with path.open("rb") as stream:
             yield from _lines(stream)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import PurePath
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, TypeGuard
 
 from pydantic import (
@@ -27,13 +26,12 @@ from harness.errors import Cause
 from harness.failure.error import ErrorRecord, Outcome, Part, Text, clean_text, cut_message
 from harness.lab.health import EventKind, LabEvent, State
 from harness.results.checks import Check
+from harness.results.json_value import INTEGERS, JsonObject, as_json
 from harness.results.outputs import Outputs
 from harness.runtimes.findings import Severity
 
 NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
-_MAX_DEPTH = 20
 _NUMBERS: Final = frozenset({int, float})
-_AS_THEY_ARE: Final = frozenset({int, bool, type(None)})
 
 
 def is_figure(value: object) -> TypeGuard[int | float]:
@@ -48,34 +46,12 @@ def are_figures(values: Sequence[Any]) -> bool:
     return all(map(is_figure, values))
 
 
-def as_json(value: object, depth: int = 0) -> JsonValue:
-    """A measured value as JSON has it.
-
-    Tuples and arrays become lists, numpy's numbers plain ones, paths text; NaN and infinities,
-    for which JSON has no number, become null. Raises ValueError for anything else.
-    """
-    if type(value) is int or (type(value) is str and value.isascii()):  # nearly all of a journal
-        return value
-    if depth > _MAX_DEPTH:
-        raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str | PurePath):
-        return str(clean_text(str(value)))
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(clean_text(str(key))): as_json(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        if _AS_THEY_ARE.issuperset(map(type, value)):
-            return list(value)
-        return [as_json(item, depth + 1) for item in value]
-    plain = getattr(value, "tolist", None)
-    if callable(plain):
-        return as_json(plain(), depth + 1)
-    raise ValueError(f"a {type(value).__name__} is nothing that JSON can hold")
+def _in_utc(moment: datetime) -> datetime:
+    """The same moment, so that times compare and print alike wherever they were written."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("is no time of the calendar in UTC") from error
 
 
 def _relative(path: str) -> str:
@@ -85,8 +61,12 @@ def _relative(path: str) -> str:
     return path
 
 
-JsonObject = Annotated[dict[str, JsonValue], BeforeValidator(as_json)]
 LogPath = Annotated[Text, AfterValidator(_relative)]
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
+"""How long something took; nothing here takes 115 days."""
+Count = Annotated[StrictInt, Field(ge=1, le=(1 << 31) - 1)]
+"""A number from 1 that any database holds."""
 
 
 class PreflightRecord(Part):
@@ -167,7 +147,7 @@ class CaseRecord(Part):
     run: Text
     case: Text
     suite: Text
-    line: Annotated[StrictInt, Field(ge=1)] | None = None
+    line: Count | None = None
     axes: JsonObject
     device: DeviceRecord | None
     runtime: RuntimeRecord | None = None
@@ -180,9 +160,9 @@ class CaseRecord(Part):
     measurements: JsonObject = Field(default={})
     checks: tuple[Check, ...] = ()
     outputs: Outputs | None = None
-    started: AwareDatetime
-    duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    attempt: Annotated[StrictInt, Field(ge=1)] = 1
+    started: Moment
+    duration_s: Seconds
+    attempt: Count = 1
     logs: tuple[LogPath, ...] = ()
 
     @model_validator(mode="after")
@@ -264,10 +244,10 @@ class DeviceEvent(Part):
     state: State
     findings: tuple[Text, ...] = ()
     detail: Text = ""
-    started: AwareDatetime
-    duration_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    started: Moment
+    duration_s: Seconds
     vitals: JsonObject | None = None
-    pushed_bytes: Annotated[StrictInt, Field(ge=0)] | None = None
+    pushed_bytes: Annotated[StrictInt, Field(ge=0, lt=INTEGERS)] | None = None
 
     @property
     def is_routine(self) -> bool:

@@ -22,7 +22,7 @@ EVIL = (
     "</script><img src=x onerror=alert(1)>]]>&amp;\x1b[31m\x1b]0;t\x07\x00\x08\r"
     "\u202e\u2028\ufffe\U000e0001'\"`$(id)"
 )
-HUGE = 10 * MB
+HUGE = 7 * MB
 
 
 def line_of(**changed: Any) -> bytes:
@@ -30,7 +30,7 @@ def line_of(**changed: Any) -> bytes:
 
 
 def journal() -> bytes:
-    """Records of evil words, and what is no record; lines of 10 MB of both."""
+    """Records of evil words, and what is no record; lines of 7 MB of both."""
     evil = {
         "case": f"suites/test_{EVIL}.py::test[{EVIL}]",
         "suite": EVIL,

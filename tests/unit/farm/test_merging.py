@@ -205,7 +205,7 @@ def test_a_journal_of_another_schema_and_a_list_that_is_none(tmp_path: Path) -> 
     journal = second / "results.jsonl"
     whole = journal.read_text()
     journal.write_text(whole.replace('"schema":1', '"schema":2'))
-    assert f"{journal}:1: schema: " in refused(first, second)
+    assert f"{journal}:1: is of schema 2" in refused(first, second)
     journal.write_text(whole)
     (second / "cases.json").write_text('{"a": 1}')
     assert f"{second}/cases.json: cannot be read as a list of cases" in refused(first, second)

@@ -223,7 +223,7 @@ def test_an_earlier_run_that_cannot_be_read_tells_nothing(reports: Path) -> None
     run_folder(reports, run(1201))
     code, said = compared(reports, "--fail-on", "perf:10%")
     assert (code, "slower: execute_us" in said) == (1, True)
-    assert f"warning: {bad.name} tells nothing of noise: {journal}:1: records of schema 2" in said
+    assert f"warning: {bad.name} tells nothing of noise: {journal}:1: is of schema 2" in said
 
 
 def test_of_a_run_beside_itself_no_figure_is_unsure(reports: Path) -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from harness.failure.error import ErrorRecord
+from harness.results.json_value import as_json
 from harness.results.record import (
     CaseRecord,
     are_figures,
-    as_json,
     final_attempts,
     is_figure,
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 from harness.errors import ConfigError
 from harness.files.copy_range import sha256_of_range
+from harness.files.names_inside import open_below
 
 Kind = Literal["context", "pte", "epcontext", "tflite", "dlc", "onnx", "manifest", "bundle"]
 PieceKind = Literal["context", "dlc", "empty"]
@@ -26,19 +27,32 @@ class ArtefactError(ConfigError):
         super().__init__(f"{where}{problem}", file=file)
 
 
+def open_file(path: Path, within: Path | None) -> BinaryIO:
+    """A file as it is; one below `within` without following links from there on. Raises OSError."""
+    if within is None:
+        return path.open("rb")
+    return open_below(within, path.relative_to(within).as_posix())
+
+
 @dataclass(frozen=True)
 class Blob:
     """Bytes inside a file; nothing of them is read yet.
 
     `path` is the file that holds them, from `offset` on `size` of them, which lie within the file.
     `origin` says where they belong inside the artefact ("forward/3", "node EPContext_1"; "" for a
-    file that is one).
+    file that is one). `within` is the folder that nothing may lead out of, of a file that nobody
+    named but another file, or that was found in a folder.
     """
 
     path: Path
     offset: int
     size: int
     origin: str
+    within: Path | None = field(default=None, kw_only=True)
+
+    def open(self) -> BinaryIO:
+        """The file. Raises OSError, also for a link within `within`."""
+        return open_file(self.path, self.within)
 
 
 @dataclass(frozen=True)
@@ -60,7 +74,8 @@ class Piece(Blob):
         Raises ArtefactError, also if its facts name another hash.
         """
         try:
-            found = sha256_of_range(self.path, self.offset, self.size)
+            with self.open() as file:
+                found = sha256_of_range(file, self.offset, self.size)
         except (OSError, EOFError) as error:
             raise ArtefactError(f"cannot be read: {error}", file=self.path) from error
         if self.facts.get("sha256") not in (None, found):

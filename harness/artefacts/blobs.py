@@ -61,7 +61,7 @@ def _known(data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[
             f"{CONTEXT_MAGIC.hex(' ')}, a DLC with {ZIP_MAGIC.hex(' ')}"
         )
         raise data.error(problem, offset)
-    return Piece(data.path, offset, size, origin, kinds[head], facts)
+    return Piece(data.path, offset, size, origin, kinds[head], facts, within=data.within)
 
 
 def delegate_blob(data: FileBytes, offset: int, size: int, origin: str) -> Piece:

@@ -18,6 +18,7 @@ from harness.artefacts.artefact import Artefact
 from harness.artefacts.file_bytes import FileBytes
 from harness.artefacts.manifest import MANIFEST, Manifest, Place, listed
 from harness.errors import ConfigError, InfraError
+from harness.files.names_inside import MAX_NAME_BYTES, name_problem
 from harness.files.whole_file import written_whole
 
 _README: Final = "README.txt"
@@ -46,7 +47,7 @@ def read_bundle(data: FileBytes) -> Artefact:
     for name, offset, size in _files(data):
         if name in places:
             raise data.error(f"has the file {name!r} twice", offset)
-        places[name] = data.path, offset, size
+        places[name] = data.path, offset, size, data.within
 
     def inside(name: str) -> Place:
         if name not in places:
@@ -55,7 +56,7 @@ def read_bundle(data: FileBytes) -> Artefact:
 
     if MANIFEST not in places:
         raise data.error(f"the name of the first file is longer than {MANIFEST!r}", 0)
-    _, offset, size = places[MANIFEST]
+    _, offset, size, _ = places[MANIFEST]
     return replace(listed(data, offset, size, inside), kind="bundle")
 
 
@@ -70,7 +71,11 @@ def _files(data: FileBytes) -> Iterator[tuple[str, int, int]]:
         if magic != _FILE:
             raise data.error(f"a file in the zip begins with {magic.hex(' ')}", at)
         behind = at + _HEAD.size
+        if name_bytes > MAX_NAME_BYTES:
+            raise data.error(f"a file in the zip has a name of {name_bytes} bytes", at)
         name = data.at(behind, name_bytes, "the name of a file").decode("utf-8", "replace")
+        if problem := name_problem(name):
+            raise data.error(f"the file {name[:200]!r} in the zip {problem}", at)
         more = data.at(behind + name_bytes, more_bytes, f"what is told of {name!r}")
         if method or flags & ~0x800:
             how = "is compressed, encrypted or of a size that is not told before it"

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
+import json
 import logging
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from harness.artefacts.artefact import Artefact, ArtefactError, Blob, Piece, PieceKind
 from harness.artefacts.manifest import MANIFEST, Manifest, PieceEntry, TensorEntry
 from harness.errors import ConfigError, InfraError
 from harness.files.copy_range import copy_range
+from harness.files.names_inside import create_inside, name_problem
 from harness.files.whole_file import read_note, sha256_of, write_json
 
 _log = logging.getLogger(__name__)
@@ -23,11 +26,12 @@ _log = logging.getLogger(__name__)
 PIECES: Final = "pieces"
 """The folder of the cache with the pieces that lie inside other files."""
 _OF_THE_ENTRY: Final = ("artefact", "sha256")
+_TENSORS: Final = (".raw", ".npy")
 _SUFFIX: Final[dict[PieceKind, str]] = {"context": ".bin", "dlc": ".dlc", "empty": ""}
 
 
 def piece_file(piece: Blob, cache_root: Path) -> Path:
-    """A file that holds the bytes of a piece and nothing else.
+    """A file that holds the bytes of a piece and nothing else, for what opens files by their path.
 
     The file that it lies in, if it is all of that, else a copy in the cache, made once and named by
     its sha256. Raises ArtefactError for one that is empty or gone, InfraError.
@@ -36,7 +40,8 @@ def piece_file(piece: Blob, cache_root: Path) -> Path:
     if whole is not None and whole.kind == "empty":
         raise ArtefactError(f"{piece.origin} holds no context: its cache is empty", file=piece.path)
     try:
-        status = piece.path.stat()
+        with piece.open() as file:
+            status = os.fstat(file.fileno())
     except OSError as error:
         raise ArtefactError(f"is gone: {error.strerror}", file=piece.path) from error
     if (piece.offset, piece.size) == (0, status.st_size):
@@ -54,12 +59,9 @@ def piece_file(piece: Blob, cache_root: Path) -> Path:
     part = folder / f".{os.getpid()}-{secrets.token_hex(4)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            copy_range(piece.path, piece.offset, piece.size, part)
-        except EOFError as error:
-            raise ArtefactError(f"{piece.origin}: {error}", file=piece.path) from error
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
+        with part.open("xb") as write:
+            _copy(piece, write)
+            os.fsync(write.fileno())
         digest = sha256_of(part)
         kept = part.replace(folder / f"{digest}.bin")
         write_json(note, {"sha256": digest})
@@ -75,54 +77,91 @@ def piece_file(piece: Blob, cache_root: Path) -> Path:
 def extract(artefacts: Iterable[Artefact], folder: Path, *, hashed: bool = False) -> Manifest:
     """Copies every piece into a new folder, and a manifest.json that tells of them.
 
-    Files are called like the artefact and numbered, if it has several pieces. With `hashed` the
-    manifest has their sha256, which takes longer than to copy them. What ends it, Ctrl-C included,
-    leaves nothing behind. Raises ArtefactError, ConfigError if there is nothing to copy or the
-    folder is none or not empty, InfraError.
+    Files are called like the artefact and numbered, if it has several pieces; each ends in .bin,
+    .dlc, .raw or .npy, so that none of them is a program. With `hashed` the manifest has their
+    sha256, which takes longer than to copy them. What ends it, Ctrl-C included, leaves nothing
+    behind. Raises ArtefactError, ConfigError if there is nothing to copy or the folder is none, not
+    empty, or being extracted into, InfraError.
     """
     found = [(one, number) for one in artefacts for number in range(len(one.pieces))]
     if not found:
         raise ConfigError("no context binary is in what was given", field="FILE")
     try:
-        new = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise ConfigError("is not empty; name a new folder", file=folder, field="--out")
-        taken = {MANIFEST}
-        try:
-            out = _Extracting(folder, taken, hashed)
-            entries = [out.extracted(one, number) for one, number in found]
-            alone = {id(one): one.facts for one, _ in found}
-            told = next(iter(alone.values())) if len(alone) == 1 else {}
-            manifest = Manifest(
-                pieces=tuple(entries), plan=told.get("plan"), expects=told.get("expects")
-            )
-            write_json(folder / MANIFEST, manifest.told())
-        except BaseException:
-            with contextlib.suppress(OSError):
-                for name in taken:
-                    (folder / name).unlink(missing_ok=True)
-                if new:
-                    folder.rmdir()
-            raise
+        with _new_folder(folder):
+            out = _Extracting(folder, hashed)
+            try:
+                return out.extracted(found)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    for name in out.made:
+                        (folder / name).unlink(missing_ok=True)
+                raise
     except (FileExistsError, NotADirectoryError) as error:
         raise ConfigError("is a file; name a new folder", file=folder, field="--out") from error
     except OSError as error:
         raise InfraError(f"cannot write to {folder}: {error.strerror or error}") from error
-    return manifest
+
+
+@contextlib.contextmanager
+def _new_folder(folder: Path) -> Iterator[None]:
+    """Has an empty folder there for this process alone; a new one goes again with an error."""
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            problem = "is being extracted into by another process; name a new folder"
+            raise ConfigError(problem, file=folder, field="--out") from error
+        except OSError:
+            pass  # a file system without locks: files that are there are still told of
+        if os.listdir(held):
+            raise ConfigError("is not empty; name a new folder", file=folder, field="--out")
+        try:
+            yield
+        except BaseException:
+            if new:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+            raise
+    finally:
+        os.close(held)
+
+
+def _copy(blob: Blob, write: BinaryIO) -> None:
+    try:
+        with blob.open() as read:
+            copy_range(read, blob.offset, blob.size, write)
+    except EOFError as error:
+        raise ArtefactError(f"{blob.origin}: {error}", file=blob.path) from error
 
 
 @dataclass
 class _Extracting:
-    """What was copied so far: what has the same place has the same file."""
+    """What was copied so far: what has the same place has the same file.
+
+    `made` are the files that are ours: noted once they were created, and nobody else's.
+    """
 
     folder: Path
-    taken: set[str]
     hashed: bool
+    made: list[str] = field(default_factory=list)
+    taken: set[str] = field(default_factory=lambda: {MANIFEST})
     names: dict[Blob, str] = field(default_factory=dict)
     digests: dict[Blob, str] = field(default_factory=dict)
 
-    def extracted(self, artefact: Artefact, number: int) -> PieceEntry:
+    def extracted(self, found: Sequence[tuple[Artefact, int]]) -> Manifest:
+        """Copies all, and writes the manifest when they are there."""
+        entries = tuple(self._entry(artefact, number) for artefact, number in found)
+        alone = {id(artefact): artefact.facts for artefact, _ in found}
+        told = next(iter(alone.values())) if len(alone) == 1 else {}
+        manifest = Manifest(pieces=entries, plan=told.get("plan"), expects=told.get("expects"))
+        with self._created(MANIFEST) as write:
+            write.write(f"{json.dumps(manifest.told(), indent=1, sort_keys=True)}\n".encode())
+        return manifest
+
+    def _entry(self, artefact: Artefact, number: int) -> PieceEntry:
         """Copies a piece, if it is not there yet, with the raw files that came with it."""
         piece, name, digest = artefact.pieces[number], None, None
         if piece.kind == "empty":
@@ -146,29 +185,42 @@ class _Extracting:
 
     def _tensors(self, blobs: Iterable[Blob]) -> tuple[TensorEntry, ...]:
         return tuple(
-            TensorEntry(file=self._copied(one, one.origin), size=one.size) for one in blobs
+            TensorEntry(file=self._copied(one, one.origin, _TENSORS), size=one.size)
+            for one in blobs
         )
 
-    def _copied(self, blob: Blob, wished: str) -> str:
-        """The name of the file with its bytes: as wished, if no other is called so."""
+    def _copied(self, blob: Blob, wished: str, suffixes: Sequence[str] = ()) -> str:
+        """The name of the file with its bytes: as wished, if that is one and no other has it."""
         place = _place(blob)
         if place in self.names:
             return self.names[place]
+        suffixes = suffixes or (_SUFFIX[blob.kind if isinstance(blob, Piece) else "context"],)
+        wished = wished if wished.endswith(tuple(suffixes)) else f"{wished}{suffixes[0]}"
+        if "/" in wished or name_problem(wished) is not None:
+            wished = f"file{suffixes[0]}"
         name, count = wished, 1
-        while name in self.taken:
+        while name.casefold() in self.taken:
             count += 1
             name = f"{count}-{wished}"
-        self.taken.add(name)
+        self.taken.add(name.casefold())
+        with self._created(name) as write:
+            _copy(blob, write)
         self.names[place] = name
-        try:
-            copy_range(blob.path, blob.offset, blob.size, self.folder / name)
-        except EOFError as error:
-            raise ArtefactError(f"{blob.origin}: {error}", file=blob.path) from error
         return name
+
+    def _created(self, name: str) -> BinaryIO:
+        """A new file, which is ours from then on."""
+        try:
+            created = create_inside(self.folder, name)
+        except FileExistsError as error:
+            problem = f"{name} is there already: somebody else writes here; name a new folder"
+            raise ConfigError(problem, file=self.folder, field="--out") from error
+        self.made.append(name)
+        return created
 
 
 def _place(blob: Blob) -> Blob:
-    return Blob(blob.path, blob.offset, blob.size, "")
+    return Blob(blob.path, blob.offset, blob.size, "", within=blob.within)
 
 
 def _wished(artefact: Artefact, number: int) -> str:
@@ -177,7 +229,6 @@ def _wished(artefact: Artefact, number: int) -> str:
     if piece.path != artefact.path:
         return piece.path.name
     if len(artefact.pieces) == 1:
-        suffix = _SUFFIX[piece.kind]
-        return artefact.path.name + ("" if artefact.path.name.endswith(suffix) else suffix)
+        return artefact.path.name
     width = len(str(len(artefact.pieces) - 1))
-    return f"{artefact.path.name}.{number:0{width}}{_SUFFIX[piece.kind]}"
+    return f"{artefact.path.name}.{number:0{width}}"

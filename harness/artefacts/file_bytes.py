@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import struct
 from pathlib import Path
 from typing import Any, Final, Self
 
-from harness.artefacts.artefact import ArtefactError
+from harness.artefacts.artefact import ArtefactError, open_file
+from harness.files.names_inside import NotInsideError
 
 _MAX_READ: Final = 1 << 20
 # What all reads of a file may cost: its bytes, and for each read some more. The largest models that
@@ -22,17 +24,22 @@ class FileBytes:
     Not a memory map: a file that somebody cuts off meanwhile is an error, not a SIGBUS.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Raises ArtefactError for what is no readable, regular file with something in it."""
-        self.path = path
+    def __init__(self, path: Path, within: Path | None = None) -> None:
+        """`within` is a folder that the file must lie in, with no link on the way.
+
+        Raises ArtefactError for what is no readable, regular file.
+        """
+        self.path, self.within = path, within
         try:
-            status = path.stat()
-            if not stat.S_ISREG(status.st_mode):
+            # a FIFO would have to be waited for
+            if within is None and not stat.S_ISREG(path.stat().st_mode):
                 raise ArtefactError("is not a file", file=path)
-            self._file = path.open("rb", buffering=1 << 16)
+            self._file = open_file(path, within)
+            self.size = os.fstat(self._file.fileno()).st_size
+        except NotInsideError as error:
+            raise ArtefactError(str(error.strerror), file=path) from error
         except OSError as error:
             raise ArtefactError(f"cannot be read: {error.strerror or error}", file=path) from error
-        self.size = status.st_size
         self._left = _BUDGET
 
     def __enter__(self) -> Self:

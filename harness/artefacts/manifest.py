@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
 from harness.artefacts.artefact import Artefact, ArtefactError, Blob, Piece, PieceKind
 from harness.artefacts.file_bytes import FileBytes
+from harness.files.names_inside import name_problem
 
 MANIFEST: Final = "manifest.json"
 MANIFEST_HEAD: Final = b"{"
@@ -18,8 +19,8 @@ MANIFEST_HEAD: Final = b"{"
 _MAX_PIECES: Final = 1 << 14
 _MAX_TENSORS: Final = 512
 
-Place = tuple[Path, int, int]
-"""A file, where in it something begins, and how many bytes there are."""
+Place = tuple[Path, int, int, Path | None]
+"""A file, where in it something begins, how many bytes there are, and what the file lies within."""
 
 
 class TensorEntry(BaseModel, extra="forbid", frozen=True):
@@ -106,12 +107,9 @@ def read_manifest(data: FileBytes) -> Artefact:
     """
 
     def beside(name: str) -> Place:
-        named = PurePosixPath(name)
-        if len(named.parts) != 1 or named.is_absolute() or named.name == ".." or "\0" in name:
-            raise data.error(f"names the file {name!r}, which is not beside it", 0)
-        path = data.path.parent / named
-        with FileBytes(path) as found:
-            return path, 0, found.size
+        folder = data.path.parent
+        with FileBytes(folder / name, folder) as found:
+            return found.path, 0, found.size, folder
 
     return listed(data, 0, data.size, beside)
 
@@ -119,7 +117,7 @@ def read_manifest(data: FileBytes) -> Artefact:
 def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Place]) -> Artefact:
     """What the manifest at this place of a file lists; `find` says where a file of it lies.
 
-    Raises ArtefactError.
+    It names files right beside it, none in folders. Raises ArtefactError.
     """
     try:
         manifest = Manifest.model_validate(json.loads(data.at(offset, size, "the manifest")))
@@ -133,6 +131,10 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Place]
     places: dict[str, Place] = {}
 
     def found(entry: PieceEntry | TensorEntry, name: str) -> Place:
+        why = name_problem(name) or ("lies in a folder" if "/" in name else None)
+        if why is not None:
+            problem = f"names the file {name[:200]!r}, which {why}; it names files beside it"
+            raise data.error(problem, offset)
         place = places.get(name) or places.setdefault(name, find(name))
         if place[2] != entry.size:
             where = name if place[0] == data.path else "it"
@@ -141,7 +143,8 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Place]
         return place
 
     def tensors(entries: Tensors) -> tuple[Blob, ...]:
-        return tuple(Blob(*found(one, one.file), one.file) for one in entries)
+        placed = ((one.file, found(one, one.file)) for one in entries)
+        return tuple(Blob(*place[:3], name, within=place[3]) for name, place in placed)
 
     def piece(entry: PieceEntry) -> Piece:
         facts = {**entry.facts, "artefact": entry.artefact}
@@ -150,7 +153,8 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Place]
         facts["sha256"] = entry.sha256
         place = found(entry, entry.file)
         given = tensors(entry.inputs), tensors(entry.expected)
-        return Piece(*place, entry.origin, entry.kind, facts, *given)
+        where, within = place[:3], place[3]
+        return Piece(*where, entry.origin, entry.kind, facts, *given, within=within)
 
     pieces = tuple(map(piece, manifest.pieces))
     artefacts = list(dict.fromkeys(entry.artefact for entry in manifest.pieces))

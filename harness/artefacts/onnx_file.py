@@ -5,15 +5,16 @@ The attributes are those of microsoft/onnxruntime, docs/execution-providers/EP-C
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final
 
 from harness.artefacts.artefact import Artefact, ArtefactError, Piece
 from harness.artefacts.blobs import blob, whole_file
 from harness.artefacts.file_bytes import FileBytes
 from harness.artefacts.protobuf import LENGTH, VARINT, Field, fields
+from harness.files.names_inside import NotInsideError, inside
 
 ONNX_HEAD: Final = b"\x08"
 """The first field of a model is its `ir_version`."""
@@ -24,7 +25,9 @@ _MAX_PATH_BYTES: Final = 4096
 
 # numbers of fields in onnx.proto
 _IR_VERSION, _PRODUCER, _GRAPH = 1, 2, 7
-_NODE: Final = 1
+_NODE, _INITIALIZER = 1, 5
+_EXTERNAL_DATA: Final = 13
+_KEY, _VALUE = 1, 2
 _NODE_NAME, _OP_TYPE, _ATTRIBUTE = 3, 4, 5
 _ATTRIBUTE_NAME, _INTEGER, _STRING = 1, 3, 4
 
@@ -47,6 +50,7 @@ def read_onnx(data: FileBytes) -> Artefact:
     "onnx": a model to be compiled. Raises ArtefactError, also for side files that are not there.
     """
     nodes, others, producer, graphs = [], 0, "", 0
+    beside: dict[str, None] = {}
     for part in fields(data, 0, data.size, "the model"):
         if part.number == _PRODUCER and part.wire == LENGTH:
             producer = _text(data, part, "the producer")
@@ -58,9 +62,11 @@ def read_onnx(data: FileBytes) -> Artefact:
                 node = _epcontext(data, item)
                 others += node is None
                 nodes += [node] if node is not None else []
+            elif item.number == _INITIALIZER and item.wire == LENGTH:
+                beside |= dict.fromkeys(_locations(data, item))
     if not graphs:
         raise data.error("the model has no graph, or the file is no ONNX model", data.size)
-    facts: dict[str, Any] = {"producer": producer, "other_nodes": others}
+    facts: dict[str, Any] = {"producer": producer, "other_nodes": others, "beside": [*beside]}
     if not nodes:
         return Artefact(data.path, "onnx", (), facts)
     pieces = [_piece(data, node) for node in nodes if node.values.get("main_context", 1)]
@@ -69,6 +75,19 @@ def read_onnx(data: FileBytes) -> Artefact:
         named = [one.text(data, "partition_name") or one.name for one in nodes]
         pieces = [replace(pieces[0], facts={**pieces[0].facts, "partitions": named})]
     return Artefact(data.path, "epcontext", tuple(pieces), facts)
+
+
+def _locations(data: FileBytes, item: Field) -> Iterator[str]:
+    """The file that the weights of an initializer lie in, if they are not in the model."""
+    for part in fields(data, item.offset, item.size, "an initializer"):
+        if part.number == _EXTERNAL_DATA and part.wire == LENGTH:
+            said = {
+                one.number: _text(data, one, "what is told of weights")
+                for one in fields(data, part.offset, part.size, "what is told of weights")
+                if one.wire == LENGTH
+            }
+            if said.get(_KEY) == "location":
+                yield said.get(_VALUE, "")
 
 
 def _epcontext(data: FileBytes, item: Field) -> _Node | None:
@@ -125,11 +144,11 @@ def _piece(data: FileBytes, node: _Node) -> Piece:
         return blob(data, cache.offset, cache.size, origin, facts)
     side = _side_file(data, cache, origin)
     try:
-        with FileBytes(side) as content:
+        with FileBytes(side, data.path.parent) as content:
             found = whole_file(content)
     except ArtefactError as error:
         raise data.error(f"{origin} names another file: {error}", cache.offset) from error
-    return Piece(side, 0, found.size, origin, found.kind, {**facts, "file": side.name})
+    return replace(found, origin=origin, facts={**facts, "file": side.name})
 
 
 def _side_file(data: FileBytes, cache: Field, origin: str) -> Path:
@@ -138,11 +157,12 @@ def _side_file(data: FileBytes, cache: Field, origin: str) -> Path:
         problem = f"{origin} names a file with {cache.size} bytes; a name has {_MAX_PATH_BYTES}"
         raise data.error(f"{problem} at most", cache.offset)
     named = _text(data, cache, f"the file of {origin}")
-    parts = PurePosixPath(named.replace("\\", "/"))
-    if parts.is_absolute() or ".." in parts.parts or ":" in named or "\0" in named:
-        problem = f"{origin} names the file {named!r}; it must lie in the folder of the model"
-        raise data.error(problem, cache.offset)
-    return data.path.parent / parts
+    try:
+        # one that was made on Windows
+        return inside(data.path.parent, named.replace("\\", "/").removeprefix("./"))
+    except NotInsideError as error:
+        why = f"it {error.strerror}, and must lie in the folder of the model"
+        raise data.error(f"{origin} names the file {named[:200]!r}: {why}", cache.offset) from error
 
 
 def _text(data: FileBytes, part: Field, what: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import itertools
 import logging
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -44,18 +46,18 @@ _READERS: Final[tuple[tuple[int, bytes, Callable[[FileBytes], Artefact]], ...]] 
 """At which byte which bytes stand, and who reads it then; the first that fits."""
 
 
-def open_artefact(path: str | os.PathLike[str]) -> Artefact:
-    """What a file holds, whatever it is called.
+def open_artefact(path: str | os.PathLike[str], within: Path | None = None) -> Artefact:
+    """What a file holds, whatever it is called; no link is followed below `within`.
 
     Raises ArtefactError for one that is damaged, and UnknownFileError for one of no known kind.
     """
-    with FileBytes(Path(path)) as data:
+    with FileBytes(Path(path), within) as data:
         head = data.at(0, min(_HEAD_BYTES, data.size), "the first bytes")
         for offset, magic, read in _READERS:
             if head[offset:].startswith(magic):
                 return read(data)
-    begins = head.hex(" ") or "nothing"
-    problem = f"is no artefact that is known: it begins with {begins}, and should be {_KNOWN}"
+    begins = f"begins with {head.hex(' ')}" if head else "is empty (0 bytes)"
+    problem = f"is no artefact that is known: it {begins}, and should be {_KNOWN}"
     raise UnknownFileError(problem, file=Path(path))
 
 
@@ -66,27 +68,34 @@ def open_artefacts(
     """The artefacts of files, folders and patterns (`models/*.pte`, `**` for folders below).
 
     Of a folder: what its manifest.json says if there is one, else its files in the order of their
-    names, but those that a model among them names, and those of no known kind, which are logged.
-    Raises ArtefactError for whatever is damaged, and where nothing is found; each such error is
-    `told` instead, if that is given, and the others are still opened.
+    names, but those that a model among them names. What is in a folder and called like an artefact
+    must be one (`SUFFIXES`); anything else of no known kind is passed by, and logged. Raises
+    ArtefactError for what is no artefact, or damaged, and where nothing is found; each such error
+    is `told` instead, if that is given, and the others are still opened.
     """
     found: list[Artefact] = []
     for path in map(Path, paths):
         with _told(told), _access(path):
-            if path.is_dir() and (path / MANIFEST).exists():
-                found.append(open_artefact(path / MANIFEST))
+            listed = path / MANIFEST
+            if path.is_dir() and (listed.exists() or listed.is_symlink()):
+                found.append(open_artefact(listed, path))
             elif path.is_dir():
-                files = sorted(one for one in path.iterdir() if one.is_file())
-                found += _recognised(files, path, told)
+                found += _recognised(sorted(path.iterdir()), path, path, told)
             elif path.exists() or not glob.has_magic(str(path)):
                 found.append(open_artefact(path))
             else:
-                matching = sorted(glob.glob(str(path), recursive=True))
-                files = [file for one in matching if not (file := Path(one)).is_dir()]
+                matching = sorted(map(Path, glob.glob(str(path), recursive=True)))
+                files = [one for one in matching if one.suffix in SUFFIXES or not one.is_dir()]
                 if not files:
                     raise ArtefactError("no file is called so", file=path)
-                found += _recognised(files, path, told)
+                found += _recognised(files, path, _named_itself(path), told)
     return found
+
+
+def _named_itself(pattern: Path) -> Path:
+    """The folder that stands before what a pattern leaves open."""
+    parts = itertools.takewhile(lambda part: not glob.has_magic(part), pattern.parts)
+    return Path(*parts)
 
 
 @contextlib.contextmanager
@@ -109,22 +118,39 @@ def _access(path: Path) -> Iterator[None]:
 
 
 def _recognised(
-    files: list[Path], where: Path, told: Callable[[ArtefactError], None] | None
+    files: list[Path],
+    where: Path,
+    folder: Path,
+    told: Callable[[ArtefactError], None] | None,
 ) -> list[Artefact]:
-    found, passed = [], []
+    """What was found in a folder, or below, by listing it."""
+    found: list[Artefact] = []
+    problems: dict[Path, ArtefactError] = {}
+    passed: list[Path] = []
     for file in files:
-        with _told(told):
-            try:
-                found.append(open_artefact(file))
-            except UnknownFileError:
-                passed.append(file.name)
-    for level, names in (
-        (logging.WARNING, [name for name in passed if Path(name).suffix in SUFFIXES]),
-        (logging.INFO, [name for name in passed if Path(name).suffix not in SUFFIXES]),
-    ):
-        if names:
-            _log.log(level, "%s: of no known kind, passed by: %s", where, ", ".join(names))
+        try:
+            found.append(open_artefact(file, folder))
+        except ArtefactError as error:
+            if file.suffix.lower() in SUFFIXES or not _is_passed_by(file, error):
+                problems[file] = error
+            else:
+                passed.append(file)
+    if names := ", ".join(one.name for one in passed if not one.is_dir()):
+        _log.info("%s: of no known kind, passed by: %s", where, names)
+    sides = {piece.path for one in found if one.kind != "context" for piece in one.pieces}
+    sides |= {one.path.parent / name for one in found for name in one.facts.get("beside", ())}
+    for file, problem in problems.items():
+        if file not in sides:
+            with _told(told):
+                raise problem
     if len(passed) == len(files):
         raise ArtefactError(f"holds no artefact; one would be {_KNOWN}", file=where)
-    sides = {piece.path for one in found if one.kind != "context" for piece in one.pieces}
     return [one for one in found if one.kind != "context" or one.path not in sides]
+
+
+def _is_passed_by(file: Path, error: ArtefactError) -> bool:
+    """Whether something that is not called like an artefact is none: no file, or of no known kind.
+
+    What cannot be read may be one.
+    """
+    return isinstance(error, UnknownFileError) or not stat.S_ISREG(file.lstat().st_mode)

@@ -14,32 +14,46 @@ _MOST_AT_ONCE: Final = 1 << 30
 _NOT_HERE: Final = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF}
 
 
-def sha256_of_range(source: Path, offset: int, size: int) -> str:
+def sha256_of_range(source: BinaryIO, offset: int, size: int) -> str:
     """The sha256 of so many bytes, in hex. Raises OSError, EOFError if the file ends before."""
     digest, left = hashlib.sha256(), size
-    with source.open("rb", buffering=0) as file:
-        file.seek(offset)
-        while left and (part := file.read(min(left, _CHUNK))):
-            digest.update(part)
-            left -= len(part)
+    source.seek(offset)
+    while left and (part := source.read(min(left, _CHUNK))):
+        digest.update(part)
+        left -= len(part)
     if left:
         raise EOFError(f"it ends {left} bytes early")
     return digest.hexdigest()
 
 
-def copy_range(source: Path, offset: int, size: int, target: Path) -> None:
-    """Writes `size` bytes of `source` from `offset` on into the new file `target`.
+def copy_range(read: BinaryIO, offset: int, size: int, write: BinaryIO) -> None:
+    """Writes `size` bytes of a file from `offset` on into another one, which is empty.
 
     Raises OSError, EOFError if the file ends before; what was written until then stays.
     """
-    with source.open("rb") as read, target.open("xb") as write:
-        write.truncate(size)
-        at, end = offset, offset + size
-        while at < end:
-            begin, at = _next_data(read, at, end)
-            _copy(read, begin, write, begin - offset, at - begin)
-        if os.fstat(read.fileno()).st_size < end:
-            raise EOFError(f"it ends {end - os.fstat(read.fileno()).st_size} bytes early")
+    write.truncate(size)
+    at, end = offset, offset + size
+    while at < end:
+        begin, at = _next_data(read, at, end)
+        _copy(read, begin, write, begin - offset, at - begin)
+    if os.fstat(read.fileno()).st_size < end:
+        raise EOFError(f"it ends {end - os.fstat(read.fileno()).st_size} bytes early")
+
+
+def hold(file: Path, target: Path) -> None:
+    """Has a file under another name, unless something is called so: a hard link, else a copy.
+
+    Raises OSError.
+    """
+    try:
+        os.link(file.resolve(), target)
+    except FileExistsError:
+        return
+    except OSError:  # another file system, or one without links
+        beside = target.with_name(f".{target.name}.{os.getpid()}")
+        with file.open("rb") as read, beside.open("wb") as write:
+            copy_range(read, 0, os.fstat(read.fileno()).st_size, write)
+        beside.replace(target)
 
 
 def _next_data(file: BinaryIO, at: int, end: int) -> tuple[int, int]:

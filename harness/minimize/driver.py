@@ -18,6 +18,7 @@ from harness.contexts.schedule import Residency
 from harness.errors import ConfigError, InfraError
 from harness.failure.error import ErrorRecord
 from harness.files.cache import PRIVATE
+from harness.files.copy_range import hold
 from harness.files.whole_file import disk_errors, read_bounded, write_whole
 from harness.minimize.search import Answer, Way, shrunk
 from harness.minimize.subject import Subject, expected_of
@@ -283,8 +284,7 @@ class Minimization:
         with disk_errors(f"cannot write to {folder}"):
             folder.mkdir(exist_ok=True)
             for name, file in files.items():
-                if not (folder / name).is_symlink():
-                    (folder / name).symlink_to(file)
+                hold(file, folder / name)
             write_whole(listed, manifest.text().encode())
         name = f"{_SET}/{listed.name}"
         case, plan = f"{name}::{TESTS['qnn']}", subject.plan

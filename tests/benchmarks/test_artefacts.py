@@ -79,7 +79,8 @@ def test_bytes_without_holes(tmp_path: Path, show_figures: Callable[..., None]) 
         copied = timed(["cp", source, tmp_path / "copy"])[0]
         (tmp_path / "copy").unlink()
         begin = time.monotonic()
-        copy_range(source, 4096, GIB - 4096, tmp_path / "copy")
+        with source.open("rb") as read, (tmp_path / "copy").open("xb") as write:
+            copy_range(read, 4096, GIB - 4096, write)
         speeds.append(copied / (time.monotonic() - begin))
         (tmp_path / "copy").unlink()
     speed = statistics.median(speeds)

@@ -120,7 +120,9 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
     cases = {
         "is compressed": wrong(tmp_path / "bomb", bomb, zipfile.ZIP_DEFLATED),
         "has no file 'context-0.bin'": wrong(tmp_path / "lacks", {"manifest.json": good}),
-        "has no file '../out.bin'": wrong(tmp_path / "out", {"manifest.json": outside}),
+        "names the file '../out.bin', which has": wrong(
+            tmp_path / "out", {"manifest.json": outside}
+        ),
         "when it was extracted": wrong(
             tmp_path / "size", {"manifest.json": good, "context-0.bin": b"short"}
         ),

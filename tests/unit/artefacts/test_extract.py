@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
-from harness.artefacts.artefact import Artefact, ArtefactError, Piece
+from harness.artefacts.artefact import Artefact, ArtefactError, Blob, Piece
 from harness.artefacts.extract import extract, piece_file
 from harness.artefacts.open import open_artefact, open_artefacts
 from harness.errors import ConfigError, InfraError
@@ -82,9 +85,12 @@ def test_what_ends_it_leaves_nothing_behind(
     if not new:
         out.mkdir()
 
-    def stopped(path: Path, offset: int, size: int, target: Path) -> None:
-        copy_range(path, offset, size, target)
-        if target.name.endswith(".1.bin"):
+    copied = []
+
+    def stopped(read: BinaryIO, offset: int, size: int, write: BinaryIO) -> None:
+        copy_range(read, offset, size, write)
+        copied.append(offset)
+        if len(copied) == 2:
             raise KeyboardInterrupt
 
     monkeypatch.setattr("harness.artefacts.extract.copy_range", stopped)
@@ -174,3 +180,47 @@ def test_pieces_that_cannot_be_had(tmp_path: Path) -> None:
     with pytest.raises(InfraError, match="cannot copy forward/0"):
         piece_file(open_artefact(PTE).pieces[0], tmp_path / "file")
     assert list((tmp_path / "pieces").iterdir()) == []
+
+
+def test_no_name_of_a_bundle_becomes_a_program_or_leads_outside(tmp_path: Path) -> None:
+    """A name of somebody else's is kept only if nothing that it may be called is ever run."""
+    names = ["conftest.py", "sitecustomize.py", "x.raw", "X.raw", "manifest.json.raw", "pytest.ini"]
+    given = tuple(
+        Blob(PTE, at, 4, name) for at, name in enumerate([*names, "../a.raw", "/tmp/a.raw", "a\0b"])
+    )
+    piece = Piece(PTE, 0, 9, "", "context", inputs=given)
+    (tmp_path / "conftest.py").write_bytes(CONTEXT)
+    program = open_artefact(tmp_path / "conftest.py")
+    told = extract([Artefact(tmp_path / "a.zip", "bundle", (piece,)), program], tmp_path / "out")
+    assert [one.file for one in told.pieces[0].inputs] == [
+        *("conftest.py.raw", "sitecustomize.py.raw", "x.raw", "2-X.raw", "manifest.json.raw"),
+        *("pytest.ini.raw", "file.raw", "2-file.raw", "3-file.raw"),
+    ]
+    assert [one.file for one in told.pieces] == [f"{PTE.name}.bin", "conftest.py.bin"]
+    assert {one.suffix for one in (tmp_path / "out").iterdir()} == {".raw", ".bin", ".json"}
+    assert {one.name for one in tmp_path.iterdir()} == {"conftest.py", "out"}
+
+
+def test_files_of_somebody_else_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that extract into one folder: each removes what it made, and one is told of the other."""
+    out = tmp_path / "out"
+
+    def meanwhile(read: BinaryIO, offset: int, size: int, write: BinaryIO) -> None:
+        (out / f"{PTE.name}.1.bin").write_text("somebody else's")
+        copy_range(read, offset, size, write)
+
+    monkeypatch.setattr("harness.artefacts.extract.copy_range", meanwhile)
+    with pytest.raises(ConfigError, match=r"1\.bin is there already: somebody else writes here"):
+        extract([open_artefact(PTE)], out)
+    assert [one.read_text() for one in out.iterdir()] == ["somebody else's"]
+
+
+def test_two_at_once_lose_nothing(tmp_path: Path) -> None:
+    for number in range(60):
+        out = tmp_path / str(number)
+        with ThreadPoolExecutor(2) as both:
+            begun = [both.submit(extract, [open_artefact(PTE)], out) for _ in range(2)]
+        errors = [str(one.exception()) for one in begun if one.exception() is not None]
+        assert len(errors) == 1
+        assert re.search(r"is being extracted into by another|is not empty", errors[0])
+        assert contents(open_artefacts([out])) == contents([open_artefact(PTE)])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import onnx
 import pytest
 
-from harness.artefacts.artefact import Artefact, ArtefactError
+from harness.artefacts.artefact import SUFFIXES, Artefact, ArtefactError
 from harness.artefacts.open import UnknownFileError, open_artefact, open_artefacts
 from tests.logged import Logged
 from tests.unit.artefacts.made import (
@@ -143,7 +145,7 @@ def test_nodes_of_an_onnx_model(tmp_path: Path) -> None:
 def test_an_onnx_model_that_is_to_be_compiled(tmp_path: Path) -> None:
     found = opened(tmp_path, epcontext([], others=3))
     assert (found.kind, found.pieces) == ("onnx", ())
-    assert found.facts == {"producer": "made", "other_nodes": 3}
+    assert found.facts == {"producer": "made", "other_nodes": 3, "beside": []}
 
 
 @pytest.mark.parametrize(
@@ -158,9 +160,13 @@ def test_an_onnx_model_that_is_to_be_compiled(tmp_path: Path) -> None:
         ("side\0.bin", "must lie in the folder"),
         ("nowhere.bin", "node n0 names another file: .*/nowhere.bin: cannot be read: No such"),
         ("text.bin", "begins with 68 65 6c 6c"),
-        ("x" * 300, "cannot be read: File name too long"),
+        ("x" * 300, "has too long a name"),
         ("x" * 5000, "a name has 4096"),
-        (".", "inside: is not a file"),
+        (".", "a name that leads elsewhere"),
+        ("side.bin\n", "has control characters"),
+        ("folder", "folder: is not a file"),
+        ("link.bin", "link.bin: is a link, and links in a folder are not followed"),
+        ("linked/side.bin", "linked/side.bin: is a link, and links"),
     ],
 )
 def test_a_node_that_names_another_file(tmp_path: Path, named: str, said: str) -> None:
@@ -168,6 +174,9 @@ def test_a_node_that_names_another_file(tmp_path: Path, named: str, said: str) -
     inside.mkdir()
     (tmp_path / "side.bin").write_bytes(OTHER)
     (inside / "text.bin").write_text("hello")
+    (inside / "folder").mkdir()
+    (inside / "link.bin").symlink_to(tmp_path / "side.bin")
+    (inside / "linked").symlink_to(tmp_path)
     model = epcontext([{"embed_mode": 0, "ep_cache_context": named}])
     with pytest.raises(ArtefactError, match=said):
         opened(inside, model)
@@ -191,7 +200,6 @@ def test_folders_and_patterns(tmp_path: Path, logged: Logged) -> None:
     (tmp_path / "b.bin").write_bytes(CONTEXT)
     (tmp_path / "a.any").write_bytes(Pte(ONE, [CONTEXT]).content())
     (tmp_path / "notes.txt").write_text("hello")
-    (tmp_path / "weights.bin").write_text("hello")
     (tmp_path / "below").mkdir()
     (tmp_path / "below/c.bin").write_bytes(OTHER)
     (tmp_path / "[1].bin").write_bytes(OTHER)
@@ -200,7 +208,6 @@ def test_folders_and_patterns(tmp_path: Path, logged: Logged) -> None:
         return [one.path.name for one in open_artefacts(paths)]
 
     assert names(tmp_path) == ["[1].bin", "a.any", "b.bin"]
-    assert logged.warnings == [f"{tmp_path}: of no known kind, passed by: weights.bin"]
     assert logged.progress == [f"{tmp_path}: of no known kind, passed by: notes.txt"]
     assert names(tmp_path / "**/*.bin") == ["[1].bin", "b.bin", "c.bin"]
     assert names(tmp_path / "[1].bin", tmp_path / "below") == ["[1].bin", "c.bin"]
@@ -218,3 +225,51 @@ def test_folders_and_patterns(tmp_path: Path, logged: Logged) -> None:
     found = open_artefacts([tmp_path, tmp_path / "x", tmp_path / "below"], told.append)
     assert [one.path.name for one in found] == ["[1].bin", "a.any", "c.bin"]
     assert [Path(str(error.file)).name for error in told] == ["b.bin", "x"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_is_called_like_an_artefact_in_a_folder_must_be_one(
+    tmp_path: Path, suffix: str
+) -> None:
+    """Whoever gives a folder wants all of it to run: nothing in it is passed by in silence."""
+    (tmp_path / "good.any").write_bytes(CONTEXT)
+    file = tmp_path / f"one{suffix}"
+
+    def refused() -> str:
+        told: list[ArtefactError] = []
+        for where in (tmp_path, tmp_path / "**/*"):
+            found = open_artefacts([where], told.append)
+            assert [one.path.name for one in found] == ["good.any"]
+            with pytest.raises(ArtefactError):
+                open_artefacts([where])
+        assert [one.file for one in told] == [file, file]
+        return str(told[0])
+
+    file.touch()
+    assert "is empty (0 bytes)" in refused()
+    file.write_text("hello")
+    assert "begins with 68 65" in refused()
+    file.unlink()
+    file.symlink_to("nowhere")
+    assert "is a link, and links in a folder are not followed" in refused()
+    file.unlink()
+    file.symlink_to("good.any")
+    assert "is a link" in refused()
+    file.unlink()
+    os.mkfifo(file)
+    assert "is not a file" in refused()
+    file.unlink()
+    file.mkdir()
+    assert "is not a file" in refused()
+
+
+def test_weights_beside_a_model_need_be_no_artefact(tmp_path: Path) -> None:
+    tensor = onnx.TensorProto(name="w", data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="weights.bin")
+    graph = onnx.helper.make_graph([], "g", [], [], [tensor])
+    onnx.save(onnx.helper.make_model(graph), tmp_path / "model.onnx")
+    (tmp_path / "weights.bin").write_text("hello")
+    assert [one.path.name for one in open_artefacts([tmp_path])] == ["model.onnx"]
+    (tmp_path / "other.bin").write_text("hello")
+    with pytest.raises(UnknownFileError, match=r"other\.bin"):
+        open_artefacts([tmp_path])

@@ -11,9 +11,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.files.copy_range import copy_range, sha256_of_range
+from harness.files import copy_range as under_test
 
 BLOCK = 1 << 16
+
+
+def copy_range(source: Path, offset: int, size: int, target: Path) -> None:
+    with source.open("rb") as read, target.open("xb") as write:
+        under_test.copy_range(read, offset, size, write)
+
+
+def sha256_of_range(source: Path, offset: int, size: int) -> str:
+    with source.open("rb") as read:
+        return under_test.sha256_of_range(read, offset, size)
 
 
 @settings(
@@ -65,6 +75,26 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
     copy_range(source, 4096, size, target)
     assert sha256_of_range(source, 4096, size) == sha256_of_range(target, 0, size)
     assert target.stat().st_blocks * 512 < 1 << 20
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_under_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    (tmp_path / "source").write_bytes(b"x" * 9)
+    (tmp_path / "link").symlink_to("source")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "another file system")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    for _ in range(2):
+        under_test.hold(tmp_path / "link", tmp_path / "target")
+    assert (tmp_path / "target").read_bytes() == b"x" * 9
+    assert not (tmp_path / "target").is_symlink()
+    assert (tmp_path / "target").samefile(tmp_path / "source") == links
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_a_disk_that_is_full_is_not_taken_for_one_that_cannot(

@@ -1,0 +1,143 @@
+"""Names that somebody else wrote, as files inside a folder: for all that reads and writes there.
+
+Archives, manifests, models, journals and devices name files. `name_problem` says why a name is none
+of a file inside a folder. Whoever opens or creates one here enters the folder part by part, and
+follows no link below it: a folder of somebody else may hold links to anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+MAX_NAME_BYTES: Final = 1024
+_MAX_PART_BYTES: Final = 255
+_ENTER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_FILE: Final = "is not a file"
+_LINK: Final = "is a link, and links in a folder are not followed: put the file itself there"
+
+
+class NotInsideError(OSError):
+    """A name of no file inside its folder, or a link in its place; `strerror` says which."""
+
+    def __init__(self, problem: str, name: str) -> None:
+        super().__init__(errno.EINVAL, problem, name)
+
+
+def name_problem(name: str) -> str | None:
+    """Why a name is none of a file inside a folder, to be said behind it; None if it is (pure).
+
+    Parts are separated by slashes. What other systems, or texts that are normalised, take for a way
+    out is refused, too, and so is what a command would take for an option.
+    """
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return "has bytes in its name that are no UTF-8"
+    if size > MAX_NAME_BYTES or any(len(p.encode()) > _MAX_PART_BYTES for p in name.split("/")):
+        return "has too long a name"
+    for seen in (name, unicodedata.normalize("NFKC", name)):
+        if seen.startswith("/") or "\\" in seen or ":" in seen:
+            return "has an absolute name or one of another system"
+        if any(part in ("", ".", "..") for part in seen.split("/")):
+            return "has a name that leads elsewhere"
+        if seen.count("/") != name.count("/"):
+            return "has a character in its name that looks like a slash"
+    if any(unicodedata.category(character).startswith("C") for character in name):
+        return "has control characters in its name"
+    parts = name.split("/")
+    if any(part.startswith("-") for part in parts):
+        return "has a name that a command takes for an option"
+    if any(part != part.strip(" ") or part.endswith(".") for part in parts):
+        return "has a name with spaces at its ends, or a dot at its end"
+    return None
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The path of a name in a folder (pure; `open_inside` follows no links on the way).
+
+    Raises NotInsideError.
+    """
+    if (problem := name_problem(name)) is not None:
+        raise NotInsideError(problem, name)
+    return folder.joinpath(*name.split("/"))
+
+
+def open_inside(folder: Path, name: str) -> BinaryIO:
+    """Opens a file of a folder, which may itself be a link.
+
+    Raises NotInsideError for a name that is none, for links, and for what is no file; OSError.
+    """
+    inside(folder, name)
+    return open_below(folder, name)
+
+
+def open_below(folder: Path, name: str) -> BinaryIO:
+    """The same for a name that was found in the folder, and not read somewhere: any may be one."""
+    *folders, last = name.split("/")
+    with _entered(folder, folders) as held:
+        # what is no file is not opened: a FIFO would wait, a device may do anything
+        if not stat.S_ISREG(_mode(held, last, name)):
+            raise NotInsideError(_NO_FILE, name)
+        opened = os.open(last, _READ, dir_fd=held)
+    try:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            raise NotInsideError(_NO_FILE, name)
+        return open(opened, "rb")
+    except BaseException:
+        os.close(opened)
+        raise
+
+
+def create_inside(folder: Path, name: str) -> BinaryIO:
+    """Creates a file of a folder, with the folders above it; what is there is never written to.
+
+    Raises NotInsideError, FileExistsError, OSError.
+    """
+    inside(folder, name)
+    *folders, last = name.split("/")
+    with _entered(folder, folders, make=True) as held:
+        return open(os.open(last, _CREATE, 0o666, dir_fd=held), "wb")
+
+
+def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
+    """The content of a file of a folder. Raises as `open_inside`, EFBIG for more than that."""
+    with open_inside(folder, name) as stream:
+        content = stream.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes} bytes", name)
+    return content
+
+
+@contextlib.contextmanager
+def _entered(folder: Path, folders: list[str], *, make: bool = False) -> Iterator[int]:
+    """A descriptor of a folder in a folder, whose way there has no links in it."""
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for at, part in enumerate(folders):
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=held)
+            _mode(held, part, "/".join(folders[: at + 1]))
+            below = os.open(part, _ENTER, dir_fd=held)
+            os.close(held)
+            held = below
+        yield held
+    finally:
+        os.close(held)
+
+
+def _mode(folder: int, part: str, name: str) -> int:
+    """What lies there. Raises NotInsideError for a link."""
+    mode = os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode
+    if stat.S_ISLNK(mode):
+        raise NotInsideError(_LINK, name)
+    return mode

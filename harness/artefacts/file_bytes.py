@@ -6,7 +6,7 @@ import os
 import stat
 import struct
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 from harness.artefacts.artefact import ArtefactError, open_file
 from harness.files.names_inside import NotInsideError
@@ -47,6 +47,10 @@ class FileBytes:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+    def open(self) -> BinaryIO:
+        """The file once more, for what reads it in its own way. Raises OSError."""
+        return open_file(self.path, self.within)
 
     def error(self, problem: str, offset: int) -> ArtefactError:
         """An error about this file at an offset."""

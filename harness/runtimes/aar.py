@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from harness.errors import ConfigError, InfraError, VersionError
 from harness.errors.outgoing_text import outgoing
+from harness.files.archive import unpacked_once
 from harness.files.hash_cache import HashCache
 from harness.files.verified_folder import VerifiedFolder, damage_of
 from harness.files.whole_file import read_bounded, sha256_of
-from harness.runtimes.archive import unpacked_once
 from harness.runtimes.download import NotThere
 from harness.runtimes.library_facts import DetectedVersion, given_version, library_version
 from harness.runtimes.local_sources import ort_version_of, telling_facts

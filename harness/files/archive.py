@@ -1,4 +1,8 @@
-"""Takes zip archives (wheels, AARs) apart without trusting a byte of them."""
+"""Takes zip archives (wheels, AARs, DLCs) apart without trusting a byte of them.
+
+Nothing else here unpacks anything: what is packed otherwise than by deflate is refused, since only
+that is unpacked piece by piece (bzip2 makes 850 MB of 428 bytes at once).
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from harness.errors import InfraError
+from harness.files.names_inside import create_inside, name_problem
 from harness.files.verified_folder import (
+    MANIFEST,
     VerifiedFolder,
     made_once,
     publish,
@@ -30,9 +36,10 @@ _END_BYTES = 22
 _END_MAGIC = b"PK\x05\x06"
 _ZIP64_LOCATOR_BYTES = 20
 _ZIP64_LOCATOR_MAGIC = b"PK\x06\x07"
+# members on this disk and in all, size and place of the directory, behind what tells of versions
+_ZIP64_END: Final = struct.Struct("<4s28xQQ8x")
+_ZIP64_END_MAGIC = b"PK\x06\x06"
 _LOCAL_HEADER_BYTES = 30
-_MAX_NAME_BYTES = 1024
-_MAX_PART_BYTES = 255
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
 
@@ -52,14 +59,22 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class ArchiveLimits:
-    """Bounds of what is unpacked (bytes); the libraries of QNN 2.51 need a tenth of each."""
+    """Bounds of what is unpacked (bytes); the libraries of QNN 2.51 need a tenth of each.
+
+    A directory of 2 MiB is 20 MB of memory when it was read. `zip64` are archives beyond 4 GB.
+    """
 
     members: int = 10_000
-    directory_bytes: int = 8 << 20
+    directory_bytes: int = 2 << 20
     archive_bytes: int = 2 << 30
     total_bytes: int = 4 << 30
     # Deflate packs zeros 1032 : 1; libraries 2 to 5 : 1, texts up to 20 : 1.
     ratio: int = 250
+    zip64: bool = False
+
+
+class ArchiveError(Exception):
+    """An archive that is damaged, or of which nothing is unpacked; the text says why."""
 
 
 def unpack(
@@ -71,15 +86,15 @@ def unpack(
     """Writes the wanted files of a zip archive below `folder`, which must be new and empty.
 
     Their names there, and the sha256 of each. The whole archive is judged before the first byte is
-    written, whatever is wanted of it. Refused: absolute names, `..`, backslashes and control
-    characters, links and devices, duplicates, names that are file and folder at once, encryption,
-    methods other than deflate, zip64, members that overlap, and what exceeds `limits`. Raises
+    written, whatever is wanted of it. Refused: names of `name_problem`, links and devices,
+    duplicates, names that are file and folder at once, encryption, methods other than deflate,
+    zip64, members that overlap, and what exceeds `limits`. Raises
     InfraError saying what is wrong; what was written until then is the caller's to remove.
     """
     with _open(archive, limits) as opened:
         return {
-            member.filename: _write(opened, member, folder.joinpath(*member.filename.split("/")))
-            for member in _judged(opened, limits)
+            member.filename: _write(opened, member, folder)
+            for member in _named(opened)
             if not member.is_dir() and wanted(member.filename)
         }
 
@@ -104,6 +119,8 @@ def unpacked_once(
             unfinished = work / "unpacked"
             unfinished.mkdir()
             files = unpack(archive, unfinished, wanted)
+            if any(name.split("/")[0] == MANIFEST for name in files):
+                raise InfraError(f"{archive.name} has a {MANIFEST}, which is what tells of it here")
             write_manifest(unfinished, facts, data_of(unfinished, files), files)
             publish(unfinished, folder)
 
@@ -113,20 +130,30 @@ def unpacked_once(
 def names_of(archive: Path, limits: ArchiveLimits = ArchiveLimits()) -> list[str]:
     """The names of the files of an archive, judged as in `unpack`. Raises InfraError."""
     with _open(archive, limits) as opened:
-        return [member.filename for member in _judged(opened, limits) if not member.is_dir()]
+        return [member.filename for member in _named(opened) if not member.is_dir()]
+
+
+@contextmanager
+def opened_archive(file: IO[bytes], limits: ArchiveLimits) -> Iterator[zipfile.ZipFile]:
+    """A zip whose members lie within it and can be read in bounded memory; names may be anything.
+
+    Raises ArchiveError, also for what is found in the block, and OSError.
+    """
+    try:
+        _bound_directory(file, limits)
+        with zipfile.ZipFile(file) as opened:
+            _judge(opened, limits)
+            yield opened
+    except _DAMAGE as error:
+        raise ArchiveError(str(error) or type(error).__name__) from error
 
 
 @contextmanager
 def _open(archive: Path, limits: ArchiveLimits) -> Iterator[zipfile.ZipFile]:
     try:
-        with archive.open("rb") as file:
-            _bound_directory(file, limits)
-            with zipfile.ZipFile(file) as opened:
-                yield opened
-    except _DAMAGE as error:
-        reason = str(error) or type(error).__name__
-        raise InfraError(f"{archive.name} cannot be unpacked: {reason}") from error
-    except OSError as error:
+        with archive.open("rb") as file, opened_archive(file, limits) as opened:
+            yield opened
+    except (ArchiveError, OSError) as error:
         raise InfraError(f"{archive.name} cannot be unpacked: {error}") from error
 
 
@@ -144,15 +171,33 @@ def _bound_directory(file: IO[bytes], limits: ArchiveLimits) -> None:
         at = tail.rfind(_END_MAGIC)
     if at < 0 or len(tail) - at < _END_BYTES:
         raise zipfile.BadZipFile("it is not a zip archive")
-    if tail[max(0, at - _ZIP64_LOCATOR_BYTES) : at][:4] == _ZIP64_LOCATOR_MAGIC:
-        raise ValueError("it is a zip64 archive, which nothing of this size needs")
     entries, directory_bytes = struct.unpack_from("<HI", tail, at + 10)
+    locator = tail[max(0, at - _ZIP64_LOCATOR_BYTES) : at]
+    if locator[:4] == _ZIP64_LOCATOR_MAGIC:
+        if not limits.zip64:
+            raise ValueError("it is a zip64 archive, which nothing of this size needs")
+        entries, directory_bytes = _zip64_end(file, locator, size - len(tail) + at - len(locator))
     if entries > limits.members or directory_bytes > limits.directory_bytes:
         raise ValueError(f"{entries} members in a directory of {directory_bytes} bytes")
     file.seek(0)
 
 
-def _judged(opened: zipfile.ZipFile, limits: ArchiveLimits) -> list[zipfile.ZipInfo]:
+def _zip64_end(file: IO[bytes], locator: bytes, locator_at: int) -> tuple[int, int]:
+    """Members and size of the directory of an archive beyond 4 GB.
+
+    Some versions of zipfile look right before the locator, others where that says: it must be one.
+    """
+    at = locator_at - _ZIP64_END.size
+    if at < 0 or struct.unpack_from("<Q", locator, 8) != (at,):
+        raise ValueError("its zip64 end is not where it says")
+    file.seek(at)
+    magic, entries, directory_bytes = _ZIP64_END.unpack(file.read(_ZIP64_END.size))
+    if magic != _ZIP64_END_MAGIC:
+        raise ValueError("its zip64 end is not where it says")
+    return entries, directory_bytes
+
+
+def _judge(opened: zipfile.ZipFile, limits: ArchiveLimits) -> None:
     members = opened.infolist()
     if len(members) > limits.members:
         raise ValueError(f"{len(members)} members, at most {limits.members} are accepted")
@@ -163,14 +208,20 @@ def _judged(opened: zipfile.ZipFile, limits: ArchiveLimits) -> list[zipfile.ZipI
             raise ValueError(f"{member.orig_filename[:120]!r} {problem}")
     if total > limits.total_bytes:
         raise ValueError(f"{total} bytes unpacked, at most {limits.total_bytes} are accepted")
-    _refuse_collisions(members)
     _refuse_overlaps(members, opened.start_dir)
+
+
+def _named(opened: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """The members, whose names are ones of files inside a folder."""
+    members = opened.infolist()
+    for member in members:
+        if problem := name_problem(member.orig_filename.removesuffix("/")):
+            raise ValueError(f"{member.orig_filename[:120]!r} {problem}")
+    _refuse_collisions(members)
     return members
 
 
 def _problem_of(member: zipfile.ZipInfo, limits: ArchiveLimits) -> str | None:
-    if problem := _name_problem(member.orig_filename):
-        return problem
     if member.flag_bits & _ENCRYPTED:
         return "is encrypted"
     if member.compress_type not in _METHODS:
@@ -184,21 +235,6 @@ def _problem_of(member: zipfile.ZipInfo, limits: ArchiveLimits) -> str | None:
         return "is a folder by its mode and a file by its name"
     if member.file_size > limits.ratio * max(member.compress_size, 4096):
         return f"unpacks {member.compress_size} bytes to {member.file_size}"
-    return None
-
-
-def _name_problem(name: str) -> str | None:
-    if len(name.encode("utf-8", "replace")) > _MAX_NAME_BYTES:
-        return "has too long a name"
-    parts = name.removesuffix("/").split("/")
-    if name.startswith("/") or "\\" in name or (len(parts[0]) == 2 and parts[0][1] == ":"):
-        return "has an absolute name or one of another system"
-    if any(part in ("", ".", "..") for part in parts):
-        return "has a name that leads elsewhere"
-    if any(len(part.encode("utf-8", "replace")) > _MAX_PART_BYTES for part in parts):
-        return "has too long a name"
-    if any(unicodedata.category(character).startswith("C") for character in name):
-        return "has control characters in its name"
     return None
 
 
@@ -227,10 +263,9 @@ def _refuse_overlaps(members: list[zipfile.ZipInfo], directory_at: int) -> None:
         raise ValueError("a member reaches into the directory")
 
 
-def _write(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> str:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _write(opened: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path) -> str:
     digest, size = hashlib.sha256(), 0
-    with path.open("xb") as file, opened.open(member) as source:
+    with create_inside(folder, member.filename) as file, opened.open(member) as source:
         while chunk := source.read(_CHUNK_BYTES):
             size += len(chunk)
             digest.update(chunk)

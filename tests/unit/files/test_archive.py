@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.errors import InfraError
-from harness.runtimes.archive import ArchiveLimits, names_of, unpack
+from harness.files.archive import ArchiveLimits, names_of, unpack
 
 CONTENT = b"libraries " * 500
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -12,10 +13,10 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.adb.ending import Found, end_script, find_script, parse_found
 from harness.adb.shell_protocol import Banner, v2_script
+from tests.properties import damaged, reached, reaches
 
 TOKEN = secrets.token_hex(10)  # what carries it is looked for on the whole computer
 SHELLS = [
@@ -43,9 +44,15 @@ def test_what_is_said_is_believed_if_it_is_whole(said: bytes, found: Found) -> N
     assert parse_found(said) == found
 
 
-@given(st.binary(max_size=200))
-def test_nothing_that_is_said_raises(said: bytes) -> None:
-    parse_found(said)
+@reaches(0.15)
+@given(damaged("found 7 S\nfound 81 T\nlooked 12.34\nended\n"))
+def test_nothing_that_is_said_raises(said: str) -> None:
+    found = parse_found(said.encode())
+    if found.states:
+        reached()
+    for pid, state in found.states.items():
+        assert re.search(rf"^found 0*{pid} {state}\r*$", said, re.MULTILINE)
+    assert found.uptime_s is None or "looked" in said
 
 
 @contextlib.contextmanager

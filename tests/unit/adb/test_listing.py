@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.adb.server import SeenDevice, parse_devices
+from tests.properties import damaged, reached, reaches
 
 LINES = [
     (
@@ -42,8 +42,10 @@ def test_lines_that_say_nothing_are_left_out() -> None:
     assert parse_devices("\n  \nlonely\n") == []
 
 
-@given(st.text())
+@reaches(0.5)
+@given(damaged("".join(f"{line}\n" for line, _ in LINES)))
 def test_any_text_is_survived(text: str) -> None:
     for seen in parse_devices(text):
+        reached()
         assert seen.serial
         assert seen.state

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.adb.sections import Section, sections_of, sections_with
+from tests.properties import damaged, reached, reaches
 
 TOKEN = "0123456789abcdef"
 
@@ -38,10 +39,14 @@ def test_an_answer_cut_anywhere(parts: dict[str, bytes], length: int) -> None:
             assert section.content == parts[name]
 
 
-@given(st.binary(max_size=300))
-def test_no_answer_upsets_it(data: bytes) -> None:
-    sections_with(data, TOKEN)
-    sections_of(data.decode("utf-8", "replace"))
+@reaches(0.3)
+@given(damaged(answer({"a": b"one\ntwo", "b": b""}).decode()))
+def test_no_answer_upsets_it(text: str) -> None:
+    for section in sections_with(text.encode(), TOKEN).values():
+        reached()
+        assert section.content in text.encode()
+    for lines in sections_of(text).values():
+        assert all(line and line in text for line in lines)
 
 
 def test_parts_without_a_token_end_where_the_next_one_begins() -> None:

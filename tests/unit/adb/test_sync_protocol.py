@@ -22,6 +22,7 @@ from harness.adb.sync_protocol import (
     done,
     request,
 )
+from tests.properties import reached, reaches
 
 OLD = Dialect.of(frozenset())
 NEW = Dialect.of(frozenset({"stat_v2", "sendrecv_v2"}))
@@ -84,14 +85,19 @@ def test_replies_survive_any_cut(replies: list[Reply], cuts: list[int], dialect:
     assert joined(seen) == joined(replies)
 
 
-@given(st.lists(st.binary(max_size=64), max_size=8))
-def test_any_bytes_end_in_replies_or_a_protocol_error(pieces: list[bytes]) -> None:
+@reaches(0.3)
+@given(st.lists(REPLIES, max_size=4), st.binary(max_size=64), st.sampled_from([OLD, NEW]))
+def test_any_bytes_end_in_replies_or_a_protocol_error(
+    replies: list[Reply], rubbish: bytes, dialect: Dialect
+) -> None:
     reader = ReplyReader()
+    seen: list[Reply] = []
     try:
-        for piece in pieces:
-            list(reader.feed(piece))
+        for piece in (*(encode(reply, dialect) for reply in replies), rubbish):
+            seen += reader.feed(piece)
     except ProtocolError:
-        pass
+        reached()
+    assert seen[: len(replies)] == replies
 
 
 @pytest.mark.parametrize(

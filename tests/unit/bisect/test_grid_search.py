@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from harness.bisect.answers import Answer, Point, Question, Stopped
 from harness.bisect.grid_search import GridSearch
 from harness.bisect.search import GridSpec
+from tests.properties import reached, reaches
 from tests.unit.bisect.histories import drive_grid, grid
 
 Truth = dict[Point, Answer]
@@ -148,6 +149,7 @@ def has_holed_corner(spec: GridSpec, holes: frozenset[Point]) -> bool:
     return any(corner in holes for corner in corners)
 
 
+@reaches(0.3)
 @settings(deadline=None)
 @given(st.data())
 def test_holes_and_costs(data: st.DataObject) -> None:
@@ -170,6 +172,7 @@ def test_holes_and_costs(data: st.DataObject) -> None:
         return
     assert found.kind != "not-monotone" or has_holed_corner(spec, holes)
     if found.kind == "frontier":
+        reached()
         assert {at: found.cells[at].verdict for at in left} == left
         for at in holes:
             assert found.cells[at].verdict in (None, truth[at])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from harness.errors import ConfigError
 from harness.history.performance import Change
 from harness.results.drift import changes
 from harness.results.record import CaseRecord
+from tests.properties import damaged, reached, reaches
 from tests.unit.results.records import error, record
 
 FAILED = record(outcome="failed")
@@ -201,20 +203,59 @@ def test_what_was_not_measured_has_no_answer(text: str) -> None:
         parse_comparison(text).holds(FIGURES)
 
 
-@given(st.text(max_size=60))
+@reaches(0.04)
+@given(damaged("measurement a > 1.2 * good"))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        parse_match(f"measurement {text}").judge(record(measurements=FIGURES | {"huge": 1}))
+        match = parse_match(text)
     except ConfigError:
         return
+    reached()
+    judged = match.judge(record(measurements=FIGURES | {"huge": 1}))
+    assert judged.answer in ("good", "bad", "untestable")
 
 
-@given(st.text(alphabet="ab.many+-*/()<>=! 0123456789e", max_size=40))
-def test_any_expression_is_read_or_refused(text: str) -> None:
+PLAIN = {"a": 6, "b.peak": 2.5, "many.max": 8, "many.first": 3}
+TERMS = st.recursive(
+    st.sampled_from([*PLAIN, "1", "2.5", "0", "1e3"]),
+    lambda inner: (
+        st.tuples(inner, st.sampled_from("+-*/"), inner).map(" ".join)
+        | inner.map("({})".format)
+        | inner.map("-({})".format)
+    ),
+    max_leaves=6,
+)
+LEFT = st.sampled_from([*PLAIN]) | TERMS.map("a + {}".format)
+COMPARED = st.tuples(
+    LEFT,
+    st.sampled_from(["<", "<=", ">", ">=", "==", "!="]),
+    TERMS,
+)
+
+
+@reaches(0.5)
+@given(COMPARED.map(" ".join))
+def test_an_expression_means_what_it_means_to_python(text: str) -> None:
+    values = {name.replace(".", "_"): value for name, value in PLAIN.items()}
     try:
-        parse_comparison(text).holds(FIGURES)
+        wanted = eval(re.sub(r"(?<=[a-z])\.(?=[a-z])", "_", text), {}, values)
+    except ZeroDivisionError:
+        with pytest.raises(Unmeasured):
+            parse_comparison(text).holds(FIGURES)
+        return
+    reached()
+    assert parse_comparison(text).holds(FIGURES) is wanted
+
+
+@reaches(0.08)
+@given(COMPARED.map(" ".join), st.integers(0, 40), st.text("ab.many+-*/()<>=! 019e", max_size=3))
+def test_any_expression_is_read_or_refused(text: str, place: int, put_in: str) -> None:
+    try:
+        found = parse_comparison(text[:place] + put_in + text[place + 1 :]).holds(FIGURES)
     except (ConfigError, Unmeasured):
         return
+    reached()
+    assert type(found) is bool
 
 
 def test_a_figure_by_its_path() -> None:

@@ -14,6 +14,7 @@ from harness.bisect.answers import Answer, Evidence, Point, Question, Stopped
 from harness.bisect.axis_search import AxisSearch
 from harness.bisect.findings import AxisFinding
 from harness.history.performance import MOST_RUNS
+from tests.properties import reached, reaches
 from tests.unit.bisect.histories import axis, changing, drive, names
 
 FIRST: tuple[Answer, ...] = ("good", "bad")
@@ -66,6 +67,7 @@ def test_why_an_end_is_asked_is_told() -> None:
     assert (why[order[0]], why[order[-1]]) == ("the oldest", "the newest")
 
 
+@reaches(0.35)
 @given(st.data())
 def test_any_costs_priors_claims_and_repeats(data: st.DataObject) -> None:
     number = data.draw(st.integers(2, 40))
@@ -86,6 +88,7 @@ def test_any_costs_priors_claims_and_repeats(data: st.DataObject) -> None:
     older = [i for i in range(k) if i not in holes]
     newer = [i for i in range(k, number) if i not in holes]
     if older and newer:
+        reached()
         assert (found.before, found.after) == (order[older[-1]], order[newer[0]])
         assert found.between == order[older[-1] + 1 : newer[0]]
 

@@ -11,11 +11,11 @@ import numpy as np
 import onnx
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.contexts.model_graphs import random_bytes
 from harness.contexts.models import KINDS, PREPARATIONS, Model, OnnxFiles
 from harness.errors import ConfigError, InfraError
+from tests.properties import damaged, reached, reaches
 
 SPECS = [
     Model("tiny"),
@@ -138,12 +138,14 @@ def test_models_that_do_not_exist(kind: str, megabytes: int, variant: int, told:
         Model(kind, megabytes, variant)
 
 
-@given(st.text(max_size=30) | st.from_regex(r"[a-z-]{1,15}(-\d+mb)?(-variant\d+)?", fullmatch=True))
+@reaches(0.02)
+@given(damaged("io-heavy-56mb-variant12") | damaged("tiny") | damaged("weights-heavy-8mb"))
 def test_any_name_is_a_model_or_a_config_error(name: str) -> None:
     try:
         spec = Model.parse(name)
     except ConfigError:
         return
+    reached()
     assert Model.parse(str(spec)) == spec
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.adb.sections import Section
 from harness.evidence.report import Baseline, Report, baseline_of
 from harness.evidence.script import NO_STACK
+from tests.properties import reached, reaches
 
 CLOCK = (
     "epoch_s=1716287700\nuptime_s=5000.25\nlocal=2024-05-21 12:35:00\nboot_id=abc def\n"
@@ -137,8 +138,12 @@ TEXTS = st.binary(max_size=100) | st.text("0123456789=.:-_ \nepochsuptilca", max
 )
 
 
+@reaches(0.5)
 @given(st.dictionaries(NAMES, TEXTS), st.booleans())
 def test_no_answer_upsets_it(answer: dict[str, str | bytes], with_baseline: bool) -> None:
     made, _ = report(answer, Baseline("", 0, {}) if with_baseline else None)
     made.read_process(1, sections(answer))
-    made.files()
+    for file in made.files():
+        reached()
+        assert file.name
+        assert not [char for char in file.text if ord(char) < 32 and char not in "\n\t"]

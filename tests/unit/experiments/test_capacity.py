@@ -16,6 +16,7 @@ from harness.experiments.capacity import (
     loaded_in_turn,
     settled_limit,
 )
+from tests.properties import reached, reaches
 
 
 @given(st.integers(0, 600), st.integers(1, 512), st.integers(-3, 3))
@@ -57,6 +58,7 @@ def point(
     )
 
 
+@reaches(0.5)
 @given(
     st.integers(2_000_000_000, 5_000_000_000),
     st.lists(st.integers(1_000_000, 90_000_000), min_size=2, max_size=5, unique=True),
@@ -70,6 +72,7 @@ def test_a_budget_in_bytes_is_found_within_its_own_uncertainty(
         # Sizes so near each other that the same number of each fits: nothing tells them apart.
         assert len({p.fits for p in points}) == 1
         return
+    reached()
     assert limit.kind == "bytes"
     assert limit.budget_bytes is not None
     assert limit.uncertainty_bytes is not None

@@ -14,6 +14,7 @@ from harness.failure.any_log import MAX_LINES, read_log, texts_of
 from harness.failure.chain import is_benign
 from harness.failure.explanation import explain
 from harness.failure.rules import RULES
+from tests.properties import damaged, reached, reaches
 from tests.unit.failure.failure_rows import ROWS
 
 LINE = "QnnDsp <E> Failed to find available PD for contextId 56"
@@ -106,12 +107,20 @@ def test_a_log_without_end_is_read_to_its_bound(monkeypatch: pytest.MonkeyPatch)
     assert log.lines == ()
 
 
-@given(st.binary(max_size=400))
-def test_any_bytes_are_read_and_explained(data: bytes) -> None:
-    explain(read(data).lines)
+@reaches(0.7)
+@given(st.binary(max_size=400), st.binary(max_size=40))
+def test_any_bytes_are_read_and_explained(before: bytes, behind: bytes) -> None:
+    log = read(before + b"\n" + LINE.encode() + b"\n" + behind)
+    assert log.whole
+    if b"\0" not in before[:2] and before[:2] not in (b"\xff\xfe", b"\xfe\xff"):  # else UTF-16
+        reached()
+        assert LINE in [line.text for line in log.lines]
+    assert explain(log.lines) == explain(log.lines)
 
 
-@given(st.text(max_size=300))
+@reaches(0.5)
+@given(damaged(f"12-07 04:15:01.332 17202 17203 E tag : {LINE}\nerr 1002\n"))
 def test_any_text_is_read_and_explained(text: str) -> None:
     for found in explain(read(text.encode("utf-8", "replace")).lines).diagnoses:
+        reached()
         assert found.words

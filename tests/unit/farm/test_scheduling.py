@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harness.farm.scheduling import Scheduler, Waiting
 from tests.farm_model import Day, Farm, Trouble, bound, simulate
+from tests.properties import reached, reaches
 
 
 def scheduler(cases: Sequence[Waiting], **devices: str) -> Scheduler:
@@ -126,6 +127,7 @@ CASES = st.lists(
 )
 
 
+@reaches(0.4)
 @given(CASES, st.lists(st.sampled_from(KINDS), min_size=1, max_size=6), st.randoms())
 def test_no_device_is_idle_while_it_could_work_and_each_case_runs_once(
     cases: list[tuple[str, float, int]], kinds: list[str], chance: random.Random
@@ -149,6 +151,7 @@ def test_no_device_is_idle_while_it_could_work_and_each_case_runs_once(
         if one is None:
             assert not [case for case in waiting.values() if names[name] in str(case.needs)]
             continue
+        reached()
         assert names[name] in str(one.needs)
         assert waiting.pop(one.case) == one
         made.finished(name, one.case)

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.farm.shards import Part, divided, gaps, parse_shard, shard_of
+from tests.properties import reached, reaches
 
 PLACES = st.dictionaries(st.text(max_size=3), st.sampled_from(["a", "b", "c"]), max_size=40)
 SECONDS = st.floats(0, 1e7, allow_nan=False)
 
 
+@reaches(0.1)
 @given(PLACES, st.dictionaries(st.text(max_size=3), SECONDS), st.integers(1, 9), st.randoms())
 def test_every_case_is_in_one_shard_and_no_work_is_far_from_level(
     places: dict[str, str], seconds: dict[str, float], of: int, chance: random.Random
@@ -36,6 +38,7 @@ def test_every_case_is_in_one_shard_and_no_work_is_far_from_level(
             sums = Counter(dict.fromkeys(range(1, of + 1), 0))
             for case, lasts in own.items():
                 sums[found[case]] += lasts
+            reached()
             assert max(sums.values()) - min(sums.values()) <= max(own.values())
 
 

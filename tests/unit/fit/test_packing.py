@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.contexts.schedule import Move, schedule
 from harness.fit.packing import Change, Forecast, Refusal, Room, Size, changes, forecast
 from harness.fit.report import FitContext, fit, fit_lines
+from tests.properties import reached, reaches
 
 SIZES = st.lists(
     st.builds(
@@ -66,6 +67,7 @@ def test_one_spill_fill_buffer_for_all_of_a_domain() -> None:
     assert forecast(sizes, moves, Room(10), share_spill_fill=True).fits
 
 
+@reaches(0.3)
 @given(SIZES, ROOMS, st.booleans())
 def test_a_forecast_holds_together(sizes: list[Size], room: Room, share: bool) -> None:
     found = resident(sizes, room, share_spill_fill=share)
@@ -76,6 +78,7 @@ def test_a_forecast_holds_together(sizes: list[Size], room: Room, share: bool) -
     more = resident(sizes, replace(room, sessions=room.sessions + 1), share_spill_fill=share)
     assert more.loads >= found.loads
     if found.refused is not None:
+        reached()
         assert (found.refused.load, found.refused.context) == (found.loads, found.loads)
         assert found.refused.missing > 0
         lone = replace(room, sessions=1)

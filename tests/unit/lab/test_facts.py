@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.lab.facts import DeviceFacts, parse_facts
+from tests.properties import damaged, reached, reaches
 
 PHONE = """@qnn-harness:machine\r
 aarch64\r
@@ -99,14 +100,31 @@ def test_silence_is_all_unknown() -> None:
     assert said == {"target_reason"}
 
 
-@given(st.text())
-def test_garbage_is_no_fact_and_no_crash(text: str) -> None:
-    parse_facts(text)
+@reaches(0.8)
+@given(damaged(PHONE) | damaged(BOARD))
+def test_a_damaged_answer_makes_up_no_fact(text: str) -> None:
+    """Whatever is told was said: as a word of the answer, or as a number in it."""
+    found = parse_facts(text)
+    if found.soc or found.ram_bytes:
+        reached()
+    told = text.replace("\r\n", "\n")
+    for word in (found.machine, found.soc, found.adreno, found.serial_number, found.glibc):
+        assert word is None or word in told
+    for number in (found.soc_id, found.android_api):
+        assert number is None or str(number) in told
+    for size in (found.ram_bytes, found.free_storage_bytes):
+        assert size is None or size % 1024 == 0
+        assert size is None or str(size // 1024) in told
 
 
-@given(st.lists(st.sampled_from(PHONE.splitlines()), max_size=30))
-def test_shuffled_answers_do_not_crash(lines: list[str]) -> None:
-    parse_facts("\n".join(lines))
+@reaches(0.5)
+@given(st.permutations(PHONE.partition("\n")[2].split("@qnn-harness:")[1:]))
+def test_the_order_of_the_parts_does_not_count(parts: list[str]) -> None:
+    head = PHONE.partition("\n")[0]
+    first = "".join(PHONE.partition("@qnn-harness:kernel")[0])
+    text = first + "".join(f"@qnn-harness:{part}" for part in parts)
+    reached()
+    assert parse_facts(text) == parse_facts(PHONE), head
 
 
 @pytest.mark.parametrize(

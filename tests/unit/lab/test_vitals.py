@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.lab.vitals import LOAD_SCRIPT, SCRIPT, parse_load, parse_vitals
+from tests.properties import damaged, reached, reaches
 
 PHONE = """@qnn-harness:boot\r
 0f6c9f1e-6d5c-4a55-9df0-0b1c6e9f7a11\r
@@ -85,10 +85,16 @@ def test_an_answer_that_was_cut_is_none() -> None:
     assert parse_vitals(PHONE.partition("@qnn-harness:end")[0]) is None
 
 
-@given(st.text(max_size=400))
+@reaches(0.6)
+@given(damaged(PHONE))
 def test_any_text_is_survived(text: str) -> None:
-    vitals = parse_vitals(f"@qnn-harness:zones\n{text}\n@qnn-harness:end\n")
+    vitals = parse_vitals(f"{text}\n@qnn-harness:end\n")
     assert vitals is not None
+    if vitals.hottest_c is not None:
+        reached()
+    assert vitals.battery_percent is None or 0 <= vitals.battery_percent <= 100
+    assert vitals.uptime_s is None or vitals.uptime_s >= 0
+    assert len(vitals.write_problem or "") <= 300
     parse_load(text)
 
 

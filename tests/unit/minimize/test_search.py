@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harness.contexts.schedule import RESIDENCIES, Residency
 from harness.minimize.search import Answer, Ask, Way, shrunk, without
+from tests.properties import reached, reaches
 
 ORDERS = st.lists(st.integers(0, 5), min_size=1, max_size=24).map(tuple)
 
@@ -49,6 +50,7 @@ def full(sizes: Sequence[int], budget: int) -> Callable[[Way], Answer]:
     return rule
 
 
+@reaches(0.08)
 @given(ORDERS, st.randoms(use_true_random=False))
 def test_what_is_left_fails_and_passes_without_any_one(
     order: tuple[int, ...], chance: object
@@ -65,6 +67,7 @@ def test_what_is_left_fails_and_passes_without_any_one(
     assert len(found.order) <= len(order)
     assert set(found.order) <= set(order)
     for at in range(len(found.order) if len(found.order) > 1 else 0):
+        reached()
         fewer = Way(found.order[:at] + found.order[at + 1 :], found.residency)
         assert not rule(fewer).fails
     assert last(order, rule) == found
@@ -87,11 +90,13 @@ def test_exactly_what_is_needed_is_left_in_its_order(items: list[int], data: st.
     assert len(asked) <= len(needed) + (len(needed) + 1) * 2 * each
 
 
+@reaches(0.2)
 @given(ORDERS, st.lists(st.integers(1, 9), min_size=6, max_size=6), st.integers(9, 60))
 def test_a_domain_that_is_full(order: tuple[int, ...], sizes: list[int], budget: int) -> None:
     ask = Counted(full(sizes, budget))
     if not ask(Way(order, "resident")).fails:
         return
+    reached()
     found = last(order, ask)
     assert sum(sizes[kind] for kind in found.order) > budget
     assert ask(found).context == len(found.order) - 1

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from harness.history.brief import Brief
 from harness.history.comparison import compare
 from harness.nightly.issues import Issue, cause_of, followed, issue_text, next_search, to_bisect
+from tests.properties import reached, reaches
 from tests.unit.history.runs import attempt, briefs
 
 NIGHT = "20261123T010000Z-ab-nightly"
@@ -118,6 +119,7 @@ outcomes = st.lists(
 )
 
 
+@reaches(0.4)
 @given(st.lists(outcomes, min_size=1, max_size=5))
 def test_an_issue_is_open_exactly_as_long_as_it_may_fail(
     nights: list[list[tuple[str, str]]],
@@ -129,6 +131,8 @@ def test_an_issue_is_open_exactly_as_long_as_it_may_fail(
         issues = night(issues, before, after, str(number))
         failing = {cause for one in briefs(after) if (cause := cause_of(one))}
         seen_now = {one.id for one in issues if one.last_seen == str(number)}
+        if failing:
+            reached()
         assert failing == seen_now
         assert all(one.state == "open" for one in issues if one.id in failing)
         assert len({one.id for one in issues}) == len(issues)

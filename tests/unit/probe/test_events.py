@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from harness.probe.events import MAX_EVENT_BYTES, TranscriptParser
 from harness.probe.transcript import MAX_KEPT, Accepted, Done, Transcript
+from tests.properties import reached, reaches
 from tests.stand_in.events import event_line, event_lines, parse_transcript
 
 START = {"event": "start", "probe": 1, "source": "ab", "pid": 7, "target": "linux-x64"}
@@ -239,11 +240,19 @@ JSON = st.recursive(
 KEYS = ("step", "verb", "api", "context", "code", "error", "text", "level", "data", "reason")
 
 
+@reaches(0.07)
 @given(
     st.lists(
         st.fixed_dictionaries(
-            {"event": st.sampled_from(["begin", "call", "answer", "log", "end", "skip", "start"])},
-            optional={key: JSON | st.integers(0, 3) for key in KEYS},
+            {
+                "event": st.sampled_from(
+                    ["begin", "begin", "begin", "call", "answer", "log", "end", "skip", "start"]
+                ),
+                "step": st.integers(0, 1) | st.integers(0, 3) | JSON,
+                "verb": st.just("noop") | st.just("execute") | JSON,
+                "context": st.none() | st.integers(0, 3) | st.just(1) | JSON,
+            },
+            optional={key: JSON for key in KEYS if key not in ("step", "verb", "context")},
         ),
         max_size=8,
     )
@@ -251,6 +260,7 @@ KEYS = ("step", "verb", "api", "context", "code", "error", "text", "level", "dat
 def test_events_with_any_values_are_taken_or_malformed(events: list[dict[str, object]]) -> None:
     transcript = parse_transcript(line(*events))
     for step in transcript.steps:
+        reached()
         assert type(step.step) is int
         assert type(step.verb) is str
         assert step.code is None or type(step.code) is int

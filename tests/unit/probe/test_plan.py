@@ -14,6 +14,7 @@ from harness.probe import memory_steps, plan
 from harness.probe.plan import LogLevel, MemoryDetail, Plan, Settings, Step, loads, parse, sealed
 from harness.probe.verbs import LIMITS, SOURCE_FOLDER, VERBS
 from harness.qnn.memory_types import TENSOR_MEMORIES
+from tests.properties import damaged, reached, reaches
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1)
 REALS = st.floats(0, 1e30).map(lambda value: f"{value:.17g}")
@@ -106,13 +107,15 @@ def test_a_plan_with_one_character_changed_is_refused(made: Plan, data: st.DataO
         parse(text[:place] + other + text[place + 1 :])
 
 
-@given(st.text())
+@reaches(0.03)
+@given(damaged("backend-load lib=/a/b.so\nsleep ms=5\ncontext-free context=3"))
 def test_any_text_is_a_plan_or_refused(text: str) -> None:
-    for whole in (text, sealed([text])):
+    for whole in (text, sealed(text.split("\n"))):
         try:
             made = parse(whole)
         except ConfigError:
             continue
+        reached()
         assert parse(made.text()) == made
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from harness.pytest_plugin.case_names import rest_meant, without_placement
 from harness.results.case_names import NamedPlacement, split_node_id
 from harness.workbench import Placement
+from tests.properties import reached, reaches
 
 versions = st.sampled_from(["2.47.0", "2.51.0", "2.31.0.250130", "2.28.2.241116_103376"])
 named = st.one_of(versions, versions.map(lambda version: f"sdk-a:{version}"))
@@ -34,11 +35,13 @@ def test_what_a_placement_says_is_read_again(placement: Placement) -> None:
     assert (read.compiler or placement.qnn_version) == placement.compiler
 
 
+@reaches(0.7)
 @given(placements, rests, st.sampled_from(["before", "behind"]))
 def test_the_rest_is_what_stands_beside_it(placement: Placement, rest: str, where: str) -> None:
     parts = [str(placement), rest] if where == "before" else [rest, str(placement)]
     parameters = "-".join(part for part in parts if part)
     if str(placement) not in rest:
+        reached()
         assert without_placement(parameters, str(placement)) == rest
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.qnn.ort_errors import MAX_CHAIN, ORT_CODES, chain_of, plain, qnn_code_in, take_apart
+from tests.properties import reached, reaches
 
 NODE = "Non-zero status code returned while running QNN_171631_257 node. Name:'QNN_171631_257_64' "
 MISLEADING = (
@@ -138,8 +139,11 @@ def test_a_long_chain_keeps_its_end() -> None:
     assert (len(chain), chain[0], chain[-1]) == (MAX_CHAIN, "line 0.", "line 999.")
 
 
+@reaches(0.05)
 @given(st.text(), st.lists(st.text(max_size=40), max_size=8), st.integers(-5, 70000))
 def test_any_text_is_taken(message: str, logged: list[str], code: int) -> None:
     error = take_apart(code, message, logged)
+    if error.chain:
+        reached()
     assert all(line.strip() == line and line for line in error.chain)
     assert error.qnn_code is None or error.qnn_code >= 1000

@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from harness.report.ci import (
     CODE_QUALITY,
@@ -19,9 +17,8 @@ from harness.report.ci import (
     step_summary,
     tell_ci,
 )
-from harness.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY
-from tests.unit.results.records import error, record, records
+from tests.unit.results.records import error, record
 
 BAD = {"outcome": "failed", "error": error()}
 LOST = {"outcome": "error", "cause": "infra", "error": error(message="the cable is out")}
@@ -69,16 +66,6 @@ def test_words_of_a_device_are_no_command_and_steer_nothing() -> None:
     assert not re.search(r"[<>@\[]", outside)
 
 
-@settings(max_examples=40)
-@given(st.lists(records(), max_size=6))
-def test_any_records_can_be_told(made: list[CaseRecord]) -> None:
-    for line in github_lines(made):
-        assert COMMAND.fullmatch(line)
-        assert len(line) < 20_000
-    assert json.loads(json.dumps(code_quality(made))) == code_quality(made)
-    assert len(step_summary(made, "r").encode()) <= 256 << 10
-
-
 def test_fingerprints_tell_kinds_apart_and_stay() -> None:
     one = record(case="a.py::b", **BAD)
     other = record(case="a.py::c", **BAD | {"error": error(code=1003)})
@@ -98,6 +85,14 @@ def test_the_summary_says_what_is_new_and_is_bounded() -> None:
         for n in range(5000)
     ]
     assert len(step_summary(many, "r").encode()) <= 256 << 10
+    wide = [
+        record(case=f"{kind}{n}" + "\N{OCTOPUS}" * 400, **BAD | {"error": error(api=f"api{kind}")})
+        for kind in range(100)
+        for n in range(5)
+    ]
+    content = step_summary(wide, "r").encode()
+    assert 64 << 10 < len(content) <= 256 << 10, "as much as there is room for"
+    assert content.endswith(b"- ... and more\n\n")
 
 
 def test_the_summary_of_a_run_that_was_cut_short_says_so() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from harness.failure.error import ChainLink
 from harness.report.grid import grid_json, grid_lines, grids
 from harness.results.record import CaseRecord
-from tests.unit.results.records import DEVICE, error, record, records
+from tests.unit.results.records import DEVICE, error, record
 
 
 def case(
@@ -65,9 +62,3 @@ def test_devices_have_grids_of_their_own() -> None:
     assert [grid.title for grid in found] == ["t on sim, htp", "t on b, htp"]
     assert found[0].rows == ("1.0", "2.0")
     assert found[0].label("9", "1.0") == "-"
-
-
-@given(st.lists(records(), max_size=5))
-def test_any_records_make_grids(made: list[CaseRecord]) -> None:
-    for grid in grids(made):
-        assert list(grid_lines(grid))

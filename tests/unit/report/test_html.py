@@ -7,8 +7,6 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import LoadedLibrary
@@ -19,7 +17,7 @@ from harness.results.checks import held, undecided
 from harness.results.journal import Contents, Damage
 from harness.results.record import CaseRecord
 from tests.report_page import details_of, rows_of
-from tests.unit.results.records import error, record, records
+from tests.unit.results.records import error, record
 
 SCRIPTS = 3  # two hold data, one draws
 EVIL = "</pre></script><script>alert(1)</script><img src=x onerror='alert(2)'>\"&"
@@ -148,17 +146,6 @@ def test_thinning_keeps_the_peaks() -> None:
     assert len(thinned(values, 50)) == 50
     assert max(thinned(values, 50)) == 99.0
     assert thinned([1, 2], 50) == [1.0, 2.0]
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    st.lists(records(), max_size=5),
-    st.dictionaries(st.text(max_size=8), st.one_of(st.none(), st.text(max_size=9)), max_size=3),
-)
-def test_any_records_can_be_shown(made: list[CaseRecord], info: dict[str, Any]) -> None:
-    found = page(made, info)
-    assert found.tags.count("script") == SCRIPTS
-    assert found.tags.count("body") == 1
 
 
 def test_libraries_that_were_loaded_are_with_the_case() -> None:

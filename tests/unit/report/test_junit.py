@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 import xmlschema
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from junitparser import JUnitXml
 
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import LoadedLibrary
 from harness.report.junit import junit_parts, legal, write_junit
-from harness.results.record import NO_CAUSE, CaseRecord, final_attempts
+from harness.results.record import NO_CAUSE, CaseRecord
 from tests.integration.hostile_words import CANARY
-from tests.unit.results.records import error, record, records
+from tests.unit.results.records import error, record
 
 SCHEMA = xmlschema.XMLSchema10(Path(__file__).with_name("junit.xsd"))
 
@@ -157,16 +155,6 @@ def test_characters_that_xml_cannot_hold() -> None:
     case = only_case(record(case="x::y\x08", outcome="failed", error=error(message="\x1b[31m<&>")))
     assert case.get("name") == "y"
     assert "[31m<&>" in str(case.find("failure").text)  # type: ignore[union-attr]
-
-
-@settings(max_examples=40)
-@given(st.lists(records(), max_size=5))
-def test_any_records_give_xml_with_all_cases(made: list[CaseRecord]) -> None:
-    root = valid(junit_bytes(made, run="r", logs="reports/r"))
-    assert junit_bytes(made, run="r", logs="reports/r") == junit_bytes(
-        made, run="r", logs="reports/r"
-    )
-    assert len(list(root.iter("testcase"))) == len(final_attempts(made))
 
 
 def test_where_a_test_stands_and_what_it_left() -> None:

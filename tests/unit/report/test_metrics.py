@@ -5,15 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from prometheus_client.parser import text_string_to_metric_families as older_format
 
 from harness.report.metrics import metrics_text
-from harness.results.record import CaseRecord, DeviceEvent
+from harness.results.record import DeviceEvent
 from tests.integration.hostile_words import CANARY
-from tests.unit.results.records import DEVICE, error, record, records
+from tests.unit.results.records import DEVICE, error, record
 
 AT = {"run": "r", "device": "sim-v73", "started": "2026-11-20T10:00:00Z", "duration_s": 2.0}
 PUSH = DeviceEvent(event="push", state="good", pushed_bytes=500, **AT)
@@ -96,12 +93,3 @@ def test_names_of_devices_are_labels_whatever_they_hold() -> None:
     assert all(line.isprintable() for line in text.splitlines())
     ((_, _, _, label, _),) = [key for key in samples(text) if key[0] == "cases"]
     assert label.startswith('a"b\\n \\x1b]0;')
-
-
-@settings(max_examples=40)
-@given(st.lists(records(), max_size=6))
-def test_any_records_can_be_read_by_both_parsers(made: list[CaseRecord]) -> None:
-    text = metrics_text(made, [PUSH])
-    assert list(text_string_to_metric_families(text))
-    assert list(older_format(text))
-    assert text == metrics_text(made, [PUSH])

@@ -5,21 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ChainLink
 from harness.report.summary import (
     event_lines,
     exit_code,
-    failure_groups,
     preflight_lines,
     summary_lines,
-    totals,
 )
-from harness.results.record import CaseRecord, DeviceEvent, PreflightRecord, final_attempts
-from tests.unit.results.records import error, record, records
+from harness.results.record import CaseRecord, DeviceEvent, PreflightRecord
+from tests.unit.results.records import error, record
 
 EXPECTED = {"known_issue": "pd"}
 
@@ -165,21 +161,6 @@ def test_many_signatures_are_cut_off() -> None:
     lines = summary_lines(made, "r")
     assert len(lines) == 43
     assert lines[-2] == "... and 20 more signatures"
-
-
-@settings(max_examples=40)
-@given(st.lists(records(), max_size=8), st.integers(60, 200))
-def test_any_records_give_bounded_printable_lines(made: list[CaseRecord], width: int) -> None:
-    lines = summary_lines(made, "r", width=width)
-    assert all(len(line) <= width and line.isprintable() for line in lines)
-    cases = {item.case for item in made}
-    assert sum(totals(made).values()) == len(cases)
-    groups = failure_groups(made)
-    assert sum(map(len, groups)) == sum(
-        item.is_bad or (item.outcome == "unsupported" and item.error is not None)
-        for item in final_attempts(made)
-    )
-    assert (exit_code(made) == 0) is not any(group[0].is_unexpected for group in groups)
 
 
 def test_preflight_is_one_line_per_code_with_what_came_of_it() -> None:

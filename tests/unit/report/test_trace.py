@@ -6,14 +6,11 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from harness.report.trace import trace_of
 from harness.results.record import CaseRecord, DeviceEvent
 from tests.integration.hostile_words import CANARY
 from tests.stand_in.events import event_lines
-from tests.unit.results.records import record, records
+from tests.unit.results.records import record
 
 BEGAN = datetime(2026, 11, 20, 10, tzinfo=UTC)
 EPOCH_US = round(BEGAN.timestamp() * 1e6)
@@ -102,13 +99,6 @@ def test_logs_can_hold_anything() -> None:
     for log in nasty:
         for one in well_formed(trace_of([ran()], [], {LOG: log}.get)):
             assert len(json.dumps(one)) < 10_000
-
-
-@settings(max_examples=40)
-@given(st.lists(records(), max_size=5), st.binary(max_size=200))
-def test_any_records_give_a_trace(made: list[CaseRecord], log: bytes) -> None:
-    text = json.dumps(trace_of(made, [PUSH], lambda path: log))
-    assert json.loads(text)["traceEvents"]
 
 
 def test_no_word_of_a_device_is_more_than_text() -> None:

@@ -16,6 +16,7 @@ from harness.report.summary import exit_code
 from harness.results.known_issue_lint import CollectedTests, never_matches, review_lines
 from harness.results.known_issues import KnownIssue
 from harness.results.record import CaseRecord
+from tests.properties import reached, reaches
 from tests.unit.results.records import error, record
 
 TODAY = datetime.date(2026, 11, 21)
@@ -201,10 +202,12 @@ CLAUSES = st.lists(
 )
 
 
+@reaches(0.15)
 @given(CLAUSES, VERSIONS)
 def test_a_range_that_holds_a_version_is_never_said_to_hold_none(
     clauses: list[tuple[str, QnnVersion]], version: QnnVersion
 ) -> None:
     wanted = VersionRange(tuple(clauses))
     if version in wanted:
+        reached()
         assert never_matches(issue({"qnn": str(wanted)}), collected()) is None

@@ -22,6 +22,7 @@ from harness.results.known_issues import (
 )
 from harness.results.patterns import SafePattern
 from harness.results.record import CaseRecord
+from tests.properties import reached, reaches
 from tests.unit.results.records import DEVICE, error, record
 
 ROOT = Path(__file__).parents[3]
@@ -179,8 +180,12 @@ def test_a_crash_is_expected_only_as_a_crash() -> None:
     assert match(crash, [issue(code=None, message="SIGSEGV")]) is None
 
 
-@given(st.integers(0, 70_000), st.integers(0, 70_000))
-def test_codes_match_by_their_low_16_bits(known: int, seen: int) -> None:
+@reaches(0.4)
+@given(st.integers(0, 70_000), st.integers(0, 70_000), st.sampled_from([None, 0, 1 << 16, 9 << 16]))
+def test_codes_match_by_their_low_16_bits(known: int, seen: int, above: int | None) -> None:
+    if above is not None:
+        seen = known + above
+        reached()
     made = record(outcome="failed", error=error(code=seen))
     assert (match(made, [issue(code=known)]) is not None) is (known % 65536 == seen % 65536)
 

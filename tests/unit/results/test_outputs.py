@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.probe.plan import Plan, Step, context_free, context_load, execute
 from harness.probe.transcript import StepResult, Transcript
 from harness.results.outputs import Execution, disagreement, executions, outputs_of
+from tests.properties import reached, reaches
 
 Given = tuple[str, str, bool, tuple[int, ...]]  # binary, input, compared, digests
 
@@ -109,6 +110,7 @@ def test_different_outputs_are_named() -> None:
     assert outputs_of(kept) == "unverified"
 
 
+@reaches(0.02)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.integers(0, 1)), max_size=8))
 def test_they_agree_exactly_where_none_differs(made: list[tuple[str, bool, int]]) -> None:
     found = seen(*((f"/{name}", "x", compared, (digest,)) for name, compared, digest in made))
@@ -116,5 +118,6 @@ def test_they_agree_exactly_where_none_differs(made: list[tuple[str, bool, int]]
     assert (known is None) == (not made)
     assert (known == "reference") == (bool(made) and all(compared for _, compared, _ in made))
     if known == "agreement":
+        reached()
         alone = [one for one in found if not one.compared]
         assert all(sum(other == one for other in alone) > 1 for one in alone)

@@ -18,6 +18,7 @@ from harness.results.patterns import (
     UnsafePatternError,
     safe_pattern,
 )
+from tests.properties import reached, reaches
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,7 @@ PIECES = [
 ]
 
 
+@reaches(0.1)
 @settings(max_examples=500)
 @given(
     st.lists(st.sampled_from(PIECES), max_size=12).map("".join),
@@ -145,6 +147,7 @@ def test_what_is_allowed_means_what_it_means_to_pythons_own_module(text: str, me
         pattern = safe_pattern(text)
     except UnsafePatternError:
         return
+    reached()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wanted = any(re.search(text, line) for line in message.splitlines())

@@ -14,6 +14,7 @@ from harness.lab.inventory import load_lab
 from harness.runtimes.aar import AarSource, MavenSource
 from harness.runtimes.catalog import Catalog, choose_runtimes, source_at
 from harness.runtimes.local_sources import FolderSource, SdkSource
+from tests.properties import reached, reaches
 from tests.unit.runtimes.elf_files import elf_file
 
 LIBRARY = elf_file(needed=["libc.so.6"], content=b"\0v2.49.0.260701120000\0")
@@ -117,6 +118,7 @@ def test_what_no_target_has_is_a_mistake() -> None:
         choose_runtimes(table, ["latest", "9"], ["a", "b"])
 
 
+@reaches(0.2)
 @given(st.lists(st.sampled_from(["latest", "all", "1"])), st.lists(st.sampled_from("ab")))
 def test_no_spec_is_lost(specs: list[str], targets: list[str]) -> None:
     try:
@@ -127,6 +129,7 @@ def test_no_spec_is_lost(specs: list[str], targets: list[str]) -> None:
     assert set(choice.runtimes) == set(targets)
     for target in targets:
         for spec in specs:
+            reached()
             found = TABLE.get((spec, target))
             told = any(spec in why for why in choice.reasons[target])
             assert told if found is None else set(found) <= set(choice.runtimes[target])

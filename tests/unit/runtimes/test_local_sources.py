@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.errors import ConfigError, InfraError
 from harness.files.hash_cache import HashCache
@@ -18,6 +17,7 @@ from harness.runtimes.local_sources import (
     sdk_of_environment,
     target_folder,
 )
+from tests.properties import damaged, reached, reaches
 from tests.unit.runtimes.elf_files import elf_file
 
 BUILD = "2.31.0.250130151446"
@@ -97,10 +97,15 @@ def test_the_version_of_a_tree(
     assert sdk_version(yaml, header, folder) == expected
 
 
-@given(st.text(max_size=80), st.text(max_size=80), st.text(max_size=40))
+@reaches(0.3)
+@given(damaged("version: 2.36.1.250708\n"), damaged(HEADER), damaged("qairt-2.31.0.250130"))
 def test_any_text_beside_a_tree_is_survived(yaml: str, header: str, folder: str) -> None:
-    sdk_version(f"version: {yaml}", f'QNN_SDK_BUILD_ID "{header}"', folder)
-    short_version(folder)
+    found = sdk_version(yaml, header, folder)
+    if found is not None:
+        reached()
+        assert any(found.version in text for text in (yaml, header, folder)), found
+    short = short_version(folder)
+    assert short is None or short in folder
 
 
 @pytest.mark.parametrize(
@@ -251,8 +256,8 @@ def test_hashes_are_remembered_and_had_anew_after_damage(tmp_path: Path) -> None
     first = HashCache(tmp_path / "cache", tmp_path).hashed(files)
     (kept,) = (tmp_path / "cache/ledgers").iterdir()
     whole = kept.read_bytes()
-    for damaged in (b"", b"[]", b'{"files": {"x": {"sha256": "00"}}}', b"\xff"):
-        kept.write_bytes(damaged)
+    for rubbish in (b"", b"[]", b'{"files": {"x": {"sha256": "00"}}}', b"\xff"):
+        kept.write_bytes(rubbish)
         assert HashCache(tmp_path / "cache", tmp_path).hashed(files) == first
         assert kept.read_bytes() == whole
     library.unlink()

@@ -13,6 +13,7 @@ from harness.runtimes.maven_repository import (
     metadata_versions,
     pom_dependencies,
 )
+from tests.properties import reached, reaches
 
 METADATA = b"""<?xml version="1.0" encoding="UTF-8"?>
 <!-- made by hand -->
@@ -66,14 +67,17 @@ def test_damaged_files(content: bytes) -> None:
             read(content)
 
 
+@reaches(0.05)
 @given(st.binary(max_size=200), st.integers(0, len(POM)))
 def test_any_bytes_are_survived(noise: bytes, at: int) -> None:
     for whole in (METADATA, POM):
         for read in (metadata_versions, pom_dependencies):
             try:
-                read(whole[:at] + noise + whole[at + len(noise) :])
+                found = read(whole[:at] + noise + whole[at + len(noise) :])
             except ValueError:
                 continue
+            reached()
+            assert len(found) <= 9
 
 
 @pytest.mark.parametrize(

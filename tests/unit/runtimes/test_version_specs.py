@@ -12,6 +12,7 @@ from harness.errors import ConfigError
 from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.runtime import Runtime, version_key
 from harness.runtimes.version_specs import choose, is_path, names, split_specs
+from tests.properties import damaged, reached, reaches
 
 
 class FixedSource:
@@ -176,11 +177,16 @@ def test_versions_in_order() -> None:
     ]
 
 
-@given(st.text(max_size=30), st.lists(st.text(max_size=8), max_size=4))
+@reaches(0.08)
+@given(
+    damaged("2.51.0") | damaged("latest, all"),
+    st.lists(st.sampled_from(["2.51.0", "2.50.40", "2.51"]) | st.text(max_size=8), max_size=4),
+)
 def test_any_spec_is_chosen_or_a_config_error(spec: str, listed: list[str]) -> None:
     known = names({"a": listed, "b": ["2.51.0"]}, "b")
     try:
         found = choose(spec, known)
     except ConfigError:
         return
+    reached()
     assert set(found) <= set(known)

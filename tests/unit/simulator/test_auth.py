@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.simulator.auth import PublicKey, is_ours, owner_in, parse_public_key, verify
+from tests.properties import reached, reaches
 
 TOKEN = bytes(range(20))
 SHA1_INFO = bytes.fromhex("3021300906052b0e03021a05000414")
@@ -211,6 +212,7 @@ ADDRESSES = st.tuples(
 )
 
 
+@reaches(0.5)
 @given(st.dictionaries(st.tuples(ADDRESSES, ADDRESSES), st.integers(0, 2**32 - 2)), st.booleans())
 def test_the_exact_pair_and_no_other_counts(
     owners: dict[tuple[tuple[str, int], tuple[str, int]], int], ipv6: bool
@@ -220,6 +222,7 @@ def test_the_exact_pair_and_no_other_counts(
         line(form(*local), form(*remote), user=user) for (local, remote), user in owners.items()
     )
     for (local, remote), user in owners.items():
+        reached()
         assert owner_in(table, local, remote) == user
         if (remote, local) not in owners:
             assert owner_in(table, remote, local) is None

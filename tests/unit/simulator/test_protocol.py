@@ -24,6 +24,7 @@ from harness.simulator.protocol import (
     Streams,
     encode,
 )
+from tests.properties import reached, reaches
 
 WORDS = st.integers(0, 0xFFFFFFFF)
 PACKETS = st.builds(Packet, WORDS, WORDS, WORDS, st.binary(max_size=300), WORDS)
@@ -88,12 +89,14 @@ def test_every_cut_gives_the_same_packets(packets: list[Packet], cuts: list[int]
     assert found == packets
 
 
+@reaches(0.9)
 @settings(deadline=None)
 @given(st.binary(min_size=HEADER_BYTES, max_size=2000))
 def test_garbage_is_refused(data: bytes) -> None:
     command, magic = data[:4], data[20:24]
     if int.from_bytes(magic, "little") == int.from_bytes(command, "little") ^ 0xFFFFFFFF:
         return
+    reached()
     with pytest.raises(ProtocolError):
         feed(PacketReader(LIMIT), data)
 

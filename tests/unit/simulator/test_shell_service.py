@@ -71,4 +71,7 @@ def test_window_sizes(text: bytes, sizes: list[tuple[int, int, int, int]]) -> No
 @settings(deadline=None)
 @given(st.binary(max_size=500))
 def test_garbage_does_no_harm(data: bytes) -> None:
-    Heard().parser.feed(memoryview(data))
+    heard = Heard()
+    heard.parser.feed(memoryview(packet(STDIN, b"before") + data))
+    assert heard.stdin.startswith(b"before")
+    assert len(heard.stdin) <= len(b"before") + len(data)

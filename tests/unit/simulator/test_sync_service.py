@@ -283,7 +283,10 @@ def test_any_cut_gives_the_same_answer(cuts: list[int]) -> None:
 @given(st.binary(max_size=300), st.lists(st.integers(1, 50), min_size=1))
 def test_garbage_does_no_harm(data: bytes, cuts: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        talk(Path(folder), data, cuts=cuts)
+        root = Path(folder)
+        first = message(b"STAT", "none")
+        assert talk(root, first + data, cuts=cuts).startswith(talk(root, first))
+        assert {path.name for path in root.iterdir()} <= {"dev"}
 
 
 def test_what_arrived_is_acknowledged_before_it_is_answered(tmp_path: Path) -> None:

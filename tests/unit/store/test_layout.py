@@ -22,6 +22,7 @@ from harness.store.layout import (
     parse_look,
     stored_at,
 )
+from tests.properties import reached, reaches
 from tests.unit.store.store_device import (
     ARM64,
     CONTENTS,
@@ -406,13 +407,16 @@ def test_the_time_of_what_is_stored_is_of_the_boot(boot: str) -> None:
     assert stored_at(boot) == stored_at(boot)
 
 
+@reaches(0.3)
 @given(st.text(max_size=300))
 def test_any_answer_is_read_or_refused(text: str) -> None:
     for output in (text, f"@qnn-harness:{text}\n{DONE}", f"@qnn-harness:file {text}\n{DONE}"):
         try:
-            parse_look(output)
+            found = parse_look(output)
         except StoreAnswerError:
             continue
+        reached()
+        assert found.free_bytes is None or found.free_bytes >= 0
 
 
 @pytest.mark.parametrize(

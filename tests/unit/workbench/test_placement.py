@@ -20,6 +20,7 @@ def test_a_case_runs_on_a_device_that_its_name_has_or_shares_and_on_no_other(
         [Placement(device, "htp", "2.51.0", None) for device in devices],
         dict.fromkeys(pooled, "pool"),
     )
+    assert found
     for one in found:
         may = {*devices} & pooled if one.where == "pool" else {one.where}
         if asked in may:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from harness.errors import ConfigError
 from harness.yaml_lines import document
 from harness.yaml_lines.document import all_of, field_name, parse_document, read_document
+from tests.properties import reached, reaches
 
 words = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=6)
 plain = st.recursive(
@@ -159,6 +160,7 @@ def test_what_yaml_writes_is_read_as_it_was(value: object) -> None:
     assert parse_document(yaml.safe_dump(value, allow_unicode=True), "f").value == value
 
 
+@reaches(0.2)
 @given(st.text(alphabet="ab:-[]{}&*!|>'\"#%@` \n\t?,0123456789", max_size=60))
 def test_any_text_is_read_or_refused_with_a_configerror(text: str) -> None:
     said = "f:"
@@ -166,4 +168,5 @@ def test_any_text_is_read_or_refused_with_a_configerror(text: str) -> None:
         parse_document(text, "f")
     except ConfigError as error:
         said = str(error)
+        reached()
     assert said.startswith("f:")

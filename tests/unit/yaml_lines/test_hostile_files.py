@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from harness.errors import ConfigError
 from harness.lab.inventory import load_lab
 from harness.results.known_issues import load_known_issues
+from tests.properties import reached, reaches
 
 ROOT = Path(__file__).parents[3]
 LOADERS: dict[Callable[[Path], object], str] = {
@@ -50,6 +51,7 @@ PIECES = st.one_of(
 )
 
 
+@reaches(0.4)
 @settings(max_examples=150)
 @given(
     st.sampled_from(list(LOADERS)),
@@ -73,6 +75,7 @@ def test_whatever_a_file_holds_it_is_loaded_or_refused(
         load(path)
     except ConfigError as error:
         said = str(error)
+        reached()
     assert str(path) in said
     assert len(said) < 20_000
     assert said.encode()

@@ -130,6 +130,6 @@ def test_any_records_that_ask_for_one_are_in_a_grid(made: list[CaseRecord]) -> N
         assert title.startswith(grid.title)
         assert len(rows) >= len(grid.rows)
         assert heads.split()[0] == "compiler"
-        marks = grid_json(grid)["marks"]
+        marks: list[list[str]] = grid_json(grid)["marks"]
         assert [len(row) for row in marks] == [len(grid.columns)] * len(grid.rows)
     assert sum(len(grid.cells) for grid in found) <= len(made)

@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Self
 
@@ -21,6 +20,7 @@ from harness.bisect.log import Asked, Begun, Entry, Log, concluded, read_log, to
 from harness.errors import ConfigError, InfraError
 from harness.files.cache import PRIVATE
 from harness.files.whole_file import disk_errors, read_bounded, write_whole
+from harness.report.order import give_place, ordered
 from harness.report.rundir import making_folders, new_run_id
 
 LOG: Final = "log.jsonl"
@@ -53,10 +53,11 @@ class BisectFolder:
         folders: list[Self] = []
         with making_folders(reports):
             reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-            run_id = _new_id(reports.resolve(), len(begun))
+            run_id = new_run_id()
             for number, one in enumerate(begun, start=1):
                 path = reports.resolve() / _name(run_id, number, len(begun))
-                path.mkdir(exist_ok=True)
+                path.mkdir()
+                give_place(path)
                 write_whole(path / LOG, to_line(one).encode())
                 folders.append(cls(path))
         for folder in folders:
@@ -80,9 +81,11 @@ class BisectFolder:
 
     @classmethod
     def last_of(cls, reports: Path, case: str, since: str) -> Self | None:
-        """The newest that bisects a case, none older than the second that an id begins with."""
-        for path in reversed(_all(reports)):
-            if path.name[:16] < since[:16]:
+        """The newest that bisects a case, none begun before a night; none if that is gone."""
+        night = reports / since
+        found = ordered([*_all(reports), night]) if night.is_dir() else []
+        for path in reversed(found):
+            if path == night:
                 break
             with contextlib.suppress(ConfigError):
                 if cls(path).read().task.get("case") == case:
@@ -186,22 +189,6 @@ def log_text(path: Path) -> str:
     return read_text(path, most_bytes=_MAX_BYTES, what="a log")
 
 
-def _new_id(reports: Path, count: int) -> str:
-    """An id that sorts by the time it was made, also within a second; its folder is made.
-
-    The folder keeps others from taking the same id.
-    """
-    now = datetime.now(UTC)
-    while True:
-        run_id = new_run_id(now, f"{now.microsecond:05x}")
-        try:
-            (reports / _name(run_id, 1, count)).mkdir()
-        except FileExistsError:
-            now += timedelta(microseconds=1)
-            continue
-        return run_id
-
-
 def _name(run_id: str, number: int, count: int) -> str:
     return f"{run_id}-{number}{_SUFFIX}" if count > 1 else run_id + _SUFFIX
 
@@ -214,4 +201,4 @@ def _parts(path: Path) -> tuple[str, int]:
 
 def _all(reports: Path) -> list[Path]:
     """Every bisection in the order in which they were begun."""
-    return sorted((log.parent for log in reports.glob(f"*{_SUFFIX}/{LOG}")), key=_parts)
+    return ordered((log.parent for log in reports.glob(f"*{_SUFFIX}/{LOG}")), _parts)

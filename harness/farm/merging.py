@@ -108,7 +108,7 @@ def merge(runs: Sequence[Path], reports: Path, *, partial: bool = False) -> Merg
         raise ConfigError(f"{'; '.join(lacks)} ({advice})", field="RUN")
     told = [one.said() for one in sources]
     begun = min(one.moment("started") for one in sources)
-    salt = hashlib.sha256("".join(one["journal"] for one in told).encode()).hexdigest()[:8]
+    salt = hashlib.sha256("".join(one["journal"] for one in told).encode()).hexdigest()[:16]
     run_id = new_run_id(begun, salt)  # the same for the same journals
     if (reports / run_id).exists():
         raise ConfigError("these shards are merged already: here", file=reports / run_id)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from itertools import groupby, islice
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from harness.errors import ConfigError, HarnessError
 from harness.history.brief import read_briefs
 from harness.history.comparison import TITLES, compare
+from harness.report.order import ordered
 from harness.report.page_data import Since
 from harness.report.rundir import JOURNAL, RunFolder, run_folders
 from harness.results.journal import LeftOut, cases_in, uncollected
@@ -25,11 +27,10 @@ def previous_of(folder: RunFolder) -> RunFolder:
 
     Raises ConfigError if there is none.
     """
-    own = folder.info()
-    wanted, started = own.get("selection"), str(own.get("started"))
-    found = next(_same(folder, lambda at: at < started), None)
+    found = next(_same(folder, _before(folder)), None)
     if found is not None:
         return found
+    wanted = folder.info().get("selection")
     raise ConfigError(
         f"has no finished run before {folder.run_id} that was asked for the same cases "
         f"({' '.join(map(str, wanted)) if isinstance(wanted, list) else 'it does not say which'})",
@@ -45,9 +46,10 @@ def runs_around(base: RunFolder, new: RunFolder) -> tuple[list[RunFolder], list[
     Both ask for the same cases, the oldest first: only so many as tell of noise, and as can be
     read in bounded time.
     """
-    from_, until = str(base.info().get("started")), str(new.info().get("started"))
-    earlier = islice(_same(base, lambda at: at < from_), _EARLIER)
-    between = islice(_same(new, lambda at: from_ < at < until), _BETWEEN)
+    beside = ordered({*run_folders(base.path.parent), *run_folders(new.path.parent)})
+    later = set(beside[beside.index(base.path) + 1 :] if base.path in beside else [])
+    earlier = islice(_same(base, _before(base)), _EARLIER)
+    between = islice(_same(new, (one for one in _before(new) if one in later)), _BETWEEN)
     room, kept = _MOST_BYTES, list[list[RunFolder]]()
     for runs in (between, earlier):
         kept.append([])
@@ -59,22 +61,23 @@ def runs_around(base: RunFolder, new: RunFolder) -> tuple[list[RunFolder], list[
     return kept[1], kept[0]
 
 
-def _same(folder: RunFolder, takes: Callable[[str], bool]) -> Iterator[RunFolder]:
-    """The finished runs beside a run that were asked for the same cases, the newest first."""
-    reports, wanted = folder.path.parent, folder.info().get("selection")
-    names = [one.name for one in reversed(run_folders(reports))][:_MOST_RUNS]
-    # names tell the second, run.json tells the rest
-    for _, same_second in groupby(names, lambda name: name.partition("-")[0]):
-        found = []
-        for earlier in (RunFolder.open(reports / name) for name in same_second):
-            info = earlier.info()
-            started = str(info.get("started"))
-            same = wanted and info.get("selection") == wanted
-            # one that was interrupted has an end, too, but not all cases
-            whole = info.get("finished") and info.get("problem") is None
-            if same and whole and earlier.run_id != folder.run_id and takes(started):
-                found.append((started, earlier.run_id, earlier))
-        yield from (one for *_, one in sorted(found, reverse=True, key=lambda one: one[:2]))
+def _before(folder: RunFolder) -> list[Path]:
+    """The runs beside a run that were begun before it, the newest first."""
+    beside = run_folders(folder.path.parent)
+    if folder.path not in beside:
+        return []
+    return beside[: beside.index(folder.path)][::-1]
+
+
+def _same(folder: RunFolder, runs: Iterable[Path]) -> Iterator[RunFolder]:
+    """Of these, the finished ones that were asked for the same cases as a run."""
+    wanted = folder.info().get("selection")
+    for path in islice(runs, _MOST_RUNS):
+        info = RunFolder(path).info()
+        # one that was interrupted has an end, too, but not all cases
+        whole = info.get("finished") and info.get("problem") is None
+        if wanted and info.get("selection") == wanted and whole:
+            yield RunFolder.open(path)
 
 
 @uncollected()

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from harness.nightly.night import STEPS, Night
 from harness.nightly.processes import ENOUGH_S, bisection, ended
 from harness.pytest_plugin.problem import read_problem
 from harness.report.ci import add_to_summary
+from harness.report.order import ORDER, give_place, ordered
 from harness.report.rundir import RunFolder, making_folders, point_to, run_folders
 from harness.report.summary import as_code
 from harness.runtimes.catalog import Catalog, Entry
@@ -66,7 +68,8 @@ def held(reports: Path) -> Iterator[None]:
 
 def nights(reports: Path) -> Iterator[Night]:
     """Those of a folder, the newest first; of what cannot be read it is said."""
-    for file in sorted(reports.glob(f"[0-9]*{SUFFIX}/{STATE}"), reverse=True):
+    found = ordered(one.parent for one in reports.glob(f"[0-9]*{SUFFIX}/{STATE}"))
+    for file in (one / STATE for one in reversed(found)):
         try:
             yield Night.model_validate_json(read_bounded(file, _MAX_BYTES))
         except (OSError, ValidationError) as error:
@@ -117,6 +120,8 @@ class Chain:
     def _keep(self, **changes: object) -> None:
         self.night = self.night.model_copy(update=changes)
         self.path.mkdir(mode=PRIVATE, exist_ok=True)
+        if not (self.path / ORDER).exists():
+            give_place(self.path)
         write_whole(self.path / STATE, self.night.model_dump_json(indent=1).encode())
 
     def _note(self, text: object) -> None:
@@ -161,7 +166,7 @@ class Chain:
     def _begun_run(self) -> RunFolder | None:
         """The run that was told to leave its problems in the folder of this night."""
         night = self.night.night
-        runs = (RunFolder(one) for one in run_folders(self.reports) if one.name[:16] >= night[:16])
+        runs = (RunFolder(one) for one in reversed(run_folders(self.reports)))
         return next((one for one in runs if night in str(one.info().get("command"))), None)
 
     @property
@@ -170,7 +175,8 @@ class Chain:
 
     def _compare(self) -> None:
         run = self._folder
-        before = [one for one in nights(self.reports) if self.night.follows(one)]
+        until = dropwhile(lambda one: one.night != self.night.night, nights(self.reports))
+        before = [one for one in until if self.night.follows(one)]
         if (base := base_of(run, before)) is None:
             self._note("the first complete run of these cases: all that fails is new")
         found = compared(base, run, _FAIL_ON, late=True)
@@ -275,8 +281,8 @@ def summary_lines(night: Night) -> Iterator[str]:
     """The issues of a night in Markdown, the open ones last seen first (pure)."""
     yield f"#### Causes of failures, {night.night}"
     yield ""
-    for one in sorted(night.issues, key=lambda one: one.last_seen, reverse=True):
-        fresh = "**new** " if one.first_seen == night.started else ""
+    for one in sorted(night.issues, key=lambda one: one.last_run == night.run, reverse=True):
+        fresh = "**new** " if one.first_run == night.run else ""
         if one.state == "open" or one.closed == night.started:
             yield f"- {fresh}{one.state}: {title(one)} ({counted(one.count, 'case')}, {one.id})"
             yield f"  - {as_code(bisected(one), 500)}"

@@ -117,7 +117,7 @@ def followed(
                 **_cases(cases),
             )
         )
-    issues.sort(key=lambda one: (one.state == "open", one.last_seen))
+    issues.sort(key=lambda one: (one.state == "open", one.last_run == run))
     return tuple(issues[-_MOST:])
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from harness.files.whole_file import read_json, write_whole
+from harness.report.order import ordered
 from harness.report.pages import clip, link, template
 
 INDEX: Final = "bisections.html"
-_RESULTS = "*-bisect/result.json"
+_RESULT = "result.json"
+_RESULTS = f"*-bisect/{_RESULT}"
 _MAX_BYTES = 64 << 20
 _MOST = 200
 _MAX_CHARS = 300
@@ -32,9 +34,10 @@ class Listed:
 def bisections_in(reports: Path) -> list[Listed]:
     """Those of a folder, the newest first, at most 200; what cannot be read is left out."""
     try:
-        files = sorted(reports.glob(_RESULTS), reverse=True)[:_MOST]
+        folders = ordered(file.parent for file in reports.glob(_RESULTS))[-_MOST:]
     except OSError:
         return []
+    files = (one / _RESULT for one in reversed(folders))
     return [one for one in map(_read, files) if one is not None]
 
 

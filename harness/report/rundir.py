@@ -25,6 +25,7 @@ from harness.files.cache import PRIVATE
 from harness.files.whole_file import disk_errors, keep_whole, read_bounded, read_json, write_whole
 from harness.report.ci import attachments_root
 from harness.report.grid import grid_json, grids
+from harness.report.order import ORDER, give_place, ordered
 from harness.results.drift import Output, drift
 from harness.results.journal import Contents, Journal, read_journal, uncollected
 from harness.results.json_value import as_json
@@ -37,6 +38,7 @@ INFO: Final = "run.json"
 LATEST: Final = "latest"
 SHARD_CASES: Final = "cases.json"
 """The names of the cases that a run with `--shard` was to run."""
+_ID_BYTES: Final = 8
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
 _MAX_INFO_BYTES = 16 << 20
@@ -47,8 +49,11 @@ OUTPUTS: Final = "outputs"
 
 
 def new_run_id(now: datetime | None = None, salt: str | None = None) -> str:
-    """An id that sorts by time and is one no other run has: 20261121T060000Z-3f9a."""
-    now, salt = now or datetime.now(UTC), salt or secrets.token_hex(2)
+    """An id that no other run has, with the time in front: 20261121T060000Z-3f9a0c55d2e1b784.
+
+    Behind the time are 64 random bits; the order of runs is kept apart from it (`order.py`).
+    """
+    now, salt = now or datetime.now(UTC), salt or secrets.token_hex(_ID_BYTES)
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{salt}"
 
 
@@ -115,6 +120,7 @@ class RunFolder:
                 **(more or {}),
             }
         )
+        give_place(folder.path)
         folder._journal = Journal(folder.path / JOURNAL)
         point_to(folder.path, LATEST)
         return folder
@@ -125,11 +131,10 @@ class RunFolder:
         if path.name == JOURNAL and path.is_file():
             path = path.parent
         if not (path / JOURNAL).is_file():
-            runs = sorted(run.parent.name for run in path.glob(f"*/{JOURNAL}"))[-5:]
             raise ConfigError(
                 f"is no run's folder: there is no {JOURNAL}",
                 file=path,
-                choices=([str(path / run) for run in runs] or None),
+                choices=[str(run) for run in run_folders(path)[-5:]] or None,
             )
         return cls(path.resolve())
 
@@ -274,13 +279,9 @@ def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
             path = reports.resolve() / run_id
             path.mkdir(exist_ok=True)
             return path
-        while True:
-            path = reports.resolve() / new_run_id(started, secrets.token_hex(2))
-            try:
-                path.mkdir()
-            except FileExistsError:
-                continue
-            return path
+        path = reports.resolve() / new_run_id(started)
+        path.mkdir()
+        return path
 
 
 @contextlib.contextmanager
@@ -308,16 +309,18 @@ def built_beside(reports: Path, run_id: str) -> Iterator[Path]:
         beside.mkdir(mode=PRIVATE)
         try:
             yield beside
+            (beside / run_id / ORDER).unlink(missing_ok=True)
             (beside / run_id).rename(beside.parent / run_id)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
+    give_place(reports.resolve() / run_id)
     point_to(reports.resolve() / run_id, LATEST)
 
 
 def run_folders(reports: Path) -> list[Path]:
-    """The folders of runs in a folder of reports, by name; `latest` is another name of one."""
-    found = sorted(one.parent for one in reports.glob(f"*/{JOURNAL}") if one.is_file())
-    return [one for one in found if one.name != LATEST]
+    """The folders of runs in a folder of reports, as they were begun; `latest` is none of them."""
+    found = (one.parent for one in reports.glob(f"*/{JOURNAL}") if one.is_file())
+    return ordered(one for one in found if one.name != LATEST)
 
 
 def point_to(folder: Path, name: str) -> None:

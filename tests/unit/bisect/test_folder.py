@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from harness.bisect import folder as folder_module
 from harness.bisect.folder import LOG, BisectFolder
 from harness.bisect.log import Answered, Begun, Concluded
 from harness.bisect.search import AxisSpec
 from harness.errors import ConfigError
+from harness.report.order import give_place, ordered
 
 BEGUN = Begun(spec=AxisSpec(axis="qnn", candidates=("1", "2")))
 OVER = Concluded(text="no change")
@@ -32,24 +30,30 @@ def paths(folders: list[BisectFolder]) -> list[Path]:
 
 
 def test_those_of_one_second_keep_their_order(tmp_path: Path) -> None:
-    begun = [folder.path for _ in range(20) for folder in new(tmp_path)]
-    assert sorted(begun) == begun
+    begun = [folder.path for count in (1, 2, 1, 3) * 5 for folder in new(tmp_path, count)]
+    assert len(set(begun)) == 35
+    assert ordered(reversed(begun)) == begun
     assert BisectFolder.newest(tmp_path).path == begun[-1]
 
 
-def test_two_of_one_moment_do_not_share_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_last_of_a_case_is_looked_for_since_a_night_whatever_clocks_said(
+    tmp_path: Path,
 ) -> None:
-    class Stopped(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
-            return datetime(2026, 11, 21, 12, 0, 59, 999_999, tzinfo=UTC)
-
-    monkeypatch.setattr(folder_module, "datetime", Stopped)
-    begun = [folder.path for count in (1, 2, 1, 3) for folder in new(tmp_path, count)]
-    assert len(set(begun)) == 7
-    groups = [path.name[:21] for path in begun]
-    assert sorted(groups) == groups
+    task = {"case": "x"}
+    mine = BEGUN.model_copy(update={"task": task})
+    (before,) = BisectFolder.create_all(tmp_path, [mine])
+    before.close()
+    night = tmp_path / "30261121T060000Z-00ff-nightly"
+    night.mkdir()
+    give_place(night)
+    assert BisectFolder.last_of(tmp_path, "x", night.name) is None
+    (after,) = BisectFolder.create_all(tmp_path, [mine])
+    after.close()
+    new(tmp_path)
+    found = BisectFolder.last_of(tmp_path, "x", night.name)
+    assert found is not None
+    assert found.path == after.path
+    assert BisectFolder.last_of(tmp_path, "x", "20261121T060000Z-00ff-nightly") is None
 
 
 def test_slices_stay_together_in_their_order(tmp_path: Path) -> None:

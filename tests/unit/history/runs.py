@@ -70,10 +70,13 @@ def run_folder(
     *records: CaseRecord,
     command: tuple[str, ...] = ("pytest", "-m", "device"),
     problem: str | None = None,
+    run_id: str | None = None,
 ) -> Path:
     """A finished run with these records."""
     more = {"selection": list(selection(command))}
-    folder = RunFolder.create(reports, command=command, lab={}, devices=[], more=more)
+    folder = RunFolder.create(
+        reports, command=command, lab={}, devices=[], more=more, run_id=run_id
+    )
     for one in records:
         folder.journal.append(one.model_copy(update={"run": folder.run_id}))
     folder.finish(exit_code=0, problem=problem)

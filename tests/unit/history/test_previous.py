@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from harness.errors import ConfigError
-from harness.history.previous import last_durations, previous_of, since_previous
+from harness.history.previous import last_durations, previous_of, runs_around, since_previous
 from harness.pytest_plugin.options import selection
-from harness.report.rundir import RunFolder
+from harness.report.rundir import RunFolder, new_run_id, run_folders
 from tests.report_page import rows_of
 from tests.unit.history.runs import attempt, run_folder
 
@@ -54,6 +55,27 @@ def test_what_lies_beside_runs_and_is_none_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "30000101T000000Z-0000" / "results.jsonl").mkdir(parents=True)
     new = run_folder(tmp_path, ONE)
     assert previous_of(RunFolder.open(new)).path == wanted
+
+
+@pytest.mark.parametrize("steps", [(0, -30, 5), (0, 365 * 86400, 10), (0, 0, 0)])
+def test_a_clock_that_steps_does_not_choose_the_base(
+    tmp_path: Path, steps: tuple[int, ...]
+) -> None:
+    """The year ahead, and back: what ran last is last, and not what says the latest time."""
+    made = []
+    for step in steps:
+        moment = datetime(2026, 11, 21, 6, tzinfo=UTC) + timedelta(seconds=step)
+        path = run_folder(tmp_path, ONE, run_id=new_run_id(moment))
+        info = json.loads((path / "run.json").read_text())
+        (path / "run.json").write_text(json.dumps(info | {"started": moment.isoformat()}))
+        made.append(path)
+    assert run_folders(tmp_path) == made
+    assert previous_of(RunFolder.open(made[2])).path == made[1]
+    assert previous_of(RunFolder.open(made[1])).path == made[0]
+    earlier, between = runs_around(RunFolder.open(made[1]), RunFolder.open(made[2]))
+    assert ([one.path for one in earlier], between) == ([made[0]], [])
+    earlier, between = runs_around(RunFolder.open(made[0]), RunFolder.open(made[2]))
+    assert (earlier, [one.path for one in between]) == ([], [made[1]])
 
 
 def test_that_there_is_none_is_said(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
     assert folder.path.parent == reports.resolve()
     assert (reports / "latest").resolve() == folder.path
     assert os.readlink(reports / "latest") == folder.run_id
-    assert sorted(path.name for path in folder.path.iterdir()) == ["results.jsonl", "run.json"]
+    written = sorted(path.name for path in folder.path.iterdir())
+    assert written == ["order.json", "results.jsonl", "run.json"]
     begun = folder.info()
     assert begun["command_line"] == "pytest -k 'a b'"
     assert (begun["finished"], begun["exit_code"]) == (None, None)
@@ -46,7 +47,8 @@ def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
     assert folder.info()["exit_code"] == 1
     assert folder.info()["started"] == begun["started"]
     names = sorted(path.name for path in folder.path.iterdir())
-    assert names == ["junit.xml", "metrics.prom", "report.html", "results.jsonl", "run.json"]
+    made = {"junit.xml", "metrics.prom", "report.html"}
+    assert set(names) == made | {"order.json", "results.jsonl", "run.json"}
 
 
 def test_reports_can_be_made_again(tmp_path: Path) -> None:

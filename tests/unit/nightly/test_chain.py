@@ -1,0 +1,52 @@
+"""What a night finds again of its own: by what was written down, not by clocks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from harness.nightly.chain import PROBLEM, STATE, Chain, nights
+from harness.nightly.night import Night
+from harness.report.rundir import RunFolder, new_run_id
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def night_at(moment: datetime) -> Night:
+    return Night(
+        night=f"{new_run_id(moment)}-nightly",
+        started=moment.isoformat(),
+        arguments=(),
+        selection=(),
+        lab="lab.yaml",
+        folder="/",
+        budget_s=60,
+        until=0,
+    )
+
+
+@pytest.mark.parametrize("step_s", [-30, 0, 30, -366 * 86400])
+def test_the_run_of_a_night_is_found_whatever_the_clock_did(tmp_path: Path, step_s: int) -> None:
+    chain = Chain(night_at(NOON), (), tmp_path, None)
+    chain._keep()
+    moment = NOON + timedelta(seconds=step_s)
+    for night in (night_at(NOON), chain.night, night_at(NOON)):
+        words = ["pytest", f"--problem-file={tmp_path / night.night / PROBLEM}"]
+        made = RunFolder.create(
+            tmp_path, command=words, lab={}, devices=[], run_id=new_run_id(moment)
+        )
+        if night == chain.night:
+            mine = made.path
+    found = chain._begun_run()
+    assert found is not None
+    assert found.path == mine
+
+
+def test_nights_are_in_the_order_in_which_they_were_begun(tmp_path: Path) -> None:
+    made = [night_at(NOON + timedelta(days=days)) for days in (0, 365, 1, 2)]
+    for one in made:
+        Chain(one, (), tmp_path, None)._keep()
+        assert (tmp_path / one.night / STATE).is_file()
+    assert list(nights(tmp_path)) == made[::-1]

@@ -1,0 +1,107 @@
+"""Runs are in the order in which they were begun, whatever clocks and names say."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.report.order import ORDER, Place, give_place, in_order, ordered, place_of
+from harness.report.rundir import new_run_id
+
+SERIES = ("0" * 16, "1" * 16, "2" * 16)
+
+
+def begun(reports: Path, name: str, *, old: bool = False) -> Path:
+    folder = reports / name
+    folder.mkdir(parents=True)
+    (folder / "results.jsonl").touch()
+    if not old:
+        give_place(folder)
+    return folder
+
+
+@given(st.lists(st.tuples(st.sampled_from(SERIES), st.integers(0, 9)), max_size=30), st.randoms())
+def test_any_clocks_leave_each_series_in_its_order(
+    made: list[tuple[str, int]], chance: random.Random
+) -> None:
+    """`made` are the series and the clock of each, in the order in which they were begun."""
+    things = [
+        (clock, Place(name=str(at), series=series, number=at + 1))
+        for at, (series, clock) in enumerate(made)
+    ]
+    mixed = chance.sample(things, len(things))
+    found = in_order(mixed, lambda one: one[1], lambda one: one[1].name, lambda one: one[0])
+    assert sorted(found, key=lambda one: one[1].number) == things, "each once"
+    for series in SERIES:
+        numbers = [one.number for _, one in found if one.series == series]
+        assert numbers == sorted(numbers)
+    if len({series for series, _ in made}) == 1:
+        assert found == things
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=12))
+def test_places_that_contradict_each_other_lose_nothing(made: list[tuple[int, int]]) -> None:
+    """Anybody may have written them: circles, numbers given twice, names that are not there."""
+    places = [
+        Place(name=str(at), series=SERIES[after % 2], number=number, after=str(after))
+        for at, (number, after) in enumerate(made)
+    ]
+    found = in_order(places, lambda one: one, lambda one: one.name, lambda one: one.name)
+    assert sorted(found, key=lambda one: int(one.name)) == places
+
+
+def test_numbers_go_on_where_the_note_of_the_last_is_lost(tmp_path: Path) -> None:
+    made = [begun(tmp_path, f"{9 - number}") for number in range(4)]
+    (tmp_path / ".order").write_text("{torn")
+    made.append(begun(tmp_path, "1"))
+    (tmp_path / ".order").unlink()
+    made.append(begun(tmp_path, "0"))
+    places = [place_of(one) for one in made]
+    assert [one and one.number for one in places] == [1, 2, 3, 4, 5, 6]
+    assert [one and one.after for one in places] == [None, *(one.name for one in made[:-1])]
+    assert ordered(sorted(made)) == made
+
+
+def test_runs_of_before_there_were_numbers_come_first(tmp_path: Path) -> None:
+    """Also one that says it is of next year."""
+    old = [begun(tmp_path, f"{year}1121T060000Z-00ff", old=True) for year in (2025, 2026, 2027)]
+    new = [begun(tmp_path, new_run_id()) for _ in range(3)]
+    assert ordered(sorted((*old, *new), reverse=True)) == [*old, *new]
+
+
+def test_a_folder_that_is_gone_or_was_copied_changes_nothing(tmp_path: Path) -> None:
+    made = [begun(tmp_path / "a", f"{9 - number}") for number in range(5)]
+    shutil.rmtree(made.pop(2))
+    assert ordered(sorted(made)) == made
+    copies = [shutil.copytree(one, tmp_path / "b" / one.name) for one in made]
+    assert ordered(sorted(copies)) == copies
+    later = begun(tmp_path / "b", "0")
+    assert ordered(sorted([*copies, later])) == [*copies, later]
+
+
+def test_many_at_once_get_a_number_each(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        made = list(pool.map(lambda number: begun(tmp_path, f"{number}"), range(64)))
+    places = [place_of(one) for one in made]
+    assert sorted(one.number for one in places if one) == list(range(1, 65))
+    assert len({one.series for one in places if one}) == 1
+
+
+def test_what_is_no_place_is_none(tmp_path: Path) -> None:
+    folder = begun(tmp_path, "x")
+    for text in ("", "[]", '{"series": "../x"}', "[" * 10_000, '"\\ud800"'):
+        (folder / ORDER).write_text(text)
+        assert place_of(folder) is None
+    (folder / ORDER).write_bytes(b"x" * 100_000)
+    assert place_of(folder) is None
+
+
+def test_ids_have_64_random_bits_behind_a_time_that_people_read() -> None:
+    made = [new_run_id() for _ in range(1000)]
+    assert len({one.partition("-")[2] for one in made}) == 1000
+    assert all(len(one.partition("-")[2]) == 16 for one in made)

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from harness.cli.lab_options import lab_option, open_lab
 from harness.cli.say import say
-from harness.errors import ConfigError
+from harness.errors import ConfigError, InfraError
 from harness.lab.inventory import load_lab
 
-_FARM = "farm"
+if TYPE_CHECKING:
+    from harness.simulator.device import SimulatedDevice
+
+_FARM: Final = "farm"
+_LOOK_S: Final = 1.0
 
 
 @click.command()
@@ -72,7 +79,7 @@ def simulator(
         say("    adb devices -l")
         say(f"    adb -s {serial} shell")
         say("Ctrl-C ends it.")
-        done.wait()
+        _wait_while_up(done, address.spec, [opened.simulated[chosen]])
 
 
 def _farm(devices: int, profile: str, seed: int, written: Path | None) -> None:
@@ -100,9 +107,26 @@ def _farm(devices: int, profile: str, seed: int, written: Path | None) -> None:
             say(f"    pytest -m device --lab {file} --any-device -n auto")
             say(f"    ADB_SERVER_SOCKET={farm.server.address.spec} adb devices -l")
             say("Ctrl-C ends them.")
-            done.wait()
+            _wait_while_up(done, farm.server.address.spec, farm.devices)
         finally:
             file.unlink(missing_ok=True)
+
+
+def _wait_while_up(done: threading.Event, server: str, devices: Sequence[SimulatedDevice]) -> None:
+    """Returns when it is told to end. Raises InfraError for a server or device that is gone."""
+    path = server.partition(":")[2]
+    while not done.wait(_LOOK_S):
+        with socket.socket(socket.AF_UNIX) as visitor:
+            visitor.settimeout(_LOOK_S)
+            try:
+                visitor.connect(path)
+            except TimeoutError:
+                continue  # a server that is busy
+            except OSError as error:
+                raise InfraError(f"its adb server has ended: {path}: {error.strerror}") from error
+        for device in devices:
+            if not device.running:
+                raise InfraError(f"{device.name} has ended: {device.messages() or 'it was killed'}")
 
 
 def _told_to_end() -> threading.Event:

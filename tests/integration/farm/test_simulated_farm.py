@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,45 @@ def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
     ):
         wrong = lab.qnn_harness("simulator", *arguments)
         assert (wrong.returncode, said in wrong.stderr) == (2, True), wrong.stderr
+
+
+@pytest.mark.parametrize("lost", ["its adb server has ended", "farm-02 has ended: it was killed"])
+def test_a_farm_that_lost_a_part_does_not_stay_up(tmp_path: Path, lost: str) -> None:
+    lab = DeviceRuns(tmp_path)
+    farm = subprocess.Popen(
+        [sys.executable, "-m", "harness.cli.main", "simulator", "farm", "--devices", "2"],
+        cwd=tmp_path,
+        env=lab.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert farm.stdout is not None
+        assert farm.stdout.readline().startswith("2 devices are up")
+        marked = b"acceptfd:" if "server" in lost else b"farm-02"
+        pid = next(one for one in _below(farm.pid) if marked in _command(one))
+        os.kill(pid, signal.SIGKILL)
+        _, said = farm.communicate(timeout=60)
+        assert (farm.returncode, lost in said) == (3, True), said
+        assert not (tmp_path / "farm.yaml").exists()
+    finally:
+        farm.kill()
+        farm.wait()
+
+
+def _below(pid: int) -> Iterator[int]:
+    """All processes below one."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        for child in (thread / "children").read_text().split():
+            yield int(child)
+            yield from _below(int(child))
+
+
+def _command(pid: int) -> bytes:
+    words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    # what guards a command has it among its own words
+    return b"" if b"guard" in words else words
 
 
 @pytest.mark.nightly

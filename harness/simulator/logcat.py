@@ -20,6 +20,8 @@ PRIORITIES: Final = "VDIWEFS"
 MAX_LINE_BYTES: Final = 8192
 _OUR_BUFFERS: Final = {"main", "system", "default", "all"}
 _POLL_S: Final = 0.1
+_SILENT_S: Final = 1.0
+"""No phone is silent for long, and clients that follow its log look at nothing between lines."""
 _USAGE: Final = "Usage: logcat [-cdgs] [-b BUFFER] [-e REGEX] [-m N] [-t|-T N|TIME] [-v FORMAT] "
 
 _FORMATS: Final[dict[str, str]] = {
@@ -154,7 +156,7 @@ def parse_since(text: str, now: float) -> float | int:
 
 
 def _stored(path: str, follow: bool) -> Iterator[Entry]:
-    position, rest = 0, b""
+    position, rest, silent_s = 0, b"", 0.0
     while True:
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size < position:
@@ -166,11 +168,17 @@ def _stored(path: str, follow: bool) -> Iterator[Entry]:
             for line in lines:
                 entry = parse_line(line.decode("utf-8", "replace"))
                 if entry is not None:
+                    silent_s = 0.0
                     yield entry
         if not follow:
             return
+        if silent_s >= _SILENT_S:
+            silent_s = 0.0
+            pid = os.getpid()
+            yield Entry(time.time(), pid, pid, "I", "simulated", "nothing has been logged")
         sys.stdout.flush()
         time.sleep(_POLL_S)
+        silent_s += _POLL_S
 
 
 def logcat(path: str, arguments: list[str]) -> int:

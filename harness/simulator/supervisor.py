@@ -93,7 +93,8 @@ def run_boot(
     why_not = enter_namespace(fixed, str(settings.storage / programs.NEW_ROOT))
     if why_not is not None:
         log.note(f"commands do not find {', '.join(fixed)}: {why_not}")
-    os.chdir(settings.storage)
+    # as on a phone; without a root of their own, commands would write into this computer's
+    os.chdir("/" if why_not is None else settings.storage)
     services = Services(
         storage=Storage(settings.storage, fixed=fixed, limit_bytes=settings.storage_limit_bytes),
         environment=programs.environment(settings.storage, settings.board, settings.preload),

@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -304,6 +305,18 @@ def adbutils_files(target: Target) -> None:
     device.remove(f"{path}/blob")
     device.rmtree(path)
     assert not device.sync.exists(path)
+
+
+def adbutils_silent_log(target: Target) -> None:
+    # it looks whether it is to stop only between lines of the log
+    file = target.scratch / "log.txt"
+    device = _adbutils(target)
+    following = device.logcat(file, clear=True)
+    following.stop(timeout=CLIENT_S)
+    # what the device said of this one is over, so that nobody says anything
+    following = device.logcat(file, command="logcat -v time -T 1.0")
+    time.sleep(0.5)
+    following.stop(timeout=CLIENT_S)
 
 
 def adbutils_sockets(target: Target) -> None:

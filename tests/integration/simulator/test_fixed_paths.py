@@ -43,14 +43,15 @@ def test_one_file_by_all_its_names(shared: OnDevice, tmp_path: Path) -> None:
 
 
 def test_links_to_them_are_followed(shared: OnDevice, tmp_path: Path) -> None:
-    shared.text("echo x >/sdcard/there; ln -s /sdcard/there link; ln -s /data/local/tmp/up up")
+    shared.text("echo x >/sdcard/there; cd $HOME; ln -s /sdcard/there link")
+    shared.text("cd $HOME; ln -s /data/local/tmp/up up")
     shared.text("ln -s /data/local/tmp/self /data/local/tmp/self")
     assert shared("pull", "link", tmp_path / "link").returncode == 0
     assert (tmp_path / "link").read_text() == "x\n"
     missing = shared("pull", "up", tmp_path / "up")
     assert missing.returncode == 1
     assert shared("pull", "/data/local/tmp/self", tmp_path / "self").returncode == 1
-    shared.text("rm link up /sdcard/there /data/local/tmp/self")
+    shared.text("cd $HOME; rm link up /sdcard/there /data/local/tmp/self")
 
 
 def test_the_rest_of_the_root_is_this_computers(shared: OnDevice, tmp_path: Path) -> None:

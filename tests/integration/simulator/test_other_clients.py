@@ -71,6 +71,7 @@ LIBRARIES = [
     Row("adbutils", clients.adbutils_shell),
     Row("adbutils", clients.adbutils_files),
     Row("adbutils", clients.adbutils_sockets),
+    Row("adbutils", clients.adbutils_silent_log),
     Row("adbutils", clients.adbutils_reverse, NO_REVERSE),
     Row("adbutils", clients.adbutils_app, NO_APPS),
     Row("adbutils", clients.adbutils_screen, NO_APPS),

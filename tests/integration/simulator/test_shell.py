@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import selectors
 import socket
 import struct
@@ -60,7 +61,7 @@ def test_a_command_that_does_not_read_its_stdin(shared: OnDevice) -> None:
 
 def test_exec_out_is_binary_safe(shared: OnDevice) -> None:
     (shared.storage / "blob").write_bytes(BLOB)
-    assert shared("exec-out", "cat blob").stdout == BLOB
+    assert shared("exec-out", f"cat {shared.storage}/blob").stdout == BLOB
     assert shared("exec-out", "printf 'a\\nb'").stdout == b"a\nb"
 
 
@@ -68,7 +69,9 @@ def test_exec_in_loses_nothing(shared: OnDevice) -> None:
     """The host closes the stream to say that its input is over; adb does not wait for the end."""
     whole = shared.storage / "whole"
     content = BLOB * (1 + 1_000_000 // len(BLOB))
-    done = shared("exec-in", "sleep 0.2; cat > part; mv part whole", stdin=content)
+    done = shared(
+        "exec-in", f"sleep 0.2; cd {shared.storage}; cat > part; mv part whole", stdin=content
+    )
     assert done.returncode == 0
     wait_for("it is there", whole.exists)
     assert whole.read_bytes() == content
@@ -99,7 +102,9 @@ def test_environment_is_clean(shared: OnDevice, monkeypatch: pytest.MonkeyPatch)
     names = {"PATH", "HOME", "TMPDIR", "LANG", "ANDROID_DATA", "ANDROID_ROOT", "TERM"}
     assert set(lines) - names <= {"PWD", "OLDPWD", "SHLVL", "_"}
     storage = str(shared.storage)
-    assert lines["HOME"] == lines["TMPDIR"] == shared.text("pwd") == storage
+    assert lines["HOME"] == lines["TMPDIR"] == storage
+    assert shared.text("pwd") == "/"
+    assert shared("shell", "touch here").returncode != 0, "a phone's root cannot be written to"
     assert lines["PATH"].startswith(f"{storage}/system/bin:")
     assert shared.text("trap") == "", "no signal is ignored"
     assert shared("shell", "yes | head -n 1").stdout == b"y\n"
@@ -159,7 +164,9 @@ def test_two_hundred_at_once(shared: OnDevice) -> None:
 
 def test_a_slow_reader_gets_everything(shared: OnDevice) -> None:
     (shared.storage / "blob").write_bytes(BLOB)
-    stream = shared.adb.open(shared.device.address, "shell,v2,raw:cat blob; exit 9")
+    stream = shared.adb.open(
+        shared.device.address, f"shell,v2,raw:cat {shared.storage}/blob; exit 9"
+    )
     found, data = b"", b""
     while chunk := stream.recv(30_000):
         data += chunk
@@ -181,7 +188,7 @@ def test_what_lets_the_gpu_backend_prepare(
     """An `oqclc` that compiles nothing, and only where it was asked for."""
     preparing = OnDevice(adb, start_device("sim-gpu", prepares_gpu=True))
     (preparing.storage / "empty").mkdir()
-    found = preparing.text("cd empty && oqclc k.cl -o x; ls; command -v oqclc").split()
+    found = preparing.text("cd $HOME/empty && oqclc k.cl -o x; ls; command -v oqclc").split()
     assert found == ["bin.o", f"{preparing.storage}/system/bin/oqclc"]
     assert b"no kernel" in (preparing.storage / "empty/bin.o").read_bytes()
     assert shared("shell", "command -v oqclc").returncode != 0
@@ -221,7 +228,7 @@ def test_programs(shared: OnDevice) -> None:
     assert shared("shell", "setprop debug.x 'a b]'; getprop debug.x").stdout == b"a b]\n"
     assert shared("shell", "setprop ro.soc.model x").returncode == 1
     assert shared.text("getprop ro.soc.model") == "QCS8550"
-    assert " up 0:00:" in shared.text("uptime")
+    assert re.search(r" up 0:\d\d:\d\d,", shared.text("uptime"))
 
 
 def test_logcat(shared: OnDevice) -> None:

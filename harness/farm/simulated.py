@@ -21,6 +21,7 @@ from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.server import AdbServer
 from harness.errors import ConfigError
 from harness.files.scratch import scratch_folder
+from harness.simulator.auth import is_ours
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.emulation import build_flaky_dsp
 from harness.simulator.properties import device_properties
@@ -186,7 +187,8 @@ class Link:
         carrying.add_done_callback(self._carrying.discard)
 
     async def _connected(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        if self._away:
+        # the device sees the link's own account, so that who is at its other end is asked here
+        if self._away or not is_ours(back.get_extra_info("socket")):
             back.transport.abort()
             return
         try:

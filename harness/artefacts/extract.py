@@ -196,7 +196,7 @@ class _Extracting:
             return self.names[place]
         suffixes = suffixes or (_SUFFIX[blob.kind if isinstance(blob, Piece) else "context"],)
         wished = wished if wished.endswith(tuple(suffixes)) else f"{wished}{suffixes[0]}"
-        if "/" in wished or name_problem(wished) is not None:
+        if name_problem(wished, flat=True) is not None:
             wished = f"file{suffixes[0]}"
         name, count = wished, 1
         while name.casefold() in self.taken:

@@ -131,8 +131,7 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Place]
     places: dict[str, Place] = {}
 
     def found(entry: PieceEntry | TensorEntry, name: str) -> Place:
-        why = name_problem(name) or ("lies in a folder" if "/" in name else None)
-        if why is not None:
+        if why := name_problem(name, flat=True):
             problem = f"names the file {name[:200]!r}, which {why}; it names files beside it"
             raise data.error(problem, offset)
         place = places.get(name) or places.setdefault(name, find(name))

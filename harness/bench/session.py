@@ -17,6 +17,7 @@ from harness.contexts.session_plan import DeployedModel
 from harness.contexts.tensor_files import TensorFiles
 from harness.errors import ConfigError
 from harness.files.cache import cache_root
+from harness.files.names_inside import open_inside
 from harness.files.verified_folder import valid_name
 from harness.probe.plan import Plan
 
@@ -100,12 +101,15 @@ def open_session(path: Path, tolerance: float = 0.0) -> SessionModel:
     sides = [piece.path for piece in artefact.pieces if piece.path != artefact.path]
     beside = {one.relative_to(folder).as_posix(): one for one in sides}
     beside |= {name: folder / name for name in surface.beside}
-    for name, file in beside.items():
+    for name in beside:
         if not valid_name(name) or name == _MODEL:
             problem = f"the file {name!r} beside it cannot be called so on a device"
             raise ConfigError(problem, file=path)
-        if not file.is_file():
-            raise ConfigError(f"the file {name!r} is to lie beside it, and is not there", file=path)
+        try:
+            open_inside(folder, name).close()
+        except OSError as error:
+            problem = f"the file {name!r} is to lie beside it: {error.strerror}"
+            raise ConfigError(problem, file=path) from error
     contexts = [piece for piece in artefact.pieces if piece.kind == "context"]
     return SessionModel(
         path,

@@ -24,6 +24,7 @@ from harness.contexts.source import Context
 from harness.contexts.tensor_files import TensorFiles
 from harness.errors import ConfigError
 from harness.files.hash_cache import HashCache, Hashed
+from harness.files.names_inside import name_problem
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import all_versions
@@ -230,8 +231,11 @@ class ContextFiles:
         if files is None:
             return self._tensors.generated(tensors, binary) if what == "inputs" else ()
         if graph is not None:
-            if not isinstance(files, Path) or Path(graph).name != graph:
+            if not isinstance(files, Path):
                 why = "the binary has several graphs: name one, or give a folder with one for each"
+                raise ConfigError(why, file=binary, field=what)
+            if problem := name_problem(graph, flat=True):
+                why = f"no folder can be called like the graph {graph!r}, which {problem}: name one"
                 raise ConfigError(why, file=binary, field=what)
             files = files / graph
         return self._tensors.given(what, files, tensors, binary)

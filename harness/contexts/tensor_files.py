@@ -65,8 +65,7 @@ class TensorFiles:
             if not file.is_file():
                 raise ValueError("that is not a file")
             if file.suffix == ".npy":
-                content, kind, fits = _array(file, tensor)
-                size = len(content)
+                content, size, kind, fits = _array(file, tensor)
             else:
                 content, kind, fits = None, "raw", True
         except (OSError, ValueError, EOFError) as error:
@@ -130,11 +129,11 @@ def listed_files(what: str, folder: Path, binary: Path) -> tuple[Path, ...]:
     if folder.is_file():
         return (folder,)
     try:
-        found = tuple(
-            path
-            for path in sorted(folder.iterdir())
-            if path.is_file() and not path.name.startswith(".")
-        )
+        listed = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
+        if link := next((one for one in listed if one.is_symlink()), None):
+            problem = f"{link} is a link, and links in a folder are not followed"
+            raise ConfigError(f"{problem}: put the file itself there", file=binary, field=what)
+        found = tuple(path for path in listed if path.is_file())
     except OSError as error:
         problem = f"cannot read {folder}: {error.strerror or error}"
         raise ConfigError(problem, file=binary, field=what) from error
@@ -144,8 +143,11 @@ def listed_files(what: str, folder: Path, binary: Path) -> tuple[Path, ...]:
     return found
 
 
-def _array(file: Path, tensor: Tensor) -> tuple[bytes, str, bool]:
-    """The content of an array, what it is, and whether its elements are those of the tensor."""
+def _array(file: Path, tensor: Tensor) -> tuple[bytes | None, int, str, bool]:
+    """The content of an array, its size, what it is, and whether its elements are the tensor's.
+
+    There is no content of one that does not fit: it may be as large as its file says.
+    """
     import numpy as np
 
     with file.open("rb") as stream:
@@ -154,12 +156,16 @@ def _array(file: Path, tensor: Tensor) -> tuple[bytes, str, bool]:
     array = np.load(file, mmap_mode="r", allow_pickle=False)
     if array.nbytes > _MAX_BYTES:
         raise ValueError(f"{array.nbytes} bytes are too many")
-    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     wanted = _TYPE.fullmatch(tensor.data_type)
     fits = wanted is None or (
         array.dtype.kind in _KINDS[wanted[1]] and array.itemsize * 8 == int(wanted[2])
     )
-    return little.tobytes(), f"{array.dtype.name}, {array.shape}", fits
+    kind = f"{array.dtype.name}, {array.shape}"
+    fits &= array.nbytes == tensor.size
+    if not fits:
+        return None, array.nbytes, kind, fits
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return little.tobytes(), array.nbytes, kind, fits
 
 
 def _plain(name: str) -> str:

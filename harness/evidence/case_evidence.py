@@ -32,6 +32,7 @@ from harness.evidence.script import (
     state_script,
 )
 from harness.evidence.text import EvidenceFile, clean, fit, redact
+from harness.files.names_inside import create_inside, name_problem
 
 SUMMARY: Final = "evidence.json"
 _STATE_BYTES: Final = 64 << 10
@@ -175,8 +176,11 @@ class CaseEvidence:
                 content, cut = fit(file, min(left, self.limits.file_bytes))
                 if cut:
                     self._note(f"{file.name}: cut, it would have been larger than allowed")
-                if content:
-                    (folder / file.name).write_bytes(content)
+                if content and (problem := name_problem(file.name)):
+                    self._note(f"a file that the device named {problem}: {file.name[:100]!r}")
+                elif content:
+                    with create_inside(folder, file.name, replace=True) as stream:
+                        stream.write(content)
                     written[file.name] = {"bytes": len(content), "cut": cut}
                     left -= len(content)
             summary = {

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import ConfigError
 from harness.farm.shards import Part, Shard, gaps
-from harness.files.whole_file import read_bounded, sha256_of
+from harness.files.names_inside import create_inside, open_inside, read_inside
+from harness.files.whole_file import sha256_of
 from harness.history.previous import since_previous
 from harness.report.rundir import (
     INFO,
@@ -72,7 +72,8 @@ class _Source:
         """What of the selection it has, and has run. Raises ConfigError."""
         file = self.folder.path / SHARD_CASES
         try:
-            cases = TypeAdapter(list[str]).validate_json(read_bounded(file, _MOST_CASES_BYTES))
+            said = read_inside(self.folder.path, SHARD_CASES, _MOST_CASES_BYTES)
+            cases = TypeAdapter(list[str]).validate_json(said)
         except (OSError, ValueError) as error:
             raise ConfigError("cannot be read as a list of cases", file=file) from error
         ran = {one.case for one in self.contents.cases if one.device is not None}
@@ -184,23 +185,18 @@ def _copied(source: Path, target: Path, name: str) -> bool:
 
     What is there already is left as it is. Raises OSError if it cannot be written.
     """
-    to = target / name
     if not name.startswith(_COPIED):
         return False
     try:
-        real = (source / name).resolve(strict=True)
-        opened = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, RuntimeError, ValueError):
+        stream = open_inside(source, name)
+    except OSError:
         return False
-    with open(opened, "rb") as stream:
-        state = os.fstat(stream.fileno())
-        small = stat.S_ISREG(state.st_mode) and state.st_size <= _MOST_FILE_BYTES
-        if not small or not real.is_relative_to(source):
+    with stream:
+        if os.fstat(stream.fileno()).st_size > _MOST_FILE_BYTES:
             return False
         try:
-            to.parent.mkdir(parents=True, exist_ok=True)
-            with to.open("xb") as copy:
+            with create_inside(target, name) as copy:
                 shutil.copyfileobj(stream, copy)
         except (FileExistsError, NotADirectoryError):
-            return to.is_file()
+            return (target / name).is_file()
     return True

@@ -13,6 +13,7 @@ import os
 import stat
 import unicodedata
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -32,11 +33,12 @@ class NotInsideError(OSError):
         super().__init__(errno.EINVAL, problem, name)
 
 
-def name_problem(name: str) -> str | None:
+def name_problem(name: str, *, flat: bool = False) -> str | None:
     """Why a name is none of a file inside a folder, to be said behind it; None if it is (pure).
 
     Parts are separated by slashes. What other systems, or texts that are normalised, take for a way
-    out is refused, too, and so is what a command would take for an option.
+    out is refused, too, and so is what a command would take for an option. With `flat` it is one
+    right in the folder.
     """
     try:
         size = len(name.encode())
@@ -51,6 +53,8 @@ def name_problem(name: str) -> str | None:
             return "has a name that leads elsewhere"
         if seen.count("/") != name.count("/"):
             return "has a character in its name that looks like a slash"
+    if flat and "/" in name:
+        return "lies in a folder"
     if any(unicodedata.category(character).startswith("C") for character in name):
         return "has control characters in its name"
     parts = name.split("/")
@@ -71,7 +75,7 @@ def inside(folder: Path, name: str) -> Path:
     return folder.joinpath(*name.split("/"))
 
 
-def open_inside(folder: Path, name: str) -> BinaryIO:
+def open_inside(folder: Path, name: str) -> BufferedReader:
     """Opens a file of a folder, which may itself be a link.
 
     Raises NotInsideError for a name that is none, for links, and for what is no file; OSError.
@@ -80,7 +84,7 @@ def open_inside(folder: Path, name: str) -> BinaryIO:
     return open_below(folder, name)
 
 
-def open_below(folder: Path, name: str) -> BinaryIO:
+def open_below(folder: Path, name: str) -> BufferedReader:
     """The same for a name that was found in the folder, and not read somewhere: any may be one."""
     *folders, last = name.split("/")
     with _entered(folder, folders) as held:
@@ -97,14 +101,18 @@ def open_below(folder: Path, name: str) -> BinaryIO:
         raise
 
 
-def create_inside(folder: Path, name: str) -> BinaryIO:
+def create_inside(folder: Path, name: str, *, replace: bool = False) -> BinaryIO:
     """Creates a file of a folder, with the folders above it; what is there is never written to.
 
-    Raises NotInsideError, FileExistsError, OSError.
+    With `replace` a file or a link that is there goes before. Raises NotInsideError,
+    FileExistsError, OSError.
     """
     inside(folder, name)
     *folders, last = name.split("/")
     with _entered(folder, folders, make=True) as held:
+        if replace:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(last, dir_fd=held)
         return open(os.open(last, _CREATE, 0o666, dir_fd=held), "wb")
 
 

@@ -25,6 +25,7 @@ from typing import Any, Final
 import filelock
 
 from harness.errors import InfraError
+from harness.files.names_inside import name_problem
 from harness.files.whole_file import read_bounded, sha256_of, write_json
 
 _log = logging.getLogger(__name__)
@@ -250,7 +251,7 @@ def _parse(raw: bytes) -> dict[str, Any]:
         if manifest["format"] != _FORMAT:
             raise FolderChangedError(f"{MANIFEST} has another format")
         for name, entry in manifest["files"].items():
-            if any(part in ("", ".", "..") for part in name.split("/")):
+            if name_problem(name) is not None:
                 raise ValueError(name)
             if not all(isinstance(entry[key], int) for key in ("size", "mtime_ns")):
                 raise TypeError(name)

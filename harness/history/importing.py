@@ -19,6 +19,7 @@ from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ErrorRecord
 from harness.failure.rule import CONFIDENCES
 from harness.failure.rules import RULES
+from harness.files.names_inside import open_below
 from harness.history.brief import Brief, Named, moment_text
 from harness.history.database import Connection, Database
 from harness.history.timeline import Filter
@@ -255,7 +256,7 @@ def _without_nul(text: str) -> str:
 
 def _digest(journal: Path) -> str:
     try:
-        with journal.open("rb") as stream:
+        with open_below(journal.parent, journal.name) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=journal) from error

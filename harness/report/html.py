@@ -6,6 +6,7 @@ by its script from data that lies packed in it (page_data.py).
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from harness.errors.outgoing_text import counted, printable
+from harness.files.names_inside import open_inside
 from harness.files.whole_file import write_whole
 from harness.report.bisections import Listed, bisections_in, of_cases
 from harness.report.forecast import forecast_of
@@ -238,11 +240,8 @@ def _evidence(cases: Sequence[CaseRecord], folder: Path) -> dict[str, str]:
 def _tail(folder: Path, name: str) -> bytes:
     """The end of a log; nothing of what is no plain file of this folder, or cannot be read."""
     try:
-        path = (folder / name).resolve(strict=True)
-        if not path.is_file() or not path.is_relative_to(folder.resolve()):
-            return b""
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _EVIDENCE_BYTES))
+        with open_inside(folder, name) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _EVIDENCE_BYTES))
             return file.read(_EVIDENCE_BYTES)
     except OSError:
         return b""

@@ -22,7 +22,8 @@ from harness import __version__
 from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets, without_secrets_in
 from harness.files.cache import PRIVATE
-from harness.files.whole_file import disk_errors, keep_whole, read_bounded, read_json, write_whole
+from harness.files.names_inside import read_inside
+from harness.files.whole_file import disk_errors, keep_whole, write_whole
 from harness.report.ci import attachments_root
 from harness.report.grid import grid_json, grids
 from harness.report.order import ORDER, give_place, ordered
@@ -190,8 +191,8 @@ class RunFolder:
         if not file.is_file():
             return {}
         try:
-            content = read_json(file, _MAX_INFO_BYTES)
-        except (OSError, ValueError):
+            content = json.loads(read_inside(self.path, INFO, _MAX_INFO_BYTES))
+        except (OSError, ValueError, RecursionError):
             return {}
         return without_secrets_in(content) if isinstance(content, dict) else {}
 
@@ -211,7 +212,7 @@ class RunFolder:
         if not _OUTPUT_NAME.fullmatch(name):
             return None
         try:
-            return read_bounded(self.path / OUTPUTS / f"{name}.raw", _MAX_OUTPUT_BYTES)
+            return read_inside(self.path, f"{OUTPUTS}/{name}.raw", _MAX_OUTPUT_BYTES)
         except OSError:
             return None
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors.outgoing_text import outgoing
-from harness.files.whole_file import read_bounded, write_whole
+from harness.files.names_inside import read_inside
+from harness.files.whole_file import write_whole
 from harness.report.summary import part_of, shortened
 from harness.results.record import CaseRecord, DeviceEvent, is_figure
 
@@ -58,7 +59,7 @@ def write_trace(records: Sequence[CaseRecord], events: Sequence[DeviceEvent], fo
 
     def read_log(path: str) -> bytes | None:
         try:
-            return read_bounded(folder / path, _MAX_LOG_BYTES)
+            return read_inside(folder, path, _MAX_LOG_BYTES)
         except OSError:
             return None
 

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import ConfigError, InfraError, InternalError
 from harness.errors.outgoing_text import counted, without_secrets_in
+from harness.files.names_inside import open_below
 from harness.files.whole_file import disk_errors
 from harness.results.record import CaseRecord, DeviceEvent, DeviceRecord, Line, final_attempts
 
@@ -305,7 +306,8 @@ def _problem(error: ValidationError, line: bytes) -> str:
 def _journal_lines(path: Path) -> Iterator[bytes]:
     """Lines with their ends; of one that is too long only as much as shows that it is."""
     try:
-        with path.open("rb") as stream:
+        # the folder may be somebody else's
+        with open_below(path.parent, path.name) as stream:
             yield from _lines(stream)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error

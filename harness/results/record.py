@@ -24,6 +24,7 @@ from pydantic import (
 
 from harness.errors import Cause
 from harness.failure.error import ErrorRecord, Outcome, Part, Text, clean_text, cut_message
+from harness.files.names_inside import name_problem
 from harness.lab.health import EventKind, LabEvent, State
 from harness.results.checks import Check
 from harness.results.json_value import INTEGERS, JsonObject, as_json
@@ -55,9 +56,8 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 def _relative(path: str) -> str:
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if not parts or path.startswith("/") or ".." in parts:
-        raise ValueError("must be a path inside the run's folder")
+    if (problem := name_problem(path)) is not None:
+        raise ValueError(f"must be a path inside the run's folder, and {problem}")
     return path
 
 

@@ -26,12 +26,14 @@ from typing import Final
 
 from harness.errors import InfraError
 from harness.files.cache import PRIVATE
+from harness.files.names_inside import open_below
 from harness.lab.inventory import DEFAULT_WORKDIR
 from harness.simulator.storage import LOCK_FILE
-from harness.store.layout import base
+from harness.store.layout import ENTRY_FILE, base
 
 _WORKDIR: Final = DEFAULT_WORKDIR.strip("/")
 _RUNS: Final = ".runs"
+_MOST_LISTED_BYTES: Final = 16 << 20
 _BEGAN_WITH: Final = ".began-with-"
 
 
@@ -158,8 +160,11 @@ def keep_store(source: Path, target: Path, began_with: set[str]) -> None:
     there = {base(name) for name in _names(target / "listed")}
     for name in _names(source / "listed"):
         if base(name) not in there:
-            entries = (source / "listed" / name).read_text().split()
-            if all(_link(source, target, f"store/{entry}") for entry in entries):
+            with open_below(source, f"listed/{name}") as listed:
+                entries = listed.read(_MOST_LISTED_BYTES).decode("ascii", "replace").split()
+            if all(ENTRY_FILE.fullmatch(entry) for entry in entries) and all(
+                _link(source, target, f"store/{entry}") for entry in entries
+            ):
                 _link_set(source, target, name)
     if any((target / "inuse").iterdir()):
         return

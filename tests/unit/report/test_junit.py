@@ -178,7 +178,7 @@ def test_attachments_are_named_from_where_ci_looks(tmp_path: Path) -> None:
 
 
 def test_a_path_that_ends_its_own_mark_is_no_attachment() -> None:
-    made = record(logs=("a]]b", "a\nb", "c"))
+    made = record(logs=("a]]b", "c"))
     assert only_case(made).findtext("system-out") == "[[ATTACHMENT|c]]"
 
 

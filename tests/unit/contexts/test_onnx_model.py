@@ -98,3 +98,12 @@ def test_what_is_seen_of_a_model_from_outside(tmp_path: Path) -> None:
     path.write_bytes(model.SerializeToString())
     with pytest.raises(ConfigError, match=r"'../weights', which is not in its folder or below"):
         OnnxSurface.of(path)
+
+
+def test_elements_of_a_type_that_nobody_knows_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    model = onnx.load(saved(path))
+    model.graph.input[1].type.tensor_type.elem_type = 99
+    onnx.save(model, path)
+    with pytest.raises(ConfigError, match=r"m\.onnx: .* x: nobody knows elements of type 99"):
+        OnnxSurface.of(path)

@@ -1,0 +1,41 @@
+"""What a command is not given rightly: said before anything is done, with exit code 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.in_process import qnn_harness
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["bisect"], "--case and --axis say what to bisect; or --resume"),
+        (["compare", "--previous", "a", "b"], "--previous finds BASE: only NEW can be named"),
+        (["compare"], "name BASE, or BASE and NEW; or give --previous"),
+        (["doctor", "--acceptance"], "--acceptance takes one DEVICE"),
+        (["doctor", "a", "--reboot"], "--unplug, --reboot and --out go with --acceptance"),
+        (["nightly", "--budget", "169h"], "'169h' is no time of at most 168 hours"),
+        (["simulator", "--devices", "3"], "is for a farm: qnn-harness simulator farm"),
+        (["contexts", "minimize"], "CASE says what to minimize; or --resume DIR alone"),
+        (["history", "--since", "soon"], "'soon' is no day, as in 2026-11-23"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_missing_or_does_not_go_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = qnn_harness(*words)
+    assert says in " ".join(done.stderr.split())
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
+
+
+def test_a_lab_without_simulated_devices_has_none_to_show(tmp_path: Path) -> None:
+    lab = tmp_path / "devices.yaml"
+    lab.write_text("schema: 1\ndevices:\n  - {name: phone, serial: R5CX1234, soc: SM8550}\n")
+    done = qnn_harness("simulator", "--lab", lab)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{lab}: devices: no simulated device (valid: farm)" in done.stderr

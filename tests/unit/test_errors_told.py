@@ -1,0 +1,110 @@
+"""What users are told where their computer lets them down: in the way, missing, full, or odd."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.adb.guard import spawn_guarded
+from harness.adb.private_server import harness_key
+from harness.adb.server import adb_binary
+from harness.bisect.folder import BisectFolder
+from harness.doctor.new_lab import with_addresses
+from harness.errors import ConfigError, HarnessError, InfraError
+from harness.files.archive import names_of
+from harness.history.database import open_database
+from harness.lab.lease import Leases
+from harness.nightly.chain import held
+from harness.probe.build import read_sources
+from harness.probe.plan import parse, sealed
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.download import Bounds, download
+
+BOUNDS = Bounds(1000, 5)
+
+
+def in_the_way(folder: Path) -> Path:
+    path = folder / "file"
+    path.write_text("x")
+    return path / "below"
+
+
+@pytest.mark.parametrize(
+    ("does", "kind", "says"),
+    [
+        (lambda at: harness_key(in_the_way(at)), InfraError, "cannot make the harness's adb key: "),
+        (lambda at: BisectFolder.newest(at), ConfigError, "holds no bisection"),
+        (lambda _: read_sources("*.none"), ConfigError, "the probe's sources are missing"),
+        (
+            lambda _: parse(sealed(["sleep ms=1 ms=2"])),
+            ConfigError,
+            "not a field, or given twice: 'ms=2'",
+        ),
+        (lambda at: names_of(in_the_way(at).parent), InfraError, "file cannot be unpacked: "),
+        (lambda _: with_addresses(None, [], None), ConfigError, "--device: names no device"),
+        (lambda at: spawn_guarded(["x"], cwd=at / "gone"), InfraError, "cannot start x: "),
+        (lambda at: download("http://[::1/x", at, BOUNDS), InfraError, "is no URL"),
+        (
+            lambda at: download(f"http://{'a' * 64}.example/x", at, BOUNDS),
+            InfraError,
+            "its host is no name that there can be",
+        ),
+    ],
+)
+def test_what_stands_in_the_way_is_named(
+    tmp_path: Path, does: Callable[[Path], object], kind: type[HarnessError], says: str
+) -> None:
+    with pytest.raises(kind, match=says):
+        does(tmp_path)
+
+
+def test_a_full_disk_keeps_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    leases = Leases(tmp_path / "leases", purpose="a test")
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(InfraError, match=r"cannot keep a lease in .*: No space left on device"):
+        leases.take("local:x", "phone")
+    monkeypatch.undo()
+    leases.take("local:x", "phone")
+    leases.close()
+
+
+def test_an_adb_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", str(tmp_path / "adb"))
+    with pytest.raises(ConfigError, match="ADBUTILS_ADB_PATH: no adb program at "):
+        adb_binary()
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", "/bin/false")
+    with pytest.raises(InfraError, match=r"adb keygen failed \(1\): "):
+        harness_key(tmp_path)
+
+
+def test_postgres_wants_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ConfigError, match=r"PostgreSQL needs more packages: .*pip install"):
+        open_database("postgresql://somewhere/db")
+
+
+def test_sources_of_one_name(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path)
+    with pytest.raises(ConfigError, match="two sources of runtimes are called 'pypi'"):
+        catalog.add(catalog.sources[0])
+
+
+def test_a_folder_on_a_file_system_without_locks_keeps_no_night(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    refused = pytest.raises(InfraError, match=r"cannot keep a night in .*: No locks available")
+    with refused, held(tmp_path):
+        pass

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from harness.artefacts.artefact import Piece, PieceKind
@@ -18,6 +20,9 @@ _SIZES: Final = struct.Struct("<24xQQ")
 
 ZIP_MAGIC: Final = b"PK\x03\x04"
 """The first bytes of a DLC, which is a zip."""
+
+_HEAD_BYTES: Final = 1 << 16
+_BUILD: Final = re.compile(rb"v(2\.\d{1,3}\.\d{1,3})\.\d{12}\b")
 
 # Of ExecuTorch, backends/qualcomm/runtime/backends/QnnCustomProtocol.h: magic, signature and size
 # of the binary; the binary begins behind padding to 256 bytes, in older versions at once.
@@ -62,6 +67,18 @@ def _known(data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[
         )
         raise data.error(problem, offset)
     return Piece(data.path, offset, size, origin, kinds[head], facts, within=data.within)
+
+
+def named_version(path: Path) -> str | None:
+    """The QNN version (2.49.40) that a context binary names near its beginning, if it does.
+
+    A look into the bytes, for what is chosen before anything is run: its metadata tell it surely.
+    Raises ArtefactError for a file that cannot be read.
+    """
+    with FileBytes(path) as data:
+        head = data.at(0, min(_HEAD_BYTES, data.size), "the context")
+    found = _BUILD.search(head)
+    return found[1].decode() if found else None
 
 
 def delegate_blob(data: FileBytes, offset: int, size: int, origin: str) -> Piece:

@@ -6,6 +6,7 @@ The layout is that of pytorch/executorch: schema/program.fbs and schema/extended
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -29,6 +30,8 @@ _NAME, _VALUES, _INPUTS, _OUTPUTS, _DELEGATES = 0, 2, 3, 4, 7
 _VALUE_TYPE, _VALUE = 0, 1
 _TENSOR: Final = 5
 _SCALAR_TYPE, _SIZES = 0, 2
+# other values that have a size: whole numbers, truth values, reals; by the number of their type
+_NUMBERS: Final = {2: ("int64", 8), 3: ("bool8", 1), 4: ("float64", 8)}
 _ID, _PROCESSED = 0, 1
 _LOCATION, _INDEX = 0, 1
 _IN_SEGMENT: Final = 1
@@ -81,7 +84,7 @@ def read_pte(data: FileBytes) -> Artefact:
 
 @dataclass(frozen=True)
 class MethodTensor:
-    """An input or output of a method; `size` in bytes."""
+    """An input or output of a method that a file can hold; `size` in bytes."""
 
     data_type: str
     size: int
@@ -90,25 +93,32 @@ class MethodTensor:
 def method_tensors(
     data: FileBytes, method: str
 ) -> tuple[list[MethodTensor | None], list[MethodTensor | None]]:
-    """Inputs and outputs of a method; None for what is no tensor, or of a type without a name.
+    """Inputs and outputs of a method; None for a tensor of a type without a name.
 
+    Inputs are tensors: any other keeps the value that it was exported with. Of outputs numbers
+    count, too, and not what has no size (nothing, texts, lists).
     Raises ArtefactError, also for a program without such a method.
     """
     for plan in Table.root(data, "the program").tables(_PLANS, "method"):
         if plan.text(_NAME) == method:
-            return _tensors(data, plan, _INPUTS), _tensors(data, plan, _OUTPUTS)
+            return _tensors(data, plan, _INPUTS, {}), _tensors(data, plan, _OUTPUTS, _NUMBERS)
     raise data.error(f"it has no method {method!r}", 0)
 
 
-def _tensors(data: FileBytes, plan: Table, field: int) -> list[MethodTensor | None]:
+def _tensors(
+    data: FileBytes, plan: Table, field: int, numbers: Mapping[int, tuple[str, int]]
+) -> list[MethodTensor | None]:
     listed = plan.vector(field, 4)
     found: list[MethodTensor | None] = []
     for at in range(listed.count):
         index = data.number("<i", listed.offset + 4 * at, "the number of a value")
         value = plan.table_at(_VALUES, index, "value")
-        tensor = value.table(_VALUE, value.what)
-        is_tensor = tensor is not None and value.number(_VALUE_TYPE, "<B") == _TENSOR
-        found.append(_tensor(data, tensor) if tensor is not None and is_tensor else None)
+        kind = value.number(_VALUE_TYPE, "<B")
+        if kind == _TENSOR:
+            tensor = value.table(_VALUE, value.what)
+            found.append(None if tensor is None else _tensor(data, tensor))
+        elif kind in numbers:
+            found.append(MethodTensor(*numbers[kind]))
     return found
 
 

@@ -251,8 +251,9 @@ class Bench:
         with contextlib.suppress(ConfigError):  # what cannot be read, ExecuTorch has told
             known = list(self._case.ready.contexts(made.sources()).values())
             self._case.notes.makers += [one.made_by for one in known if one.made_by]
-            self._note_forecast(known, schedule(len(known), "resident"))
-        if observation.verdict.outcome in FAILED and made.holds_contexts:
+            if known:
+                self._note_forecast(known, schedule(len(known), "resident"))
+        if observation.verdict.outcome in FAILED and made.contexts and made.holds_contexts:
             executions = list(self._case.notes.executions)
             replay = self._replay(made)
             self._case.notes.executions = executions  # those of the program itself

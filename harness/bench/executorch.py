@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from harness.artefacts.artefact import Piece
+from harness.artefacts.artefact import Artefact, Piece
 from harness.artefacts.extract import piece_file
 from harness.artefacts.file_bytes import FileBytes
 from harness.artefacts.open import open_artefact
@@ -42,7 +42,7 @@ FAILED: Final = ("failed", "crashed", "hung")
 class Program:
     """A method of a .pte: the contexts of its delegates, in the order in which they are loaded.
 
-    `inputs` and `outputs` are None where one of them is no tensor, or of a type without a name.
+    `inputs` and `outputs` are those that files can hold, None where one's type has no name.
     `number` is that of the method.
     """
 
@@ -135,7 +135,9 @@ def open_program(path: Path, method: str) -> Program:
         raise ConfigError(f"ExecuTorch runs a .pte, and this is: {artefact.kind}", file=path)
     methods = artefact.facts["methods"]
     if method not in methods:
-        raise ConfigError(f"it has no method {method!r}", file=path, choices=methods)
+        problem = f"it has no method {method!r}; --graph, or method=, names one"
+        choices = _with_contexts(artefact) or methods
+        raise ConfigError(problem, file=path, choices=choices)
     found = {}
     for piece in artefact.pieces:
         for origin in (piece.origin, *piece.facts.get("also", ())):
@@ -147,6 +149,23 @@ def open_program(path: Path, method: str) -> Program:
     contexts = tuple(found[number] for number in sorted(found))
     tensors = _named("input", inputs), _named("output", outputs)
     return Program(path, method, contexts, *tensors, methods.index(method))
+
+
+def methods_to_run(path: Path) -> Sequence[str]:
+    """What of a .pte is run where nobody says: each method with contexts, else `forward`.
+
+    Raises ConfigError for a file that cannot be read.
+    """
+    artefact = open_artefact(path)
+    return _with_contexts(artefact) or ("forward",)
+
+
+def _with_contexts(artefact: Artefact) -> Sequence[str]:
+    origins = [
+        origin for one in artefact.pieces for origin in (one.origin, *one.facts.get("also", ()))
+    ]
+    having = {origin.rpartition("/")[0] for origin in origins}
+    return [method for method in artefact.facts.get("methods", ()) if method in having]
 
 
 def _named(kind: str, tensors: Sequence[MethodTensor | None]) -> tuple[Tensor, ...] | None:

@@ -50,12 +50,22 @@ class WholeFile(SourceList):
     files: tuple[Path, ...]
 
     @classmethod
-    def of(cls, path: Path, sources: Iterable[Source], given: Given, files: Iterable[Path]) -> Self:
-        """The file, called by its name."""
-        made = cls(path.name, sources)
+    def of(
+        cls,
+        path: Path,
+        sources: Iterable[Source],
+        given: Given,
+        files: Iterable[Path],
+        *,
+        part: str | None = None,
+    ) -> Self:
+        """The file, called by its name; `part` is which of several graphs of it is meant."""
+        made = cls(path.name if part is None else f"{path.name}-{part}", sources)
         made.path, made.files = path, tuple(files)
         read, wanted = (own_folder(one, path.name) for one in (given.inputs, given.expected))
-        made.given = Given(read, wanted, given.tolerance, given.graph)
+        if part is not None:
+            read, wanted = (one / part if one else None for one in (read, wanted))
+        made.given = Given(read, wanted, given.tolerance, part or given.graph)
         return made
 
 

@@ -182,8 +182,11 @@ class ErrorRecord(Part):
 
     @property
     def call(self) -> str:
-        """API, code and symbol of what failed, as far as they are known."""
-        parts = (self.api, self.code, self.symbol)
+        """API, code and symbol of what failed, as far as they are known.
+
+        Of a call that succeeded, with outputs that are wrong, its API: the message tells of them.
+        """
+        parts = (self.api,) if self.code == 0 else (self.api, self.code, self.symbol)
         return " ".join(str(part) for part in parts if part not in (None, ""))
 
     @property

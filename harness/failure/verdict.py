@@ -50,7 +50,9 @@ class Verdict:
             context = "" if error.context is None else f", context {error.context}"
             where = f" in step {error.step}{context}"
         code = f" returned {error.ort.code} ({error.ort.name})" if error.ort else ""
-        if error.code is not None:
+        if error.code == 0 and self.outcome == "failed":
+            code = " succeeded, and what it gave is wrong"
+        elif error.code is not None:
             named = ", ".join(part for part in (error.symbol, error.component) if part)
             what = f" returned {error.code}" if error.ort is None else f"{code}, QNN {error.code}"
             code = what + (f" ({named})" if named else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from harness.results.record import CaseRecord, DeviceRecord, Fixed
     from harness.runtimes.catalog import Catalog
     from harness.workbench import Placement
+
+_log = logging.getLogger(__name__)
 
 ANY: Final = "any"
 """What stands for the device in the name of a case that any device runs that fits."""
@@ -164,12 +167,13 @@ class Asked:
         return self._device_runtimes(self.options.qnn, "--qnn")
 
     def placements(
-        self, requirements: dict[str, Any], *, compiled: bool = True
+        self, requirements: dict[str, Any], *, compiled: bool = True, made_by: Sequence[str] = ()
     ) -> tuple[list[Placement], list[str]]:
         """The placements of a test with these requirements, and why the others do not fit.
 
-        `compiled`: it may take contexts that are compiled here. Raises ConfigError for an unknown
-        device, version, backend or requirement.
+        `compiled`: it may take contexts that are compiled here; `made_by` are the QNN versions that
+        made those it takes out of files. Raises ConfigError for an unknown device, version, backend
+        or requirement.
         """
         from harness.pytest_plugin.axes import placements
         from harness.qnn.backends import BACKENDS
@@ -182,6 +186,9 @@ class Asked:
                     f"unknown backend {backend!r}", field="--backend", choices=BACKENDS
                 )
         runtimes, reasons = self._runtimes_for(requirements.get("qnn"))
+        named = options.qnn_given or requirements.get("qnn")
+        if requirements.get("engine") == "executorch" and not named:
+            runtimes = self._fitting_executorch(made_by) or runtimes
         if compiled:
             runtimes.require_compilers()
         found, unfit = placements(
@@ -218,6 +225,32 @@ class Asked:
         reasons = [f"{NOT_ASKED} QNN {' or '.join(specs)}, asked for {', '.join(self.options.qnn)}"]
         found = replace(self.runtimes, compilers=both, reasons=())
         return found, [] if any(both.values()) else reasons
+
+    def _fitting_executorch(self, made_by: Sequence[str]) -> DeviceRuntimes | None:
+        """Of each device the newest QNN that ExecuTorch takes; None where there is no such one.
+
+        Which one a build of the user's takes, only the contexts tell that were made for it.
+        """
+        from harness.qnn.versions import QnnVersion
+        from harness.runtimes.executorch import EXECUTORCH_TAKES, EXECUTORCH_VERSION
+
+        if self.options.executorch is None:
+            wanted, why = str(EXECUTORCH_TAKES), f"what ExecuTorch {EXECUTORCH_VERSION} takes"
+        elif made_by:
+            wanted, why = max(made_by, key=QnnVersion.parse), "what made the contexts"
+        else:
+            return None
+        if (wanted,) not in self._named_runtimes:
+            try:
+                found = self._device_runtimes((wanted,), "--qnn")
+            except ConfigError:
+                return None  # no source has it: preflight and the run tell what comes of that
+            newest = {name: dict([*own.items()][-1:]) for name, own in found.compilers.items()}
+            self._named_runtimes[(wanted,)] = replace(found, compilers=newest)
+            chosen = ", ".join(dict.fromkeys(name for own in newest.values() for name in own))
+            if self.takes_places:  # a worker's controller has said so
+                _log.warning("QNN %s: %s; --qnn names another", chosen, why)
+        return self._named_runtimes[(wanted,)]
 
     def _device_runtimes(self, qnn: Sequence[str], field: str) -> DeviceRuntimes:
         from harness.pytest_plugin.axes import device_runtimes

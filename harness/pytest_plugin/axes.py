@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import pytest
 
+from harness.artefacts.blobs import named_version
 from harness.contexts.artefact_sources import WholeFile
+from harness.contexts.context_file import ContextFile
 from harness.contexts.contexts import Source, SourceList
 from harness.errors import ConfigError, VersionError
 from harness.lab.inventory import DeviceConfig
@@ -206,6 +208,15 @@ def takes_compiled(values: Iterable[object]) -> bool:
     """
     found = list(_sources(values))
     return not found or any(one.compiled for one in found)
+
+
+def made_by(values: Iterable[object]) -> list[str]:
+    """The QNN versions that made the contexts of files among these, as far as they name one.
+
+    Raises ArtefactError for a file that cannot be read.
+    """
+    files = (one.path for one in _sources(values) if isinstance(one, ContextFile))
+    return [version for file in files if (version := named_version(file)) is not None]
 
 
 def _sources(values: Iterable[object]) -> Iterator[Source]:

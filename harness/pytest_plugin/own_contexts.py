@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -100,8 +101,8 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
     own = metafunc.definition.getparent(ArtefactFile)
     marker = metafunc.definition.get_closest_marker(TAKES)
     if own is not None and own.engine != "qnn":
-        whole = _whole_file(own.path, own.engine, options.contexts)
-        _parametrize(metafunc, "workload", [whole])
+        wholes = _whole_files(own.path, own.engine, options.contexts)
+        _parametrize(metafunc, "workload", wholes)
     elif own is not None:
         contexts = _contexts_of_file(own.path, options.contexts)
         ways = _ways(options, contexts)
@@ -111,8 +112,9 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
         _parametrize(metafunc, marker.args[0], _contexts_of_paths(options.contexts))
 
 
-def _whole_file(path: Path, engine: str, asked: ContextsAsked) -> WholeFile:
-    """A file as another engine than the probe is to run it. Raises ConfigError."""
+@cache
+def _whole_files(path: Path, engine: str, asked: ContextsAsked) -> list[WholeFile]:
+    """What of a file another engine than the probe is to run. Raises ConfigError."""
     from harness.contexts.artefact_sources import Given, WholeFile
 
     if asked.numbers or asked.residencies:
@@ -121,10 +123,20 @@ def _whole_file(path: Path, engine: str, asked: ContextsAsked) -> WholeFile:
     given = Given(asked.inputs, asked.expected, asked.tolerance, asked.graph)
     if engine == "executorch":
         _require_use_of_tolerance(path, asked)
-        from harness.bench.executorch import open_program
+        from harness.bench.executorch import methods_to_run, open_program
 
-        program = open_program(path, asked.graph or "forward")
-        return WholeFile.of(path, program.readable(), given, [path])
+        methods = methods_to_run(path) if asked.graph is None else (asked.graph,)
+        programs = [open_program(path, method) for method in methods]
+        return [
+            WholeFile.of(
+                path,
+                one.readable(),
+                given if asked.graph else replace(given, graph=one.method),
+                [path],
+                part=one.method if len(programs) > 1 else None,
+            )
+            for one in programs
+        ]
     from harness.bench.session import open_session
 
     if asked.graph is not None:
@@ -134,7 +146,7 @@ def _whole_file(path: Path, engine: str, asked: ContextsAsked) -> WholeFile:
     if model.model is None or asked.inputs is not None:
         _require_use_of_tolerance(path, asked)
     files = [path, *model.beside.values()] if model.model is None else ()
-    return WholeFile.of(path, model.sources, given, files)
+    return [WholeFile.of(path, model.sources, given, files)]
 
 
 def left_out(items: Sequence[pytest.Item], options: Options) -> list[pytest.Item]:

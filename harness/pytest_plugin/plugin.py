@@ -145,13 +145,21 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ArtefactFi
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "placement" not in metafunc.fixturenames:
         return
+    from harness.pytest_plugin.axes import made_by, takes_compiled
+
     run = metafunc.config.stash[RUN]
     marker = metafunc.definition.get_closest_marker("device")
     values: Sequence[object] = ()
     try:
         choose_contexts(metafunc, run.options)
         requirements = dict(marker.kwargs) if marker else {}
-        values, reasons = run.asked.placements(requirements, compiled=_takes_compiled(metafunc))
+        given = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
+        own = run.options.executorch is not None and requirements.get("engine") == "executorch"
+        values, reasons = run.asked.placements(
+            requirements,
+            compiled=takes_compiled(given),
+            made_by=made_by(given) if own else (),
+        )
         if not values:
             why = f"{NO_DEVICE}: {'; '.join(reasons)}"
             values = [pytest.param(None, id="no-device", marks=pytest.mark.skip(reason=why))]
@@ -422,11 +430,3 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def _fixtures(item: pytest.Item) -> list[str]:
     return getattr(item, "fixturenames", [])
-
-
-def _takes_compiled(metafunc: pytest.Metafunc) -> bool:
-    """Whether a test may take contexts that are compiled, as far as its own parameters tell."""
-    from harness.pytest_plugin.axes import takes_compiled
-
-    given = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
-    return takes_compiled(given)

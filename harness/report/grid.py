@@ -42,6 +42,8 @@ class Grid:
 def code_of(record: CaseRecord) -> str | None:
     """What its failure is called in a cell: its code; None where there is none."""
     error = record.error
+    if error is not None and error.code == 0:
+        return "outputs"
     if error is None or error.code is not None:
         return None if error is None else str(error.code)
     return error.ort.name if error.ort is not None else None

@@ -232,7 +232,7 @@ def _why(record: CaseRecord) -> str | None:
     error = record.error
     if error is None:
         return record.conclusion
-    code = "" if error.code is None else f"{error.code} "
+    code = f"{error.code} " if error.code else ""
     return clip(f"{code}{error.began}", _MAX_CHARS)
 
 

@@ -174,7 +174,7 @@ function command(record, lab) {
 function bugReport(record, run) {
   const error = record.error ?? {}, device = record.device ?? {}, fence = "```";
   const quote = text => fence + "\n" + plain(text ?? "").replaceAll("```", "'''") + "\n" + fence;
-  const code = error.code === undefined || error.code === null ? "" : ` ${error.code} (${error.hex}${error.symbol ? ", " + error.symbol : ""})`;
+  const code = !error.code ? "" : ` ${error.code} (${error.hex}${error.symbol ? ", " + error.symbol : ""})`;
   const lines = [`## ${plain(record.case.replace(/^.*::/, ""))}: ${record.outcome}${error.api ? ", " + plain(error.api) + code : ""}`, ""];
   if (error.message) lines.push(quote(error.message));
   if ((error.chain ?? []).length > 1) lines.push("How it came about, the first cause first:", quote(error.chain.map(link => link.message).join("\n")));
@@ -212,7 +212,7 @@ function details(record, run) {
   const error = record.error, list = el("dl"), parts = [];
   const line = (name, ...value) => list.append(el("dt", {}, name), el("dd", {}, value));
   if (error) {
-    const code = error.code === undefined || error.code === null ? "" : ` ${error.code} ${error.hex ?? ""} ${error.symbol ?? ""}`;
+    const code = !error.code ? "" : ` ${error.code} ${error.hex ?? ""} ${error.symbol ?? ""}`;
     const where = error.step === undefined || error.step === null ? "" : ` (step ${error.step}${error.context === undefined || error.context === null ? "" : ", context " + error.context})`;
     parts.push(el("pre", {}, `${error.api ?? ""}${code}${where}\n${error.message ?? ""}`.trim()));
     const known = error.diagnosis;

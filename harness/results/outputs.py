@@ -22,8 +22,9 @@ _EXECUTES: Final = (*_OWN_BUFFERS, "io-run")
 class Execution:
     """One step that executed a graph.
 
-    `work` says of what binary, graph and inputs, so that equal ones have to give equal outputs;
-    None where the plan does not tell. `digests` are hashes of the outputs, none if there are none.
+    `compared`: with what was expected. `work` says of what binary, graph and inputs, so that equal
+    ones have to give equal outputs; None where the plan does not tell. `digests` are hashes of the
+    outputs, none if there are none.
     """
 
     verb: str
@@ -33,10 +34,10 @@ class Execution:
 
 
 def executions(plan: Plan, transcript: Transcript) -> Iterator[Execution]:
-    """The executions of one process that came to a good end."""
+    """The executions of one process whose outputs were seen, right or wrong."""
     binaries: dict[str, str] = {}
     bound: dict[str, Step] = {}
-    done = {step.step: step for step in transcript.steps if step.ok}
+    done = {step.step: step for step in transcript.steps if step.ok or step.error == "mismatch"}
     for number, step in enumerate(plan.steps):
         context = step.fields.get("context", "0")
         if step.verb in _LOADS:
@@ -100,5 +101,6 @@ def _work(binary: str | None, step: Step | None) -> tuple[str, ...] | None:
 def _execution(verb: str, work: tuple[str, ...] | None, result: StepResult) -> Execution:
     outputs, digests = result.data.get("outputs"), result.data.get("digests")
     compared = isinstance(outputs, list) and all("max_abs" in one for one in outputs)
-    numbers = tuple(one for one in digests or () if type(one) is int)
+    # runs of a step that was wrong may differ from each other
+    numbers = tuple(one for one in digests or () if type(one) is int and result.ok)
     return Execution(verb, work, compared and bool(outputs), numbers)

@@ -8,9 +8,11 @@
 #include <executorch/runtime/platform/platform.h>
 #include <executorch/runtime/platform/runtime.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -25,6 +27,9 @@ extern "C" {
 using executorch::extension::Module;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
+using executorch::runtime::HierarchicalAllocator;
+using executorch::runtime::MethodMeta;
+using executorch::runtime::Span;
 using executorch::runtime::Tag;
 
 namespace {
@@ -43,6 +48,10 @@ struct {
     bool waiting, over, nonstop; /* the thread waits for the next step; is done; shall not wait */
     size_t begun;                /* delegates, so far */
     Error error;
+    /* What the program plans: it keeps its state there, too. `fresh` is as loading left it. */
+    std::vector<std::vector<uint8_t>> planned, fresh;
+    std::vector<Span<uint8_t>> spans;
+    std::unique_ptr<HierarchicalAllocator> memory;
 } program;
 
 void say(uint32_t level, const char *format, ...) {
@@ -116,7 +125,7 @@ bool proceed(bool to_the_end, struct outcome *outcome) {
     uint64_t started = now_us();
     if (!program.thread.joinable()) {
         program.thread = std::thread([] {
-            Error error = program.module->load_method(program.method);
+            Error error = program.module->load_method(program.method, program.memory.get());
             std::lock_guard<std::mutex> held(program.lock);
             program.error = error;
             program.over = true;
@@ -152,27 +161,41 @@ void make_input(uint32_t type, struct buffer *buffer) {
         buffer->data[i] = (uint8_t)(i * 37 % 251);
 }
 
+struct input {
+    struct buffer buffer;
+    uint32_t type;
+    bool kept; /* ExecuTorch has memory of its own for it, and copies */
+    executorch::extension::TensorPtr tensor;
+};
+
+/* An output that is a tensor or a number. */
+struct output {
+    size_t at;            /* among all outputs of the method */
+    struct tensor tensor; /* over ExecuTorch's memory, `lent` or `number` */
+    struct buffer lent;   /* where the program plans no memory for it */
+    uint8_t number[8];
+    uint32_t first_crc;
+};
+
 struct run { /* buffers of one step, given back when it is over */
-    std::vector<struct buffer> inputs;
-    std::vector<struct tensor> outputs; /* over ExecuTorch's own memory */
-    std::vector<executorch::extension::TensorPtr> tensors;
+    std::vector<struct input> inputs;
+    std::vector<struct output> outputs;
     std::vector<EValue> values;
-    std::vector<uint32_t> first_crc;
     ~run() {
-        for (auto &buffer : inputs) buffer_free(&buffer);
-        for (auto &output : outputs) buffer_free(&output.expected);
+        for (auto &one : inputs) buffer_free(&one.buffer);
+        for (auto &one : outputs) buffer_free(&one.tensor.expected);
+        for (auto &one : outputs) buffer_free(&one.lent);
     }
 };
 
-/* Whether there is a file for each tensor, or for none. What a user gave is not known to fit before:
- * only the program knows its tensors. */
+/* Whether there is a file for each tensor, or for none. Only the program knows what fits. */
 bool given(const struct step *step, const char *prefix, const char *what, size_t wanted,
            struct outcome *outcome) {
     size_t count = 0;
     for (uint32_t i = 0; i < step->field_count; i++)
         count += strncmp(step->fields[i].key, prefix, strlen(prefix)) == 0;
-    if (count == 0 || count == wanted) return true;
-    return fail(outcome, "given", "the method has %zu %s, and %zu files are given", wanted, what,
+    return count == 0 || count == wanted ||
+           fail(outcome, "given", "the method has %zu %s, and %zu files are given", wanted, what,
                 count);
 }
 
@@ -181,63 +204,145 @@ bool fits(bool was_read, struct outcome *outcome) {
     return was_read;
 }
 
-bool prepare(const struct step *step, struct run *run, struct outcome *outcome) {
-    auto meta = program.module->method_meta(program.method);
-    if (!meta.ok()) return fine(meta.error(), outcome);
-    size_t inputs = meta->num_inputs(), outputs = meta->num_outputs();
-    if (!given(step, "input.", "inputs", inputs, outcome) ||
-        !given(step, "expect.", "outputs", outputs, outcome))
-        return false;
-    run->inputs.resize(inputs);
-    run->outputs.resize(outputs);
-    for (uint32_t i = 0; i < inputs; i++) {
-        auto tag = meta->input_tag(i);
-        auto tensor = meta->input_tensor_meta(i);
-        if (!tag.ok() || *tag != Tag::Tensor || !tensor.ok())
-            return fail(outcome, "given", "input %u is no tensor, and only tensors are made up", i);
-        const char *file = step_numbered(step, "input.", i);
-        struct buffer *buffer = &run->inputs[i];
-        if (!buffer_make(buffer, tensor->nbytes(), outcome)) return false;
-        make_input(qnn_type(tensor->scalar_type()), buffer);
-        if (file != nullptr && !fits(file_read(file, buffer, outcome), outcome)) return false;
-        std::vector<executorch::aten::SizesType> sizes(tensor->sizes().begin(),
-                                                       tensor->sizes().end());
-        run->tensors.push_back(executorch::extension::make_tensor_ptr(std::move(sizes), buffer->data,
-                                                                      tensor->scalar_type()));
-        run->values.emplace_back(*run->tensors.back());
-    }
+executorch::extension::TensorPtr over(const executorch::runtime::TensorInfo &tensor, void *data) {
+    return executorch::extension::make_tensor_ptr(
+        {tensor.sizes().begin(), tensor.sizes().end()}, data, tensor.scalar_type());
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* nothing else tells it */
+/* What an input that is no tensor was exported with: the method takes nothing else. */
+bool exported_value(uint32_t at, EValue *value, struct outcome *outcome) {
+    auto method = program.module->method(program.method);
+    if (!fine(method.error(), outcome)) return false;
+    *value = (*method)->get_input(at);
+    return true;
+}
+#pragma GCC diagnostic pop
+
+bool fill_input(const struct step *step, size_t number, struct input *input,
+                struct outcome *outcome) {
+    const char *file = step_numbered(step, "input.", (uint32_t)number);
+    if (file != nullptr) return fits(file_read(file, &input->buffer, outcome), outcome);
+    make_input(input->type, &input->buffer);
     return true;
 }
 
-/* One output against its file and against the first run. */
-bool check_output(const struct step *step, uint32_t i, uint64_t round, struct run *run,
-                  struct outcome *outcome) {
-    struct tensor *output = &run->outputs[i];
-    if (output->expected.data == nullptr &&
-        !fits(expected_read(output, i, step, outcome), outcome))
+bool prepare_input(const struct step *step, uint32_t at, const MethodMeta &meta, struct run *run,
+                   struct outcome *outcome) {
+    auto tag = meta.input_tag(at);
+    run->values.emplace_back();
+    if (!fine(tag.error(), outcome)) return false;
+    if (*tag != Tag::Tensor) return exported_value(at, &run->values.back(), outcome);
+    auto tensor = meta.input_tensor_meta(at);
+    if (!fine(tensor.error(), outcome)) return false;
+    run->inputs.push_back({});
+    struct input *input = &run->inputs.back();
+    input->type = qnn_type(tensor->scalar_type());
+    input->kept = tensor->is_memory_planned();
+    if (!buffer_make(&input->buffer, tensor->nbytes(), outcome) ||
+        !fill_input(step, run->inputs.size() - 1, input, outcome))
         return false;
-    uint32_t crc = checksum(0, output->buffer.data, output->buffer.size);
-    if (round == 1) run->first_crc.push_back(crc);
-    if (run->first_crc[i] != crc)
+    input->tensor = over(*tensor, input->buffer.data);
+    run->values.back() = EValue(*input->tensor);
+    return true;
+}
+
+/* An output without planned memory is written where its caller says, and so has to be given some.
+ * Where it is one of the inputs, that input's memory takes the place of this when it is set. */
+bool prepare_output(uint32_t at, const MethodMeta &meta, struct run *run,
+                    struct outcome *outcome) {
+    auto tag = meta.output_tag(at);
+    if (!fine(tag.error(), outcome)) return false;
+    bool number = *tag == Tag::Int || *tag == Tag::Double || *tag == Tag::Bool;
+    if (*tag != Tag::Tensor && !number) return true; /* of nothing, texts, lists there is no file */
+    run->outputs.push_back({});
+    struct output *output = &run->outputs.back();
+    output->at = at;
+    if (*tag != Tag::Tensor) return true;
+    auto tensor = meta.output_tensor_meta(at);
+    if (!fine(tensor.error(), outcome)) return false;
+    if (tensor->is_memory_planned()) return true;
+    if (!buffer_make(&output->lent, tensor->nbytes(), outcome)) return false;
+    auto lent = EValue(*over(*tensor, output->lent.data));
+    return fine(program.module->set_output(program.method, lent, at), outcome);
+}
+
+bool prepare(const struct step *step, struct run *run, struct outcome *outcome) {
+    auto meta = program.module->method_meta(program.method);
+    if (!fine(meta.error(), outcome)) return false;
+    for (uint32_t at = 0; at < meta->num_inputs(); at++)
+        if (!prepare_input(step, at, *meta, run, outcome)) return false;
+    for (uint32_t at = 0; at < meta->num_outputs(); at++)
+        if (!prepare_output(at, *meta, run, outcome)) return false;
+    return given(step, "input.", "inputs", run->inputs.size(), outcome) &&
+           given(step, "expect.", "outputs", run->outputs.size(), outcome);
+}
+
+/* Points at what a value holds, which for a number is a copy of it. */
+void look_at(const EValue &value, struct output *output) {
+    struct tensor *seen = &output->tensor;
+    if (value.isTensor()) {
+        const auto tensor = value.toTensor();
+        seen->data_type = qnn_type(tensor.scalar_type());
+        seen->buffer = {(uint8_t *)tensor.mutable_data_ptr(), tensor.nbytes(), nullptr, 0};
+        return;
+    }
+    int64_t whole = value.isInt() ? value.toInt() : value.isBool() && value.toBool();
+    double real = value.isDouble() ? value.toDouble() : 0;
+    memcpy(output->number, value.isDouble() ? (void *)&real : (void *)&whole, sizeof whole);
+    seen->data_type = value.isDouble() ? 0x0264 : value.isInt() ? 0x0064 : 0x0508;
+    seen->buffer = {output->number, value.isBool() ? 1u : sizeof whole, nullptr, 0};
+}
+
+/* One output against its file and against the first run. */
+bool check_output(const struct step *step, uint32_t i, uint64_t round, struct output *output,
+                  struct outcome *outcome) {
+    struct tensor *seen = &output->tensor;
+    if (seen->expected.data == nullptr && !fits(expected_read(seen, i, step, outcome), outcome))
+        return false;
+    uint32_t crc = checksum(0, seen->buffer.data, seen->buffer.size);
+    if (round == 1) output->first_crc = crc;
+    if (output->first_crc != crc)
         return fail(outcome, "mismatch", "run %llu: output %u is not that of run 1",
                     (unsigned long long)round, i);
-    return output_right(output, i, step, round, outcome);
+    return output_right(seen, i, step, round, outcome);
+}
+
+bool unharmed(const struct buffer *buffer, const char *what, size_t at, uint64_t round,
+              struct outcome *outcome) {
+    uint64_t damage = buffer_damage(buffer);
+    return damage == 0 || fail(outcome, "guard", "run %llu wrote %llu bytes outside of %s %zu",
+                               (unsigned long long)round, (unsigned long long)damage, what, at);
+}
+
+/* Every run begins as the first one did, whatever a program remembers. */
+void forget(void) {
+    if (program.fresh.empty()) program.fresh = program.planned;
+    for (size_t i = 0; i < program.fresh.size(); i++)
+        std::copy(program.fresh[i].begin(), program.fresh[i].end(), program.planned[i].begin());
 }
 
 bool run_once(const struct step *step, struct run *run, struct rounds *rounds, bool save,
               struct outcome *outcome) {
+    forget();
+    /* the program works on what it does not keep, and may have written there */
+    for (size_t i = 0; rounds->made > 0 && i < run->inputs.size(); i++)
+        if (!run->inputs[i].kept && !fill_input(step, i, &run->inputs[i], outcome)) return false;
+    for (auto &output : run->outputs)
+        if (output.lent.data != nullptr) buffer_fill(&output.lent);
     uint64_t started = now_us();
     auto given = program.module->execute(program.method, run->values);
     rounds_add(rounds, now_us() - started);
     if (!fine(given.error(), outcome)) return false;
-    for (uint32_t i = 0; i < given->size() && i < run->outputs.size(); i++) {
-        if (!(*given)[i].isTensor()) continue;
-        const auto tensor = (*given)[i].toTensor();
-        struct tensor *output = &run->outputs[i];
-        output->data_type = qnn_type(tensor.scalar_type());
-        output->buffer = {(uint8_t *)tensor.mutable_data_ptr(), tensor.nbytes(), nullptr, 0};
-        if (!check_output(step, i, rounds->made, run, outcome) ||
-            (save && !output_save(output, i, step, outcome)))
+    for (size_t i = 0; i < run->inputs.size(); i++)
+        if (!unharmed(&run->inputs[i].buffer, "input", i, rounds->made, outcome)) return false;
+    for (uint32_t i = 0; i < run->outputs.size(); i++) {
+        struct output *output = &run->outputs[i];
+        look_at((*given)[output->at], output);
+        if (!unharmed(&output->lent, "output", i, rounds->made, outcome) ||
+            !check_output(step, i, rounds->made, output, outcome) ||
+            (save && !output_save(&output->tensor, i, step, outcome)))
             return false;
     }
     return true;
@@ -266,12 +371,20 @@ extern "C" void executorch_program(const struct step *step, struct outcome *outc
     const char *method = step_text(step, "method");
     program.method = method != nullptr ? method : "forward";
     program.module = new Module(step_text(step, "file"));
-    Error error = program.module->load();
+    bool is_program = fine(program.module->load(), outcome);
     outcome->duration_us = now_us() - started;
-    if (!fine(error, outcome)) return;
+    if (!is_program) return;
     auto meta = program.module->method_meta(program.method);
     if (!fine(meta.error(), outcome)) return;
     program.delegates = meta->num_backends();
+    for (size_t i = 0; i < meta->num_memory_planned_buffers(); i++) {
+        auto size = meta->memory_planned_buffer_size(i);
+        if (!fine(size.error(), outcome)) return;
+        program.planned.emplace_back((size_t)*size);
+        program.spans.emplace_back(program.planned.back().data(), (size_t)*size);
+    }
+    program.memory = std::make_unique<HierarchicalAllocator>(
+        Span<Span<uint8_t>>(program.spans.data(), program.spans.size()));
     json_u64(&outcome->data, "delegates", program.delegates);
     json_u64(&outcome->data, "inputs", meta->num_inputs());
     json_u64(&outcome->data, "outputs", meta->num_outputs());
@@ -310,11 +423,11 @@ extern "C" void executorch_run(const struct step *step, struct outcome *outcome)
     rounds_report(&rounds, outcome);
     if (outcome->code != 0) return;
     json_open(&outcome->data, "digests", '[');
-    for (uint32_t crc : run.first_crc) json_u64(&outcome->data, nullptr, crc);
+    for (const auto &output : run.outputs) json_u64(&outcome->data, nullptr, output.first_crc);
     json_close(&outcome->data, ']');
     json_open(&outcome->data, "outputs", '[');
     for (uint32_t i = 0; i < run.outputs.size(); i++)
-        report_comparison(&run.outputs[i], i, &outcome->data);
+        report_comparison(&run.outputs[i].tensor, i, &outcome->data);
     json_close(&outcome->data, ']');
 }
 
@@ -328,6 +441,8 @@ extern "C" void executorch_free(const struct step *, struct outcome *outcome) {
     uint64_t started = now_us();
     delete program.module;
     program.module = nullptr;
+    for (auto *memory : {&program.planned, &program.fresh}) memory->clear();
+    program.spans.clear();
     program.begun = 0;
     program.over = false;
     outcome->called = true;

@@ -39,11 +39,15 @@ def run_program(catalog: Catalog, runtime_for: RuntimeFor) -> RunProgram:
     beside = files["libexecutorch.so"].parent
 
     def run(
-        version: str, *steps: Step, program: Path = PROGRAM, settings: Settings = DEFAULTS
+        version: str,
+        *steps: Step,
+        program: Path = PROGRAM,
+        method: str = "forward",
+        settings: Settings = DEFAULTS,
     ) -> ProbeRun:
         runtime = runtime_for(version)
         folders = [*(runtime.root / folder for folder in runtime.library_dirs), beside]
-        first = Step("executorch-program", {"file": str(program)})
+        first = Step("executorch-program", {"file": str(program), "method": method})
         last = (Step("cleanup"), Step("executorch-free"))
         return run_plan_locally(
             files["qnn-probe"],

@@ -69,7 +69,7 @@ def test_a_program_has_the_contexts_of_its_method() -> None:
 
 
 def test_what_is_no_program_of_executorchs() -> None:
-    with pytest.raises(ConfigError, match=r"no method 'backward' .valid: forward."):
+    with pytest.raises(ConfigError, match=r"'backward'; --graph, .* .valid: forward."):
         open_program(PROGRAM, "backward")
     with pytest.raises(ConfigError, match=r"ExecuTorch runs a \.pte, and this is: tflite"):
         open_program(FIELD / "simple_model_qualcomm_sm8650_precompiled.tflite", "forward")

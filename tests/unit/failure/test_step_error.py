@@ -8,8 +8,9 @@ import pytest
 
 from harness.failure.error import OrtCode
 from harness.failure.step_error import step_error
-from harness.failure.verdict import judge
+from harness.failure.verdict import Verdict, judge
 from harness.probe.transcript import LogLine, StepResult
+from harness.report.grid import code_of
 from harness.results.record import CaseRecord
 from tests.unit.failure.test_verdict import DONE, START, begin, end, log, run
 from tests.unit.results.records import record
@@ -57,6 +58,22 @@ def test_a_text_too_long_for_its_place_is_taken_whole() -> None:
     error = step_error(refused(message=whole[:1023], data={"status_text": whole}, logs=[]))
     assert error.code == 6999
     assert error.symbol == "QNN_GRAPH_MAX_ERROR"
+
+
+@pytest.mark.parametrize("error", ["mismatch", "guard"])
+def test_a_call_that_succeeded_is_not_told_by_its_code(error: str) -> None:
+    said = "run 1: output 0 has 1 of 16 elements beyond 0.01, the first at 13"
+    made = step_error(step("execute", 3, api="QnnGraph_execute", error=error, message=said))
+    assert (made.code, made.call) == (0, "QnnGraph_execute")
+    told = Verdict("failed", "target", made).explanation()
+    assert told.startswith(
+        "failed in step 3: QnnGraph_execute succeeded, and what it gave is wrong"
+    )
+    assert "QNN_SUCCESS" not in told
+    failed = record(outcome="failed", error=made)
+    assert code_of(failed) == "outputs"
+    # a process that dies behind such an answer is told as what it is
+    assert "returned 0" in Verdict("crashed", "target", made).explanation()
 
 
 def test_what_is_said_to_a_person() -> None:

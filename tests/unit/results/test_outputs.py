@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -94,6 +95,31 @@ def test_what_failed_gave_no_outputs() -> None:
     transcript = Transcript()
     transcript.steps.append(StepResult(1, "execute", begun=True, ended=True, code=6001))
     assert list(executions(Plan((context_load(0, "/a"), execute(0))), transcript)) == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "outputs", "expected"),
+    [
+        ("execute", [{"index": 0, "max_abs": 2.5}], "reference"),
+        # a run differed from the first: that those before agreed says nothing
+        ("executorch-run", [], "unverified"),
+    ],
+)
+def test_outputs_that_are_wrong_were_compared(
+    verb: str, outputs: list[dict[str, object]], expected: str
+) -> None:
+    load = (
+        context_load(0, "/p") if verb == "execute" else Step("executorch-program", {"file": "/p"})
+    )
+    transcript = Transcript()
+    for number in (1, 2):
+        told = {"digests": [5], "outputs": outputs}
+        one = StepResult(number, verb, begun=True, ended=True, code=0, data=told)
+        transcript.steps.append(one if number == 1 else replace(one, error="mismatch"))
+    run = execute(0) if verb == "execute" else Step(verb)
+    found = list(executions(Plan((load, run, run)), transcript))
+    assert outputs_of(found) == expected
+    assert disagreement(found) is None
 
 
 def test_different_outputs_are_named() -> None:

@@ -1,0 +1,72 @@
+"""`qnn-harness run --engine executorch`: programs as ExecuTorch's own tools make them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.probe.test_executorch_forms import (
+    FORMS,
+    LLAMA,
+    Runner,
+    X,
+    llama_inputs,
+    runner,
+)
+
+__all__ = ["runner"]  # a fixture
+TOKENS = {"kv_forward": 1, "prefill_forward": 8}
+
+
+def test_a_hybrid_llama_runs_as_it_is_and_gives_what_a_runner_gets(
+    lab: DeviceRuns, runner: Runner, tmp_path: Path
+) -> None:
+    for method, tokens in TOKENS.items():
+        (tmp_path / "io" / method).mkdir(parents=True)
+        runner(LLAMA, method, llama_inputs(tokens), tmp_path / "io" / method)
+        for what in ("input", "output"):
+            (tmp_path / f"{what}s/{LLAMA.name}/{method}").mkdir(parents=True)
+            for file in (tmp_path / "io" / method).glob(f"{what}.*"):
+                shutil.copy(file, tmp_path / f"{what}s/{LLAMA.name}/{method}")
+    given = (f"--inputs={tmp_path}/inputs", f"--expected={tmp_path}/outputs")
+    code, said, records = lab.run_files(LLAMA, "--engine=executorch", *given)
+    assert code == 0, said
+    assert "QNN 2.49.40: what ExecuTorch 1.5.1 takes; --qnn names another" in said
+    assert [one["axes"]["workload"] for one in records] == [f"{LLAMA.name}-{one}" for one in TOKENS]
+    for one in records:
+        assert (one["outcome"], one["axes"]["qnn"]) == ("passed", "2.49.40")
+        assert (one["outputs"], one["measurements"]["loaded"]) == ("reference", 1)
+    # each method has its own folder: those of the other one are no files for it
+    (method, other) = TOKENS
+    wrong = f"--expected={tmp_path}/outputs/{LLAMA.name}/{other}"
+    code, said, (one,) = lab.run_files(LLAMA, "--engine=executorch", f"--graph={method}", wrong)
+    assert (code, one["cause"]) == (2, "config"), said
+    assert one["axes"]["workload"] == LLAMA.name
+
+
+def test_a_program_without_contexts_and_with_numbers_for_outputs(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    for name, values in {
+        "in/x": X,
+        "out/output_0": np.array([7], np.int64),
+        "out/output_1": X + 1,
+        "out/output_2": np.array([2.5]),
+        "out/output_3": X * 2,
+        "out/output_4": np.array([True]),
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        np.save(tmp_path / f"{name}.npy", values)
+    given = (f"--inputs={tmp_path}/in", f"--expected={tmp_path}/out", "--graph=numbers")
+    code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given)
+    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
+    code, said, records = lab.run_files(FORMS, "--engine=executorch")
+    assert (code, records) == (2, [])
+    assert "it has no method 'forward'; --graph, or method=, names one" in said
+    np.save(tmp_path / "out/output_2.npy", np.array([2.0]))
+    code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given)
+    assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), said
+    assert one["measurements"].get("replay") is None

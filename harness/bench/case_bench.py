@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from harness.adb.deadline import Deadline
 from harness.errors import DeviceRefused, InfraError
+from harness.errors.outgoing_text import log_without_secrets
 from harness.evidence.case_evidence import CaseEvidence, telling_lines
 from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict, judge
 from harness.files.scratch import scratch_folder
 from harness.lab.lease import LeaseLost
+from harness.probe.events import kept_events
 from harness.probe.plan import Plan
 from harness.probe.run import ProbeRun, run_plan
 from harness.results.checks import Check
@@ -277,14 +279,18 @@ class CaseBench:
         self._keep("plan", plan.text().encode())
 
     def _keep(self, ending: str, content: bytes) -> None:
-        """Writes down what a probe was told or answered, for whoever looks into the case."""
+        """Writes down what a probe was told or answered, for whoever looks into the case.
+
+        Without secrets, whoever said them.
+        """
         if not content:
             return
+        safe = (kept_events if ending == "jsonl" else log_without_secrets)(content)
         name = "probe" if self._runs == 1 else f"probe-{self._runs}"
         try:
             if ending == "plan":
                 self._log_folder.mkdir(parents=True, exist_ok=True)
-            (self._log_folder / f"{name}.{ending}").write_bytes(content)
+            (self._log_folder / f"{name}.{ending}").write_bytes(safe)
         except OSError as error:
             why = f"cannot keep logs in {self._log_folder}: {error.strerror or error}"
             raise InfraError(why) from error

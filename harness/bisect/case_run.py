@@ -19,6 +19,7 @@ from harness.bisect.answers import Axis, Point
 from harness.bisect.log import Log
 from harness.bisect.match import Judged, Match
 from harness.errors import ConfigError
+from harness.errors.outgoing_text import log_without_secrets
 from harness.files.cache import PRIVATE
 from harness.files.whole_file import disk_errors
 from harness.pytest_plugin.problem import Problem, read_problem
@@ -102,6 +103,8 @@ def case_arguments(
 OUTPUT: Final = "output.txt"
 PROBLEM: Final = "problem.json"
 _KEPT_BYTES = 64 * 1024
+_MOST_OUTPUT_BYTES: Final = 16 << 20
+"""So much is kept of what a run printed, from its end."""
 _USAGE, _NOTHING_SELECTED = 4, 5
 _ERROR_LINE = re.compile(r"^(?:error|ERROR): (.+)$", re.MULTILINE)
 
@@ -151,7 +154,21 @@ def run_case(arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: floa
     command = [sys.executable, "-m", "pytest", told, *arguments]
     with output, spawn_guarded(command, cwd=cwd, stdout=output, stderr=output) as process:
         exit_code = process.wait(Deadline(timeout_s))
+    _without_secrets(reports / OUTPUT)
     return read_run(reports, exit_code, time.monotonic() - began)
+
+
+def _without_secrets(output: Path) -> None:
+    """What pytest and all that it loads have printed, as it is kept."""
+    with disk_errors(f"cannot write {output}"), output.open("r+b") as stream:
+        before = max(0, output.stat().st_size - _MOST_OUTPUT_BYTES)
+        stream.seek(before)
+        content = stream.read(_MOST_OUTPUT_BYTES)
+        safe = log_without_secrets(content)
+        if safe != content or before:
+            stream.seek(0)
+            stream.write(safe)
+            stream.truncate()
 
 
 def read_run(reports: Path, exit_code: int | None, seconds: float) -> RunEnd:

@@ -8,6 +8,7 @@ out. Places that were asked before stay known, whether or not they would be aske
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal
@@ -19,6 +20,7 @@ from harness.bisect.axis_search import AxisSearch
 from harness.bisect.grid_search import GridSearch
 from harness.bisect.search import AxisSpec, Cost, GridSpec, Spec, free
 from harness.errors import ConfigError
+from harness.errors.outgoing_text import without_secrets_in
 from harness.failure.error import Part
 
 MAX_LINE_CHARS: Final = 1 << 20
@@ -117,8 +119,11 @@ def concluded(log: Log) -> bool:
 
 
 def to_line(entry: Entry) -> str:
-    """An entry as a line with its end."""
-    return entry.model_dump_json() + "\n"
+    """An entry as a line with its end; what a run said is kept without secrets."""
+    if isinstance(entry, Begun):
+        return entry.model_dump_json() + "\n"  # what the user said, which a resumed one says again
+    safe = without_secrets_in(entry.model_dump(mode="json"))
+    return json.dumps(safe, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def read_log(text: str, *, file: str | None = None) -> Log:

@@ -8,13 +8,14 @@ import importlib
 import io
 import os
 import sys
-from typing import Final
+from typing import Final, TextIO, cast
 
 import click
 
 from harness import __version__
 from harness.cli.say import say, show_notices
-from harness.errors import HarnessError
+from harness.errors import ConfigError, HarnessError
+from harness.errors.outgoing_stream import OutgoingStream
 
 COMMANDS: Final = {
     "bisect": "Find the version that changed a case: which QNN runtime, ONNX Runtime or compiler.",
@@ -41,6 +42,7 @@ _MODULES: Final = {"merge": "report"}
 """Where a command is that has no module of its name."""
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_NO_NAMES: Final = (errno.ENAMETOOLONG, errno.ELOOP)
 
 
 class LazyGroup(click.Group):
@@ -95,6 +97,7 @@ def commands(context: click.Context) -> None:
 
 def main() -> None:
     """Entry point: every error of the harness is one line on stderr and its exit code."""
+    sys.stdout, sys.stderr = map(_guarded, (sys.stdout, sys.stderr))
     try:
         code = commands.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -110,12 +113,20 @@ def main() -> None:
     except KeyboardInterrupt:
         code = 130
     except OSError as error:
+        if error.errno in _NO_NAMES:
+            _complain(f"error: {error.filename}: {error.strerror}")
+            sys.exit(ConfigError.exit_code)
         if error.errno not in _NO_ROOM:
             raise
         _complain(f"error: what this prints or keeps could not be written: {error.strerror}")
         _forget_output()
         code = HarnessError.exit_code
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _guarded(stream: TextIO) -> TextIO:
+    """Lets nothing that anybody prints steer a CI system; a stream that is closed stays so."""
+    return cast("TextIO", OutgoingStream(stream)) if stream is not None else stream
 
 
 def _complain(text: str) -> None:

@@ -8,12 +8,15 @@ from collections.abc import Iterable
 
 import click
 
-from harness.errors.outgoing_text import outgoing, without_secrets_in
+from harness.errors.outgoing_text import Command, outgoing, without_commands, without_secrets_in
 
 
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Prints text for people, on stderr with `err`, without a newline behind it if not `nl`."""
-    click.echo(outgoing(text), err=err, nl=nl)
+    if isinstance(text, Command):
+        sys.stdout.write(Command(f"{text}\n"))  # click makes a text of its own of it
+    else:
+        click.echo(outgoing(text), err=err, nl=nl)
 
 
 def show_notices(context: click.Context) -> None:
@@ -42,4 +45,4 @@ def say_found(found: object, lines: Iterable[str], as_json: bool) -> None:
 def say_json(value: object) -> None:
     """Prints JSON for programs; in it every character beyond printable ASCII is escaped."""
     text = json.dumps(without_secrets_in(value), indent=2)
-    click.echo(text.replace("\x7f", "\\u007f"))
+    click.echo(without_commands(text.replace("\x7f", "\\u007f")))

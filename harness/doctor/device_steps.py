@@ -16,10 +16,12 @@ from harness.doctor.ground import CountingDevice, Ground
 from harness.doctor.ladder import ANSWER, Tried, ladder
 from harness.doctor.smoke import try_backend, what_it_means
 from harness.errors import DeviceLost, InfraError
+from harness.errors.outgoing_text import log_without_secrets
 from harness.evidence.case_evidence import CaseEvidence
 from harness.failure.verdict import Verdict, judge
 from harness.lab.recovery import Recovery, ask_vitals
 from harness.probe.build import PROBE_NAME
+from harness.probe.events import kept_events
 from harness.probe.plan import Plan, Step
 from harness.probe.run import run_plan
 from harness.runtimes.library_facts import read_library
@@ -93,8 +95,8 @@ def _ran(ground: Ground, name: str, plan: Plan, timeout_s: float) -> tuple[Verdi
     )
     logs.mkdir(parents=True, exist_ok=True)
     (logs / "probe.plan").write_text(run.plan.text())
-    (logs / "probe.jsonl").write_bytes(run.raw_events)
-    (logs / "probe.stderr").write_bytes(run.stderr)
+    (logs / "probe.jsonl").write_bytes(kept_events(run.raw_events))
+    (logs / "probe.stderr").write_bytes(log_without_secrets(run.stderr))
     return judge(run, device.facts.coprocessors), evidence
 
 

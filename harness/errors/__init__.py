@@ -7,11 +7,11 @@ tested software is never an exception of this family: it is a result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from harness.errors.outgoing_text import outgoing
+from harness.errors.outgoing_text import continued, outgoing
 
 Cause = Literal["target", "infra", "config", "harness"]
 
@@ -21,21 +21,24 @@ _MAX_CHOICES = 60
 class HarnessError(Exception):
     """Base of the family; `cause` and `exit_code` are fixed per subclass.
 
-    Its text can be printed as it is, whatever a device or a file put into it.
+    Its text can be printed as it is, whatever a device or a file put into it: of several lines, all
+    but the first one are indented and marked.
     """
 
     cause: ClassVar[Cause] = "harness"
     exit_code: ClassVar[int] = 3
 
-    def __init__(self, text: str = "") -> None:
-        super().__init__(outgoing(text))
+    def __init__(self, text: str = "", *more: str) -> None:
+        """`more` are texts of their own, which begin at the beginning of a line."""
+        super().__init__("\n".join(continued(outgoing(one)) for one in (text, *more)))
 
 
 class ConfigError(HarnessError):
     """The user's input is wrong: says what, where, and what would be valid.
 
     `file` and `line` (1-based) point into the file that holds the mistake, `field` is the dotted
-    path inside it, `choices` are the valid values if they can be listed.
+    path inside it, `choices` are the valid values if they can be listed, `more` what else is
+    wrong, a line each.
     """
 
     cause: ClassVar[Cause] = "config"
@@ -49,13 +52,14 @@ class ConfigError(HarnessError):
         line: int | None = None,
         field: str | None = None,
         choices: Iterable[object] | None = None,
+        more: Sequence[str] = (),
     ) -> None:
         self.problem = problem
         self.file = file
         self.line = line
         self.field = field
         self.choices = None if choices is None else [str(choice) for choice in choices]
-        super().__init__(self._text())
+        super().__init__(self._text(), *more)
 
     def _text(self) -> str:
         where = ""

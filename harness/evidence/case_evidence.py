@@ -25,6 +25,7 @@ from harness.adb.ending import END_GRACE_S
 from harness.adb.sections import Section, sections_with
 from harness.adb.shell import ScriptTimeout
 from harness.errors import DeviceError, InfraError
+from harness.errors.outgoing_text import without_secrets, without_secrets_in
 from harness.evidence.report import MARGIN_S, Baseline, Report, baseline_of
 from harness.evidence.script import (
     collect_script,
@@ -144,7 +145,7 @@ class CaseEvidence:
 
     def _note(self, text: str) -> None:
         if len(self._notes) < _MAX_NOTES:
-            self._notes.append(redact(clean(text.encode()))[:_MAX_NOTE_CHARS])
+            self._notes.append(redact(without_secrets(clean(text.encode())))[:_MAX_NOTE_CHARS])
 
     def _ask(self, script: str, timeout_s: float, *, sections: int) -> bytes:
         answer = bytearray()
@@ -190,7 +191,7 @@ class CaseEvidence:
                 "notes": self._notes,
                 "lost": self._lost,
             }
-            text = json.dumps(summary, indent=1, ensure_ascii=True) + "\n"
+            text = json.dumps(without_secrets_in(summary), indent=1, ensure_ascii=True) + "\n"
             (folder / SUMMARY).write_text(text, encoding="ascii")
             return (*written, SUMMARY)
         except OSError as error:

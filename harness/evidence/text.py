@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from harness.errors.outgoing_text import without_secrets
+
 MAX_GROWTH: Final = 2
 """A redacted text is at most so many times as long as it was."""
 
@@ -85,7 +87,8 @@ def fit(file: EvidenceFile, most_bytes: int) -> tuple[bytes, bool]:
     """
     # redacting what is thrown away later would be a waste; a character has a byte at least
     most = max(0, most_bytes)
-    text, cut = file.text, len(file.text) > most
+    text = without_secrets(file.text)  # before a cut hides what one is
+    cut = len(text) > most
     if cut:
         text = text[len(text) - most :] if file.keep_end else text[:most]
     content = redact(text).encode("utf-8", "replace")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 from zlib import crc32
 
+from harness.errors.outgoing_text import log_without_secrets, without_secrets_in
 from harness.probe.transcript import (
     MAX_KEPT,
     Accepted,
@@ -48,6 +49,29 @@ Event = dict[str, Any]
 
 class _WrongError(Exception):
     """An event does not have the form that its kind demands."""
+
+
+def kept_events(stream: bytes) -> bytes:
+    """A stream as it is kept, without secrets. An event that had one is sealed anew (pure)."""
+    if log_without_secrets(stream) == stream:
+        return stream
+    return b"\n".join(map(_kept, stream.split(b"\n")))
+
+
+def _kept(line: bytes) -> bytes:
+    before, mark, event = line.rpartition(MARK)
+    content, seal = event[:-_SEAL_BYTES], event[-_SEAL_BYTES:]
+    found = _SEALED.fullmatch(seal)
+    if not mark or found is None or int(found[1], 16) != crc32(content):
+        return log_without_secrets(line)
+    try:
+        said = _JSON.decode(f"{content.decode('utf-8', 'surrogatepass')}}}")
+    except (ValueError, RecursionError):
+        return log_without_secrets(line)
+    safe = without_secrets_in(said)
+    if safe != said or log_without_secrets(content) != content:
+        content = json.dumps(safe, separators=(",", ":")).encode()[:-1]
+    return log_without_secrets(before) + mark + content + SEAL % crc32(content)
 
 
 class TranscriptParser:
@@ -156,7 +180,8 @@ class TranscriptParser:
             self._refuse("damaged", text)
             return
         try:
-            event = _JSON.decode(f"{content.decode('utf-8', 'surrogatepass')}}}")
+            said = _JSON.decode(f"{content.decode('utf-8', 'surrogatepass')}}}")
+            event = without_secrets_in(said)
         except (ValueError, RecursionError):
             self._refuse("not JSON", text)
             return

@@ -39,6 +39,7 @@ from harness.pytest_plugin.terminal import (
     UNSUPPORTED,
     Live,
     clean_report,
+    guard_output,
     show_notices,
     stop,
     tell_controller,
@@ -403,6 +404,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
 
 class _Last:
     """Around what all plug-ins do at the end: what interrupts that is caught by nobody else."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        guard_output(session.config)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:

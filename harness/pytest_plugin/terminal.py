@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import pytest
 
 from harness.errors import HarnessError
-from harness.errors.outgoing_text import outgoing
+from harness.errors.outgoing_stream import OutgoingStream
+from harness.errors.outgoing_text import continued, outgoing
 from harness.files.notices import Notices, followed_by, shown_by
 
 if TYPE_CHECKING:
@@ -95,22 +96,33 @@ def tell_controller(config: pytest.Config, problem: str, exit_code: int) -> None
 
 
 def clean_report(report: pytest.TestReport) -> None:
-    """Makes what pytest will print of a case printable, whatever a device put into it."""
+    """Makes what pytest will print of a case printable, whatever a device put into it.
+
+    In CI pytest prints all lines of a failure's message in its short summary, too.
+    """
     told: Any = report.longrepr
     if isinstance(told, str):
-        report.longrepr = outgoing(told)
+        report.longrepr = continued(outgoing(told))
     elif isinstance(told, tuple):
-        report.longrepr = (told[0], told[1], outgoing(told[2]))
+        report.longrepr = (told[0], told[1], continued(outgoing(told[2])))
     elif told is not None:
         chain = getattr(told, "chain", ())
         for trace, crash, _ in chain or ((told.reprtraceback, told.reprcrash, None),):
             for place in filter(None, (crash, getattr(told, "reprcrash", None))):
-                place.message = outgoing(place.message)
+                place.message = continued(outgoing(place.message))
             for entry in trace.reprentries:
                 entry.lines[:] = map(outgoing, entry.lines)
     if hasattr(report, "wasxfail"):
-        report.wasxfail = outgoing(report.wasxfail)
+        report.wasxfail = continued(outgoing(report.wasxfail))
     report.sections[:] = [(name, outgoing(text)) for name, text in report.sections]
+
+
+def guard_output(config: pytest.Config) -> None:
+    """Lets nothing that pytest prints steer a CI system, be it a name, a warning or a traceback."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        writer = reporter._tw  # pytest has no public way to see what it writes
+        writer._file = OutgoingStream(writer._file)
 
 
 def show_notices(config: pytest.Config) -> None:
@@ -231,7 +243,7 @@ class Live:
         return last_durations(self._folder) if self._folder is not None else {}
 
     def _start(self) -> None:
-        writer = self._reporter._tw  # pytest has no public way to see what it writes
+        writer = self._reporter._tw
         if self._show is not None and self._file is None:
             with contextlib.suppress(OSError):
                 screen = self._show.start(writer._file, lambda: int(writer.width_of_current_line))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from harness.errors.outgoing_text import counted, outgoing
+from harness.errors.outgoing_text import Command, counted, outgoing
 from harness.files.whole_file import write_whole
 from harness.report.summary import as_code, failure_groups, outputs_lines, shortened, totals
 from harness.results.record import CaseRecord, final_attempts
@@ -53,14 +53,14 @@ def annotated(records: Iterable[CaseRecord]) -> list[Annotation]:
     return sorted(found, key=lambda one: one.level)
 
 
-def github_lines(records: Iterable[CaseRecord]) -> list[str]:
+def github_lines(records: Iterable[CaseRecord]) -> list[Command]:
     """The commands that make GitHub show annotations: as many of each level as it shows (pure)."""
-    found, lines = annotated(records), []
+    found, lines = annotated(records), list[Command]()
     for level in ("error", "warning"):
         for one in [one for one in found if one.level == level][:_SHOWN]:
             where = {"file": one.file, "line": one.line, "title": one.title}
             told = ",".join(f"{k}={_property(str(v))}" for k, v in where.items() if v)
-            lines.append(f"::{level} {told}::{_data(one.message)}")
+            lines.append(Command(f"::{level} {told}::{_data(one.message)}"))
     return lines
 
 

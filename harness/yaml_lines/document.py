@@ -94,7 +94,7 @@ def all_of(mistakes: Iterable[ConfigError]) -> ConfigError:
         return ordered[0]
     said = list(dict.fromkeys(map(str, ordered)))
     more = [f"and {len(said) - MAX_SAID} more"] if len(said) > MAX_SAID else []
-    return ConfigError("\n".join(said[:MAX_SAID] + more))
+    return ConfigError(said[0], more=said[1:MAX_SAID] + more)
 
 
 def read_document(path: Path, absent: str = "no such file") -> Document:

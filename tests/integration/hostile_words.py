@@ -1,11 +1,28 @@
-"""Words that devices, servers and files use to steer a terminal, a secret, and looks for both."""
+"""Words that devices, servers and files use to steer a terminal or a CI system, a secret, and
+looks for them."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-CANARY = "\x1b]0;pwned\x07\x9b31m\u202ekcab\x7f"
+COMMANDS = (
+    "::error file=a.py,line=1::pwned",
+    " \t::set-output name=a::b",
+    "\r::stop-commands::x",
+    "##[group]pwned",
+    "x ##[set-env name=A]b",
+    "x##vso[task.setvariable variable=A]b",
+    "##teamcity[buildStatus status='SUCCESS']",
+    "section_start:0:pwned\r\x1b[0K",
+    "travis_fold:start:pwned\r",
+    "\u2028::error::x",
+    "\u00a0::warning::x",
+)
+"""What a CI system obeys, in a line of its own or within one."""
+
+STEERING = "\x1b]0;pwned\x07\x9b31m\u202ekcab\x7f"
+CANARY = STEERING + "".join(f"\n{one}" for one in COMMANDS)
 SECRET = "s3cr3t-can4ry"
 
 _STEERING = re.compile(
@@ -13,10 +30,19 @@ _STEERING = re.compile(
 )
 
 
-def steering(output: bytes) -> list[str]:
-    """The lines of an output, as a pipe gets it, that hold what steers a terminal."""
-    lines = output.decode("utf-8", "surrogateescape").split("\n")
-    return [line for line in lines if _STEERING.search(line)]
+# As the agents of CI systems look for them: GitHub behind what .NET takes for white space.
+_OBEYED = re.compile(r"^\s*::|##\[|##vso\[|##teamcity\[|section_(?:start|end):|travis_fold:")
+
+
+def steering(output: bytes, *, log: bool = True) -> list[str]:
+    """The lines of an output, as a pipe gets it, that steer a terminal.
+
+    With `log` it is what a CI system reads: also lines that steer that.
+    """
+    text = output.decode("utf-8", "surrogateescape")
+    lines = re.split("[\n\r]", text)
+    found = [line for line in lines if log and _OBEYED.search(line)]
+    return found + [line for line in text.split("\n") if _STEERING.search(line)]
 
 
 def files_with(secret: str, folder: Path) -> list[Path]:

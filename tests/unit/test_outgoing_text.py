@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import harness
 from harness.errors import ConfigError, DeviceError, InfraError
-from harness.errors.outgoing_text import outgoing, printable, without_secrets, without_secrets_in
+from harness.errors.outgoing_stream import OutgoingStream
+from harness.errors.outgoing_text import (
+    CONTINUED,
+    Command,
+    log_without_secrets,
+    outgoing,
+    printable,
+    without_commands,
+    without_secrets,
+    without_secrets_in,
+)
+from tests.integration.hostile_words import COMMANDS
 
 
 @pytest.mark.parametrize(
@@ -66,6 +78,97 @@ def test_what_steers_a_terminal_is_shown() -> None:
     assert json.loads(printable(raw)) == json.loads(raw)
     assert printable("a\tb\r\nc\n é 漢 👍") == "a\tb\nc\n é 漢 👍"
     assert str(InfraError("\x1b[8m")) == r"\x1b[8m"
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("Authorization: Bearer s3cret-x.y", "Authorization: Bearer ***"),
+        ('{"authorization": "Basic dTpzM2NyZXQ="}', '{"authorization": "Basic ***"}'),
+        ("Proxy-Authorization: s3cret", "Proxy-Authorization: ***"),
+        ("GET / with bearer s3cret-s3cret-s3cret", "GET / with bearer ***"),
+        ("Set-Cookie: sid=s3cret; Path=/", "Set-Cookie: ***"),
+        ("password=s3cret, user=u", "password=***, user=u"),
+        ("MY_API_KEY='s3cret'", "MY_API_KEY='***'"),
+        (f"ghp_{'s3c' * 9} was refused", "*** was refused"),
+        (f"a glpat-{'s3c' * 9}", "a ***"),
+        ("AKIAIOSFODNN7EXAMPLE", "***"),
+        ("-----BEGIN PRIVATE KEY-----\ns3cretS3cretS3cret\n-----END", None),
+    ],
+)
+def test_what_gives_access_is_taken_out_of_any_text(text: str, safe: str | None) -> None:
+    assert "s3c" not in without_secrets(text)
+    assert safe is None or without_secrets(text) == safe
+    hidden = json.dumps(text).replace(":", r"\u003a").replace("/", r"\/").encode()
+    for line in (text.encode(), json.dumps(text).encode(), hidden):
+        kept = log_without_secrets(b"first\n" + line + b"\nlast \xff\x00")
+        assert b"s3c" not in kept.replace(rb"\n", b"\n")
+        assert kept.startswith(b"first\n")
+        assert kept.endswith(b"\nlast \xff\x00")
+
+
+@pytest.mark.parametrize("text", ["key=1", "a token of QNN: 5", "bearer of news", "secretly: no"])
+def test_what_only_sounds_like_a_secret_stays(text: str) -> None:
+    assert without_secrets(text) == text
+    assert log_without_secrets(text.encode()) == text.encode()
+
+
+# As agents of CI systems look for what they obey, written apart from what breaks it.
+def obeyed(log: str) -> list[str]:
+    return [
+        line
+        for line in re.split("[\n\r]", log)
+        if re.sub("\x1b\\[[0-9;]*m", "", line).lstrip().startswith("::")
+        or any(word in line.lower() for word in ("##[", "##vso[", "##teamcity["))
+        or re.search(r"section_(?:start|end):|travis_(?:fold|time):", line)
+    ]
+
+
+PIECES = [
+    *COMMANDS,
+    *"\n\r\t :#[]",
+    "::",
+    "##",
+    "vso",
+    "section_",
+    "start:",
+    "\x1b[31m",
+    "a",
+    "\xa0",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_no_text_steers_a_ci_system(text: str) -> None:
+    assert obeyed(outgoing(text)) == []
+    assert outgoing(outgoing(text)) == outgoing(text)
+    error = str(InfraError(f"said: {text}"))
+    assert obeyed(error) == []
+    assert all(line.startswith(CONTINUED) for line in error.split("\n")[1:])
+    assert str(InfraError(error)) == error
+    said = json.dumps([text, {text: text}], indent=2)
+    assert obeyed(without_commands(said)) == []
+    assert json.loads(without_commands(said)) == json.loads(said)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from([*PIECES, " " * 70, "x" * 70]), max_size=16))
+def test_nothing_written_piece_by_piece_steers_a_ci_system(pieces: list[str]) -> None:
+    written = io.StringIO()
+    stream = OutgoingStream(written)
+    for piece in pieces:
+        assert stream.write(piece) == len(piece)
+    assert obeyed(written.getvalue()) == []
+    assert written.getvalue() == without_commands("".join(pieces))
+
+
+def test_a_command_of_ours_goes_through_and_nothing_behind_it() -> None:
+    written = io.StringIO()
+    stream = OutgoingStream(written)
+    stream.write(Command("::error::ours\n"))
+    stream.write("::error::theirs\n")
+    assert obeyed(written.getvalue()) == ["::error::ours"]
+    assert outgoing(Command("::error::ours")) == "::error::ours"
 
 
 @given(st.text() | st.text("ab:/@?#&=. token\x1b\u202e\ud800", max_size=60))

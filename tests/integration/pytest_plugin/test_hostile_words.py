@@ -17,17 +17,22 @@ import pytest
 from harness.errors import InfraError
 from harness.probe.plan import Plan, Step
 
-SAID = {CANARY!r} + " https://user:" + "-".join({SECRET.split("-")!r}) + "@host/x"
+SECRET = "-".join({SECRET.split("-")!r})
+SAID = {CANARY!r} + f" https://user:{{SECRET}}@host/x Authorization: Bearer {{SECRET}}"
 
 def says(contexts, parameters):
     return [SAID]
 
 @pytest.mark.device
 @pytest.mark.planned(says=says)
-@pytest.mark.parametrize("how", ["assert", "skip", "error", "lab", "xfail", "crash"])
+@pytest.mark.parametrize("how", ["assert", "skip", "error", "lab", "xfail", "crash", "said"])
 def test_case(bench, how):
     print(SAID)
+    words = f"https://host/x?token={{SECRET}} Authorization: Basic {{SECRET}}"
+    if how == "said":
+        bench.run(Plan((Step("context-inspect", {{"file": words}}),)), timeout_s=60).check()
     if how == "crash":
+        bench.device.adb.shell(f"log -p e -t qnn 'password={{SECRET}} {{words}}'", timeout_s=9)
         bench.run(Plan((Step("crash", {{"signal": "11"}}),)), timeout_s=60).check()
     if how == "skip":
         pytest.skip(SAID)
@@ -65,8 +70,10 @@ def test_all_that_a_run_prints_and_keeps(lab: DeviceRuns, tmp_path: Path, words_
         ]
     for arguments in runs:
         command = lab.command("--qnn=2.51.0", *arguments, suite)
+        # in CI pytest shows all lines of a failure in its short summary
+        environment = lab.environment | {"CI": "true"}
         done = subprocess.run(
-            command, capture_output=True, timeout=300, env=lab.environment, check=False
+            command, capture_output=True, timeout=300, env=environment, check=False
         )
         output = done.stdout + done.stderr
         assert steering(output) == [], arguments
@@ -74,8 +81,11 @@ def test_all_that_a_run_prints_and_keeps(lab: DeviceRuns, tmp_path: Path, words_
         assert b"INTERNALERROR" not in output
         if "--retries=0" in arguments:
             assert b"pwned" in output
-            assert b"1 failed" in output, output.decode()
+            assert b"2 failed" in output, output.decode()
     assert files_with(SECRET, lab.reports) == []
+    kept = {path.name for path in files_with("token=***", lab.reports / "latest/logs")}
+    assert {"probe.jsonl", "probe.plan"} <= kept
+    assert any(name.startswith("logcat") for name in kept), kept
     (folder,) = {path.parent for path in lab.reports.glob("2*/run.json")}
     for name in ("run.json", "results.jsonl", "report.html"):
         text = (folder / name).read_text()

@@ -13,14 +13,14 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.results.journal import MAX_LINE_BYTES
-from tests.integration.hostile_words import steering
+from tests.integration.hostile_words import COMMANDS, steering
 from tests.report_page import details_of, rows_of
 from tests.unit.results.records import error, record
 
 MB = 1 << 20
 EVIL = (
     "</script><img src=x onerror=alert(1)>]]>&amp;\x1b[31m\x1b]0;t\x07\x00\x08\r"
-    "\u202e\u2028\ufffe\U000e0001'\"`$(id)"
+    "\u202e\u2028\ufffe\U000e0001'\"`$(id)" + "".join(f"\n{one}" for one in COMMANDS)
 )
 HUGE = 7 * MB
 

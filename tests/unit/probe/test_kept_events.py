@@ -1,0 +1,74 @@
+"""What is kept of a probe's events has no secrets, and reads as what was said does."""
+
+from __future__ import annotations
+
+import json
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.probe.events import MARK, SEAL, TranscriptParser, kept_events
+
+SECRET = "s3cr3t-can4ry"
+SAID = (
+    f"https://user:{SECRET}@host/x",
+    f"https://host/x?token={SECRET}&a=1",
+    f"Authorization: Bearer {SECRET}",
+    f"password={SECRET}",
+    f"Cookie: a=b; sid={SECRET}",
+)
+
+
+def event(number: int, content: str) -> bytes:
+    whole = f'{{"n":{number},{content}'.encode()
+    return MARK + whole + SEAL % crc32(whole) + b"\n"
+
+
+def transcript(text: str, spell: str) -> bytes:
+    """A short run whose device says a text in each of its ways, JSON spelt in one of several."""
+    quoted = json.dumps(text)
+    if spell == "escaped":
+        quoted = quoted.replace(":", "\\u003a").replace("/", "\\/").replace("@", "\\u0040")
+    if spell == "all escaped":
+        quoted = '"' + "".join(f"\\u{ord(char):04x}" for char in text) + '"'
+    twice = f'"text":{quoted},' if spell == "twice" else ""
+    return b"".join(
+        [
+            event(0, f'"event":"start","source":{quoted},"pid":7,"target":"x"'),
+            f"noise {text}\n".encode(),
+            event(1, f'"event":"begin","step":0,"verb":"noop","file":{quoted}'),
+            event(2, f'"event":"log","step":0,"level":"error",{twice}"text":{quoted},"t_us":1'),
+            event(3, f'"event":"end","step":0,"code":1,"message":{quoted},"data":{{{quoted}:1}}'),
+            event(4, '"event":"done","steps":1,"failed":1,"elapsed_us":5'),
+            MARK + f'{{"event":"log","text":{quoted}'.encode() + b"\n",
+        ]
+    )
+
+
+@pytest.mark.parametrize("text", SAID)
+@pytest.mark.parametrize("spell", ["plain", "escaped", "all escaped", "twice"])
+def test_no_file_has_what_a_device_says_of_secrets(text: str, spell: str) -> None:
+    raw = transcript(text, spell)
+    kept = kept_events(raw)
+    assert kept.count(b"\n") == raw.count(b"\n")
+    assert SECRET.encode() not in kept
+    for line in kept.split(b"\n"):
+        with_json = line.partition(MARK)[2]
+        assert SECRET not in (str(json.loads(with_json)) if with_json.endswith(b"}") else "")
+    parsers = TranscriptParser(), TranscriptParser()
+    for parser, stream in zip(parsers, (raw, kept), strict=True):
+        parser.feed(stream)
+        parser.close()
+    said, read = (parser.transcript for parser in parsers)
+    assert SECRET not in str(said.steps)
+    assert (said.steps, said.finished, said.start) == (read.steps, read.finished, read.start)
+    assert read.malformed_count == said.malformed_count == 1
+    assert kept_events(kept) == kept
+
+
+@given(st.binary() | st.lists(st.sampled_from([*b"\x1e\n\\/:{}"])).map(bytes))
+def test_what_has_no_secrets_stays(stream: bytes) -> None:
+    if b"eyJ" not in stream:
+        assert kept_events(stream) == stream

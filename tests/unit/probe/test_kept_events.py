@@ -68,7 +68,6 @@ def test_no_file_has_what_a_device_says_of_secrets(text: str, spell: str) -> Non
     assert kept_events(kept) == kept
 
 
-@given(st.binary() | st.lists(st.sampled_from([*b"\x1e\n\\/:{}"])).map(bytes))
+@given(st.lists(st.sampled_from([*b'\x1e\n\\/:{}u0041n"\xff\x00'])).map(bytes))
 def test_what_has_no_secrets_stays(stream: bytes) -> None:
-    if b"eyJ" not in stream:
-        assert kept_events(stream) == stream
+    assert kept_events(stream) == stream

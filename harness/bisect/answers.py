@@ -5,9 +5,12 @@ A point is a tuple of candidates: one version on one axis, a pair on two.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import StringConstraints
 
 Axis = Literal["qnn", "ort", "compiler"]
 AXES: Final[tuple[Axis, ...]] = ("qnn", "ort", "compiler")
@@ -16,8 +19,19 @@ EACH: Final[tuple[Each, ...]] = ("device", "soc")
 """Axes without an order: nothing is searched along them, each value has a search of its own."""
 Answer = Literal["good", "bad", "unsure", "untestable", "unknown"]
 Verdict = Literal["good", "bad"]
-Repeat = int | Literal["auto", "judged"]
+Rate = Annotated[str, StringConstraints(strict=True, pattern=r"^rate:([1-9]\d?|100)%$")]
+"""The smallest change of the rate of failures that is looked for, such as rate:10%."""
+Repeat = int | Literal["auto", "judged"] | Rate
 Point = tuple[str, ...]
+
+
+_RATE: Final = re.compile(r"rate:([1-9]\d?|100)%", re.ASCII)
+
+
+def least_change(repeat: Repeat) -> float | None:
+    """The smallest change of the rate of failures that matters; None if answers are believed."""
+    found = _RATE.fullmatch(str(repeat))
+    return 0.5 if repeat == "auto" else int(found[1]) / 100 if found else None
 
 
 @dataclass(frozen=True)
@@ -43,14 +57,14 @@ class Tally:
         """With one more answer; `unknown` is none."""
         return self if answer == "unknown" else replace(self, **{answer: getattr(self, answer) + 1})
 
-    def settled(self, repeat: int | Literal["judged"]) -> Verdict | None:
+    def settled(self, repeat: Repeat) -> Verdict | None:
         """The verdict when every point is asked `repeat` times: one bad answer makes it bad.
 
         Where noise is judged, one answer is enough either way.
         """
         if self.bad:
             return "bad"
-        return "good" if self.good >= (1 if repeat == "judged" else repeat) else None
+        return "good" if self.good >= (repeat if isinstance(repeat, int) else 1) else None
 
 
 NOTHING: Final = Tally()

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from harness.bisect.answers import Answer
-from harness.bisect.findings import AxisFinding, GridFinding
+from harness.bisect.findings import AxisChange, AxisFinding, GridFinding
 from harness.bisect.log import Answered
 
 
@@ -18,10 +18,8 @@ def sides_of(
     On one axis the neighbours of the change, or the one side that there is. On a grid the two pairs
     of unlike answers that lie closest to each other.
     """
-    if isinstance(finding, AxisFinding) and finding.before and finding.after:
-        regression = finding.direction == "regression"
-        before = _last(answers, finding.before, "good" if regression else "bad")
-        return before, _last(answers, finding.after, "bad" if regression else "good")
+    if isinstance(finding, AxisFinding) and finding.changes:
+        return _around(finding.changes[len(finding.older)], answers)
     if isinstance(finding, AxisFinding) and finding.only and finding.verdict:
         return _last(answers, finding.only, finding.verdict), None
     if isinstance(finding, GridFinding):
@@ -34,13 +32,17 @@ def edges_of(
 ) -> list[tuple[int, int]]:
     """The pairs of runs that show what made a difference; `sides_of` first.
 
-    On a grid on which both axes matter there is one for each: the closest unlike answers that
-    differ on that axis alone, as far as there are any.
+    On one axis there is one for each change. On a grid on which both axes matter there is one for
+    each axis: the closest unlike answers that differ on it alone, as far as there are any.
     """
     before, after = sides_of(finding, answers)
     if before is None or after is None:
         return []
     edges = [(before, after)]
+    if isinstance(finding, AxisFinding):
+        for change in (*finding.older, *finding.newer):
+            older, newer = _around(change, answers)
+            edges += [(older, newer)] if older is not None and newer is not None else []
     if isinstance(finding, GridFinding):
         pairs = _unlike(finding, answers)
         shown, _ = pairs[0]
@@ -49,6 +51,12 @@ def edges_of(
             if alone and axis not in shown and finding.mattered[axis] is not False:
                 edges.append(alone[0])
     return edges
+
+
+def _around(change: AxisChange, answers: Sequence[Answered]) -> tuple[int | None, int | None]:
+    regression = change.direction == "regression"
+    before = _last(answers, change.before, "good" if regression else "bad")
+    return before, _last(answers, change.after, "bad" if regression else "good")
 
 
 def _last(answers: Sequence[Answered], version: str, answer: Answer) -> int | None:

@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from harness.bisect.answers import Point, Verdict
+from harness.bisect.rates import Side
 from harness.bisect.search import GridSpec
+from harness.errors.outgoing_text import counted
 from harness.report.grid import aligned
 
 Kind = Literal["change", "range", "no-change", "undecided"]
 Direction = Literal["regression", "fix"]
+
+
+@dataclass(frozen=True)
+class AxisChange:
+    """Where answers change: `before` is the last of its kind, `after` the first of the other.
+
+    `between` are the candidates of which it is not known.
+    """
+
+    direction: Direction
+    before: str
+    after: str
+    between: tuple[str, ...] = ()
+
+    @property
+    def ends(self) -> dict[str, str]:
+        """`before` and `after` as what they are: the last good one and the first bad, or so."""
+        names = {"regression": ("last_good", "first_bad"), "fix": ("last_bad", "first_good")}
+        return dict(zip(names[self.direction], (self.before, self.after), strict=True))
+
+    @property
+    def where(self) -> str:
+        """The version that it came with, or between which it did."""
+        return f"one of {', '.join((*self.between, self.after))}" if self.between else self.after
+
+    def __str__(self) -> str:
+        text = ", ".join(f"{name.replace('_', ' ')} {at}" for name, at in self.ends.items())
+        if self.between:
+            text += f" or one of the undecided before it: {', '.join(self.between)}"
+        return text
 
 
 @dataclass(frozen=True)
@@ -21,13 +53,17 @@ class AxisFinding:
     - `change`: `before` and `after` are neighbours; before is the last of its kind.
     - `range`: the change lies between `before` and `after`; `between` are the candidates of which
       it is not known, since they cannot be tested, or since the runs did not suffice to be sure.
-    - `no-change`: all that could be tested are `verdict`; `between` are those that could not.
+    - `no-change`: all that could be tested are `verdict` (None: some runs of them fail, and of all
+      alike); `between` are those that could not.
     - `undecided`: not enough could be learnt; `notes` say why.
 
-    `only` is the one candidate, where there is no other.
-    `confidence` holds at every rate of flakiness that `flaky` allows for, and there is one only if
-    answers were repeated until sure: else each was believed, and None is said. It is None also if
-    the answers do not fit one change (`one_change` False); the newest change is then the one given.
+    `only` is the one candidate, where there is no other. `older` and `newer` are further changes
+    before this one and after it, oldest first; then `one_change` is False. It is that also if the
+    answers do not fit one change.
+    `confidence` holds at every rate of failures, and there is one only if rates were searched:
+    else each answer was believed, and None is said. So do `failed` (how many runs of a version
+    failed, of how many), `rates` (before and after the change, or throughout), `least` (the
+    smallest change of the rate that was looked for) and `excluded` (the smallest that is excluded).
     """
 
     kind: Kind
@@ -42,13 +78,25 @@ class AxisFinding:
     unknown: int = 0
     notes: tuple[str, ...] = ()
     only: str | None = None
+    older: tuple[AxisChange, ...] = ()
+    newer: tuple[AxisChange, ...] = ()
+    failed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    rates: tuple[Side, ...] = ()
+    least: float | None = None
+    excluded: float | None = None
 
     @property
-    def ends(self) -> dict[str, str | None]:
-        """`before` and `after` as what they are: the last good one and the first bad, or so."""
-        names = {"regression": ("last_good", "first_bad"), "fix": ("last_bad", "first_good")}
-        named = names[self.direction] if self.direction is not None else ()
-        return dict(zip(named, (self.before, self.after), strict=False))
+    def changes(self) -> tuple[AxisChange, ...]:
+        """All that are known, oldest first."""
+        if self.direction is None or self.before is None or self.after is None:
+            return ()
+        own = AxisChange(self.direction, self.before, self.after, self.between)
+        return (*self.older, own, *self.newer)
+
+    @property
+    def ends(self) -> dict[str, str]:
+        """`before` and `after` as what they are; nothing without a change."""
+        return self.changes[len(self.older)].ends if self.changes else {}
 
     def __str__(self) -> str:
         if self.kind == "undecided":
@@ -56,14 +104,25 @@ class AxisFinding:
         if self.only is not None:
             return f"{self.only} is {self.verdict}"
         if self.kind == "no-change":
-            if not self.between:
-                return f"no change: all are {self.verdict}"
-            undecided = ", ".join(self.between)
-            return f"no change: all that could be tested are {self.verdict}; undecided: {undecided}"
-        text = ", ".join(f"{name.replace('_', ' ')} {at}" for name, at in self.ends.items())
-        if self.between:
-            text += f" or one of the undecided before it: {', '.join(self.between)}"
-        return text
+            text = f"all are {self.verdict}"
+            if self.between:
+                text = f"all that could be tested are {self.verdict}"
+            if self.least is not None:
+                failed, runs = map(sum, zip(*self.failed.values(), strict=True))
+                text = (
+                    f"{failed} of {runs} runs failed, and nowhere does the share that fails "
+                    f"change by {points(self.least)} or more"
+                )
+            holes = f"; undecided: {', '.join(self.between)}" if self.between else ""
+            return f"no change: {text}{holes}"
+        found = self.changes[len(self.older)]
+        others = (f"; before that {one}" for one in reversed(self.older))
+        return f"{found}{''.join(others)}{''.join(f'; then {one}' for one in self.newer)}"
+
+
+def points(rate: float) -> str:
+    """A difference of two rates in words."""
+    return f"{100 * rate:.0f} points"
 
 
 GridKind = Literal["frontier", "no-change", "partial", "not-monotone", "undecided"]
@@ -115,6 +174,8 @@ class GridFinding:
     unknown: int = 0
     notes: tuple[str, ...] = ()
     assumed: str | None = None
+    failed_though_good: int = 0
+    """How many runs failed of pairs that count as good."""
 
     @property
     def first(self) -> tuple[Point, ...]:
@@ -153,7 +214,9 @@ class GridFinding:
         if self.kind == "no-change":
             holes = any(cell.how == "untestable" for cell in self.cells.values())
             which = "all that could be tested are" if holes else "all are"
-            return f"no change: {which} {self.verdict}; {self._limits()}"
+            failed = counted(self.failed_though_good, "run")
+            but = f", though {failed} of them failed" if self.failed_though_good else ""
+            return f"no change: {which} {self.verdict}{but}; {self._limits()}"
         if self.kind in ("undecided", "not-monotone"):
             return f"{self.kind.replace('-', ' ')}: " + "; ".join(self.notes)
         what = "first bad" if self.newer == (False, False) else "first good"

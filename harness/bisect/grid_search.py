@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from harness.bisect.answers import Evidence, Point, Question, Verdict
+from harness.bisect.answers import Evidence, Point, Question, Tally, Verdict
 from harness.bisect.findings import CellFinding, GridFinding, GridKind, How
-from harness.bisect.flaky import Floats, entropy
+from harness.bisect.flaky import WORST, Floats, entropy
 from harness.bisect.grid_state import (
     Bools,
     Cell,
@@ -297,9 +297,34 @@ def finding(
         confidence=state.confidence() if kind in ("frontier", "no-change") else None,
         runs=evidence.runs,
         unknown=evidence.unknown,
-        notes=notes,
+        notes=(*notes, *_too_rare(state)),
+        failed_though_good=sum(one.bad for one in _failed_though_good(state).values()),
         assumed=_assumed(state) if ways or kind == "no-change" else None,
     )
+
+
+def _failed_though_good(state: GridState) -> dict[Point, Tally]:
+    """The pairs that count as good although some of their runs failed."""
+    if state.spec.least is None:
+        return {}
+    told = {state.point(cell): verdict for cell, verdict in state.verdicts.items()}
+    tallies = {at: state.evidence.of(at) for at, verdict in told.items() if verdict == "good"}
+    return {at: tally for at, tally in tallies.items() if tally.bad}
+
+
+def _too_rare(state: GridState) -> Iterator[str]:
+    """What `--repeat auto` takes for good on two axes, and which failures there were."""
+    if state.spec.least is not None:
+        yield (
+            f"bad is a pair that fails in {1 - WORST:.0%} of its runs or more; "
+            "--repeat rate:10% finds rarer failures, on one axis"
+        )
+    failed = [
+        f"{' with '.join(at)} in {tally.bad} of {tally.bad + tally.good} runs"
+        for at, tally in _failed_though_good(state).items()
+    ]
+    if failed:
+        yield f"counts as good, and failed: {', '.join(failed)}"
 
 
 def _assumed(state: GridState) -> str | None:

@@ -203,7 +203,7 @@ class Match:
     def too_trusting(self, repeat: Repeat) -> str | None:
         """What to say before a search that believes a single measurement of a time."""
         times = self.comparison.times if self.comparison is not None else ()
-        if not times or repeat in ("auto", "judged"):
+        if not times or not isinstance(repeat, int):
             return None
         return (
             f"{' and '.join(times)} differs from run to run, and one bad answer is believed: a "

@@ -100,8 +100,6 @@ def summary(result: BisectionResult) -> list[str]:
     """The circumstances, a line each."""
     answer = result.answer
     lines = [f"case: `{result.case}`"]
-    if isinstance(answer, AxisAnswer) and answer.direction == "fix":
-        lines.append("older versions are bad and newer ones good: what was found is the fix")
     if isinstance(answer, GridAnswer):
         for axis, better in (answer.newer_is_better or {}).items():
             if answer.mattered[axis]:
@@ -110,7 +108,7 @@ def summary(result: BisectionResult) -> list[str]:
         lines.append(f"confidence: {100 * answer.confidence:.1f} %")
     elif answer and result.repeat == "judged":
         lines.append("each answer is of as many runs as it took to tell it from noise")
-    elif answer:
+    elif answer and isinstance(result.repeat, int):
         lines.append("each answer was believed; --repeat auto is for tests that are flaky")
     lines += answer.notes if answer else []
     for axis, found in result.versions.items():

@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import ValidationError
 
-from harness.bisect.answers import AXES, EACH, Axis, Each, Point, Repeat
+from harness.bisect.answers import AXES, EACH, Axis, Each, Point, Repeat, least_change
 from harness.bisect.case_run import Task, task_of
 from harness.bisect.folder import BisectFolder, log_text
 from harness.bisect.log import Answered, Begun, read_log
@@ -56,7 +56,7 @@ class Request:
     devices: Sequence[str] = ()
     backend: str | None = None
     match: str | None = None
-    repeat: int | Literal["auto"] | None = None
+    repeat: Repeat | None = None
     confidence: float | None = None
     patience: int = 3
     prior: Sequence[str] = ()
@@ -195,6 +195,7 @@ def _refuse_what_would_be_ignored(
 ) -> None:
     """Raises ConfigError for what means nothing beside the rest: nobody writes it for nothing."""
     two = len(axes) == 2
+    rates = request.repeat is not None and least_change(request.repeat) is not None
     alone, with_good = not axes, match is not None and match.needs_good
     lists = {"--versions": request.candidates, "--from-file": request.candidates_file}
     ends = {"--good": request.good, "--bad": request.bad}
@@ -202,7 +203,7 @@ def _refuse_what_would_be_ignored(
     wrong: tuple[tuple[str, bool, str], ...] = (
         *((field, alone and said is not None, _ALONE) for field, said in of_one_axis.items()),
         ("--match", alone and with_good, "compares with a good version, and only devices differ"),
-        ("--repeat", alone and request.repeat == "auto", f"{_ALONE}; --repeat N asks it N times"),
+        ("--repeat", alone and rates, f"{_ALONE}; --repeat N asks it N times"),
         *((field, two and said is not None, _EACH_ITS_OWN) for field, said in lists.items()),
         ("--from-file", None not in lists.values(), f"--versions{_TWICE}"),
         (
@@ -235,8 +236,8 @@ def _refuse_what_would_be_ignored(
         ),
         (
             "--confidence",
-            request.confidence is not None and request.repeat != "auto",
-            "is how sure --repeat auto has to be",
+            request.confidence is not None and not rates,
+            "is how sure --repeat auto or --repeat rate:10% has to be",
         ),
     )
     for field, is_wrong, problem in wrong:

@@ -51,8 +51,39 @@ class _Answer(_Shape):
     verdict: Verdict | None
 
 
+class ChangeShape(_Shape):
+    """A change on one axis. `between` are the candidates of which nothing is known."""
+
+    direction: Literal["regression", "fix"]
+    last_good: str | None = None
+    first_bad: str | None = None
+    last_bad: str | None = None
+    first_good: str | None = None
+    between: list[str]
+
+
+class FailedShape(_Shape):
+    """How many runs of a version failed, of how many."""
+
+    failed: int
+    runs: int
+
+
+class RateShape(FailedShape):
+    """The runs of several versions, and between which shares theirs that fails lies."""
+
+    low: float
+    high: float
+
+
 class AxisAnswer(_Answer):
-    """Of a search on one axis. `between` are the candidates of which nothing is known."""
+    """Of a search on one axis. `between` are the candidates of which nothing is known.
+
+    `changes` are all that are known, oldest first; the one that the other fields have is that
+    which was asked for. `failed` and what follows is known where rates of failures were searched:
+    `rates` before and after the change, or throughout; `least`, the smallest change of a rate that
+    was looked for; `excluded`, the smallest that is excluded, with the confidence asked for.
+    """
 
     kind: Literal["change", "range", "no-change", "undecided"]
     direction: Literal["regression", "fix"] | None
@@ -62,6 +93,11 @@ class AxisAnswer(_Answer):
     first_good: str | None
     between: list[str]
     one_change: bool
+    changes: list[ChangeShape] = []
+    failed: dict[str, FailedShape] = {}
+    rates: list[RateShape] = []
+    least: float | None = None
+    excluded: float | None = None
 
 
 class GridAnswer(_Answer):
@@ -293,6 +329,15 @@ def _answer(finding: AxisFinding | GridFinding | None) -> AxisAnswer | GridAnswe
     told: dict[str, Any] = vars(finding) | {"text": str(finding)}
     if isinstance(finding, AxisFinding):
         told |= {**dict.fromkeys(_ENDS), **finding.ends}
+        told["changes"] = [
+            ChangeShape(direction=one.direction, between=list(one.between), **one.ends)
+            for one in finding.changes
+        ]
+        told["failed"] = {
+            name: FailedShape(failed=failed, runs=runs)
+            for name, (failed, runs) in finding.failed.items()
+        }
+        told["rates"] = [RateShape(**vars(one)) for one in finding.rates]
         return AxisAnswer(**{name: told[name] for name in AxisAnswer.model_fields})
     decided = finding.kind in ("frontier", "partial")
     newer = finding.newer

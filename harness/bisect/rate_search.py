@@ -1,0 +1,216 @@
+"""The search on one axis for where the rate of failures changes: no answer is believed (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from harness.bisect.answers import Question, Verdict
+from harness.bisect.axis_state import AxisState
+from harness.bisect.findings import AxisFinding, Direction, points
+from harness.bisect.rates import REGRESSION, History, Rates, Side
+from harness.errors.outgoing_text import counted
+
+# While nothing seems to change, one run of so many goes to what was run least, not to an end.
+_ELSEWHERE: Final = 4
+# What is likelier than that counts as likely enough not to look for a change further.
+_UNCHANGED: Final = 0.6
+_TARGETS: Final = (0.5, 0.25, 0.1, 0.05)
+_TARGETS_TOLD: Final = 2
+_NAMED: Final = 5
+
+
+def rate_step(state: AxisState, least: float) -> Question | AxisFinding:
+    """What to run next, or what was found.
+
+    The ends once each. Then, while it is likeliest that nothing changed, the ends in turn, since
+    they tell that soonest; else the run that is expected to tell most about where the change is,
+    per second of its cost. That goes on until one change is sure enough, or until there is none by
+    `least` or more.
+    """
+    limit = state.spec.bound().limit(wasted=state.evidence.wasted())
+    spent = state.evidence.runs >= limit
+    number = len(state.names)
+    if number < 2:
+        return _too_few(state, least)
+    undecided = [i for i in state.ends() if not state.tallies[i].told]
+    if undecided and not spent:
+        said = state.said[undecided[0]]
+        why = f"confirm that it is {said}" if said else "an end, to begin with"
+        return state.ask(undecided[0], why)
+    rates = Rates.of(state.tallies, state.gaps, state.said)
+    if not rates.one_change:
+        return _more_than_one_change(state, rates, least)
+    likeliest, confidence = rates.likeliest(), state.spec.confidence
+    error = rates.error(likeliest)
+    if error <= 1 - confidence:
+        return _change(state, rates, likeliest, 1 - error, least)
+    error = rates.error_of_none(least)
+    unchanged = rates.no_change > _UNCHANGED
+    if error <= 1 - confidence and unchanged:
+        return _no_change(state, rates, 1 - error, least)
+    if spent:
+        return _range(state, rates, least)
+    if unchanged:
+        return _at_the_ends(state)
+
+    def worth(i: int) -> float:
+        return round(float(rates.gains[i]) * state.weights[i], 12)
+
+    best = max(range(number), key=lambda i: (worth(i), i))
+    chance = rates.chances.max()
+    return state.ask(best, f"tells most; the likeliest change stands at {chance:.1%}")
+
+
+def _at_the_ends(state: AxisState) -> Question:
+    told = [tally.told for tally in state.tallies]
+    if sum(told) % _ELSEWHERE == _ELSEWHERE - 1:
+        least = [i for i, runs in enumerate(told) if runs == min(told)]
+        others = [i for i, runs in enumerate(told) if runs > min(told)]
+        farthest = max(least, key=lambda i: (min((abs(i - j) for j in others), default=0), i))
+        return state.ask(farthest, "run least so far")
+    older = told[0] < told[-1]
+    return state.ask(0 if older else len(told) - 1, "whether the ends fail equally often")
+
+
+def _too_few(state: AxisState, least: float) -> AxisFinding:
+    which = f"only {state.names[0]}" if state.names else "no candidate"
+    notes = (f"{which} can be tested", *_failures(state))
+    return state.finding("undecided", least=least, failed=_failed(state), notes=notes)
+
+
+def _change(
+    state: AxisState, rates: Rates, history: History, sure: float, least: float
+) -> AxisFinding:
+    direction, states, (older, newer) = _sides(state, rates, history)
+    at = history[1]
+    names = state.names
+    note = (
+        f"{_share(older)} up to {names[at - 1]}, {_share(newer)} from {names[at]} on "
+        f"({_percent(state.spec.confidence)} together)"
+    )
+    return state.change(
+        state.between(direction, at - 1, at),
+        states,
+        confidence=sure,
+        least=least,
+        failed=_failed(state),
+        rates=(older, newer),
+        notes=(note,),
+    )
+
+
+def _sides(
+    state: AxisState, rates: Rates, history: History
+) -> tuple[Direction, list[Verdict], tuple[Side, Side]]:
+    """Which way it changes, what the versions are then, and the runs before it and after it."""
+    way, at = history
+    direction: Direction = "regression" if way == REGRESSION else "fix"
+    kinds: tuple[Verdict, Verdict] = ("good", "bad") if way == REGRESSION else ("bad", "good")
+    states = [kinds[i >= at] for i in range(len(state.names))]
+    return direction, states, rates.sides(at, state.spec.confidence)
+
+
+def _no_change(state: AxisState, rates: Rates, sure: float, least: float) -> AxisFinding:
+    whole = rates.throughout(state.spec.confidence)
+    verdict: Verdict | None = None
+    if whole.failed in (0, whole.runs):
+        verdict = "bad" if whole.failed else "good"
+    return state.finding(
+        "no-change",
+        [verdict] * len(state.names),
+        verdict=verdict,
+        confidence=sure,
+        least=least,
+        excluded=rates.excluded(state.spec.confidence),
+        failed=_failed(state),
+        rates=(whole,),
+        notes=tuple(_told(state, rates)),
+    )
+
+
+def _range(state: AxisState, rates: Rates, least: float) -> AxisFinding:
+    """At the bound: the change lies in the range of the likeliest histories, if they have one."""
+    taken, none, sure = rates.most(state.spec.confidence)
+    ways = {way for way, _ in taken}
+    notes = [f"{counted(state.evidence.runs, 'run')} did not suffice to be surer"]
+    told: dict[str, Any] = {"least": least, "failed": _failed(state)}
+    if len(ways) == 1 and not none:
+        first, last = min(at for _, at in taken), max(at for _, at in taken)
+        history = max(taken, key=lambda one: rates.chances[one[0], one[1] - 1])
+        direction, _, _ = _sides(state, rates, history)
+        notes += _told(state, rates)
+        found = state.between(direction, first - 1, last)
+        return state.change(found, (), confidence=sure, notes=tuple(notes), **told)
+    at = state.names[rates.likeliest()[1]]
+    chance = float(rates.chances.max())
+    likeliest = f"a change with {at} ({chance:.0%})"
+    if rates.no_change > chance:
+        likeliest = f"no change ({rates.no_change:.0%})"
+    notes.append(f"the likeliest: {likeliest}")
+    notes += _told(state, rates)
+    excluded = rates.excluded(state.spec.confidence)
+    return state.finding("undecided", excluded=excluded, notes=tuple(notes), **told)
+
+
+def _more_than_one_change(state: AxisState, rates: Rates, least: float) -> AxisFinding:
+    way, at = rates.likeliest()
+    what = "regression" if way == REGRESSION else "fix"
+    text = (
+        "the answers fit no single change of the rate of failures; the one that fits best is a "
+        f"{what} with {state.names[at]}"
+    )
+    notes = (text, *_failures(state))
+    failed = _failed(state)
+    return state.finding("undecided", one_change=False, least=least, failed=failed, notes=notes)
+
+
+def _failed(state: AxisState) -> dict[str, tuple[int, int]]:
+    told = zip(state.names, state.tallies, strict=True)
+    return {name: (tally.bad, tally.bad + tally.good) for name, tally in told if tally.told}
+
+
+def _told(state: AxisState, rates: Rates) -> Iterator[str]:
+    """Which failures there were, which changes are excluded, and what more runs would tell."""
+    yield from _failures(state)
+    confidence = state.spec.confidence
+    excluded = rates.excluded(confidence)
+    if excluded is not None:
+        sure = _percent(confidence)
+        yield f"excluded ({sure}): that the share that fails changes by {points(excluded)} or more"
+    if rates.no_change < 0.5:
+        more = rates.more_runs(None, confidence)
+        if more is not None:
+            yield f"some {more} more runs like these would tell whether it changes at all"
+        return
+    smaller = [one for one in _TARGETS if excluded is None or one < excluded]
+    wanted = [(one, rates.more_runs(one, confidence)) for one in smaller[:_TARGETS_TOLD]]
+    said = [
+        f"by {points(one)} some {more} more runs (--repeat rate:{100 * one:.0f}%)"
+        for one, more in wanted
+        if more is not None
+    ]
+    if said:
+        yield f"to exclude a change {', '.join(said)}"
+
+
+def _failures(state: AxisState) -> Iterator[str]:
+    """The versions of which runs failed, those that fail most in front."""
+    failed = {name: told for name, told in _failed(state).items() if told[0]}
+    if not failed:
+        yield "no run failed"
+        return
+    order = sorted(failed, key=lambda name: -failed[name][0] / failed[name][1])
+    parts = [f"{name} in {failed[name][0]} of {failed[name][1]}" for name in order[:_NAMED]]
+    more = f", and {len(order) - _NAMED} more versions" if len(order) > _NAMED else ""
+    never = [runs for bad, runs in _failed(state).values() if not bad]
+    others = f"; none of the {counted(sum(never), 'run')} of others" if never else ""
+    yield f"failed: {', '.join(parts)}{more}{others}"
+
+
+def _share(side: Side) -> str:
+    return f"{side.failed} of {side.runs} runs failed ({side.low:.0%} to {side.high:.0%})"
+
+
+def _percent(confidence: float) -> str:
+    return f"{100 * confidence:.4g} %"

@@ -1,0 +1,273 @@
+"""Rates of failures: what is answered at every rate, and what is never claimed of any."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from harness.bisect.answers import Answer, Evidence, Point, Question, Tally, least_change
+from harness.bisect.axis_search import AxisSearch
+from harness.bisect.findings import AxisFinding
+from harness.bisect.grid_search import GridSearch
+from harness.bisect.rates import FIX, REGRESSION, Rates, runs_if_none_fails
+from tests.unit.bisect.histories import World, axis, drive, drive_grid, grid, names
+
+NUMBER = 8
+BY_DAY, BY_NIGHT = 6, 60
+RATES = (0.0, 0.05, 0.10, 0.25, 0.40, 0.75)
+Show = Callable[..., None]
+
+
+def failing(k: int, before: float, after: float, seed: str) -> World:
+    """The first k versions fail in one share of their runs, the others in another."""
+    dice, order = random.Random(seed), names(NUMBER)
+
+    def world(at: Point) -> Answer:
+        rate = before if order.index(at[0]) < k else after
+        return "bad" if dice.random() < rate else "good"
+
+    return world
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a search came to, beside the truth: versions from k on fail more often."""
+
+    finding: AxisFinding
+    k: int
+    before: float
+    after: float
+
+    @property
+    def found(self) -> bool:
+        return self.finding.kind in ("change", "range")
+
+    @property
+    def false_claims(self) -> list[str]:
+        """What is stated with the confidence, and is not so."""
+        found, rise = self.finding, self.after - self.before
+        false = []
+        if self.found:
+            at = names(NUMBER)[self.k]
+            right = (found.before or "") < at <= (found.after or "")
+            if rise == 0 or found.direction != "regression" or not right:
+                false.append(str(found))
+        if found.kind == "no-change" and found.least is not None and rise >= found.least:
+            false.append(str(found))
+        if found.excluded is not None and rise >= found.excluded:
+            false.append(f"excluded: {found.excluded}")
+        true = (self.before, self.after) if len(found.rates) == 2 else (self.before,)
+        if self.found or rise == 0:
+            false += [
+                f"{one} is not {rate}"
+                for one, rate in zip(found.rates, true, strict=False)
+                if not one.low - 0.01 <= rate <= one.high + 0.01
+            ]
+        return false
+
+
+def searches(number: int, repeat: str, before: float, after: float) -> list[Ended]:
+    ended = []
+    for seed in range(number):
+        k = 1 + seed % (NUMBER - 1)
+        search = AxisSearch(axis(NUMBER, repeat=repeat))
+        found, asked = drive(search, failing(k, before, after, f"{seed} {before} {after}"))
+        assert len(asked) <= search.bound.runs
+        ended.append(Ended(found, k, before, after))
+    return ended
+
+
+def told(ended: list[Ended]) -> dict[str, object]:
+    kinds = Counter(one.finding.kind for one in ended)
+    runs = [one.finding.runs for one in ended]
+    return {
+        "found": kinds["change"],
+        "range": kinds["range"],
+        "no_such_change": kinds["no-change"],
+        "undecided": kinds["undecided"],
+        "false": sum(bool(one.false_claims) for one in ended),
+        "mean_runs": round(sum(runs) / len(runs)),
+        "most_runs": max(runs),
+    }
+
+
+@pytest.mark.parametrize("number", [BY_DAY, pytest.param(BY_NIGHT, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("repeat", ["auto", "rate:25%", "rate:10%"])
+@pytest.mark.parametrize("rate", RATES)
+def test_nothing_is_claimed_that_is_wrong_more_often_than_stated(
+    rate: float, repeat: str, number: int, show_figures: Show
+) -> None:
+    """Versions fail in this share of their runs from one of them on, and never before."""
+    if number == BY_DAY and repeat == "rate:10%":
+        number = 2
+    ended = searches(number, repeat, 0.0, rate)
+    show_figures(f"fails in {rate:.0%}, --repeat {repeat}, {number} searches", **told(ended))
+    assert sum(bool(one.false_claims) for one in ended) <= 0.01 * number
+    for one in ended:
+        text = f"{one.finding}; {'; '.join(one.finding.notes)}"
+        assert "all are good" not in text
+        failed = sum(bad for bad, _ in one.finding.failed.values())
+        assert one.found or failed == 0 or "failed: " in text, text
+    least = least_change(repeat) or 1.0
+    if rate >= least:
+        assert sum(one.found for one in ended) == number
+    if rate == 0:
+        assert {one.finding.kind for one in ended} == {"no-change"}
+
+
+@pytest.mark.parametrize(
+    ("rate", "number"),
+    [(0.10, 6), (0.25, 6), *(pytest.param(r, 60, marks=pytest.mark.nightly) for r in RATES[1:])],
+)
+def test_where_every_version_fails_as_often_no_change_is_claimed(
+    rate: float, number: int, show_figures: Show
+) -> None:
+    ended = searches(number, "auto", rate, rate)
+    show_figures(f"all fail in {rate:.0%}, {number} searches", **told(ended))
+    assert sum(bool(one.false_claims) for one in ended) <= 0.01 * number
+    verdicts = {one.finding.verdict for one in ended if one.finding.kind == "no-change"}
+    assert verdicts <= ({None} if rate > 0.05 else {None, "good"})
+
+
+def test_two_failures_of_twenty_at_one_end_are_told() -> None:
+    """So much was seen when it was said that all are good, with 99.5 %."""
+    evidence = Evidence()
+    for answer, at, times in (("bad", 7, 2), ("good", 7, 8), ("good", 0, 10)):
+        for _ in range(times):
+            evidence = evidence.plus((names(NUMBER)[at],), answer)  # type: ignore[arg-type]
+    search = AxisSearch(axis(NUMBER, repeat="auto", max_runs=20), evidence=evidence)
+    found = search.next()
+    assert isinstance(found, AxisFinding)
+    assert (found.kind, found.verdict) == ("undecided", None)
+    assert "failed: 2.17 in 2 of 10; none of the 10 runs of others" in found.notes
+    assert found.failed == {"2.10": (0, 10), "2.17": (2, 10)}
+    excluded = next(note for note in found.notes if note.startswith("excluded (99 %)"))
+    assert excluded.endswith(f"changes by {100 * (found.excluded or 0):.0f} points or more")
+    assert any("more runs" in note for note in found.notes)
+    on = AxisSearch(axis(NUMBER, repeat="auto"), evidence=evidence)
+    assert isinstance(on.next(), Question), "what was seen is looked into, not denied"
+
+
+def test_no_failure_says_how_rare_ones_are_excluded() -> None:
+    found, asked = drive(AxisSearch(axis(NUMBER, repeat="auto")), failing(1, 0, 0, ""))
+    assert str(found) == (
+        f"no change: 0 of {len(asked)} runs failed, and nowhere does the share that fails change "
+        "by 50 points or more"
+    )
+    assert (found.kind, found.verdict, found.notes[0]) == ("no-change", "good", "no run failed")
+    assert found.confidence is not None
+    assert found.confidence >= 0.99
+    assert found.excluded is not None
+    assert found.excluded <= 0.5
+    assert "--repeat rate:25%" in found.notes[-1]
+    assert "--repeat rate:10%" in found.notes[-1]
+
+
+def test_more_runs_are_as_many_as_it_takes() -> None:
+    """The budget that is told is about what the search then needs."""
+    found, asked = drive(AxisSearch(axis(NUMBER, repeat="auto")), failing(1, 0, 0, ""))
+    said = int(found.notes[-1].partition("25 points some ")[2].split()[0])
+    _, more = drive(AxisSearch(axis(NUMBER, repeat="rate:25%")), failing(1, 0, 0, ""))
+    assert 0.5 * said <= len(more) - len(asked) <= 2 * said
+    bound = axis(NUMBER, repeat="rate:25%").bound()
+    assert bound.if_none_fails is not None
+    assert 0.7 * len(more) <= bound.if_none_fails <= 1.5 * len(more)
+    assert str(bound).endswith(f"; some {bound.if_none_fails} where none fails")
+
+
+def test_the_rates_beside_a_change_are_told() -> None:
+    search = AxisSearch(axis(NUMBER, repeat="rate:25%"))
+    found, _ = drive(search, failing(5, 0.0, 0.4, "told"))
+    older, newer = found.rates
+    assert (found.kind, found.after, older.failed) == ("change", names(NUMBER)[5], 0)
+    assert older.high < newer.high
+    assert newer.low <= 0.4 <= newer.high
+    assert found.notes[0].startswith(f"0 of {older.runs} runs failed (0% to ")
+    assert f"{newer.failed} of {newer.runs} runs failed (" in found.notes[0]
+
+
+TALLIES = st.lists(
+    st.builds(Tally, good=st.integers(0, 30), bad=st.integers(0, 30)), min_size=2, max_size=9
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TALLIES)
+def test_good_and_bad_are_mirrors_but_for_what_is_expected_of_them(tallies: list[Tally]) -> None:
+    """What is exchanged turns a regression into a fix; so does the other order."""
+    number = len(tallies)
+    gaps, said = [1.0] * (number - 1), [None] * number
+    one = Rates.of(tallies, gaps, said)
+    turned = Rates.of(tallies[::-1], gaps, said)
+    for at in range(1, number):
+        ratio = one.chances[REGRESSION, at - 1] / 0.45, one.chances[FIX, at - 1] / 0.25
+        other = turned.chances[:, number - at - 1] / (0.45, 0.25)
+        shares = [side / max(1e-300, sum(ratio)) for side in ratio]
+        mirrored = [side / max(1e-300, float(other.sum())) for side in other[::-1]]
+        if min(sum(ratio), float(other.sum())) > 1e-200:
+            assert shares == pytest.approx(mirrored, abs=1e-6)
+    assert 0 <= one.no_change <= 1
+    assert float(one.chances.sum()) + one.no_change == pytest.approx(1)
+    errors = [one.error_of_none(percent / 100) for percent in range(5, 101, 5)]
+    assert errors == sorted(errors, reverse=True), "a larger change is easier to exclude"
+    assert all(0 <= error <= 1 for error in errors)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TALLIES, st.randoms())
+def test_the_order_of_runs_does_not_count(tallies: list[Tally], dice: random.Random) -> None:
+    """What is asked next follows from what was answered, not from when: so it is resumed."""
+    answers: list[tuple[str, Answer]] = []
+    for name, tally in zip(names(len(tallies)), tallies, strict=True):
+        answers += [(name, "good")] * tally.good + [(name, "bad")] * tally.bad
+    steps = []
+    for _ in range(2):
+        dice.shuffle(answers)
+        evidence = Evidence()
+        for name, answer in answers:
+            evidence = evidence.plus((name,), answer)
+        steps.append(AxisSearch(axis(len(tallies), repeat="auto"), evidence=evidence).next())
+    assert steps[0] == steps[1]
+
+
+def test_a_grid_says_what_it_takes_for_good() -> None:
+    dice = random.Random(4)
+    spec = grid(2, 2, repeat="auto")
+    search = GridSearch(spec)
+    found, _ = drive_grid(search, lambda at: "bad" if dice.random() < 0.15 else "good")
+    assert (found.kind, found.verdict) == ("no-change", "good")
+    assert f"all are good, though {found.failed_though_good} runs of them failed" in str(found)
+    assert found.notes[0].startswith("bad is a pair that fails in 60% of its runs or more")
+    assert found.notes[1].startswith("counts as good, and failed: 1.")
+    with pytest.raises(ValidationError, match="rates are searched on one axis"):
+        grid(2, 2, repeat="rate:10%")
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [("auto", 0.5), ("rate:10%", 0.1), ("rate:100%", 1.0), ("rate:1%", 0.01), ("judged", None)],
+)
+def test_how_small_a_change_matters(text: str, least: float | None) -> None:
+    assert least_change(text) == least
+    assert axis(3, repeat=text).least == least
+    assert least_change(7) is None
+
+
+@pytest.mark.parametrize("text", ["rate:0%", "rate:10", "rate:101%", "rate:-5%", "rate:", "rate"])
+def test_a_rate_that_makes_no_sense_is_refused(text: str) -> None:
+    assert least_change(text) is None
+    with pytest.raises(ValidationError):
+        axis(3, repeat=text)
+
+
+def test_rarer_failures_take_more_runs() -> None:
+    runs = [runs_if_none_fails(NUMBER, least, 0.99) for least in (0.5, 0.25, 0.1, 0.05)]
+    assert runs == sorted(runs)
+    assert runs[-1] > 200

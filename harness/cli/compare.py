@@ -25,7 +25,6 @@ from harness.nightly.processes import ENOUGH_S, bisection
 from harness.pytest_plugin.ending import Ending
 from harness.report.rundir import RunFolder
 
-_NEGATIVE: Final = 1
 _LATEST: Final = Path("reports/latest")
 
 
@@ -82,7 +81,8 @@ def compare(
     """Compare run NEW (default: reports/latest) with run BASE: new failures end with 1.
 
     So do failures that are other ones than before, and cases that had a verdict and are tested no
-    more; --fail-on says it otherwise. For each new failure it prints the bisection that finds the
+    more; --fail-on says it otherwise. Where none of these is, verdicts that the new run lacks end
+    with 2 if input was wrong, else 3. For each new failure it prints the bisection that finds the
     version to blame; with --bisect they are run, all together in --max-minutes, and can be gone on
     with later. Speed and memory of what passes in both are judged by what earlier runs of the same
     cases, beside BASE, say of noise: one run alone never proves a change.
@@ -130,7 +130,7 @@ def compare(
     if as_json:
         report = comparison_report(whole, bisectable)
         say_json(report.model_copy(update={"bisections": bisections}).model_dump(mode="json"))
-    return _NEGATIVE if whole.reasons else 0
+    return whole.exit_code
 
 
 def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFolder]:

@@ -51,8 +51,8 @@ def nightly(
     asked for then holds; arguments and --database are named again where they have a password.
 
     \b
-    Exit codes: 0 nothing new fails, 1 something does, 2 the input is wrong, 3 the lab failed or
-    the time was over before the run.
+    Exit codes: 0 nothing new fails, and all that was selected has a verdict; 1 something new fails,
+    or is tested no more; else 2 the input is wrong, 3 the lab failed or not all was run.
     """
     Ending().watch()
     reports = reports.absolute()

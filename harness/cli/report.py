@@ -36,9 +36,10 @@ def report(run: Path, trace: bool) -> None:
         say(f"warning: {folder.run_id} was cut short: {why}", err=True)
     for text in folder.contents().left_out.told(folder.path / JOURNAL):
         say(f"warning: {text}", err=True)
-    cases, became = folder.contents().cases, since.became if since else None
-    lines = tell_ci(cases, folder.path, os.environ, became, why)
-    for line in summary_lines(cases, folder.path) + lines:
+    cases, coverage = folder.contents().cases, folder.coverage()
+    became = since.became if since is not None else None
+    lines = tell_ci(cases, coverage, folder.path, os.environ, became, why)
+    for line in summary_lines(cases, coverage, folder.path) + lines:
         say(line)
 
 
@@ -59,6 +60,7 @@ def merge(runs: tuple[Path, ...], reports: Path, partial: bool, as_json: bool) -
 
     merged = merged_run(runs, reports, partial=partial)
     folder, cases = merged.folder, merged.folder.contents().cases
+    coverage = folder.coverage()
     for why in merged.lacks:
         say(f"warning: {why}", err=True)
     if merged.left_out:
@@ -66,8 +68,9 @@ def merge(runs: tuple[Path, ...], reports: Path, partial: bool, as_json: bool) -
         say(f"warning: {merged.left_out} files or lines left out: {why}", err=True)
     told = {"run": folder.run_id, "folder": str(folder.path), "shards": len(runs)}
     lacks = {"lacks": list(merged.lacks), "left_out": merged.left_out}
-    found = {"schema": 1, **told, "cases": len(cases), "outcomes": totals(cases), **lacks}
-    say_found(found, summary_lines(cases, folder.path), as_json)
+    came_to = {"coverage": coverage.model_dump(), "outcomes": totals(cases)}
+    found = {"schema": 1, **told, "cases": len(cases), **came_to, **lacks}
+    say_found(found, summary_lines(cases, coverage, folder.path), as_json)
     return merged.exit_code
 
 

@@ -30,7 +30,6 @@ from harness.report.rundir import (
     new_run_id,
     rfc3339,
 )
-from harness.report.summary import exit_code
 from harness.results.journal import read_journal, uncollected
 
 _MOST_CASES_BYTES: Final = 256 << 20
@@ -144,6 +143,7 @@ def _write(
             "known_issues": issues,
             # as the whole run would have it, so that `compare --previous` finds one or the other
             "selection": _of(list, first.get("selection"))[:-1],
+            "selected": sources[0].shard.cases,
             "shards": told,
         },
         run_id=run_id,
@@ -156,7 +156,7 @@ def _write(
             folder.journal.append(event.model_copy(update={"run": run_id}))
         files = [_copied(source.folder.path, folder.path, name) for name in _files(source)]
         left_out += files.count(False) + source.contents.left_out.count
-    code = exit_code(folder.contents().records) or max(_code(one["exit_code"]) for one in told)
+    code = folder.coverage().exit_code or max(_code(one["exit_code"]) for one in told)
     code = code or (_INCOMPLETE if lacks else 0)
     ended = max(begun, *(one.moment("finished") for one in sources))
     folder.finish(exit_code=code, problem="; ".join(lacks) or None, finished=ended)

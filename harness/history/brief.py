@@ -7,17 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic import JsonValue
 
 from harness.errors import Cause
 from harness.failure.error import Outcome
+from harness.results.coverage import VERDICTS, Fault, Standing, fault_of, standing_of
 from harness.results.journal import LeftOut, cases_in, uncollected
 from harness.results.record import NO_CAUSE, CaseRecord
-
-_UNTESTED: Final = ("skipped", "unsupported")
-"""Left out, or unsupported where it was to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +44,7 @@ class Brief:
     diagnosis: str | None = None
     attempt: int = 1
     measurements: Mapping[str, Any] = field(default_factory=dict)
+    breaks_strictness: bool = False
 
     @classmethod
     def of(cls, record: CaseRecord) -> Brief:
@@ -64,6 +63,7 @@ class Brief:
             error.diagnosis.id if error is not None and error.diagnosis is not None else None,
             record.attempt,
             record.measurements,
+            record.breaks_strictness,
         )
 
     def axis(self, name: str) -> JsonValue:
@@ -84,17 +84,22 @@ class Brief:
     @property
     def is_unexplained(self) -> bool:
         """Whether something went wrong that no known issue explains."""
-        return self.is_bad and self.known_issue is None
+        return self.is_bad and self.standing != "known"
 
     @property
-    def is_spoilt(self) -> bool:
-        """Whether the lab, the harness or wrong input kept it from a verdict about the target."""
-        return self.outcome == "error" or self.cause not in (None, "target")
+    def standing(self) -> Standing:
+        """What it came to."""
+        return standing_of(self.outcome, self.cause, self.known_issue)
+
+    @property
+    def fault(self) -> Fault | None:
+        """What kept it from a verdict about the target: the lab, the harness or wrong input."""
+        return fault_of(self.standing)
 
     @property
     def has_verdict(self) -> bool:
         """Whether it says something about the target."""
-        return not self.is_spoilt and self.outcome not in _UNTESTED
+        return self.standing in VERDICTS
 
     @property
     def signature(self) -> str:

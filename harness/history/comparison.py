@@ -9,11 +9,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from harness.errors import ConfigError
 from harness.history.brief import Brief
 from harness.results.case_names import NamedPlacement, split_node_id
+from harness.results.coverage import Coverage, coverage_of
 from harness.results.drift import Output, Read, changes, steps_of
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ TITLES: Final[Mapping[Category, str]] = {
     "flaky": "flaky",
     "vanished": "tested no more",
     "lab": "no verdict this time",
-    "added": "tested only now",
+    "added": "no verdict before",
     "known": "fails as known",
     "fixed": "fixed",
     "failing": "still failing",
@@ -96,9 +97,14 @@ class Drifted:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All cases of two runs by what became of them, in the order of the new run."""
+    """All cases of two runs by what became of them, in the order of the new run.
+
+    `coverage` is how many cases of the new run have a verdict, `base_coverage` of the earlier one.
+    """
 
     pairs: Mapping[Category, Sequence[Pair]]
+    coverage: Coverage
+    base_coverage: Coverage
     drifted: Sequence[Drifted] = ()
     speed: Speed | None = None
     """None where it was not judged."""
@@ -186,15 +192,23 @@ class Attempts:
 
 
 def compare(
-    before: Iterable[Brief], after: Iterable[Brief], read: Read | None = None
+    before: Iterable[Brief],
+    after: Iterable[Brief],
+    read: Read | None = None,
+    *,
+    infos: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None] = (None, None),
 ) -> Comparison:
     """Compares two runs, whatever their order and whatever versions they ran with.
 
     Cases of the same name belong together; else those that differ in their versions only, if that
     leaves one. `read` gives the bytes of an output that either run has kept; without it, outputs
-    are not compared.
+    are not compared. `infos` is run.json of each; without it there are no cases but these.
     """
     old, new = attempts_by_name(before), attempts_by_name(after)
+    base, covered = (
+        coverage_of((one.last for one in run.values()), info)
+        for run, info in zip((old, new), infos, strict=True)
+    )
     find = finder(old)
     met: set[str] = set()
     pairs: dict[Category, list[Pair]] = {category: [] for category in CATEGORIES}
@@ -211,7 +225,7 @@ def compare(
     for name, then in old.items():
         if name not in met:
             pairs["vanished" if then.last.has_verdict else "untested"].append(Pair(then.last, None))
-    return Comparison(pairs, drifted)
+    return Comparison(pairs, covered, base, drifted)
 
 
 def same_failure(before: Brief, after: Brief) -> bool:
@@ -275,8 +289,8 @@ def _became(then: Attempts | None, now: Attempts) -> Category:
 
 
 def _without_verdict(was: Brief | None, now: Brief) -> Category:
-    if now.is_spoilt:
-        return "untested" if was is not None and was.is_spoilt else "lab"
+    if now.fault is not None:
+        return "untested" if was is not None and was.fault is not None else "lab"
     return "vanished" if was is not None and was.has_verdict else "untested"
 
 

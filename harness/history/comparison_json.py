@@ -15,6 +15,7 @@ from harness.history.comparison import TITLES, Category, Pair
 from harness.history.comparison_text import Told
 from harness.history.performance import Change, Verdict
 from harness.history.speed import Speed
+from harness.results.coverage import Coverage
 from harness.results.json_value import as_json
 
 
@@ -157,8 +158,10 @@ class SpeedReport(Part):
 class ComparisonReport(Part):
     """Two runs side by side: a list for each thing that can become of a case.
 
+    `coverage` is how many cases of the new run have a verdict, `base_coverage` of the base.
     `passing` and `untested` are numbers, `speed` is null where it was not judged. `failed_on` has
-    what of `--fail-on` there is: the comparison ends with 1 exactly if that is not empty.
+    what of `--fail-on` there is: the comparison ends with 1 exactly if that is not empty, and else
+    with 2 or 3 where verdicts are missing in the new run.
     """
 
     schema_version: Literal[1] = 1
@@ -166,7 +169,10 @@ class ComparisonReport(Part):
     base: str
     run: str
     verdict: str
+    coverage: Coverage
+    base_coverage: Coverage
     failed_on: tuple[str, ...]
+    exit_code: int
     new: tuple[Row, ...]
     changed: tuple[Row, ...]
     flaky: tuple[Row, ...]
@@ -210,7 +216,10 @@ def comparison_report(
             "base": told.base,
             "run": told.run,
             "verdict": told.verdict,
+            "coverage": found.coverage,
+            "base_coverage": found.base_coverage,
             "failed_on": told.reasons,
+            "exit_code": told.exit_code,
             "drifted": drifted,
             "speed": found.speed and SpeedReport.of(found.speed),
             "passing": len(found["passing"]),

@@ -11,6 +11,7 @@ from harness.history.comparison import BISECTED, TITLES, Category, Comparison, P
 from harness.history.speed_text import speed_counts, speed_lines
 from harness.report.pages import template
 from harness.report.summary import as_code, shortened
+from harness.results.coverage import LOST_TO
 from harness.results.drift import drift_lines
 
 # GitHub takes comments of 65,536 characters
@@ -19,6 +20,7 @@ _WIDTH: Final = 200
 _PAGE_CASES: Final = 500
 _COMMENT_CASES: Final = 20
 _DRIFTS: Final = 20
+_NEGATIVE: Final = 1
 
 
 @dataclass(frozen=True)
@@ -48,33 +50,77 @@ class Group:
 
     @property
     def was(self) -> str:
-        """How the first of them ended before; empty if it passed, or ended as it does now."""
-        one, now = self.pairs[0].before, self.pairs[0].after
-        if one is None:
-            return "not run"
-        if one.outcome == "passed" or (
-            now and (one.outcome, one.signature) == (now.outcome, now.signature)
-        ):
-            return ""
-        return " ".join((one.signature if one.is_bad else one.outcome).split())
+        """How all of them ended before; empty if they passed, or ended as they do now."""
+        return was_of(self.pairs[0])
+
+
+def was_of(pair: Pair) -> str:
+    """How a case ended before; empty if it passed, or ended as it does now."""
+    one, now = pair.before, pair.after
+    if one is None:
+        return "not run"
+    if one.fault is not None:
+        return LOST_TO[one.fault]
+    if one.outcome == "passed" or (
+        now and (one.outcome, one.signature) == (now.outcome, now.signature)
+    ):
+        return ""
+    return " ".join((one.signature if one.is_bad else one.outcome).split())
 
 
 @dataclass(frozen=True)
 class Told:
-    """A comparison as it is told: groups by what became of their cases."""
+    """A comparison as it is told: groups by what became of their cases. `base` is None where there
+    was no run to compare with."""
 
-    base: str
+    base: str | None
     run: str
     comparison: Comparison
     groups: Mapping[Category, Sequence[Group]]
     reasons: Sequence[str]
 
     @property
+    def exit_code(self) -> int:
+        """1 where there are reasons; else what verdicts end with that the new run lacks."""
+        return _NEGATIVE if self.reasons else self.comparison.coverage.lost_code
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing speaks against the new run, and no verdict is missing."""
+        run = self.comparison.coverage
+        return not self.reasons and run.is_whole and bool(run.judged)
+
+    @property
+    def mark(self) -> str:
+        """What it comes to, in a word or two: what CI shows as its headline."""
+        run = self.comparison.coverage
+        said = ["failed"] if self.reasons else []
+        said += [] if run.is_whole else ["verdicts are missing"]
+        said += [] if run.judged or said else ["nothing was tested"]
+        return ", ".join(said) or ("passed" if run.is_green else "nothing new fails")
+
+    @property
     def verdict(self) -> str:
-        """All in one sentence."""
+        """All in one sentence: first how many cases have a verdict."""
+        run, base = self.comparison.coverage, self.comparison.base_coverage
+        told = [run.headline]
+        if self.base is not None and not base.is_whole:
+            told.append(f"in the base, {base.headline}")
+        return "; ".join([*told, self._differences if self.base else self._found_first])
+
+    @property
+    def _found_first(self) -> str:
+        """What a run says that is compared with no other."""
+        run = self.comparison.coverage
+        said = [f"{counted(run.failed, 'failure')}, all new"] if run.failed else []
+        said += [f"{counted(run.known, 'failure')} as known"] if run.known else []
+        said += ["nothing fails"] if run.is_green and not said else []
+        return ", ".join(["the first run of these cases", *said])
+
+    @property
+    def _differences(self) -> str:
         pairs = [one for found in self.comparison.pairs.values() for one in found]
         counts = [] if any(one.before for one in pairs) else ["the base has no cases"]
-        counts += [] if any(one.after for one in pairs) else ["the new run has no cases"]
         counts += [
             f"{len(self.comparison[name])} {title}"
             for name, title in TITLES.items()
@@ -88,28 +134,31 @@ class Told:
         known = sum(bool(one.after and one.after.known_issue) for one in failing)
         as_known = f" ({known} as known)" if known else ""
         rest = f"{len(failing)} still failing{as_known}, {len(passing)} still passing"
-        return f"{', '.join(counts) or 'no difference'}; {rest}"
+        none = "no difference" if self.comparison.coverage.is_whole else "no other difference"
+        return f"{', '.join(counts) or none}; {rest}"
 
 
 def told(
     comparison: Comparison,
     reasons: Sequence[str],
     *,
-    base: str,
+    base: str | None,
     run: str,
     advice: Callable[[Category, Pair], str | None],
     apart: Callable[[Pair], object],
 ) -> Told:
     """Groups what a comparison found; `advice` is given on the first of each group.
 
-    What can be bisected is kept `apart`, too, where a bisection of one would not tell of another.
+    Those of a group were alike before, too. What can be bisected is kept `apart` where a bisection
+    of one would not tell of another.
     """
+
+    def alike(name: Category) -> list[list[Pair]]:
+        bisected = name in BISECTED
+        return groups(comparison[name], lambda one: (was_of(one), apart(one) if bisected else None))
+
     found = {
-        name: [
-            Group(pairs, advice(name, pairs[0]))
-            for pairs in groups(comparison[name], *([apart] if name in BISECTED else []))
-        ]
-        for name in TITLES
+        name: [Group(pairs, advice(name, pairs[0])) for pairs in alike(name)] for name in TITLES
     }
     return Told(base, run, comparison, found, reasons)
 
@@ -119,6 +168,8 @@ def lines(found: Told) -> Iterator[str]:
     for name, title in TITLES.items():
         for group in found.groups[name]:
             said = "" if name in ("vanished", "fixed") else f": {shortened(group.said, _WIDTH)}"
+            if name in ("added", "fixed") and group.was:
+                said += f", was {shortened(group.was, _WIDTH)}"
             said += f"; {shortened(group.until_now, _WIDTH)}" if group.until_now else ""
             yield f"{len(group.pairs):4} x {title}{said}  [first: {group.pairs[0].shown.case}]"
             if group.advice:
@@ -133,17 +184,18 @@ def lines(found: Told) -> Iterator[str]:
     yield found.verdict
     if found.reasons:
         yield f"ends with 1: {', '.join(found.reasons)}"
+    elif found.exit_code:
+        yield f"ends with {found.exit_code}: verdicts are missing"
 
 
 def markdown(found: Told) -> str:
     """For a comment of a pull request: never longer than one may be."""
-    mark = "failed" if found.reasons else "passed"
     head = [
-        f"### Devices: {mark}",
+        f"### Devices: {found.mark}",
         "",
         outgoing(found.verdict) + ".",
         "",
-        f"Run {as_code(found.run)} beside {as_code(found.base)}.",
+        f"Run {as_code(found.run)} beside {as_code(found.base) if found.base else 'no other'}.",
     ]
     if found.reasons:
         head.append(f"Fails because of: {', '.join(found.reasons)}.")

@@ -25,9 +25,12 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
     result says why. Raises ConfigError for what cannot be read.
     """
     if base is None:
-        return compare([], _read(new))
+        return compare([], _read(new), infos=(None, new.info()))
     found = compare(
-        _read(base), _read(new), lambda name: base.kept_output(name) or new.kept_output(name)
+        _read(base),
+        _read(new),
+        lambda name: base.kept_output(name) or new.kept_output(name),
+        infos=(base.info(), new.info()),
     )
     if base.path.samefile(new.path):
         return found

@@ -204,7 +204,7 @@ def _versions(brief: Brief) -> tuple[tuple[str, str | None], ...]:
 
 def _mark(brief: Brief) -> str:
     if not brief.has_verdict:
-        return "?" if brief.is_spoilt else "-"
+        return "?" if brief.fault is not None else "-"
     if not brief.is_bad:
         return "."
     return "x" if brief.known_issue else "F"

@@ -36,8 +36,9 @@ class CaseRow(Bisectable):
     """A case through all runs.
 
     `recent` has a character for each of its last runs: `.` passed, `F` failed, `x` failed as
-    expected, `~` flaky, `?` spoilt by the lab, `-` not tested. `since` is when it began to end as
-    it does; `last_good` and `first_bad` are the last pass and the first failure after it.
+    expected, `~` flaky, `?` lost to the lab, the harness or wrong input, `-` not tested. `since` is
+    when it began to end as it does; `last_good` and `first_bad` are the last pass and the first
+    failure after it.
     """
 
     case: str

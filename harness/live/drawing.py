@@ -102,7 +102,7 @@ class Drawing:
         parts.append(Text(f"{state.done}/{state.total}", style="bold"))
         for number, what, style in (
             (state.failed, "unexpected", "bold red"),
-            (state.lab_errors, "of the lab", "bold yellow"),
+            (state.lab_errors, "without a verdict", "bold yellow"),
         ):
             if number:
                 parts.append(Text(f"{number} {what}", style=style))
@@ -138,7 +138,7 @@ def plain_line(state: RunState, now: float) -> str:
     if state.failed:
         parts.append(f"{state.failed} failed unexpectedly")
     if state.lab_errors:
-        parts.append(f"{state.lab_errors} spoilt by the lab")
+        parts.append(f"{state.lab_errors} without a verdict")
     left = state.left_s(now)
     if left is not None:
         parts.append(f"about {clock(left)} left")

@@ -177,8 +177,7 @@ class Chain:
         run = self._folder
         until = dropwhile(lambda one: one.night != self.night.night, nights(self.reports))
         before = [one for one in until if self.night.follows(one)]
-        if (base := base_of(run, before)) is None:
-            self._note("the first complete run of these cases: all that fails is new")
+        base = base_of(run, before)
         found = compared(base, run, _FAIL_ON, late=True)
         if found.unjudged:
             self._note(found.unjudged)
@@ -195,7 +194,7 @@ class Chain:
         whole = told(
             found,
             reasons,
-            base=base.run_id if base else "none",
+            base=base.run_id if base else None,
             run=run.run_id,
             advice=lambda *_: None,
             apart=bisected_apart,
@@ -204,6 +203,7 @@ class Chain:
         self._keep(
             base=base.run_id if base else None,
             verdict=whole.verdict,
+            coverage=found.coverage,
             failed_on=tuple(reasons),
             issues=issues,
         )
@@ -279,14 +279,22 @@ def answer_of(result: Any) -> str | None:
 
 def summary_lines(night: Night) -> Iterator[str]:
     """The issues of a night in Markdown, the open ones last seen first (pure)."""
-    yield f"#### Causes of failures, {night.night}"
-    yield ""
-    for one in sorted(night.issues, key=lambda one: one.last_run == night.run, reverse=True):
-        fresh = "**new** " if one.first_run == night.run else ""
-        if one.state == "open" or one.closed == night.started:
+    shown = [one for one in night.issues if one.state == "open" or one.closed == night.started]
+    shown.sort(key=lambda one: one.last_run == night.run, reverse=True)
+    for heading, issues in (
+        ("Verdicts that are missing", [one for one in shown if one.fault]),
+        ("Causes of failures", [one for one in shown if not one.fault]),
+    ):
+        if issues:
+            yield from (f"#### {heading}, {night.night}", "")
+        for one in issues:
+            fresh = "**new** " if one.first_run == night.run else ""
             yield f"- {fresh}{one.state}: {title(one)} ({counted(one.count, 'case')}, {one.id})"
-            yield f"  - {as_code(bisected(one), 500)}"
-    yield from (f"- {as_code(text, 500)}" for text in night.told)
+            if not one.fault:
+                yield f"  - {as_code(bisected(one), 500)}"
+    if night.told:
+        yield from (f"#### What went wrong besides, {night.night}", "")
+        yield from (f"- {as_code(text, 500)}" for text in night.told)
 
 
 def _is_whole(run: RunFolder) -> bool:

@@ -11,6 +11,7 @@ from harness.failure.error import Part
 from harness.history.brief import Brief
 from harness.history.comparison import Comparison
 from harness.report.summary import as_code
+from harness.results.coverage import LOST_TO, Coverage, Fault
 from harness.results.record import CaseRecord
 
 # Runs that a bisection takes, roughly, by how many axes changed; of three, two are searched twice.
@@ -42,14 +43,17 @@ class Search(Part):
 
 
 class Issue(Part):
-    """A cause: failures of one outcome and signature that no known issue expects.
+    """A cause: failures of one outcome and signature that no known issue expects, or, where there
+    is a `fault`, verdicts that are missing for one reason.
 
-    `cases` are those of the last run that had it, at most 200 of `count`. `hindrance` is why no
-    bisection can tell more.
+    `cases` are those of the last run that had it, at most 200 of `count`; none of what was not run.
+    `known_issues` expect what it was, if that is why it is closed. `hindrance` is why no bisection
+    can tell more.
     """
 
     id: str
     state: Literal["open", "closed"] = "open"
+    fault: Fault | None = None
     outcome: str
     signature: str
     diagnosis: str | None
@@ -59,6 +63,7 @@ class Issue(Part):
     last_seen: str
     last_run: str
     closed: str | None = None
+    known_issues: tuple[str, ...] = ()
     count: int
     cases: tuple[str, ...]
     search: Search | None = None
@@ -66,10 +71,14 @@ class Issue(Part):
 
 
 def cause_of(brief: Brief | None) -> str | None:
-    """The id of the cause for which a case fails; None if it does not, or not unexpectedly."""
-    if brief is None or not brief.is_unexplained or brief.is_spoilt:
+    """The id of the cause for which a case fails, or has no verdict; None if it does neither, or
+    fails as a known issue expects."""
+    if brief is None or not brief.is_unexplained:
         return None
-    text = f"{brief.outcome} {brief.signature}"
+    return _id(f"{LOST_TO.get(brief.standing, brief.outcome)} {brief.signature}")
+
+
+def _id(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
@@ -83,9 +92,12 @@ def followed(
 ) -> tuple[Issue, ...]:
     """The issues of the nights before, and what a run says of them; new causes are new issues.
 
-    One is closed when all its cases had a verdict and none fails so any more: what was not tested
-    is not gone. `records` are those of the run, by case, `seen` is when it was.
+    One is closed when all its cases had a verdict and none fails so any more, or as a known issue
+    expects: what was not tested is not gone. `records` are those of the run, by case, `seen` is
+    when it was.
     """
+    run_now: dict[str, Any] = {"last_seen": seen, "last_run": run}
+    begins: dict[str, Any] = {"first_seen": seen, "first_run": run, **run_now}
     pairs = [pair for listed in found.pairs.values() for pair in listed]
     now = {side.case: one.after for one in pairs for side in (one.before, one.after) if side}
     failing: dict[str, list[Brief]] = {}
@@ -96,29 +108,71 @@ def followed(
     for issue in known:
         change: dict[str, object] = {}
         if cases := failing.pop(issue.id, None):
-            change = {"state": "open", "closed": None, "last_seen": seen, "last_run": run}
-            change |= _cases(cases)
-        elif issue.state == "open" and all(map(_judged, map(now.get, issue.cases))):
-            change = {"state": "closed", "closed": seen}
+            change = {"state": "open", "closed": None, "known_issues": ()}
+            change |= run_now | _cases(cases)
+        elif issue.fault != "not run" and issue.state == "open":
+            ended = [now.get(case) for case in issue.cases]
+            if all(map(_judged, ended)):
+                change = {"state": "closed", "closed": seen, "known_issues": _known(issue, ended)}
         issues.append(issue.model_copy(update=change))
     for cause, cases in failing.items():
         error = records[cases[0].case].error
         issues.append(
             Issue(
                 id=cause,
+                fault=cases[0].fault,
                 outcome=cases[0].outcome,
                 signature=cases[0].signature,
                 diagnosis=error.diagnosis.text() if error and error.diagnosis else None,
                 message=error.message if error else None,
-                first_seen=seen,
-                first_run=run,
-                last_seen=seen,
-                last_run=run,
+                **begins,
                 **_cases(cases),
             )
         )
+    issues = list(_not_run(issues, found.coverage, begins))
     issues.sort(key=lambda one: (one.state == "open", one.last_run == run))
     return tuple(issues[-_MOST:])
+
+
+def _known(issue: Issue, after: Iterable[Brief | None]) -> tuple[str, ...]:
+    """The known issues that expect what an issue was, where cases still fail so."""
+    still = (one for one in after if one and one.known_issue and one.standing == "known")
+    same = (one for one in still if (one.outcome, one.signature) == _what(issue))
+    return tuple(sorted({str(one.known_issue) for one in same}))
+
+
+def _what(issue: Issue) -> tuple[str, str]:
+    return issue.outcome, issue.signature
+
+
+def _not_run(
+    issues: Iterable[Issue], coverage: Coverage, begins: Mapping[str, Any]
+) -> Iterator[Issue]:
+    """The issues, and of them or new the one of cases that left no record."""
+    lacks, seen = coverage.not_run or coverage.selected is None, False
+    for issue in issues:
+        change: dict[str, Any] = {}
+        if issue.fault == "not run":
+            seen = True
+            if lacks:
+                last = {key: begins[key] for key in ("last_seen", "last_run")}
+                change = {"state": "open", "closed": None, "count": coverage.not_run, **last}
+                change["message"] = coverage.headline
+            elif issue.state == "open":
+                change = {"state": "closed", "closed": begins["last_seen"]}
+        yield issue.model_copy(update=change)
+    if lacks and not seen:
+        yield Issue(
+            id=_id("not run"),
+            fault="not run",
+            outcome="not run",
+            signature="not run",
+            diagnosis=None,
+            message=coverage.headline,
+            count=coverage.not_run,
+            cases=(),
+            **begins,
+        )
 
 
 def _judged(brief: Brief | None) -> bool:
@@ -175,6 +229,8 @@ def next_search(issues: Iterable[Issue], night: str) -> Issue | None:
 def bisected(issue: Issue) -> str:
     """What is known of the version that brought it, in one line for a person."""
     search = issue.search
+    if issue.fault is not None:
+        return "not bisected: a verdict that is missing tells of no version"
     if search is None:
         return f"not bisected: {issue.hindrance or 'it is not known when it was not there'}"
     if not search.is_open:
@@ -193,7 +249,19 @@ def title(issue: Issue) -> str:
     named = " ".join(part for part in issue.signature.split("|") if part != "-")
     if issue.diagnosis:
         named = issue.diagnosis.partition(" ")[0].rstrip(":")
+    if issue.fault is not None:
+        lost = LOST_TO[issue.fault]
+        return as_code(lost if named == lost else f"{lost}: {named}", 120)
     return as_code(f"{issue.outcome}: {named}", 120)
+
+
+def _why_closed(issue: Issue, when: str) -> str:
+    if issue.known_issues:
+        names = ", ".join(map(as_code, issue.known_issues))
+        return f"closed {when}: it still fails so, as known issue {names} expects"
+    if issue.fault is not None:
+        return f"gone {when}: all its cases have a verdict"
+    return f"gone {when}: all its cases were tested, and none fails so"
 
 
 def _lines(issue: Issue) -> Iterator[str]:
@@ -204,7 +272,7 @@ def _lines(issue: Issue) -> Iterator[str]:
     yield f"- first seen {issue.first_seen[:16]} in run {as_code(issue.first_run)}"
     yield f"- last seen {issue.last_seen[:16]} in run {as_code(issue.last_run)}"
     if issue.closed:
-        yield f"- gone {issue.closed[:16]}: all its cases were tested, and none fails so"
+        yield f"- {_why_closed(issue, issue.closed[:16])}"
     yield f"- signature: {as_code(issue.signature, 500)}"
     if issue.diagnosis:
         yield f"- diagnosis: {as_code(issue.diagnosis, 1000)}"

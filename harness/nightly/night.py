@@ -9,6 +9,7 @@ from harness.errors import ConfigError
 from harness.errors.outgoing_text import INSTEAD
 from harness.failure.error import Part
 from harness.nightly.issues import Issue
+from harness.results.coverage import Coverage
 
 Step = Literal["fetch", "run", "compare", "bisect", "publish"]
 STEPS: Final[tuple[Step, ...]] = get_args(Step)
@@ -21,7 +22,8 @@ class Night(Part):
 
     `until` is the end of its time, in seconds since 1970; `database` is where the history is, if
     that was said, without its password. `run` and `base` are the ids of its run and of the one it
-    was compared with; `failed_on` is what of that is new and bad; `told` is what went wrong without
+    was compared with; `coverage` is how many of its cases have a verdict, `failed_on` what of it is
+    new and bad; `told` is what went wrong without
     ending it.
     """
 
@@ -42,6 +44,7 @@ class Night(Part):
     run_exit_code: int | None = None
     base: str | None = None
     verdict: str | None = None
+    coverage: Coverage | None = None
     failed_on: tuple[str, ...] = ()
     issues: tuple[Issue, ...] = ()
     told: tuple[str, ...] = ()
@@ -53,9 +56,12 @@ class Night(Part):
 
     @property
     def exit_code(self) -> int:
-        """How it ends: 1 if something new fails, else 2 or 3 as its run, else 0."""
+        """How it ends: 1 if something new fails; else 2 or 3 for verdicts that are missing, or as
+        its run; else 0."""
         if self.failed_on:
             return 1
+        if self.coverage is not None and self.coverage.lost_code:
+            return self.coverage.lost_code
         if self.run_exit_code in (0, 1):
             return 0
         return 2 if self.run_exit_code == 2 else 3

@@ -47,7 +47,6 @@ class Records:
         `ending` begins to watch once there is something to end in order.
         """
         self.to_run = 0
-        self._held = 0  # records of an earlier session, which this one resumes
         self.folder: RunFolder | None = None
         self.shard: Shard | None = None
         self._asked = asked
@@ -77,7 +76,6 @@ class Records:
             self.folder = RunFolder(self._works_for)
         elif self.folder is None and self._asked.options.resume is not None:
             self.folder = RunFolder.resume(self._asked.options.resume, command=sys.argv)
-            self._held = len(self.folder.contents().records)
         elif self.folder is None:
             self.folder = RunFolder.create(
                 self._asked.options.reports,
@@ -164,17 +162,14 @@ class Records:
         self._ending.watch()
         self.to_run = len(cases)
         folder = self.open_folder()
+        if not self.is_worker:
+            folder.keep_selected(cases)
         if self.shard is not None and self._asked.options.resume is None:
             folder.keep_shard(cases)
         advice = self.shard.advice if self.shard is not None else None
         # where cases are named after devices, labs have the same ones
         if advice is not None and not self.is_worker and self._asked.options.fan_out == "any":
             _log.warning(advice)
-
-    def not_run(self, records: Sequence[CaseRecord]) -> int:
-        """How many of the cases that were to be run left no record."""
-        placed = {record.case for record in records[self._held :] if record.device is not None}
-        return max(0, self.to_run - len(placed))
 
     def note_event(self, event: LabEvent) -> None:
         """Takes note of what happened to a device, once there is a journal."""
@@ -203,10 +198,7 @@ class Records:
         from harness.report.summary import event_lines, preflight_lines
         from harness.results.known_issue_lint import review_lines
 
-        found = []
-        if missing := self.not_run(records):
-            found.append(f"{missing} of {self.to_run} cases were not run")
-        found += preflight_lines(records)
+        found = preflight_lines(records)
         if self.shard is not None:
             found.append(f"{self.shard}; `qnn-harness merge` makes one run of all of them")
         if self.folder is not None:
@@ -231,8 +223,9 @@ class Records:
         since, trace = since_previous(self.folder), self._asked.options.trace
         self.folder.finish(exit_code=exit_code, problem=problem, since=since, trace=trace)
         became = since.became if since is not None else None
+        cases, coverage = self.folder.contents().cases, self.folder.coverage()
         why = cut_short(self.folder.info())
-        return tell_ci(self.folder.contents().records, self.folder.path, os.environ, became, why)
+        return tell_ci(cases, coverage, self.folder.path, os.environ, became, why)
 
 
 class Recorder:
@@ -300,20 +293,15 @@ def _finish(
     session: pytest.Session, run: Run, folder: RunFolder, exitstatus: int | pytest.ExitCode
 ) -> None:
     """Ends a run: decides its exit code, lets go of its devices, and writes its reports."""
-    from harness.report.summary import exit_code
-
+    coverage = folder.coverage()
     if exitstatus in _EXIT_NOTHING_WRONG:
-        foreign = _foreign_failures(session)
-        records = folder.contents().records
-        own = exit_code(records) or _drift_code(run, folder)
-        if own == 0 and run.records.not_run(records):
-            own = InfraError.exit_code
-        session.exitstatus = _EXIT_AFTER_FAILURES if foreign else own
+        foreign = _foreign_failures(session) or _drifts(run, folder)
+        session.exitstatus = _EXIT_AFTER_FAILURES if foreign else coverage.exit_code
     problem = str(run.problem) if run.problem else None
     if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
         problem = "interrupted"
-    elif problem is None and (missing := run.records.not_run(folder.contents().records)):
-        problem = f"{missing} of {run.records.to_run} cases were not run"  # as with -x
+    elif problem is None and coverage.not_run:  # as with -x
+        problem = f"{coverage.not_run} of {coverage.selected} cases were not run"
     try:
         _close(session, run)
     finally:
@@ -326,12 +314,10 @@ def _finish(
                 tell(session.config, f"error: {error}", red=True)
 
 
-def _drift_code(run: Run, folder: RunFolder) -> int:
-    """1 if outputs drift by more than `--fail-on` allows."""
+def _drifts(run: Run, folder: RunFolder) -> bool:
+    """Whether outputs drift by more than `--fail-on` allows."""
     steps = run.options.drift_steps
-    if steps is None:
-        return 0
-    return _EXIT_AFTER_FAILURES if any(one.beyond(steps) for one in folder.drift()) else 0
+    return steps is not None and any(one.beyond(steps) for one in folder.drift())
 
 
 def _close(session: pytest.Session, run: Run) -> None:
@@ -345,11 +331,11 @@ def _close(session: pytest.Session, run: Run) -> None:
 def _finish_complete(session: pytest.Session, run: Run) -> None:
     """Ends a `--resume` of a run that lacks nothing: as that run ended, and says so."""
     from harness.report.rundir import RunFolder
-    from harness.report.summary import exit_code
 
     run.close()
     folder = RunFolder.open(run.records.planned_folder)
-    session.exitstatus = exit_code(run.records.earlier.values()) or _drift_code(run, folder)
+    drifts = _drifts(run, folder)
+    session.exitstatus = _EXIT_AFTER_FAILURES if drifts else folder.coverage().exit_code
     tell(session.config, f"nothing is missing in {run.records.planned_folder}")
 
 
@@ -361,7 +347,7 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
 
     terminalreporter.section("qnn-harness")
     records = folder.contents().records
-    for line in summary_lines(records, folder.path):
+    for line in summary_lines(records, folder.coverage(), folder.path):
         write_line(terminalreporter, line)
     for grid in grids(records):
         if len(grid.cells) > 1:

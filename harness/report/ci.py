@@ -15,7 +15,14 @@ from typing import Any, Final, Literal
 
 from harness.errors.outgoing_text import Command, counted, outgoing
 from harness.files.whole_file import write_whole
-from harness.report.summary import as_code, failure_groups, outputs_lines, shortened, totals
+from harness.report.summary import (
+    as_code,
+    failure_groups,
+    first_line,
+    outputs_lines,
+    shortened,
+)
+from harness.results.coverage import Coverage
 from harness.results.record import CaseRecord, final_attempts
 
 CODE_QUALITY: Final = "gl-code-quality-report.json"
@@ -35,7 +42,8 @@ Level = Literal["error", "warning"]
 
 @dataclass(frozen=True)
 class Annotation:
-    """Failures of one kind at one place: `error` for the target or the input, else `warning`."""
+    """Failures of one kind at one place: `error` for the target, the input, and verdicts of which
+    nobody knows, else `warning`. `file` is empty where no test is to blame."""
 
     level: Level
     file: str
@@ -45,17 +53,23 @@ class Annotation:
     signature: str
 
 
-def annotated(records: Iterable[CaseRecord]) -> list[Annotation]:
-    """What nothing explains, the most important first; expected failures have none (pure)."""
+def annotated(records: Iterable[CaseRecord], coverage: Coverage) -> list[Annotation]:
+    """What nothing explains, the most important first; expected failures have none (pure).
+
+    What cases lack that left no record stands before all.
+    """
     final = final_attempts(records)
     found = [_annotation(one) for one in failure_groups(final) if one[0].is_unexpected]
     found += [_annotation([one]) for one in final if one.breaks_strictness]
+    if coverage.not_run or coverage.selected is None:
+        words = coverage.headline
+        found.insert(0, Annotation("error", "", None, "verdicts are missing", words, "not run"))
     return sorted(found, key=lambda one: one.level)
 
 
-def github_lines(records: Iterable[CaseRecord]) -> list[Command]:
+def github_lines(records: Iterable[CaseRecord], coverage: Coverage) -> list[Command]:
     """The commands that make GitHub show annotations: as many of each level as it shows (pure)."""
-    found, lines = annotated(records), list[Command]()
+    found, lines = annotated(records, coverage), list[Command]()
     for level in ("error", "warning"):
         for one in [one for one in found if one.level == level][:_SHOWN]:
             where = {"file": one.file, "line": one.line, "title": one.title}
@@ -64,7 +78,7 @@ def github_lines(records: Iterable[CaseRecord]) -> list[Command]:
     return lines
 
 
-def code_quality(records: Iterable[CaseRecord]) -> list[dict[str, Any]]:
+def code_quality(records: Iterable[CaseRecord], coverage: Coverage) -> list[dict[str, Any]]:
     """The same as GitLab reads it: a report of code quality (pure)."""
     return [
         {
@@ -74,14 +88,16 @@ def code_quality(records: Iterable[CaseRecord]) -> list[dict[str, Any]]:
                 f"{one.level} {one.file} {one.signature}".encode("utf-8", "replace")
             ).hexdigest()[:32],
             "severity": "major" if one.level == "error" else "minor",
-            "location": {"path": outgoing(one.file), "lines": {"begin": one.line or 1}},
+            # GitLab takes no finding without a place
+            "location": {"path": outgoing(one.file or "."), "lines": {"begin": one.line or 1}},
         }
-        for one in annotated(records)[:_FINDINGS]
+        for one in annotated(records, coverage)[:_FINDINGS]
     ]
 
 
 def step_summary(
     records: Sequence[CaseRecord],
+    coverage: Coverage,
     run: str,
     became: Mapping[str, str] | None = None,
     cut: str | None = None,
@@ -90,14 +106,13 @@ def step_summary(
 
     `became` says what became of each case since an earlier run, `cut` why it was cut short.
     """
-    counts = totals(records)
-    told = ", ".join(f"{count} {name}" for name, count in counts.items()) or "no case was run"
-    lines = [f"### Devices: {told}", "", f"Run {as_code(run)}.", ""]
+    lines = [f"### Devices: {first_line(records, coverage)}", "", f"Run {as_code(run)}.", ""]
     lines += [f"**Cut short**: {as_code(cut, 300)}", ""] if cut else []
     lines += [f"{line}." for line in outputs_lines(records)]
     groups = [one for one in failure_groups(records) if one[0].is_bad]
     for group in groups[:_GROUPS]:
-        first, issue = group[0], group[0].known_issue
+        first = group[0]
+        issue = first.known_issue if first.standing == "known" else None
         new = sum((became or {}).get(one.case) == "new" for one in group)
         what = f"expected ({as_code(issue)})" if issue else first.outcome
         fresh = f", **{new} new**" if new else ""
@@ -126,6 +141,7 @@ def attachments_root(environment: Mapping[str, str]) -> Path | None:
 
 def tell_ci(
     records: Sequence[CaseRecord],
+    coverage: Coverage,
     folder: Path,
     environment: Mapping[str, str],
     became: Mapping[str, str] | None = None,
@@ -138,10 +154,10 @@ def tell_ci(
     lines: list[str] = []
     try:
         if environment.get("GITHUB_ACTIONS") == "true":
-            lines += github_lines(records)
-            add_to_summary(environment, step_summary(records, folder.name, became, cut))
+            lines += github_lines(records, coverage)
+            add_to_summary(environment, step_summary(records, coverage, folder.name, became, cut))
         if environment.get("GITLAB_CI") == "true":
-            text = json.dumps(code_quality(records), indent=1)
+            text = json.dumps(code_quality(records, coverage), indent=1)
             write_whole(folder / CODE_QUALITY, text.encode())
     except OSError as error:
         lines.append(f"warning: CI cannot be told: {error.filename}: {error.strerror}")

@@ -36,6 +36,7 @@ from harness.report.summary import (
     totals,
 )
 from harness.report.tables import drift_tables, pairings, sharings
+from harness.results.coverage import Coverage, coverage_of
 from harness.results.drift import Output
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord, is_figure
@@ -100,7 +101,7 @@ def html_text(
     """
     cases = contents.cases
     last = {id(record) for record in cases}
-    groups, cut = failure_groups(cases), cut_short(info)
+    groups, cut, coverage = failure_groups(cases), cut_short(info), coverage_of(cases, info)
     reasons = _reasons(groups, since)
     data = rows(cases, contents.events, groups, since) | {
         "evidence": dict(evidence or {}),
@@ -111,9 +112,10 @@ def html_text(
     return template("harness.report", "report.html.j2").render(
         run=run,
         info=info,
-        verdict=verdict(cases, reasons, since, cut=cut is not None),
+        verdict=verdict(cases, coverage, reasons, since, cut=cut is not None),
         cut=cut,
         since=since,
+        coverage=coverage,
         became=_became(since),
         totals=totals(cases),
         bar=outcome_bar(totals(cases)),
@@ -148,6 +150,7 @@ def write_html(contents: Contents, info: Mapping[str, Any], path: Path, **more: 
 
 def verdict(
     cases: Sequence[CaseRecord],
+    coverage: Coverage,
     reasons: Sequence[Reason],
     since: Since | None = None,
     *,
@@ -155,28 +158,23 @@ def verdict(
 ) -> str:
     """What a run comes to, in a sentence or two; `cut`: it was cut short."""
     said = ["Cut short."] if cut else []
-    if not cases:
-        return " ".join([*said, "No case was run."])
-    bad = [one for one in cases if one.is_unexpected]
-    failing = [one for one in bad if one.cause == "target"]
-    passed = sum(one.outcome == "passed" for one in cases)
-    known = sum(one.is_bad and one.expected is not None for one in cases)
+    said.append(f"{coverage.headline[:1].upper()}{coverage.headline[1:]}.")
+    failing = [one for one in cases if one.standing == "failed"]
+    known = coverage.known
     if failing:
         kinds = sum(section(one.first) == "failing" for one in reasons)
         verb = "fails" if len(failing) == 1 else "fail"
-        of_all = f"{len(failing)} of {counted(len(cases), 'case')} {verb}"
-        said.append(f"{of_all}, for {counted(kinds, 'reason')}{_of_these_new(failing, since)}.")
-    elif passed:
+        why = f"for {counted(kinds, 'reason')}{_of_these_new(failing, since)}"
+        said.append(f"{len(failing)} {verb}, {why}.")
+    elif coverage.is_green and coverage.passed:
         # without an earlier run nothing can be called new, nor not new
         what = "Nothing new fails" if since else "Nothing fails"
         what += " unexpectedly" if known and not since else ""
-        said.append(f"{what}: {passed} of {counted(len(cases), 'case')} passed.")
-    else:
-        said.append(f"Nothing passed: {counted(len(cases), 'case')}.")
+        said.append(f"{what}: {coverage.passed} passed.")
+    if coverage.strict:
+        said.append(f"{coverage.strict} passed where a known issue says that it fails.")
     if known:
         said.append(f"{known} {'fails' if known == 1 else 'fail'} as a known issue says.")
-    if lab := len(bad) - len(failing):
-        said.append(f"{lab} without a verdict, which is not the target's fault.")
     return " ".join(said)
 
 

@@ -20,6 +20,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestSuite
 
 from harness.files.whole_file import written_whole
 from harness.report.summary import shortened
+from harness.results.coverage import LOST_TO, Coverage
 from harness.results.record import CaseRecord, are_figures, final_attempts
 
 # What XML 1.0 allows at all; everything else cannot even be escaped.
@@ -35,13 +36,15 @@ _REPEATED = frozenset({str, int, bool, type(None)})
 _FIGURES = (("min", min), ("median", statistics.median), ("max", max))
 
 
-def junit_parts(records: Iterable[CaseRecord], *, run: str, logs: str = "") -> Iterator[bytes]:
+def junit_parts(
+    records: Iterable[CaseRecord], coverage: Coverage, *, run: str, logs: str = ""
+) -> Iterator[bytes]:
     """The document, piece by piece: a suite per suite, the last attempt of each case (pure).
 
-    Failed, crashed and hung are failures, `error` is an error; unsupported and skipped are
-    skipped, with that as their type, and so is an expected failure, with type pytest.xfail as
-    pytest writes it. `logs` is the path of the run's folder from where a CI system looks for
-    attachments, the document's own folder by default.
+    Failed, crashed and hung are failures, what has no verdict is an error; unsupported and skipped
+    are skipped, with that as their type, and so is an expected failure, with type pytest.xfail as
+    pytest writes it. Cases that left no record are one error together. `logs` is the path of the
+    run's folder from where a CI system looks for attachments, the document's own folder by default.
     """
     suites: dict[str, list[CaseRecord]] = {}
     of_device: dict[int, list[str]] = {}
@@ -58,17 +61,30 @@ def junit_parts(records: Iterable[CaseRecord], *, run: str, logs: str = "") -> I
         suite.timestamp = min(record.started for record in members).isoformat()
         heads.append(suite)
         of_all, all_s = of_all + results, all_s + took_s
+    lacks = coverage.not_run or coverage.selected is None
+    if lacks:
+        of_all["error"] += 1
     document = _counted(JUnitXml(_bounded(legal(run))), of_all, all_s)
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n' + _opened(document)
     for suite, members in zip(heads, suites.values(), strict=True):
         yield b"\n" + _opened(suite)
         yield from (b"\n" + _case(record, logs, of_device).encode() for record in members)
         yield b"\n</testsuite>"
+    if lacks:
+        yield b"\n" + _opened(_counted(TestSuite("coverage"), Counter(["error"]), 0.0))
+        error = Error(coverage.headline, "not run").tostring()
+        yield b'\n<testcase name="coverage" classname="coverage" time="0.000">' + error
+        yield b"</testcase>\n</testsuite>"
     yield b"\n</testsuites>\n"
 
 
 def write_junit(
-    records: Iterable[CaseRecord], path: Path, *, run: str, root: Path | None = None
+    records: Iterable[CaseRecord],
+    coverage: Coverage,
+    path: Path,
+    *,
+    run: str,
+    root: Path | None = None,
 ) -> None:
     """Writes the document in one step; attachments are named from `root`, if it lies in there.
 
@@ -77,7 +93,8 @@ def write_junit(
     inside = root is not None and path.is_relative_to(root)
     logs = path.parent.relative_to(root).as_posix() if root and inside else ""
     with written_whole(path) as stream:
-        stream.writelines(junit_parts(records, run=run, logs="" if logs == "." else logs))
+        logs = "" if logs == "." else logs
+        stream.writelines(junit_parts(records, coverage, run=run, logs=logs))
 
 
 def legal(text: str) -> str:
@@ -153,15 +170,15 @@ def _bounded(name: str) -> str:
 
 def _kind(record: CaseRecord) -> str | None:
     """The tag of its result; None for what passed."""
-    if record.state == "expected":
+    if record.standing in LOST_TO:
+        return "error"
+    if record.standing == "known":
         return "skipped"
     if record.breaks_strictness:
         return "failure"
     if record.outcome == "passed":
         return None
-    if record.outcome in ("unsupported", "skipped"):
-        return "skipped"
-    return "error" if record.outcome == "error" else "failure"
+    return "skipped" if record.outcome in ("unsupported", "skipped") else "failure"
 
 
 def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
@@ -169,7 +186,7 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
     if kind is None:
         return None
     headline = legal(_headline(record))
-    if record.state == "expected":
+    if record.standing == "known":
         return Skipped(legal(f"{record.known_issue}: {headline}"), "pytest.xfail")
     if record.fixed is not None and record.fixed.fails:
         return Failure(legal(f"fixed? {', '.join(record.fixed.known_issues)}"), "passed")

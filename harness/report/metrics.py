@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from harness.errors.outgoing_text import outgoing
 from harness.report.summary import part_of
+from harness.results.coverage import Coverage, coverage_of
 from harness.results.record import CaseRecord, DeviceEvent, final_attempts, is_figure
 
 METRICS: Final = "metrics.prom"
@@ -31,11 +32,13 @@ def metrics_text(
 ) -> str:
     """The exposition, which Prometheus' older text format reads as well.
 
-    `info` is run.json, which says how long the run took; where it does not, cases and events do.
+    `info` is run.json, which says how many cases were selected, and how long the run took; where it
+    does not, cases and events do. Without it there are no other cases.
     """
     final, told = final_attempts(records), list(events)
     lines: list[str] = []
-    for name, unit, words, names, values in _families(final, told, _span(info or {})):
+    coverage = coverage_of(final, info)
+    for name, unit, words, names, values in _families(final, told, coverage, _span(info or {})):
         full = f"qnn_harness_{name}{'_' + unit if unit else ''}"
         lines.append(f"# TYPE {full} gauge")
         lines += [f"# UNIT {full} {unit}"] if unit else []
@@ -65,6 +68,7 @@ def _span(info: Mapping[str, Any]) -> list[tuple[float, float]]:
 def _families(
     cases: Sequence[CaseRecord],
     events: Sequence[DeviceEvent],
+    coverage: Coverage,
     span: list[tuple[float, float]],
 ) -> Iterator[Family]:
     every: Sequence[CaseRecord | DeviceEvent] = [*cases, *events]
@@ -75,6 +79,14 @@ def _families(
         words = "When the last run ended, since 1970."
         yield "run_end", "seconds", words, (), {(): round(ended, 3)}
         yield "run_duration", "seconds", "How long it took.", (), {(): took}
+    if coverage.selected is not None:
+        words = "Cases that the run was to run."
+        yield "selected_cases", "", words, (), {(): coverage.selected}
+    words = "1 if each of them has a verdict, or cannot or was not to have one; else 0."
+    yield "coverage_whole", "", words, (), {(): int(coverage.is_whole)}
+    words = "Cases without a verdict, by who is at fault; `not run` left no record."
+    missing = {(name,): count for name, count in coverage.missing.items()}
+    yield "missing_verdicts", "", words, ("fault",), missing
     yield from _of_cases(cases)
     yield from _of_devices(cases, events)
 

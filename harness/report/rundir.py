@@ -27,6 +27,7 @@ from harness.files.whole_file import disk_errors, keep_whole, write_whole
 from harness.report.ci import attachments_root
 from harness.report.grid import grid_json, grids
 from harness.report.order import ORDER, give_place, ordered
+from harness.results.coverage import Coverage, coverage_of
 from harness.results.drift import Output, drift
 from harness.results.journal import Contents, Journal, read_journal, uncollected
 from harness.results.json_value import as_json
@@ -196,6 +197,21 @@ class RunFolder:
             return {}
         return without_secrets_in(content) if isinstance(content, dict) else {}
 
+    def coverage(self) -> Coverage:
+        """How many of its selected cases have a verdict, as its journal stands now."""
+        return coverage_of(self.contents().cases, self.info())
+
+    def keep_selected(self, cases: Collection[str]) -> None:
+        """Writes down how many cases are selected: those to be run now, and those of its journal.
+
+        Raises InfraError.
+        """
+        info = self.info()
+        held = {one.case for one in self.contents().cases if one.device is not None}
+        before = info.get("selected")
+        most = max(len(held.union(cases)), before if type(before) is int else 0)
+        self._write_info(info | {"selected": most})
+
     def keep_shard(self, cases: Collection[str]) -> None:
         """Writes down the cases that a run with `--shard` is to run. Raises InfraError."""
         keep_whole(self.path / SHARD_CASES, json.dumps(sorted(cases), indent=0).encode())
@@ -232,11 +248,12 @@ class RunFolder:
         info = self.info()
         with disk_errors(f"cannot write reports to {self.path}"):
             junit = self.path / "junit.xml"
-            write_junit(contents.cases, junit, run=self.run_id, root=attachments_root(os.environ))
+            coverage, root = self.coverage(), attachments_root(os.environ)
+            write_junit(contents.cases, coverage, junit, run=self.run_id, root=root)
             text = metrics_text(contents.cases, contents.events, info)
             write_whole(self.path / METRICS, text.encode("utf-8", "replace"))
             if trace:
-                write_trace(contents.records, contents.events, self.path)
+                write_trace(contents.records, contents.events, coverage, self.path)
             page = self.path / "report.html"
             write_html(contents, info, page, run=self.run_id, outputs=self.drift(), since=since)
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final, get_args
 
-from harness.errors.outgoing_text import counted, outgoing
+from harness.errors.outgoing_text import outgoing
 from harness.failure.error import Diagnosis, ErrorRecord, Outcome
+from harness.results.coverage import LOST_TO, VERDICTS, Coverage
 from harness.results.outputs import Outputs
 from harness.results.record import CaseRecord, DeviceEvent, PreflightRecord, final_attempts
 
@@ -32,9 +33,9 @@ def section(record: CaseRecord) -> str:
     """The part of a page where a failure stands, or what was unsupported."""
     if not record.is_bad:
         return "unsupported"
-    if record.expected:
-        return "expected"
-    return "failing" if record.cause == "target" else "lab"
+    if record.standing in LOST_TO:
+        return "lab"
+    return "expected" if record.standing == "known" else "failing"
 
 
 def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
@@ -75,22 +76,6 @@ def part_of(record: CaseRecord, name: str) -> dict[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def exit_code(records: Iterable[CaseRecord]) -> int:
-    """How a run with these records ends.
-
-    1 if the target failed unexpectedly, or passed where a known issue is expected and the run is
-    strict about that; else 2 if the user's input was at fault in some case, 3 if
-    the lab or the harness was; else 0. What failed in an earlier attempt only does not count.
-    """
-    final = final_attempts(records)
-    causes = {record.cause for record in final if record.is_unexpected}
-    if "target" in causes or any(record.breaks_strictness for record in final):
-        return 1
-    if "config" in causes:
-        return 2
-    return 3 if causes else 0
-
-
 def outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
     """What stands behind `passed`, where that is not a comparison with a reference."""
     passed = [one for one in final_attempts(records) if one.outcome == "passed"]
@@ -106,23 +91,30 @@ def outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
     return [f"outputs of what passed: {told}"]
 
 
+def first_line(records: Sequence[CaseRecord], coverage: Coverage) -> str:
+    """How many cases have a verdict, what the others lack it for, and which verdicts there are."""
+    counts = totals(one for one in records if one.standing in VERDICTS)
+    shown = ", ".join(f"{count} {name}" for name, count in counts.items())
+    strict = f" ({coverage.strict} of them fail by --strict-known)" if coverage.strict else ""
+    return f"{coverage.headline}: {shown}{strict}" if counts else coverage.headline
+
+
 def summary_lines(
-    records: Sequence[CaseRecord], report: PurePath | str, *, width: int = _WIDTH
+    records: Sequence[CaseRecord],
+    coverage: Coverage,
+    report: PurePath | str,
+    *,
+    width: int = _WIDTH,
 ) -> list[str]:
     """The lines to print at the end of a run, of which the last attempt of each case counts.
 
     None is longer than `width` (at least 60) characters, but for the report's path.
     """
     records = final_attempts(records)
-    counts, groups = totals(records), failure_groups(records)
-    shown = ", ".join(f"{count} {name}" for name, count in counts.items())
-    total = sum(counts.values())
-    cases = counted(total, "case")
-    strict = sum(record.breaks_strictness for record in records)
-    failing = f" ({strict} of them fail by --strict-known)" if strict else ""
-    lines = [f"{cases}: {shown}{failing}" if counts else "no case was run"]
+    groups = failure_groups(records)
+    lines = [first_line(records, coverage)]
     # that a run says nothing about any target, its exit code of 0 does not tell
-    if counts and not set(counts) - {"unsupported", "skipped"}:
+    if coverage.selected and coverage.is_whole and not coverage.judged:
         lines.append("NOTHING WAS TESTED: every case was skipped, or is unsupported where it ran")
     lines += outputs_lines(records)
     for group in groups[:_MAX_LINES]:
@@ -180,7 +172,7 @@ def event_lines(events: Iterable[DeviceEvent], *, width: int = _WIDTH) -> list[s
 def _group_line(group: FailureGroup, width: int) -> str:
     record, error = group[0], group[0].error
     where = "" if record.cause in (None, "target") else f" ({record.cause})"
-    known = record.known_issue
+    known = record.known_issue if record.standing == "known" else None
     label = f"expected, {known}: {record.outcome}" if known else record.outcome.upper()
     what = [] if error is None else [error.call, _why(error)]
     text = " ".join(part for part in what if part) or "no explanation"

@@ -16,6 +16,7 @@ from harness.errors.outgoing_text import outgoing
 from harness.files.names_inside import read_inside
 from harness.files.whole_file import write_whole
 from harness.report.summary import part_of, shortened
+from harness.results.coverage import Coverage
 from harness.results.record import CaseRecord, DeviceEvent, is_figure
 
 TRACE: Final = "trace.json"
@@ -30,7 +31,10 @@ Json = dict[str, Any]
 
 
 def trace_of(
-    records: Sequence[CaseRecord], events: Sequence[DeviceEvent], read_log: ReadLog
+    records: Sequence[CaseRecord],
+    events: Sequence[DeviceEvent],
+    coverage: Coverage,
+    read_log: ReadLog,
 ) -> Json:
     """The trace, of all attempts (pure); `read_log` gives a log by its path in the run's folder.
 
@@ -45,7 +49,11 @@ def trace_of(
         made.add_case(record, read_log)
     return {
         "displayTimeUnit": "ms",
-        "otherData": {"began": str(made.began or ""), "steps_left_out": made.left_out},
+        "otherData": {
+            "coverage": coverage.headline,
+            "began": str(made.began or ""),
+            "steps_left_out": made.left_out,
+        },
         # what is inside of another stands behind it
         "traceEvents": [
             *made.names(),
@@ -54,7 +62,12 @@ def trace_of(
     }
 
 
-def write_trace(records: Sequence[CaseRecord], events: Sequence[DeviceEvent], folder: Path) -> Path:
+def write_trace(
+    records: Sequence[CaseRecord],
+    events: Sequence[DeviceEvent],
+    coverage: Coverage,
+    folder: Path,
+) -> Path:
     """Writes it into a run's folder, with the steps of the logs that are there. Raises OSError."""
 
     def read_log(path: str) -> bytes | None:
@@ -63,7 +76,7 @@ def write_trace(records: Sequence[CaseRecord], events: Sequence[DeviceEvent], fo
         except OSError:
             return None
 
-    text = json.dumps(trace_of(records, events, read_log), separators=(",", ":"))
+    text = json.dumps(trace_of(records, events, coverage, read_log), separators=(",", ":"))
     write_whole(folder / TRACE, text.encode())
     return folder / TRACE
 

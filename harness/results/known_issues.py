@@ -82,10 +82,10 @@ class IssueSignature(Part):
 
     `api` and `code` must be equal (of QNN's codes the low 16 bits); `code: null` is a failure
     without one. `message` is a regular expression that must be found in a line of the error's
-    message.
+    message. Where no `outcome` is named, it may have failed, crashed or hung.
     """
 
-    outcome: Literal["failed", "crashed", "hung"] = "failed"
+    outcome: Literal["failed", "crashed", "hung"] | None = None
     api: Text | None
     code: StrictInt | None
     message: Annotated[Text, AfterValidator(_pattern)]
@@ -217,7 +217,7 @@ def _that_may_explain(record: CaseRecord, issues: Iterable[KnownIssue]) -> Itera
         signature = issue.signature
         if (
             _day(record) <= issue.until
-            and record.outcome == signature.outcome
+            and signature.outcome in (None, record.outcome)
             and error.api == signature.api
             and same_code(error.code, signature.code)
             and holds_under(record, issue.conditions)

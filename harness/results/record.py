@@ -27,6 +27,7 @@ from harness.failure.error import ErrorRecord, Outcome, Part, Text, clean_text, 
 from harness.files.names_inside import name_problem
 from harness.lab.health import EventKind, LabEvent, State
 from harness.results.checks import Check
+from harness.results.coverage import Standing, standing_of
 from harness.results.json_value import INTEGERS, JsonObject, as_json
 from harness.results.outputs import Outputs
 from harness.runtimes.findings import Severity
@@ -193,9 +194,14 @@ class CaseRecord(Part):
         return self.expected.known_issue if self.expected is not None else None
 
     @property
+    def standing(self) -> Standing:
+        """What it came to."""
+        return standing_of(self.outcome, self.cause, self.known_issue)
+
+    @property
     def state(self) -> str:
         """The outcome as reports show it: a failure that a known issue explains is `expected`."""
-        return "expected" if self.is_bad and self.expected else self.outcome
+        return "expected" if self.standing == "known" else self.outcome
 
     @property
     def conclusion(self) -> str | None:
@@ -217,7 +223,7 @@ class CaseRecord(Part):
     @property
     def is_unexpected(self) -> bool:
         """Whether something went wrong that no known issue explains."""
-        return self.is_bad and self.expected is None
+        return self.is_bad and self.standing != "known"
 
 
 def named_figures(

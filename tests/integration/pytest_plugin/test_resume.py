@@ -58,7 +58,7 @@ def test_only_what_is_missing_or_was_the_labs_fault_runs(lab: DeviceRuns, tmp_pa
     ]
     assert by_number[2]["attempt"] == 4
     assert len(json.loads((run / "run.json").read_text())["resumed"]) == 1
-    assert "4 cases: 3 passed, 1 failed" in again.output
+    assert "4 of 4 cases have a verdict: 3 passed, 1 failed" in again.output
 
     whole = lab.run("--resume", run.name, suites=suite)
     assert whole.code == 1, whole.output

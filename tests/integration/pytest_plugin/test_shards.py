@@ -65,7 +65,7 @@ def test_two_machines_make_the_run_that_one_would_have_made(
     assert outcomes(found) == wanted
     done_merge = lab.qnn_harness("merge", *runs, "--reports", "merged")
     assert done_merge.returncode == 1, done_merge.stderr
-    assert done_merge.stdout.startswith("16 cases: 14 passed, 2 failed\n")
+    assert done_merge.stdout.startswith("16 of 16 cases have a verdict: 14 passed, 2 failed\n")
     merged = Finished(1, "", lab.folder / "merged")
     assert outcomes(merged.cases) == wanted
     latest = merged.folder / "latest"

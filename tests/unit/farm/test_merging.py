@@ -20,6 +20,7 @@ from harness.history.importing import import_run, runs_in, stored_runs
 from harness.history.timeline import Filter
 from harness.pytest_plugin.options import selection
 from harness.report.rundir import RunFolder
+from harness.results.coverage import Coverage
 from harness.results.record import CaseRecord
 from tests.unit.history.runs import attempt, run_folder
 
@@ -103,7 +104,7 @@ def test_shards_become_the_run_that_they_are_parts_of(tmp_path: Path) -> None:
     runs = shards(tmp_path)
     done = merge(*reversed(runs), "--reports", reports)
     assert done.return_value == 1, "as the whole run would have ended"
-    assert done.output.startswith("6 cases: 5 passed, 1 failed\n")
+    assert done.output.startswith("6 of 6 cases have a verdict: 5 passed, 1 failed\n")
     merged = RunFolder.open(reports / "latest")
     beside = {path.name for path in reports.iterdir()} - {"latest", ".order"}
     assert beside == {merged.run_id}
@@ -135,6 +136,7 @@ def test_it_is_told_as_json_and_made_once(tmp_path: Path) -> None:
         "folder": str(latest),
         "shards": 2,
         "cases": 6,
+        "coverage": Coverage(selected=6, passed=5, failed=1).model_dump(),
         "outcomes": {"passed": 5, "failed": 1},
         "lacks": [],
         "left_out": 0,

@@ -48,7 +48,7 @@ def test_lines_begin_with_what_is_new_and_end_with_the_verdict() -> None:
         "   1 x tested no more  [first: suites/test_a.py::test_b[sim-htp-2.51.0-d]]",
         "   1 x still failing: failed: call|1002|it broke  [first: "
         "suites/test_a.py::test_b[sim-htp-2.51.0-c]]",
-        "2 new, 1 tested no more; 1 still failing, 0 still passing",
+        "3 of 3 cases have a verdict; 2 new, 1 tested no more; 1 still failing, 0 still passing",
         "ends with 1: new",
     ]
 
@@ -63,18 +63,24 @@ def test_a_comment_has_what_is_new_first() -> None:
 
 def test_nothing_new_is_said_so() -> None:
     same = told_of([attempt("a passed")], [attempt("a passed")])
-    assert list(lines(same)) == ["no difference; 0 still failing, 1 still passing"]
-    assert "### Devices: passed\n\nno difference" in markdown(same)
+    assert list(lines(same)) == [
+        "1 of 1 case has a verdict; no difference; 0 still failing, 1 still passing"
+    ]
+    assert "### Devices: passed\n\n1 of 1 case has a verdict; no difference" in markdown(same)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "verdict"),
     [
-        ([], ["a passed"], "the base has no cases, 1 tested only now; 0"),
-        ([], ["a skipped"], "the base has no cases; 0"),
-        (["a passed"], [], "the new run has no cases, 1 tested no more; 0"),
-        (["a skipped"], [], "the new run has no cases; 0"),
-        ([], [], "the base has no cases, the new run has no cases; 0"),
+        (
+            [],
+            ["a passed"],
+            "1 of 1 case has a verdict; the base has no cases, 1 no verdict before; 0",
+        ),
+        ([], ["a skipped"], "0 of 1 case has a verdict, 1 skipped; the base has no cases; 0"),
+        (["a passed"], [], "no case was run; 1 tested no more; 0"),
+        (["a skipped"], [], "no case was run; no difference; 0"),
+        ([], [], "no case was run; the base has no cases; 0"),
     ],
 )
 def test_a_run_without_cases_is_not_called_the_same(
@@ -98,12 +104,54 @@ def test_what_no_known_issue_expects_any_more_is_told_so() -> None:
     assert "by other" not in markdown(found)
 
 
+def test_of_what_was_something_else_before_each_is_told_apart() -> None:
+    found = told_of(
+        [
+            *(attempt(f"{name} failed message=one") for name in "ab"),
+            *(attempt(f"{name} crashed message=other") for name in "cd"),
+            attempt("e error cause=config"),
+            attempt("f passed"),
+        ],
+        [attempt(f"{name} passed") for name in "abcdefg"],
+    )
+    text = markdown(found)
+    assert text.count("**2 cases**: `passed`, was ") == 2
+    assert "- **1 case**: `passed`, was `lost to wrong input`" in text
+    assert "- **1 case**: `passed`, was `not run`" in text
+    assert "no whole context binary" not in text
+    told_lines = list(lines(found))
+    assert any("2 x fixed, was call|-|other" in line for line in told_lines), told_lines
+    assert any("1 x no verdict before: passed, was lost to wrong" in one for one in told_lines)
+    assert "2 no verdict before" in found.verdict
+    assert "in the base, 5 of 6 cases have a verdict, 1 lost to wrong input" in found.verdict
+
+
+def test_what_is_missing_stands_first_and_is_no_pass() -> None:
+    lost = [attempt("a passed"), attempt("b error cause=config")]
+    found = told_of([attempt("a passed"), attempt("b passed")], lost)
+    assert (found.mark, found.exit_code, found.is_good) == ("verdicts are missing", 2, False)
+    assert found.verdict.startswith("1 of 2 cases has a verdict, 1 lost to wrong input; ")
+    assert list(lines(found))[-1] == "ends with 2: verdicts are missing"
+    again = told_of(lost, lost)
+    assert (again.mark, again.exit_code) == ("verdicts are missing", 2)
+    assert "no other difference" in again.verdict
+    worse = told_of([attempt("a passed"), attempt("b passed")], [attempt("a failed"), lost[1]])
+    assert (worse.mark, worse.exit_code) == ("failed, verdicts are missing", 1)
+    old = told_of([attempt("a failed")], [attempt("a failed")])
+    assert (old.mark, old.exit_code) == ("nothing new fails", 0)
+    none = told_of([attempt("a skipped")], [attempt("a skipped")])
+    assert (none.mark, none.exit_code, none.is_good) == ("nothing was tested", 0, False)
+
+
 def test_what_fails_as_before_is_told_once_and_whether_it_is_known() -> None:
     found = told_of(
         [attempt("a failed known=old-bug"), attempt("b failed"), attempt("c failed message=other")],
         [attempt("a failed known=old-bug"), attempt("b failed"), attempt("c failed")],
     )
-    assert found.verdict == "1 fails otherwise; 2 still failing (1 as known), 0 still passing"
+    assert found.verdict == (
+        "3 of 3 cases have a verdict; 1 fails otherwise; 2 still failing (1 as known), "
+        "0 still passing"
+    )
     assert markdown(found).count(", was `") == 1
     assert ", was `call|1002|other`" in markdown(found)
     assert page(found).count("before: <code>") == 1

@@ -42,7 +42,7 @@ def test_the_last_finished_one_of_the_same_cases_is_taken(tmp_path: Path) -> Non
     wanted = run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "--qnn", "2.50.40"))
     run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "-k", "tiny"))
     RunFolder.create(tmp_path, command=["pytest", "-m", "device"], lab={}, devices=[])  # cut short
-    # what it never came to would be "tested only now" in the next run, also where it fails
+    # what it never came to would have "no verdict before" in the next run, also where it fails
     run_folder(tmp_path, ONE, problem="interrupted")
     new = run_folder(tmp_path, ONE)
     run_folder(tmp_path, ONE)
@@ -95,7 +95,7 @@ def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
     assert gone.endswith("-c]")
     folder.project(since)
     page = (folder.path / "report.html").read_text()
-    assert "1 of 2 cases fails, for 1 reason; 1 of them new." in page
+    assert "2 of 2 cases have a verdict. 1 fails, for 1 reason; 1 of them new." in page
     for told in ("1 new", "1 fixed", "1 tested no more", gone, f"../{since.base}/report.html"):
         assert told in page
     rows = rows_of(page)

@@ -28,6 +28,7 @@ def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:
     assert {(one.outcome, one.count, one.state) for one in first} == {
         ("failed", 2, "open"),
         ("crashed", 1, "open"),
+        ("error", 1, "open"),
     }
     assert all((one.first_seen, one.last_seen) == ("1", "1") for one in first)
     # one of its cases still fails, the other one passes; what was not tested is not gone
@@ -37,7 +38,7 @@ def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:
     assert (failed.count, failed.first_seen, failed.last_seen) == (1, "1", "2")
     assert (crashed.state, crashed.last_seen) == ("open", "1")
     third = night(second, "a failed;b passed;c error", "a passed;b passed;c passed", "3")
-    assert [(one.state, one.closed) for one in third] == [("closed", "3")] * 2
+    assert [(one.state, one.closed) for one in third] == [("closed", "3")] * 3
     fourth = night(third, "a passed", "a failed", "4")
     again = next(one for one in fourth if one.outcome == "failed")
     assert (again.state, again.closed, again.first_seen) == ("open", None, "1")
@@ -57,6 +58,53 @@ def test_another_failure_of_the_same_case_is_another_issue() -> None:
     first = night([], "", "a failed message=one", "1")
     second = night(first, "a failed message=one", "a failed message=other", "2")
     assert sorted(one.state for one in second) == ["closed", "open"]
+
+
+def test_what_still_fails_as_a_known_issue_expects_is_not_said_to_be_gone() -> None:
+    first = night([], "", "a crashed;b crashed", "1")
+    (second,) = night(first, "a crashed;b crashed", "a crashed known=old-bug;b passed", "2")
+    assert (second.state, second.known_issues) == ("closed", ("old-bug",))
+    assert "closed 2: it still fails so, as known issue `old-bug` expects" in issue_text(second)
+    assert "none fails so" not in issue_text(second)
+    (third,) = night([second], "a crashed known=old-bug", "a crashed;b passed", "3")
+    assert (third.state, third.known_issues) == ("open", ())
+    (other,) = night(first, "a crashed", "a failed known=else;b passed", "2")
+    assert "none fails so" in issue_text(other), "what it is expected to do is something else"
+
+
+def test_missing_verdicts_are_an_issue_for_each_reason_until_there_is_one() -> None:
+    lost = "a error cause=config;b error cause=config;c error;d error cause=harness;e passed"
+    first = night([], "", lost, "1")
+    assert {(one.fault, one.count) for one in first} == {("input", 2), ("lab", 1), ("harness", 1)}
+    assert len({one.id for one in first}) == 3
+    by_fault = {one.fault: issue_text(one) for one in first}
+    assert by_fault["input"].startswith("# `lost to wrong input: call it broke` [")
+    assert "not bisected: a verdict that is missing tells of no version" in by_fault["lab"]
+    second = night(first, lost, "a failed;b error cause=config;c passed", "2")
+    states = {one.fault: (one.state, one.count) for one in second}
+    assert states == {
+        "input": ("open", 1),
+        "lab": ("closed", 1),
+        "harness": ("open", 1),
+        None: ("open", 1),
+    }
+    gone = next(one for one in second if one.fault == "lab")
+    assert "- gone 2: all its cases have a verdict" in issue_text(gone)
+
+
+def test_cases_that_were_not_run_are_one_issue() -> None:
+    def ran(known: Sequence[Issue], selected: int, seen: str) -> tuple[Issue, ...]:
+        found = compare([], briefs("a passed"), infos=(None, {"selected": selected}))
+        records = {one.case: one for one in [attempt("a passed")]}
+        return followed(known, found, records, run="r", seen=seen)
+
+    (first,) = ran([], 3, "1")
+    assert (first.fault, first.count, first.state) == ("not run", 2, "open")
+    assert "1 of 3 cases has a verdict, 2 not run" in issue_text(first)
+    (second,) = ran([first], 2, "2")
+    assert (second.id, second.count, second.first_seen, second.last_seen) == (first.id, 1, "1", "2")
+    (third,) = ran([second], 1, "3")
+    assert (third.state, third.closed) == ("closed", "3")
 
 
 def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issue, ...]:

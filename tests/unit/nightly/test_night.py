@@ -22,6 +22,7 @@ from harness.nightly.chain import (
 )
 from harness.nightly.night import STEPS, Night, seconds_of
 from harness.report.rundir import RunFolder
+from harness.results.coverage import Coverage
 from harness.runtimes.catalog import Entry
 from tests.logged import Logged
 from tests.unit.history.runs import attempt, run_folder
@@ -123,6 +124,14 @@ def test_what_was_asked_for_holds_when_it_is_resumed(
         ({"run_exit_code": 3}, 3),
         ({"run_exit_code": 2}, 2),
         ({"run_exit_code": None}, 3),
+        # an old failure hides no verdict that is missing
+        ({"run_exit_code": 1, "coverage": Coverage(selected=2, failed=1, input=1)}, 2),
+        ({"run_exit_code": 1, "coverage": Coverage(selected=2, failed=1, lab=1)}, 3),
+        ({"run_exit_code": 1, "coverage": Coverage(selected=3, input=1, lab=1, failed=1)}, 2),
+        ({"run_exit_code": 1, "coverage": Coverage(selected=2, failed=1, not_run=1)}, 3),
+        ({"run_exit_code": 0, "coverage": Coverage(selected=None, passed=1)}, 3),
+        ({"run_exit_code": 1, "coverage": Coverage(selected=1, failed=1)}, 0),
+        ({"failed_on": ("new",), "coverage": Coverage(selected=2, failed=1, input=1)}, 1),
     ],
 )
 def test_it_ends_with_what_is_new(changed: dict[str, Any], code: int) -> None:

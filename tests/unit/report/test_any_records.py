@@ -18,8 +18,9 @@ from harness.report.grid import grid_json, grid_lines, grids
 from harness.report.html import html_text
 from harness.report.junit import junit_parts
 from harness.report.metrics import metrics_text
-from harness.report.summary import exit_code, failure_groups, summary_lines, totals
+from harness.report.summary import failure_groups, summary_lines, totals
 from harness.report.trace import trace_of
+from harness.results.coverage import coverage_of
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord, DeviceEvent, final_attempts
 from tests.properties import reached, reaches
@@ -55,7 +56,7 @@ def test_any_records_are_told_everywhere(made: list[CaseRecord], width: int, log
 
 
 def the_summary(made: list[CaseRecord], width: int) -> None:
-    lines = summary_lines(made, "r", width=width)
+    lines = summary_lines(made, coverage_of(made), "r", width=width)
     assert all(len(line) <= width and line.isprintable() for line in lines)
     assert sum(totals(made).values()) == len({item.case for item in made})
     groups = failure_groups(made)
@@ -63,21 +64,21 @@ def the_summary(made: list[CaseRecord], width: int) -> None:
         item.is_bad or (item.outcome == "unsupported" and item.error is not None)
         for item in final_attempts(made)
     )
-    assert (exit_code(made) == 0) is not any(group[0].is_unexpected for group in groups)
+    assert (coverage_of(made).exit_code == 0) is not any(group[0].is_unexpected for group in groups)
 
 
 def junit(made: list[CaseRecord]) -> None:
-    content = b"".join(junit_parts(made, run="r", logs="reports/r"))
-    assert content == b"".join(junit_parts(made, run="r", logs="reports/r"))
+    content = b"".join(junit_parts(made, coverage_of(made), run="r", logs="reports/r"))
+    assert content == b"".join(junit_parts(made, coverage_of(made), run="r", logs="reports/r"))
     assert len(list(valid(content).iter("testcase"))) == len(final_attempts(made))
 
 
 def ci(made: list[CaseRecord]) -> None:
-    for line in github_lines(made):
+    for line in github_lines(made, coverage_of(made)):
         assert COMMAND.fullmatch(line)
         assert len(line) < 20_000
-    assert json.loads(json.dumps(code_quality(made))) == code_quality(made)
-    summary = step_summary(made, "r")
+    assert json.loads(json.dumps(found := code_quality(made, coverage_of(made)))) == found
+    summary = step_summary(made, coverage_of(made), "r")
     assert not re.search(r"[<>@\[]", re.sub(r"`[^`\n]*`", "", summary))
 
 
@@ -89,7 +90,7 @@ def metrics(made: list[CaseRecord]) -> None:
 
 
 def trace(made: list[CaseRecord], log: bytes) -> None:
-    told = json.loads(json.dumps(trace_of(made, [PUSH], lambda path: log)))
+    told = json.loads(json.dumps(trace_of(made, [PUSH], coverage_of(made), lambda path: log)))
     assert sum(one["ph"] == "X" for one in told["traceEvents"]) >= len(made) + 1
 
 

@@ -14,6 +14,7 @@ from harness.report.html import html_text, verdict
 from harness.report.page_data import Since
 from harness.report.pages import outcome_bar, thinned
 from harness.results.checks import held, undecided
+from harness.results.coverage import coverage_of
 from harness.results.journal import Contents, Damage
 from harness.results.record import CaseRecord
 from tests.report_page import details_of, rows_of
@@ -106,10 +107,15 @@ def test_checks_are_shown_with_their_verdicts() -> None:
 def test_only_beside_an_earlier_run_nothing_is_new() -> None:
     since = Since("earlier", {}, (), {})
     passed, known = record(), record(case="b", outcome="failed", expected={"known_issue": "x"})
-    assert verdict([passed], [], since) == "Nothing new fails: 1 of 1 case passed."
-    assert verdict([passed], []) == "Nothing fails: 1 of 1 case passed."
-    assert verdict([passed, known], []) == (
-        "Nothing fails unexpectedly: 1 of 2 cases passed. 1 fails as a known issue says."
+
+    def said(*made: CaseRecord, **more: Any) -> str:
+        return verdict(made, coverage_of(made), [], **more)
+
+    assert said(passed, since=since) == "1 of 1 case has a verdict. Nothing new fails: 1 passed."
+    assert said(passed) == "1 of 1 case has a verdict. Nothing fails: 1 passed."
+    assert said(passed, known) == (
+        "2 of 2 cases have a verdict. Nothing fails unexpectedly: 1 passed. "
+        "1 fails as a known issue says."
     )
 
 
@@ -129,7 +135,7 @@ def test_an_empty_run_can_be_shown() -> None:
 def test_a_run_that_was_cut_short_says_so_first(info: dict[str, Any], why: str | None) -> None:
     for made in ([record()], []):
         text = page(made, info).whole
-        assert ('class="verdict">Cut short. N' in text) == (why is not None)
+        assert ('class="verdict">Cut short. ' in text) == (why is not None)
         assert why is None or f"cut short: {why}" in text.replace("it was ", "")
 
 

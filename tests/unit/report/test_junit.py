@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from junitparser import JUnitXml
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import LoadedLibrary
 from harness.report.junit import junit_parts, legal, write_junit
+from harness.results.coverage import coverage_of
 from harness.results.record import NO_CAUSE, CaseRecord
 from tests.integration.hostile_words import CANARY
 from tests.unit.results.records import error, record
@@ -20,8 +21,8 @@ from tests.unit.results.records import error, record
 SCHEMA = xmlschema.XMLSchema10(Path(__file__).with_name("junit.xsd"))
 
 
-def junit_bytes(records: Iterable[CaseRecord], *, run: str, logs: str = "") -> bytes:
-    return b"".join(junit_parts(records, run=run, logs=logs))
+def junit_bytes(records: Sequence[CaseRecord], *, run: str, logs: str = "") -> bytes:
+    return b"".join(junit_parts(records, coverage_of(records), run=run, logs=logs))
 
 
 def valid(content: bytes) -> ElementTree.Element:
@@ -173,7 +174,7 @@ def test_attachments_are_named_from_where_ci_looks(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     made = [record(logs=("logs/x",))]
     for root, named in ((tmp_path, "reports/r/logs/x"), (tmp_path / "other", "logs/x")):
-        write_junit(made, path, run="r", root=root)
+        write_junit(made, coverage_of(made), path, run="r", root=root)
         assert f"[[ATTACHMENT|{named}]]".encode() in path.read_bytes()
 
 
@@ -220,6 +221,6 @@ def test_one_case_whatever_the_retries() -> None:
 def test_no_part_of_a_file_is_ever_seen(tmp_path: Path) -> None:
     path = tmp_path / "junit.xml"
     path.write_text("before")
-    write_junit([record()], path, run="r")
+    write_junit([record()], coverage_of([record()]), path, run="r")
     assert path.read_bytes() == junit_bytes([record()], run="r")
     assert [item.name for item in tmp_path.iterdir()] == ["junit.xml"]

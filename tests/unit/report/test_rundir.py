@@ -57,11 +57,13 @@ def test_reports_can_be_made_again(tmp_path: Path) -> None:
     folder.finish(exit_code=0)
     before = (folder.path / "junit.xml").read_bytes()
     (folder.path / "junit.xml").unlink()
-    (folder.path / "run.json").write_text("{")
     again = RunFolder.open(tmp_path / "latest")
     assert again.path == folder.path
     again.project()
     assert (folder.path / "junit.xml").read_bytes() == before
+    (folder.path / "run.json").write_text("{")
+    again.project()
+    assert b"of how many is unknown" in (folder.path / "junit.xml").read_bytes()
     assert again.info() == {}
     (folder.path / "run.json").unlink()
     os.mkfifo(folder.path / "run.json")

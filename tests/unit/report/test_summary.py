@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,20 +11,25 @@ from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ChainLink
 from harness.report.summary import (
     event_lines,
-    exit_code,
     preflight_lines,
     summary_lines,
 )
+from harness.results.coverage import coverage_of
 from harness.results.record import CaseRecord, DeviceEvent, PreflightRecord
 from tests.unit.results.records import error, record
 
 EXPECTED = {"known_issue": "pd"}
 
 
+def lines_of(made: Sequence[CaseRecord], report: str, **more: Any) -> list[str]:
+    """Of a run that has these cases and no others."""
+    return summary_lines(made, coverage_of(made), report, **more)
+
+
 def test_what_strictness_fails_is_counted_in_the_first_line() -> None:
     fixed = {"known_issues": ("x",), "fails": True}
-    lines = summary_lines([record(fixed=fixed), record(case="s/test_b.py::test_c[d]")], "r")
-    assert lines[0] == "2 cases: 2 passed (1 of them fail by --strict-known)"
+    lines = lines_of([record(fixed=fixed), record(case="s/test_b.py::test_c[d]")], "r")
+    assert lines[0] == "2 of 2 cases have a verdict: 2 passed (1 of them fail by --strict-known)"
 
 
 def test_each_wrong_file_has_a_line_of_its_own() -> None:
@@ -36,7 +42,7 @@ def test_each_wrong_file_has_a_line_of_its_own() -> None:
         )
         for number, name in enumerate(("one", "two", "two"))
     ]
-    lines = summary_lines(made, "r")[1:-1]
+    lines = lines_of(made, "r")[1:-1]
     assert [line.split("  [")[0] for line in lines] == [
         "   2 x ERROR (config): /here/two.bin: is none",
         "   1 x ERROR (config): /here/one.bin: is none",
@@ -62,8 +68,9 @@ def test_the_lines_say_what_happened() -> None:
             error=error(api="QnnMem_register", code=1000, message="no", symbol=None),
         ),
     ]
-    assert summary_lines(made, "reports/x") == [
-        "7 cases: 1 passed, 2 crashed, 1 unsupported, 1 error, 2 expected",
+    assert lines_of(made, "reports/x") == [
+        "5 of 7 cases have a verdict, 1 lost to the lab, 1 unsupported: 1 passed, 2 crashed, "
+        "2 expected",
         "   2 x CRASHED: QnnContext_createFromBinary QNN_COMMON_ERROR_MEM_ALLOC SIGSEGV 0x1f"
         "  [first: d]",
         "   1 x ERROR (infra): QNN_COMMON_ERROR_MEM_ALLOC gone  [first: f]",
@@ -85,17 +92,17 @@ def test_the_first_cause_stands_before_what_came_of_it() -> None:
         )
     )
     shown = error(code=14001, message="Failed to load skel", symbol=None, chain=chain)
-    line = summary_lines([record(case="x", outcome="failed", error=shown)], "r")[1]
+    line = lines_of([record(case="x", outcome="failed", error=shown)], "r")[1]
     assert "libcdsprpc.so: cannot open -> Failed to load skel  [first: x]" in line
     same = error(message="libcdsprpc.so: cannot open", chain=chain)
-    line = summary_lines([record(case="x", outcome="failed", error=same)], "r")[1]
+    line = lines_of([record(case="x", outcome="failed", error=same)], "r")[1]
     assert line.count("libcdsprpc.so") == 1
     assert "->" not in line
 
 
 def test_what_a_case_concluded_is_said() -> None:
     made = [record(case="suites/test_a.py::test_limit[x]", measurements={"conclusion": "bytes"})]
-    assert summary_lines(made, "r")[1] == "test_a.py::test_limit[x]: bytes"
+    assert lines_of(made, "r")[1] == "test_a.py::test_limit[x]: bytes"
 
 
 @pytest.mark.parametrize(
@@ -110,25 +117,25 @@ def test_what_a_case_concluded_is_said() -> None:
 )
 def test_a_run_that_tells_nothing_of_any_target_says_so(outcomes: list[Any], said: bool) -> None:
     made = [record(case=f"x[{at}]", outcome=outcome) for at, outcome in enumerate(outcomes)]
-    assert ("NOTHING WAS TESTED" in "\n".join(summary_lines(made, "r"))) == said
+    assert ("NOTHING WAS TESTED" in "\n".join(lines_of(made, "r"))) == said
 
 
 def test_nothing_run() -> None:
-    assert summary_lines([], "r") == ["no case was run", "report: r"]
+    assert lines_of([], "r") == ["no case was run", "report: r"]
 
 
 def test_failures_without_an_error_are_shown_too() -> None:
-    lines = summary_lines([record(case="x", outcome="failed", error=None)], "r")
+    lines = lines_of([record(case="x", outcome="failed", error=None)], "r")
     assert lines[1] == "   1 x FAILED: no explanation  [first: x]"
 
 
 def test_retries_are_mentioned_and_only_the_last_attempt_counts() -> None:
     made = [record(outcome="error", cause="infra"), record(attempt=2)]
-    assert summary_lines(made, "r")[:2] == [
-        "1 case: 1 passed",
+    assert lines_of(made, "r")[:2] == [
+        "1 of 1 case has a verdict: 1 passed",
         "1 case was tried more than once",
     ]
-    assert exit_code(made) == 0
+    assert coverage_of(made).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -152,13 +159,13 @@ def test_retries_are_mentioned_and_only_the_last_attempt_counts() -> None:
     ],
 )
 def test_exit_codes(made: list[CaseRecord], code: int) -> None:
-    assert exit_code(made) == code
+    assert coverage_of(made).exit_code == code
 
 
 def test_many_signatures_are_cut_off() -> None:
     names = [f"{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(60)]
     made = [record(case=n, outcome="failed", error=error(message=f"why {n}")) for n in names]
-    lines = summary_lines(made, "r")
+    lines = lines_of(made, "r")
     assert len(lines) == 43
     assert lines[-2] == "... and 20 more signatures"
 
@@ -184,15 +191,15 @@ def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> 
     known = diagnosed("failed", error())
     assert known.diagnosis is not None
     failed = record(outcome="failed", error=known)
-    wide = summary_lines([failed], "r", width=400)[2]
+    wide = lines_of([failed], "r", width=400)[2]
     assert wide.strip().startswith(f"pd-exhausted (known): {known.diagnosis.words}; ")
     assert wide.endswith(f"[{known.diagnosis.thread}]")
-    cut = summary_lines([failed], "r", width=160)[2]
+    cut = lines_of([failed], "r", width=160)[2]
     assert len(cut) == 160
     assert cut.endswith(f"...  [{known.diagnosis.thread}]")
-    assert len(summary_lines([failed], "r", width=60)[2]) == 60
+    assert len(lines_of([failed], "r", width=60)[2]) == 60
     expected = record(outcome="failed", error=known, expected={"known_issue": "x"})
-    assert len(summary_lines([expected], "r")) == 3
+    assert len(lines_of([expected], "r")) == 3
 
 
 def test_only_what_was_wrong_with_a_device_gets_a_line() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from harness.report.trace import trace_of
+from harness.results.coverage import coverage_of
 from harness.results.record import CaseRecord, DeviceEvent
 from tests.integration.hostile_words import CANARY
 from tests.stand_in.events import event_lines
@@ -18,6 +20,10 @@ AT = {"run": "r", "device": "sim-v73", "started": BEGAN, "duration_s": 2.0}
 PUSH = DeviceEvent(event="push", state="good", detail="QNN 2.51.0", pushed_bytes=500, **AT)
 HOT = DeviceEvent(event="health", state="suspect", vitals={"hottest_c": 71.5}, **AT)
 LOG = "logs/x/probe.jsonl"
+
+
+def traced(made: Sequence[CaseRecord], events: Sequence[DeviceEvent], read: Any) -> dict[str, Any]:
+    return trace_of(made, events, coverage_of(made), read)
 
 
 def ran(**changed: Any) -> CaseRecord:
@@ -54,9 +60,7 @@ def well_formed(trace: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_a_device_is_a_process_with_cases_steps_pushes_and_counters() -> None:
     told = probe_log(EPOCH_US + 5_200_000)
-    found = {
-        one["name"]: one for one in well_formed(trace_of([ran()], [PUSH, HOT], {LOG: told}.get))
-    }
+    found = {one["name"]: one for one in well_formed(traced([ran()], [PUSH, HOT], {LOG: told}.get))}
     assert found["QNN 2.51.0"]["args"]["bytes"] == 500
     assert (found["QNN 2.51.0"]["ts"], found["QNN 2.51.0"]["dur"]) == (0, 2_000_000)
     assert found["temperature"]["args"] == {"celsius": 71.5}
@@ -69,14 +73,14 @@ def test_a_device_is_a_process_with_cases_steps_pushes_and_counters() -> None:
 
 def test_a_device_whose_clock_is_wrong_is_told_by_the_cases_time() -> None:
     told = probe_log(86_400_000_000)
-    found = {one["name"]: one for one in well_formed(trace_of([ran()], [PUSH], {LOG: told}.get))}
+    found = {one["name"]: one for one in well_formed(traced([ran()], [PUSH], {LOG: told}.get))}
     assert found["load"]["ts"] == 5_000_010
 
 
 def test_processes_beside_each_other_have_a_thread_each() -> None:
     logs = {LOG: probe_log(EPOCH_US + 5_000_000), "b.jsonl": probe_log(EPOCH_US + 5_100_000)}
     case = ran().model_copy(update={"logs": tuple(logs)})
-    found = well_formed(trace_of([case], [PUSH], logs.get))
+    found = well_formed(traced([case], [PUSH], logs.get))
     assert {one["tid"]: one["ts"] for one in found if one["name"] == "load"} == {
         4: 5_000_010,
         5: 5_100_010,
@@ -84,7 +88,7 @@ def test_processes_beside_each_other_have_a_thread_each() -> None:
 
 
 def test_an_empty_run_is_a_trace() -> None:
-    assert well_formed(trace_of([], [], {}.get)) == []
+    assert well_formed(traced([], [], {}.get)) == []
 
 
 def test_logs_can_hold_anything() -> None:
@@ -97,11 +101,11 @@ def test_logs_can_hold_anything() -> None:
         b'{"event":"start","time_us":99999999999999999999999}\n\xff\xfe\n[]\n',
     ]
     for log in nasty:
-        for one in well_formed(trace_of([ran()], [], {LOG: log}.get)):
+        for one in well_formed(traced([ran()], [], {LOG: log}.get)):
             assert len(json.dumps(one)) < 10_000
 
 
 def test_no_word_of_a_device_is_more_than_text() -> None:
     said = PUSH.model_copy(update={"detail": CANARY, "device": CANARY})
-    text = json.dumps(trace_of([], [said], {}.get), ensure_ascii=False)
+    text = json.dumps(traced([], [said], {}.get), ensure_ascii=False)
     assert text.replace("\xa0", " ").isprintable()

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from harness.qnn.versions import QnnVersion, VersionRange
 from harness.report.junit import junit_parts
-from harness.report.summary import exit_code
+from harness.results.coverage import coverage_of
 from harness.results.known_issue_lint import CollectedTests, never_matches, review_lines
 from harness.results.known_issues import KnownIssue
 from harness.results.record import CaseRecord
@@ -121,12 +121,15 @@ def test_the_last_attempt_counts() -> None:
 
 def test_only_a_strict_run_fails_because_something_may_be_fixed() -> None:
     strict = FIXED.model_copy(update={"fixed": FIXED.fixed.model_copy(update={"fails": True})})  # type: ignore[union-attr]
-    assert exit_code([FIXED]) == 0
-    assert exit_code([strict]) == 1
-    assert exit_code([strict, case("d", outcome="error", cause="infra")]) == 1
+    assert coverage_of([FIXED]).exit_code == 0
+    assert coverage_of([strict]).exit_code == 1
+    assert coverage_of([strict, case("d", outcome="error", cause="infra")]).exit_code == 1
     assert not strict.is_bad
-    assert "<failure" not in b"".join(junit_parts([FIXED], run="r")).decode()
-    assert 'message="fixed? x"' in b"".join(junit_parts([strict], run="r")).decode()
+    assert "<failure" not in b"".join(junit_parts([FIXED], coverage_of([FIXED]), run="r")).decode()
+    assert (
+        'message="fixed? x"'
+        in b"".join(junit_parts([strict], coverage_of([strict]), run="r")).decode()
+    )
 
 
 def test_only_what_passed_may_be_fixed() -> None:

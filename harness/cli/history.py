@@ -10,15 +10,23 @@ import click
 
 from harness.bisect.new_failures import NewFailure
 from harness.cli.lab_options import json_option, lab_option
-from harness.cli.say import say, say_found
+from harness.cli.say import say, say_long_json
 from harness.errors import ConfigError
 from harness.errors.outgoing_text import counted
 from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable
 from harness.history.database import Database, open_database
-from harness.history.importing import import_run, rediagnose, refuse_unknown, runs_in, stored_runs
-from harness.history.timeline import Filter, timeline
-from harness.history.timeline_text import history_report, lines, page
+from harness.history.importing import (
+    import_run,
+    rediagnose,
+    refuse_unknown,
+    runs_in,
+    runs_in_order,
+    stored_attempts,
+)
+from harness.history.timeline import Filter
+from harness.history.timeline_text import HistoryReport, lines, page
+from harness.history.told import History
 from harness.report.rundir import JOURNAL
 
 _NEGATIVE: Final = 1
@@ -100,14 +108,25 @@ def history(
     def bisectable(pair: Pair) -> Bisectable:
         return NewFailure.of(pair).bisectable(str(lab_file), str(reports))
 
-    report = history_report(timeline(stored_runs(opened, asked), diagnosis), bisectable)
-    if not report.cases:
-        refuse_unknown(opened, asked)
-    if as_page:
-        say(page(report), nl=False)
-    else:
-        say_found(report.model_dump(mode="json"), lines(report), as_json)
-    return 0 if report.cases else _NEGATIVE
+    order = {run: at for at, run in enumerate(runs_in_order(opened))}
+    with History.of(stored_attempts(opened, asked), order, bisectable, diagnosis) as report:
+        if not report.rows:
+            refuse_unknown(opened, asked)
+        if as_page:
+            say(page(report), nl=False)
+        elif as_json:
+            head = HistoryReport(
+                runs=report.runs, first=report.first, last=report.last, kinds=(), cases=()
+            ).model_dump(mode="json", exclude={"kinds", "cases"})
+            say_long_json(
+                head,
+                kinds=(one.model_dump(mode="json") for one in report.kinds()),
+                cases=(one.model_dump(mode="json") for one in report.cases()),
+            )
+        else:
+            for line in lines(report):
+                say(line)
+        return 0 if report.rows else _NEGATIVE
 
 
 @history.command("import")
@@ -138,6 +157,9 @@ def rediagnose_command(database: str | None, reports: Path) -> None:
 
 def _import(database: Database, path: Path) -> bool:
     done = import_run(database, path)
+    if done.changed and done.beside is not None:
+        said = "is another run than the one of the same id in"
+        say(f"warning: {path} {said} {done.beside}: it is kept apart as {done.run}", err=True)
     for text in done.left_out.told(path / JOURNAL):
         say(f"warning: {text}", err=True)
     return done.changed

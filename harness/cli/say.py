@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import click
 
@@ -44,5 +44,24 @@ def say_found(found: object, lines: Iterable[str], as_json: bool) -> None:
 
 def say_json(value: object) -> None:
     """Prints JSON for programs; in it every character beyond printable ASCII is escaped."""
+    click.echo(_json_text(value))
+
+
+def _json_text(value: object) -> str:
     text = json.dumps(without_secrets_in(value), indent=2)
-    click.echo(without_commands(text.replace("\x7f", "\\u007f")))
+    return without_commands(text.replace("\x7f", "\\u007f"))
+
+
+def say_long_json(head: Mapping[str, object], **lists: Iterable[object]) -> None:
+    """The same of an object whose `lists` are too long to be held, behind its other keys."""
+    parts = [_json_text({name: value})[2:-2] for name, value in head.items()]
+    click.echo("{\n" + ",\n".join(parts), nl=False)
+    for name, items in lists.items():
+        click.echo(f',\n  "{name}": [', nl=False)
+        before, behind = "\n", ""
+        for item in items:
+            text = _json_text(item).replace("\n", "\n    ")
+            click.echo(f"{before}    {text}", nl=False)
+            before, behind = ",\n", "\n  "
+        click.echo(f"{behind}]", nl=False)
+    click.echo("\n}")

@@ -6,6 +6,7 @@ Journals are the truth: the database can be thrown away and made of them again.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,9 +15,10 @@ from typing import Any, Final, TypeAlias
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.errors.outgoing_text import without_secrets
+from harness.results.case_names import without_versions
 
-VERSION: Final = "1"
-"""Of the tables. A database of another one is refused; journals make a new one."""
+VERSION: Final = "2"
+"""Of the tables. Those of version 1 are made into these; others are refused."""
 
 _POSTGRES: Final = ("postgresql://", "postgres://")
 _EXTRA: Final = "pip install 'qnn-harness[postgres]'"
@@ -28,14 +30,29 @@ _LOCK: Final = 0x716E6E68  # qnnh: who makes the tables in PostgreSQL holds it
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, started TEXT NOT NULL, "
-    "digest TEXT NOT NULL, folder TEXT NOT NULL, damaged INTEGER NOT NULL)",
+    "digest TEXT NOT NULL, folder TEXT NOT NULL, damaged INTEGER NOT NULL, "
+    "series TEXT, number BIGINT, after_run TEXT)",
     "CREATE TABLE IF NOT EXISTS attempts (run TEXT NOT NULL REFERENCES runs (run), "
     "line INTEGER NOT NULL, name TEXT NOT NULL, device TEXT, qnn TEXT, ort TEXT, "
     "axes TEXT NOT NULL, outcome TEXT NOT NULL, cause TEXT, known_issue TEXT, diagnosis TEXT, "
     "signature TEXT, error TEXT, started TEXT NOT NULL, attempt INTEGER NOT NULL, "
-    "PRIMARY KEY (run, line))",
+    "kin TEXT NOT NULL DEFAULT '', PRIMARY KEY (run, line))",
     "CREATE INDEX IF NOT EXISTS runs_by_time ON runs (started)",
 )
+
+_NEW_COLUMNS: Final = (
+    "ALTER TABLE runs ADD COLUMN series TEXT",
+    "ALTER TABLE runs ADD COLUMN number BIGINT",
+    "ALTER TABLE runs ADD COLUMN after_run TEXT",
+    "ALTER TABLE attempts ADD COLUMN kin TEXT NOT NULL DEFAULT ''",
+)
+"""What version 1 had not: the place of a run, and what cases of all versions share."""
+
+
+def kin_of(name: str) -> str:
+    """What a case shares with itself of other versions, as a key of 16 characters."""
+    text = without_versions(name).encode("utf-8", "replace")
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def open_database(where: str) -> Database:
@@ -65,6 +82,9 @@ def open_database(where: str) -> Database:
                 version=VERSION,
             )
         version = _held_version(database, where)
+    if version == "1":
+        _bring_up(database)
+        version = _held_version(database, where)
     if version != VERSION:
         raise ConfigError(
             f"has tables of version {version}, this harness knows {VERSION}: name another "
@@ -73,6 +93,26 @@ def open_database(where: str) -> Database:
             field="--database",
         )
     return database
+
+
+def _bring_up(database: Database) -> None:
+    """Makes tables of version 1 into today's, or leaves them as they are. Raises InfraError."""
+    with database.transaction() as connection:
+        list(connection.execute(connection.alone))
+        found = list(connection.execute("SELECT value FROM meta WHERE name = 'schema'"))
+        if found[0][0] != "1":
+            return  # somebody else did meanwhile
+        for statement in _NEW_COLUMNS:
+            connection.execute(statement)
+        for (run,) in list(connection.execute("SELECT run FROM runs")):
+            names = list(
+                connection.execute("SELECT line, name FROM attempts WHERE run = :r", r=run)
+            )
+            connection.execute_many(
+                "UPDATE attempts SET kin = :kin WHERE run = :run AND line = :line",
+                ({"kin": kin_of(name), "run": run, "line": line} for line, name in names),
+            )
+        connection.execute("UPDATE meta SET value = :new WHERE name = 'schema'", new=VERSION)
 
 
 def _held_version(database: Database, where: str) -> str | None:

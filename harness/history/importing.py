@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -21,8 +20,9 @@ from harness.failure.rule import CONFIDENCES
 from harness.failure.rules import RULES
 from harness.files.names_inside import open_below
 from harness.history.brief import Brief, Named, moment_text
-from harness.history.database import Connection, Database
+from harness.history.database import Connection, Database, kin_of
 from harness.history.timeline import Filter
+from harness.report.order import Place, in_order, place_of
 from harness.report.rundir import JOURNAL, RunFolder, run_folders
 from harness.results.journal import LeftOut, cases_in
 
@@ -34,10 +34,11 @@ _RUN: Final = (
 )
 _ROW: Final = (
     "INSERT INTO attempts (run, line, name, device, qnn, ort, axes, outcome, cause, known_issue, "
-    "diagnosis, signature, error, started, attempt) VALUES (:run, :line, :name, :device, :qnn, "
-    ":ort, :axes, :outcome, :cause, :known_issue, :diagnosis, :signature, :error, :started, "
-    ":attempt)"
+    "diagnosis, signature, error, started, attempt, kin) VALUES (:run, :line, :name, :device, "
+    ":qnn, :ort, :axes, :outcome, :cause, :known_issue, :diagnosis, :signature, :error, :started, "
+    ":attempt, :kin)"
 )
+_PEEKED: Final = 100
 _SAME: Final = ("name", "started", "attempt")
 """What no two attempts have alike."""
 
@@ -46,7 +47,8 @@ _SAME: Final = ("name", "started", "attempt")
 class Imported:
     """What became of a run's journal: `attempts` are those now held, `damaged` lines left out.
 
-    `left_out` tells of these where the journal was read.
+    `left_out` tells of these where the journal was read. `beside` is the folder of another run of
+    the same id, which is held already: then `run` is not its id alone.
     """
 
     run: str
@@ -54,6 +56,7 @@ class Imported:
     damaged: int
     changed: bool
     left_out: LeftOut = field(default_factory=LeftOut, compare=False)
+    beside: str | None = None
 
 
 def runs_in(path: Path) -> list[Path]:
@@ -79,19 +82,22 @@ def import_run(database: Database, path: Path) -> Imported:
     info = folder.info()
     named = info.get("run")
     run = _bounded(named if isinstance(named, str) and named else folder.run_id)
+    seen = _Seen(str(info.get("started") or "") or _first(journal)[0])
     with database.transaction() as connection:
-        connection.execute(_RUN, run=run, digest="")
-        ((held, damaged),) = connection.execute(
-            f"SELECT digest, damaged FROM runs WHERE run = :run {connection.lock_row}", run=run
-        )
         digest = _digest(journal)
-        if held == digest:
+        held, beside = _held(connection, run), None
+        if held.digest != digest and _is_other(connection, run, held, folder.path, seen.started):
+            beside = held.folder
+            run = (
+                f"{run}~{hashlib.sha256(f'{folder.path} {seen.started}'.encode()).hexdigest()[:16]}"
+            )
+            held = _held(connection, run)
+        if held.digest == digest:
             count = "SELECT count(*) FROM attempts WHERE run = :run"
             ((attempts,),) = connection.execute(count, run=run)
-            return Imported(run, int(attempts), damaged, changed=False)
+            return Imported(run, int(attempts), held.damaged, changed=False, beside=beside)
         connection.execute("DELETE FROM attempts WHERE run = :run", run=run)
         _without_shards(connection, info.get("shards"))
-        seen = _Seen(str(info.get("started") or ""))
         merged = bool(info.get("shards"))
         others = _of_others(connection, run, journal) if merged else set()
         rows = _rows(run, journal, seen)
@@ -99,7 +105,9 @@ def import_run(database: Database, path: Path) -> Imported:
         connection.execute_many(_ROW, new)
         connection.execute(
             "UPDATE runs SET started = :started, digest = :digest, folder = :folder, "
-            "damaged = :damaged WHERE run = :run",
+            "damaged = :damaged, series = :series, number = :number, after_run = :after_run "
+            "WHERE run = :run",
+            **_place(folder.path),
             started=_moment(seen.started),
             digest=digest,
             folder=_without_nul(str(folder.path)),
@@ -107,8 +115,78 @@ def import_run(database: Database, path: Path) -> Imported:
             run=run,
         )
         return Imported(
-            run, seen.attempts, seen.left_out.count, changed=True, left_out=seen.left_out
+            run,
+            seen.attempts,
+            seen.left_out.count,
+            changed=True,
+            left_out=seen.left_out,
+            beside=beside,
         )
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What is held of a run; all of it empty if nothing is."""
+
+    digest: str
+    damaged: int
+    started: str
+    folder: str
+
+
+def _held(connection: Connection, run: str) -> _Held:
+    """What is held of a run, of which there is a row then; others wait until we are done."""
+    connection.execute(_RUN, run=run, digest="")
+    (row,) = connection.execute(
+        f"SELECT digest, damaged, started, folder FROM runs WHERE run = :run {connection.lock_row}",
+        run=run,
+    )
+    return _Held(*row)
+
+
+def _is_other(connection: Connection, run: str, held: _Held, folder: Path, started: str) -> bool:
+    """Whether a journal is of another run than what is held by its id, and did not just grow.
+
+    A run is one by when it was begun, and by its records, but for a journal that was replaced
+    where it was.
+    """
+    if not held.folder:
+        return False  # nothing is held, or a shard of a merged run
+    if held.started != _moment(started):
+        return True
+    if held.folder == _without_nul(str(folder)):
+        return False
+    columns = ", ".join(("line", *_SAME))
+    rows = connection.execute(
+        f"SELECT {columns} FROM attempts WHERE run = :run ORDER BY line LIMIT {_PEEKED}", run=run
+    )
+    known = {int(line): tuple(rest) for line, *rest in rows}
+    for number, record in cases_in(folder / JOURNAL, LeftOut()):
+        if number > max(known, default=0):
+            return False
+        same = _bounded(record.case), moment_text(record.started), record.attempt
+        if number in known and known[number] != same:
+            return True
+    return False
+
+
+def _first(journal: Path) -> tuple[str, str]:
+    """When the first record began, and its case; empty if there is none. Raises ConfigError."""
+    first = next(cases_in(journal, LeftOut()), None)
+    return ("", "") if first is None else (moment_text(first[1].started), first[1].case)
+
+
+def _known_by(started: str, journal: Path) -> str:
+    """What tells a run from others of its id, also when it grows."""
+    text = "\n".join((started, *_first(journal)))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _place(folder: Path) -> dict[str, object]:
+    place = place_of(folder)
+    if place is None:
+        return {"series": None, "number": None, "after_run": None}
+    return {"series": place.series, "number": place.number, "after_run": place.after}
 
 
 def _without_shards(connection: Connection, shards: object) -> None:
@@ -143,14 +221,16 @@ def refuse_unknown(database: Database, asked: Filter) -> None:
 
     InfraError if the database fails.
     """
+    devices, axes, any_held = set[str](), {"device", "ort"}, False
     with database.transaction(writes=False) as connection:
-        rows = list(connection.execute("SELECT DISTINCT axes, device FROM attempts"))
-    devices = {device for _, device in rows if device}
-    axes = {"device", "ort", *(name for text, _ in rows for name in json.loads(text))}
-    for name, _ in asked.axes if rows else ():
+        for text, device in connection.execute("SELECT axes, device FROM attempts"):
+            any_held = True
+            axes.update(json.loads(text))
+            devices.update([device] if device else [])
+    for name, _ in asked.axes if any_held else ():
         if name not in axes:
             raise ConfigError(f"no case has an axis {name!r}", field="--axis", choices=sorted(axes))
-    if rows and asked.device and asked.device not in devices:
+    if any_held and asked.device and asked.device not in devices:
         problem = f"no run was on a device {asked.device!r}"
         raise ConfigError(problem, field="--device", choices=sorted(devices))
 
@@ -209,7 +289,6 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
     for number, record in cases_in(journal, seen.left_out):
         brief = Brief.of(record)
         seen.attempts += 1
-        seen.started = seen.started or brief.started
         yield {
             "run": run,
             "line": number,
@@ -225,6 +304,7 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
             "error": None if record.error is None else record.error.model_dump_json(),
             "started": brief.started,
             "attempt": brief.attempt,
+            "kin": kin_of(brief.case),
         }
 
 
@@ -262,8 +342,26 @@ def _digest(journal: Path) -> str:
         raise ConfigError(f"cannot be read: {error.strerror}", file=journal) from error
 
 
-def stored_runs(database: Database, asked: Filter) -> Iterator[tuple[str, list[Brief]]]:
-    """The attempts asked for, run by run, the oldest first. Raises InfraError."""
+def runs_in_order(database: Database) -> list[str]:
+    """The runs that are held, as they were begun. Raises InfraError."""
+    with database.transaction(writes=False) as connection:
+        rows = list(connection.execute("SELECT run, started, series, number, after_run FROM runs"))
+
+    def place(row: Sequence[Any]) -> Place | None:
+        run, _, series, number, after = row
+        try:
+            return Place(name=run, series=series, number=number, after=after) if series else None
+        except ValidationError:
+            return None
+
+    return [str(row[0]) for row in in_order(rows, place, lambda row: row[0], lambda row: row[1])]
+
+
+def stored_attempts(database: Database, asked: Filter) -> Iterator[tuple[str, str, Brief]]:
+    """The attempts asked for: kin, run, attempt. Those of one kin and run come together.
+
+    Raises InfraError.
+    """
     where, values = ["1 = 1"], {}
     for clause, value in (
         ("device = :device", asked.device),
@@ -278,17 +376,14 @@ def stored_runs(database: Database, asked: Filter) -> Iterator[tuple[str, list[B
             where.append(connection.contains)
             values["part"] = asked.case
         rows = connection.execute(
-            "SELECT runs.run, name, axes, outcome, attempts.started, cause, device, ort, "
+            "SELECT kin, runs.run, name, axes, outcome, attempts.started, cause, device, ort, "
             "known_issue, signature, diagnosis, attempt FROM attempts JOIN runs "
             f"ON runs.run = attempts.run WHERE {' AND '.join(where)} "
-            "ORDER BY runs.started, runs.run, line",
+            "ORDER BY kin, runs.run, line",
             **values,
         )
-        for run, found in groupby(rows, key=lambda row: str(row[0])):
-            briefs = (
-                Brief(
-                    name, json.loads(axes), outcome, started, cause, device and Named(device), *more
-                )
-                for _, name, axes, outcome, started, cause, device, *more in found
-            )
-            yield run, [brief for brief in briefs if asked.takes(brief)]
+        for kin, run, name, axes, outcome, started, cause, device, *more in rows:
+            named = device and Named(device)
+            brief = Brief(name, json.loads(axes), outcome, started, cause, named, *more)
+            if asked.takes(brief):
+                yield kin, run, brief

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from harness.history.brief import Brief
-from harness.history.comparison import Attempts, Pair, attempts_by_name, without_versions
+from harness.history.comparison import Attempts, Pair
 
 MARKS: Final = 30
 """So many of a case's last runs are shown, one character each."""
@@ -121,75 +121,62 @@ class Kind:
     first: str
     last: str = ""
     failures: int = 0
-    cases: set[object] = field(default_factory=set)
+    cases: int = 0
     devices: set[str] = field(default_factory=set)
     versions: set[str] = field(default_factory=set)
     runs: set[str] = field(default_factory=set)
+    _kin: str | None = None
 
-    def add(self, run: str, case: object, brief: Brief) -> None:
-        """One more of it; `case` is what a case is with whatever versions."""
+    def add(self, failure: Failure) -> None:
+        """One more of it; those of one kin come together, whatever their versions."""
         self.failures += 1
-        self.first, self.last = min(self.first, brief.started), max(self.last, brief.started)
-        self.cases.add(case)
-        self.devices.add(brief.device.name if brief.device else "?")
-        self.versions.add(", ".join(f"{name} {said}" for name, said in _versions(brief) if said))
-        self.runs.add(run)
+        self.first = min(self.first, failure.started)
+        self.last = max(self.last, failure.started)
+        self.cases += failure.kin != self._kin
+        self._kin = failure.kin
+        self.devices.add(failure.device)
+        self.versions.add(failure.versions)
+        self.runs.add(failure.run)
 
 
-@dataclass(frozen=True)
-class Timeline:
-    """What is known of all that was asked for."""
+class Failure(NamedTuple):
+    """A verdict that is bad, as kinds of failures are made of."""
 
-    runs: int
-    first: str
-    last: str
-    lines: Sequence[Line]
-    kinds: Sequence[Kind]
+    kind: str
+    kin: str
+    run: str
+    started: str
+    device: str
+    versions: str
+
+    @classmethod
+    def of(cls, kin: str, run: str, brief: Brief) -> Failure:
+        """The same of an attempt."""
+        device = brief.device.name if brief.device else "?"
+        versions = ", ".join(f"{name} {said}" for name, said in _versions(brief) if said)
+        return cls(kind_of(brief), kin, run, brief.started, device, versions)
 
 
-def timeline(runs: Iterable[tuple[str, Iterable[Brief]]], diagnosis: str = "") -> Timeline:
-    """Puts runs together, the oldest first; with a diagnosis, what of it concerns that.
+def lines_of(runs: Iterable[Mapping[str, Attempts]]) -> list[Line]:
+    """The lines of cases that are one but for their versions, of runs with the oldest first.
 
     A case goes on under another name where only its versions changed, if that leaves one.
     """
     lines: dict[str, Line] = {}
-    by_key: dict[tuple[object, ...], list[Line]] = {}
-    kinds: dict[str, Kind] = {}
-    count, first, last = 0, "", ""
-    for run, briefs in runs:
-        cases = attempts_by_name(briefs)
-        if not cases:
-            continue
-        count += 1
-        keys = {name: without_versions(one.last) for name, one in cases.items()}
-        together, taken = Counter(keys.values()), set()
+    found: list[Line] = []
+    for cases in runs:
+        taken = set()
         for name, attempts in cases.items():
-            now, key = attempts.last, keys[name]
-            first, last = min(first or now.started, now.started), max(last, now.started)
             line = lines.get(name)
-            known = by_key.setdefault(key, [])
-            if line is None and len(known) == 1 and together[key] == 1:
-                line = known[0]
+            if line is None and len(found) == 1 and len(cases) == 1:
+                line = found[0]
             if line is None or id(line) in taken:  # two versions in one run are two lines
-                line = Line(now)
-                known.append(line)
+                line = Line(attempts.last)
+                found.append(line)
             taken.add(id(line))
             lines[name] = line
             line.add(attempts)
-            if now.is_bad and now.has_verdict:
-                kind = kind_of(now)
-                kinds.setdefault(kind, Kind(kind, now.started)).add(run, key, now)
-    found = list({id(line): line for line in lines.values()}.values())
-    if diagnosis:
-        found = [line for line in found if diagnosis in line.diagnoses]
-        kinds = {name: kind for name, kind in kinds.items() if name == diagnosis}
-    # what was never judged comes last: a page has room for so many only
-    found.sort(
-        key=lambda line: (not line.fails, not line.verdicts, line.pass_rate or 0.0, line.last.case)
-    )
-    return Timeline(
-        count, first, last, found, sorted(kinds.values(), key=lambda kind: -kind.failures)
-    )
+    return found
 
 
 def kind_of(brief: Brief) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from harness.errors.outgoing_text import counted
 from harness.failure.error import Part
 from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable, Side
-from harness.history.timeline import Kind, Line, Timeline, Trend
+from harness.history.timeline import Kind, Line, Trend
 from harness.report.pages import template
 from harness.report.summary import shortened
 
@@ -73,33 +73,42 @@ class HistoryReport(Part):
     cases: tuple[CaseRow, ...]
 
 
-def history_report(found: Timeline, bisectable: Callable[[Pair], Bisectable]) -> HistoryReport:
-    """The report; `bisectable` says how to find what changed between a pass and a failure."""
-    return HistoryReport(
-        runs=found.runs,
-        first=found.first,
-        last=found.last,
-        kinds=tuple(map(_kind, found.kinds)),
-        cases=tuple(_row(line, bisectable) for line in found.lines),
-    )
+class Told(Protocol):
+    """The same, however many cases there are: rows are read one at a time.
+
+    Of `rows`, so many are troubled (failed or flaky at some time) and unjudged.
+    """
+
+    runs: int
+    first: str
+    last: str
+    rows: int
+    troubled: int
+    unjudged: int
+    kind_rows: int
+
+    def kinds(self, most: int | None = None) -> Iterator[KindRow]:
+        """The first of them, the most frequent before others."""
+
+    def cases(self, most: int | None = None, *, troubled: bool = False) -> Iterator[CaseRow]:
+        """The first of them, those that fail before others."""
 
 
-def lines(report: HistoryReport) -> Iterator[str]:
+def lines(report: Told) -> Iterator[str]:
     """For a terminal: kinds of failures, then the cases that fail or do not always pass."""
-    if not report.cases:
+    if not report.rows:
         yield "nothing is held of that"
         return
     yield f"{counted(report.runs, 'run')}, {_days(report)}"
-    for kind in report.kinds[:_SHOWN]:
+    for kind in report.kinds(_SHOWN):
         yield (
             f"{kind.failures:5} x {shortened(kind.kind, _WIDTH)}: {_days(kind)}, "
             f"{counted(kind.cases, 'case')}"
         )
         yield f"        on {_some(kind.devices)}; {_some(kind.versions)}"
-    if len(report.kinds) > _SHOWN:
-        yield f"... and {len(report.kinds) - _SHOWN} more kinds"
-    told = [case for case in report.cases if case.failed or case.flaky_runs]
-    for case in told[:_SHOWN]:
+    if report.kind_rows > _SHOWN:
+        yield f"... and {report.kind_rows - _SHOWN} more kinds"
+    for case in report.cases(_SHOWN, troubled=True):
         yield f"{case.recent}  {case.case}"
         yield f"        {ends(case)}; {rates(case)}"
         if case.first_bad_at and case.last_good_at:
@@ -107,12 +116,11 @@ def lines(report: HistoryReport) -> Iterator[str]:
             yield f"        last good {good}, first bad {bad}"
             command = case.hindrance if case.bisect is None else shlex.join(case.bisect)
             yield f"        {command}"
-    if len(told) > _SHOWN:
-        yield f"... and {len(told) - _SHOWN} more cases"
-    unjudged = sum(not case.since for case in report.cases)
-    rest = len(report.cases) - len(told) - unjudged
+    if report.troubled > _SHOWN:
+        yield f"... and {report.troubled - _SHOWN} more cases"
+    rest = report.rows - report.troubled - report.unjudged
     said = [f"{counted(rest, 'case')} never failed"] if rest else []
-    said += [f"{counted(unjudged, 'case')} never had a verdict"] if unjudged else []
+    said += [f"{counted(report.unjudged, 'case')} never had a verdict"] if report.unjudged else []
     yield ", ".join(said) or "each case failed at some time"
 
 
@@ -123,11 +131,13 @@ def ends(case: CaseRow) -> str:
     return f"{'fails' if case.fails else 'passes'} since {case.since[:10]}"
 
 
-def page(report: HistoryReport) -> str:
+def page(report: Told) -> str:
     """One page without network or assets."""
     return template("harness.history", "history.html.j2").render(
         report=report,
-        most=_PAGE_SHOWN,
+        kinds=report.kinds(_PAGE_SHOWN),
+        cases=report.cases(_PAGE_SHOWN),
+        more=max(0, report.rows - _PAGE_SHOWN),
         rates=rates,
         ends=ends,
         days=_days,
@@ -150,20 +160,24 @@ def rates(case: CaseRow) -> str:
     return ", ".join(told)
 
 
-def _kind(kind: Kind) -> KindRow:
+def kind_row(kind: Kind) -> KindRow:
+    """A kind as it is told."""
+
     return KindRow(
         kind=kind.name,
         first=kind.first,
         last=kind.last,
         failures=kind.failures,
         runs=len(kind.runs),
-        cases=len(kind.cases),
+        cases=kind.cases,
         devices=tuple(sorted(kind.devices)),
         versions=tuple(sorted(kind.versions)),
     )
 
 
-def _row(line: Line, bisectable: Callable[[Pair], Bisectable]) -> CaseRow:
+def case_row(line: Line, bisectable: Callable[[Pair], Bisectable]) -> CaseRow:
+    """A line as it is told; `bisectable` says how to find what changed from pass to failure."""
+
     edge = line.edge
     good, bad = (edge.before, edge.after) if edge is not None else (None, None)
     return CaseRow(
@@ -179,7 +193,7 @@ def _row(line: Line, bisectable: Callable[[Pair], Bisectable]) -> CaseRow:
     )
 
 
-def _days(seen: KindRow | HistoryReport) -> str:
+def _days(seen: KindRow | Told) -> str:
     first, last = seen.first[:10], seen.last[:10]
     return first if first == last else f"{first} to {last}"
 

@@ -48,3 +48,14 @@ def split_node_id(node_id: str) -> tuple[str, str | None]:
     """The test function of a node id, and its parameters if it has any."""
     base, bracket, rest = node_id.partition("[")
     return base, rest.removesuffix("]") if bracket else None
+
+
+def without_versions(node_id: str) -> str:
+    """A case's name without the versions of its placement, which it shares with those of others."""
+    base, parameters = split_node_id(node_id)
+    named = NamedPlacement.beginning(parameters or "")
+    if parameters is None or named is None:
+        return node_id
+    found = _PLACEMENT.match(parameters)
+    rest = parameters[found.end() :] if found else ""
+    return f"{base}[{named.device}-{named.backend}{rest}]"

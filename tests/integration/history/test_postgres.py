@@ -12,10 +12,10 @@ import pytest
 
 from harness.errors import ConfigError, InfraError
 from harness.history.database import Database, open_database
-from harness.history.importing import import_run, rediagnose, stored_runs
+from harness.history.importing import import_run, rediagnose
 from harness.history.timeline import Filter
 from tests.integration.history.postgres_server import PostgresServer
-from tests.unit.history.runs import attempt, run_folder
+from tests.unit.history.runs import attempt, run_folder, stored_runs
 
 RUNS, CASES = 5, 3000
 

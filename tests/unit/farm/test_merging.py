@@ -16,13 +16,13 @@ from harness.cli.main import commands
 from harness.errors import ConfigError
 from harness.farm.shards import shard_of
 from harness.history.database import open_database
-from harness.history.importing import import_run, runs_in, stored_runs
+from harness.history.importing import import_run, runs_in
 from harness.history.timeline import Filter
 from harness.pytest_plugin.options import selection
 from harness.report.rundir import RunFolder
 from harness.results.coverage import Coverage
 from harness.results.record import CaseRecord
-from tests.unit.history.runs import attempt, run_folder
+from tests.unit.history.runs import attempt, run_folder, stored_runs
 
 COMMAND = ("pytest", "-m", "device")
 SELECTION = selection(COMMAND)

@@ -7,6 +7,9 @@ from typing import Any
 
 from harness.failure.error import Diagnosis, ErrorRecord
 from harness.history.brief import Brief
+from harness.history.database import Database
+from harness.history.importing import runs_in_order, stored_attempts
+from harness.history.timeline import Filter
 from harness.pytest_plugin.options import selection
 from harness.report.rundir import RunFolder
 from harness.results.record import NO_CAUSE, CaseRecord
@@ -81,3 +84,11 @@ def run_folder(
         folder.journal.append(one.model_copy(update={"run": folder.run_id}))
     folder.finish(exit_code=0, problem=problem)
     return folder.path
+
+
+def stored_runs(database: Database, asked: Filter) -> list[tuple[str, list[Brief]]]:
+    """What is held of what is asked for, run by run as they were begun."""
+    found: dict[str, list[Brief]] = {}
+    for _, run, brief in stored_attempts(database, asked):
+        found.setdefault(run, []).append(brief)
+    return [(run, found[run]) for run in runs_in_order(database) if run in found]

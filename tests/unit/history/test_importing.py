@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,11 @@ from harness.cli.history import history
 from harness.errors import ConfigError, InfraError
 from harness.failure.error import Diagnosis
 from harness.history.database import open_database
-from harness.history.importing import import_run, rediagnose, runs_in, stored_runs
+from harness.history.importing import import_run, rediagnose, runs_in
 from harness.history.timeline import Filter
+from harness.report.rundir import new_run_id
 from harness.results.record import CaseRecord
-from tests.unit.history.runs import attempt, run_folder
+from tests.unit.history.runs import attempt, run_folder, stored_runs
 from tests.unit.results.records import error, record
 
 
@@ -197,7 +200,7 @@ def test_another_version_is_refused_and_what_to_do_is_said(tmp_path: Path, versi
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE meta SET value = ?", [version])
     before = file.read_bytes()
-    told = f"version {version}, this harness knows 1: name another database and import the journals"
+    told = f"version {version}, this harness knows 2: name another database and import the journals"
     with pytest.raises(ConfigError, match=told):
         open_database(str(file))
     assert file.read_bytes() == before
@@ -209,3 +212,64 @@ def test_a_damaged_file_is_said_to_be_one(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:5000])
     with pytest.raises(InfraError, match="remove it, and import the journals again"):
         open_database(str(file))
+
+
+def test_a_database_of_version_1_is_made_into_todays(tmp_path: Path) -> None:
+    for words in ("a@2.50.40 passed;b passed", "a@2.51.0 failed;b passed"):
+        run_folder(tmp_path, *map(attempt, words.split(";")))
+    assert said("import", "--reports", tmp_path)[0] == 0
+    file = tmp_path / "history.sqlite"
+    wanted, told = held(file), said("--reports", tmp_path, "--json")
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE meta SET value = '1'")
+        for column in ("series", "number", "after_run"):
+            connection.execute(f"ALTER TABLE runs DROP COLUMN {column}")
+        connection.execute("ALTER TABLE attempts DROP COLUMN kin")
+    assert said("--reports", tmp_path, "--database", file, "--json") == told
+    assert held(file) == wanted
+
+
+def test_another_run_of_the_same_id_is_told_and_kept_apart(tmp_path: Path) -> None:
+    """As two machines made them, whose ids had 16 random bits."""
+    name = "20261121T060000Z-3f9a"
+    folders = []
+    for machine, words in (("x", "a passed"), ("y", "b failed"), ("z", "c passed")):
+        folder = run_folder(tmp_path / machine, attempt(words), run_id=name)
+        folders.append(folder)
+    database = tmp_path / "h"
+    outputs = [said("import", one, "--database", database)[1] for one in folders]
+    assert ["1 run of 1 taken in" in one for one in outputs] == [True] * 3
+    assert ["is another run than" in one for one in outputs] == [False, True, True]
+    done = [import_run(open_database(str(database)), one) for one in folders]
+    assert [one.changed for one in done] == [False] * 3, "each is known again"
+    assert done[0].run == name
+    assert len({one.run for one in done}) == 3
+    assert [one.beside for one in done] == [None, str(folders[0]), str(folders[0])]
+    assert len(held(database)) == 3
+    with (folders[1] / "results.jsonl").open("a") as journal:
+        journal.write(attempt("d passed").model_dump_json() + "\n")
+    grown = import_run(open_database(str(database)), folders[1])
+    assert (grown.run, grown.attempts) == (done[1].run, 2)
+    assert len(held(database)) == 4
+
+
+def test_a_copy_of_a_run_that_went_on_is_the_same_run(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "x", attempt("a passed"))
+    copy = Path(shutil.copytree(folder, tmp_path / "y" / folder.name))
+    with (copy / "results.jsonl").open("a") as journal:
+        journal.write(attempt("b passed").model_dump_json() + "\n")
+    database = open_database(str(tmp_path / "h"))
+    assert import_run(database, folder).attempts == 1
+    done = import_run(database, copy)
+    assert (done.run, done.attempts, done.beside) == (folder.name, 2, None)
+
+
+def test_a_run_of_next_year_is_followed_by_those_that_came_after_it(tmp_path: Path) -> None:
+    """What a case ends as is what the last run says, not the one of the latest time."""
+    for year, words in ((2026, "a passed"), (2030, "a failed"), (2026, "a passed")):
+        moment = datetime(year, 11, 21, 6, tzinfo=UTC)
+        folder = run_folder(tmp_path, attempt(words, started=moment), run_id=new_run_id(moment))
+        info = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps(info | {"started": moment.isoformat()}))
+    told = json.loads(said("--reports", tmp_path, "--json")[1])
+    assert [(one["recent"], one["fails"]) for one in told["cases"]] == [(".F.", False)]

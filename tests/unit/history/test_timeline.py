@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -10,27 +11,51 @@ from jsonschema import Draft202012Validator
 from harness.bisect.new_failures import NewFailure
 from harness.cli.schema import schemas
 from harness.history.brief import Brief
+from harness.history.comparison import Pair, attempts_by_name
 from harness.history.comparison_json import Bisectable
-from harness.history.timeline import Filter, Timeline, timeline
-from harness.history.timeline_text import history_report, lines, page
+from harness.history.database import kin_of
+from harness.history.timeline import Filter, Line, lines_of
+from harness.history.timeline_text import HistoryReport, lines, page
+from harness.history.told import History
 from tests.integration.hostile_words import CANARY, steering
 from tests.unit.history.runs import attempt
 
 
-def nights(*runs: str, diagnosis: str = "") -> Timeline:
-    """A run a night, from 2026-11-01 on."""
+def history_of(
+    runs: Sequence[tuple[str, Sequence[Brief]]],
+    bisectable: Callable[[Pair], Bisectable] = lambda _: Bisectable(),
+    diagnosis: str = "",
+) -> History:
+    """Of runs in their order."""
+    order = {run: at for at, (run, _) in enumerate(runs)}
+    attempts = [(kin_of(one.case), run, one) for run, briefs in runs for one in briefs]
+    attempts.sort(key=lambda one: one[:2])
+    return History.of(attempts, order, bisectable, diagnosis)
+
+
+def at_night(*runs: str) -> list[tuple[str, list[Brief]]]:
+    """A run a night, from 2026-11-01 on; ids that do not sort as they were begun."""
     told = []
     for day, said in enumerate(runs, start=1):
         started = f"2026-11-{day:02}T20:00:00Z"
         made = [attempt(one, started=started) for one in said.split(";") if one.strip()]
-        told.append((f"run-{day}", [Brief.of(one) for one in made]))
-    return timeline(told, diagnosis)
+        told.append((f"run-{99 - day}", [Brief.of(one) for one in made]))
+    return told
+
+
+def nights(*runs: str, diagnosis: str = "") -> History:
+    return history_of(at_night(*runs), diagnosis=diagnosis)
+
+
+def lines_of_nights(*runs: str) -> list[Line]:
+    """The lines of cases that are one but for their versions."""
+    return lines_of(attempts_by_name(briefs) for _, briefs in at_night(*runs))
 
 
 def test_since_when_and_the_edge_between_two_versions() -> None:
-    (line,) = nights(
+    (line,) = lines_of_nights(
         "a@2.48.40 passed", "a@2.49.40 passed", "a@2.50.40 failed", "a@2.51.0 failed"
-    ).lines
+    )
     assert (line.fails, line.since[:10], line.runs, line.pass_rate) == (True, "2026-11-03", 4, 0.5)
     assert "".join(line.marks) == "..FF"
     assert (line.trend, line.flake_rate) == ("worse", None)
@@ -55,24 +80,24 @@ def test_since_when_and_the_edge_between_two_versions() -> None:
 def test_the_last_runs_of_a_case(
     runs: tuple[str, ...], marks: str, fails: bool, edge: bool, trend: str
 ) -> None:
-    (line,) = nights(*runs).lines
+    (line,) = lines_of_nights(*runs)
     told = "".join(line.marks), line.fails, line.edge is not None, line.trend
     assert told == (marks, fails, edge, trend)
 
 
 def test_repeats_that_end_otherwise_are_flakes_and_other_versions_are_none() -> None:
-    (line,) = nights("a passed", "a failed", "a passed", "a passed", "a@2.52.0 failed").lines
+    (line,) = lines_of_nights("a passed", "a failed", "a passed", "a passed", "a@2.52.0 failed")
     assert (line.repeats, line.turned, line.flake_rate) == (3, 2, 2 / 3)
     assert (line.passed, line.failed) == (3, 2)
 
 
 def test_versions_side_by_side_are_a_line_each() -> None:
     both = "a@2.50.40 passed;a@2.51.0 failed"
-    found = nights("a@2.50.40 passed", both, both)
-    assert sorted("".join(line.marks) for line in found.lines) == ["...", "FF"]
+    found = lines_of_nights("a@2.50.40 passed", both, both)
+    assert sorted("".join(line.marks) for line in found) == ["...", "FF"]
     # and where one follows the other they part again as soon as both run
-    found = nights("a@2.50.40 passed", "a@2.51.0 failed", both)
-    assert sum(line.runs for line in found.lines) == 4
+    found = lines_of_nights("a@2.50.40 passed", "a@2.51.0 failed", both)
+    assert sum(line.runs for line in found) == 4
 
 
 def test_kinds_are_diagnoses_or_else_signatures() -> None:
@@ -81,17 +106,18 @@ def test_kinds_are_diagnoses_or_else_signatures() -> None:
         "a passed;b failed message=one",
         "a@2.52.0 failed id=x;c crashed id=x;d error",
     )
-    kinds = {kind.name: kind for kind in found.kinds}
+    kinds = {kind.kind: kind for kind in found.kinds()}
     assert set(kinds) == {"x", "call|1002|one"}
     one = kinds["x"]
     assert (one.failures, one.first[:10], one.last[:10]) == (3, "2026-11-01", "2026-11-03")
-    assert len(one.cases) == 2, "another version is not another case"
-    (often,) = nights("a failed id=x", "a failed id=x", "a failed id=x").kinds
-    assert (len(often.runs), len(often.cases), often.failures) == (3, 1, 3)
-    assert (one.devices, one.versions) == ({"sim"}, {"qnn 2.51.0", "qnn 2.52.0"})
-    assert [kind.name for kind in nights("a failed id=x;b failed", diagnosis="x").kinds] == ["x"]
-    only = nights("a failed id=x;b failed", "a passed;b failed", diagnosis="x").lines
-    assert ["".join(line.marks) for line in only] == ["F."]
+    assert one.cases == 2, "another version is not another case"
+    (often,) = nights("a failed id=x", "a failed id=x", "a failed id=x").kinds()
+    assert (often.runs, often.cases, often.failures) == (3, 1, 3)
+    assert (one.devices, one.versions) == (("sim",), ("qnn 2.51.0", "qnn 2.52.0"))
+    told = nights("a failed id=x;b failed", diagnosis="x")
+    assert [kind.kind for kind in told.kinds()] == ["x"]
+    only = nights("a failed id=x;b failed", "a passed;b failed", diagnosis="x")
+    assert [case.recent for case in only.cases()] == ["F."]
 
 
 def test_axes_are_looked_for_by_name_and_value() -> None:
@@ -101,13 +127,13 @@ def test_axes_are_looked_for_by_name_and_value() -> None:
     assert not Filter(axes=(("moon", "1"),)).takes(brief)
 
 
-def report_of(found: Timeline):
-    return history_report(found, lambda _: Bisectable(changed=("qnn",), bisect=("do", "this one")))
+def advised(_: Pair) -> Bisectable:
+    return Bisectable(changed=("qnn",), bisect=("do", "this one"))
 
 
 def test_what_is_told() -> None:
-    found = nights("a@2.50.40 passed;b passed", "a@2.51.0 failed id=x;b passed")
-    assert list(lines(report_of(found))) == [
+    made = at_night("a@2.50.40 passed;b passed", "a@2.51.0 failed id=x;b passed")
+    assert list(lines(history_of(made, advised))) == [
         "2 runs, 2026-11-01 to 2026-11-02",
         "    1 x x: 2026-11-02, 1 case",
         "        on sim; qnn 2.51.0",
@@ -117,32 +143,55 @@ def test_what_is_told() -> None:
         "        do 'this one'",
         "1 case never failed",
     ]
-    assert list(lines(report_of(nights()))) == ["nothing is held of that"]
+    assert list(lines(nights())) == ["nothing is held of that"]
 
 
 def test_what_was_never_judged_neither_passes_nor_fails() -> None:
-    found = timeline([("r", [Brief.of(attempt("a unsupported"))])])
-    assert "no verdict</td>" in page(report_of(found))
+    assert "no verdict</td>" in page(nights("a unsupported"))
 
 
 def test_what_was_never_judged_did_not_pass_either_and_comes_last() -> None:
     """Of 500 that a page shows none should be in the place of one that has something to tell."""
-    found = report_of(nights("a unsupported;b failed;c passed", "a skipped;b passed;c passed"))
-    assert [case.case[-2] for case in found.cases] == ["b", "c", "a"]
+    found = nights("a unsupported;b failed;c passed", "a skipped;b passed;c passed")
+    assert [case.case[-2] for case in found.cases()] == ["b", "c", "a"]
     *_, last = lines(found)
     assert last == "1 case never failed, 1 case never had a verdict"
     assert "<td>2 runs, none with a verdict</td>" in page(found)
-    *_, last = lines(report_of(nights("b failed")))
+    *_, last = lines(nights("b failed"))
     assert last == "each case failed at some time"
 
 
 def test_json_keeps_to_its_schema_and_the_page_to_words() -> None:
     hostile = f"{CANARY}<script>`|"
     records = [attempt("a passed"), attempt("b failed message=x", file=f"{hostile}.py")]
-    found = timeline([("r", map(Brief.of, records)), ("s", map(Brief.of, records))])
-    report = report_of(found)
+    made = list(map(Brief.of, records))
+    report = history_of([("r", made), ("s", made)])
+    whole = HistoryReport(
+        runs=report.runs,
+        first=report.first,
+        last=report.last,
+        kinds=tuple(report.kinds()),
+        cases=tuple(report.cases()),
+    )
     schema = json.loads(schemas()["history.schema.json"])
-    Draft202012Validator(schema).validate(report.model_dump(mode="json", by_alias=True))
+    Draft202012Validator(schema).validate(whole.model_dump(mode="json", by_alias=True))
     assert "<script" not in page(report)
     assert "&lt;script&gt;" in page(report)
     assert steering("\n".join(lines(report)).encode()), "the commands make it harmless"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("sim-htp-2.50.40-a", "sim-htp-2.51.0-a", True),
+        ("sim-htp-2.50.40-ort-1.27.0-a", "sim-htp-2.51.0-by-2.47.0-a", True),
+        ("sim-htp-2.50.40", "sim-htp-2.51.0", True),
+        ("sim-htp-2.50.40-a", "sim-gpu-2.50.40-a", False),
+        ("sim-htp-2.50.40-a", "farm-htp-2.50.40-a", False),
+        ("sim-htp-2.50.40-a", "sim-htp-2.50.40-b", False),
+        ("a", "b", False),
+    ],
+)
+def test_the_kin_of_a_case_is_itself_of_other_versions(one: str, other: str, same: bool) -> None:
+    assert (kin_of(f"test_a.py::test[{one}]") == kin_of(f"test_a.py::test[{other}]")) is same
+    assert kin_of(f"test_a.py::test[{one}]") != kin_of(f"test_b.py::test[{one}]")

@@ -20,7 +20,8 @@ from pydantic import Field, StrictInt, ValidationError
 
 from harness.errors import InfraError
 from harness.failure.error import Part
-from harness.files.whole_file import read_bounded, write_whole
+from harness.files.names_inside import read_inside
+from harness.files.whole_file import write_whole
 
 ORDER: Final = "order.json"
 _LAST: Final = ".order"
@@ -69,7 +70,7 @@ def give_place(folder: Path) -> Place:
 def place_of(folder: Path) -> Place | None:
     """The place of a folder; None if it says none that is one."""
     try:
-        return Place.model_validate_json(read_bounded(folder / ORDER, _MAX_BYTES))
+        return Place.model_validate_json(read_inside(folder, ORDER, _MAX_BYTES))
     except (OSError, ValidationError):
         return None
 

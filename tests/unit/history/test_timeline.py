@@ -9,6 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from harness.bisect.new_failures import NewFailure
+from harness.cli.say import say_json, say_long_json
 from harness.cli.schema import schemas
 from harness.history.brief import Brief
 from harness.history.comparison import Pair, attempts_by_name
@@ -195,3 +196,12 @@ def test_json_keeps_to_its_schema_and_the_page_to_words() -> None:
 def test_the_kin_of_a_case_is_itself_of_other_versions(one: str, other: str, same: bool) -> None:
     assert (kin_of(f"test_a.py::test[{one}]") == kin_of(f"test_a.py::test[{other}]")) is same
     assert kin_of(f"test_a.py::test[{one}]") != kin_of(f"test_b.py::test[{one}]")
+
+
+def test_json_of_many_rows_is_spelt_as_that_of_few(capsys: pytest.CaptureFixture[str]) -> None:
+    head: dict[str, object] = {"schema": 1, "runs": 2, "first": "a\x7f\u2028"}
+    rows = [{"a": [1, {"b": "x\ny"}], "https://u:p@host": None}, {}, "x", 3]
+    say_long_json(head, kinds=iter(rows), cases=iter(()))
+    streamed = capsys.readouterr().out
+    say_json({**head, "kinds": rows, "cases": []})
+    assert streamed == capsys.readouterr().out

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from harness.bisect.new_failures import NewFailure
 from harness.cli.say import say_json, say_long_json
 from harness.cli.schema import schemas
+from harness.errors import InfraError
 from harness.history.brief import Brief
 from harness.history.comparison import Pair, attempts_by_name
 from harness.history.comparison_json import Bisectable
@@ -205,3 +206,17 @@ def test_json_of_many_rows_is_spelt_as_that_of_few(capsys: pytest.CaptureFixture
     streamed = capsys.readouterr().out
     say_json({**head, "kinds": rows, "cases": []})
     assert streamed == capsys.readouterr().out
+
+
+def test_a_disk_that_is_full_is_the_labs() -> None:
+    """The database that rows are put into stands in for a disk: it may not grow."""
+
+    class Full(History):
+        def _take(self, *given: object) -> None:
+            self._rows.execute("PRAGMA max_page_count = 5")
+            super()._take(*given)  # type: ignore[arg-type]
+
+    made = [Brief.of(attempt(f"{number} failed")) for number in range(500)]
+    attempts = ((kin_of(one.case), "r", one) for one in made)
+    with pytest.raises(InfraError, match="cannot put history together: database or disk is full"):
+        Full.of(attempts, {"r": 0}, lambda _: Bisectable())

@@ -255,14 +255,14 @@ class Bench:
                 self._note_forecast(known, schedule(len(known), "resident"))
         if observation.verdict.outcome in FAILED and made.contexts and made.holds_contexts:
             executions = list(self._case.notes.executions)
-            replay = self._replay(made)
+            replay = self._replay(made, observation.verdict)
             self._case.notes.executions = executions  # those of the program itself
             self.measure(replay=replay.figures())
             self.conclude(str(replay))
         self._case.notes.verdict = observation.verdict
         return observation
 
-    def _replay(self, program: Program) -> Replay:
+    def _replay(self, program: Program, verdict: Verdict) -> Replay:
         """A program's contexts without ExecuTorch, loaded as it does, and the failing one alone."""
         sources = program.sources()
         try:
@@ -273,9 +273,9 @@ class Bench:
         together = self.attempt(self.context_plan(contexts, steps)).verdict
         failed = None if together.error is None else together.error.context
         if failed is None:
-            return replayed(together, None)
+            return replayed(verdict, together, None)
         alone = self.context_plan([contexts[failed]], schedule(1, "resident"))
-        return replayed(together, self.attempt(alone).verdict)
+        return replayed(verdict, together, self.attempt(alone).verdict)
 
     def _unreadable(self, sources: Sequence[Source]) -> Replay:
         """Which of these is the first that not even its metadata can be read of."""

@@ -16,6 +16,7 @@ from harness.adb.deadline import Deadline
 from harness.errors import DeviceRefused, InfraError
 from harness.errors.outgoing_text import log_without_secrets
 from harness.evidence.case_evidence import CaseEvidence, telling_lines
+from harness.failure.diagnosis import Foreseen
 from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict, judge
 from harness.files.scratch import scratch_folder
@@ -114,7 +115,8 @@ class Notes:
 class CaseBench:
     """A device with a runtime on it, for one case, and the notes that its record is made of.
 
-    `folder` is that of the test: relative paths of context files are meant from there.
+    `folder` is that of the test: relative paths of context files are meant from there. `foreseen`
+    is what preflight said of the case.
     """
 
     def __init__(self, ready: ReadyPlacement, log_folder: Path, folder: Path = Path()) -> None:
@@ -122,6 +124,7 @@ class CaseBench:
         self.placement: Placement = ready.placement
         self.folder = folder
         self.notes = Notes()
+        self.foreseen = Foreseen()
         self.device: AttachedDevice = ready.device
         self.runtime, self.probe = ready.runtime, ready.probe
         self.notes.runtime = ready.runtime_record
@@ -200,7 +203,7 @@ class CaseBench:
         self._keep("stderr", run.stderr)
         level = run.plan.settings.log_level
         self.notes.surroundings = {"log_level": level, **self._surroundings}
-        verdict = judge(run, self.device.facts.coprocessors)
+        verdict = judge(run, self.device.facts.coprocessors, foreseen=self.foreseen)
         if verdict.cause == "infra":
             self.notes.verdict = verdict
             raise TargetFailure(verdict)

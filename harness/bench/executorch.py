@@ -20,15 +20,23 @@ from harness.failure.verdict import Verdict
 from harness.files.cache import cache_root
 from harness.probe.plan import Plan, Step
 
-Fault = Literal["executorch", "context", "room", "library"]
+Fault = Literal["executorch", "versions", "undecided", "context", "room", "library"]
 """What a failure is of, once its contexts ran without ExecuTorch on the same libraries.
 
-executorch: they run there; context: one fails there all alone, too; room: one fails there beside
-the others only; library: no context is concerned, since the backend or its device does not open.
+context: one fails there all alone, too; room: one fails there beside the others only; library: no
+context is concerned, since the backend or its device does not open. That they run there, on inputs
+of their own, does not yet say what is at fault: executorch, if a call of its own refused to load
+the program and no call of QNN failed; versions, if it is not for this QNN; else undecided.
 """
 
 _WORDS: Final[dict[Fault, str]] = {
-    "executorch": "ExecuTorch: on the same libraries its contexts load and run without it",
+    "executorch": "ExecuTorch: it did not load the program, no call of QNN failed, and on the same "
+    "libraries its contexts load and run without it",
+    "versions": "ExecuTorch and QNN together: this ExecuTorch is not for this QNN, on which its "
+    "contexts load and run without it",
+    "undecided": "what is done with ExecuTorch only: without it, on the same libraries and inputs "
+    "of their own, its contexts load and run; that does not tell whether ExecuTorch fails, its "
+    "configuration of the device, or what the program does besides",
     "context": "context {context}: without ExecuTorch it fails all alone, too",
     "room": "what all contexts need together: without ExecuTorch context {context} fails beside "
     "the others, and not alone",
@@ -195,18 +203,28 @@ class Replay:
         return f"the failure is of {_WORDS[self.fault].format(context=self.context)}"
 
 
-def replayed(together: Verdict, alone: Verdict | None) -> Replay:
+def replayed(program: Verdict, together: Verdict, alone: Verdict | None) -> Replay:
     """What the failure of a program is of (pure).
 
-    `together` is how its contexts ended that were loaded in one process as ExecuTorch loads them,
-    `alone` how the one ended that failed there, in a process of its own.
+    `program` is how it ended with ExecuTorch, `together` how its contexts ended that were loaded in
+    one process as ExecuTorch loads them, `alone` how the one ended that failed there, in a process
+    of its own.
     """
     error = together.error
     signature = None if error is None else error.signature
     if together.outcome not in FAILED:
-        return Replay("executorch", None, signature)
+        return Replay(_only_with_executorch(program), None, signature)
     context = None if error is None else error.context
     if context is None:
         return Replay("library", None, signature)
     fails_alone = alone is not None and alone.outcome in FAILED
     return Replay("context" if fails_alone else "room", context, signature)
+
+
+def _only_with_executorch(program: Verdict) -> Fault:
+    error = program.error
+    if error is not None and error.diagnosis and error.diagnosis.id == "executorch-version":
+        return "versions"
+    refused = program.outcome == "failed" and error is not None and bool(error.code)
+    loading = error is not None and (error.api or "").startswith("Module::load")
+    return "executorch" if refused and loading else "undecided"

@@ -26,7 +26,8 @@ class Symptoms:
 
     `apis` are the calls that failed; `codes` the calls' own and those that their chain names;
     `said` the lines of the library and the probe; `evidence` lines of the device's logs of that
-    time, which may be another process's. The lines of a log of unknown origin are both.
+    time, which may be another process's. The lines of a log of unknown origin are both. `foreseen`
+    is what preflight had said of it: code and explanation of each finding.
     """
 
     outcome: str
@@ -34,6 +35,7 @@ class Symptoms:
     codes: tuple[int, ...] = ()
     said: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    foreseen: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Sign:
 
     `text` and `evidence`: found in a line of what was said, or of the device's logs; `absent`:
     found in no line of either. `codes`: one of them was named. `api` matches the whole name of a
-    call that failed, `outcome` is the case's.
+    call that failed, `outcome` is the case's. `foreseen` matches the whole code of a finding of
+    preflight, which says why it must fail; the rest of the sign says that it failed so.
     """
 
     confidence: Confidence
@@ -52,6 +55,12 @@ class Sign:
     codes: tuple[int, ...] = ()
     api: str = ""
     outcome: str = ""
+    foreseen: str = ""
+
+    def foretold(self, symptoms: Symptoms) -> str | None:
+        """What preflight said that this sign is about."""
+        fitting = (said for code, said in symptoms.foreseen if re.fullmatch(self.foreseen, code))
+        return next(fitting, None) if self.foreseen else None
 
     def found(self, symptoms: Symptoms) -> tuple[str, ...] | None:
         """The lines that show it, None if a failure does not look like this."""
@@ -59,6 +68,7 @@ class Sign:
             not self.codes or any(same_code(a, b) for a in self.codes for b in symptoms.codes),
             not self.api or any(re.fullmatch(self.api, api) for api in symptoms.apis),
             not self.outcome or self.outcome == symptoms.outcome,
+            not self.foreseen or self.foretold(symptoms) is not None,
             bool(self.codes or self.api or self.outcome or self.text or self.evidence),
         )
         if not all(cheap):
@@ -115,27 +125,34 @@ class Rule:
             ]
             if fitting:
                 shown = dict.fromkeys(line for lines in fitting for line in lines)
-                return Finding(self, confidence, tuple(shown))
+                said = (sign.foretold(symptoms) for sign in self.signs)
+                foretold = next((one for one in said if one is not None), None)
+                return Finding(self, confidence, tuple(shown), foretold)
         return None
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that fits, how sure that is, and the lines that show it (none: a code does)."""
+    """A rule that fits, how sure that is, and the lines that show it (none: a code does).
+
+    `foretold` is what preflight said of it, if it did.
+    """
 
     rule: Rule
     confidence: Confidence
     lines: tuple[str, ...]
+    foretold: str | None = None
 
     def diagnosis(self, codes: Iterable[int]) -> Diagnosis:
         """As records hold it, with what is to be said of the one of these codes it stands for."""
         rule = self.rule
         named = (describe(code) for code in codes)
         notes = (info.note for info in named if info.code in RANGE_ENDS and info.note)
+        words = rule.words.replace("{note}", next(notes, ""))
         return Diagnosis(
             id=rule.id,
             confidence=self.confidence,
-            words=rule.words.replace("{note}", next(notes, "")),
+            words=words if self.foretold is None else f"{words}, as foreseen: {self.foretold}",
             fix=rule.fix,
             thread=rule.links[0] if rule.links else None,
         )

@@ -21,6 +21,7 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         (
             known(r"Using newer context binary on old SDK"),
             known(r"Can't read future blob|[Uu]nsupported context binary version"),
+            known(foreseen="context-newer", codes=(5000,)),
             likely(r"Unknown QNN BinaryInfo version"),
             possible(codes=(5004,), api=_LOAD_OR_SESSION),
         ),
@@ -31,7 +32,10 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         "compile for this SoC, or with a smaller vtcm_mb",
         "`qnn-harness contexts inspect` says how much each graph wants",
         ("pytorch/executorch#9084", "qualcomm/ai-hub-models#289"),
-        (known(r"Request feature vtcm size with value \d+ unsupported"),),
+        (
+            known(r"Request feature vtcm size with value \d+ unsupported"),
+            known(foreseen="context-vtcm", codes=(5005,)),
+        ),
     ),
     Rule(
         "not-mapped",
@@ -61,6 +65,7 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         (
             known(r"Failed to find available PD"),
             known(r"requires estimated allocation of \d+ KB, limit is \d+ KB"),
+            known(foreseen="context-memory", codes=(1002,)),
         ),
     ),
     Rule(
@@ -172,6 +177,11 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
         (
             Sign("known", api=r"dlopen", outcome="failed"),
             known(r"Unable to load model\W{1,3}dlerror"),
+            known(
+                r"\.so\b|ELF|[Ss]ymbol",
+                foreseen="elf-damaged|wrong-(?:machine|libc)|glibc-too-old|android-api"
+                "|needed-missing",
+            ),
         ),
     ),
     Rule(

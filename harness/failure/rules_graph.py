@@ -165,6 +165,15 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         unrelated=False,
     ),
     Rule(
+        "executorch-version",
+        "ExecuTorch lays out the device's configuration as another QNN reads it",
+        "take the QNN version that this ExecuTorch is for (2.49.40 for 1.5.1), or a build of "
+        "ExecuTorch for the version at hand",
+        "the same contexts load without ExecuTorch, whose configuration is not asked for then",
+        (),
+        (known(foreseen="executorch-device", codes=(14001,)),),
+    ),
+    Rule(
         "invalid-config",
         "the device was not set up, and nothing says why: mostly stub, skel or the way to the DSP "
         "failed underneath; or the configuration names a SoC or arch that this device is not",

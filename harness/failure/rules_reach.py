@@ -13,6 +13,9 @@ _OPENED: Final = r"open_hal_session: opened|[Cc]reated user PD|Successfully open
 _DENIED: Final = r"avc: +denied (?!.*permissive=1).*(?:adsprpc|fastrpc|[qx]dsp_device|cdsp)"
 _RPC_API: Final = r"[\"'` ](?:rpcmem|remote|dspqueue|fastrpc)_?\w*"
 
+_NO_WAY: Final = (4000, 14001, dsp_error(0x6))
+"""What calls answer where stub, skel and device do not come together."""
+
 REACH_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "dsp-restarted",
@@ -53,6 +56,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         (
             known(r"library \W{0,2}\S*Stub\.so\W{0,2} not found"),
             known(r"Stub\.so\W{0,3} {0,2}(?:cannot open|No such file)"),
+            known(foreseen="stub-missing", codes=_NO_WAY),
         ),
     ),
     Rule(
@@ -127,6 +131,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         (
             known(r"Request feature arch with value \d+ unsupported"),
             known(r"Unsupported HTP arch \d+ from device custom config"),
+            known(foreseen="context-arch", codes=(5005,)),
+            likely(foreseen="context-soc", codes=(5005,)),
             possible(codes=(1008,), api=LOAD, absent=r"[Ss]kel|[Ss]tub|transport|lib id"),
         ),
     ),
@@ -157,6 +163,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("pytorch/executorch#8762", "qualcomm/qai-appbuilder#14", "microsoft/onnxruntime#26163"),
         (
             known(r"(?:Stub|Skel) lib id mismatch"),
+            known(foreseen="sdk-mix", codes=(1008,)),
+            likely(foreseen="sdk-mix", codes=_NO_WAY),
             likely(r"libraries are of incompatible versions|TRANSPORT_CONFIG crc32 failed"),
             likely(r"(?:load Remote symbols\W{1,3}(?:error: )?|loadRemoteSymbols .*err )1008\b"),
             # a warning, behind which ExecuTorch goes on
@@ -179,6 +187,10 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         (
             known(
                 r"ort_version_supported\W{0,3}0|(?:Dispatch|ORT) API.{0,40}(?i:unsupported version)"
+            ),
+            known(
+                foreseen="ort-too-(?:old|new)",
+                api=r"RegisterExecutionProviderLibrary|CreateSession\w*",
             ),
             # so it also ends where QNN's libraries are not found
             possible(r"Failed to initialize Dispatch API"),
@@ -205,7 +217,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "load it once, by one path; put stub and skel beside it",
         "/proc/PID/maps of the process shows libQnnHtp.so once or twice",
         ("qualcomm/ai-hub-models#101",),
-        (possible(codes=(1009,)),),
+        (known(foreseen="library-twice", codes=(1009,)), possible(codes=(1009,))),
     ),
     Rule(
         "backend-not-loaded",
@@ -220,6 +232,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
                 r"Cannot Open QNN library|Unable to load backend\W{1,3}dlerror"
                 r"|library \W{0,2}libQnn(?:Htp|Gpu|Cpu|System)\.so\W{0,2} not found"
             ),
+            known(r"\.so\b", foreseen="(?:backend|system)-missing"),
             likely(r"Unable to load backend, error|load library failed"),
         ),
     ),
@@ -350,6 +363,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("pytorch/executorch#16465", "argmaxinc/WhisperKitAndroid#58", "pytorch/executorch#21586"),
         (
             known(r"SoC model \(\w{1,40}\) is unknown"),
+            known(foreseen="no-htp", codes=_NO_WAY),
+            likely(foreseen="soc-unknown", codes=_NO_WAY),
             likely(r"No Snapdragon SOC detected"),
         ),
     ),
@@ -378,6 +393,8 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
                 r"|skel\w*\.so\W.{0,60}(?:No such|not found)",
                 absent=r"(?i)Successfully opened (?:file|handle) .*skel",
             ),
+            known(foreseen="skel-missing|arch-label", codes=_NO_WAY),
+            likely(foreseen="soc-arch", codes=_NO_WAY),
             likely(
                 r"fopen_fd done for \S*[Ss]kel\.so\b.* error_code 0x2\b",
                 absent=r"Successfully opened file \S*[Ss]kel\.so",

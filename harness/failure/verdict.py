@@ -13,7 +13,7 @@ from typing import Final
 
 from harness.errors import Cause
 from harness.failure.chain import error_lines, failure_chain
-from harness.failure.diagnosis import EARLIER, diagnosed
+from harness.failure.diagnosis import EARLIER, NOTHING, Foreseen, diagnosed
 from harness.failure.error import ErrorRecord, LoadedLibrary, Outcome
 from harness.failure.step_error import BLAME, Blame, cause_of, step_error
 from harness.failure.unsupported import is_unsupported
@@ -159,6 +159,7 @@ def judge(
     run: ProbeRun,
     coprocessors: Coprocessors | None = None,
     *,
+    foreseen: Foreseen = NOTHING,
     endings: Sequence[Ending] = ENDINGS,
     blame: Sequence[Blame] = BLAME,
 ) -> Verdict:
@@ -170,7 +171,8 @@ def judge(
     crashed behind the end of its plan, which then stands in the message. A process of which
     nothing was heard never reached the target: that is an error of the lab.
 
-    What went wrong with the target gets the diagnosis that its texts and codes allow.
+    What went wrong with the target gets the diagnosis that its texts and codes, and what was
+    `foreseen`, allow.
     """
     ending = next((ending for ending in endings if ending.holds(run)), None)
     if ending is not None:
@@ -185,7 +187,8 @@ def judge(
         error = error.with_line(then)
     # what libraries printed besides their log; as little trusted as a device's logs
     printed = run.stderr[-_MAX_STDERR_BYTES:].decode("utf-8", "replace").splitlines()
-    return replace(verdict, error=diagnosed(verdict.outcome, error, printed))
+    known = diagnosed(verdict.outcome, error, printed, foreseen=foreseen)
+    return replace(verdict, error=known)
 
 
 def _of_finished(

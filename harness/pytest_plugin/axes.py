@@ -237,6 +237,11 @@ def narrowed(
     }
 
 
+def sources_in(parameters: Mapping[str, object]) -> list[Source]:
+    """The sources among a test's parameters, in the order in which they are taken in turn."""
+    return list(_sources(parameters.values()))
+
+
 def sources_of(parameters: Mapping[str, object], folder: Path) -> tuple[Source, ...]:
     """What a test takes contexts of: the sources among its parameters, alone or in tuples.
 

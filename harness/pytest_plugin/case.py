@@ -18,10 +18,10 @@ from _pytest.runner import runtestprotocol
 
 from harness.bench import CaseBench, TargetFailure
 from harness.errors import Cause, ConfigError, HarnessError
-from harness.failure.diagnosis import diagnosed
+from harness.failure.diagnosis import Foreseen, diagnosed
 from harness.failure.error import ErrorRecord, Outcome
 from harness.files.notices import at_work
-from harness.pytest_plugin.axes import own_axes, sources_of, takes_compiled
+from harness.pytest_plugin.axes import own_axes, sources_in, sources_of, takes_compiled
 from harness.pytest_plugin.collected import parameters_of, placement_of
 from harness.pytest_plugin.neighbours import told_by_timeout
 from harness.pytest_plugin.own_contexts import suite_of
@@ -84,7 +84,8 @@ class Case:
                 began = time.monotonic()
                 seen = self.bench.collect_evidence()
                 if self._error is not None:
-                    self._error = diagnosed(self._outcome, self._error, seen)
+                    known = self.bench.foreseen
+                    self._error = diagnosed(self._outcome, self._error, seen, foreseen=known)
                 self._aside_s += time.monotonic() - began
 
     def remark(self, lines: Iterable[str]) -> None:
@@ -181,6 +182,12 @@ class Case:
         sources = sources_of(parameters_of(self.item), self.item.path.parent)
         own = {None, *map(str, sources)}
         return tuple(one for one in self.preflight if one.context in own)
+
+    def foreseen(self) -> Foreseen:
+        """What preflight said of this case, for the diagnosis of a failure."""
+        # ONNX Runtime makes one session of all the contexts that a model has
+        loaded = () if self.placement.engine == "ort" else sources_in(parameters_of(self.item))
+        return Foreseen(self.own_findings(), tuple(map(str, loaded)))
 
     def _ort(self) -> str | None:
         """The version of the ONNX Runtime that the case uses, if it uses one."""

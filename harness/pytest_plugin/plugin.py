@@ -294,7 +294,7 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
         case.preflight = run.workbench.findings(case.placement)
     run.workbench.refuse(case.placement, case.own_findings())
     made = CaseBench(ready, logs, request.node.path.parent)
-    case.bench = made
+    case.bench, made.foreseen = made, case.foreseen()
     case.log_prefix = f"{logs.parent.name}/{logs.name}"
     case.device = ready.device_record
     if request.node.get_closest_marker("timed") is not None:

@@ -90,8 +90,12 @@ def test_preflight_says_which_versions_it_takes(
     assert [one["code"] for one in case["preflight"]] == ["executorch-device"]
     error = case["error"]
     assert (error["api"], error["code"], error["context"]) == ("QnnDevice_create", 14001, None)
-    assert case["measurements"]["replay"] == {"fault": "executorch", "context": None, "error": None}
-    assert case["measurements"]["conclusion"].startswith("the failure is of ExecuTorch: ")
+    assert error["diagnosis"]["id"] == "executorch-version"
+    assert error["diagnosis"]["confidence"] == "known"
+    assert case["preflight"][0]["explanation"] in error["diagnosis"]["words"]
+    assert case["measurements"]["replay"] == {"fault": "versions", "context": None, "error": None}
+    told = case["measurements"]["conclusion"]
+    assert told.startswith("the failure is of ExecuTorch and QNN together: ")
     assert case["measurements"]["loaded"] == 0
 
 
@@ -163,7 +167,7 @@ def test_66_contexts_meet_the_same_wall_with_and_without_executorch(
     ("name", "says"),
     [
         ("no_program", "is no artefact that is known"),
-        ("no_method", "it has no method 'backward' (valid: forward)"),
+        ("no_method", "method=, names one (valid: forward)"),
         ("unmarked", 'device(engine="executorch")'),
     ],
 )

@@ -12,7 +12,7 @@ from harness.artefacts.file_bytes import FileBytes
 from harness.artefacts.pte import method_tensors
 from harness.bench.executorch import Fault, Program, open_program, replayed
 from harness.errors import ConfigError
-from harness.failure.error import ErrorRecord, Outcome
+from harness.failure.error import Diagnosis, ErrorRecord, Outcome
 from harness.failure.verdict import Verdict
 
 FIELD = Path(__file__).parents[2] / "field"
@@ -29,23 +29,50 @@ def ended(outcome: Outcome, context: int | None = None) -> Verdict:
 @pytest.mark.parametrize(
     ("together", "alone", "fault", "context", "says"),
     [
-        (ended("passed"), None, "executorch", None, "of ExecuTorch: on the same libraries"),
+        (ended("passed"), None, "undecided", None, "does not tell whether ExecuTorch fails"),
         (ended("failed", 5), ended("failed", 0), "context", 5, "of context 5: "),
         (ended("crashed", 5), ended("hung", 0), "context", 5, "it fails all alone"),
         (ended("failed", 5), ended("passed"), "room", 5, "context 5 fails beside the others"),
         (ended("hung", 5), None, "room", 5, "context 5 fails beside the others"),
         (ended("failed"), None, "library", None, "of the library: "),
-        (ended("unsupported"), None, "executorch", None, "of ExecuTorch"),
+        (ended("unsupported"), None, "undecided", None, "done with ExecuTorch only"),
     ],
 )
 def test_what_a_failure_is_of(
     together: Verdict, alone: Verdict | None, fault: Fault, context: int | None, says: str
 ) -> None:
-    found = replayed(together, alone)
+    found = replayed(ended("failed"), together, alone)
     assert (found.fault, found.context) == (fault, context)
     assert says in str(found)
     signature = None if together.error is None else "Qnn|1002|no room for <n>"
     assert found.figures() == {"fault": fault, "context": context, "error": signature}
+
+
+def with_executorch(outcome: Outcome, api: str, code: int | None, known: str = "x") -> Verdict:
+    error = ErrorRecord.of(api=api, code=code, message="")
+    diagnosis = Diagnosis(id=known, confidence="known", words="...")
+    return Verdict(outcome, "target", error.model_copy(update={"diagnosis": diagnosis}))
+
+
+@pytest.mark.parametrize(
+    ("program", "fault"),
+    [
+        # it ended otherwise than QNN's calls, and its contexts run: still, much else may be it
+        (with_executorch("failed", "QnnGraph_execute", 6004, "tensor-mismatch"), "undecided"),
+        (with_executorch("failed", "QnnDevice_create", 14001, "invalid-config"), "undecided"),
+        (with_executorch("failed", "Module::execute", 0, "wrong-outputs"), "undecided"),
+        (with_executorch("failed", "Module::execute", 1), "undecided"),
+        (with_executorch("crashed", "Module::load_method", None), "undecided"),
+        (with_executorch("hung", "Module::load_method", None), "undecided"),
+        (Verdict("failed", "target"), "undecided"),
+        (with_executorch("failed", "QnnDevice_create", 14001, "executorch-version"), "versions"),
+        (with_executorch("failed", "Module::load_method", 32), "executorch"),
+    ],
+)
+def test_that_contexts_run_alone_does_not_blame_executorch(program: Verdict, fault: Fault) -> None:
+    assert replayed(program, ended("passed"), None).fault == fault
+    # where they do not, it is not asked
+    assert replayed(program, ended("failed", 5), ended("passed")).fault == "room"
 
 
 def test_a_program_has_the_contexts_of_its_method() -> None:

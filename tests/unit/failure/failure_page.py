@@ -42,8 +42,9 @@ stub and skel come of one SDK build. A **context binary** is a compiled model; i
 arch, a SoC and an amount of fast memory (**VTCM**).
 
 How sure a diagnosis is: **known**, a line states the cause; **likely**, that is what mostly stands
-behind such a line; **possible**, one of several, as with every code that stands alone. A surer
-cause stands before a less sure one, since codes such as 14001, 4000 and 1008 follow from many
+behind such a line; **possible**, one of several, as with every code that stands alone. Where
+[preflight](preflight.md) had said why it must fail, and it fails so, that is **known**, too. A
+surer cause stands before a less sure one, since codes such as 14001, 4000 and 1008 follow from many
 things; among equals the order of this page decides.
 
 ## What the library logs on the way
@@ -87,6 +88,7 @@ def examples() -> dict[str, dict[str, list[str]]]:
         code = "" if row.code is None else f" {row.code}"
         if row.expected is not None:
             text = "\n".join((*row.lines, *row.evidence)) or row.said or f"{row.api}{code}"
+            text += f" (preflight: {', '.join(row.foreseen)})" if row.foreseen else ""
             _add(found, row.expected, text)
     return found
 

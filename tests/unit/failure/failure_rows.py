@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from harness.failure.diagnosis import diagnosed
+from harness.failure.diagnosis import Foreseen, diagnosed
 from harness.failure.error import ErrorRecord, Outcome
 from harness.failure.rule import Rule
 from harness.failure.rules import RULES
 from harness.failure.verdict import judge
 from harness.probe.run import ProbeRun
+from harness.qnn.codes import dsp_error
+from harness.runtimes.findings import CODES, finding
 from tests.unit.failure.probe_runs import DONE, LOAD, START, begin, end, log, run
 
 DEVICE = "QnnDevice_create"
@@ -50,6 +52,7 @@ class Row:
 
     `how`: how the process ended; None if it carried out its plan. `said` is the probe's own words,
     with `error` the kind of its own refusal, `status` the text of a call of ONNX Runtime's.
+    `foreseen` are the codes of what preflight had found.
     """
 
     expected: str | None
@@ -61,6 +64,15 @@ class Row:
     said: str | None = None
     how: dict[str, Any] | None = None
     status: str | None = None
+    foreseen: tuple[str, ...] = ()
+
+    @property
+    def preflight(self) -> Foreseen:
+        """What preflight had found, in the words of the table of codes."""
+        made = (
+            finding(code, (), CODES[code].meaning, "", severity="error") for code in self.foreseen
+        )
+        return Foreseen(tuple(made))
 
     def probe_run(self) -> ProbeRun:
         """The process that shows it."""
@@ -82,7 +94,7 @@ class Row:
 
     def diagnosis(self, rules: tuple[Rule, ...] = RULES) -> str | None:
         """What is diagnosed with these rules."""
-        made = diagnosed(*self.undiagnosed, self.evidence, rules).diagnosis
+        made = diagnosed(*self.undiagnosed, self.evidence, rules, self.preflight).diagnosis
         return f"{made.id} {made.confidence}" if made else None
 
 
@@ -90,7 +102,60 @@ KILLED = {"signal": 9, "exit_code": None}
 CRASHED = {"signal": 11, "exit_code": None}
 LATE = {"timed_out": True, "exit_code": None}
 
+LIBRARY = "libQnnHtp.so: version `GLIBC_2.35' not found"
+REGISTER = "RegisterExecutionProviderLibrary"
+
+# What preflight had said, and it failed so: by codes that alone mean little.
+FORESEEN = (
+    *(
+        Row(expected, DEVICE, code, foreseen=(found,))
+        for code in (4000, 14001, dsp_error(0x6))
+        for found, expected in (
+            ("stub-missing", "stub-missing known"),
+            ("skel-missing", "skel-not-found known"),
+            ("arch-label", "skel-not-found known"),
+            ("soc-arch", "skel-not-found likely"),
+            ("sdk-mix", "mixed-libraries likely"),
+            ("no-htp", "unknown-soc known"),
+            ("soc-unknown", "unknown-soc likely"),
+        )
+    ),
+    Row("mixed-libraries known", DEVICE, 1008, foreseen=("sdk-mix",)),
+    Row("two-copies known", BACKEND, 1009, foreseen=("library-twice",)),
+    Row("executorch-version known", DEVICE, 14001, foreseen=("executorch-device",)),
+    Row("newer-context known", LOAD, 5000, foreseen=("context-newer",)),
+    Row("other-htp-arch known", LOAD, 5005, foreseen=("context-arch",)),
+    Row("other-htp-arch likely", LOAD, 5005, foreseen=("context-soc",)),
+    Row("other-vtcm-size known", LOAD, 5005, foreseen=("context-vtcm",)),
+    Row("pd-exhausted known", LOAD, 1002, foreseen=("context-memory",)),
+    Row("mixed-frameworks known", REGISTER, None, how=CRASHED, foreseen=("ort-too-old",)),
+    Row("mixed-frameworks known", SESSION, 1, foreseen=("ort-too-new",)),
+    *(
+        Row("backend-not-loaded known", BACKEND, 1, ("libQnnHtp.so: no such",), foreseen=(found,))
+        for found in ("backend-missing", "system-missing")
+    ),
+    *(
+        Row("library-not-loaded known", REGISTER, 1, (LIBRARY,), foreseen=(found,))
+        for found in (
+            *("elf-damaged", "wrong-machine", "wrong-libc", "glibc-too-old", "android-api"),
+            "needed-missing",
+        )
+    ),
+    Row(
+        "library-not-loaded known",
+        "dlopen",
+        None,
+        error="dlopen",
+        said=LIBRARY,
+        foreseen=("glibc-too-old",),
+    ),
+    # another failure than what was foreseen
+    Row("tensor-mismatch possible", EXECUTE, 6004, foreseen=tuple(CODES)),
+    Row("pd-exhausted known", LOAD, 1002, (NO_PD,), foreseen=("context-newer",)),
+)
+
 ROWS = (
+    *FORESEEN,
     Row("dsp-restarted possible", EXECUTE, 1007),
     Row("dsp-restarted known", EXECUTE, 6031, ("SSR Detected, closing session",)),
     Row("dsp-restarted known", EXECUTE, None, ("SSR detected",), how=LATE),

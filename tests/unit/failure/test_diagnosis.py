@@ -18,17 +18,19 @@ from hypothesis import strategies as st
 
 from harness.failure.any_log import LogText, read_log
 from harness.failure.chain import BENIGN
-from harness.failure.diagnosis import EARLIER, diagnosed, is_unrelated, symptoms_of
+from harness.failure.diagnosis import EARLIER, Foreseen, diagnosed, is_unrelated, symptoms_of
 from harness.failure.error import ErrorRecord
 from harness.failure.explanation import symptoms_in
 from harness.failure.rule import CONFIDENCES, Finding, Rule, Sign, Symptoms, findings
 from harness.failure.rules import RULES
 from harness.failure.verdict import judge
 from harness.qnn.codes import RANGE_ENDS, describe
+from harness.runtimes.findings import CODES as PREFLIGHT
+from harness.runtimes.findings import finding
 from tests.properties import damaged, reached, reaches
 from tests.unit.failure import failure_rows
 from tests.unit.failure.failure_page import PAGE, page
-from tests.unit.failure.failure_rows import EXECUTE, LOAD, NO_PD, ROWS, Row
+from tests.unit.failure.failure_rows import EXECUTE, FORESEEN, LOAD, NO_PD, ROWS, Row
 from tests.unit.failure.log_rows import LOG_ROWS
 from tests.unit.failure.probe_runs import DONE, START, begin, end, log, run
 
@@ -61,7 +63,10 @@ class Shown:
 
 @cache
 def shown() -> tuple[Shown, ...]:
-    own = (Shown(row.expected, symptoms_of(*row.undiagnosed, row.evidence)) for row in ROWS)
+    own = (
+        Shown(row.expected, symptoms_of(*row.undiagnosed, row.evidence, row.preflight))
+        for row in ROWS
+    )
     logs = (Shown(expected, symptoms_in(lines_of(text))) for expected, text in LOG_ROWS)
     return (*own, *logs)
 
@@ -94,6 +99,41 @@ def test_what_a_log_is_explained_by(at: int, expected: str | None) -> None:
 def changed(rules: tuple[Rule, ...]) -> bool:
     """Whether another table judges any row otherwise."""
     return any(row.answer(rules) != row.expected for row in shown())
+
+
+NO_REASON = {"sdk-unknown", "version-label", "ort-unknown"}
+"""What preflight says of libraries that nothing need fail for."""
+
+
+@pytest.mark.parametrize("code", [code for code in PREFLIGHT if code not in NO_REASON])
+def test_what_preflight_foresaw_is_the_diagnosis(code: str) -> None:
+    own = [row for row in FORESEEN if row.foreseen == (code,) and row.expected]
+    assert own, f"no row of FORESEEN is about {code}"
+    meaning, named = PREFLIGHT[code].meaning, 0
+    for row in own:
+        outcome, error = row.undiagnosed
+        made = diagnosed(outcome, error, foreseen=row.preflight).diagnosis
+        assert made is not None
+        assert made.confidence in ("known", "likely")
+        named += f"as foreseen: {meaning}" in made.words
+        # what is told of harmlessly is no reason
+        info = replace(row.preflight.findings[0], severity="info")
+        assert diagnosed(outcome, error, foreseen=Foreseen((info,))) == diagnosed(outcome, error)
+    assert named
+
+
+def test_what_preflight_says_of_other_contexts_is_no_reason() -> None:
+    newer = finding("context-newer", ("m#1",), "m#1 is newer", "")
+    for number, found in ((0, "unreadable-context"), (1, "newer-context"), (3, "newer-context")):
+        error = ErrorRecord.of(api=LOAD, code=5000, message="", context=number)
+        made = diagnosed("failed", error, foreseen=Foreseen((newer,), ("m#0", "m#1"))).diagnosis
+        assert made is not None
+        assert made.id == found
+    # nobody knows how the contexts are taken
+    error = ErrorRecord.of(api=LOAD, code=5000, message="", context=0)
+    made = diagnosed("failed", error, foreseen=Foreseen((newer,))).diagnosis
+    assert made is not None
+    assert made.id == "newer-context"
 
 
 @pytest.mark.parametrize("index", range(len(RULES)), ids=IDS)
@@ -171,7 +211,7 @@ def test_the_order_of_rules_that_compete_decides() -> None:
 def test_a_code_alone_is_never_better_than_possible() -> None:
     for rule in RULES:
         for sign in rule.signs:
-            if not (sign.text or sign.evidence or sign.api == "dlopen"):
+            if not (sign.text or sign.evidence or sign.foreseen or sign.api == "dlopen"):
                 assert sign.confidence == "possible", rule.id
 
 

@@ -62,7 +62,8 @@ def _unlike_pools(
     document: Document, devices: Mapping[int, Mapping[str, object]]
 ) -> Iterator[ConfigError]:
     """Pools whose devices could come to different verdicts, or that are called like a device."""
-    names = [device.get("name") for device in devices.values()]
+    named = (device.get("name") for device in devices.values())
+    names = {name for name in named if isinstance(name, str)}
     first: dict[str, Mapping[str, object]] = {}
     for index, device in devices.items():
         pool = device.get("pool")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, count
 from typing import Final
 
@@ -68,13 +68,18 @@ def kinds(devices: Iterable[DeviceConfig]) -> dict[str, str]:
         of_soc.setdefault(device.soc or "", {}).setdefault(_kind(device), device)
     taken = {device.name for device in listed}
     known: dict[tuple[object, ...], str] = {}
+    numbered: dict[str, Iterator[str]] = {}  # each name is tried once, however many kinds there are
     for soc, own in of_soc.items():
         for kind, device in own.items():
             whole = soc.lower() if len(own) == 1 else f"{soc.lower()}-{device.target}"
-            tried = chain([whole], (f"{whole}-{number}" for number in count(2)))
+            tried = numbered.setdefault(whole, chain([whole], _numbered(whole)))
             known[kind] = next(name for name in tried if name not in taken)
             taken.add(known[kind])
     return {one.name: known[_kind(one)] if one.soc else one.name for one in listed}
+
+
+def _numbered(name: str) -> Iterator[str]:
+    return (f"{name}-{number}" for number in count(2))
 
 
 def _kind(device: DeviceConfig) -> tuple[object, ...]:

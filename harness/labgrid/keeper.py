@@ -177,7 +177,7 @@ class Keeper:
         self._coordinator.cancel(token)
 
     def _place(self, name: str) -> Place | None:
-        return next((one for one in self._coordinator.places() if one.name == name), None)
+        return self._coordinator.place(name)
 
     def _tell_queue(self) -> None:
         waiting = self._coordinator.waiting() if self._tokens else []

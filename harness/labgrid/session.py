@@ -231,11 +231,13 @@ def _answer(keeper: subprocess.Popen[bytes], within_s: float) -> Mapping[str, An
     """What the keeper has found or taken; what it says before is passed on."""
     assert keeper.stdout is not None
     assert keeper.stderr is not None
-    said, until = b"", time.monotonic() + within_s
+    said, until = bytearray(), time.monotonic() + within_s
+    seen = 0  # so far there is no end of a line
     while len(said) < _MAX_BYTES:
-        line, newline, rest = said.partition(b"\n")
-        if newline:
-            told, said = json.loads(line), rest
+        if (end := said.find(b"\n", seen)) >= 0:
+            told = json.loads(said[:end])
+            del said[: end + 1]
+            seen = 0
             if "wrong" in told:
                 raise ConfigError(**told["wrong"])
             if "failed" in told:
@@ -244,6 +246,7 @@ def _answer(keeper: subprocess.Popen[bytes], within_s: float) -> Mapping[str, An
                 return dict(told)
             _log.warning(told["notice"])
             continue
+        seen = len(said)
         if not select.select([keeper.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
             raise InfraError(f"labgrid's coordinator gave no answer within {within_s:g} s")
         more = os.read(keeper.stdout.fileno(), 1 << 16)

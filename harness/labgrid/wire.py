@@ -16,6 +16,7 @@ from labgrid.util import labgrid_version
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.labgrid.place import Place, Service, Waiting
+from harness.labgrid.resources import Resources
 
 _ANSWER_S: Final = 10.0
 # as labgrid's own client has them: a coordinator that stands still is noticed within 18 s
@@ -63,7 +64,7 @@ class Coordinator:
         """Connects as `name` ("host/user"). Raises Away, and ConfigError for no such service."""
         self.address = address
         self._places: dict[str, Any] = {}
-        self._resources: dict[tuple[str, str, str, str], Any] = {}
+        self._resources = Resources[Any]()
         self._said: queue.Queue[Any] = queue.Queue()
         self._synced, self._down = threading.Event(), threading.Event()
         self._why: grpc.RpcError | None = None
@@ -98,6 +99,12 @@ class Coordinator:
         """All places, as they are now."""
         with self._lock:
             return [self._place(one) for one in self._places.values()]
+
+    def place(self, name: str) -> Place | None:
+        """One of them; None if there is none of that name."""
+        with self._lock:
+            said = self._places.get(name)
+            return None if said is None else self._place(said)
 
     def reserve(self, filters: dict[str, str], priority: float) -> str:
         """Queues for a place; the reservation's token."""
@@ -196,13 +203,10 @@ class Coordinator:
         elif kind == "resource":
             path = update.resource.path
             key = path.exporter_name, path.group_name, update.resource.cls, path.resource_name
-            self._resources[key] = update.resource
+            self._resources.put(key, update.resource)
         elif kind == "del_resource":
             path = update.del_resource
-            gone = path.exporter_name, path.group_name, path.resource_name
-            self._resources = {
-                key: one for key, one in self._resources.items() if (*key[:2], key[3]) != gone
-            }
+            self._resources.drop(path.exporter_name, path.group_name, path.resource_name)
 
     def _place(self, said: Any) -> Place:
         services, power_port = [], ""
@@ -217,7 +221,8 @@ class Coordinator:
     def _matched(self, said: Any) -> Iterator[tuple[str, str, Any]]:
         """Class, name and parameters of the resources that a place has now."""
         place = LabgridPlace.from_pb2(said)
-        for key, resource in sorted(self._resources.items()):
+        patterns = ((match.exporter, match.group) for match in place.matches)
+        for key, resource in self._resources.near(patterns):
             match = place.getmatch(key)
             if resource.avail and match is not None:
                 yield key[2], match.rename or key[3], resource.params

@@ -15,6 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.composer import Composer
+
+try:
+    from yaml import CSafeLoader
+except ImportError:  # a PyYAML that was built without libyaml
+    from yaml import SafeLoader as CSafeLoader  # type: ignore[assignment]
 
 from harness.errors import ConfigError
 from harness.errors.outgoing_text import without_secrets
@@ -122,7 +128,7 @@ def parse_document(text: str, file: str) -> Document:
     """Like `read_document` for text already read; `file` is the name used in errors."""
     reader = _Reader(file)
     try:
-        root = _Nodes(text, file).get_single_node()
+        root = _root(text, file)
     except ConfigError:
         raise
     except yaml.reader.ReaderError as error:
@@ -144,31 +150,56 @@ def parse_document(text: str, file: str) -> Document:
     return Document(file, value, reader.lines, reader.written)
 
 
-class _Nodes(yaml.SafeLoader):
+class _Bounded(Composer):
     """Composes nodes, but neither deeper nor more of them than anybody needs."""
 
-    def __init__(self, text: str, file: str) -> None:
-        super().__init__(text)
-        self._file = file
-        self._depth = self._count = 0
+    file = ""
+    _depth = _count = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        begin: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
+        begin: yaml.Event = self.peek_event()  # type: ignore[attr-defined]
         line = begin.start_mark.line + 1 if begin.start_mark else None
         self._count += parent is None or index is not None  # a key has no index
         if self._count > _MAX_VALUES:
             problem = f"has more than {_MAX_VALUES} values"
-            raise ConfigError(problem, file=self._file, line=line)
+            raise ConfigError(problem, file=self.file, line=line)
         if not isinstance(begin, yaml.CollectionStartEvent):
             return super().compose_node(parent, index)
         if self._depth >= _MAX_DEPTH:
             problem = f"is nested deeper than {_MAX_DEPTH} levels"
-            raise ConfigError(problem, file=self._file, line=line)
+            raise ConfigError(problem, file=self.file, line=line)
         self._depth += 1
         try:
             return super().compose_node(parent, index)
         finally:
             self._depth -= 1
+
+
+class _Careful(_Bounded, yaml.SafeLoader):
+    """PyYAML's own parser: it says best what is wrong, and takes 2 ms for a device of a lab."""
+
+
+class _Fast(_Bounded, CSafeLoader):
+    """Libyaml's events for PyYAML's nodes."""
+
+    def __init__(self, text: str) -> None:
+        CSafeLoader.__init__(self, text)
+        Composer.__init__(self)
+
+
+def _root(text: str, file: str) -> yaml.Node | None:
+    """The nodes of a text; what libyaml does not take is judged by the other one."""
+    loader: _Bounded = _Fast(text)
+    loader.file = file
+    try:
+        root: yaml.Node | None = loader.get_single_node()
+    except ConfigError:
+        raise
+    except Exception:
+        loader = _Careful(text)
+        loader.file = file
+        root = loader.get_single_node()
+    return root
 
 
 class _Reader:
@@ -266,7 +297,7 @@ class _Reader:
 def _problem_of_text(text: str) -> str | None:
     if len(text) > _MAX_TEXT_CHARS:
         return f"is longer than {_MAX_TEXT_CHARS} characters"
-    if any("\ud800" <= char <= "\udfff" for char in text):
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         return "holds half of a character (a surrogate)"
     return None
 

@@ -1,0 +1,85 @@
+"""Labs of many devices and places: four times as many take four times as long."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.lab.inventory import DeviceConfig, load_lab
+from harness.lab.matching import kinds
+from harness.labgrid.place import Place, Service
+from harness.labgrid.session import Found
+
+pytestmark = pytest.mark.benchmark
+
+FEW, MANY = 3_000, 12_000
+MOST = 10.0
+"""Of what grows with its square it would be 16."""
+
+
+def devices(folder: Path, count: int) -> Callable[[], object]:
+    file = folder / f"{count}.yaml"
+    lines = (
+        f"  - {{name: d{n}, serial: s{n}, soc: QCS8550, pool: p{n % 999}}}\n" for n in range(count)
+    )
+    file.write_text("schema: 1\ndevices:\n" + "".join(lines))
+    return lambda: load_lab(file)
+
+
+def unlike_devices(folder: Path, count: int) -> Callable[[], object]:
+    found = [
+        DeviceConfig(name=f"d{n}", serial=f"s{n}", soc="QCS8550", tags=(f"t{n}",))
+        for n in range(count)
+    ]
+    return lambda: kinds(found)
+
+
+def places(folder: Path, count: int) -> Callable[[], object]:
+    file = folder / "labgrid.yaml"
+    file.write_text("schema: 1\nlabgrid: {coordinator: h, device: {soc: QCS8550}}\ndevices: []\n")
+    found = Found(
+        [Place(f"rack-{n}", {}, (Service("adb", "10.0.0.1", 5555),)) for n in range(count)], "me"
+    )
+    return lambda: load_lab(file, places=lambda wanted: found)
+
+
+def places_of_a_coordinator(folder: Path, count: int) -> Callable[[], object]:
+    """What a connection makes of what it was told; there is none here."""
+    pb = pytest.importorskip("labgrid.remote.generated.labgrid_coordinator_pb2")
+    from harness.labgrid.resources import Resources
+    from harness.labgrid.wire import Coordinator
+
+    made = object.__new__(Coordinator)
+    made._lock, made._resources, made._places = threading.Lock(), Resources(), {}
+    for number in range(count):
+        name = f"rack-{number}"
+        path = pb.Resource.Path(exporter_name=name, group_name="adb", resource_name="adb")
+        shown = pb.Resource(path=path, cls="USBSerialPort", avail=True)
+        made._take(pb.UpdateResponse(resource=shown))
+        match = pb.ResourceMatch(exporter=name, group="adb", cls="*")
+        made._take(pb.UpdateResponse(place=pb.Place(name=name, matches=[match])))
+    return made.places
+
+
+@pytest.mark.parametrize(
+    "of", [devices, unlike_devices, places, places_of_a_coordinator], ids=lambda one: one.__name__
+)
+def test_four_times_as_many_take_about_four_times_as_long(
+    tmp_path: Path, of: Callable[[Path, int], Callable[[], object]]
+) -> None:
+    took = []
+    for count in (FEW, MANY):
+        read = of(tmp_path, count)
+        best = float("inf")
+        for _ in range(2):
+            began = time.perf_counter()
+            read()
+            best = min(best, time.perf_counter() - began)
+        took.append(best)
+    ratio = took[1] / took[0]
+    print(f"\n{of.__name__}: {MANY} in {took[1]:.2f} s, x {ratio:.1f} of {FEW}")
+    assert ratio < MOST

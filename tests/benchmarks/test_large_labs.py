@@ -49,7 +49,8 @@ def places(folder: Path, count: int) -> Callable[[], object]:
 
 def places_of_a_coordinator(folder: Path, count: int) -> Callable[[], object]:
     """What a connection makes of what it was told; there is none here."""
-    pb = pytest.importorskip("labgrid.remote.generated.labgrid_coordinator_pb2")
+    from labgrid.remote.generated import labgrid_coordinator_pb2 as pb
+
     from harness.labgrid.resources import Resources
     from harness.labgrid.wire import Coordinator
 

@@ -100,21 +100,22 @@ def pure_files() -> list[str]:
     return found
 
 
+def other(node: ast.AST, **changed: object) -> ast.AST:
+    made = copy.deepcopy(node)
+    for name, value in changed.items():
+        setattr(made, name, value)
+    return made
+
+
 def mutated(node: ast.AST) -> Iterator[ast.AST]:
     """What may stand in the place of a node."""
     match node:
         case ast.Compare(ops=[op]) if type(op) in COMPARED:
-            changed = copy.deepcopy(node)
-            changed.ops = [COMPARED[type(op)]()]
-            yield changed
+            yield other(node, ops=[COMPARED[type(op)]()])
         case ast.BinOp(op=op) if type(op) in COMPUTED and not isinstance(node.left, ast.JoinedStr):
-            changed = copy.deepcopy(node)
-            changed.op = COMPUTED[type(op)]()
-            yield changed
+            yield other(node, op=COMPUTED[type(op)]())
         case ast.BoolOp(op=op):
-            changed = copy.deepcopy(node)
-            changed.op = ast.Or() if isinstance(op, ast.And) else ast.And()
-            yield changed
+            yield other(node, op=ast.Or() if isinstance(op, ast.And) else ast.And())
             for at in range(len(node.values)):
                 kept = node.values[:at] + node.values[at + 1 :]
                 yield kept[0] if len(kept) == 1 else ast.BoolOp(op, kept)
@@ -126,9 +127,7 @@ def mutated(node: ast.AST) -> Iterator[ast.AST]:
         case ast.UnaryOp(op=ast.Not()):
             yield node.operand
         case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
-            changed = copy.deepcopy(node)
-            changed.test = ast.UnaryOp(ast.Not(), test)
-            yield changed
+            yield other(node, test=ast.UnaryOp(ast.Not(), test))
         case ast.Return(value=value) if value is not None and ast.unparse(value) != "None":
             yield ast.Return(ast.Constant(None))
         case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Raise() | ast.Continue():

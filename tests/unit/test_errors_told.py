@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,16 +16,18 @@ from harness.adb.guard import spawn_guarded
 from harness.adb.private_server import harness_key
 from harness.adb.server import adb_binary
 from harness.bisect.folder import BisectFolder
+from harness.doctor.host_facts import index_problem
 from harness.doctor.new_lab import with_addresses
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.archive import names_of
 from harness.history.database import open_database
 from harness.lab.lease import Leases
 from harness.nightly.chain import held
-from harness.probe.build import read_sources
+from harness.probe.build import ProbeBuilder, read_sources
 from harness.probe.plan import parse, sealed
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.download import Bounds, download
+from harness.runtimes.pypi import require_compiling_host
 
 BOUNDS = Bounds(1000, 5)
 
@@ -108,3 +111,31 @@ def test_a_folder_on_a_file_system_without_locks_keeps_no_night(
     refused = pytest.raises(InfraError, match=r"cannot keep a night in .*: No locks available")
     with refused, held(tmp_path):
         pass
+
+
+def test_where_nothing_is_compiled_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_compiling_host()
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    with pytest.raises(InfraError, match="on x86-64 Linux only, and this computer is linux aarch"):
+        require_compiling_host()
+
+
+def test_the_compiler_of_the_executorch_runner(tmp_path: Path) -> None:
+    empty = {"PATH": str(tmp_path)}
+    with pytest.raises(ConfigError, match=r"no C\+\+ compiler found, .* or set CXX"):
+        ProbeBuilder(tmp_path, empty).cxx_compiler()
+    for name in ("clang++", "g++"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+        assert ProbeBuilder(tmp_path, empty).cxx_compiler() == (str(tmp_path / name),)
+    chosen = empty | {"CXX": f" {tmp_path / 'clang++'} -O2 "}
+    assert ProbeBuilder(tmp_path, chosen).cxx_compiler() == (str(tmp_path / "clang++"), "-O2")
+
+
+def test_why_pip_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    assert "No matching distribution found for nothing" in (
+        index_problem("nothing", timeout_s=60) or ""
+    )
+    assert index_problem("nothing", timeout_s=0.01) == "pip did not come back within 0.01 s"

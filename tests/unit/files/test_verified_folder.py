@@ -15,6 +15,7 @@ from harness.errors import InfraError
 from harness.files.verified_folder import (
     MANIFEST,
     FolderChangedError,
+    damage_of,
     locked,
     open_verified,
     publish,
@@ -169,3 +170,29 @@ def test_a_lock_is_waited_for_and_free_once_its_holder_is_dead(
         holder.wait()
         with locked(lock, "fetching", timeout_s=5):
             pass
+
+
+def test_all_damage_is_named_though_sizes_and_times_are_as_they_were(folder: Path) -> None:
+    assert damage_of(folder) == []
+    for name in ("a.so", "deep/b.so"):
+        path = folder / name
+        before = path.stat()
+        path.write_bytes(bytes(before.st_size))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    found = damage_of(folder)
+    assert [name for name in ("a.so", "deep/b.so") if any(name in one for one in found)] == [
+        "a.so",
+        "deep/b.so",
+    ]
+    (folder / "a.so").unlink()
+    assert len(damage_of(folder)) == 2
+
+
+def test_a_folder_that_is_not_there_is_not_damaged_and_one_without_manifest_is(
+    folder: Path,
+) -> None:
+    assert damage_of(folder.parent / "never made") == []
+    (folder / MANIFEST).write_text("{}")
+    assert len(damage_of(folder)) == 1
+    (folder / MANIFEST).unlink()
+    assert damage_of(folder) == [f"{MANIFEST} is missing"]

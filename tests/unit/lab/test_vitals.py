@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from hypothesis import given
 
+from harness.lab.recovery import ask_load
 from harness.lab.vitals import LOAD_SCRIPT, SCRIPT, parse_load, parse_vitals
 from tests.properties import damaged, reached, reaches
+
+if TYPE_CHECKING:
+    from harness.adb.device import AdbDevice
 
 PHONE = """@qnn-harness:boot\r
 0f6c9f1e-6d5c-4a55-9df0-0b1c6e9f7a11\r
@@ -166,3 +172,26 @@ def test_load_is_what_was_not_idle() -> None:
         "@qnn-harness:after\ncpu  110 0 120 860 10 0 0 0 0 0\n"
     )
     assert parse_load(text) == pytest.approx(0.3)
+
+
+class ThisComputer:
+    """A shell of this host, in the place of a device's."""
+
+    serial = "here"
+
+    def shell(self, script: str, *, timeout_s: float, max_output_bytes: int) -> Finished:
+        done = subprocess.run(
+            ["sh", "-c", script], capture_output=True, timeout=timeout_s, check=False
+        )
+        return Finished(done.stdout[:max_output_bytes])
+
+
+@dataclass
+class Finished:
+    stdout: bytes
+
+
+def test_how_busy_a_device_is_is_asked_of_its_shell() -> None:
+    busy = ask_load(cast("AdbDevice", ThisComputer()))
+    assert busy is not None
+    assert 0 <= busy <= 1

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.labgrid.keeper import own_names
 from harness.labgrid.place import Place
 from harness.labgrid.session import ALIVE, LOST, Found, FoundPlace, lost_file
 
@@ -36,3 +37,14 @@ def test_without_its_keeper_no_place_is_ours(found: Found, tmp_path: Path) -> No
     place, gone = found.places[0], Found(found.places, "", tmp_path / "gone")
     assert "its keeper ended" in str(FoundPlace(place, gone).why_not())
     assert FoundPlace(place, Found(found.places, "")).changes() == []
+
+
+def test_two_sessions_of_one_user_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LG_HOSTNAME", "lab-pc")
+    monkeypatch.setenv("LG_USERNAME", "anna")
+    (user, one), (_, other) = own_names(), own_names()
+    assert user == "lab-pc/anna"
+    assert len({user, one, other}) == 3
+    for name in (one, other):
+        host, slash, who = name.partition("/")
+        assert (host.startswith("lab-pc+"), slash, who) == (True, "/", "anna")

@@ -190,3 +190,14 @@ def test_any_spec_is_chosen_or_a_config_error(spec: str, listed: list[str]) -> N
         return
     reached()
     assert set(found) <= set(known)
+
+
+def test_a_name_means_the_same_as_another_wherever_it_means_anything(tmp_path: Path) -> None:
+    here = FixedSource("here", {"linux-x64": ["2.51.0", "2.50.40"], "linux-arm64": ["2.51.0"]})
+    there = FixedSource("there", {"linux-arm64": ["2.51.0"]})
+    catalog = Catalog(tmp_path, sources=[here, there])
+    both = ("linux-x64", "linux-arm64")
+    assert catalog.is_same("here:2.51.0", "here:2.51", both)
+    assert not catalog.is_same("here:2.51.0", "here:2.50.40", both)
+    assert not catalog.is_same("here:2.51.0", "there:2.51.0", ["linux-arm64"])
+    assert catalog.is_same("here:1.0", "here:2.51.0", both), "it means nothing anywhere"

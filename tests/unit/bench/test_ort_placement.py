@@ -27,6 +27,6 @@ from harness.store.deploy import DeployedRuntime
     ],
 )
 def test_from_1_24_on(version: str | None, tells: bool) -> None:
-    runtime = Runtime("2.51.0", version, "linux-x64", Path(), (), source="s")
+    runtime = Runtime("2.51.0", None, "linux-x64", Path(), (), ort_version=version)
     deployed = cast("DeployedRuntime", SimpleNamespace(runtime=runtime))
     assert OrtOnDevice(deployed, "l", None, "b", None).tells_placement is tells

@@ -26,6 +26,7 @@ from harness.contexts.session_plan import (
 )
 from harness.contexts.source import Context, Reference, with_files
 from harness.errors import ConfigError, InternalError
+from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict
 from harness.probe.plan import Plan, Settings
@@ -45,13 +46,14 @@ _SYSTEM = "libQnnSystem.so"
 
 
 @contextlib.contextmanager
-def _has_backend() -> Iterator[None]:
+def _has_backend(case: CaseBench) -> Iterator[None]:
     """A runtime without a backend's library does not support that backend."""
     try:
         yield
     except LibraryMissing as error:
         missing = ErrorRecord.of(message=str(error))
-        raise TargetFailure(Verdict("unsupported", None, missing)) from error
+        known = diagnosed("unsupported", missing, foreseen=case.foreseen)
+        raise TargetFailure(Verdict("unsupported", None, known)) from error
 
 
 class Bench:
@@ -169,7 +171,7 @@ class Bench:
                 'a test that uses ONNX Runtime is marked `@pytest.mark.device(engine="ort")`'
             )
         arch = self._case.ready.htp_arch() if backend == "htp" else None
-        with _has_backend():
+        with _has_backend(self._case):
             return ort_on_device(self._case.runtime, BACKEND_LIBRARIES[backend], arch)
 
     def session(
@@ -405,7 +407,7 @@ class Bench:
         """
         names = {file.path.name for file in self._case.runtime.runtime.files}
         without = self.placement.engine == "ort" and _SYSTEM not in names
-        with _has_backend():
+        with _has_backend(self._case):
             return Libraries(
                 backend=self._case.runtime.library(BACKEND_LIBRARIES[self.placement.backend]),
                 system=None if without else self._case.runtime.library(_SYSTEM),

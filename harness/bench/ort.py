@@ -21,6 +21,7 @@ from harness.probe.ort_plan import (
     ort_session_free,
 )
 from harness.probe.plan import Plan, Settings, Step
+from harness.qnn.backends import BACKEND_LIBRARIES
 from harness.runtimes.ort import PLUGIN, ort_library_of
 from harness.store.deploy import DeployedRuntime
 
@@ -44,6 +45,14 @@ class OrtOnDevice:
         """Whether this ORT tells where nodes went: from 1.24 on."""
         parts = (self.runtime.runtime.ort_version or "").split(".")
         return [int(part) if part.isdecimal() else 0 for part in parts[:2]] >= [1, 24]
+
+    @property
+    def wants_fallback(self) -> bool:
+        """Whether the provider takes this backend only if nodes may go to ORT's own CPU provider.
+
+        It does so with QNN's CPU backend, however many of the nodes that takes.
+        """
+        return posixpath.basename(self.backend) == BACKEND_LIBRARIES["cpu"]
 
     def provider(self, options: Mapping[str, str] | None = None) -> Provider:
         """The QNN provider on this device's backend; `options` are added to what that needs."""
@@ -95,7 +104,8 @@ class OrtOnDevice:
         With `fallback` nodes may do so: where they went is told only.
         """
         chosen = provider or self.provider()
-        created = ort_session(number, model, chosen, options=options, fallback=fallback)
+        allowed = fallback or self.wants_fallback
+        created = ort_session(number, model, chosen, options=options, fallback=allowed)
         return created, ort_placement(number, whole=None if fallback else QNN_EP)
 
     @staticmethod

@@ -34,13 +34,12 @@ def measure_backend(bench: Bench, model: Model) -> None:
         saved = [f"{folder}/output.{at}" for at in range(len(model.outputs()))]
         steps = (
             # With fallback the session tells which nodes were not taken, and the step behind it
-            # fails for them. An ORT that cannot tell must not fall back; but it refuses QNN's CPU
-            # backend altogether unless it may.
+            # fails for them. An ORT that cannot tell must not fall back.
             ort_session(
                 0,
                 deployed.file,
                 ort.provider(_ALL_NODES),
-                fallback=ort.tells_placement or bench.placement.backend == "cpu",
+                fallback=ort.tells_placement or ort.wants_fallback,
             ),
             ort_placement(0, whole=QNN_EP),
             ort_run(0, inputs=deployed.inputs, saved=saved),

@@ -135,6 +135,16 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         unrelated=False,
     ),
     Rule(
+        "fallback-wanted",
+        "ONNX Runtime's QNN provider takes QNN's CPU backend only if nodes may go to ORT's own CPU "
+        "provider, too, even where none has to",
+        "leave session.disable_cpu_ep_fallback at 0, and look afterwards where the nodes went",
+        "the same model on HTP makes a session with that option",
+        (),
+        (known(r"Qnn CPU backend is loaded while CPU fallback is disabled"),),
+        unrelated=False,
+    ),
+    Rule(
         "wrong-outputs",
         "the call succeeded and its outputs are wrong",
         "compare with the CPU backend and with another version; damage can look like this, too",
@@ -213,6 +223,17 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         "the log at level VERBOSE has the driver's failure where there was one",
         ("microsoft/onnxruntime#24004",),
         (possible(codes=(6999,), api=r"QnnGraph_execute\w*|Run"),),
+    ),
+    Rule(
+        "nodes-not-taken",
+        "the QNN provider did not take all nodes of the model, or did not come up at all, and "
+        "without fallback to the CPU that makes no session",
+        "look in the lines before it for the first refusal; with the log at level VERBOSE the "
+        "provider says of each node why it is refused",
+        "where the provider did not come up, lines of QNN before it say so; else ops are named",
+        ("microsoft/onnxruntime#31353",),
+        (possible(r"fallback to CPU EP has been explicitly disabled"),),
+        unrelated=False,
     ),
     Rule(
         "undefined-code",

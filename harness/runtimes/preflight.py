@@ -6,7 +6,7 @@ processors, C libraries and needed libraries is in `preflight_linking.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,11 @@ SILENT_PLUGIN_MAX_API: Final = 27
 _ONE_BUILD: Final = frozenset(
     {"backend-htp", "backend-gpu", "backend-cpu", "stub", "skel", "system", "prepare"}
 )
+_WITHOUT: Final[Mapping[tuple[str, str], str]] = {
+    ("cpu", "linux-x64"): " (of the wheels of onnxruntime-qnn only that of QNN 2.47.0 has it)"
+}
+"""What is known of a backend that wheels for a target lack."""
+
 _ONE_SDK = "Take all QNN libraries from one SDK, wheel or archive"
 
 
@@ -163,7 +168,8 @@ def _presence(subject: Subject) -> Iterator[Finding]:
         yield finding(
             "backend-missing",
             (),
-            f"libQnn{subject.backend.capitalize()}.so is not among the files",
+            f"libQnn{subject.backend.capitalize()}.so is not among the files"
+            + _WITHOUT.get((subject.backend, subject.device.target), ""),
             "Add it, from the SDK that the other libraries are of",
         )
     if subject.backend == "htp" and not subject.of_kind("system"):

@@ -127,3 +127,30 @@ def test_what_onnx_runtime_does_not_load_is_refused_before_anything_runs(
         words = ("run", "--json", file, *engine, option)
         done = qnn_harness(*words, environment=lab.environment)
         assert (done.returncode, done.stdout, says in done.stderr) == (2, "", True), done.stderr
+
+
+def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    weights = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32) / 10
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["c"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 8, 8])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opsets), tmp_path / "cnn.onnx")
+    given = ("--backend=cpu", "--qnn=2.47.0,2.51.0", "--tolerance=0.001")
+    code, said, records = lab.run_files(tmp_path / "cnn.onnx", ORT, *given)
+    runs, lacks = records
+    assert (runs["outcome"], runs["outputs"]) == ("passed", "reference"), said
+    assert list(runs["measurements"]["placement"]) == ["QNNExecutionProvider"]
+    assert (code, lacks["outcome"]) == (0, "unsupported")
+    diagnosis = lacks["error"]["diagnosis"]
+    assert (diagnosis["id"], diagnosis["confidence"]) == ("backend-not-loaded", "known")
+    assert "only that of QNN 2.47.0 has it" in diagnosis["words"]

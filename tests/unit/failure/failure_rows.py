@@ -102,6 +102,10 @@ KILLED = {"signal": 9, "exit_code": None}
 CRASHED = {"signal": 11, "exit_code": None}
 LATE = {"timed_out": True, "exit_code": None}
 
+NO_FALLBACK = (
+    "This session contains graph nodes that are assigned to the default CPU EP, but fallback to "
+    "CPU EP has been explicitly disabled by the user."
+)
 LIBRARY = "libQnnHtp.so: version `GLIBC_2.35' not found"
 REGISTER = "RegisterExecutionProviderLibrary"
 
@@ -384,6 +388,13 @@ ROWS = (
     Row(None, LOAD, None, how=CRASHED, evidence=("lowmemorykiller: Kill 'x' (7)",)),
     # the words of a signal that somebody else logs
     Row(None, LOAD, 6031, ("it was ended by SIGKILL",), evidence=("lmkd: Kill 'x' (7)",)),
+    Row(
+        "fallback-wanted known",
+        SESSION,
+        1,
+        ("Qnn CPU backend is loaded while CPU fallback is disabled.", NO_FALLBACK),
+    ),
+    Row("nodes-not-taken possible", SESSION, 1, (NO_FALLBACK,)),
     Row("no-memory possible", LOAD, 1002),
     Row("no-memory possible", LOAD, 1002, (OTHER,)),
     Row(None, EXECUTE, 1002),

@@ -319,6 +319,8 @@ def test_few_kinds_of_failures_may_answer_what_was_asked() -> None:
         *("context-refused", "arch-not-set", "float-unsupported", "op-not-executable"),
         *(
             "prepared-on-device",
+            "fallback-wanted",
+            "nodes-not-taken",
             "cpu-fallback",
             "no-such-graph",
             "tensor-mismatch",

@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 from harness.bench import CaseBench, TargetFailure
+from harness.bench.wrong_call import at_fault
 from harness.errors import Cause, ConfigError, HarnessError
 from harness.failure.diagnosis import Foreseen, diagnosed
 from harness.failure.error import ErrorRecord, Outcome
@@ -203,6 +203,8 @@ class Case:
                 verdict.error,
             )
             return
+        cause, wrong_call = at_fault(failure, str(self.item.path))
+        own = failure is None or (cause == "config" and wrong_call is None)
         if isinstance(failure, NotOffered):
             self._outcome, self._cause = "unsupported", None
         elif isinstance(failure, HarnessError):
@@ -211,14 +213,15 @@ class Case:
             self._outcome, self._cause = "error", "config"
             self._error = ErrorRecord.of(message=told)
             return
-        elif failure is None or (isinstance(failure, _JUDGED) and report.when == "call"):
+        elif failure is None or (own and isinstance(failure, _JUDGED) and report.when == "call"):
             # Without an exception it is an xfail(strict) that passed.
             self._outcome, self._cause = "failed", "target"
         else:
-            self._outcome, self._cause = "error", _whose_bug(failure)
+            self._outcome, self._cause = "error", cause
         text = str(report.longrepr if failure is None else failure).strip()
         if failure is not None and not isinstance(failure, (HarnessError, *_JUDGED)):
             text = f"{type(failure).__name__}: {text}"
+            text = text if wrong_call is None else f"{wrong_call}; {text}"
         if self._outcome == "failed":
             # pytest appends how it compared; the first line is what the test says.
             text = text.partition("\n")[0]
@@ -357,12 +360,3 @@ def _reason(report: pytest.TestReport) -> str:
         return f"xfail: {expected}"
     told = report.longrepr
     return str(told[2] if isinstance(told, tuple) else told).removeprefix("Skipped: ")
-
-
-def _whose_bug(failure: BaseException | None) -> Cause:
-    """Whose code raised an exception that nobody foresaw: ours, or the suite's."""
-    trace, last = failure.__traceback__ if failure else None, ""
-    while trace is not None:
-        last, trace = trace.tb_frame.f_code.co_filename, trace.tb_next
-    ours = Path(last).is_relative_to(Path(__file__).parents[1])
-    return "harness" if ours or not last else "config"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -25,6 +26,17 @@ def test_assertion(bench):
 @pytest.mark.device
 def test_bug_of_the_suite(bench):
     raise ValueError("oops")
+
+
+@pytest.mark.device
+def test_wrong_call(bench):
+    bench.resident(Model("tiny"), "3").check()
+
+
+@pytest.mark.device
+def test_bug_of_ours(bench):
+    bench._case = None
+    bench.resident(Model("tiny"), 3).check()
 
 
 @pytest.mark.device
@@ -98,6 +110,8 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     assert ends == {
         "test_assertion": ("failed", "target"),
         "test_bug_of_the_suite": ("error", "config"),
+        "test_wrong_call": ("error", "config"),
+        "test_bug_of_ours": ("error", "harness"),
         "test_skip": ("skipped", None),
         "test_crash": ("crashed", "target"),
         "test_hang": ("hung", "target"),
@@ -111,6 +125,9 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     }
     (skipped,) = (case for case in done.cases if "test_skip" in case["case"])
     assert skipped["measurements"]["skip_reason"] == "not today"
+    (wrong,) = (case for case in done.cases if "test_wrong_call" in case["case"])
+    said = "Bench.resident: number must be int | None, is '3' (str); TypeError: "
+    assert re.match(rf"test_ends\.py:\d+: {re.escape(said)}", wrong["error"]["message"])
     (binary,) = (case for case in done.cases if "test_binary" in case["case"])
     assert binary["error"]["code"] == 5000
     assert "Using newer context binary on old SDK" in binary["error"]["message"]

@@ -1,0 +1,162 @@
+"""Who is at fault for an exception that nobody foresaw, told by its traceback.
+
+A test that calls the harness with what it does not take makes it fail somewhere inside. What a
+function of the harness takes stands in its signature: the arguments of the last call that a test
+made into the harness are held against it, after the fact, so that no call costs anything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import reprlib
+import sys
+import sysconfig
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final, Literal
+
+_DEEPEST: Final = 5
+_MOST_ITEMS: Final = 200
+_PACKAGE: Final = __name__.partition(".")[0]
+_INSTALLED: Final = tuple(
+    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+
+
+def at_fault(
+    failure: BaseException | None, test: str = ""
+) -> tuple[Literal["config", "harness"], str | None]:
+    """`config` if the test's code is to blame, else `harness`; and its call that was wrong, if so.
+
+    What libraries raise is the fault of whoever of the two called them. `test` is the file of the
+    test, which may be installed like a library.
+    """
+    caller: tuple[FrameType, int] | None = None
+    called: FrameType | None = None
+    trace = failure.__traceback__ if failure else None
+    while trace is not None:
+        frame = trace.tb_frame
+        if _is_ours(frame):
+            called = called or frame
+        elif (file := frame.f_code.co_filename) == test or not file.startswith((*_INSTALLED, "<")):
+            caller, called = (frame, trace.tb_lineno), None
+        trace = trace.tb_next
+    if caller is None:
+        return "harness", None
+    if called is None:
+        return "config", None
+    problem = next(_misfits(called), None)
+    if problem is None:
+        return "harness", None
+    frame, line = caller
+    return "config", f"{Path(frame.f_code.co_filename).name}:{line}: {problem}"
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE
+
+
+def _misfits(frame: FrameType) -> Iterator[str]:
+    """The arguments of a call that are not what its signature says."""
+    code, function = frame.f_code, _function_of(frame)
+    if function is None:
+        return
+    number = code.co_argcount + code.co_kwonlyargcount
+    names = code.co_varnames[:number]
+    several = code.co_varnames[number] if code.co_flags & inspect.CO_VARARGS else None
+    scope = vars(sys.modules.get(function.__module__, sys.modules[__name__]))
+    for name, said in inspect.get_annotations(function).items():
+        if name not in (*names, several) or name not in frame.f_locals:
+            continue
+        value = frame.f_locals[name]
+        for one in value if name == several else (value,):
+            if problem := _misfit(one, _hint(said, scope), name, 0):
+                yield f"{_name_of(function)}: {problem}"
+
+
+def _function_of(frame: FrameType) -> Callable[..., Any] | None:
+    code, held = frame.f_code, frame.f_locals
+    owner = held.get(code.co_varnames[0]) if code.co_argcount else None
+    of_class = owner if isinstance(owner, type) else type(owner)
+    for found in (getattr(of_class, code.co_name, None), frame.f_globals.get(code.co_name)):
+        found = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+        found = inspect.unwrap(found) if callable(found) else None
+        if _code_of(found) is code:
+            return found
+    return None
+
+
+def _code_of(function: object) -> CodeType | None:
+    return getattr(function, "__code__", None)
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    # what is called by the name of its class
+    return function.__qualname__.removesuffix(".__init__")
+
+
+def _hint(said: object, scope: Mapping[str, Any]) -> Any:
+    """A type, Any for what is imported for type checkers only."""
+    if not isinstance(said, str):
+        return said
+    try:
+        return eval(said, dict(scope))  # our own source
+    except Exception:
+        return Any
+
+
+def _misfit(value: object, hint: Any, where: str, depth: int) -> str | None:
+    """Why a value is not of a type, with the place inside it; None if it is, or nobody knows."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if depth > _DEEPEST or hint is Any or isinstance(hint, typing.TypeVar):
+        return None
+    if origin is typing.Annotated:
+        return _misfit(value, arguments[0], where, depth)
+    if origin in (typing.Union, types.UnionType):
+        found = [_misfit(value, one, where, depth + 1) for one in arguments]
+        if None in found:
+            return None
+        # of those that it might have been meant for, the one that says a place inside
+        inner = (one for one in found if one and not one.startswith(f"{where} must be "))
+        return next(inner, None) or _said(value, hint, where)
+    if origin is Literal:
+        return None if value in arguments else _said(value, hint, where)
+    of = type(None) if hint is None else float | int if hint is float else origin or hint
+    try:
+        if not isinstance(value, of):
+            return _said(value, hint, where)
+    except TypeError:  # what nobody can ask for at run time
+        return None
+    return next(filter(None, _inside(value, arguments, where, depth + 1)), None)
+
+
+def _inside(
+    value: object, arguments: tuple[Any, ...], where: str, depth: int
+) -> Iterator[str | None]:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        scope = vars(sys.modules.get(type(value).__module__, sys.modules[__name__]))
+        for field in dataclasses.fields(value):
+            inner = getattr(value, field.name, None)
+            yield _misfit(inner, _hint(field.type, scope), f"{where}.{field.name}", depth)
+    elif isinstance(value, Mapping) and len(arguments) == 2:
+        for key in list(value)[:_MOST_ITEMS]:
+            yield _misfit(key, arguments[0], f"a key of {where}", depth)
+            yield _misfit(value[key], arguments[1], f"{where}[{reprlib.repr(key)}]", depth)
+    elif isinstance(value, list | tuple) and arguments and Ellipsis not in arguments[:1]:
+        alike = len(arguments) == 1 or arguments[1] is Ellipsis
+        for index, one in enumerate(value[:_MOST_ITEMS]):
+            if alike or index < len(arguments):
+                of = arguments[0 if alike else index]
+                yield _misfit(one, of, f"{where}[{index}]", depth)
+    elif isinstance(value, str) and arguments and arguments[0] is not str:
+        yield _said(value, arguments[0], where)  # its letters are none either
+
+
+def _said(value: object, hint: Any, where: str) -> str:
+    wanted = hint.__name__ if isinstance(hint, type) else str(hint)
+    wanted = wanted.replace("typing.", "").replace("collections.abc.", "")
+    return f"{where} must be {wanted}, is {reprlib.repr(value)} ({type(value).__name__})"

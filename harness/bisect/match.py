@@ -90,6 +90,9 @@ class Comparison:
     step: float = 0.0
     """The smallest step of the left side, in its own unit, where noise can be judged."""
 
+    noisy: tuple[str, ...] = ()
+    """The measurements in it that differ from run to run: times, and the one that is judged."""
+
     @property
     def factor(self) -> float:
         """How far from `good`, to either side, is far enough."""
@@ -124,7 +127,7 @@ class Comparison:
         if change.verdict == "unsure" and change.new_runs < MOST_RUNS:
             return Judged("unsure", why)
         if change.verdict == "unsure":
-            return Judged("untestable", f"noise hides it: {why}")
+            return Judged("untestable", f"noise hides it: {why}; {too_noisy(change)}")
         asked_for = "slower" if (self.limit or 1.0) > 1 else "faster"
         return Judged("bad" if change.verdict == asked_for else "good", why)
 
@@ -143,6 +146,12 @@ class Comparison:
             return good
 
         return self.compare(self.value(figures), _finite(self.right, lookup))
+
+
+def too_noisy(change: Change) -> str:
+    """What to say where noise hides whether a figure changed."""
+    said = f"to tell less than x {change.tells:.3g}" if change.tells else "to tell it"
+    return f"this computer is too noisy {said}"
 
 
 def figure(figures: Mapping[str, object], path: str) -> float:
@@ -366,7 +375,9 @@ def parse_comparison(text: str) -> Comparison:
     # of one measurement alone: else this is the text of an expression, which none is called
     alone = ast.unparse(tree.left)
     limit = _limit(tree.ops[0], tree.comparators[0]) if alone in sizes else None
-    return Comparison(text, left, compare, right, needs_good, times, limit, known_to(alone))
+    noisy = tuple(dict.fromkeys((*times, *([alone] if limit else []))))
+    step = known_to(alone)
+    return Comparison(text, left, compare, right, needs_good, times, limit, step, noisy)
 
 
 def _limit(sign: ast.cmpop, right: ast.expr) -> float | None:

@@ -144,10 +144,12 @@ def _range(state: AxisState, rates: Rates, least: float) -> AxisFinding:
         return state.change(found, (), confidence=sure, notes=tuple(notes), **told)
     at = state.names[rates.likeliest()[1]]
     chance = float(rates.chances.max())
-    likeliest = f"a change with {at} ({chance:.0%})"
-    if rates.no_change > chance:
-        likeliest = f"no change ({rates.no_change:.0%})"
-    notes.append(f"the likeliest: {likeliest}")
+    likeliest = (
+        f"that it changes, mostly with {at} ({chance:.0%}), is {1 - rates.no_change:.0%} likely"
+    )
+    if rates.no_change > 0.5:
+        likeliest = f"that nothing changes is {rates.no_change:.0%} likely"
+    notes.append(likeliest)
     notes += _told(state, rates)
     excluded = rates.excluded(state.spec.confidence)
     return state.finding("undecided", excluded=excluded, notes=tuple(notes), **told)

@@ -11,8 +11,8 @@ weights that are fixed beforehand, and W how likely they were by the histories t
 answer, each at the rates that fit it best. Answering only when W <= allowed * E, whenever that
 comes, is wrong with at most the allowed probability, however long one looks on: if one of these
 histories is true, E / W is no better than the stake of a fair game, which grows a hundredfold in
-at most one of a hundred games (Ville's inequality). Histories of one kind (a regression, a fix)
-count with the change as likely at one point as at another.
+at most one of a hundred games (Ville's inequality). This holds of each history by itself,
+wherever the change is.
 
 That nothing changed at all cannot be shown, only that nothing changed by much: `least` is the
 smallest change of the rate that would matter, and the histories that contradict are all with a
@@ -206,8 +206,7 @@ class Rates:
         for low, high in ((older, newer), (newer, older)):
             reached = np.maximum.accumulate(low, axis=1)
             best.append((reached[:, lowest[able]] + high[:, able]).max(axis=1))
-        points = len(older)
-        return np.asarray(np.exp(np.minimum(np.array(best) - self._evidence, 50.0)) / points)
+        return np.asarray(np.exp(np.minimum(np.array(best) - self._evidence, 50.0)))
 
     @cached_property
     def _against_none(self) -> float:
@@ -217,31 +216,22 @@ class Rates:
         """How likely it is wrong to answer this change, at the rates where that is likeliest."""
         others = self._against()
         others[history[0], history[1] - 1] = 0
-        return _worst(others, self._against_none)
+        return min(1.0, max(float(others.max()), self._against_none))
 
     def error_of_none(self, least: float) -> float:
         """The same of answering that no change of the rate by `least` or more is there."""
-        return _worst(self._against(least))
+        return min(1.0, float(self._against(least).max()))
 
     def most(self, confidence: float) -> tuple[list[History], bool, float]:
         """The changes that cannot be excluded with this confidence, and how sure that is.
 
         And whether that nothing changed cannot be excluded either.
         """
-        against = self._against()
-        order = np.argsort(against, axis=None, kind="stable")
-        excluded = np.zeros_like(against)
-        left = [divmod(int(flat), against.shape[1]) for flat in order]
-        none = self._against_none > 1 - confidence
-        error = 0.0 if none else self._against_none
-        while left:
-            excluded[left[0]] = against[left[0]]
-            worst = _worst(excluded)
-            if worst > 1 - confidence:
-                break
-            error = max(error, worst)
-            left.pop(0)
-        return [(way, at + 1) for way, at in left], none, 1 - error
+        against, allowed = self._against(), 1 - confidence
+        left = [(int(way), int(at) + 1) for way, at in np.argwhere(against > allowed)]
+        none = self._against_none > allowed
+        excluded = [*against[against <= allowed], *([] if none else [self._against_none])]
+        return left, none, 1 - float(max(excluded, default=0.0))
 
     def excluded(self, confidence: float) -> float | None:
         """The smallest change of the rate, in hundredths, that is excluded; None if none is."""
@@ -307,11 +297,6 @@ def runs_if_none_fails(versions: int, least: float, confidence: float) -> int:
 def _at_rates(counts: Floats) -> Floats:
     """The log-likelihood of each row of failures and passes at each rate."""
     return np.asarray(counts[:, :1] * _LOG_BAD + counts[:, 1:] * _LOG_GOOD)
-
-
-def _worst(against: Floats, *others: float) -> float:
-    """What the histories of one kind explain together, of the kind that explains most."""
-    return min(1.0, max(float(against.sum(axis=1).max()), *others, 0.0))
 
 
 def _side(counts: Floats, fits: NDArray[np.bool_]) -> Side:

@@ -17,7 +17,7 @@ from harness.bisect.result import (
     SideShape,
 )
 from harness.errors import ConfigError
-from harness.history.performance import judge
+from harness.history.performance import EFFECT, judge, least_told
 from harness.history.units import known_to
 from harness.report.pages import clip, link, template
 from harness.runtimes.difference import NameList
@@ -49,6 +49,7 @@ def _told(result: BisectionResult) -> dict[str, Any]:
     return {
         "result": result,
         "title": title(result),
+        "doubts": doubts(result),
         "summary": summary(result),
         "commands": commands(result),
         "side_rows": _side_rows,
@@ -173,6 +174,35 @@ def _beside_noise(result: BisectionResult) -> list[str]:
                 f"{name} beside noise: {change.verdict}, x {change.ratio:.3g} after the change "
                 f"({change.interval})"
             )
+    return lines
+
+
+def doubts(result: BisectionResult) -> list[str]:
+    """What stands before the answer: that times differ by more than what was asked about.
+
+    Noise is learned from how the runs of each version differ.
+    """
+    compared = parse_match(result.match).comparison if result.match else None
+    if compared is None:
+        return []
+    measured: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
+    for run in result.runs:
+        if run.record is not None and run.record.outcome == "passed":
+            measured.setdefault(tuple(run.at), []).append(run.record.measurements)
+    lines = []
+    for name in compared.noisy:
+        rows: list[list[float]] = []
+        for figures in measured.values():
+            with contextlib.suppress(Unmeasured):
+                rows.append([figure(one, name) for one in figures])
+        # the first row is the one that is judged, by its own noise and that of the others
+        rows.sort(key=len, reverse=True)
+        with contextlib.suppress(ConfigError):
+            tells = least_told(rows, known_to(name))
+            if tells is not None and tells > max(compared.factor, 1 + EFFECT):
+                lines.append(
+                    f"this computer is too noisy to tell less than x {tells:.3g} of {name}"
+                )
     return lines
 
 

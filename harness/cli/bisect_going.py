@@ -20,7 +20,7 @@ from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import BisectFolder
 from harness.bisect.log import Answered, Asked, Concluded, Log, Resumed
 from harness.bisect.match import Judged
-from harness.bisect.report_text import held_text, summary
+from harness.bisect.report_text import doubts, held_text, summary
 from harness.bisect.result import BisectionResult
 from harness.bisect.search import AxisSpec
 from harness.bisect.versions import Supply, Versions
@@ -232,6 +232,7 @@ def log_lines(log: Log) -> Iterator[str]:
 
 def result_lines(result: BisectionResult, folder: str) -> Iterator[str]:
     """What a bisection came to."""
+    yield from doubts(result)
     if result.answer is not None:
         yield result.answer.text
         yield from (f"  {line}" for line in summary(result))

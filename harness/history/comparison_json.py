@@ -72,6 +72,7 @@ class SpeedRow(Part):
 
     `ratio` is new by base, and lies between `low` and `high` (null: there is no bound). `more_new`
     and `more_base` are how many more runs should settle it; null where that is not known.
+    `tells` is the smallest ratio that five runs of either side tell from its noise.
     `surroundings` are those that differ, in words.
     """
 
@@ -87,6 +88,7 @@ class SpeedRow(Part):
     new_runs: int
     more_new: int | None
     more_base: int | None
+    tells: float | None = None
     surroundings: tuple[str, ...] = ()
 
     @classmethod
@@ -115,7 +117,8 @@ class SpeedReport(Part):
     """Speed and memory of what passes in both runs; listed is what changed by `effect` or more.
 
     `base_runs` and `new_runs` are how many runs were looked at. `same` and `unsure` are numbers of
-    figures; of the unsure, `suspects` may well be changes.
+    figures; of the unsure, `suspects` may well be changes, and of `hidden` noise hides whether they
+    are.
     """
 
     effect: float
@@ -124,6 +127,7 @@ class SpeedReport(Part):
     slower: tuple[SpeedRow, ...]
     faster: tuple[SpeedRow, ...]
     suspects: tuple[SpeedRow, ...]
+    hidden: tuple[SpeedRow, ...] = ()
     same: int
     unsure: int
     groups: tuple[SpeedGroup, ...]
@@ -132,7 +136,7 @@ class SpeedReport(Part):
     def of(cls, speed: Speed) -> SpeedReport:
         """The same as JSON has it."""
         listed = {"slower": speed.told("slower"), "faster": speed.told("faster")}
-        listed["suspects"] = speed.suspects
+        listed |= {"suspects": speed.suspects, "hidden": speed.hidden}
         groups = tuple(
             SpeedGroup(
                 device=one.name.device,

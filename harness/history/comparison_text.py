@@ -8,7 +8,7 @@ from typing import Final
 
 from harness.errors.outgoing_text import counted, outgoing
 from harness.history.comparison import BISECTED, TITLES, Category, Comparison, Pair, groups
-from harness.history.speed_text import speed_counts, speed_lines
+from harness.history.speed_text import noise_said, speed_counts, speed_lines
 from harness.report.pages import template
 from harness.report.summary import as_code, shortened
 from harness.results.coverage import LOST_TO
@@ -130,6 +130,8 @@ class Told:
             counts.append(f"{counted(len(self.comparison.drifted), 'case')} with other outputs")
         if self.comparison.speed is not None:
             counts += [f"{n} {word}" for word, n in speed_counts(self.comparison.speed)]
+            noise = noise_said(self.comparison.speed)
+            counts = [noise, *counts] if noise is not None else counts
         failing, passing = self.comparison["failing"], self.comparison["passing"]
         known = sum(bool(one.after and one.after.known_issue) for one in failing)
         as_known = f" ({known} as known)" if known else ""

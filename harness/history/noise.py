@@ -144,6 +144,13 @@ def half_width(base: Whole, new: Whole) -> Array:
     return found
 
 
+@cache
+def told_from(runs: int, p: float) -> float:
+    """How far apart, in scales, medians of so many runs on either side must lie to be told."""
+    unlikely = float(_DISTANCES[np.argmax(_two_sided(runs, runs) <= p)])
+    return max(unlikely, _width(runs, runs))
+
+
 def _alike(base: Whole, new: Whole) -> Iterator[tuple[int, int, Mask]]:
     """Each pair of numbers of runs, and the rows that have it; none of no runs."""
     for one, other in {*zip(base.tolist(), new.tolist(), strict=True)}:

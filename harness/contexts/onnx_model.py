@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from harness.contexts.metadata import Tensor
 from harness.contexts.models import Model
 from harness.errors import ConfigError
+from harness.files.names_inside import name_problem, open_inside
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,16 +113,7 @@ class OnnxSurface:
         That is also one with inputs of no fixed shape, or weights outside of the model's folder.
         """
         loaded = _load(path, weights=False)
-        places = {
-            entry.value: None
-            for one in loaded.graph.initializer
-            for entry in one.external_data
-            if entry.key == "location"
-        }
-        for place in places:
-            if not (path.parent / place).resolve().is_relative_to(path.parent.resolve()):
-                problem = f"its weights lie in {place!r}, which is not in its folder or below"
-                raise ConfigError(problem, file=path)
+        places = {_place(one, path): None for one in _external(loaded)}
         outputs = loaded.graph.output
         known = all(
             one.type.tensor_type.HasField("shape")
@@ -139,9 +132,63 @@ def _load(path: Path, *, weights: bool = True) -> onnx.ModelProto:
     import onnx
 
     try:
-        return onnx.load(path, load_external_data=weights)
+        model = onnx.load(path, load_external_data=False)
     except Exception as error:  # protobuf has no public name for what it raises
         raise ConfigError(f"cannot be read as an ONNX model: {error}", file=path) from error
+    left = _MAX_BYTES
+    for tensor in _external(model) if weights else ():
+        content = _weights(tensor, path, left)
+        left -= len(content)
+        tensor.raw_data, tensor.data_location = content, onnx.TensorProto.DEFAULT
+        del tensor.external_data[:]
+    return model
+
+
+def _external(message: Any) -> list[Any]:
+    """All tensors in a message whose content lies in another file, wherever they stand."""
+    import onnx
+
+    if isinstance(message, onnx.TensorProto):
+        return [message] if message.data_location == onnx.TensorProto.EXTERNAL else []
+    found = []
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for one in [value] if hasattr(value, "ListFields") else value:
+                found += _external(one)
+    return found
+
+
+def _place(tensor: Any, path: Path) -> str:
+    """The file that a tensor's content lies in, as seen from the model's folder.
+
+    Raises ConfigError for one outside of it.
+    """
+    told = {entry.key: entry.value for entry in tensor.external_data}
+    place = str(told.get("location", "")).replace("\\", "/").removeprefix("./")
+    if problem := name_problem(place):
+        where = f"its weights {tensor.name!r} lie in {place[:200]!r}"
+        why = f"{where}, which {problem}: they must lie in its folder or below"
+        raise ConfigError(why, file=path)
+    return place
+
+
+def _weights(tensor: Any, path: Path, most: int) -> bytes:
+    """What a tensor holds; the library reads through links, in some versions also of outside."""
+    place = _place(tensor, path)
+    told = {entry.key: entry.value for entry in tensor.external_data}
+    try:
+        offset = int(told.get("offset", "0"))
+        with open_inside(path.parent, place) as file:
+            file.seek(offset)
+            size = int(told.get("length", os.fstat(file.fileno()).st_size - offset))
+            content = file.read(size) if 0 <= size <= most else b""
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"its weights in {place!r} cannot be read: {why}", file=path) from error
+    if len(content) != size:
+        held = f"{place!r} has not the {size} bytes from {offset} on that it says"
+        raise ConfigError(f"its weights {tensor.name!r}: {held}", file=path)
+    return content
 
 
 def _bytes(model: onnx.ModelProto) -> bytes:

@@ -8,13 +8,13 @@ whose size and time are as the manifest says is taken to be unchanged; any other
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
 import re
 import secrets
 import shutil
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ from typing import Any, Final
 import filelock
 
 from harness.errors import InfraError
-from harness.files.names_inside import name_problem
+from harness.files.names_inside import NotInsideError, name_problem, open_below
 from harness.files.whole_file import read_bounded, sha256_of, write_json
 
 _log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ def open_verified(folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | No
     files, touched = {}, False
     for name, entry in manifest["files"].items():
         path = folder.joinpath(*name.split("/"))
-        touched |= _check(path, name, entry)
+        touched |= _check(folder, name, entry)
         files[name] = VerifiedFile(path, name, entry["size"], entry["sha256"])
     if touched:
         write_json(folder / MANIFEST, manifest)
@@ -109,7 +109,7 @@ def damage_of(folder: Path) -> list[str]:
     found = []
     for name, entry in manifest["files"].items():
         try:
-            _check(folder.joinpath(*name.split("/")), name, entry | {"mtime_ns": -1})
+            _check(folder, name, entry | {"mtime_ns": -1})
         except FolderChangedError as damage:
             found.append(str(damage))
     return found
@@ -226,17 +226,18 @@ def made_once(
     return found
 
 
-def _check(path: Path, name: str, entry: dict[str, Any]) -> bool:
+def _check(folder: Path, name: str, entry: dict[str, Any]) -> bool:
     """Whether the file had to be hashed since its time differs; `entry` is brought up to date."""
     try:
-        status = os.lstat(path)
-        if not stat.S_ISREG(status.st_mode):
-            raise FolderChangedError(f"{name} is not a file")
-        if status.st_size != entry["size"]:
-            raise FolderChangedError(f"{name} has {status.st_size} bytes, not {entry['size']}")
-        if status.st_mtime_ns == entry["mtime_ns"]:
-            return False
-        found = sha256_of(path)
+        with open_below(folder, name) as file:
+            status = os.fstat(file.fileno())
+            if status.st_size != entry["size"]:
+                raise FolderChangedError(f"{name} has {status.st_size} bytes, not {entry['size']}")
+            if status.st_mtime_ns == entry["mtime_ns"]:
+                return False
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except NotInsideError as error:
+        raise FolderChangedError(f"{name} {error.strerror}") from error
     except OSError as error:
         raise FolderChangedError(f"{name}: {error.strerror or error}") from error
     if found != entry["sha256"]:

@@ -127,6 +127,38 @@ def refuse_a_moved_rootdir(config: pytest.Config, options: Collection[str]) -> N
         )
 
 
+def refuse_programs_beside_files(config: pytest.Config) -> None:
+    """Raises UsageError where pytest would run a program because it lies beside a named file.
+
+    pytest imports the conftest.py of a file's folder and of those above, and takes its options from
+    a pytest.ini there. Beside a file of contexts they may be somebody else's: they are not run but
+    in the folder where pytest is called, those above, and those that are named themselves.
+    """
+    known, here = config.known_args_namespace, config.invocation_params.dir
+    paths = [Path(os.path.abspath(here / word.partition("::")[0])) for word in known.file_or_dir]
+    files = [one for one in paths if one.suffix != ".py" and one.is_file()]
+    named = [one for one in paths if one not in files]
+    ours = [here, *named, *([config.rootpath] if known.rootdir else [])]
+    for file in files:
+        for folder in file.parents:
+            if any(folder == one or folder in one.parents for one in ours):
+                continue
+            if any(one in folder.parents for one in named):
+                continue
+            program = folder / "conftest.py"
+            ini = config.inipath
+            if not known.noconftest and program.is_file():
+                found, how = program, "--noconftest leaves it out"
+            elif ini is not None and not known.inifilename and ini.parent == folder:
+                found, how = ini, f"`-c {os.devnull} --rootdir=.` leaves it out"
+            else:
+                continue
+            raise pytest.UsageError(
+                f"pytest would run what {found} says, since it lies beside {file.name}; {how}, "
+                f"`qnn-harness run` runs no such file, and --rootdir={folder} says that it is yours"
+            )
+
+
 def refuse_cases_of_one_name(cases: Sequence[pytest.Item]) -> None:
     """Raises ConfigError for two cases of one node id: their results could not be told apart.
 

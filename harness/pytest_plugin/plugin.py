@@ -20,6 +20,7 @@ from harness.pytest_plugin.neighbours import (
     ignored_options,
     refuse_a_moved_rootdir,
     refuse_cases_of_one_name,
+    refuse_programs_beside_files,
 )
 from harness.pytest_plugin.options import WITH_VALUE, add_options, read_options
 from harness.pytest_plugin.own_contexts import (
@@ -64,6 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     refuse_a_moved_rootdir(early_config, WITH_VALUE)
+    refuse_programs_beside_files(early_config)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -70,7 +70,9 @@ def test_weights_beside_the_model_are_part_of_it(tmp_path: Path) -> None:
         beside.serialized()
     assert OnnxModel.of(path).digest != beside.digest
     (tmp_path / "n.onnx.data").unlink()
-    with pytest.raises(ConfigError, match=r"n\.onnx: cannot be read as an ONNX model"):
+    with pytest.raises(
+        ConfigError, match=r"n\.onnx: its weights in 'n\.onnx\.data' cannot be read"
+    ):
         OnnxModel.of(path)
 
 
@@ -92,12 +94,48 @@ def test_what_is_seen_of_a_model_from_outside(tmp_path: Path) -> None:
     assert (surface.outputs, surface.beside) == (None, ("m.onnx.data",))
     with pytest.raises(ConfigError, match=r"input at: dimension 0 .rows. is not fixed"):
         OnnxSurface.of(saved(tmp_path / "any.onnx", "rows"))
-    path = tmp_path / "m.onnx"
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_weights_are_read_from_the_folder_of_the_model_alone(tmp_path: Path, inner: bool) -> None:
+    """Also those of a graph within the graph, which no list of initializers names."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = saved(folder / "m.onnx", beside=True)
+    (tmp_path / "secret").write_bytes((folder / "m.onnx.data").read_bytes())
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "short").write_bytes(b"1")
+
+    def says(place: str) -> str:
+        model = onnx.load(path, load_external_data=False)
+        tensor = model.graph.initializer[0]
+        if inner:
+            held = helper.make_graph([], "held", [], [], [tensor])
+            node = helper.make_node("If", ["x"], ["y"], then_branch=held)
+            del model.graph.initializer[:]
+            model.graph.node.append(node)
+            tensor = node.attribute[0].g.initializer[0]
+            tensor = model.graph.node[-1].attribute[0].g.initializer[0]
+        tensor.external_data[0].value = place
+        (folder / "changed.onnx").write_bytes(model.SerializeToString())
+        with pytest.raises(ConfigError) as error:
+            OnnxModel.of(folder / "changed.onnx")
+        return str(error.value)
+
+    assert "'../secret', which has a name that leads elsewhere" in says("../secret")
+    assert "which has an absolute name" in says(str(tmp_path / "secret"))
+    assert "cannot be read: is a link, and links in a folder are not followed" in says("link")
+    assert "has not the" in says("short")
+    assert "cannot be read: No such file" in says("nowhere")
+    with pytest.raises(ConfigError, match="has a name that leads elsewhere"):
+        OnnxSurface.of(_renamed(path, "../secret"))
+
+
+def _renamed(path: Path, place: str) -> Path:
     model = onnx.load(path, load_external_data=False)
-    model.graph.initializer[0].external_data[0].value = "../weights"
+    model.graph.initializer[0].external_data[0].value = place
     path.write_bytes(model.SerializeToString())
-    with pytest.raises(ConfigError, match=r"'../weights', which is not in its folder or below"):
-        OnnxSurface.of(path)
+    return path
 
 
 def test_elements_of_a_type_that_nobody_knows_are_named(tmp_path: Path) -> None:

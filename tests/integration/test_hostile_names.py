@@ -1,0 +1,376 @@
+"""No name of somebody else's leads any reader or writer out of its folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import stat
+import struct
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from xml.sax.saxutils import escape
+from zlib import crc32
+
+import onnx
+import pytest
+from pydantic import ValidationError
+
+from harness.artefacts.artefact import Artefact
+from harness.artefacts.extract import extract
+from harness.artefacts.open import open_artefacts
+from harness.bench.session import open_session
+from harness.contexts.artefact_sources import contexts_of
+from harness.contexts.context_file import ContextFile, ContextFiles
+from harness.contexts.metadata import Tensor
+from harness.contexts.onnx_model import OnnxModel
+from harness.contexts.tensor_files import TensorFiles
+from harness.errors import HarnessError
+from harness.evidence.case_evidence import CaseEvidence
+from harness.evidence.text import EvidenceFile
+from harness.farm.merging import _copied
+from harness.files.archive import names_of, unpacked_once
+from harness.files.names_inside import create_inside, open_inside
+from harness.files.verified_folder import FolderChangedError, damage_of, open_verified
+from harness.history.importing import _digest
+from harness.report.html import _tail
+from harness.report.rundir import INFO, JOURNAL, RunFolder
+from harness.report.trace import write_trace
+from harness.results.coverage import coverage_of
+from harness.results.journal import read_journal
+from harness.runtimes.maven_repository import (
+    Coordinates,
+    FolderRepository,
+    metadata_versions,
+    pom_dependencies,
+)
+from harness.simulator.storage import Storage
+from harness.store.instances import keep_store
+from tests.integration.hostile_names import Example, Watched, example
+from tests.unit.artefacts.made import CONTEXT, epcontext
+from tests.unit.results.records import record
+
+BY_DAY, BY_NIGHT = 200, 10_000
+SIZE = len(CONTEXT)
+TENSOR = Tensor("x", SIZE, "uint8")
+
+Refused = (HarnessError, OSError, ValueError, FolderChangedError, ValidationError)
+"""What says that a name is not taken; anything else is a bug."""
+
+
+def manifest(*names: str, main: str | None = None) -> str:
+    entry: dict[str, object] = {
+        "size": SIZE,
+        "sha256": None,
+        "kind": "context",
+        "artefact": names[0],
+        "origin": "o",
+    }
+    tensors = [{"file": name, "size": SIZE} for name in names]
+    entry |= {"file": main or names[0], "facts": {}, "inputs": tensors, "expected": tensors}
+    return json.dumps({"schema_version": 1, "pieces": [entry, entry]})
+
+
+def packed(world: Watched, name: str, members: dict[str, bytes], mode: int = 0) -> Path:
+    """A zip, stored; the names stand in it as they are, also those that zipfile would change."""
+    made, end, count = bytearray(), bytearray(), 0
+    for called, content in members.items():
+        raw = called.encode("utf-8", "surrogatepass")
+        if len(raw) > 0xFFFF:
+            continue
+        crc = crc32(content)
+        sizes = (crc, len(content), len(content), len(raw), 0)
+        end += struct.pack("<4sHHHHHHIIIHH", b"PK\x01\x02", 0x314, 20, 0x800, 0, 0, 0, *sizes)
+        kind = mode if called == name else stat.S_IFREG
+        end += struct.pack("<HHHII", 0, 0, 0, (kind | 0o644) << 16, len(made)) + raw
+        made += struct.pack("<4sHHHHHIIIHH", b"PK\x03\x04", 20, 0x800, 0, 0, 0, *sizes) + raw
+        made += content
+        count += 1
+    tail = struct.pack("<4sHHHHIIH", b"PK\x05\x06", 0, 0, count, count, len(end), len(made), 0)
+    path = world.given / "given.zip"
+    path.write_bytes(bytes(made + end) + tail)
+    return path
+
+
+def taken_apart(world: Watched, found: list[Artefact]) -> None:
+    for one in found:
+        for source in contexts_of(one, world.cache):
+            assert isinstance(source, ContextFile)
+            assert world.root in source.path.parents
+    extract(found, world.out / "new", hashed=True)
+    assert {path.suffix for path in (world.out / "new").rglob("*")} <= {
+        ".bin",
+        ".raw",
+        ".npy",
+        ".json",
+    }
+
+
+def a_bundle(world: Watched, one: Example) -> None:
+    files = {"manifest.json": manifest(one.name, main="m").encode(), "m": CONTEXT}
+    bundle = packed(world, one.name, files | {one.name: CONTEXT})
+    taken_apart(world, open_artefacts([bundle]))
+
+
+def a_bundles_context(world: Watched, one: Example) -> None:
+    files = {"manifest.json": manifest(one.name).encode(), one.name: CONTEXT}
+    taken_apart(world, open_artefacts([packed(world, one.name, files)]))
+
+
+def a_manifest(world: Watched, one: Example) -> None:
+    world.put(world.given, one)
+    (world.given / "m").write_bytes(CONTEXT)
+    with contextlib.suppress(OSError):
+        (world.given / "manifest.json").write_text(manifest(one.name, main="m"))
+    world.seen()
+    taken_apart(world, open_artefacts([world.given]))
+
+
+def a_folder(world: Watched, one: Example) -> None:
+    (world.given / "good.bin").write_bytes(CONTEXT)
+    world.put(world.given, one)
+    world.seen()
+    for where in (world.given, world.given / "**/*"):
+        told: list[HarnessError] = []
+        found = open_artefacts([where], told.append)
+        assert found
+        extract(found, world.out / str(len(list(world.out.iterdir()))))
+    if told:
+        raise told[0]
+
+
+def a_side_file(world: Watched, one: Example) -> None:
+    world.put(world.given, one)
+    with contextlib.suppress(UnicodeEncodeError):
+        node = {"embed_mode": 0, "ep_cache_context": one.name.encode()}
+        (world.given / "model.onnx").write_bytes(epcontext([node]))
+    world.seen()
+    taken_apart(world, open_artefacts([world.given / "model.onnx"]))
+    open_session(world.given / "model.onnx")
+
+
+def weights(world: Watched, one: Example) -> None:
+    world.put(world.given, one)
+    tensor = onnx.TensorProto(name="w", data_location=onnx.TensorProto.EXTERNAL, dims=[SIZE])
+    tensor.data_type = onnx.TensorProto.UINT8
+    tensor.external_data.add(key="location", value=one.name)
+    graph = onnx.helper.make_graph([], "g", [], [], [tensor])
+    model = onnx.helper.make_model(graph).SerializeToString()
+    (world.given / "model.onnx").write_bytes(model)
+    world.seen()
+    OnnxModel.of(world.given / "model.onnx").build()
+    open_session(world.given / "model.onnx")
+
+
+def an_archive(world: Watched, one: Example) -> None:
+    kinds = {"link": stat.S_IFLNK, "fifo": stat.S_IFIFO, "hard": stat.S_IFREG}
+    content = {one.name: bytes(f"{world.root}/secret/secret.bin", "ascii"), "lib/x.so": b"x"}
+    path = packed(world, one.name, content, kinds.get(one.place, stat.S_IFREG))
+    names_of(path)
+    unpacked_once(path, world.out / "aar", {}, lambda _: True, lambda _, __: {}, what="it")
+    assert open_verified(world.out / "aar", {}) is not None
+
+
+def a_verified_folder(world: Watched, one: Example) -> None:
+    world.put(world.given, one)
+    entry = {"size": SIZE, "mtime_ns": 1, "sha256": "0" * 64}
+    said = {"format": 1, "facts": {}, "data": {}, "files": {one.name: entry}}
+    with contextlib.suppress(OSError):
+        (world.given / "manifest.json").write_text(json.dumps(said))
+    world.seen()
+    assert damage_of(world.given)
+    open_verified(world.given, {})
+
+
+def a_part_of_a_run(world: Watched, one: Example) -> None:
+    logs = world.given / "logs"
+    logs.mkdir()
+    world.put(logs, one)
+    world.seen()
+    record(logs=(f"logs/{one.name}",))
+    if not _copied(world.given, world.out, f"logs/{one.name}"):
+        raise ValueError("left out")
+    assert (world.out / "logs" / one.name).read_bytes() == CONTEXT
+
+
+def a_log(world: Watched, one: Example) -> None:
+    world.put(world.given, one)
+    world.seen()
+    named = record(logs=("a",)).model_copy(update={"logs": (f"{one.name}.jsonl", one.name)})
+    write_trace([named], [], coverage_of([named]), world.given)
+    if not _tail(world.given, one.name):
+        raise ValueError("left out")
+
+
+def a_run(world: Watched, one: Example) -> None:
+    """Its own files are called as ever: what lies in their place is what the example says."""
+    for name in (JOURNAL, INFO):
+        world.put(world.given, Example(one.number, name, one.place))
+    world.put(world.given, one)
+    world.seen()
+    folder = RunFolder(world.given)
+    assert folder.info() == {}
+    assert folder.kept_output(one.name) is None
+    read_journal(world.given / JOURNAL)
+    _digest(world.given / JOURNAL)
+
+
+def evidence(world: Watched, one: Example) -> None:
+    """A device names files of its own: what was there already is replaced, wherever it led to."""
+    world.put(world.given, one)
+    world.seen()
+    files = [EvidenceFile(one.name, "text\n"), EvidenceFile("dmesg.txt", "text\n")]
+    written = CaseEvidence(None)._write(world.given, files, {})
+    if one.name not in written:
+        raise ValueError("left out")
+    assert (world.given / one.name).read_text() == "text\n"
+
+
+def a_store(world: Watched, one: Example) -> None:
+    for folder in ("store", "listed", "sets/set.1", "inuse"):
+        (world.given / folder).mkdir(parents=True)
+    (world.given / ".links").write_text("hard")
+    world.put(world.given / "store", one)
+    good = f"{'a' * 64}.1"
+    (world.given / "store" / good).write_bytes(CONTEXT)
+    (world.given / "listed/good.1").write_text(f"{good}\n")
+    with contextlib.suppress(UnicodeEncodeError):
+        (world.given / "listed/set.1").write_text(f"{good}\n{one.name}\n")
+    world.seen()
+    keep_store(world.given, world.out, set())
+    if not (world.out / "listed/set.1").exists():
+        raise ValueError("left out")
+
+
+def tensors(world: Watched, one: Example) -> None:
+    world.put(world.given, one)
+    world.seen()
+    files = TensorFiles(world.cache).given("inputs", world.given, [TENSOR], Path("m.bin"))
+    assert [file.read_bytes() for file in files] == [CONTEXT]
+
+
+def a_graphs_folder(world: Watched, one: Example) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        folder = world.given / "m.raw"
+        folder.mkdir()
+        (folder / "x.raw").write_bytes(CONTEXT)
+    world.seen()
+    files = ContextFiles(world.cache, None, None)
+    assert files._given("inputs", world.given, [TENSOR], one.name, Path("m.bin"))
+
+
+def a_repository(world: Watched, one: Example) -> None:
+    text = escape("".join(c for c in one.name if c.isprintable()))
+    listed = f"<m><versioning><versions><version>{text}</version></versions></versioning></m>"
+    needs = f"<groupId>{text}</groupId><artifactId>a</artifactId><version>{text}</version>"
+    pom = f"<p><dependencies><dependency>{needs}</dependency></dependencies></p>"
+    artifact = Coordinates.parse("com.g:a")
+    versions = metadata_versions(listed.encode("utf-8", "replace"))
+    found = [artifact.at(version) for version in versions]
+    found += pom_dependencies(pom.encode("utf-8", "replace"))
+    for at in found:
+        path = world.given / at.file("aar")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+        assert FolderRepository(world.given).file(at.file("aar")) == path
+    if not found:
+        raise ValueError("left out")
+
+
+def a_simulated_device(world: Watched, one: Example) -> None:
+    """Paths of the device: those below its folder are its own, whatever they are called."""
+    (world.out / "dev/incoming").mkdir(parents=True)
+    world.put(world.out, one)
+    world.seen()
+    storage = Storage(world.out)
+    refused = []
+    for use in (
+        lambda: storage.upload(one.name, 0o644).commit(1),
+        lambda: storage.link(one.name, bytes(world.root / "secret")),
+        lambda: storage.upload(f"{one.name}/x", 0o644).commit(1),
+        lambda: storage.open_for_reading(f"{one.name}/secret.bin"),
+    ):
+        try:
+            use()
+        except (OSError, ValueError) as error:
+            refused.append(error)
+    if len(refused) == 4:
+        raise refused[0]
+
+
+def opened_and_created(world: Watched, one: Example) -> None:
+    """The functions themselves, beside what uses them."""
+    world.put(world.given, one)
+    world.seen()
+    with create_inside(world.out, one.name) as file:
+        file.write(CONTEXT)
+    with open_inside(world.out, one.name) as file:
+        assert file.read() == CONTEXT
+    with pytest.raises(FileExistsError):
+        create_inside(world.out, one.name)
+    open_inside(world.given, one.name).close()
+
+
+SUBJECTS: dict[str, Callable[[Watched, Example], None]] = {
+    subject.__name__: subject
+    for subject in (
+        *(a_bundle, a_bundles_context, a_manifest, a_folder, a_side_file, weights, an_archive),
+        *(a_verified_folder, a_part_of_a_run, a_log, a_run, evidence, a_store, tensors),
+        *(a_graphs_folder, a_repository, a_simulated_device, opened_and_created),
+    )
+}
+# of these nothing that is made here is whole: what they are good for is seen in tests of their own
+NEVER_TAKEN = {"a_verified_folder"}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+@pytest.mark.parametrize(
+    "count", [BY_DAY, pytest.param(BY_NIGHT, marks=pytest.mark.nightly)], ids=["day", "night"]
+)
+def test_no_name_leads_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subject: str, count: int
+) -> None:
+    world, told = Watched(tmp_path), Counter[str]()
+    monkeypatch.chdir(tmp_path / "cwd")
+    try:
+        for number in range(count):
+            one = example(number, tmp_path)
+            world.clear()
+            world.seen()
+            try:
+                SUBJECTS[subject](world, one)
+                told["taken"] += 1
+            except Refused:
+                told["refused"] += 1
+            assert world.seen() == [], one
+    finally:
+        world.close()
+    assert told.total() == count
+    assert told["refused"] > count / 10, told
+    assert told["taken"] > count / 200 or subject in NEVER_TAKEN, told
+
+
+def test_what_is_done_outside_is_seen(tmp_path: Path) -> None:
+    """Else the test above could not fail."""
+    world = Watched(tmp_path)
+    secret = tmp_path / "secret/secret.bin"
+    uses: dict[str, Callable[[], object]] = {
+        "read": secret.read_bytes,
+        "written": lambda: secret.write_bytes(b""),
+        "read by a link": (world.given / "link").read_bytes,
+        "made": (tmp_path / "new").touch,
+        "made in a folder": (tmp_path / "work/new").mkdir,
+        "removed": (tmp_path / "secret/m.bin").unlink,
+        "listed": lambda: list((tmp_path / "secret/dir").iterdir()),
+        "linked": lambda: (tmp_path / "work/hard").hardlink_to(world.given / "file"),
+    }
+    (world.given / "link").symlink_to(secret)
+    (world.given / "file").touch()
+    world.seen()
+    for what, use in uses.items():
+        use()
+        assert world.seen(), what
+    (world.given / "file").write_text("x")
+    list(world.out.iterdir())
+    assert world.seen() == []
+    world.close()

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from harness.errors import Cause
 from harness.failure.error import Outcome
 from harness.results.coverage import VERDICTS, Fault, Standing, fault_of, standing_of
-from harness.results.journal import LeftOut, cases_in, uncollected
+from harness.results.journal import Lean, LeftOut, cases_in, uncollected
 from harness.results.record import NO_CAUSE, CaseRecord
 
 
@@ -124,5 +124,8 @@ def read_briefs(journal: Path) -> tuple[list[Brief], LeftOut]:
 
     Raises ConfigError if it cannot be read, or is wholly of another schema.
     """
-    left_out = LeftOut()
-    return [Brief.of(record) for _, record in cases_in(journal, left_out)], left_out
+    left_out, lean, found = LeftOut(), Lean(), list[Brief]()
+    for _, record in cases_in(journal, left_out):
+        lean.make(record)
+        found.append(Brief.of(record))
+    return found, left_out

@@ -22,7 +22,7 @@ from harness.files.whole_file import disk_errors
 from harness.results.record import CaseRecord, DeviceEvent, DeviceRecord, Line, final_attempts
 
 MAX_LINE_BYTES: Final = 8 << 20
-MAX_VALUES: Final = 400_000
+MAX_VALUES: Final = 300_000
 """So many commas and brackets a line has at most, not counting texts: small values take much more
 memory than text."""
 _MOST_TOLD: Final = 100
@@ -34,6 +34,10 @@ _SYNC_EVERY_S = 0.5
 _ANY_FIELDS: Final = set(CaseRecord.model_fields)
 _LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(Line)
 _CASE: Final[TypeAdapter[Any]] = TypeAdapter(CaseRecord)
+_SHARED: Final = ("kind", "run", "suite", "outcome", "cause")
+_SHARED_OF_ERRORS: Final = ("api", "hex", "symbol", "component", "message", "signature")
+_SHORT_CHARS: Final = 500
+_MOST_SHARED: Final = 10_000
 _KIND_OF_EVENTS: Final = b'"kind":"device"'
 
 
@@ -230,10 +234,10 @@ def read_journal(path: Path) -> Contents:
     records: list[CaseRecord] = []
     left_out = LeftOut()
     events: list[DeviceEvent] = []
-    devices: dict[tuple[object, ...], DeviceRecord] = {}
+    lean = Lean()
     for _, said in said_in(path):
         if isinstance(said, CaseRecord):
-            _make_lean(said, devices)
+            lean.make(said)
             records.append(said)
         elif isinstance(said, DeviceEvent):
             events.append(said)
@@ -242,14 +246,37 @@ def read_journal(path: Path) -> Contents:
     return Contents(tuple(records), left_out.first, tuple(events), left_out)
 
 
-def _make_lean(record: CaseRecord, devices: dict[tuple[object, ...], DeviceRecord]) -> None:
-    """Takes half of a record's memory away: devices that are alike are one, and nobody asks which
-    fields were written."""
-    if (device := record.device) is not None:
-        # of the free keys the text, since 1 is not true
-        key = (*device.__dict__.values(), str(device.__pydantic_extra__))
-        record.__dict__["device"] = devices.setdefault(key, device)
-    object.__setattr__(record, "__pydantic_fields_set__", _ANY_FIELDS)
+class Lean:
+    """Takes most of a record's memory away: what many have alike they share."""
+
+    def __init__(self) -> None:
+        self._devices: dict[tuple[object, ...], DeviceRecord] = {}
+        self._texts: dict[str, str] = {}
+
+    def make(self, record: CaseRecord) -> None:
+        """Has a record share devices and short texts; nobody asks which fields were written."""
+        fields = record.__dict__
+        if (device := record.device) is not None:
+            # of the free keys the text, since 1 is not true
+            key = (*device.__dict__.values(), str(device.__pydantic_extra__))
+            fields["device"] = self._devices.setdefault(key, device)
+        for name in _SHARED:
+            fields[name] = self._shared(fields[name])
+        if record.error is not None:
+            told = record.error.__dict__
+            for name in _SHARED_OF_ERRORS:
+                told[name] = self._shared(told[name])
+        for name in ("axes", "measurements"):
+            free = fields[name]
+            fields[name] = {self._shared(k): self._shared(v) for k, v in free.items()}
+        object.__setattr__(record, "__pydantic_fields_set__", _ANY_FIELDS)
+
+    def _shared(self, value: Any) -> Any:
+        if type(value) is not str or len(value) > _SHORT_CHARS:
+            return value
+        if len(self._texts) > _MOST_SHARED:
+            self._texts.clear()
+        return self._texts.setdefault(value, value)
 
 
 def _too_much(line: bytes) -> str | None:

@@ -18,6 +18,7 @@ from harness.errors import ConfigError, DeviceError, HarnessError, InfraError
 from harness.files.cache import lease_root
 from harness.lab.attach import AttachedDevice
 from harness.lab.health import RecoveryRules, judge_health
+from harness.lab.identity import WrongTarget
 from harness.lab.inventory import Lab
 from harness.lab.lease import DeviceHeld, Leases
 from harness.probe.build import ProbeBuilder
@@ -74,9 +75,9 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         yield of("checked", "unknown", f"left alone: {held}", "wait for it, then ask again")
         yield from without_it(workbench, name, order)
         return
-    except ConfigError as error:
+    except WrongTarget as error:
         yield of(REACHABLE, "ok", "it answers")
-        yield of("target", "fail", str(error), "correct devices.yaml")
+        yield of("target", "fail", str(error), "correct devices.yaml, or the device")
         return
     except InfraError as error:
         advice = "see its line under lab; it is used as soon as it answers"

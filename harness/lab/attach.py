@@ -17,13 +17,13 @@ from harness.adb.device import AdbDevice
 from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.reach import Reach
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
-from harness.errors import ConfigError, DeviceError, InfraError
+from harness.errors import DeviceError, InfraError
 from harness.files.cache import BOARDS
 from harness.files.notices import at_work
 from harness.lab.cross_checks import EMULATED_TARGET
 from harness.lab.facts import SCRIPT, DeviceFacts, parse_facts
 from harness.lab.held_leases import HeldLeases
-from harness.lab.identity import DeviceIds, require_same_device, require_serial
+from harness.lab.identity import DeviceIds, require_same_device, require_serial, require_target
 from harness.lab.inventory import DEFAULT_WORKDIR, DeviceConfig, Lab
 from harness.lab.lease import DeviceHeld, Held, LeaseLost, Leases
 from harness.qnn.platforms import PLATFORMS, Target
@@ -315,9 +315,9 @@ class OpenLab:
     def device(self, name: str) -> AttachedDevice:
         """The device of that name, connected and asked for its facts.
 
-        Raises ConfigError for a name that the lab does not have or a target that cannot be told,
-        DeviceHeld if another process uses it, LeaseLost if one may have begun to, InfraError if it
-        does not become ready.
+        Raises ConfigError for a name that the lab does not have, WrongTarget for a target that
+        cannot be told, DeviceHeld if another process uses it, LeaseLost if one may have begun to,
+        InfraError if it does not become ready.
         """
         if name in self._attached:
             self.require_held(name)
@@ -353,7 +353,7 @@ class OpenLab:
         if facts.identity is not None:
             self._identities.setdefault(config.name, facts.identity)
         self._answered.add(config.name)
-        return AttachedDevice(config, adb, facts, _target(config, facts), workdir)
+        return AttachedDevice(config, adb, facts, require_target(config, facts, serial), workdir)
 
     def _start_simulated(self, config: DeviceConfig) -> tuple[AdbServer, str, str]:
         with self._beginning:
@@ -404,23 +404,6 @@ class OpenLab:
 
     def _server_of(self, config: DeviceConfig) -> AdbServer:
         return AdbServer(self.lab.server_of(config))
-
-
-def _target(config: DeviceConfig, facts: DeviceFacts) -> Target:
-    """What the device says; devices.yaml may say the same, or what a device cannot tell."""
-    field = f"devices.{config.name}.target"
-    if facts.target is None:
-        if facts.machine is None and config.target is not None:
-            return config.target
-        why = f"device {config.name} is no known target: {facts.target_reason}"
-        raise ConfigError(why, field=field, choices=PLATFORMS)
-    if config.target not in (None, facts.target):
-        raise ConfigError(
-            f"devices.yaml says that {config.name} is {config.target}, and the device itself that "
-            f"it is {facts.target} ({facts.target_reason}); leave it out, the device is asked",
-            field=field,
-        )
-    return facts.target
 
 
 def read_facts(adb: AdbDevice, folder: str) -> DeviceFacts:

@@ -13,7 +13,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from harness.adb.device import AdbDevice
-from harness.errors import DeviceError
+from harness.errors import DeviceError, DeviceRefused
+from harness.lab.facts import DeviceFacts
+from harness.lab.inventory import DeviceConfig
+from harness.qnn.platforms import PLATFORMS, Target
 
 _TIMEOUT_S = 15.0
 _NAME = ".device-badge"
@@ -117,3 +120,30 @@ def require_serial(serial: str, said: str | None) -> None:
         return
     if said != serial:
         raise DeviceError(f"another device answers here: it says it is {said}", serial=serial)
+
+
+class WrongTarget(DeviceRefused):
+    """A device says that it is something that nothing here is built for, or not what its lab says.
+
+    Who is wrong nobody knows: its words are no mistake of the user's.
+    """
+
+
+def require_target(config: DeviceConfig, facts: DeviceFacts, serial: str) -> Target:
+    """What the device says; devices.yaml may say the same, or what a device cannot tell.
+
+    Raises WrongTarget.
+    """
+    if facts.target is None:
+        if facts.machine is None and config.target is not None:
+            return config.target
+        why = f"device {config.name} is no known target: {facts.target_reason}"
+        raise WrongTarget(f"{why} (known: {', '.join(PLATFORMS)})", serial=serial)
+    if config.target not in (None, facts.target):
+        raise WrongTarget(
+            f"devices.yaml says that {config.name} is {config.target}, and the device itself that "
+            f"it is {facts.target} ({facts.target_reason}); leave `target` out, the device is "
+            "asked, or look whether it is another device",
+            serial=serial,
+        )
+    return facts.target

@@ -233,3 +233,20 @@ def test_outputs_that_drift_are_told_and_can_fail_the_run(
         again = ("--resume=latest", "--qnn=2.47.0,2.51.0", f"--fail-on=drift:{steps}")
         code, said, found = lab.run_files(file, *again)
         assert (code, len(found)) == (expected, 3), said
+
+
+@pytest.mark.parametrize(
+    ("machine", "says"),
+    [("mips64", "is no known target"), ("aarch64", "and the device itself that it is linux-arm64")],
+)
+def test_a_device_that_says_it_is_another_machine_is_no_mistake_of_the_users(
+    lab: DeviceRuns, tmp_path: Path, machine: str, says: str
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "uname").write_text(f"#!/bin/sh\necho {machine}\n")
+    (programs / "uname").chmod(0o755)
+    done = lab.run(suites=FOREIGN, PATH=f"{programs}:{os.environ['PATH']}")
+    assert done.code == 3, done.output
+    assert says in done.output
+    assert {case["cause"] for case in done.cases} <= {"infra"}

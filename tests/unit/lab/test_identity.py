@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InfraError
+from harness.lab.facts import parse_facts
 from harness.lab.identity import (
     DeviceId,
+    WrongTarget,
     require_same_device,
     require_same_id,
     require_serial,
+    require_target,
 )
+from harness.lab.inventory import DeviceConfig
+from harness.qnn.platforms import TARGETS
 
 
 @pytest.mark.parametrize(
@@ -86,3 +91,30 @@ def test_the_shell_that_starts_a_probe_checks_it(
     done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout == "started\n") is fine
     assert ("another device answers" in done.stderr) is not fine
+
+
+@pytest.mark.parametrize(
+    ("machine", "configured", "says"),
+    [
+        ("x86_64", None, "linux-x64"),
+        ("x86_64", "linux-x64", "linux-x64"),
+        ("", "linux-arm64", "linux-arm64"),  # it did not say: its lab may
+        ("mips64", None, "is no known target: .*mips64"),
+        ("mips64", "linux-x64", "is no known target: .*mips64"),
+        ("aarch64", "linux-x64", "devices.yaml says that d is linux-x64, and the device itself"),
+        ("", None, "is no known target: "),
+    ],
+)
+def test_what_a_device_says_it_is_is_no_mistake_of_the_users(
+    machine: str, configured: str | None, says: str
+) -> None:
+    told = {"name": "d", "serial": "17", "soc": "QCS8550", "target": configured}
+    config = DeviceConfig.model_validate({key: one for key, one in told.items() if one})
+    facts = parse_facts(f"@qnn-harness:machine\n{machine}\n@qnn-harness:linker\n")
+    assert facts.machine == (machine or None)
+    if says in TARGETS:
+        assert require_target(config, facts, "17") == says
+        return
+    with pytest.raises(WrongTarget, match=says) as caught:
+        require_target(config, facts, "17")
+    assert (caught.value.cause, caught.value.exit_code) == ("infra", 3)

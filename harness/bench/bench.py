@@ -34,6 +34,7 @@ from harness.qnn.backends import BACKEND_LIBRARIES
 from harness.qnn.versions import QnnVersion, VersionRange
 from harness.results.checks import Check, conclusion, failure_text
 from harness.results.drift import KEPT
+from harness.results.json_value import as_json
 from harness.runtimes.executorch import EXECUTORCH_VERSION, OWN_BUILD
 from harness.runtimes.runtime import LibraryMissing
 from harness.workbench import Placement
@@ -85,15 +86,25 @@ class Bench:
         return Bench(self._case.beside(qnn))
 
     def measure(self, **figures: object) -> None:
-        """Adds figures to the record's `measurements`; units belong in the names."""
+        """Adds figures to the record's `measurements`; units belong in the names.
+
+        Raises ConfigError for what JSON cannot hold.
+        """
+        for name, figure in figures.items():
+            try:
+                as_json(figure)
+            except ValueError as error:
+                raise ConfigError(str(error), field=f"measure({name}=...)") from error
         self._case.notes.measurements.update(figures)
 
     def conclude(self, text: str) -> None:
         """Says in words what the case found out; shown at the end of the run."""
+        _require(str, text)
         self._case.notes.conclusion = text
 
     def check(self, *checks: Check) -> None:
         """Records checks; `expect` also fails for one that is broken."""
+        _require(Check, *checks)
         self._case.notes.checks += checks
 
     def expect(self, *checks: Check) -> None:
@@ -118,6 +129,7 @@ class Bench:
 
     def grid(self, rows: str, columns: str) -> None:
         """Has the cases of this test shown as a grid of two axes, such as compiler and qnn."""
+        _require(str, rows, columns)
         self._case.notes.grid = rows, columns
 
     def contexts(self, *sources: Source) -> list[DeployedContext]:
@@ -419,3 +431,13 @@ class Bench:
         Raises DeviceError if it cannot be made.
         """
         return self._case.scratch()
+
+
+def _require(kind: type, *given: object) -> None:
+    """Raises TypeError for what could be noted now, and would break the record when that is made.
+
+    What the signature says of it is told by `wrong_call`.
+    """
+    for one in given:
+        if not isinstance(one, kind):
+            raise TypeError(f"{one!r:.60} is no {kind.__name__}")

@@ -34,6 +34,13 @@ def test_wrong_call(bench):
 
 
 @pytest.mark.device
+@pytest.mark.parametrize("call", ["measure", "conclude", "check", "expect"])
+def test_wrong_word(bench, call):
+    given = {"measure": {"what": object()}}.get(call, {})
+    getattr(bench, call)(*([] if given else [5]), **given)
+
+
+@pytest.mark.device
 def test_bug_of_ours(bench):
     bench._case = None
     bench.resident(Model("tiny"), 3).check()
@@ -111,6 +118,7 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
         "test_assertion": ("failed", "target"),
         "test_bug_of_the_suite": ("error", "config"),
         "test_wrong_call": ("error", "config"),
+        "test_wrong_word": ("error", "config"),
         "test_bug_of_ours": ("error", "harness"),
         "test_skip": ("skipped", None),
         "test_crash": ("crashed", "target"),
@@ -125,6 +133,16 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     }
     (skipped,) = (case for case in done.cases if "test_skip" in case["case"])
     assert skipped["measurements"]["skip_reason"] == "not today"
+    words = [case for case in done.cases if "test_wrong_word" in case["case"]]
+    assert [(one["outcome"], one["cause"]) for one in words] == [("error", "config")] * 4
+    told = " ".join(one["error"]["message"] for one in words)
+    for said in (
+        "measure(what=...): a object is nothing that JSON can hold",
+        "Bench.conclude: text must be str, is 5",
+        "Bench.check: checks must be Check, is 5",
+        "Bench.expect: checks must be Check, is 5",
+    ):
+        assert said in told
     (wrong,) = (case for case in done.cases if "test_wrong_call" in case["case"])
     said = "Bench.resident: number must be int | None, is '3' (str); TypeError: "
     assert re.match(rf"test_ends\.py:\d+: {re.escape(said)}", wrong["error"]["message"])

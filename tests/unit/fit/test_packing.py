@@ -139,3 +139,10 @@ def test_the_answer_names_the_first_that_does_not_fit() -> None:
     assert "a.bin: 40 bytes at least; alone: code 5000" in "\n".join(
         fit_lines(fit("2.51.0", [damaged], Room(100), "given"))
     )
+
+
+def test_a_context_that_just_fits_need_not_be_split() -> None:
+    size = Size(100)
+    for budget, split in ((size.total, False), (size.total - 1, True)):
+        told = [one.change for one in changes([size], Room(budget))]
+        assert ("context 0 split into 2 or more" in told) is split

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.history.brief import Brief
 from harness.history.comparison import compare
-from harness.nightly.issues import Issue, cause_of, followed, issue_text, next_search, to_bisect
+from harness.nightly.issues import (
+    Issue,
+    Search,
+    bisected,
+    cause_of,
+    followed,
+    issue_text,
+    next_search,
+    to_bisect,
+)
 from tests.properties import reached, reaches
 from tests.unit.history.runs import attempt, briefs
 
@@ -186,3 +197,23 @@ def test_an_issue_is_open_exactly_as_long_as_it_may_fail(
         assert len({one.id for one in issues}) == len(issues)
         assert all((one.state == "closed") == (one.closed is not None) for one in issues)
         before = after
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, "not reached in the time of the night; the next night goes on with it"),
+        ({"folder": "b"}, "not over yet; the next night goes on with it"),
+        ({"folder": "b", "exit_code": 3}, "not over yet; the next night goes on with it"),
+        ({"exit_code": 0, "answer": "2.51.0 has it"}, "2.51.0 has it"),
+        ({"exit_code": 1, "answer": "last good 1, first bad 2"}, "last good 1, first bad 2"),
+        ({"exit_code": 2}, "no answer: the bisection ended with 2"),
+    ],
+)
+def test_what_is_known_of_the_version_that_brought_it(changed: dict[str, Any], said: str) -> None:
+    (issue,) = night([], "", "a failed")
+    search = Search(command=("x",), case="a", cost_s=1, since="1", **changed)
+    assert bisected(issue.model_copy(update={"search": search})) == said
+    assert bisected(issue.model_copy(update={"hindrance": "no versions"})) == (
+        "not bisected: no versions"
+    )

@@ -48,3 +48,11 @@ def test_what_cannot_be_called() -> None:
         call("QnnGraph_crate")
     with pytest.raises(ConfigError, match=r"arg\.0 to 11"):
         call("QnnGraph_create", *range(13))
+
+
+def test_a_tensor_has_the_rank_of_its_shape_unless_another_is_asked_for() -> None:
+    def rank(**given: int) -> str:
+        text = tensor("x", APP_WRITE, (1, 2, 3), **given)
+        return text.partition(f" {cells((1, 2, 3))}")[0].rpartition(" ")[2]
+
+    assert (rank(), rank(rank=0), rank(rank=9)) == ("3", "0", "9")

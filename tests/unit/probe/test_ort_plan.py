@@ -105,3 +105,8 @@ def test_steps_survive_their_text(provider: dict[str, str], session: dict[str, s
         )
     )
     assert parse(plan.text()) == plan
+
+
+def test_a_model_is_run_once_unless_more_is_asked_for() -> None:
+    assert ort_run(0).fields.get("repeat", "1") == "1"
+    assert ort_run(0, repeat=3).fields["repeat"] == "3"

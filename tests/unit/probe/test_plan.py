@@ -234,3 +234,10 @@ def test_all_that_the_table_says_is_read() -> None:
 )
 def test_how_many_contexts_a_step_loads(step: Step, number: int) -> None:
     assert loads(step) == number
+
+
+def test_settings_stand_before_the_steps() -> None:
+    assert parse(sealed(["set memory=off", "noop"])).settings.memory == "off"
+    with pytest.raises(ConfigError, match="no verb 'set'") as refused:
+        parse(sealed(["noop", "set memory=off"]))
+    assert refused.value.line == 3

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.store.eviction import Inventory, plan_eviction
+from harness.store.eviction import Inventory, parse_inventory, plan_eviction
+from tests.unit.store.test_layout import DONE
 
 A, B, C = (letter * 64 for letter in "abc")
 
@@ -103,3 +104,22 @@ def test_nothing_that_is_needed_goes(
         assert {name for name in found.sets if name[:-2] not in used} == set(plan.sets)
     elif plan.size < need:
         assert all(name[:-2] in used for name in set(found.sets) - set(plan.sets))
+
+
+def test_what_a_device_lists_is_what_its_store_has() -> None:
+    """Each line by itself, also with names that are told to lead elsewhere."""
+    lines = [
+        f"store 10|1|2|store/{A}.1",
+        f"store 10|1|2|store/more/{A}.2",
+        "store 7|1|2|store/.incoming/mine-1-00.77/ready/x",
+        "store 5|1|2|store/.incoming/mine-1-00.77/y",
+        "store 5|1|2|store/.incoming/../y",
+        "list 3|44|2|listed/one.1",
+        "list 3|44|2|listed/../one.2",
+        "list 3|44|2|elsewhere/one.3",
+        "odd 1|1|1|store/x",
+    ]
+    found = parse_inventory("".join(f"@qnn-harness:{line}\n" for line in lines) + DONE)
+    assert found.entries == {f"{A}.1": 10}
+    assert found.incoming == {"mine-1-00.77": 12}
+    assert found.sets == {"one.1": (44, frozenset())}

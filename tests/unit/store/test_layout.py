@@ -447,3 +447,20 @@ def test_executables_have_entries_of_their_own() -> None:
     file = stored_file("probe", b"x")
     assert entry_name(file) == file.sha256
     assert entry_name(replace(file, mode=0o755)) == f"{file.sha256}-x"
+
+
+@pytest.mark.parametrize(
+    ("path", "taken"),
+    [
+        ("mine-1-00.77/ready/a", True),
+        ("mine-1-00.77/a", True),
+        ("../a", False),
+        ("./a", False),
+        ("mine-1-00.77/..", False),
+        ("mine-1-00.77/ready/..", False),
+        ("mine-1-00.77/ready/a/b", False),
+    ],
+)
+def test_whatever_lies_in_incoming_no_name_there_leads_out(path: str, taken: bool) -> None:
+    found = parse_look(f"@qnn-harness:file 3|7|8|store/.incoming/{path}\n{DONE}")
+    assert (len(found.incoming) == 1, ".." in found.incoming_folders) == (taken, False)

@@ -34,6 +34,8 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
     )
     if base.path.samefile(new.path):
         return found
+    if base.run_id == new.run_id:
+        _log.warning("%s and %s are two runs of one id", base.path, new.path)
     earlier, between = runs_around(base, new)
     try:
         return with_speed(

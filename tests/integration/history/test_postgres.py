@@ -156,7 +156,7 @@ def test_words_that_a_database_does_not_like(url: str, tmp_path: Path) -> None:
         database = open_database(where)
         assert import_run(database, folder).attempts == 3
         ((_, held),) = stored_runs(database, Filter())
-        assert held[0].axes == {odd: odd}
+        assert {odd: odd} in [one.axes for one in held]
         assert len({one.case for one in held}) == 3
         ((_, found),) = stored_runs(database, Filter(case="'; DROP TABLE runs; -- :x %s"))
         assert len(found) == 1

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from harness.errors import ConfigError
+from harness.history.comparison import FailOn
 from harness.history.previous import last_durations, previous_of, runs_around, since_previous
+from harness.history.side_by_side import compared
 from harness.pytest_plugin.options import selection
 from harness.report.rundir import RunFolder, new_run_id, run_folders
 from tests.report_page import rows_of
@@ -118,3 +121,16 @@ def test_how_long_cases_took_is_that_of_their_last_attempts(tmp_path: Path) -> N
     new = RunFolder.open(run_folder(tmp_path, ONE))
     assert last_durations(new) == {rows[1]["case"]: 2.0}
     assert last_durations(RunFolder.open(first)) == {}
+
+
+def test_two_runs_of_one_id_are_compared_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    logger = logging.getLogger("harness.history.side_by_side")
+    monkeypatch.setattr(logger, "warning", lambda text, *more: told.append(text % more))
+    name = "20261121T060000Z-3f9a"
+    one = RunFolder.open(run_folder(tmp_path / "x", ONE, run_id=name))
+    other = RunFolder.open(run_folder(tmp_path / "y", attempt("a failed"), run_id=name))
+    assert len(compared(one, other, FailOn.parse("new"), late=False)["new"]) == 1
+    assert f"{one.path} and {other.path} are two runs of one id" in told

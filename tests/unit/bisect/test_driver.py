@@ -105,7 +105,13 @@ def test_a_grid_is_driven_the_same_way(tmp_path: Path) -> None:
     assert len(runs.made) <= 3 + 5 + 4
 
 
-@pytest.mark.parametrize("seed", range(40))
+def by_day(few: int, *, of: int) -> list[Any]:
+    """Seeds, of which all but a few are for the night: tests of the log show the same."""
+    later = (pytest.param(seed, marks=pytest.mark.nightly) for seed in range(few, of))
+    return [*range(few), *later]
+
+
+@pytest.mark.parametrize("seed", by_day(8, of=40))
 def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     version = dice.choice(VERSIONS[1:])
@@ -475,7 +481,7 @@ def test_a_version_is_run_until_it_can_be_told_from_noise(tmp_path: Path) -> Non
     assert found.kind == "no-change", "nothing is slower than the odd one"
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", by_day(2, of=10))
 def test_what_is_judged_goes_on_after_a_death_as_if_there_had_been_none(
     tmp_path: Path, seed: int
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from harness.nightly.night import STEPS, Night
+from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import LAB, DeviceRuns
 
 SUITE = """import pytest
@@ -141,6 +142,52 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert (gone["id"], gone["state"], gone["closed"]) == (issue["id"], "closed", third["started"])
     (file,) = farm.reports.glob("latest-nightly/issues/*.md")
     assert "State: closed" in file.read_text()
+
+
+FILES = """import pytest
+from harness import ContextFile
+
+@pytest.mark.device(backend="htp")
+def test_old(bench):
+    assert False, "old failure"
+
+@pytest.mark.device(backend="htp")
+@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("context", [ContextFile("model.bin")], ids=str)
+def test_file(bench, context, number):
+    bench.resident(context, 1)
+"""
+
+
+def test_an_old_failure_hides_no_missing_verdict(farm: DeviceRuns, context_for: ContextFor) -> None:
+    (farm.folder / "test_mine.py").write_text(FILES)
+    model, whole = farm.folder / "model.bin", context_for("tiny", "2.51.0").path.read_bytes()
+    model.write_bytes(whole)
+    code, first, _ = night(farm, NEW)
+    assert (code, first["verdict"]) == (
+        1,
+        "3 of 3 cases have a verdict; the first run of these cases, 1 failure, all new",
+    )
+    assert first["told"] == []
+    model.write_bytes(whole[:900])
+    code, second, said = night(farm, NEW)
+    assert (code, second["exit_code"], second["failed_on"]) == (2, 2, []), said
+    assert second["verdict"].startswith(
+        "1 of 3 cases has a verdict, 2 lost to wrong input; 2 no verdict this time; "
+    )
+    summary = (farm.reports / "latest-nightly/summary.md").read_text()
+    assert summary.startswith("### Devices: verdicts are missing\n")
+    assert "spoilt" not in said + summary
+    lost = next(one for one in second["issues"] if one["fault"])
+    assert (lost["fault"], lost["state"], lost["count"]) == ("input", "open", 2)
+    model.write_bytes(whole)
+    code, third, said = night(farm, NEW)
+    assert (code, third["failed_on"]) == (0, []), said
+    states = {one["fault"]: one["state"] for one in third["issues"]}
+    assert states == {"input": "closed", None: "open"}
+    summary = (farm.reports / "latest-nightly/summary.md").read_text()
+    assert "`passed`, was `lost to wrong input`" in summary
+    assert "no whole context binary" not in summary.partition("####")[0]
 
 
 @pytest.mark.nightly

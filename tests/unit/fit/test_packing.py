@@ -145,4 +145,4 @@ def test_a_context_that_just_fits_need_not_be_split() -> None:
     size = Size(100)
     for budget, split in ((size.total, False), (size.total - 1, True)):
         told = [one.change for one in changes([size], Room(budget))]
-        assert ("context 0 split into 2 or more" in told) is split
+        assert any(one.startswith("context 0 split into") for one in told) is split

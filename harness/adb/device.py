@@ -17,7 +17,7 @@ from harness.errors import DeviceRefused, InfraError
 
 __all__ = ["AdbDevice", "Completed", "PushItem", "RemoteStat", "SyncStream"]
 
-MAX_OUTPUT_BYTES = 64 << 20
+MAX_OUTPUT_BYTES = 8 << 20
 _SHORT_S = 15.0
 _MAX_ABANDONED = 64
 
@@ -70,12 +70,17 @@ class AdbDevice:
         on_stderr: Callable[[bytes], None] | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         before_end: Callable[[Deadline], None] | None = None,
+        doing: str = "",
+        collect: bool = True,
     ) -> Completed:
         """Runs a POSIX shell script and waits for it, and for whatever holds its output open.
 
+        `doing` is what an error says that it was for, in words, as in "ask what it is".
+
         A non-zero exit code is no exception. `on_stdout` and `on_stderr` get the output as it
-        comes; it is collected all the same. When `max_output_bytes` (both together) are exceeded,
-        the script is ended and the result is `truncated`. At the deadline, at Ctrl-C and when a
+        comes; it is collected all the same, or without `collect` only its end. When
+        `max_output_bytes` (both together) are exceeded, the script is ended and the result is
+        `truncated`. At the deadline, at Ctrl-C and when a
         callback raises, the script's process group is ended with SIGKILL, and so is everything
         that it started elsewhere. A connection that ends without an exit status is DeviceLost.
 
@@ -111,6 +116,8 @@ class AdbDevice:
             max_output_bytes=max_output_bytes,
             abandoned=self._abandoned.append,
             before_end=before_end,
+            doing=doing,
+            collect=collect,
         )
 
     def end_abandoned(self, *, timeout_s: float) -> bool:

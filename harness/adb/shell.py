@@ -47,6 +47,7 @@ LOOK_GRACE_S = 8.0
 
 _CHUNK_BYTES = 64 * 1024
 _QUEUED_BYTES = 1 << 20
+_END_BYTES = 1 << 16
 
 Sink = Callable[[bytes], None]
 
@@ -104,11 +105,14 @@ class ScriptTimeout(DeviceTimeout):
 class _Output:
     """What a call has written so far, bounded."""
 
-    def __init__(self, limit: int, on_stdout: Sink | None, on_stderr: Sink | None) -> None:
+    def __init__(
+        self, limit: int, on_stdout: Sink | None, on_stderr: Sink | None, *, collect: bool = True
+    ) -> None:
         self.stdout = bytearray()
         self.stderr = bytearray()
         self.full = False
         self._room = limit
+        self._collect = collect
         self._on = {STDOUT: on_stdout, STDERR: on_stderr}
 
     def take(self, kind: int, data: bytes) -> None:
@@ -118,7 +122,10 @@ class _Output:
         if not data:
             return
         self._room -= len(data)
-        (self.stdout if kind == STDOUT else self.stderr).extend(data)
+        kept = self.stdout if kind == STDOUT else self.stderr
+        kept.extend(data)
+        if not self._collect:
+            del kept[:-_END_BYTES]
         sink = self._on[kind]
         if sink is not None:
             sink(data)
@@ -219,6 +226,8 @@ def run_script(
     max_output_bytes: int,
     abandoned: Callable[[str], None],
     before_end: Callable[[Deadline], None] | None = None,
+    doing: str = "",
+    collect: bool = True,
 ) -> Completed:
     """Runs `script` in the device's shell; see `AdbDevice.shell`.
 
@@ -229,7 +238,8 @@ def run_script(
     deadline of its own. What is still in the stream then is read, and ScriptTimeout tells.
     """
     token = call_mark(serial) + secrets.token_hex(6)
-    output = _Output(max_output_bytes, on_stdout, on_stderr)
+    output = _Output(max_output_bytes, on_stdout, on_stderr, collect=collect)
+    words = doing or script
     call = _V2Call(token) if shell_v2 else _LegacyCall(token)
     service = _service(script, token, shell_v2, stdin_file)
     begun = False
@@ -243,10 +253,10 @@ def run_script(
 
     with contextlib.ExitStack() as cleanup:
         try:
-            channel = Channel(server.transport(serial, service, deadline, command=script), deadline)
+            channel = Channel(server.transport(serial, service, deadline, command=words), deadline)
             cleanup.callback(channel.close)
             begun = True
-            for kind, data in _mapped(call.output(channel, stdin), serial, script, output):
+            for kind, data in _mapped(call.output(channel, stdin), serial, words, output):
                 output.take(kind, data)
                 if output.full:
                     break
@@ -271,7 +281,7 @@ def run_script(
             found = replace(found, ended=ending.ended) if found.states else ending
             late_bytes = 0
             if late and found.uptime_s is not None:
-                late_bytes = _drain(call, channel, serial, script, output)
+                late_bytes = _drain(call, channel, serial, words, output)
                 if found.ended and not found.states and call.status is None:
                     # it may only just have begun: the next script looks again
                     abandoned(token)
@@ -281,7 +291,7 @@ def run_script(
             raise ScriptTimeout(
                 f"not done within {deadline.seconds:g} s; {_end_in_words(found, ended_itself)}",
                 serial=serial,
-                command=script,
+                command=words,
                 output=output.so_far(),
                 found=found,
                 completed=completed if ended_itself else None,

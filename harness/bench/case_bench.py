@@ -233,7 +233,9 @@ class CaseBench:
         folder = f"{base}/{secrets.token_hex(8)}"
         old = f"find {shlex.quote(base)} -mindepth 1 -maxdepth 1 -mtime +0 -exec rm -rf {{}} +"
         made = self.device.adb.shell(
-            f"mkdir -p {shlex.quote(folder)} && {{ {old}; :; }}", timeout_s=_SCRATCH_S
+            f"mkdir -p {shlex.quote(folder)} && {{ {old}; :; }}",
+            timeout_s=_SCRATCH_S,
+            doing="make a folder",
         )
         if made.exit_code != 0:
             raise DeviceRefused(

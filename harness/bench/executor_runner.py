@@ -22,7 +22,7 @@ from harness.failure.runner_log import (
 )
 from harness.probe.deadline import alive_at_deadline
 from harness.probe.plan import Plan
-from harness.probe.run import MAX_OUTPUT_BYTES, ProbeRun
+from harness.probe.run import ProbeRun
 from harness.probe.transcript import StepResult
 from harness.runtimes.executorch import RUNNER
 
@@ -37,6 +37,7 @@ _INFERENCES: Final = 2  # so that outputs can be compared with each other
 _NOT_STARTED: Final = ("CANNOT LINK EXECUTABLE", "error while loading shared libraries")
 _LOOK_S: Final = 30.0
 _MOST_LINES: Final = 200_000
+_MOST_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,9 @@ def call_runner(
             timeout_s=timeout_s,
             on_stdout=lines.taker(0),
             on_stderr=lines.taker(1),
-            max_output_bytes=MAX_OUTPUT_BYTES,
+            max_output_bytes=_MOST_BYTES,
+            doing=f"run {RUNNER}",
+            collect=False,
         )
     except ScriptTimeout as error:
         completed = error.completed
@@ -158,7 +161,7 @@ def call_runner(
         timed_out=timed_out,
         truncated=completed is not None and completed.truncated,
         raw_events=b"",
-        stderr=bytes(lines.raw[-MAX_OUTPUT_BYTES:]),
+        stderr=bytes(lines.raw),
         duration_s=time.monotonic() - started,
     )
 

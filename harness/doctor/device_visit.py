@@ -149,7 +149,9 @@ def ask(device: AttachedDevice) -> tuple[DeviceAnswers, float | None]:
     """
     script = script_for(PLATFORMS[device.target], device.workdir)
     before = time.time()
-    answer = device.adb.shell(script, timeout_s=_ASK_S, max_output_bytes=MAX_BYTES)
+    answer = device.adb.shell(
+        script, timeout_s=_ASK_S, max_output_bytes=MAX_BYTES, doing="ask what it has"
+    )
     after = time.time()
     answers = parse_answers(answer.stdout.decode("utf-8", "replace"))
     if answers is None:

@@ -79,7 +79,9 @@ def nothing_left(ground: Ground) -> Answer:
     folder = ground.folder if device.config.simulated else device.workdir
     quoted = shlex.quote(folder)
     script = f"rm -rf {quoted}; [ ! -e {quoted} ]"
-    removed = device.adb.shell(script, timeout_s=_REMOVED_S, max_output_bytes=1 << 16)
+    removed = device.adb.shell(
+        script, timeout_s=_REMOVED_S, max_output_bytes=1 << 16, doing="remove what was left"
+    )
     if not ended:
         return Answer("fail", "processes of ours could not be ended", "reboot it")
     if not removed.ok:

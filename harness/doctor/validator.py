@@ -76,7 +76,10 @@ def run_validator(
     try:
         folder = deployer.deploy_files("validator", files, programs=[PROGRAM])
         answer = adb.shell(
-            _script(folder, workdir, target), timeout_s=_TIMEOUT_S, max_output_bytes=_MAX_BYTES
+            _script(folder, workdir, target),
+            timeout_s=_TIMEOUT_S,
+            max_output_bytes=_MAX_BYTES,
+            doing="run the validator",
         )
     finally:
         deployer.release()

@@ -7,6 +7,7 @@ tested software is never an exception of this family: it is a result.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -16,6 +17,8 @@ from harness.errors.outgoing_text import continued, outgoing
 Cause = Literal["target", "infra", "config", "harness"]
 
 _MAX_CHOICES = 60
+_MAX_COMMAND = 200
+_SCRIPT = re.compile(r"[;{}\n]|\$\(|&&|\|\||[\"$]\d")
 
 
 class HarnessError(Exception):
@@ -90,8 +93,8 @@ class InfraError(HarnessError):
 class DeviceError(InfraError):
     """Something went wrong between the host and one device.
 
-    Carries what an engineer needs to go on: the device's serial, the command or path concerned
-    and the output received before the failure (possibly cut).
+    Carries what an engineer needs to go on: the device's serial, the command or path concerned, or
+    in words what was being done, and the output received before the failure (possibly cut).
     """
 
     def __init__(
@@ -103,8 +106,10 @@ class DeviceError(InfraError):
         self.output = output
         text = f"{serial}: {problem}"
         if command is not None:
-            shown = " ".join(command.split())  # a script has many lines, a message one
-            text += f" [{shown if len(shown) <= 200 else shown[:197] + '...'}]"
+            shown = " ".join(command.split())
+            if _SCRIPT.search(command) or len(shown) > _MAX_COMMAND:
+                shown = "in a shell script"  # which says nobody what was being done
+            text += f" [{shown}]"
         if output:
             text += f"; output so far: {output[-400:].decode('utf-8', 'replace')!r}"
         super().__init__(text)

@@ -73,7 +73,12 @@ class Collected:
 def take_baseline(device: AdbDevice, *, timeout_s: float) -> Baseline:
     """Asks a device what it is like, in one round trip. Raises DeviceError."""
     token = secrets.token_hex(8)
-    answer = device.shell(state_script(token), timeout_s=timeout_s, max_output_bytes=_STATE_BYTES)
+    answer = device.shell(
+        state_script(token),
+        timeout_s=timeout_s,
+        max_output_bytes=_STATE_BYTES,
+        doing="ask for its clock",
+    )
     baseline = baseline_of(sections_with(answer.stdout, token))
     if baseline is None:
         raise DeviceError(
@@ -152,7 +157,12 @@ class CaseEvidence:
         most = (sections + 1) * (self.limits.file_bytes + 4096) + (2 << 20)
         try:
             done = self.device.shell(
-                script, timeout_s=timeout_s, on_stdout=answer.extend, max_output_bytes=most
+                script,
+                timeout_s=timeout_s,
+                on_stdout=answer.extend,
+                max_output_bytes=most,
+                doing="ask for evidence",
+                collect=False,
             )
             if done.truncated:
                 self._note(f"the device wrote more than {most} bytes and was stopped")

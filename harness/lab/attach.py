@@ -412,7 +412,9 @@ def read_facts(adb: AdbDevice, folder: str) -> DeviceFacts:
     Raises DeviceError if it does not answer in time or answers endlessly.
     """
     script = f"set -- {shlex.quote(folder)}\n{SCRIPT}"
-    answer = adb.shell(script, timeout_s=_FACTS_S, max_output_bytes=_MAX_FACTS_BYTES)
+    answer = adb.shell(
+        script, timeout_s=_FACTS_S, max_output_bytes=_MAX_FACTS_BYTES, doing="ask what it is"
+    )
     if answer.truncated:
         raise DeviceError("its description of itself does not end", serial=adb.serial)
     return parse_facts(answer.stdout.decode("utf-8", "replace"))

@@ -56,7 +56,9 @@ def give_device_id(adb: AdbDevice, workdir: str) -> DeviceId | None:
     Raises DeviceError if the device does not answer.
     """
     script = f"set -- {shlex.quote(workdir)}\n{_SCRIPT.replace('NAME', _NAME)}"
-    answer = adb.shell(script, timeout_s=_TIMEOUT_S, max_output_bytes=4096)
+    answer = adb.shell(
+        script, timeout_s=_TIMEOUT_S, max_output_bytes=4096, doing="ask for its device id"
+    )
     lines = answer.stdout.decode("utf-8", "replace").split()
     if len(lines) != 2 or not re.fullmatch(r"[0-9a-f-]{8,64}", lines[1]):
         return None

@@ -44,7 +44,9 @@ ProbeProblem = Callable[[AttachedDevice], str | None]
 def ask_vitals(adb: AdbDevice, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
     """Asks a device how it is, in one round trip. Raises DeviceError."""
     script = f"set -- {shlex.quote(workdir)} ''\n{SCRIPT}"
-    answer = adb.shell(script, timeout_s=timeout_s, max_output_bytes=_MAX_BYTES)
+    answer = adb.shell(
+        script, timeout_s=timeout_s, max_output_bytes=_MAX_BYTES, doing="ask how it is"
+    )
     vitals = parse_vitals(answer.stdout.decode("utf-8", "replace"))
     if vitals is None:
         raise DeviceError(
@@ -56,7 +58,12 @@ def ask_vitals(adb: AdbDevice, workdir: str, *, timeout_s: float = _VITALS_S) ->
 
 def ask_load(adb: AdbDevice) -> float | None:
     """How busy a device's processors are within one second, 0 to 1. Raises DeviceError."""
-    answer = adb.shell(f"set -- '' ''\n{LOAD_SCRIPT}", timeout_s=15, max_output_bytes=4096)
+    answer = adb.shell(
+        f"set -- '' ''\n{LOAD_SCRIPT}",
+        timeout_s=15,
+        max_output_bytes=4096,
+        doing="ask how busy it is",
+    )
     return parse_load(answer.stdout.decode("utf-8", "replace"))
 
 

@@ -22,21 +22,24 @@ class Resources(Generic[_Value]):
     def __init__(self) -> None:
         self._of: dict[str, dict[str, dict[tuple[str, str], _Value]]] = {}
 
-    def put(self, key: Key, value: _Value) -> None:
-        """One that is there now, or is another one now."""
+    def put(self, key: Key, value: _Value) -> _Value | None:
+        """One that is there now, or is another one now; what it was before."""
         exporter, group, kind, name = key
-        self._of.setdefault(exporter, {}).setdefault(group, {})[kind, name] = value
+        found = self._of.setdefault(exporter, {}).setdefault(group, {})
+        before = found.get((kind, name))
+        found[kind, name] = value
+        return before
 
-    def drop(self, exporter: str, group: str, name: str) -> None:
-        """Those of a name are gone, of whatever class."""
+    def drop(self, exporter: str, group: str, name: str) -> list[_Value]:
+        """Those of a name are gone, of whatever class; which they were."""
         groups = self._of.get(exporter, {})
         found = groups.get(group, {})
-        for key in [key for key in found if key[1] == name]:
-            del found[key]
+        gone = [found.pop(key) for key in [key for key in found if key[1] == name]]
         if not found:
             groups.pop(group, None)
         if not groups:
             self._of.pop(exporter, None)
+        return gone
 
     def near(self, patterns: Iterable[tuple[str, str]]) -> list[tuple[Key, _Value]]:
         """All that patterns of (exporter, group) can mean, in the order of their keys."""

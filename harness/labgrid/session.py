@@ -251,7 +251,7 @@ def _answer(keeper: subprocess.Popen[bytes], within_s: float) -> Mapping[str, An
             raise InfraError(f"labgrid's coordinator gave no answer within {within_s:g} s")
         more = os.read(keeper.stdout.fileno(), 1 << 16)
         if not more:
-            why = keeper.stderr.read()[-2000:].decode("utf-8", "replace").strip()
+            why = keeper.stderr.read(_MAX_BYTES)[-2000:].decode("utf-8", "replace").strip()
             raise InfraError(f"what keeps places of labgrid ended: {why.rpartition(chr(10))[2]}")
         said += more
     raise InfraError("labgrid's coordinator says more than a lab can be")

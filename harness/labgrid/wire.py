@@ -45,6 +45,10 @@ _POWER_PORTS: Final = frozenset(
 _STATES: Final = ("waiting", "allocated", "acquired", "expired", "invalid")
 
 
+MAX_SAID_BYTES: Final = 32 << 20
+"""So much of places and resources is kept; a lab of 10,000 places says a tenth of that."""
+
+
 class Away(InfraError):
     """The coordinator does not answer, now."""
 
@@ -68,6 +72,7 @@ class Coordinator:
         self._said: queue.Queue[Any] = queue.Queue()
         self._synced, self._down = threading.Event(), threading.Event()
         self._why: grpc.RpcError | None = None
+        self._said_bytes, self._says_too_much = 0, False
         self._lock = threading.Lock()
         self._asked = 0
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
@@ -166,6 +171,12 @@ class Coordinator:
             raise self._problem(error) from None
 
     def _problem(self, error: grpc.RpcError | None) -> InfraError | ConfigError:
+        if self._says_too_much:
+            most = MAX_SAID_BYTES >> 20
+            return InfraError(
+                f"labgrid's coordinator at {self.address} says more than a lab can be: over {most} "
+                "MB of places and resources"
+            )
         code = error.code() if error is not None else None
         why = (error.details() if error is not None else None) or "no answer"
         told = (
@@ -186,6 +197,10 @@ class Coordinator:
                 with self._lock:
                     for update in message.updates:
                         self._take(update)
+                if self._said_bytes > MAX_SAID_BYTES:
+                    self._says_too_much = True
+                    self._stream.cancel()
+                    break
                 if message.sync.id == self._asked:
                     self._synced.set()
         except grpc.RpcError as error:
@@ -197,16 +212,25 @@ class Coordinator:
     def _take(self, update: Any) -> None:
         kind = update.WhichOneof("kind")
         if kind == "place":
+            self._count(self._places.get(update.place.name), update.place)
             self._places[update.place.name] = update.place
         elif kind == "del_place":
-            self._places.pop(update.del_place, None)
+            self._count(self._places.pop(update.del_place, None), None)
         elif kind == "resource":
             path = update.resource.path
             key = path.exporter_name, path.group_name, update.resource.cls, path.resource_name
-            self._resources.put(key, update.resource)
+            self._count(self._resources.put(key, update.resource), update.resource)
         elif kind == "del_resource":
             path = update.del_resource
-            self._resources.drop(path.exporter_name, path.group_name, path.resource_name)
+            for gone in self._resources.drop(
+                path.exporter_name, path.group_name, path.resource_name
+            ):
+                self._count(gone, None)
+
+    def _count(self, before: Any, what: Any) -> None:
+        """Something was said in the place of what was said before, either of which may be None."""
+        for one, sign in ((before, -1), (what, 1)):
+            self._said_bytes += sign * one.ByteSize() if one is not None else 0
 
     def _place(self, said: Any) -> Place:
         services, power_port = [], ""

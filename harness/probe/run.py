@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 MAX_STDERR_BYTES: Final = 256 << 10
 MAX_OUTPUT_BYTES: Final = 64 << 20
+"""No probe may say more than that, whatever its plan."""
+_OUTPUT_BYTES: Final = 16 << 20
+_STEP_BYTES: Final = 1 << 10
+_DOING: Final = "run the probe"
 _EXIT_DEADLINE: Final = 124
 _NO_FOLDER: Final = 97
 _CHUNK_BYTES: Final = 1 << 16
@@ -134,8 +138,10 @@ def run_plan(
             timeout_s=timeout_s,
             on_stdout=on_stdout,
             on_stderr=on_stderr,
-            max_output_bytes=MAX_OUTPUT_BYTES,
+            max_output_bytes=most_output(plan),
             before_end=tell,
+            doing=_DOING,
+            collect=False,
         )
     except ScriptTimeout as error:
         completed = error.completed
@@ -167,14 +173,14 @@ def run_plan(
         raise DeviceError(
             f"the probe did not start (exit code {exit_code}, signal {number})",
             serial=device.serial,
-            command=script,
+            command=_DOING,
             output=bytes(stderr or raw),
         )
     if not fits:
         raise DeviceError(
             "its exit status is not what the shell that ran the probe said, or that is missing",
             serial=device.serial,
-            command=script,
+            command=_DOING,
             output=bytes(stderr),
         )
     return ProbeRun(
@@ -188,6 +194,12 @@ def run_plan(
         stderr=bytes(stderr),
         duration_s=time.monotonic() - started,
     )
+
+
+def most_output(plan: Plan) -> int:
+    """So many bytes may come of a plan: what its log may hold, escaped, and some for each step."""
+    asked = 2 * plan.settings.max_log_bytes + _STEP_BYTES * len(plan.steps)
+    return min(MAX_OUTPUT_BYTES, _OUTPUT_BYTES + asked)
 
 
 class _HowFar:
@@ -254,7 +266,7 @@ def run_plan_locally(
             )
         except OSError as error:
             raise ConfigError(f"cannot run the probe: {error}", file=probe) from error
-    run = _LocalRun(process, started + timeout_s, _due_s(plan, timeout_s))
+    run = _LocalRun(process, started + timeout_s, _due_s(plan, timeout_s), most_output(plan))
     with process:
         try:
             run.listen()
@@ -286,10 +298,13 @@ def run_plan_locally(
 class _LocalRun:
     """Takes a process's output, bounded, until a moment."""
 
-    def __init__(self, process: subprocess.Popen[bytes], until: float, due_s: float) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], until: float, due_s: float, most: int
+    ) -> None:
         self._process = process
         self._until = until
         self._due_s = due_s
+        self._most = most
         self.parser = TranscriptParser()
         self.raw = bytearray()
         self.stderr = bytearray()
@@ -342,7 +357,7 @@ class _LocalRun:
         else:
             self.raw += data
             self.parser.feed(data)
-            self.truncated = len(self.raw) > MAX_OUTPUT_BYTES
+            self.truncated = len(self.raw) > self._most
         return len(data)
 
 

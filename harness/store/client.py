@@ -120,6 +120,7 @@ class StoreClient:
             timeout_s=deadline.remaining(),
             on_stdout=on_output,
             max_output_bytes=_MAX_OUTPUT_BYTES,
+            doing=f"see to its store: {name}",
         )
         try:
             return parse(done.stdout.decode("utf-8", "replace"))

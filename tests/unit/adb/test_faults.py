@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 
 import pytest
 
+from harness.adb.address import TcpAddress
+from harness.adb.device import AdbDevice
 from harness.adb.faults import (
     AdbFailError,
     NoServerError,
@@ -13,7 +16,12 @@ from harness.adb.faults import (
     device_faults,
     server_faults,
 )
+from harness.adb.server import AdbServer
 from harness.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InfraError
+from harness.evidence.case_evidence import take_baseline
+from harness.lab.attach import read_facts
+from harness.lab.identity import give_device_id
+from harness.lab.recovery import ask_vitals
 
 FAULTS: list[tuple[BaseException, type[DeviceError], str]] = [
     (ConnectionResetError("reset by peer"), DeviceLost, "ended early: reset by peer"),
@@ -67,3 +75,37 @@ def test_what_is_ours_or_the_users_passes() -> None:
         assert caught.value is error
     with pytest.raises(TimeoutError), server_faults("y", but=(TimeoutError,)):
         raise TimeoutError
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("ask what it is", "[ask what it is]"),
+        ("ls /data/x", "[ls /data/x]"),
+        ("push /data/x", "[push /data/x]"),
+        ("set -- '/data'\nfor one in a b; do echo $one; done", "[in a shell script]"),
+        ("ls " + "x" * 300, "[in a shell script]"),
+        ("cd /x||exit 97;exec ./probe", "[in a shell script]"),
+    ],
+)
+def test_an_error_says_what_was_done_and_shows_no_script(command: str, shown: str) -> None:
+    error = DeviceLost("it is gone", serial="s", command=command)
+    assert str(error) == f"s: it is gone {shown}"
+    assert error.command == command
+
+
+def test_all_that_asks_a_device_says_so_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    nobody = AdbServer(TcpAddress(port=port))
+    device = AdbDevice("s", nobody, features=frozenset({"shell_v2"}))
+    asked = {
+        "ask what it is": lambda: read_facts(device, "/data"),
+        "ask how it is": lambda: ask_vitals(device, "/data"),
+        "ask for its device id": lambda: give_device_id(device, "/data"),
+        "ask for its clock": lambda: take_baseline(device, timeout_s=5),
+    }
+    for words, ask in asked.items():
+        with pytest.raises(DeviceError) as caught:
+            ask()
+        assert str(caught.value).endswith(f"[{words}]")

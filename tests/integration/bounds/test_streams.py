@@ -1,0 +1,154 @@
+"""Whoever sends without end is not listened to without end: each reader stays below 200 MB."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.failure.any_log import MAX_LINES
+
+MOST_KB = 200_000
+_PEAK = """
+print([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0])
+"""
+
+
+def peak_kb(program: str, *words: object) -> tuple[int, str]:
+    """The peak of a process of its own that runs a program, and what that said before."""
+    done = subprocess.run(
+        [sys.executable, "-c", program + _PEAK, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    said, _, peak = done.stdout.rstrip("\n").rpartition("\n")
+    return int(peak), said
+
+
+COORDINATOR = """
+import sys
+from harness.errors import InfraError
+from harness.labgrid.wire import Away, Coordinator
+try:
+    Coordinator(sys.argv[1], "host/user")
+except InfraError as error:
+    print(isinstance(error, Away), error)
+"""
+
+
+def test_a_coordinator_that_sends_without_end() -> None:
+    grpc = pytest.importorskip("grpc")
+    pytest.importorskip("labgrid")
+    from labgrid.remote.generated import labgrid_coordinator_pb2 as pb
+    from labgrid.remote.generated import labgrid_coordinator_pb2_grpc as rpc
+
+    class Endless(rpc.CoordinatorServicer):  # type: ignore[misc]
+        def ClientStream(self, request_iterator: object, context: Any) -> Iterator[object]:  # noqa: N802
+            for number in itertools.count():
+                if not context.is_active():
+                    return
+                places = [
+                    pb.UpdateResponse(place=pb.Place(name=f"{number}-{at}", comment="x" * 10_000))
+                    for at in range(100)
+                ]
+                yield pb.ClientOutMessage(updates=places)
+
+    server = grpc.server(ThreadPoolExecutor(2))
+    rpc.add_CoordinatorServicer_to_server(Endless(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        peak, said = peak_kb(COORDINATOR, f"127.0.0.1:{port}")
+    finally:
+        server.stop(None)
+    assert said.startswith("False labgrid's coordinator at 127.0.0.1:")
+    assert said.endswith("says more than a lab can be: over 32 MB of places and resources")
+    assert peak < MOST_KB
+
+
+# a mock of a probe, which logs without end
+TALKATIVE_PROBE = """#!{python}
+import sys
+from zlib import crc32
+def event(n, content):
+    line = '{{"n":%d,%s' % (n, content)
+    sys.stdout.write('\\x1e%s,"crc":"%08x"}}\\n' % (line, crc32(line.encode())))
+event(0, '"event":"start","source":"x","pid":1,"target":"x"')
+event(1, '"event":"begin","step":0,"verb":"noop"')
+for n in range(2, 100_000_000):
+    event(n, '"event":"log","step":0,"level":"error","text":"%d {text}","t_us":1' % n)
+"""
+RUN = """
+import sys
+from pathlib import Path
+from harness.failure.verdict import judge
+from harness.probe.events import kept_events
+from harness.probe.plan import Plan, Step
+from harness.probe.run import run_plan_locally
+run = run_plan_locally(Path(sys.argv[1]), Plan((Step("noop"),)), env={}, timeout_s=120)
+verdict = judge(run)
+kept = kept_events(run.raw_events)
+print(run.truncated, len(kept), "s3cret" in str(kept))
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("x" * 1000, marks=pytest.mark.nightly, id="long"),
+        pytest.param("https://u:s3cret@h " + "y" * 300, id="secret"),
+        pytest.param("z", marks=pytest.mark.nightly, id="short"),
+    ],
+)
+def test_a_case_that_logs_without_end(tmp_path: Path, text: str) -> None:
+    probe = tmp_path / "probe"
+    probe.write_text(TALKATIVE_PROBE.format(python=sys.executable, text=text))
+    probe.chmod(0o755)
+    peak, said = peak_kb(RUN, probe)
+    truncated, length, leaked = said.split()
+    assert (truncated, leaked) == ("True", "False")
+    assert 16 << 20 <= int(length) + (1 << 20) <= 24 << 20
+    assert peak < MOST_KB
+
+
+EXPLAIN = """
+import sys
+from harness.cli.explain import explain
+explain.main([sys.argv[1], "--json"], standalone_mode=False)
+"""
+LOGS: dict[str, Callable[[int], str]] = {
+    "alike": lambda n: f"11-23 10:00:00.{n % 1000:03} 1 2 E QnnDsp : graph {n} error {n * 7}\n",
+    "different": lambda n: f"qnn error {n:x} {hex(n * 2654435761)[2:].translate(LETTERS)}\n",
+    "foreign": lambda n: f"I ActivityManager: Process com.example{n} has died\n",
+    "long": lambda n: f"qnn / err{n} " + "" if n % 1000 else "\U0001f44d",
+    "short": lambda n: "err\n",
+    "empty": lambda n: "\n",
+}
+LETTERS = str.maketrans("0123456789", "ghijklmnop")
+
+
+@pytest.mark.parametrize("kind", LOGS)
+@pytest.mark.parametrize("size", [4 << 20, pytest.param(200 << 20, marks=pytest.mark.nightly)])
+def test_explain_reads_a_log_of_any_size(tmp_path: Path, kind: str, size: int) -> None:
+    log, numbers = tmp_path / "log", itertools.count()
+    told = "QnnDsp <E> Failed to find available PD for contextId 56 on deviceId 0 coreId 0"
+    with log.open("w") as stream:
+        while stream.tell() < size:
+            piece = "".join(LOGS[kind](next(numbers)) for _ in range(20_000))
+            stream.write(piece * max(1, (1 << 20) // len(piece)) if kind == "empty" else piece)
+        stream.write(f"\n{told}\n")
+    peak, said = peak_kb(EXPLAIN, log)
+    found = json.loads(said)["diagnoses"]
+    assert any(told in line["text"] for one in found for line in one["lines"]), found
+    assert peak < MOST_KB
+    assert MAX_LINES < 10_000

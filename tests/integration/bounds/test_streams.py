@@ -126,6 +126,7 @@ import sys
 from harness.cli.explain import explain
 explain.main([sys.argv[1], "--json"], standalone_mode=False)
 """
+LETTERS: dict[int, int] = str.maketrans("0123456789", "ghijklmnop")
 LOGS: dict[str, Callable[[int], str]] = {
     "alike": lambda n: f"11-23 10:00:00.{n % 1000:03} 1 2 E QnnDsp : graph {n} error {n * 7}\n",
     "different": lambda n: f"qnn error {n:x} {hex(n * 2654435761)[2:].translate(LETTERS)}\n",
@@ -134,7 +135,6 @@ LOGS: dict[str, Callable[[int], str]] = {
     "short": lambda n: "err\n",
     "empty": lambda n: "\n",
 }
-LETTERS = str.maketrans("0123456789", "ghijklmnop")
 
 
 @pytest.mark.parametrize("kind", LOGS)

@@ -47,8 +47,7 @@ except InfraError as error:
 
 
 def test_a_coordinator_that_sends_without_end() -> None:
-    grpc = pytest.importorskip("grpc")
-    pytest.importorskip("labgrid")
+    import grpc
     from labgrid.remote.generated import labgrid_coordinator_pb2 as pb
     from labgrid.remote.generated import labgrid_coordinator_pb2_grpc as rpc
 

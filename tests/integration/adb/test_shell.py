@@ -56,7 +56,9 @@ def test_an_old_device_merges_them(shared: Place) -> None:
 
 def test_50_mb_of_input_come_back(device: AdbDevice) -> None:
     data = os.urandom(1 << 20) * 50
-    done = device.shell("cat; echo done >&2; exit 5", stdin=data, timeout_s=60)
+    done = device.shell(
+        "cat; echo done >&2; exit 5", stdin=data, timeout_s=60, max_output_bytes=64 << 20
+    )
     assert done.stdout == data
     assert (done.stderr, done.exit_code) == (b"done\n", 5)
 

@@ -90,14 +90,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(*words: object) -> bytes:
+def command(*words: object, ends: tuple[int, ...] = (0, 1)) -> bytes:
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli.main", *map(str, words)],
         capture_output=True,
         timeout=300,
         check=False,
     )
-    assert done.returncode in (0, 1), done.stderr[-2000:]
+    assert done.returncode in ends, done.stderr[-2000:]
     assert steering(done.stdout + done.stderr) == []
     assert b"Traceback" not in done.stderr
     return done.stdout
@@ -117,12 +117,14 @@ def test_reports_of_a_hostile_journal(run: Path) -> None:
     assert "torn::one" not in cases
     junit = (run / "junit.xml").read_bytes()
     assert len(junit) < 50 * MB
-    assert len(list(ElementTree.fromstring(junit).iter("testcase"))) == len(cases)
+    named = [one.get("name") for one in ElementTree.fromstring(junit).iter("testcase")]
+    # the run says that it was cut short: that has a test case of its own
+    assert len(named) == len(cases) + 1
 
 
 def test_what_compares_and_remembers_a_hostile_journal(run: Path) -> None:
-    assert len(command("compare", run, run)) < MB
-    told = json.loads(command("compare", run, run, "--json"))
+    assert len(command("compare", run, run, ends=(3,))) < MB
+    told = json.loads(command("compare", run, run, "--json", ends=(3,)))
     assert [told[name] for name in ("new", "changed", "vanished", "fixed")] == [[]] * 4
     assert len(command("history", "--reports", run.parent)) < MB
     assert json.loads(command("history", "--reports", run.parent, "--json"))["runs"] == 1

@@ -14,7 +14,11 @@ from harness.errors.outgoing_text import Command, without_commands
 
 _LONGEST: Final = 64
 """So many characters of a line are enough to see a command that begins in them."""
-_BLANK_LINE: Final = re.compile(r"(?:\s|\x1b\[[0-9;]{0,20}m)*+((?:\x1b(?:\[[0-9;]{0,20})?)?|:?)")
+_BLANK_LINE: Final = re.compile(
+    r"(?:\s|\x1b\[[0-9;]{0,20}m)*+"
+    r"(:|::(?:[A-Za-z-]|\x1b\[[0-9;]{0,20}m){0,40}(?:\x1b(?:\[[0-9;]{0,20})?)?"
+    r"|(?:\x1b(?:\[[0-9;]{0,20})?)?)"
+)
 
 
 class OutgoingStream:

@@ -62,13 +62,15 @@ _SIGNS: Final = re.compile(
 _SIGNS_IN_BYTES: Final = re.compile(_SIGNS.pattern.encode() + rb"|\\u00|\\/")
 _JSON_ESCAPE: Final = re.compile(r"\\(?:u00([2-7][0-9a-fA-F])|/)")
 
-# What CI systems obey in a log. GitHub: `::` behind white space at the beginning of a line, `##[`
+# What CI systems obey in a log. GitHub: `::name` and then ` ` or `::`, behind white space at the
+# beginning of a line (a node id may begin so, too: its name has other characters), and `##[`
 # anywhere (actions/runner, ActionCommand.cs); Azure: `##vso[` anywhere (its agent, Command.cs), and
 # TeamCity `##teamcity[`; GitLab and Travis: sections. What a colour is set before is at the
 # beginning, too. Of each, the last character becomes an escape of JSON.
-_BLANK: Final = r"(?<![^\n\r])(?:[^\S\n\r]|\x1b\[[0-9;]{0,20}m)*+"
+_COLOUR: Final = r"\x1b\[[0-9;]{0,20}m"
+_BLANK: Final = rf"(?<![^\n\r])(?:[^\S\n\r]|{_COLOUR})*+"
 _COMMANDS: Final = (
-    re.compile(rf"({_BLANK}:):"),
+    re.compile(rf"({_BLANK}::(?:[A-Za-z-]|{_COLOUR}){{1,40}})[ :]"),
     re.compile(r"(##[\w.-]{0,40})\["),
     re.compile(r"((?:section_(?:start|end)|travis_(?:fold|time))):"),
 )

@@ -31,7 +31,9 @@ _STEERING = re.compile(
 
 
 # As the agents of CI systems look for them: GitHub behind what .NET takes for white space.
-_OBEYED = re.compile(r"^\s*::|##\[|##vso\[|##teamcity\[|section_(?:start|end):|travis_fold:")
+_OBEYED = re.compile(
+    r"^\s*::[A-Za-z-]+(?: |::)|##\[|##vso\[|##teamcity\[|section_(?:start|end):|travis_fold:"
+)
 
 
 def steering(output: bytes, *, log: bool = True) -> list[str]:

@@ -118,7 +118,7 @@ def obeyed(log: str) -> list[str]:
     return [
         line
         for line in re.split("[\n\r]", log)
-        if re.sub("\x1b\\[[0-9;]*m", "", line).lstrip().startswith("::")
+        if re.match("::[A-Za-z-]{1,20}(?: |::)", re.sub("\x1b\\[[0-9;]*m", "", line).lstrip())
         or any(word in line.lower() for word in ("##[", "##vso[", "##teamcity["))
         or re.search(r"section_(?:start|end):|travis_(?:fold|time):", line)
     ]
@@ -128,6 +128,9 @@ PIECES = [
     *COMMANDS,
     *"\n\r\t :#[]",
     "::",
+    "::err",
+    "or",
+    " ",
     "##",
     "vso",
     "section_",
@@ -160,6 +163,15 @@ def test_nothing_written_piece_by_piece_steers_a_ci_system(pieces: list[str]) ->
         assert stream.write(piece) == len(piece)
     assert obeyed(written.getvalue()) == []
     assert written.getvalue() == without_commands("".join(pieces))
+
+
+@pytest.mark.parametrize(
+    "name", ["::test_x[sim-1]", "::test_it", "::test_it - AssertionError: a::b"]
+)
+def test_a_name_of_a_test_is_printed_as_it_is(name: str) -> None:
+    """Of a file beside the root folder pytest tells no path."""
+    assert outgoing(name) == name
+    assert outgoing(f"  {name}") == f"  {name}"
 
 
 def test_a_command_of_ours_goes_through_and_nothing_behind_it() -> None:

@@ -69,7 +69,7 @@ def test_every_device_has_one_worker_and_the_run_one_journal(
     assert {device: len(names) for device, names in used.items()} == {"sim-a": 1, "sim-b": 1}
     if workers == "auto":
         assert used["sim-a"] != used["sim-b"]
-    runs = [path for path in lab.reports.iterdir() if not path.is_symlink()]
+    runs = list(lab.reports.glob("2*"))
     assert len(runs) == 1
     assert json.loads((runs[0] / "run.json").read_text())["exit_code"] == 0
     assert all((runs[0] / log).is_file() for case in done.cases for log in case["logs"])
@@ -126,9 +126,7 @@ def test_a_case_whose_name_has_a_device_has_its_verdict_from_there_or_none(
     assert lost
     for case in lost:
         assert "[sim-a-" in case["case"]
-        assert (case["cause"], "sim-a" in case["error"]["message"]) == ("infra", True), case[
-            "error"
-        ]
+        assert (case["cause"], case["device"]["name"]) == ("infra", "sim-a"), case["error"]
     others = [case for case in last.values() if case not in lost]
     assert {case["outcome"] for case in others} == {"passed"}
     assert sum("[sim-b-" in case["case"] for case in others) == 5

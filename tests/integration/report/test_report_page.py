@@ -137,7 +137,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
         log.parent.mkdir(parents=True)
         log.write_text(f"what the library of case {number} said")
     contents = Contents(tuple(many(CASES)), (), events())
-    info = {"command": ["pytest", "-m", "device", "--lab", "my lab.yaml"]}
+    info = {"command": ["pytest", "-m", "device", "--lab", "my lab.yaml"], "selected": CASES}
     write_html(contents, info, folder / "report.html", run="20261121T060000Z-00ff")
     return folder / "report.html"
 

@@ -52,7 +52,7 @@ def test_a_refusal_carries_the_whole_chain() -> None:
     assert text[0] == (
         "QNN 2.51.0 does not compile two: RuntimeError: Error creating execution provider: FAIL"
     )
-    assert [line.strip() for line in text[1:]] == [
+    assert [line.strip("| ") for line in text[1:]] == [
         "QnnDsp <E> the real cause",
         "[E:onnxruntime] it failed",
     ]

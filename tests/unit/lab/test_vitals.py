@@ -179,7 +179,9 @@ class ThisComputer:
 
     serial = "here"
 
-    def shell(self, script: str, *, timeout_s: float, max_output_bytes: int) -> Finished:
+    def shell(
+        self, script: str, *, timeout_s: float, max_output_bytes: int, doing: str
+    ) -> Finished:
         done = subprocess.run(
             ["sh", "-c", script], capture_output=True, timeout=timeout_s, check=False
         )

@@ -80,7 +80,7 @@ def test_words_of_a_device_are_no_command_and_steer_nothing() -> None:
     (line,) = annotations_of(made)
     assert COMMAND.fullmatch(line)
     assert line.replace("\xa0", " ").replace("\t", " ").isprintable()
-    assert "%0A:\\u003astop-commands::x" in line
+    assert "%0A::stop-commands\\u003a:x" in line
     assert "file=suites/t%2C%3A%25" in line
     summary = summary_of(made, "r`n")
     outside = re.sub(r"`[^`\n]*`", "", summary)

@@ -135,7 +135,7 @@ def test_the_first_commands_say_what_is_shown(lab: DeviceRuns, tmp_path: Path) -
 
 def _lasting(text: str) -> str:
     """What two runs have in common, however its lines are broken."""
-    text = re.sub(r"\d{8}T\d{6}Z-\w{4}|\d+\.\d+s\b", "*", text)
+    text = re.sub(r"\d{8}T\d{6}Z-\w{16}|\d+\.\d+s\b", "*", text)
     return " ".join(text.split())
 
 

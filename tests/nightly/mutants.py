@@ -311,9 +311,11 @@ def main() -> None:
     parser.add_argument("--file", default="", help="only files whose path has this (a pattern)")
     asked = parser.parse_args()
     print(f"seed {asked.seed}")
-    show(
-        run(asked.seconds, asked.seed, [one for one in pure_files() if re.search(asked.file, one)])
-    )
+    files = [one for one in pure_files() if re.search(asked.file, one)]
+    tallies = run(asked.seconds, asked.seed, files)
+    show(tallies)
+    if rate_of(tallies) < AIM:
+        sys.exit(f"fewer than {AIM:.0%} of the mutants were killed")
 
 
 if __name__ == "__main__":

@@ -176,12 +176,6 @@ def _first(journal: Path) -> tuple[str, str]:
     return ("", "") if first is None else (moment_text(first[1].started), first[1].case)
 
 
-def _known_by(started: str, journal: Path) -> str:
-    """What tells a run from others of its id, also when it grows."""
-    text = "\n".join((started, *_first(journal)))
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
-
-
 def _place(folder: Path) -> dict[str, object]:
     place = place_of(folder)
     if place is None:

@@ -20,10 +20,15 @@ _MAX_NOTE_BYTES: Final = 64 << 10
 def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
     """Writes beside `path`, then renames: a reader sees the old content or the new, never a part.
 
-    Raises OSError, with `new` also where something is there already; nothing stays behind then.
+    Raises OSError of `path`, with `new` also where something is there already; nothing stays
+    behind then.
     """
-    with written_whole(path, new=new) as stream:
-        stream.write(content)
+    try:
+        with written_whole(path, new=new) as stream:
+            stream.write(content)
+    except OSError as error:
+        error.filename = os.fspath(path)  # a full disk names none, others the file beside
+        raise
 
 
 @contextlib.contextmanager

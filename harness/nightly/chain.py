@@ -57,13 +57,17 @@ def held(reports: Path) -> Iterator[None]:
         with making_folders(reports):
             reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             lock = (reports / ".nightly.lock").open("ab")
-        with lock as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-    except BlockingIOError as error:
-        raise ConfigError("another qnn-harness nightly is at work here", file=reports) from error
     except OSError as error:
         raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            problem = "another qnn-harness nightly is at work here"
+            raise ConfigError(problem, file=reports) from error
+        except OSError as error:
+            raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error
+        yield
 
 
 def nights(reports: Path) -> Iterator[Night]:
@@ -109,8 +113,13 @@ class Chain:
         steps = (self._fetch, self._run, self._compare, self._bisect, self._publish)
         while (step := self.night.next_step) is not None:
             self._tell(step)
-            steps[STEPS.index(step)]()
-            self._keep(done=(*self.night.done, step))
+            try:
+                steps[STEPS.index(step)]()
+                self._keep(done=(*self.night.done, step))
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                why = error.strerror or error
+                raise InfraError(f"nightly could not {step}: {where}{why}") from error
         return self.night
 
     @property
@@ -238,10 +247,13 @@ class Chain:
         (self.path / "issues").mkdir(exist_ok=True)
         for issue in self.night.issues:
             write_whole(self.path / f"issues/{issue.id}.md", issue_text(issue).encode())
-        comparison = read_bounded(self.path / "comparison.md", _MAX_BYTES).decode()
+        comparison = read_bounded(self.path / "comparison.md", _MAX_BYTES).decode(errors="replace")
         summary = "\n".join([comparison, *summary_lines(self.night), ""])
         write_whole(self.path / "summary.md", summary.encode())
-        add_to_summary(os.environ, summary)
+        try:
+            add_to_summary(os.environ, summary)
+        except OSError as error:  # it changes nothing about the night
+            self._note(f"CI cannot be told: {error.filename}: {error.strerror}")
         point_to(self.path, LATEST)
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.nightly.chain import PROBLEM, STATE, Chain, nights
-from harness.nightly.night import Night
+from harness.errors import InfraError
+from harness.nightly.chain import PROBLEM, STATE, Chain, held, nights
+from harness.nightly.night import STEPS, Night
 from harness.report.rundir import RunFolder, new_run_id
+from tests.unit.history.runs import attempt, run_folder
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -50,3 +52,35 @@ def test_nights_are_in_the_order_in_which_they_were_begun(tmp_path: Path) -> Non
         Chain(one, (), tmp_path, None)._keep()
         assert (tmp_path / one.night / STATE).is_file()
     assert list(nights(tmp_path)) == made[::-1]
+
+
+def at_its_last_step(reports: Path) -> Chain:
+    run = run_folder(reports, attempt("a passed"))
+    night = night_at(NOON).model_copy(update={"done": STEPS[:-1], "run": run.name})
+    chain = Chain(night, (), reports, None)
+    chain._keep()
+    return chain
+
+
+def test_a_disk_that_fails_in_a_step_is_told_with_the_step_and_the_file(tmp_path: Path) -> None:
+    chain = at_its_last_step(tmp_path)
+    with pytest.raises(InfraError) as told, held(tmp_path):
+        chain.go_on()
+    file = chain.path / "comparison.md"
+    assert str(told.value) == f"nightly could not publish: {file}: No such file or directory"
+    file.write_bytes(b"told \xff\n")
+    with held(tmp_path):
+        assert chain.go_on().next_step is None
+    assert (chain.path / "summary.md").read_text() == "told \ufffd\n\n"
+
+
+def test_a_ci_system_that_cannot_be_told_is_a_note_of_the_night(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = at_its_last_step(tmp_path)
+    (chain.path / "comparison.md").write_text("told\n")
+    file = tmp_path / "no/such/folder"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
+    over = chain.go_on()
+    assert over.told == (f"CI cannot be told: {file}: No such file or directory",)
+    assert over.next_step is None

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal
-from urllib.parse import unquote_to_bytes
 from zlib import crc32
 
 from harness.errors import ConfigError
@@ -16,9 +15,7 @@ from harness.probe.verbs import LIMITS, VERBS, check_fields
 LogLevel = Literal["off", "error", "warn", "info", "verbose", "debug"]
 MemoryDetail = Literal["off", "rss", "pss"]
 
-_HEADER: Final = re.compile(r"probe-plan 2 bytes=(0|[1-9][0-9]{0,7}) crc32=([0-9a-f]{8})")
 _QUOTED: Final = re.compile(rb"[^!-$&-~]")
-_BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True)
@@ -128,34 +125,6 @@ def sealed(lines: Iterable[str]) -> str:
     return f"probe-plan 2 bytes={len(body)} crc32={crc32(body.encode()):08x}\n{body}"
 
 
-def parse(text: str) -> Plan:
-    """The plan that has this text. Raises ConfigError, with the line, if there is none."""
-    header, _, body = text.partition("\n")
-    found = _HEADER.fullmatch(header)
-    if found is None or not text.isascii():
-        raise ConfigError("not a probe plan", line=1)
-    if (int(found[1]), int(found[2], 16)) != (len(body), crc32(body.encode())):
-        raise ConfigError("the plan is not what its first line says", line=1)
-    settings = Settings()
-    steps: list[Step] = []
-    *lines, last = body.split("\n")
-    if last:
-        raise ConfigError("a line without an end", line=len(lines) + 2)
-    for number, line in enumerate(lines, 2):
-        verb, *parts = line.split(" ")
-        try:
-            if len(line) >= LIMITS["PLAN_LINE_MAX"]:
-                raise ConfigError("a line that is too long")
-            fields = _parse_fields(parts)
-            if verb == "set" and not steps:
-                settings = _settings(fields)
-            else:
-                steps.append(Step(verb, fields))
-        except ConfigError as error:
-            raise ConfigError(error.problem, line=number, field=error.field) from None
-    return Plan(tuple(steps), settings)
-
-
 def backend_load(lib: str) -> Step:
     """Opens the backend library (a path on the device)."""
     return Step("backend-load", {"lib": lib})
@@ -235,19 +204,3 @@ def _line(verb: str, fields: Mapping[str, str]) -> str:
 def _quote(value: str) -> str:
     text = value.encode("utf-8", "surrogateescape")
     return _QUOTED.sub(lambda found: b"%%%02X" % found[0][0], text).decode()
-
-
-def _parse_fields(parts: Iterable[str]) -> dict[str, str]:
-    fields: dict[str, str] = {}
-    for part in parts:
-        key, equals, value = part.partition("=")
-        if not equals or key in fields or _BROKEN_ESCAPE.search(value):
-            raise ConfigError(f"not a field, or given twice: {part[:80]!r}")
-        fields[key] = unquote_to_bytes(value).decode("utf-8", "surrogateescape")
-    return fields
-
-
-def _settings(fields: Mapping[str, str]) -> Settings:
-    check_fields("set", fields)
-    values = {key: int(value) if value.isdigit() else value for key, value in fields.items()}
-    return Settings(**values)  # type: ignore[arg-type]

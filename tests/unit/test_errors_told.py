@@ -24,7 +24,6 @@ from harness.history.database import open_database
 from harness.lab.lease import Leases
 from harness.nightly.chain import held
 from harness.probe.build import ProbeBuilder, read_sources
-from harness.probe.plan import parse, sealed
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.download import Bounds, download
 from harness.runtimes.pypi import require_compiling_host
@@ -44,11 +43,6 @@ def in_the_way(folder: Path) -> Path:
         (lambda at: harness_key(in_the_way(at)), InfraError, "cannot make the harness's adb key: "),
         (lambda at: BisectFolder.newest(at), ConfigError, "holds no bisection"),
         (lambda _: read_sources("*.none"), ConfigError, "the probe's sources are missing"),
-        (
-            lambda _: parse(sealed(["sleep ms=1 ms=2"])),
-            ConfigError,
-            "not a field, or given twice: 'ms=2'",
-        ),
         (lambda at: names_of(in_the_way(at).parent), InfraError, "file cannot be unpacked: "),
         (lambda _: with_addresses(None, [], None), ConfigError, "--device: names no device"),
         (lambda at: spawn_guarded(["x"], cwd=at / "gone"), InfraError, "cannot start x: "),

@@ -146,6 +146,8 @@ static bool parse_fields(struct plan *plan, uint32_t line, const struct verb *ve
 static bool parse_settings(struct plan *plan, uint32_t line, const struct verb *verb, char *rest) {
     struct step step = {0};
     if (plan->step_count > 0) return refuse(plan, line, "set comes before the first step");
+    if (plan->has_settings) return refuse(plan, line, "set is given twice");
+    plan->has_settings = true;
     if (!parse_fields(plan, line, verb, rest, &step)) return false;
     plan->deadline_ms = step_number(&step, "deadline_ms", plan->deadline_ms);
     plan->linger_ms = step_number(&step, "linger_ms", plan->linger_ms);

@@ -76,6 +76,7 @@ struct plan {
     uint64_t deadline_ms, linger_ms, max_log_bytes;
     uint32_t log_level; /* 0: no log */
     enum memory_detail memory;
+    bool has_settings; /* its line was there */
     uint32_t step_count;
     struct step *steps;
     size_t body_bytes; /* of the text behind its first line */

@@ -21,6 +21,7 @@ from harness.probe.run import MAX_STDERR_BYTES, run_plan_locally
 from harness.probe.verbs import LIMITS, VERBS, Field
 from tests.integration.probe.conftest import ALL_BUILDS, ENVIRONMENT, Runner
 from tests.stand_in.events import parse_transcript
+from tests.stand_in.plan_text import parse
 
 EVERY_VERB = (
     "backend-load lib=/none",
@@ -84,7 +85,7 @@ def test_every_verb_is_known_on_both_sides(probe: Path) -> None:
     text = plan.sealed(["cleanup", *EVERY_VERB])
     transcript = parse_transcript(feed(probe, text.encode()).stdout)
     assert transcript.plan_error is None
-    assert [step.verb for step in plan.parse(text).steps] == [
+    assert [step.verb for step in parse(text).steps] == [
         "cleanup",
         *(line.split()[0] for line in EVERY_VERB),
     ]
@@ -130,7 +131,6 @@ def test_every_verb_is_known_on_both_sides(probe: Path) -> None:
         (["context-free context=8192"], 2, "'context' must be 0 to 8191: '8192'"),
         (["execute context=0 graph=0 input.00=x"], 2, "input.00"),
         (["execute context=0 graph=0 input.512=x"], 2, "input.512"),
-        (["noop", "set memory=off"], 3, "before the first step"),
         (["set memory=all"], 2, "'memory' is none of off rss pss: 'all'"),
         (["set log_level=loud"], 2, "'log_level' is none of off error warn"),
         ([""], 2, "no verb ''"),
@@ -149,7 +149,33 @@ def test_a_bad_plan_is_refused_before_anything_is_done(
     assert says in transcript.plan_error
     assert not transcript.steps
     with pytest.raises(ConfigError):
-        plan.parse(text)
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "says"),
+    [
+        (["noop", "set memory=off"], 3, "set comes before the first step"),
+        (["set memory=off", "noop", "set memory=off"], 4, "set comes before the first step"),
+        (["set deadline_ms=5", "set memory=off"], 3, "set is given twice"),
+        (["set", "set", "noop"], 3, "set is given twice"),
+        (["set memory=off", "noop"], None, "off"),
+        (["set", "noop"], None, "pss"),
+    ],
+)
+def test_settings_are_told_once_and_first(
+    probe: Path, lines: list[str], line: int | None, says: str
+) -> None:
+    text = plan.sealed(lines)
+    said = parse_transcript(feed(probe, text.encode()).stdout).plan_error
+    if line is None:
+        assert said is None
+        assert parse(text).settings.memory == says
+        return
+    assert said == f"line {line}: {says}"
+    with pytest.raises(ConfigError) as refused:
+        parse(text)
+    assert (refused.value.line, refused.value.problem) == (line, says)
 
 
 def least_and_most(key: str, rule: Field) -> tuple[list[str], list[str]]:
@@ -182,15 +208,18 @@ def test_the_probe_and_the_harness_know_the_same_bounds(plain_probe: Path) -> No
                 text = plan.sealed([" ".join((verb, *others, field))])
                 assert feed(plain_probe, text.encode()).returncode == 2, text
                 with pytest.raises(ConfigError):
-                    plan.parse(text)
+                    parse(text)
         for key in some:
             text = plan.sealed([" ".join((verb, *(some[one] for one in some if one != key)))])
             assert f"needs '{key}'" in feed(plain_probe, text.encode()).stdout.decode(), text
             with pytest.raises(ConfigError, match="needs"):
-                plan.parse(text)
+                parse(text)
         taken += lines
-    for start in range(0, len(taken), 40):
-        text = plan.sealed([*taken[start : start + 40], "at-the-end"])
+    settings = [line for line in taken if line.startswith("set ")]
+    steps = taken[len(settings) :]
+    several = [steps[start : start + 40] for start in range(0, len(steps), 40)]
+    for lines in [*([line] for line in settings), *several]:
+        text = plan.sealed([*lines, "at-the-end"])
         said = parse_transcript(feed(plain_probe, text.encode()).stdout).plan_error
         assert said is not None
         assert "no verb 'at-the-end'" in said
@@ -239,7 +268,7 @@ def test_a_line_that_is_too_long_or_does_not_end(probe: Path) -> None:
         transcript = parse_transcript(feed(probe, by_hand(body)).stdout)
         assert says in (transcript.plan_error or "")
         with pytest.raises(ConfigError):
-            plan.parse(by_hand(body).decode())
+            parse(by_hand(body).decode())
 
 
 def test_a_plan_may_have_as_many_steps_as_promised(probe: Path) -> None:

@@ -21,7 +21,8 @@ from harness.probe.ort_plan import (
     ort_session,
     ort_session_free,
 )
-from harness.probe.plan import Plan, parse
+from harness.probe.plan import Plan
+from tests.stand_in.plan_text import parse
 
 NO_FALLBACK = "session.disable_cpu_ep_fallback=1"
 RECORDED = "session.record_ep_graph_assignment_info=1"

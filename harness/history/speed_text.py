@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from harness.errors.outgoing_text import counted
@@ -28,13 +28,12 @@ def noise_lines(speed: Speed) -> Iterator[str]:
     for one in speed.hidden:
         by_figure.setdefault((one.name.device, one.name.figure), []).append(one)
     for (device, figure), hidden in by_figure.items():
-        tells = statistics.median_high(one.tells or 1.0 for one in hidden)
         first = hidden[0]
         which = first.name.case or "all cases"
         more = f" and {counted(len(hidden) - 1, 'other case')}" if len(hidden) > 1 else ""
         where = device or "this computer"
         yield (
-            f"{where} is too noisy to tell less than x {tells:.3g} of {figure}: "
+            f"{where} is {_too_noisy(hidden)} of {figure}: "
             f"{which} x {first.ratio:.3g} ({first.interval}){more}"
         )
 
@@ -44,8 +43,12 @@ def noise_said(speed: Speed) -> str | None:
     hidden = speed.hidden
     if not hidden:
         return None
+    return f"{_too_noisy(hidden)} of {counted(len(hidden), 'figure')}"
+
+
+def _too_noisy(hidden: Sequence[Change]) -> str:
     tells = statistics.median_high(one.tells or 1.0 for one in hidden)
-    return f"too noisy to tell less than x {tells:.3g} of {counted(len(hidden), 'figure')}"
+    return f"too noisy to tell less than x {tells:.3g}"
 
 
 def speed_lines(speed: Speed, most: int = _MOST) -> Iterator[str]:

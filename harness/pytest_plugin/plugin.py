@@ -363,7 +363,8 @@ def _explain(
         setattr(report, LAB_ERROR, record.cause)
     if case.is_unsupported:
         path, line, _ = item.location
-        report.longrepr = (path, (line or 0) + 1, f"unsupported: {failure}")
+        told = "" if isinstance(failure, TargetFailure) else "unsupported: "
+        report.longrepr = (path, (line or 0) + 1, f"{told}{failure}")
     elif isinstance(failure, TargetFailure | HarnessError):
         report.longrepr = "\n".join([str(failure), *remarks])
 

@@ -120,7 +120,7 @@ def summary_lines(
     for group in groups[:_MAX_LINES]:
         lines.append(_group_line(group, width))
         known = group[0].error.diagnosis if group[0].error else None
-        if known is not None and group[0].is_unexpected:
+        if known is not None and section(group[0]) != "expected":
             lines.append(_diagnosis_line(known, width))
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")

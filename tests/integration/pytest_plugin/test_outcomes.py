@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.device_runs import DeviceRuns
+from tests.integration.device_runs import ROOT, DeviceRuns
 
 SUITE = '''"""One test for each way of ending."""
 import pytest
@@ -175,6 +175,22 @@ def test_what_the_target_cannot_do_is_no_failure(lab: DeviceRuns, suite: Path) -
         "contexts are compiled for HTP, and the gpu backend reads none" in case["error"]["message"]
     )
     assert "1 unsupported" in done.output
+
+
+@pytest.mark.nightly
+def test_why_a_target_cannot_do_it_is_diagnosed_as_a_failure_is(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    lab.file.write_text(
+        "schema: 1\ndevices:\n"
+        "  - {name: sim-a, simulated: true, soc: QCS8550, prepares_gpu: false}\n"
+    )
+    suite, written = ROOT / "suites/test_gpu_contexts.py", tmp_path / "junit.xml"
+    done = lab.run("-k", "compiler_and_runtime", f"--junitxml={written}", suites=suite)
+    assert done.code == 0, done.output
+    assert "1 x UNSUPPORTED: CreateSession 4000 " in done.output
+    assert "\n       nodes-not-taken (possible): " in done.output
+    assert "unsupported: unsupported" not in written.read_text()
 
 
 @pytest.mark.nightly

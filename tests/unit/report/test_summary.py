@@ -200,6 +200,8 @@ def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> 
     assert len(lines_of([failed], "r", width=60)[2]) == 60
     expected = record(outcome="failed", error=known, expected={"known_issue": "x"})
     assert len(lines_of([expected], "r")) == 3
+    cannot = record(outcome="unsupported", error=known)
+    assert lines_of([cannot], "r", width=400)[3] == wide
 
 
 def test_only_what_was_wrong_with_a_device_gets_a_line() -> None:

@@ -108,8 +108,11 @@ def history(
     def bisectable(pair: Pair) -> Bisectable:
         return NewFailure.of(pair).bisectable(str(lab_file), str(reports))
 
-    order = {run: at for at, run in enumerate(runs_in_order(opened))}
-    with History.of(stored_attempts(opened, asked), order, bisectable, diagnosis) as report:
+    found = runs_in_order(opened)
+    order = {one.run: at for at, one in enumerate(found)}
+    spanned = [one for one in found if asked.spans(one.started)]
+    attempts = stored_attempts(opened, asked)
+    with History.of(attempts, order, bisectable, diagnosis, spanned) as report:
         if not report.rows:
             refuse_unknown(opened, asked)
         if as_page:
@@ -120,6 +123,7 @@ def history(
                 first=report.first,
                 last=report.last,
                 lost=report.lost,
+                lacking=tuple(report.lacking),
                 kinds=(),
                 cases=(),
             ).model_dump(mode="json", exclude={"kinds", "cases"})

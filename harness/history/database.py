@@ -17,8 +17,11 @@ from harness.errors import ConfigError, HarnessError, InfraError
 from harness.errors.outgoing_text import without_secrets
 from harness.results.case_names import without_versions
 
-VERSION: Final = "2"
-"""Of the tables. Those of version 1 are made into these; others are refused."""
+VERSION: Final = "3"
+"""Of the tables. Older ones are made into these, step by step; others are refused."""
+_OLDER: Final = ("1", "2")
+MERGED: Final = "merged"
+"""What stands as `told` of a run that is a shard of a merged one, which has its cases."""
 
 _POSTGRES: Final = ("postgresql://", "postgres://")
 _EXTRA: Final = "pip install 'qnn-harness[postgres]'"
@@ -31,7 +34,8 @@ _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, started TEXT NOT NULL, "
     "digest TEXT NOT NULL, folder TEXT NOT NULL, damaged INTEGER NOT NULL, "
-    "series TEXT, number BIGINT, after_run TEXT)",
+    "series TEXT, number BIGINT, after_run TEXT, not_run BIGINT, "
+    "told TEXT NOT NULL DEFAULT '')",
     "CREATE TABLE IF NOT EXISTS attempts (run TEXT NOT NULL REFERENCES runs (run), "
     "line INTEGER NOT NULL, name TEXT NOT NULL, device TEXT, qnn TEXT, ort TEXT, "
     "axes TEXT NOT NULL, outcome TEXT NOT NULL, cause TEXT, known_issue TEXT, diagnosis TEXT, "
@@ -40,13 +44,24 @@ _TABLES: Final = (
     "CREATE INDEX IF NOT EXISTS runs_by_time ON runs (started)",
 )
 
-_NEW_COLUMNS: Final = (
-    "ALTER TABLE runs ADD COLUMN series TEXT",
-    "ALTER TABLE runs ADD COLUMN number BIGINT",
-    "ALTER TABLE runs ADD COLUMN after_run TEXT",
-    "ALTER TABLE attempts ADD COLUMN kin TEXT NOT NULL DEFAULT ''",
-)
-"""What version 1 had not: the place of a run, and what cases of all versions share."""
+_EMPTY_JOURNAL: Final = hashlib.sha256().hexdigest()
+_NEW_IN: Final[Mapping[str, Sequence[str]]] = {
+    "2": (
+        "ALTER TABLE runs ADD COLUMN series TEXT",
+        "ALTER TABLE runs ADD COLUMN number BIGINT",
+        "ALTER TABLE runs ADD COLUMN after_run TEXT",
+        "ALTER TABLE attempts ADD COLUMN kin TEXT NOT NULL DEFAULT ''",
+    ),
+    "3": (
+        "ALTER TABLE runs ADD COLUMN not_run BIGINT",
+        "ALTER TABLE runs ADD COLUMN told TEXT NOT NULL DEFAULT ''",
+        # of what has a journal but no attempt, another run has them
+        f"UPDATE runs SET told = '{MERGED}', not_run = 0 WHERE digest <> '{_EMPTY_JOURNAL}' "
+        "AND NOT EXISTS (SELECT 1 FROM attempts WHERE attempts.run = runs.run)",
+    ),
+}
+"""What each version has that the one before had not: the place of a run and what cases of all
+versions share; how many cases left no record, and what run.json said when that was found."""
 
 
 def kin_of(name: str) -> str:
@@ -82,7 +97,7 @@ def open_database(where: str) -> Database:
                 version=VERSION,
             )
         version = _held_version(database, where)
-    if version == "1":
+    if version in _OLDER:
         _bring_up(database)
         version = _held_version(database, where)
     if version != VERSION:
@@ -96,23 +111,29 @@ def open_database(where: str) -> Database:
 
 
 def _bring_up(database: Database) -> None:
-    """Makes tables of version 1 into today's, or leaves them as they are. Raises InfraError."""
+    """Makes older tables into today's, or leaves them as they are. Raises InfraError."""
     with database.transaction() as connection:
         list(connection.execute(connection.alone))
-        found = list(connection.execute("SELECT value FROM meta WHERE name = 'schema'"))
-        if found[0][0] != "1":
+        ((held,),) = connection.execute("SELECT value FROM meta WHERE name = 'schema'")
+        if held not in _OLDER:
             return  # somebody else did meanwhile
-        for statement in _NEW_COLUMNS:
-            connection.execute(statement)
-        for (run,) in list(connection.execute("SELECT run FROM runs")):
-            names = list(
-                connection.execute("SELECT line, name FROM attempts WHERE run = :r", r=run)
-            )
-            connection.execute_many(
-                "UPDATE attempts SET kin = :kin WHERE run = :run AND line = :line",
-                ({"kin": kin_of(name), "run": run, "line": line} for line, name in names),
-            )
+        for version, statements in _NEW_IN.items():
+            if int(version) <= int(held):
+                continue
+            for statement in statements:
+                connection.execute(statement)
+            if version == "2":
+                _name_kin(connection)
         connection.execute("UPDATE meta SET value = :new WHERE name = 'schema'", new=VERSION)
+
+
+def _name_kin(connection: Connection) -> None:
+    for (run,) in list(connection.execute("SELECT run FROM runs")):
+        names = list(connection.execute("SELECT line, name FROM attempts WHERE run = :r", r=run))
+        connection.execute_many(
+            "UPDATE attempts SET kin = :kin WHERE run = :run AND line = :line",
+            ({"kin": kin_of(name), "run": run, "line": line} for line, name in names),
+        )
 
 
 def _held_version(database: Database, where: str) -> str | None:

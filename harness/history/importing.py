@@ -20,7 +20,8 @@ from harness.failure.rule import CONFIDENCES
 from harness.failure.rules import RULES
 from harness.files.names_inside import open_below
 from harness.history.brief import Brief, Named, moment_text
-from harness.history.database import Connection, Database, kin_of
+from harness.history.database import MERGED, Connection, Database, kin_of
+from harness.history.not_run import LackingRun, Names, said_of_selection
 from harness.history.timeline import Filter
 from harness.report.order import Place, in_order, place_of
 from harness.report.rundir import JOURNAL, RunFolder, run_folders
@@ -72,7 +73,8 @@ def runs_in(path: Path) -> list[Path]:
 
 
 def import_run(database: Database, path: Path) -> Imported:
-    """Makes the database say what a run's journal says; nothing is done if it does already.
+    """Makes the database say what a run's journal says, and how many cases it lacks by its
+    run.json; nothing is done if it does already.
 
     Two at once wait for each other; one that dies has done nothing. Raises ConfigError for what
     is no run, InfraError if the database fails.
@@ -84,7 +86,7 @@ def import_run(database: Database, path: Path) -> Imported:
     run = _bounded(named if isinstance(named, str) and named else folder.run_id)
     seen = _Seen(str(info.get("started") or "") or _first(journal)[0])
     with database.transaction() as connection:
-        digest = _digest(journal)
+        digest, told = _digest(journal), _bounded(said_of_selection(info))
         held, beside = _held(connection, run), None
         if held.digest != digest and _is_other(connection, run, held, folder.path, seen.started):
             beside = held.folder
@@ -92,7 +94,7 @@ def import_run(database: Database, path: Path) -> Imported:
                 f"{run}~{hashlib.sha256(f'{folder.path} {seen.started}'.encode()).hexdigest()[:16]}"
             )
             held = _held(connection, run)
-        if held.digest == digest:
+        if held.digest == digest and held.told in (told, MERGED):
             count = "SELECT count(*) FROM attempts WHERE run = :run"
             ((attempts,),) = connection.execute(count, run=run)
             return Imported(run, int(attempts), held.damaged, changed=False, beside=beside)
@@ -105,13 +107,15 @@ def import_run(database: Database, path: Path) -> Imported:
         connection.execute_many(_ROW, new)
         connection.execute(
             "UPDATE runs SET started = :started, digest = :digest, folder = :folder, "
-            "damaged = :damaged, series = :series, number = :number, after_run = :after_run "
-            "WHERE run = :run",
+            "damaged = :damaged, series = :series, number = :number, after_run = :after_run, "
+            "not_run = :not_run, told = :told WHERE run = :run",
             **_place(folder.path),
             started=_moment(seen.started),
             digest=digest,
             folder=_without_nul(str(folder.path)),
             damaged=seen.left_out.count,
+            not_run=seen.names.not_run(info),
+            told=told,
             run=run,
         )
         return Imported(
@@ -132,13 +136,15 @@ class _Held:
     damaged: int
     started: str
     folder: str
+    told: str
 
 
 def _held(connection: Connection, run: str) -> _Held:
     """What is held of a run, of which there is a row then; others wait until we are done."""
     connection.execute(_RUN, run=run, digest="")
     (row,) = connection.execute(
-        f"SELECT digest, damaged, started, folder FROM runs WHERE run = :run {connection.lock_row}",
+        "SELECT digest, damaged, started, folder, told FROM runs WHERE run = :run "
+        f"{connection.lock_row}",
         run=run,
     )
     return _Held(*row)
@@ -195,6 +201,11 @@ def _without_shards(connection: Connection, shards: object) -> None:
             connection.execute(
                 "DELETE FROM attempts WHERE run IN "
                 "(SELECT run FROM runs WHERE run = :run AND digest = :digest)",
+                **which,
+            )
+            connection.execute(
+                "UPDATE runs SET told = :merged, not_run = 0 WHERE run = :run AND digest = :digest",
+                merged=MERGED,
                 **which,
             )
 
@@ -277,12 +288,14 @@ class _Seen:
 
     def __init__(self, started: str) -> None:
         self.started, self.attempts, self.left_out = started, 0, LeftOut()
+        self.names = Names()
 
 
 def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
     for number, record in cases_in(journal, seen.left_out):
         brief = Brief.of(record)
         seen.attempts += 1
+        seen.names.add(brief.case, fits=brief.device is not None)
         yield {
             "run": run,
             "line": number,
@@ -336,19 +349,21 @@ def _digest(journal: Path) -> str:
         raise ConfigError(f"cannot be read: {error.strerror}", file=journal) from error
 
 
-def runs_in_order(database: Database) -> list[str]:
-    """The runs that are held, as they were begun. Raises InfraError."""
+def runs_in_order(database: Database) -> list[LackingRun]:
+    """The runs that are held, as they were begun, and what each lacks. Raises InfraError."""
+    columns = "run, started, not_run, series, number, after_run"
     with database.transaction(writes=False) as connection:
-        rows = list(connection.execute("SELECT run, started, series, number, after_run FROM runs"))
+        rows = list(connection.execute(f"SELECT {columns} FROM runs"))
 
     def place(row: Sequence[Any]) -> Place | None:
-        run, _, series, number, after = row
+        run, _, _, series, number, after = row
         try:
             return Place(name=run, series=series, number=number, after=after) if series else None
         except ValidationError:
             return None
 
-    return [str(row[0]) for row in in_order(rows, place, lambda row: row[0], lambda row: row[1])]
+    found = in_order(rows, place, lambda row: row[0], lambda row: row[1])
+    return [LackingRun(run=run, started=at, not_run=lacks) for run, at, lacks, *_ in found]
 
 
 def stored_attempts(database: Database, asked: Filter) -> Iterator[tuple[str, str, Brief]]:

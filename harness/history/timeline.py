@@ -28,6 +28,10 @@ class Filter:
     since: str = ""
     until: str = ""
 
+    def spans(self, started: str) -> bool:
+        """Whether a run that was begun then is asked for."""
+        return started >= self.since and (not self.until or started < self.until)
+
     def takes(self, brief: Brief) -> bool:
         """Whether an attempt has the axes asked for; the rest is looked for by the database."""
         return all(str(brief.axis(name)) == value for name, value in self.axes)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal, Protocol
 
 from harness.errors.outgoing_text import counted
 from harness.failure.error import Part
 from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable, Side
+from harness.history.not_run import LackingRun
 from harness.history.timeline import Kind, Line, Trend
 from harness.report.pages import template
 from harness.report.summary import shortened
@@ -65,7 +66,8 @@ class CaseRow(Bisectable):
 
 class HistoryReport(Part):
     """What the runs that are held say of what was asked for; `lost` is how many cases have no
-    verdict in the last run that has them, though it was to give one.
+    verdict in the last run that has them, though it was to give one. `lacking` are runs in which
+    cases left no record, whatever their names.
     """
 
     schema_version: Literal[1] = 1
@@ -74,6 +76,7 @@ class HistoryReport(Part):
     first: str
     last: str
     lost: int
+    lacking: tuple[LackingRun, ...]
     kinds: tuple[KindRow, ...]
     cases: tuple[CaseRow, ...]
 
@@ -82,7 +85,8 @@ class Told(Protocol):
     """The same, however many cases there are: rows are read one at a time.
 
     Of `rows`, so many are troubled (failed or flaky at some time), unjudged, and lost in their last
-    run; of the lost, so many are neither troubled nor unjudged.
+    run; of the lost, so many are neither troubled nor unjudged. `lacks_now` says whether the newest
+    run is `lacking`.
     """
 
     runs: int
@@ -94,6 +98,8 @@ class Told(Protocol):
     lost: int
     lost_alone: int
     kind_rows: int
+    lacking: Sequence[LackingRun]
+    lacks_now: bool
 
     def kinds(self, most: int | None = None) -> Iterator[KindRow]:
         """The first of them, the most frequent before others."""
@@ -105,7 +111,7 @@ class Told(Protocol):
 def lines(report: Told) -> Iterator[str]:
     """For a terminal: kinds of failures, then the cases that fail or do not always pass."""
     if not report.rows:
-        yield "nothing is held of that"
+        yield f"nothing is held of that{_lacks(report)}"
         return
     yield headline(report)
     for kind in report.kinds(_SHOWN):
@@ -135,9 +141,30 @@ def lines(report: Told) -> Iterator[str]:
 
 
 def headline(report: Told) -> str:
-    """What it is about, and how many cases have no verdict now."""
+    """What it is about, how many cases have no verdict now, and how many left no record."""
+    if not report.rows:
+        return f"Nothing is held of that{_lacks(report)}"
     lost = f"; {counted(report.lost, 'case')} without a verdict in the last run"
-    return f"{counted(report.runs, 'run')}, {_days(report)}{lost if report.lost else ''}"
+    told = f"{counted(report.runs, 'run')}, {_days(report)}{lost if report.lost else ''}"
+    return f"{told}{_lacks(report)}"
+
+
+def _lacks(report: Told) -> str:
+    """In which runs cases left no record, so that nobody knows their names; empty if in none."""
+    known = [one for one in report.lacking if one.not_run]
+    unknown = [one for one in report.lacking if one.not_run is None]
+    told = ""
+    if known:
+        count = counted(sum(one.not_run or 0 for one in known), "case")
+        told += f"; {count} not run in {_runs(known)}"
+    if unknown:
+        told += f"; whether all was run is unknown of {_runs(unknown)}"
+    return told
+
+
+def _runs(found: Sequence[LackingRun]) -> str:
+    newest = found[-1].run
+    return newest if len(found) == 1 else f"{len(found)} runs, the last of them {newest}"
 
 
 def ends(case: CaseRow) -> str:

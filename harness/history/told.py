@@ -11,6 +11,7 @@ from harness.errors import InfraError
 from harness.history.brief import Brief
 from harness.history.comparison import Attempts, Pair, attempts_by_name
 from harness.history.comparison_json import Bisectable
+from harness.history.not_run import LackingRun
 from harness.history.timeline import Failure, Kind, lines_of
 from harness.history.timeline_text import CaseRow, KindRow, case_row, kind_row
 
@@ -27,6 +28,8 @@ class History:
     """What the runs that are held say of what was asked for."""
 
     def __init__(self) -> None:
+        self.lacking: Sequence[LackingRun] = ()
+        self.lacks_now = False
         self.runs, self.first, self.last = 0, "", ""
         self.rows = self.troubled = self.unjudged = self.kind_rows = 0
         self.lost = self.lost_alone = 0
@@ -68,13 +71,17 @@ class History:
         order: Mapping[str, int],
         bisectable: Callable[[Pair], Bisectable],
         diagnosis: str = "",
+        held: Sequence[LackingRun] = (),
     ) -> Self:
         """Puts attempts together, each with its kin and its run: those of one kin and run behind
-        each other. `order` has the place of each run.
+        each other. `order` has the place of each run, `held` all that were asked for, the newest
+        last.
 
         With a diagnosis, what of it concerns that. Raises InfraError if the disk is full.
         """
         found = cls()
+        found.lacking = [one for one in held if one.not_run != 0]
+        found.lacks_now = bool(held) and held[-1].not_run != 0
         try:
             found._take(attempts, order, bisectable, diagnosis)
         except sqlite3.Error as error:

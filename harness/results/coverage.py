@@ -157,10 +157,9 @@ class Coverage(Part):
 
 
 def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None) -> Coverage:
-    """What the attempts of a run came to; `info` is its run.json.
+    """What the attempts of a run came to; `info` is its run.json, which says how many there are.
 
-    That says how many cases were selected. Of a run of an older harness it does not: that left none
-    out if it ended in order, and else nobody knows. Without `info` there are no others.
+    Without `info` there are no others.
     """
     last: dict[str, Ended] = {}
     for one in attempts:
@@ -170,15 +169,23 @@ def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None
     counts: Counter[str] = Counter(one.standing for one in last.values())
     selected: int | None = len(last)
     if info is not None:
-        said = info.get("selected")
         unfit = sum(one.device is None for one in last.values())
-        if type(said) is int and said >= 0:
-            selected = max(said + unfit, len(last))
-        elif not info.get("finished") or info.get("problem") is not None:
-            selected = None
+        selected = selected_of(info, len(last), unfit)
     return Coverage(
         selected=selected,
         not_run=0 if selected is None else selected - len(last),
         strict=sum(one.breaks_strictness for one in last.values()),
         **counts,
     )
+
+
+def selected_of(info: Mapping[str, Any], seen: int, unfit: int) -> int | None:
+    """How many cases a run had, by its run.json; `seen` left a record, `unfit` of them fit nowhere.
+
+    A run of an older harness does not say it: that left none out if it ended in order, and else
+    nobody knows.
+    """
+    said = info.get("selected")
+    if type(said) is int and said >= 0:
+        return max(said + unfit, seen)
+    return None if not info.get("finished") or info.get("problem") is not None else seen

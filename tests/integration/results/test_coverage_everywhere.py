@@ -221,7 +221,7 @@ def comparison(one: Made, form: str = "") -> str:
 
 
 def history(one: Made, form: str = "") -> str:
-    """Of the run alone: what is not recorded, the history does not know."""
+    """Of both runs: of the newer one how many cases left no record, too."""
     where = one.folder.path / "history.sqlite"
     words = ["--database", where]
     taken = qnn_harness("history", "import", *words, one.base.path, one.folder.path)
@@ -229,7 +229,11 @@ def history(one: Made, form: str = "") -> str:
     done = qnn_harness("history", *([form] if form else []), *words)
     assert done.returncode == 0, done.stderr
     if form == "--json":
-        assert json.loads(done.stdout)["lost"] == (one.kind in ("lab", "input"))
+        found = json.loads(done.stdout)
+        assert found["lost"] == (one.kind in ("lab", "input"))
+        lacks = [(of["run"], of["not_run"]) for of in found["lacking"]]
+        missing = {"killed": 3, "unknown": None}
+        assert lacks == [(one.folder.run_id, missing[one.kind])] * (one.kind in missing)
         return ""
     if form == "--html":
         (shown,) = re.findall('class="verdict[ a-z]*">.*?</p>', done.stdout)
@@ -361,6 +365,10 @@ def test_every_place_says_it_first_and_claims_nothing_else(
     elif place != "history --json":
         lost = kind in ("lab", "input")
         assert ("; 1 case without a verdict in the last run" in said) == lost, said
+        assert ("; 3 cases not run in " in said) == (kind == "killed"), said
+        assert ("; whether all was run is unknown of " in said) == (kind == "unknown"), said
+        if place == "history --html":
+            assert ('"verdict bad"' in said) == (kind in LOST), said
     if kind in LOST and not of_history:
         assert not GREEN.search(said), said
     if kind == "passed" and place in ("page", "compare", "compare --markdown", "nightly"):

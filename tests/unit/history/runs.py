@@ -91,4 +91,4 @@ def stored_runs(database: Database, asked: Filter) -> list[tuple[str, list[Brief
     found: dict[str, list[Brief]] = {}
     for _, run, brief in stored_attempts(database, asked):
         found.setdefault(run, []).append(brief)
-    return [(run, found[run]) for run in runs_in_order(database) if run in found]
+    return [(one.run, found[one.run]) for one in runs_in_order(database) if one.run in found]

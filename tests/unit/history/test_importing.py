@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -12,15 +13,20 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.cli.history import history
 from harness.errors import ConfigError, InfraError
 from harness.failure.error import Diagnosis
 from harness.history.database import open_database
-from harness.history.importing import import_run, rediagnose, runs_in
+from harness.history.importing import import_run, rediagnose, runs_in, runs_in_order
+from harness.history.not_run import Names
 from harness.history.timeline import Filter
 from harness.report.rundir import new_run_id
+from harness.results.coverage import coverage_of
 from harness.results.record import CaseRecord
+from tests.properties import reached, reaches
 from tests.unit.history.runs import attempt, run_folder, stored_runs
 from tests.unit.results.records import error, record
 
@@ -200,7 +206,7 @@ def test_another_version_is_refused_and_what_to_do_is_said(tmp_path: Path, versi
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE meta SET value = ?", [version])
     before = file.read_bytes()
-    told = f"version {version}, this harness knows 2: name another database and import the journals"
+    told = f"version {version}, this harness knows 3: name another database and import the journals"
     with pytest.raises(ConfigError, match=told):
         open_database(str(file))
     assert file.read_bytes() == before
@@ -214,19 +220,113 @@ def test_a_damaged_file_is_said_to_be_one(tmp_path: Path) -> None:
         open_database(str(file))
 
 
-def test_a_database_of_version_1_is_made_into_todays(tmp_path: Path) -> None:
-    for words in ("a@2.50.40 passed;b passed", "a@2.51.0 failed;b passed"):
-        run_folder(tmp_path, *map(attempt, words.split(";")))
-    assert said("import", "--reports", tmp_path)[0] == 0
-    file = tmp_path / "history.sqlite"
-    wanted, told = held(file), said("--reports", tmp_path, "--json")
+KEPT = Path(__file__).parent / "kept"
+KILLED, BEGUN = "20261102T200000Z-0b", "20261103T200000Z-0c"
+MERGED_RUN, SHARDS = "20261104T200000Z-0f", ("20261104T200000Z-0d", "20261104T200001Z-0e")
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_a_database_of_an_older_version_is_made_into_todays(tmp_path: Path, version: str) -> None:
+    """Both were kept by the harness of that time, of the runs beside them, two of them shards."""
+    file, database = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
     with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE meta SET value = '1'")
-        for column in ("series", "number", "after_run"):
-            connection.execute(f"ALTER TABLE runs DROP COLUMN {column}")
-        connection.execute("ALTER TABLE attempts DROP COLUMN kin")
-    assert said("--reports", tmp_path, "--database", file, "--json") == told
-    assert held(file) == wanted
+        connection.executescript((KEPT / f"version_{version}.sql").read_text())
+    runs = tuple(sorted((KEPT / "runs").iterdir()))
+    said("import", "--database", database, *runs)
+    old = open_database(str(file))
+    assert held(file) == held(database), "attempts are as if they were taken in today"
+    lacks = {one.run: one.not_run for one in runs_in_order(old)}
+    assert lacks == {one.name: 0 if one.name in SHARDS else None for one in runs}
+    assert "; whether all was run is unknown of 4 runs, the last " in told_of(file).splitlines()[0]
+    assert said("import", "--database", file, *runs)[1].startswith("4 runs of 6 taken in")
+    with sqlite3.connect(file) as one, sqlite3.connect(database) as other:
+        query = "SELECT run, digest, told, not_run, series, number, after_run FROM runs "
+        query += "WHERE told <> 'merged' ORDER BY run"
+        rows = [list(each.execute(query)) for each in (one, other)]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 4
+    assert held(file) == held(database)
+    assert {one.run: one.not_run for one in runs_in_order(old) if one.not_run} == {
+        KILLED: 3,
+        BEGUN: 3,
+        MERGED_RUN: 1,
+    }
+    assert said("import", "--database", file, *runs)[1].startswith("0 runs of 6 taken in")
+
+
+def told_of(file: Path, *words: str) -> str:
+    return said("--database", file, *words)[1]
+
+
+def test_cases_that_left_no_record_are_told_with_their_runs(tmp_path: Path) -> None:
+    file = tmp_path / "h.sqlite"
+    for name in ("20261101T200000Z-0a", KILLED):
+        said("import", "--database", file, KEPT / "runs" / name)
+    first = told_of(file).splitlines()[0]
+    assert first == f"2 runs, 2026-11-01 to 2026-11-02; 3 cases not run in {KILLED}"
+    assert re.search('class="verdict bad">2 runs, [^<]* 3 cases not run', told_of(file, "--html"))
+    assert json.loads(told_of(file, "--json"))["lacking"] == [
+        {"run": KILLED, "started": "2026-11-02T20:00:00.000000Z", "not_run": 3}
+    ]
+    assert "not run" not in told_of(file, "--until", "2026-11-02")
+    said("import", "--database", file, KEPT / "runs" / BEGUN)
+    assert f"; 6 cases not run in 2 runs, the last of them {BEGUN}\n" in told_of(file)
+    assert told_of(file, "--case", "nothing") == (
+        f"nothing is held of that; 6 cases not run in 2 runs, the last of them {BEGUN}\n"
+    )
+    assert '"verdict bad">Nothing is held of that; 6' in told_of(
+        file, "--html", "--case", "nothing"
+    )
+
+
+def test_a_run_that_was_completed_lacks_nothing_though_its_journal_is_the_same(
+    tmp_path: Path,
+) -> None:
+    folder = run_folder(tmp_path, attempt("a passed"))
+    file = folder / "run.json"
+    info = json.loads(file.read_text())
+    database = open_database(str(tmp_path / "h"))
+    wanted = (
+        ({"finished": None}, None),
+        ({"problem": "interrupted"}, None),
+        ({"finished": None, "selected": 3}, 2),
+        ({"selected": "3"}, 0),
+        ({}, 0),
+    )
+    for change, lacks in wanted:
+        file.write_text(json.dumps(info | change))
+        assert [import_run(database, folder).changed for _ in range(2)] == [True, False]
+        assert [one.not_run for one in runs_in_order(database)] == [lacks]
+
+
+@reaches(0.9)
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.integers(1, 3)), max_size=12),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "selected": st.integers(-1, 9) | st.just("3") | st.just(True),
+            "finished": st.just("then"),
+            "problem": st.just("interrupted"),
+        },
+    ),
+)
+def test_what_history_holds_is_what_the_run_says_of_itself(
+    met: list[tuple[int, bool, int]], info: dict[str, object]
+) -> None:
+    """A case fits the lab or does not in all its attempts."""
+    fits = {number: fit for number, fit, _ in met}
+    names = Names()
+    for number, _, _ in met:
+        names.add(f"c{number}", fits=fits[number])
+    made = {number: attempt(f"c{number} passed") for number in fits}
+    records = [
+        made[number].model_copy(update={"attempt": at} | ({} if fits[number] else {"device": None}))
+        for number, _, at in met
+    ]
+    reached()
+    coverage = coverage_of(records, info)
+    assert names.not_run(info) == (None if coverage.selected is None else coverage.not_run)
 
 
 def test_another_run_of_the_same_id_is_told_and_kept_apart(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from harness.history.brief import Brief
 from harness.history.comparison import Pair, attempts_by_name
 from harness.history.comparison_json import Bisectable
 from harness.history.database import kin_of
+from harness.history.not_run import LackingRun
 from harness.history.timeline import Filter, Line, lines_of
 from harness.history.timeline_text import HistoryReport, lines, page
 from harness.history.told import History
@@ -187,6 +188,7 @@ def test_json_keeps_to_its_schema_and_the_page_to_words() -> None:
         first=report.first,
         last=report.last,
         lost=report.lost,
+        lacking=(LackingRun(run="r", started="s", not_run=None),),
         kinds=tuple(report.kinds()),
         cases=tuple(report.cases()),
     )

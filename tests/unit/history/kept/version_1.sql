@@ -1,0 +1,18 @@
+BEGIN TRANSACTION;
+CREATE TABLE attempts (run TEXT NOT NULL REFERENCES runs (run), line INTEGER NOT NULL, name TEXT NOT NULL, device TEXT, qnn TEXT, ort TEXT, axes TEXT NOT NULL, outcome TEXT NOT NULL, cause TEXT, known_issue TEXT, diagnosis TEXT, signature TEXT, error TEXT, started TEXT NOT NULL, attempt INTEGER NOT NULL, PRIMARY KEY (run, line));
+INSERT INTO "attempts" VALUES('20261101T200000Z-0a',1,'suites/test_a.py::test_b[sim-htp-2.50.40-a]','sim','2.50.40',NULL,'{"backend": "htp", "qnn": "2.50.40", "ort": null, "which": "a"}','passed',NULL,NULL,NULL,NULL,NULL,'2026-11-01T20:00:00.000000Z',1);
+INSERT INTO "attempts" VALUES('20261101T200000Z-0a',2,'suites/test_a.py::test_b[sim-htp-2.50.40-b]','sim','2.50.40',NULL,'{"backend": "htp", "qnn": "2.50.40", "ort": null, "which": "b"}','passed',NULL,NULL,NULL,NULL,NULL,'2026-11-01T20:00:00.000000Z',1);
+INSERT INTO "attempts" VALUES('20261102T200000Z-0b',1,'suites/test_a.py::test_b[sim-htp-2.51.0-a]','sim','2.51.0',NULL,'{"backend": "htp", "qnn": "2.51.0", "ort": null, "which": "a"}','failed','target',NULL,NULL,'call|1002|it broke','{"api":"call","code":1002,"hex":"0x3ea","symbol":"QNN_COMMON_ERROR_MEM_ALLOC","component":"common","message":"it broke","step":null,"context":null,"ort":null,"signature":"call|1002|it broke","chain":[],"first_cause":null,"diagnosis":null,"libraries":[]}','2026-11-02T20:00:00.000000Z',1);
+INSERT INTO "attempts" VALUES('20261104T200000Z-0f',1,'suites/test_a.py::test_b[sim-htp-2.51.0-c]','sim','2.51.0',NULL,'{"backend": "htp", "qnn": "2.51.0", "ort": null, "which": "c"}','passed',NULL,NULL,NULL,NULL,NULL,'2026-11-04T20:00:00.000000Z',1);
+INSERT INTO "attempts" VALUES('20261104T200000Z-0f',2,'suites/test_a.py::test_b[sim-htp-2.51.0-d]','sim','2.51.0',NULL,'{"backend": "htp", "qnn": "2.51.0", "ort": null, "which": "d"}','passed',NULL,NULL,NULL,NULL,NULL,'2026-11-04T20:00:01.000000Z',1);
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+INSERT INTO "meta" VALUES('schema','1');
+CREATE TABLE runs (run TEXT PRIMARY KEY, started TEXT NOT NULL, digest TEXT NOT NULL, folder TEXT NOT NULL, damaged INTEGER NOT NULL);
+INSERT INTO "runs" VALUES('20261101T200000Z-0a','2026-11-01T20:00:00.000000Z','a055e23e33ed93d2eabdc75fced9e73cb2c179b8840721801385ebd59cce5a37','/reports/20261101T200000Z-0a',0);
+INSERT INTO "runs" VALUES('20261102T200000Z-0b','2026-11-02T20:00:00.000000Z','5048e5a32c9a9d4abdae1e304290ccf3cb71fe2291aaf3e34f3650c7155da6a2','/reports/20261102T200000Z-0b',0);
+INSERT INTO "runs" VALUES('20261103T200000Z-0c','2026-11-03T20:00:00.000000Z','e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855','/reports/20261103T200000Z-0c',0);
+INSERT INTO "runs" VALUES('20261104T200000Z-0d','2026-11-04T20:00:00.000000Z','73578aece13da079e8218156faa54eb7d18ab5f1fd518641028dcd6eb10d306c','/reports/20261104T200000Z-0d',0);
+INSERT INTO "runs" VALUES('20261104T200000Z-0f','2026-11-04T20:00:00.000000Z','e2c6430713ff727544cd26082ca3e535a218371668c9155962b3498ad00e46a3','/reports/20261104T200000Z-0f',0);
+INSERT INTO "runs" VALUES('20261104T200001Z-0e','','36d7c109899ccc00c223a742e93d6cb1cce7cb552832002a5b51db4caf4810ec','',0);
+CREATE INDEX runs_by_time ON runs (started);
+COMMIT;

@@ -63,6 +63,26 @@ def no_test_of_junitxml(config: pytest.Config) -> Generator[None]:
             del xml.node_reporters[key]
 
 
+def forget_in_junitxml(
+    config: pytest.Config, worker: object, said: Sequence[pytest.TestReport]
+) -> None:
+    """Takes the test out of `--junitxml` that a worker died in, which is run again by another.
+
+    `said` are the reports of it that had come.
+    """
+    xml = config.stash.get(xml_key, None)
+    if xml is None:
+        return
+    for key in [key for key in xml.node_reporters if key[1] is worker]:
+        made = xml.node_reporters.pop(key)
+        xml.node_reporters_ordered.remove(made)
+        for node in made.nodes:
+            if node.tag in xml.stats:
+                xml.stats[node.tag] -= 1
+    xml.stats["passed"] -= sum(one.passed and one.when == "call" for one in said)
+    xml.open_reports[:] = [one for one in xml.open_reports if one not in said]
+
+
 def told_by_timeout(failure: BaseException) -> str | None:
     """What to say of a failure that is a limit of pytest-timeout; None if it is not one."""
     trace, own, told = failure.__traceback__, "", False

@@ -17,9 +17,22 @@ import pytest
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.scratch import scratch_folder
-from harness.pytest_plugin.neighbours import ignored_options, no_test_of_junitxml
+from harness.pytest_plugin.neighbours import (
+    forget_in_junitxml,
+    ignored_options,
+    no_test_of_junitxml,
+)
 from harness.pytest_plugin.scheduler import ByDevice, Told
-from harness.pytest_plugin.terminal import GIVEN_UP, LAB_ERROR, OURS, RETRIED, STOPPED_BY, stop
+from harness.pytest_plugin.terminal import (
+    GIVEN_UP,
+    LAB_ERROR,
+    OURS,
+    OVER,
+    RETRIED,
+    STOPPED_BY,
+    forget,
+    stop,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -128,6 +141,8 @@ class Controller:
         self._moves: dict[str, Move] = {}
         self._moving: set[str] = set()
         self._died_in: dict[str, Any] = {}  # the last word of a worker about a case
+        self._over = set[str]()
+        self._said: dict[str, list[Any]] = {}  # of cases whose last report has not come
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None]:
@@ -181,14 +196,23 @@ class Controller:
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: ByDevice) -> None:
         """That a worker died says nothing about the target; the case is run again by another.
 
-        That it died is an error if no other one comes to run the case.
+        That it died is an error if no other one comes to run the case. What it had said of the case
+        counts no more; where it had said all, the case is over.
         """
-        if crashitem in self._cases:
-            setattr(report, OURS, True)
-            report.outcome = RETRIED
-            self._died_in[crashitem] = report
-            sched.mark_test_pending(crashitem)
-            _log.warning(f"{report.longrepr}; that case is run again by another")
+        if crashitem not in self._cases:
+            return
+        setattr(report, OURS, True)
+        if crashitem in self._over:
+            report.outcome = OVER
+            _log.warning(f"{report.longrepr}; that case was over")
+            return
+        said = self._said.pop(crashitem, [])
+        forget_in_junitxml(sched.config, report.node, said)
+        forget(sched.config, said)
+        report.outcome = RETRIED
+        self._died_in[crashitem] = report
+        sched.mark_test_pending(crashitem)
+        _log.warning(f"{report.longrepr}; that case is run again by another")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -268,11 +292,23 @@ class Controller:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> Generator[None, object, object]:
         """Has a case go on with a worker that has another device, if its own cannot run it."""
-        if self._scheduler is None or not (self._is_retried(report) or report.outcome == RETRIED):
+        if self._scheduler is None or not (
+            self._is_retried(report) or report.outcome in (RETRIED, OVER)
+        ):
             self._died_in.pop(report.nodeid, None)
+            self._note(report)
             return (yield)
         with no_test_of_junitxml(self._scheduler.config):
             return (yield)
+
+    def _note(self, report: Any) -> None:
+        if report.nodeid not in self._cases:
+            return
+        if report.when == "teardown":
+            self._said.pop(report.nodeid, None)
+            self._over.add(report.nodeid)
+        else:
+            self._said.setdefault(report.nodeid, []).append(report)
 
     def _is_retried(self, report: Any) -> bool:
         assert self._scheduler is not None

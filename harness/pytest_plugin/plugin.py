@@ -35,6 +35,7 @@ from harness.pytest_plugin.terminal import (
     LAB_ERROR,
     NO_DEVICE,
     OURS,
+    OVER,
     RETRIED,
     STOPPED_BY,
     UNSUPPORTED,
@@ -383,6 +384,8 @@ def pytest_report_teststatus(
         return "error", "E", "ERROR"
     if str(report.outcome) == RETRIED:
         return RETRIED, "R", "RETRIED"
+    if str(report.outcome) == OVER:
+        return "", "", ""
     if getattr(report, UNSUPPORTED, False):
         return "unsupported", "u", "UNSUPPORTED"
     return None

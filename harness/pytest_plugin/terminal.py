@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -59,6 +59,8 @@ _PHASES: Final = ("setup", "call", "teardown")
 
 RETRIED: Final = "retried"
 """Outcome of a report whose case goes on elsewhere."""
+OVER: Final = "over"
+"""Outcome of a report that a worker died of which a case is over: it counts for nothing."""
 
 
 def fits_nowhere(why: str) -> bool:
@@ -77,6 +79,13 @@ def tell(config: pytest.Config, text: str, **markup: bool) -> None:
     if reporter is not None:
         reporter.ensure_newline()
         write_line(reporter, text, **markup)
+
+
+def forget(config: pytest.Config, reports: Collection[pytest.TestReport]) -> None:
+    """Has pytest's terminal count what a worker said of a case that is run again no more."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    for told in reporter.stats.values() if reporter is not None else ():
+        told[:] = [one for one in told if one not in reports]
 
 
 def stop(config: pytest.Config, error: HarnessError) -> NoReturn:
@@ -277,7 +286,10 @@ class Live:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Counts cases that are over, and says what fails above the live lines."""
         # of a worker that died there is one report more, of no phase: its case is run again
-        if self._state is None or not getattr(report, OURS, False) or report.when not in _PHASES:
+        if self._state is None or not getattr(report, OURS, False):
+            return
+        if report.when not in _PHASES:
+            self._under_way.pop(report.nodeid, None)
             return
         if report.failed:
             self._say_failed(report)

@@ -316,6 +316,87 @@ def test_the_case_in_which_a_worker_died_is_run_again_and_none_twice(
     assert {case["outcome"] for case in done.cases} == {"passed"}, done.output
 
 
+DYING_SUITE = """from pathlib import Path
+import os
+import pytest
+
+DIED = Path(__file__).with_name("died")
+
+def fails(number, when):
+    return number == 5 and not DIED.exists() and os.environ["FAILS"] == when
+
+@pytest.fixture
+def ready(number):
+    assert not fails(number, "setup")
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(8))
+def test_some(bench, number, ready):
+    assert not fails(number, "call")
+"""
+AT_ITS_END = """import os
+import signal
+from pathlib import Path
+
+import pytest
+
+DIED = Path(__file__).with_name("died")
+
+
+def dies(nodeid):
+    if "PYTEST_XDIST_WORKER" in os.environ and nodeid.endswith("-5]") and not DIED.exists():
+        DIED.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report):
+    if report.when == os.environ["DIES_AT"]:
+        dies(report.nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logfinish(nodeid):
+    if os.environ["DIES_AT"] == "end":
+        dies(nodeid)
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "fails"),
+    [
+        ("call", ""),
+        ("teardown", "call"),
+        ("end", "call"),
+        *(
+            pytest.param(*one, marks=pytest.mark.nightly)
+            for one in (("teardown", ""), ("teardown", "setup"), ("end", ""))
+        ),
+    ],
+)
+def test_what_a_worker_said_of_a_case_that_it_died_in_is_not_counted(
+    lab: DeviceRuns, tmp_path: Path, when: str, fails: str
+) -> None:
+    """It had told of its setup and call, and not of its end; or of that, too: then it is over."""
+    suite = farm(lab, tmp_path, POOL, DYING_SUITE)
+    (tmp_path / "conftest.py").write_text(AT_ITS_END)
+    file = tmp_path / "junit.xml"
+    words = ("-n", "2", f"--junitxml={file}")
+    done = lab.run(*words, suites=suite, DIES_AT=when, FAILS=fails)
+    assert (tmp_path / "died").exists()
+    over = when == "end"
+    bad = int(over and bool(fails))
+    assert done.code == bad, done.output
+    assert len(done.cases) == len({case["case"] for case in done.cases}) == 8
+    for written in (file, done.folder / "latest/junit.xml"):
+        assert counted_in(written) == ({"8"}, {"0"}, 8), written.read_text()
+    *_, last = done.output.splitlines()
+    assert f" {8 - bad} passed" in last
+    assert (" failed" in last) == bool(bad)
+    assert (" 1 retried" in last) == (not over)
+
+
 def test_a_case_that_no_worker_came_to_run_again_is_an_error_of_the_lab(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:

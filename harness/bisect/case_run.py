@@ -22,6 +22,7 @@ from harness.errors import ConfigError
 from harness.errors.outgoing_text import log_without_secrets
 from harness.files.cache import PRIVATE
 from harness.files.whole_file import disk_errors
+from harness.pytest_plugin.own_contexts import is_of_a_file, nothing_beside
 from harness.pytest_plugin.problem import Problem, read_problem
 from harness.pytest_plugin.terminal import NO_DEVICE
 from harness.report.rundir import JOURNAL, LATEST, RunFolder
@@ -84,6 +85,8 @@ class Task(BaseModel, extra="forbid", frozen=True):
             arguments.append(f"--ahead={shlex.join(named)}")
         if self.known_issues is not None:
             arguments.append(f"--known-issues={self.known_issues}")
+        # those of a test in Python belong to it
+        arguments += nothing_beside(self.folder) if is_of_a_file(self.case) else []
         return [*arguments, *self.pytest_arguments, split_node_id(self.case)[0]]
 
 

@@ -19,6 +19,7 @@ from typing import Final, Self
 from harness.bisect.log import Asked, Begun, Entry, Log, concluded, read_log, to_line
 from harness.errors import ConfigError, InfraError
 from harness.files.cache import PRIVATE
+from harness.files.names_inside import NotInsideError, refuse_links
 from harness.files.whole_file import disk_errors, read_bounded, write_whole
 from harness.report.order import give_place, ordered
 from harness.report.rundir import making_folders, new_run_id
@@ -131,12 +132,15 @@ class BisectFolder:
         """
         path = self.path / LOG
         try:
+            refuse_links(self.path, below=False)
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             size = os.fstat(self._file).st_size
             if size:
                 tail = os.pread(self._file, size, 0)
                 os.ftruncate(self._file, tail.rfind(b"\n") + 1)
+        except NotInsideError as error:
+            raise ConfigError(str(error.strerror), file=error.filename) from error
         except BlockingIOError as error:
             raise ConfigError("another process is at this bisection", file=self.path) from error
         except OSError as error:

@@ -110,7 +110,11 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
     if not files:
         raise click.UsageError("FILE: which contexts to run")
     from harness.contexts.artefact_sources import artefacts_with_contexts
-    from harness.pytest_plugin.own_contexts import context_numbers, require_name
+    from harness.pytest_plugin.own_contexts import (
+        context_numbers,
+        nothing_beside,
+        require_name,
+    )
     from harness.results.drift import steps_of
 
     if (told := given["fail_on"]) is not None and steps_of(told) is None:
@@ -121,9 +125,8 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
     for path in found:
         require_name(path)
     # the folder where it is called is the root, whatever folder the files lie in
-    arguments = ["-m", "device", "-p", "no:cacheprovider", f"--rootdir={Path.cwd()}"]
-    # a conftest.py beside a file that was handed over is somebody else's program
-    arguments += ["-c", os.devnull, "--noconftest", "-q", *_options(given), *more]
+    arguments = ["-m", "device", "-p", "no:cacheprovider", *nothing_beside(Path.cwd())]
+    arguments += ["-q", *_options(given), *more]
     arguments += [os.path.join(os.curdir, path) for path in found]  # no name is an option
     seen = _Watch()
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():

@@ -18,8 +18,9 @@ from typing import Final
 from harness.adb.device import AdbDevice
 from harness.adb.sections import sections_of
 from harness.doctor.check import Check, Status
+from harness.errors import ConfigError
 from harness.qnn.platforms import process_environment
-from harness.runtimes.local_sources import folders_in, target_folder
+from harness.runtimes.local_sources import folders_in, kept_inside, target_folder
 from harness.store.deploy import Deployer
 
 PROGRAM: Final = "qnn-platform-validator"
@@ -65,7 +66,10 @@ def validator_files(sdk: Path | None, target: str, htp_arch: int | None) -> dict
         for file in sorted(where.glob("*.so")):
             if file.is_file() and re.fullmatch(pattern.replace("{arch}", arch), file.name, re.A):
                 files.setdefault(file.name, file)
-    return files
+    try:
+        return kept_inside(files, sdk, field="QAIRT_SDK_ROOT")
+    except ConfigError as error:
+        return error.problem
 
 
 def run_validator(

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import ConfigError
 from harness.farm.shards import Part, Shard, gaps
-from harness.files.names_inside import create_inside, open_inside, read_inside
+from harness.files.names_inside import create_inside, listed_inside, open_inside, read_inside
 from harness.files.whole_file import sha256_of
 from harness.history.previous import since_previous
 from harness.report.rundir import (
@@ -177,7 +177,7 @@ def _files(source: _Source) -> Iterator[str]:
     """The files of a run that its records name as their logs, and the outputs that it keeps."""
     yield from dict.fromkeys(name for one in source.contents.records for name in one.logs)
     with contextlib.suppress(OSError):
-        yield from (f"{OUTPUTS}/{name}" for name in os.listdir(source.folder.path / OUTPUTS))
+        yield from (f"{OUTPUTS}/{name}" for name in listed_inside(source.folder.path, OUTPUTS))
 
 
 def _copied(source: Path, target: Path, name: str) -> bool:

@@ -65,6 +65,20 @@ def name_problem(name: str, *, flat: bool = False) -> str | None:
     return None
 
 
+def inner_name(name: str) -> str:
+    """The name, if it is one of a file inside a folder (pure). Raises ValueError."""
+    if (problem := name_problem(name)) is not None:
+        raise ValueError(f"must be a path inside the folder, and {problem}")
+    return name
+
+
+def flat_name(name: str) -> str:
+    """The same for one right in the folder (pure). Raises ValueError."""
+    if (problem := name_problem(name, flat=True)) is not None:
+        raise ValueError(f"must be a name in the folder, and {problem}")
+    return name
+
+
 def inside(folder: Path, name: str) -> Path:
     """The path of a name in a folder (pure; `open_inside` follows no links on the way).
 
@@ -123,6 +137,33 @@ def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"it has more than {most_bytes} bytes", name)
     return content
+
+
+def stays_inside(folder: Path, path: Path) -> bool:
+    """Whether what was found in a folder lies there: links may lead about in it. Raises OSError.
+
+    For folders that are links and files in themselves, such as SDKs and builds.
+    """
+    return path.resolve(strict=True).is_relative_to(folder.resolve(strict=True))
+
+
+def refuse_links(folder: Path, *, below: bool = True) -> None:
+    """Raises NotInsideError where a link lies in a folder that is gone on with, or below; OSError.
+
+    Who writes there by paths would follow it.
+    """
+    for entry in os.scandir(folder):
+        if entry.is_symlink():
+            raise NotInsideError(_LINK, entry.path)
+        if below and entry.is_dir(follow_symlinks=False):
+            refuse_links(Path(entry.path))
+
+
+def listed_inside(folder: Path, name: str) -> list[str]:
+    """What lies in a folder of a folder. Raises as `open_inside`."""
+    inside(folder, name)
+    with _entered(folder, name.split("/")) as held:
+        return os.listdir(held)
 
 
 @contextlib.contextmanager

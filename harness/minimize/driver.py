@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from harness.artefacts.manifest import Expects
 from harness.bisect.answers import Answer as Judgement
@@ -19,10 +19,11 @@ from harness.errors import ConfigError, InfraError
 from harness.failure.error import ErrorRecord
 from harness.files.cache import PRIVATE
 from harness.files.copy_range import hold
+from harness.files.names_inside import inner_name, refuse_links
 from harness.files.whole_file import disk_errors, read_bounded, write_whole
 from harness.minimize.search import Answer, Way, shrunk
 from harness.minimize.subject import Subject, expected_of
-from harness.pytest_plugin.own_contexts import TESTS
+from harness.pytest_plugin.own_contexts import TESTS, nothing_beside
 from harness.report.rundir import RunFolder, making_folders, new_run_id
 from harness.results.record import CaseRecord
 
@@ -66,7 +67,7 @@ class Tried(BaseModel, extra="forbid", frozen=True):
     why: str
     context: int | None = None
     expects: Expects | None = None
-    run: str | None = None
+    run: Annotated[str, AfterValidator(inner_name)] | None = None
     seconds: float
 
     @property
@@ -140,6 +141,9 @@ class Minimization:
     def resume(cls, folder: Path, **more: Any) -> Self:
         """One that was stopped; as many runs are allowed again as at first. Raises ConfigError."""
         try:
+            refuse_links(folder, below=False)
+            if (folder / _SET).exists():
+                refuse_links(folder / _SET)
             task = Task.model_validate_json(read_bounded(folder / _TASK, _MAX_BYTES))
             known = cls(folder.absolute(), task, **more)
             if (folder / _LOG).exists():
@@ -151,7 +155,8 @@ class Minimization:
                 write_whole(folder / _LOG, b"".join(whole))
         except OSError as error:
             problem = f"is no folder of a `minimize`: {error.strerror}"
-            raise ConfigError(problem, file=folder, field="--resume") from error
+            file = error.filename or folder
+            raise ConfigError(problem, file=file, field="--resume") from error
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             problem = f"cannot be gone on with: {first['msg']}"
@@ -289,7 +294,7 @@ class Minimization:
         name = f"{_SET}/{listed.name}"
         case, plan = f"{name}::{TESTS['qnn']}", subject.plan
         arguments = case_arguments(case, subject.lab, reports, subject.devices, str(plan.backend))
-        arguments += ["-c", os.devnull, f"--rootdir={self.folder}"]
+        arguments += nothing_beside(self.folder)
         arguments += [f"--qnn={plan.qnn}"] if plan.qnn else []
         return [*arguments, *self.task.pytest_arguments, name]
 
@@ -304,7 +309,7 @@ class Minimization:
     def _record(self, tried: Tried) -> CaseRecord | None:
         if tried.run is None or not (self.folder / tried.run).is_dir():
             return None
-        return RunFolder(self.folder / tried.run).contents().cases[-1]
+        return next(reversed(RunFolder(self.folder / tried.run).contents().cases), None)
 
 
 def _told(record: CaseRecord | None) -> str:

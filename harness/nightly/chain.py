@@ -13,8 +13,6 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from harness.bisect.folder import BisectFolder
 from harness.bisect.new_failures import NewFailure, bisected_apart
 from harness.errors import ConfigError, HarnessError, InfraError
@@ -75,8 +73,11 @@ def nights(reports: Path) -> Iterator[Night]:
     found = ordered(one.parent for one in reports.glob(f"[0-9]*{SUFFIX}/{STATE}"))
     for file in (one / STATE for one in reversed(found)):
         try:
-            yield Night.model_validate_json(read_bounded(file, _MAX_BYTES))
-        except (OSError, ValidationError) as error:
+            night = Night.model_validate_json(read_bounded(file, _MAX_BYTES))
+            if night.night != file.parent.name:
+                raise ValueError(f"it is that of {night.night}")  # it would be kept there
+            yield night
+        except (OSError, ValueError) as error:
             _log.warning("%s tells of no night: %s", file, str(error).partition("\n")[0])
 
 

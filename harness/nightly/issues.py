@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator
 
 from harness.bisect.new_failures import NewFailure
 from harness.failure.error import Part
+from harness.files.names_inside import flat_name
 from harness.history.brief import Brief
 from harness.history.comparison import Comparison
 from harness.report.summary import as_code
@@ -21,6 +24,9 @@ _SHOWN: Final = 50
 _MOST: Final = 500
 _OVER: Final = (0, 1, 2)
 
+FlatName = Annotated[str, AfterValidator(flat_name)]
+"""The name of something right in the folder of reports, or of a night."""
+
 
 class Search(Part):
     """The bisection of a cause. `since` is the night that first wanted it, `ended_in` the last one
@@ -30,11 +36,11 @@ class Search(Part):
     command: tuple[str, ...]
     case: str
     cost_s: float
-    since: str
+    since: FlatName
     ended_in: str | None = None
     exit_code: int | None = None
     answer: str | None = None
-    folder: str | None = None
+    folder: FlatName | None = None
 
     @property
     def is_open(self) -> bool:
@@ -51,7 +57,7 @@ class Issue(Part):
     can tell more.
     """
 
-    id: str
+    id: FlatName
     state: Literal["open", "closed"] = "open"
     fault: Fault | None = None
     outcome: str

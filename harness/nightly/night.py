@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args
 from harness.errors import ConfigError
 from harness.errors.outgoing_text import INSTEAD
 from harness.failure.error import Part
-from harness.nightly.issues import Issue
+from harness.nightly.issues import FlatName, Issue
 from harness.results.coverage import Coverage
 
 Step = Literal["fetch", "run", "compare", "bisect", "publish"]
@@ -29,7 +29,7 @@ class Night(Part):
 
     schema_version: Literal[1] = 1
     kind: Literal["nightly"] = "nightly"
-    night: str
+    night: FlatName
     started: str
     arguments: tuple[str, ...]
     selection: tuple[str, ...]
@@ -40,9 +40,9 @@ class Night(Part):
     until: float
     done: tuple[Step, ...] = ()
     fetched: tuple[str, ...] = ()
-    run: str | None = None
+    run: FlatName | None = None
     run_exit_code: int | None = None
-    base: str | None = None
+    base: FlatName | None = None
     verdict: str | None = None
     coverage: Coverage | None = None
     failed_on: tuple[str, ...] = ()

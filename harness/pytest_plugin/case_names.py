@@ -14,8 +14,6 @@ from harness.results.case_names import NamedPlacement, split_node_id
 if TYPE_CHECKING:
     import pytest
 
-    from harness.workbench import Placement
-
 _MOST_LISTED: Final = 30
 
 
@@ -45,11 +43,10 @@ def rest_meant(given: str, rests: Collection[str]) -> str | None:
 
 
 def only_case(wanted: str, items: Sequence[pytest.Item], here: Path) -> list[pytest.Item]:
-    """The item that `wanted` means, on the device and backend that it names.
+    """The item that `wanted` means, on the first device and backend that it is there for.
 
-    Where it is not there for these, on the first ones that it is there for. Its path is pytest's,
-    or as seen from the folder `here`, where pytest was started. Raises ConfigError if it means none
-    of the items, or several.
+    Its path is pytest's, or as seen from the folder `here`, where pytest was started. Raises
+    ConfigError if it means none of the items, or several.
     """
     base, given = split_node_id(wanted)
     by_rest: dict[str, list[pytest.Item]] = {}
@@ -75,8 +72,7 @@ def only_case(wanted: str, items: Sequence[pytest.Item], here: Path) -> list[pyt
     if meant is None:
         raise ConfigError(problem, field="--only-case", choices=_names(by_rest))
     _one_version(by_rest[meant])
-    named = NamedPlacement.parse((given or "").removesuffix(f"-{meant}"))
-    return sorted(by_rest[meant], key=lambda item: not _is_at(placement_of(item), named))[:1]
+    return by_rest[meant][:1]
 
 
 def refuse_a_compiler(item: pytest.Item, compilers: Sequence[str]) -> None:
@@ -109,11 +105,6 @@ def without_repeats(items: Sequence[pytest.Item]) -> list[pytest.Item]:
             seen.add(key)
         left.append(item)
     return left
-
-
-def _is_at(place: Placement | None, named: NamedPlacement | None) -> bool:
-    at = named and (named.device, named.backend)
-    return place is not None and (place.device, place.backend) == at
 
 
 def _same_test(item: pytest.Item, own: str, base: str, here: Path) -> bool:

@@ -197,7 +197,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--only-case",
         metavar="NODEID",
         help="run the one case of this name, whatever versions it names, with those asked for, on "
-        "the device that it names, or the first of those asked for that fits",
+        "the first of the devices asked for that fits",
     )
     group.addoption(
         "--problem-file",

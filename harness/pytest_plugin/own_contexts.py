@@ -21,6 +21,7 @@ import pytest
 from harness.artefacts.artefact import SUFFIXES
 from harness.errors import ConfigError
 from harness.pytest_plugin.options import ContextsAsked, Options
+from harness.results.case_names import split_node_id
 
 if TYPE_CHECKING:
     from harness.artefacts.artefact import Artefact
@@ -36,6 +37,20 @@ _SUITES: Final = {"qnn": "run_contexts", "ort": "run_ort", "executorch": "run_ex
 _NAMES: Final = {"ort": "ONNX Runtime", "executorch": "ExecuTorch"}
 _RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
 _UNNAMED: Final = ("[", "::")
+
+
+def nothing_beside(root: Path) -> list[str]:
+    """pytest's arguments for a file that was handed over: what lies beside it is not run.
+
+    A conftest.py or a pytest.ini there is somebody else's program.
+    """
+    return ["-c", os.devnull, "--noconftest", f"--rootdir={root}"]
+
+
+def is_of_a_file(case: str) -> bool:
+    """Whether a case is one of a file that was named, and not of a test in Python (pure)."""
+    file, _, test = split_node_id(case)[0].partition("::")
+    return not file.endswith(".py") and test in TESTS.values()
 
 
 class ArtefactFile(pytest.Module):

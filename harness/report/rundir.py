@@ -22,7 +22,7 @@ from harness import __version__
 from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets, without_secrets_in
 from harness.files.cache import PRIVATE
-from harness.files.names_inside import read_inside
+from harness.files.names_inside import NotInsideError, read_inside, refuse_links
 from harness.files.whole_file import disk_errors, keep_whole, write_whole
 from harness.report.ci import attachments_root
 from harness.report.grid import grid_json, grids
@@ -147,6 +147,13 @@ class RunFolder:
         Raises ConfigError if `path` is no run's folder, InfraError if the disk fails.
         """
         folder = cls.open(path)
+        try:
+            refuse_links(folder.path)
+        except NotInsideError as error:
+            raise ConfigError(str(error.strerror), file=error.filename) from error
+        except OSError as error:
+            problem = f"cannot be gone on with: {error.strerror}"
+            raise ConfigError(problem, file=error.filename or folder.path) from error
         info = folder.info()
         earlier = info.get("resumed")
         again = {"started": rfc3339(datetime.now(UTC)), "command": list(command)}

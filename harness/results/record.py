@@ -24,7 +24,7 @@ from pydantic import (
 
 from harness.errors import Cause
 from harness.failure.error import ErrorRecord, Outcome, Part, Text, clean_text, cut_message
-from harness.files.names_inside import name_problem
+from harness.files.names_inside import inner_name
 from harness.lab.health import EventKind, LabEvent, State
 from harness.results.checks import Check
 from harness.results.coverage import Standing, standing_of
@@ -56,13 +56,7 @@ def _in_utc(moment: datetime) -> datetime:
         raise ValueError("is no time of the calendar in UTC") from error
 
 
-def _relative(path: str) -> str:
-    if (problem := name_problem(path)) is not None:
-        raise ValueError(f"must be a path inside the run's folder, and {problem}")
-    return path
-
-
-LogPath = Annotated[Text, AfterValidator(_relative)]
+LogPath = Annotated[Text, AfterValidator(inner_name)]
 Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
 """How long something took; nothing here takes 115 days."""

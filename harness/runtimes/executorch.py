@@ -14,6 +14,7 @@ from harness.files.verified_folder import VerifiedFolder
 from harness.qnn.platforms import PLATFORMS
 from harness.qnn.versions import VersionRange
 from harness.runtimes.elf import ElfError, read_elf
+from harness.runtimes.local_sources import kept_inside
 from harness.runtimes.pypi import UnpackedWheels
 from harness.runtimes.wheels import WheelRequest
 
@@ -88,6 +89,7 @@ def runner_files(folder: Path, target: str) -> dict[str, Path]:
     if not any(name.startswith(("libexecutorch", _BACKEND)) for name in found):
         places = [f"{at}/{_BACKEND}".lstrip("/") for at in _LIBRARIES]
         raise ConfigError(f"no {_BACKEND} in it", file=folder, field=field, choices=places)
+    kept_inside({RUNNER: runner, **found}, folder, field=field)
     for path in (runner, *found.values()):
         if path.stat().st_size > _MOST_BYTES:
             raise ConfigError(f"has more than {_MOST_BYTES} bytes", file=path, field=field)

@@ -17,8 +17,8 @@ from typing import Final
 
 from harness.errors import ConfigError, VersionError
 from harness.files.hash_cache import HashCache
+from harness.files.names_inside import read_inside, stays_inside
 from harness.files.verified_folder import valid_name
-from harness.files.whole_file import read_bounded
 from harness.qnn.versions import QnnVersion
 from harness.runtimes.library_facts import (
     DetectedVersion,
@@ -122,6 +122,19 @@ def listed_files(folder: Path, prefix: str, *, field: str, depth: int = 1) -> di
     return found
 
 
+def kept_inside(files: Mapping[str, Path], root: Path, *, field: str) -> dict[str, Path]:
+    """The files that were found below a folder; raises ConfigError if a link leads out of it."""
+    for path in files.values():
+        try:
+            inside = stays_inside(root, path)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}", field=field) from error
+        if not inside:
+            problem = f"{path} is, or lies behind, a link to somewhere outside of {root}: "
+            raise ConfigError(f"{problem}put the file itself there", field=field)
+    return dict(files)
+
+
 def ort_version_of(files: Mapping[str, Path]) -> str | None:
     """The version of the ORT among these files; None if there is none, or it does not say."""
     for name, path in files.items():
@@ -208,7 +221,7 @@ class FolderSource(Source):
         }
         if not files:
             raise ConfigError(f"{self._path} has no libraries", field=field)
-        return files
+        return kept_inside(files, self._path, field=field)
 
 
 class SdkSource(Source):
@@ -287,7 +300,8 @@ class SdkSource(Source):
                 path = root / "lib" / name / "unsigned" / skel
                 if path.is_file():
                     files[f"lib/{skel}"] = path
-        return {name: path for name, path in files.items() if is_device_file(name)}
+        wanted = {name: path for name, path in files.items() if is_device_file(name)}
+        return kept_inside(wanted, root, field=self._field)
 
 
 def sdk_of_environment(environment: Mapping[str, str]) -> tuple[str, Path] | None:
@@ -326,7 +340,7 @@ def _compiler_key(name: str) -> tuple[int, ...]:
 
 def _version_of(root: Path, field: str) -> DetectedVersion:
     said = sdk_version(
-        _text(root / "sdk.yaml"), _text(root / "include/QNN/QnnSdkBuildId.h"), root.name
+        _text(root, "sdk.yaml"), _text(root, "include/QNN/QnnSdkBuildId.h"), root.name
     )
     if said is not None:
         return said
@@ -335,15 +349,16 @@ def _version_of(root: Path, field: str) -> DetectedVersion:
         folder = target_folder(names, target, None)
         if folder is not None:
             files = listed_files(root / "lib" / folder, "lib", field=field)
-            said = library_version(telling_facts(files))
+            files = {name: path for name, path in files.items() if is_device_file(name)}
+            said = library_version(telling_facts(kept_inside(files, root, field=field)))
             if said is not None:
                 return said
     raise ConfigError(f"{root} does not say which version it is", field=field)
 
 
-def _text(path: Path) -> str | None:
+def _text(root: Path, name: str) -> str | None:
     try:
-        return read_bounded(path, _MAX_TEXT_BYTES).decode("utf-8", "replace")
+        return read_inside(root, name, _MAX_TEXT_BYTES).decode("utf-8", "replace")
     except OSError:
         return None
 

@@ -16,8 +16,9 @@ from xml.etree import ElementTree
 
 from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets
+from harness.files.names_inside import inside, name_problem, stays_inside
 from harness.files.verified_folder import locked
-from harness.files.whole_file import read_note, sha256_of, write_json
+from harness.files.whole_file import read_bounded, read_note, sha256_of, write_json
 from harness.runtimes.download import Bounds, NotThere, download
 
 _log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ METADATA: Final = "maven-metadata.xml"
 CHECKSUMS: Final = ("sha256", "sha1")
 """The kinds of checksums there may be beside a file, the better first."""
 
-_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 _DIGEST_LENGTHS: Final = {"sha256": 64, "sha1": 40}
 _MAX_VERSIONS = 1000
 _MAX_DEPENDENCIES = 1000
@@ -109,7 +110,8 @@ def checksum(text: str, kind: str) -> str | None:
 
 
 def _is_part(text: str) -> bool:
-    return _PART.fullmatch(text) is not None and ".." not in text
+    # a group's dots are folders
+    return _PART.fullmatch(text) is not None and name_problem(text.replace(".", "/")) is None
 
 
 def _tree(content: bytes) -> ElementTree.Element:
@@ -149,13 +151,16 @@ class FolderRepository:
                 names = [entry.name for entry in found if entry.is_dir()]
         except OSError as error:
             raise NotThere(f"{folder}: {error.strerror}") from error
-        return [name for name in names if (self._root / artifact.at(name).file("aar")).is_file()]
+        named = {name: artifact.at(name).file("aar") for name in names if _is_part(name)}
+        return [name for name, file in named.items() if inside(self._root, file).is_file()]
 
     def file(self, name: str) -> Path:
         """A file of the repository; a checksum beside it has to be right. Raises NotThere."""
-        path = self._root / name
+        path = inside(self._root, name)
         if not path.is_file():
             raise NotThere(f"{path} is not there")
+        if not stays_inside(self._root, path):
+            raise InfraError(f"{path} is, or lies behind, a link to outside of {self._root}")
         if damage := self.damage(name):
             raise InfraError(damage[0])
         return path
@@ -166,10 +171,14 @@ class FolderRepository:
 
     def damage(self, name: str) -> list[str]:
         """What is wrong with a file, every byte read."""
-        path = self._root / name
+        path = inside(self._root, name)
         for kind in CHECKSUMS:
             try:
-                said = checksum(path.with_name(f"{path.name}.{kind}").read_text("ascii"), kind)
+                beside = path.with_name(f"{path.name}.{kind}")
+                if not beside.is_file():
+                    continue
+                text = read_bounded(beside, _CHECKSUM_BOUNDS.max_bytes).decode("ascii")
+                said = checksum(text, kind)
                 found = _digest(path, kind)
             except (OSError, ValueError):
                 continue
@@ -203,7 +212,7 @@ class HttpRepository:
         """See `FolderRepository`; without a network, those known from the last time."""
         name = f"{artifact.folder}/{METADATA}"
         if name not in self._versions:
-            kept = self._root / name
+            kept = inside(self._root, name)
             try:
                 content = self._fetched(name, TEXT_BOUNDS).read_bytes()
             except NotThere:
@@ -222,7 +231,7 @@ class HttpRepository:
     def file(self, name: str) -> Path:
         """See `FolderRepository`; hashed once per process."""
         if name not in self._checked:
-            path = self._root / name
+            path = inside(self._root, name)
             damage = self.damage(name)
             if damage or not path.exists():
                 path = self._fetched(name, self._bounds)
@@ -233,11 +242,11 @@ class HttpRepository:
 
     def is_cached(self, name: str) -> bool:
         """See `FolderRepository`."""
-        return (self._root / name).is_file() and read_note(self._note_path(name)) is not None
+        return inside(self._root, name).is_file() and read_note(self._note_path(name)) is not None
 
     def damage(self, name: str) -> list[str]:
         """What is wrong with what was fetched; nothing for a file that is not there."""
-        path = self._root / name
+        path = inside(self._root, name)
         if not path.exists():
             return []
         said = (read_note(self._note_path(name)) or {}).get("sha256")
@@ -250,7 +259,7 @@ class HttpRepository:
 
     def _fetched(self, name: str, bounds: Bounds) -> Path:
         """Fetches a file and gives it its name once it is whole and checked, not earlier."""
-        path = self._root / name
+        path = inside(self._root, name)
         incoming = self._root / ".incoming" / hashlib.sha256(name.encode()).hexdigest()[:32]
         lock = self._root / ".locks" / f"{incoming.name}.lock"
         what = f"fetching {path.name}"
@@ -296,7 +305,7 @@ class HttpRepository:
         return "first use"
 
     def _note_path(self, name: str) -> Path:
-        return self._root / f"{name}.qnn-harness.json"
+        return inside(self._root, f"{name}.qnn-harness.json")
 
 
 def _digest(path: Path, kind: str) -> str:

@@ -12,7 +12,7 @@ from harness.errors import ConfigError, InfraError, VersionError
 from harness.files.hash_cache import HashCache
 from harness.runtimes.aar import JNI_FOLDER, AarStore
 from harness.runtimes.library_facts import kind_of, library_target, read_library
-from harness.runtimes.local_sources import listed_files
+from harness.runtimes.local_sources import kept_inside, listed_files
 from harness.runtimes.pypi import ORT_PROJECT, UnpackedWheels
 from harness.runtimes.runtime import LocalFile, NotOffered, Runtime
 from harness.runtimes.version_specs import choose_all, is_path, split_specs
@@ -169,7 +169,9 @@ class OrtLibraries:
         if not path.is_dir():
             what = "is neither a folder nor an AAR" if path.exists() else "does not exist"
             raise ConfigError(f"{path} {what}")
-        return listed_files(path, "lib", field="--ort", depth=_DEPTH)
+        listed = listed_files(path, "lib", field="--ort", depth=_DEPTH)
+        libraries = {name: file for name, file in listed.items() if kind_of(name)[0] == "ort"}
+        return kept_inside(libraries, path, field="--ort")
 
 
 def ort_request(version: str, target: str) -> WheelRequest:

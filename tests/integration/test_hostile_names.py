@@ -30,14 +30,15 @@ from harness.evidence.case_evidence import CaseEvidence
 from harness.evidence.text import EvidenceFile
 from harness.farm.merging import _copied
 from harness.files.archive import names_of, unpacked_once
-from harness.files.names_inside import create_inside, open_inside
+from harness.files.names_inside import create_inside, listed_inside, open_inside
 from harness.files.verified_folder import FolderChangedError, damage_of, open_verified
 from harness.history.importing import _digest
 from harness.report.html import _tail
-from harness.report.rundir import INFO, JOURNAL, RunFolder
+from harness.report.rundir import INFO, JOURNAL, OUTPUTS, RunFolder
 from harness.report.trace import write_trace
 from harness.results.coverage import coverage_of
 from harness.results.journal import read_journal
+from harness.runtimes.local_sources import FolderSource, SdkSource
 from harness.runtimes.maven_repository import (
     Coordinates,
     FolderRepository,
@@ -49,6 +50,7 @@ from harness.store.instances import keep_store
 from tests.integration.hostile_names import Example, Watched, example
 from tests.unit.artefacts.made import CONTEXT, epcontext
 from tests.unit.results.records import record
+from tests.unit.runtimes.elf_files import elf_file
 
 BY_DAY, BY_NIGHT = 200, 10_000
 SIZE = len(CONTEXT)
@@ -204,15 +206,28 @@ def a_log(world: Watched, one: Example) -> None:
 
 def a_run(world: Watched, one: Example) -> None:
     """Its own files are called as ever: what lies in their place is what the example says."""
-    for name in (JOURNAL, INFO):
+    for name in (JOURNAL, INFO, OUTPUTS):
         world.put(world.given, Example(one.number, name, one.place))
     world.put(world.given, one)
     world.seen()
     folder = RunFolder(world.given)
     assert folder.info() == {}
     assert folder.kept_output(one.name) is None
+    with contextlib.suppress(OSError):
+        listed_inside(world.given, OUTPUTS)
     read_journal(world.given / JOURNAL)
     _digest(world.given / JOURNAL)
+
+
+def a_run_gone_on_with(world: Watched, one: Example) -> None:
+    run = RunFolder.create(world.given, command=[], lab={}, devices=[])
+    run.journal.close()
+    for below in ("", "logs/", "logs/case/"):
+        world.put(run.path, Example(one.number, f"{below}{one.name}", one.place))
+    world.seen()
+    again = RunFolder.resume(run.path, command=[])
+    again.journal.append(record())
+    again.finish(exit_code=0)
 
 
 def evidence(world: Watched, one: Example) -> None:
@@ -268,13 +283,37 @@ def a_repository(world: Watched, one: Example) -> None:
     versions = metadata_versions(listed.encode("utf-8", "replace"))
     found = [artifact.at(version) for version in versions]
     found += pom_dependencies(pom.encode("utf-8", "replace"))
+    repository = FolderRepository(world.given)
     for at in found:
-        path = world.given / at.file("aar")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"x")
-        assert FolderRepository(world.given).file(at.file("aar")) == path
+        name = at.file("aar")
+        world.put(world.given, Example(one.number, name, one.place))
+        world.put(world.given, Example(one.number, f"{name}.sha1", one.place))
+        world.seen()
+        repository.versions(at)
+        assert repository.file(name) == world.given / name
     if not found:
         raise ValueError("left out")
+
+
+def runtimes(world: Watched, one: Example) -> None:
+    """A tree of libraries, and the same as a plain folder."""
+    libraries = world.given / "lib/x86_64-linux-clang"
+    libraries.mkdir(parents=True)
+    (libraries / "libQnnSystem.so").write_bytes(elf_file("x86-64", needed=["libc.so.6"]))
+    if one.number % 2:
+        (world.given / "sdk.yaml").write_text("product: qairt\nversion: 2.31.0.250130151446_1\n")
+    for name in (one.name, "libQnnHtp.so", "libonnxruntime.so"):
+        world.put(libraries, Example(one.number, name, one.place))
+    for name in ("sdk.yaml", "lib/hexagon-v73/unsigned/libQnnHtpV73Skel.so"):
+        world.put(world.given, Example(one.number, name, one.place))
+    world.seen()
+    for source in (
+        SdkSource("a", world.given, world.cache),
+        FolderSource("b", libraries, world.cache, version="2.31.0"),
+    ):
+        (version,) = source.versions("linux-x64")
+        runtime = source.runtime(version, "linux-x64")
+        assert all(world.given in file.path.resolve().parents for file in runtime.files)
 
 
 def a_simulated_device(world: Watched, one: Example) -> None:
@@ -315,8 +354,17 @@ SUBJECTS: dict[str, Callable[[Watched, Example], None]] = {
     subject.__name__: subject
     for subject in (
         *(a_bundle, a_bundles_context, a_manifest, a_folder, a_side_file, weights, an_archive),
-        *(a_verified_folder, a_part_of_a_run, a_log, a_run, evidence, a_store, tensors),
-        *(a_graphs_folder, a_repository, a_simulated_device, opened_and_created),
+        *(
+            a_verified_folder,
+            a_part_of_a_run,
+            a_log,
+            a_run,
+            a_run_gone_on_with,
+            evidence,
+            a_store,
+            tensors,
+        ),
+        *(a_graphs_folder, a_repository, runtimes, a_simulated_device, opened_and_created),
     )
 }
 # of these nothing that is made here is whole: what they are good for is seen in tests of their own

@@ -114,3 +114,15 @@ def test_reports_that_are_a_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "reports").write_text("")
     with pytest.raises(ConfigError, match="cannot hold reports"):
         BisectFolder.create(tmp_path / "reports", BEGUN)
+
+
+def test_a_log_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:
+    """It would be cut behind its last line, and appended to."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"a line\nand a part")
+    folder = tmp_path / "20260101T000000Z-0-bisect"
+    folder.mkdir()
+    (folder / "log.jsonl").symlink_to(secret)
+    with pytest.raises(ConfigError, match=r"log\.jsonl: is a link, and links in a folder are not"):
+        BisectFolder.open(folder).hold()
+    assert secret.read_bytes() == b"a line\nand a part"

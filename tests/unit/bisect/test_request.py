@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,20 @@ def test_all_there_are_are_candidates_and_the_name_says_what_is_held(
     assert {"--qnn=2.50.40", "--compiler=2.48.40", "--device=b-htp-1,a"} <= set(arguments)
     assert "--each-soc" in arguments, "what one of them finds out is told of none by name"
     assert arguments[-1] == "test_a.py::test_b"
+
+
+def test_nothing_that_lies_beside_a_file_of_contexts_is_run(lab: Lab, catalog: Catalog) -> None:
+    (begun,) = begin(asked(), lab, catalog)
+    task = task_of(read_log(to_line(begun)))
+    alone = {"--noconftest", f"--rootdir={task.folder}"}
+    arguments = task.arguments(("2.50.40",), Path("/r"), ["a"])
+    assert not alone & {*arguments, "-c"}
+    case = "../given/m.bin::test_contexts[a-htp-2.50.40-m.bin-resident-1]"
+    task = task.model_copy(update={"case": case})
+    arguments = task.arguments(("2.50.40",), Path("/r"), ["a"])
+    assert alone < {*arguments}
+    assert arguments[arguments.index("-c") + 1] == os.devnull
+    assert arguments[-1] == "../given/m.bin::test_contexts"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -182,6 +183,30 @@ def test_a_case_that_cannot_be_run(tmp_path: Path) -> None:
     (tmp_path / "task.json").write_text("{}")
     with pytest.raises(ConfigError, match="cannot be gone on with"):
         Minimization.resume(tmp_path)
+
+
+def test_a_folder_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:
+    found = minimized(tmp_path, two_others, [0, 1, 1], max_runs=2)
+    found.go_on()
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    log = found.folder / "log.jsonl"
+    said = log.read_text()
+    log.write_text(re.sub(r'"run":"[^"]*"', '"run":"../../secret"', said))
+    with pytest.raises(ConfigError, match="must be a path inside the folder"):
+        Minimization.resume(found.folder)
+    log.write_text(said)
+    runs = found.folder / "runs"
+    runs.rename(found.folder / "before")
+    runs.symlink_to(secret)
+    with pytest.raises(ConfigError, match=r"runs.*links in a folder are not followed"):
+        Minimization.resume(found.folder)
+    runs.unlink()
+    (found.folder / "set/001.json").unlink()
+    (found.folder / "set/001.json").symlink_to(secret / "new")
+    with pytest.raises(ConfigError, match=r"001\.json.*links in a folder are not followed"):
+        Minimization.resume(found.folder)
+    assert list(secret.iterdir()) == []
 
 
 def test_another_failure_than_the_one_in_the_journal_counts_as_none(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from harness.errors import ConfigError
 from harness.nightly.chain import (
@@ -20,6 +22,7 @@ from harness.nightly.chain import (
     nights,
     unfetched,
 )
+from harness.nightly.issues import Issue, Search
 from harness.nightly.night import STEPS, Night, seconds_of
 from harness.report.rundir import RunFolder
 from harness.results.coverage import Coverage
@@ -180,6 +183,49 @@ def test_nights_are_read_the_newest_first_and_each_once(tmp_path: Path, logged: 
     assert [one.night[:8] for one in nights(tmp_path)] == ["20261123", "20261121"]
     (said,) = logged.warnings
     assert f"{damaged / STATE} tells of no night: " in said
+
+
+@pytest.mark.parametrize("name", ["../other", "/tmp/other", "20261120T010000Z-x-nightly"])
+def test_a_night_whose_file_tells_of_another_folder_is_passed_over(
+    tmp_path: Path, logged: Logged, name: str
+) -> None:
+    """It would be kept in that folder, wherever that is."""
+    own = tmp_path / "20261121T010000Z-b-nightly"
+    own.mkdir()
+    state = night(night=own.name).model_dump_json()
+    (own / STATE).write_text(state.replace(own.name, name))
+    assert list(nights(tmp_path)) == []
+    (said,) = logged.warnings
+    assert f"{own / STATE} tells of no night: " in said
+    (own / STATE).write_text(state)
+    assert [one.night for one in nights(tmp_path)] == [own.name]
+
+
+@pytest.mark.parametrize("changed", [{"run": "../r"}, {"base": "/r"}, {"night": ".."}])
+def test_no_name_in_a_nights_file_leads_out_of_its_reports(changed: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="must be a name in the folder, and has a"):
+        Night.model_validate_json(night().model_copy(update=changed).model_dump_json())
+
+
+@pytest.mark.parametrize("field", ["since", "folder", "id"])
+def test_no_name_of_an_issue_leads_out_of_the_nights_folder(field: str) -> None:
+    search = Search(command=(), case="c", cost_s=1, since="n", folder="f-bisect")
+    issue = Issue(
+        id="0" * 12,
+        outcome="failed",
+        signature="s",
+        diagnosis=None,
+        message=None,
+        count=0,
+        cases=(),
+        search=search,
+        **dict.fromkeys(("first_seen", "first_run", "last_seen", "last_run"), "r"),
+    )
+    kept = json.loads(issue.model_dump_json())
+    assert Issue.model_validate(kept) == issue
+    (kept if field == "id" else kept["search"])[field] = "../x"
+    with pytest.raises(ValidationError, match="leads elsewhere"):
+        Issue.model_validate(kept)
 
 
 def test_one_night_at_a_time_uses_a_folder(tmp_path: Path) -> None:

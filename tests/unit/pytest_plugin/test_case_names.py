@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.pytest_plugin.case_names import only_case, rest_meant, without_placement
-from harness.pytest_plugin.collected import placement_of
+from harness.pytest_plugin.case_names import rest_meant, without_placement
 from harness.results.case_names import NamedPlacement, split_node_id
 from harness.workbench import Placement
 from tests.properties import reached, reaches
@@ -61,39 +56,6 @@ def test_a_case_is_found_under_the_names_of_other_versions(placement: Placement,
 @pytest.mark.parametrize("name", ["nothing", "sim-a-htp-2.51.0-huge", "sim-a-npu-2.51.0-66"])
 def test_what_is_no_case_means_none(name: str) -> None:
     assert rest_meant(name, {"66", "resident-66", "tiny"}) is None
-
-
-def case(name: str, device: str, backend: str = "htp") -> pytest.Item:
-    """A case as pytest has collected it, without what would run it."""
-    place = Placement(device, backend, "2.51.0", "2.51.0")
-    item = SimpleNamespace(
-        nodeid=f"test_a.py::{name}[{place}-1]",
-        callspec=SimpleNamespace(params={"placement": place, "number": 1}),
-        path=Path("test_a.py"),
-    )
-    return cast("pytest.Item", item)
-
-
-@pytest.mark.parametrize(
-    ("named", "meant"),
-    [
-        ("[b-htp-2.51.0-1]", ("b", "htp")),
-        ("[b-htp-2.47.0-1]", ("b", "htp")),
-        ("[b-gpu-2.47.0-1]", ("b", "gpu")),
-        ("[a-gpu-2.51.0-1]", ("a", "htp")),
-        ("[gone-htp-2.51.0-1]", ("a", "htp")),
-        ("[1]", ("a", "htp")),
-        ("", ("a", "htp")),
-    ],
-)
-def test_a_case_is_run_on_the_device_that_its_name_has(named: str, meant: tuple[str, str]) -> None:
-    cases = [case("test_x", "a"), case("test_x", "b"), case("test_x", "b", "gpu")]
-    others = [case("test_y", "b")]
-    (found,) = only_case(f"test_a.py::test_x{named}", [*others, *cases], Path())
-    place = placement_of(found)
-    assert place is not None
-    assert (place.device, place.backend) == meant
-    assert "::test_x[" in found.nodeid
 
 
 def test_node_ids_are_taken_apart() -> None:

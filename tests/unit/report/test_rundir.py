@@ -81,6 +81,22 @@ def test_secrets_of_a_command_are_not_kept(tmp_path: Path) -> None:
     assert kept.count("https://***@host/x") == 5
 
 
+@pytest.mark.parametrize("name", ["results.jsonl", "logs", "logs/a", "logs/a/probe.jsonl"])
+def test_a_run_with_links_is_not_gone_on_with(tmp_path: Path, name: str) -> None:
+    """What it would write goes where they lead to."""
+    folder = create(tmp_path)
+    folder.journal.append(record())
+    folder.journal.close()
+    (folder.path / "logs/a").mkdir(parents=True)
+    (folder.path / "logs/a/probe.jsonl").touch()
+    secret = (folder.path / name).rename(tmp_path / "secret")
+    (folder.path / name).symlink_to(secret)
+    before = (folder.path / "run.json").read_bytes()
+    with pytest.raises(ConfigError, match=f"{name}: is a link, and links in a folder are not"):
+        RunFolder.resume(folder.path, command=["pytest"])
+    assert (folder.path / "run.json").read_bytes() == before
+
+
 def test_a_run_that_died_can_be_reported(tmp_path: Path) -> None:
     folder = create(tmp_path)
     folder.journal.append(record())

@@ -168,6 +168,32 @@ def test_a_tree_whose_libraries_alone_know(tmp_path: Path) -> None:
     assert source.versions("linux-x64") == ["2.31.0.250130"]
 
 
+@pytest.mark.parametrize("name", ["libQnnHtp.so", "../hexagon-v73/unsigned", ".."])
+def test_a_link_out_of_a_tree_is_not_followed(tmp_path: Path, name: str) -> None:
+    sdk, folder = make_sdk(tmp_path / "sdk"), tmp_path / "mine"
+    link = Path(os.path.normpath(sdk / "lib/x86_64-linux-clang" / name))
+    target = link.rename(tmp_path / "elsewhere")
+    link.symlink_to(target)
+    source = SdkSource("sdk", sdk, tmp_path / "cache")
+    with pytest.raises(ConfigError, match=r"runtimes\.sdk\.path: .*link to somewhere outside of"):
+        source.runtime("2.31.0.250130", "linux-x64")
+    folder.symlink_to(sdk / "lib/x86_64-linux-clang")
+    if name == "libQnnHtp.so":
+        with pytest.raises(ConfigError, match=r"mine\.path: .*link to somewhere outside of"):
+            FolderSource("mine", folder, tmp_path / "cache").versions("linux-x64")
+
+
+def test_links_within_a_tree_are_followed_and_the_tree_may_be_one(tmp_path: Path) -> None:
+    sdk = make_sdk(tmp_path / "sdk")
+    link = sdk / "lib/x86_64-linux-clang/libQnnHtp.so"
+    link.rename(link.with_name("libQnnHtp.so.1"))
+    link.symlink_to("libQnnHtp.so.1")
+    (tmp_path / "latest").symlink_to("sdk")
+    source = SdkSource("sdk", tmp_path / "latest", tmp_path / "cache")
+    runtime = source.runtime("2.31.0.250130", "linux-x64")
+    assert "lib/libQnnHtp.so" in {file.name for file in runtime.files}
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_no_tree(tmp_path: Path, there: bool) -> None:
     path = tmp_path / "sdk"

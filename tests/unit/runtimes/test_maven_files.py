@@ -45,7 +45,21 @@ def test_coordinates() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", "a:", "a:b:c:d", "a/b:c", "a:..", "a:b:..", "a:b:1/../2", ".a:b", "a:b c"]
+    "text",
+    [
+        "",
+        "a",
+        "a:",
+        "a:b:c:d",
+        "a/b:c",
+        "a:..",
+        "a:b:..",
+        "a:b:1/../2",
+        ".a:b",
+        "a:b c",
+        "a.:b",
+        "a.-b:c",
+    ],
 )
 def test_what_are_no_coordinates(text: str) -> None:
     with pytest.raises(ConfigError, match="are no coordinates"):

@@ -19,7 +19,7 @@ from harness.bisect.answers import Axis, Point
 from harness.bisect.log import Log
 from harness.bisect.match import Judged, Match
 from harness.errors import ConfigError
-from harness.errors.outgoing_text import log_without_secrets
+from harness.errors.outgoing_text import INSTEAD, log_without_secrets, without_secrets
 from harness.files.cache import PRIVATE
 from harness.files.whole_file import disk_errors
 from harness.pytest_plugin.own_contexts import is_of_a_file, nothing_beside
@@ -124,6 +124,20 @@ def task_of(log: Log) -> Task:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"its log does not say what to run: {where}: {first['msg']}") from error
+
+
+def named_again(kept: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
+    """The words for pytest of what is gone on with: those `given`, which are to be the same.
+
+    Raises ConfigError for others, and where a secret in them, which no file keeps, is not given.
+    """
+    if given and tuple(map(without_secrets, given)) != tuple(kept):
+        problem = "goes on with what was asked before: none of these, or the same ones"
+        raise ConfigError(problem, field="--pytest-arg")
+    if not given and INSTEAD in " ".join(kept):
+        problem = "one of them had a secret, which no file keeps: name all of them again"
+        raise ConfigError(problem, field="--pytest-arg")
+    return tuple(given or kept)
 
 
 @dataclass(frozen=True)

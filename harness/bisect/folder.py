@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -37,6 +38,8 @@ class BisectFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.words: Sequence[str] | None = None
+        """What goes to pytest with the secrets that the log does not keep, where that is known."""
         self._file = -1
 
     @classmethod
@@ -60,7 +63,10 @@ class BisectFolder:
                 path.mkdir()
                 give_place(path)
                 write_whole(path / LOG, to_line(one).encode())
-                folders.append(cls(path))
+                folder = cls(path)
+                said = one.task.get("pytest_arguments")
+                folder.words = list(map(str, said)) if isinstance(said, list) else None
+                folders.append(folder)
         for folder in folders:
             folder.hold()
         return folders
@@ -165,9 +171,12 @@ class BisectFolder:
             raise InfraError(f"cannot write {self.path / LOG}: no space left on the disk")
 
     def read(self) -> Log:
-        """The log as it stands. Raises ConfigError for what is none."""
+        """The log as it stands, with `words`. Raises ConfigError for what is none."""
         path = self.path / LOG
-        return read_log(log_text(path), file=str(path))
+        log = read_log(log_text(path), file=str(path))
+        if self.words is None:
+            return log
+        return replace(log, task={**log.task, "pytest_arguments": list(self.words)})
 
     def reports_of(self, log: Log) -> Path:
         """Where the run of the log's last question has its reports: runs/003-2.49.40."""

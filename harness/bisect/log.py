@@ -119,9 +119,7 @@ def concluded(log: Log) -> bool:
 
 
 def to_line(entry: Entry) -> str:
-    """An entry as a line with its end; what a run said is kept without secrets."""
-    if isinstance(entry, Begun):
-        return entry.model_dump_json() + "\n"  # what the user said, which a resumed one says again
+    """An entry as a line with its end, without secrets."""
     safe = without_secrets_in(entry.model_dump(mode="json"))
     return json.dumps(safe, ensure_ascii=False, separators=(",", ":")) + "\n"
 

@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from harness.bisect.answers import AXES, EACH, Axis, Each, Point, Repeat, least_change
-from harness.bisect.case_run import Task, task_of
+from harness.bisect.case_run import Task, named_again, task_of
 from harness.bisect.folder import BisectFolder, log_text
 from harness.bisect.log import Answered, Begun, read_log
 from harness.bisect.match import Match, parse_match
@@ -137,7 +137,7 @@ def replayed(file: Path, reports: Path) -> BisectFolder:
     It is held. Raises ConfigError for what is no log.
     """
     log = read_log(log_text(file), file=str(file))
-    task_of(log)
+    named_again(task_of(log).pytest_arguments, ())
     folder = BisectFolder.create(reports, Begun(spec=log.spec, task=dict(log.task)))
     for entry in log.entries:
         if isinstance(entry, Answered):

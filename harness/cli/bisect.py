@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from harness.bisect.answers import AXES, Axis, Stopped, least_change
-from harness.bisect.case_run import task_of
+from harness.bisect.case_run import named_again, task_of
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import LOG, BisectFolder, log_text
 from harness.bisect.log import read_log
@@ -34,7 +34,14 @@ from harness.runtimes.catalog import Catalog
 _log = logging.getLogger(__name__)
 
 _LATEST: Final = "latest"
-_WITH_RESUME: Final = ("resume", "reports", "max_minutes", "as_json", "lab_file")
+_WITH_RESUME: Final = (
+    "resume",
+    "reports",
+    "max_minutes",
+    "as_json",
+    "lab_file",
+    "pytest_arguments",
+)
 
 _reports_option = click.option(
     "--reports",
@@ -257,7 +264,8 @@ def _refuse_what_was_asked_before(context: click.Context) -> None:
     ]
     if given:
         problem = "goes on with what was asked before, and takes nothing else"
-        choices = ("--reports", "--max-minutes", "--json", "--lab if it is the same")
+        same = ("--lab if it is the same", "--pytest-arg if they are the same")
+        choices = ("--reports", "--max-minutes", "--json", *same)
         raise ConfigError(f"--resume {problem}", field=given[0].opts[0], choices=choices)
 
 
@@ -272,5 +280,7 @@ def _resumed(given: dict[str, Any], lab_named: bool) -> list[BisectFolder]:
     if lab_named and lab.resolve() != given["lab_file"].resolve():
         raise ConfigError(f"what was asked before is about the lab in {lab}", field="--lab")
     for folder in folders:
+        kept = task_of(folder.read()).pytest_arguments
+        folder.words = named_again(kept, given["pytest_arguments"])
         folder.hold()
     return folders

@@ -82,7 +82,7 @@ def minimize_command(
         raise ConfigError("name a file in a folder that there is", file=out, field="--out")
     tell = _Progress()
     if resume is not None:
-        found = Minimization.resume(resume, tell=tell)
+        found = Minimization.resume(resume, given["pytest_arguments"], tell=tell)
     else:
         subject, _ = _subject(str(case), given, failing=True)
         same = ("repeat", "max_runs", "run_timeout_s", "pytest_arguments")

@@ -32,6 +32,7 @@ from harness.lab import health, inventory, labgrid, runtime_sources
 from harness.lab.inventory import Lab
 from harness.minimize.driver import Result
 from harness.nightly.night import Night
+from harness.report.order import Place
 from harness.results.known_issues import KnownIssues
 from harness.results.record import Line
 
@@ -56,6 +57,9 @@ def schemas() -> dict[str, str]:
         "minimize.schema.json": _schema(Result, "What contexts minimize --json prints"),
         "nightly.schema.json": _schema(
             Night, "What nightly --json prints (with exit_code), and its nightly.json"
+        ),
+        "order.schema.json": _schema(
+            Place, "The order.json of a run, a bisection or a night: its place among the others"
         ),
         "devices.schema.json": _described(
             _schema(Lab, "devices.yaml", "validation"), inventory, health, labgrid, runtime_sources

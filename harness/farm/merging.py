@@ -5,21 +5,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import ConfigError
+from harness.errors.outgoing_text import log_without_secrets
 from harness.farm.shards import Part, Shard, gaps
 from harness.files.names_inside import create_inside, listed_inside, open_inside, read_inside
 from harness.files.whole_file import sha256_of
 from harness.history.previous import since_previous
+from harness.probe.events import kept_events
 from harness.report.rundir import (
     INFO,
     JOURNAL,
@@ -35,6 +38,10 @@ from harness.results.journal import read_journal, uncollected
 _MOST_CASES_BYTES: Final = 256 << 20
 _MOST_FILE_BYTES: Final = 1 << 30
 _INCOMPLETE: Final = 3
+_AT_ONCE: Final = 4 << 20
+_MOST_LINE: Final = 64 << 20
+_MOST_KEY: Final = 32 << 10
+_OPEN_KEY: Final = re.compile(rb"KEY-----[\s\\A-Za-z0-9+/=]*+\Z")  # which may go on
 _COPIED: Final = ("logs/", f"{OUTPUTS}/")
 _FAR: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -196,7 +203,27 @@ def _copied(source: Path, target: Path, name: str) -> bool:
             return False
         try:
             with create_inside(target, name) as copy:
-                shutil.copyfileobj(stream, copy)
+                if name.startswith(f"{OUTPUTS}/"):
+                    shutil.copyfileobj(stream, copy)
+                else:
+                    copy_without_secrets(stream, copy, sealed=name.endswith(".jsonl"))
         except (FileExistsError, NotADirectoryError):
             return (target / name).is_file()
     return True
+
+
+def copy_without_secrets(source: BinaryIO, target: BinaryIO, *, sealed: bool) -> None:
+    """Copies a log as cases keep theirs, whoever wrote it; `sealed` is one of a probe's events.
+
+    It takes some blocks of memory, and as much as the longest line. Raises OSError.
+    """
+    clean = kept_events if sealed else log_without_secrets
+    rest = b""
+    while block := source.read(_AT_ONCE):
+        rest += block
+        end = len(rest) if len(rest) > _MOST_LINE else rest.rfind(b"\n") + 1
+        while key := _OPEN_KEY.search(rest, max(0, end - _MOST_KEY), end):
+            end = rest.rfind(b"\n", 0, key.start()) + 1
+        target.write(clean(rest[:end]))
+        rest = rest[end:]
+    target.write(clean(rest))

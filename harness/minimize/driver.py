@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -12,10 +13,11 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from harness.artefacts.manifest import Expects
 from harness.bisect.answers import Answer as Judgement
-from harness.bisect.case_run import RunEnd, case_arguments, judge, run_case
+from harness.bisect.case_run import RunEnd, case_arguments, judge, named_again, run_case
 from harness.bisect.match import ANY_FAILURE, Match
 from harness.contexts.schedule import Residency
 from harness.errors import ConfigError, InfraError
+from harness.errors.outgoing_text import without_secrets_in
 from harness.failure.error import ErrorRecord
 from harness.files.cache import PRIVATE
 from harness.files.copy_range import hold
@@ -134,17 +136,22 @@ class Minimization:
         with making_folders(reports):
             folder = reports.absolute() / f"{new_run_id()}-minimize"
             folder.mkdir(mode=PRIVATE, parents=True)
-            write_whole(folder / _TASK, task.model_dump_json().encode())
+            write_whole(folder / _TASK, _kept(task))
         return cls(folder, task, **more)
 
     @classmethod
-    def resume(cls, folder: Path, **more: Any) -> Self:
-        """One that was stopped; as many runs are allowed again as at first. Raises ConfigError."""
+    def resume(cls, folder: Path, words: Sequence[str] = (), **more: Any) -> Self:
+        """One that was stopped; as many runs are allowed again as at first. Raises ConfigError.
+
+        `words` are those for pytest, which are named again where they had a secret.
+        """
         try:
             refuse_links(folder, below=False)
             if (folder / _SET).exists():
                 refuse_links(folder / _SET)
             task = Task.model_validate_json(read_bounded(folder / _TASK, _MAX_BYTES))
+            words = named_again(task.pytest_arguments, words)
+            task = task.model_copy(update={"pytest_arguments": words})
             known = cls(folder.absolute(), task, **more)
             if (folder / _LOG).exists():
                 lines = read_bounded(folder / _LOG, _MAX_BYTES).splitlines(keepends=True)
@@ -301,7 +308,7 @@ class Minimization:
     def _append(self, tried: Tried) -> None:
         path = self.folder / _LOG
         with disk_errors(f"cannot write {path}"), path.open("ab") as log:
-            log.write(tried.model_dump_json().encode() + b"\n")
+            log.write(_kept(tried) + b"\n")
             log.flush()
             os.fsync(log.fileno())
         self.tried.append(tried)
@@ -310,6 +317,11 @@ class Minimization:
         if tried.run is None or not (self.folder / tried.run).is_dir():
             return None
         return next(reversed(RunFolder(self.folder / tried.run).contents().cases), None)
+
+
+def _kept(one: Task | Tried) -> bytes:
+    """JSON as a file keeps it: without secrets."""
+    return json.dumps(without_secrets_in(one.model_dump(mode="json"))).encode()
 
 
 def _told(record: CaseRecord | None) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from itertools import groupby
 from typing import Any, Final, NoReturn
 from zlib import crc32
 
@@ -55,7 +56,12 @@ def kept_events(stream: bytes) -> bytes:
     """A stream as it is kept, without secrets. An event that had one is sealed anew (pure)."""
     if log_without_secrets(stream) == stream:
         return stream
-    return b"\n".join(map(_kept, stream.split(b"\n")))
+    kept: list[bytes] = []
+    for has_event, group in groupby(stream.split(b"\n"), lambda line: MARK in line):
+        lines = list(group)
+        # what is none may be a key of several lines
+        kept += map(_kept, lines) if has_event else [log_without_secrets(b"\n".join(lines))]
+    return b"\n".join(kept)
 
 
 def _kept(line: bytes) -> bytes:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from harness.bisect.case_run import named_again
 from harness.bisect.folder import LOG, BisectFolder
 from harness.bisect.log import Answered, Begun, Concluded
 from harness.bisect.search import AxisSpec
+from harness.cli.bisect import bisect
 from harness.errors import ConfigError
 from harness.report.order import give_place, ordered
 
@@ -54,6 +58,68 @@ def test_the_last_of_a_case_is_looked_for_since_a_night_whatever_clocks_said(
     assert found is not None
     assert found.path == after.path
     assert BisectFolder.last_of(tmp_path, "x", "20261121T060000Z-00ff-nightly") is None
+
+
+SECRET = "s3cr3t-can4ry"
+WORDS = ["-q", f"--index=https://me:{SECRET}@host/x"]
+KEPT = ["-q", "--index=https://***@host/x"]
+
+
+def test_what_goes_to_pytest_has_its_secrets_in_no_file(tmp_path: Path) -> None:
+    begun = BEGUN.model_copy(update={"task": {"case": "x", "pytest_arguments": WORDS}})
+    with contextlib.closing(BisectFolder.create(tmp_path, begun)) as folder:
+        assert folder.read().task == begun.task, "its runs are to be as asked"
+        assert SECRET not in (folder.path / LOG).read_text()
+        assert BisectFolder.open(folder.path).read().task["pytest_arguments"] == KEPT
+
+
+@pytest.mark.parametrize(
+    ("kept", "given", "says"),
+    [
+        (["-q"], [], None),
+        (["-q"], ["-q"], None),
+        ([], [], None),
+        (KEPT, WORDS, None),
+        (KEPT, [], "had a secret, which no file keeps: name all of them again"),
+        (["-q"], ["-x"], "none of these, or the same ones"),
+        (KEPT, ["-q"], "none of these, or the same ones"),
+    ],
+)
+def test_what_is_gone_on_with_is_as_it_was_asked(
+    kept: list[str], given: list[str], says: str | None
+) -> None:
+    if says is None:
+        assert named_again(kept, given) == tuple(given or kept)
+        return
+    with pytest.raises(ConfigError, match=f"--pytest-arg: .*{says}"):
+        named_again(kept, given)
+
+
+def test_a_bisection_whose_words_had_a_secret_is_gone_on_with_where_they_are_named(
+    tmp_path: Path,
+) -> None:
+    task = {
+        "case": "x.py::x",
+        "axes": ["qnn"],
+        "devices": ["sim"],
+        "target": "linux-x64",
+        "backend": "htp",
+    }
+    task |= {"lab": str(tmp_path / "no.yaml"), "folder": str(tmp_path)}
+    begun = BEGUN.model_copy(update={"task": task | {"pytest_arguments": WORDS}})
+    with contextlib.closing(BisectFolder.create(tmp_path, begun)) as folder:
+        file = folder.path / LOG
+    for words, says in (
+        (["--resume"], "name all of them again"),
+        (["--resume", "--pytest-arg", "-q"], "or the same ones"),
+        (["--resume", *(f"--pytest-arg={one}" for one in WORDS)], "no.yaml"),
+        (["replay", str(file)], "name all of them again"),
+    ):
+        done = CliRunner().invoke(bisect, [*words, "--reports", str(tmp_path)])
+        assert isinstance(done.exception, ConfigError), done.output
+        assert says in str(done.exception)
+        assert SECRET not in done.output + str(done.exception)
+    assert SECRET not in file.read_text()
 
 
 def test_slices_stay_together_in_their_order(tmp_path: Path) -> None:

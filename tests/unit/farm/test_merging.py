@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
+from zlib import crc32
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from harness.cli.main import commands
 from harness.errors import ConfigError
+from harness.errors.outgoing_text import log_without_secrets
+from harness.farm import merging
 from harness.farm.shards import shard_of
 from harness.history.database import open_database
 from harness.history.importing import import_run, runs_in
 from harness.history.timeline import Filter
+from harness.probe.events import MARK, SEAL, kept_events
 from harness.pytest_plugin.options import selection
 from harness.report.rundir import RunFolder
 from harness.results.coverage import Coverage
+from harness.results.journal import LeftOut, cases_in
 from harness.results.record import CaseRecord
+from tests.properties import reached, reaches
 from tests.unit.history.runs import attempt, run_folder, stored_runs
 
 COMMAND = ("pytest", "-m", "device")
@@ -298,3 +308,59 @@ def test_it_is_compared_with_whole_runs(tmp_path: Path) -> None:
     done = said("compare", "--previous", reports / "latest")
     assert done.return_value == 1
     assert "qnn-harness bisect --case" in done.output
+
+
+SECRET = "s3cr3t-can4ry"
+
+
+def sealed(number: int, text: str) -> bytes:
+    content = f'{{"n":{number},"event":"log","text":{json.dumps(text)}'.encode()
+    return MARK + content + SEAL % crc32(content) + b"\n"
+
+
+def test_a_log_of_somebody_else_is_kept_without_secrets(tmp_path: Path) -> None:
+    runs = shards(tmp_path)
+    said = {"probe.jsonl": sealed(0, f"https://me:{SECRET}@host/x"), "logcat.txt": b"quiet\n"}
+    said["logcat.txt"] += f"Authorization: Bearer {SECRET}\n".encode()
+    record = next(cases_in(runs[0] / "results.jsonl", LeftOut()))[1]
+    folder = (runs[0] / record.logs[0]).parent
+    for name, content in said.items():
+        (folder / name).write_bytes(content)
+    logs = [f"logs/{folder.name}/{name}" for name in said]
+    lines = (runs[0] / "results.jsonl").read_text().splitlines()
+    lines[0] = json.dumps(json.loads(lines[0]) | {"logs": logs})
+    (runs[0] / "results.jsonl").write_text("\n".join([*lines, ""]))
+    assert merge(*runs, "--reports", tmp_path / "whole").return_value == 1
+    found = {
+        name: (tmp_path / "whole/latest" / log).read_bytes()
+        for name, log in zip(said, logs, strict=True)
+    }
+    assert found["probe.jsonl"] == sealed(0, "https://***@host/x"), "sealed anew"
+    assert found["logcat.txt"] == b"quiet\nAuthorization: Bearer ***\n"
+
+
+KEY = "-----BEGIN PRIVATE KEY-----\n" + f"{'k3yk3yk3' * 8}\n" * 12 + "-----END PRIVATE KEY-----\n"
+PIECES = (
+    f"password={SECRET}\n".encode(),
+    KEY.encode(),
+    b"quiet\n" * 9,
+    b"\n",
+    sealed(7, f"password={SECRET}"),
+    b"no end \xff",
+)
+
+
+@reaches(0.9)
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from(PIECES), max_size=12), st.integers(1, 600), st.booleans())
+def test_a_log_is_without_secrets_wherever_its_blocks_end(
+    pieces: list[bytes], at_once: int, probe: bool
+) -> None:
+    """Blocks are of some bytes here, and a key goes over many of them."""
+    text, kept = b"".join(pieces), io.BytesIO()
+    reached()
+    with mock.patch.multiple(merging, _AT_ONCE=at_once, _MOST_KEY=1200):
+        merging.copy_without_secrets(io.BytesIO(text), kept, sealed=probe)
+    assert kept.getvalue() == (kept_events if probe else log_without_secrets)(text)
+    assert b"k3yk3yk3" not in kept.getvalue()
+    assert SECRET.encode() not in kept.getvalue()

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -15,7 +16,7 @@ from harness.artefacts.open import open_artefact
 from harness.bisect.case_run import RunEnd, read_run
 from harness.cli.schema import FOLDER
 from harness.errors import ConfigError, InfraError
-from harness.minimize.driver import Minimization, Result, Task
+from harness.minimize.driver import Minimization, Result, Task, Tried
 from harness.minimize.search import Way
 from harness.minimize.subject import Kind, Subject
 from harness.report.rundir import RunFolder
@@ -216,3 +217,35 @@ def test_another_failure_than_the_one_in_the_journal_counts_as_none(tmp_path: Pa
     found.go_on()
     assert not found.fails
     assert isinstance(found.result(), Result)
+
+
+SECRET = "s3cr3t-can4ry"
+
+
+def test_no_file_of_it_has_a_secret_and_to_go_on_it_is_named_again(tmp_path: Path) -> None:
+    words = (f"--index=https://me:{SECRET}@host/x",)
+    told: list[tuple[str, ...]] = []
+
+    class Watched(ScriptedRuns):
+        def __call__(self, arguments: Sequence[str], *rest: Any) -> RunEnd:
+            told.append(tuple(one for one in arguments if SECRET in one))
+            return super().__call__(arguments, *rest)
+
+    run = Watched(lambda *_: "failed")
+    task = Task(subject=subject(tmp_path, [0, 1]), pytest_arguments=words)
+    found = Minimization.create(tmp_path / "reports", task, run=run)
+    found._append(
+        Tried(
+            order=(0,), residency="resident", answer="unknown", why=f"password={SECRET}", seconds=1
+        )
+    )
+    found.go_on()
+    assert set(told) == {words}, "runs are as asked"
+    kept = [file.read_bytes() for file in found.folder.glob("*.json*")]
+    assert len(kept) == 2
+    assert not any(SECRET.encode() in one for one in kept)
+    with pytest.raises(ConfigError, match="name all of them again"):
+        Minimization.resume(found.folder)
+    again = Minimization.resume(found.folder, words, run=run)
+    assert again.task == task
+    assert [one.way for one in again.tried] == [one.way for one in found.tried]

@@ -68,6 +68,15 @@ def test_no_file_has_what_a_device_says_of_secrets(text: str, spell: str) -> Non
     assert kept_events(kept) == kept
 
 
+def test_a_key_of_several_lines_between_events_is_not_kept() -> None:
+    begin = event(0, '"event":"start","source":"x","pid":7,"target":"x"')
+    key = b"-----BEGIN RSA PRIVATE KEY-----MIIEk3yk3yk3yk3yk3yk3y\n" + b"k3yk3yk3yk3yk3y\n" * 9
+    kept = kept_events(begin + key + begin)
+    assert b"k3y" not in kept
+    assert kept.count(begin) == 2
+    assert kept.count(b"\n") == 12
+
+
 @given(st.lists(st.sampled_from([*b'\x1e\n\\/:{}u0041n"\xff\x00'])).map(bytes))
 def test_what_has_no_secrets_stays(stream: bytes) -> None:
     assert kept_events(stream) == stream

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import secrets
 import stat
@@ -32,6 +31,7 @@ from harness.adb.sync_protocol import (
     done,
 )
 from harness.errors import DeviceError, DeviceRefused, InfraError
+from harness.files.whole_file import open_regular
 
 __all__ = ["Progress", "PushItem", "RemoteStat", "SyncStream"]
 
@@ -120,13 +120,15 @@ class PushItem:
     """One file to send: content or a local path, where to, permission bits.
 
     The modification time is the local file's, or now for content from memory. `checked`: whether
-    its size is asked back; not for one that may be gone again by then.
+    its size is asked back; not for one that may be gone again by then. `size` is what a local file
+    had when it was looked at; one of another size is not sent.
     """
 
     source: Path | bytes
     remote: str
     mode: int = 0o644
     checked: bool = True
+    size: int | None = None
 
 
 @dataclass
@@ -171,8 +173,10 @@ class Pusher:
             self._queue_content(sent, memoryview(item.source))
             link.channel.queue(done(int(time.time())), check)
             return
-        source, status = _open_regular(item.source)
+        with local_faults(item.source):
+            source = open_regular(item.source, item.size)
         with source:
+            status = os.fstat(source.fileno())
             link.channel.queue(begin)
             self._unanswered.append(sent)
             while sent.size < status.st_size:
@@ -229,17 +233,6 @@ class Pusher:
 def same_size(told: int, true: int, exact: bool) -> bool:
     """Whether a size that a device tells fits; the first protocol version tells 32 bits of it."""
     return told == true if exact else told == true % (1 << 32)
-
-
-def _open_regular(path: Path) -> tuple[io.FileIO, os.stat_result]:
-    with local_faults(path):
-        # a FIFO in place of a file must not make us wait for its writer
-        source = io.FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-        status = os.fstat(source.fileno())
-        if stat.S_ISREG(status.st_mode):
-            return source, status
-        source.close()
-    raise InfraError(f"{path} on this host: not a regular file")
 
 
 class SyncStream:

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,8 +34,10 @@ _SUFFIX: Final[dict[PieceKind, str]] = {"context": ".bin", "dlc": ".dlc", "empty
 def piece_file(piece: Blob, cache_root: Path) -> Path:
     """A file that holds the bytes of a piece and nothing else, for what opens files by their path.
 
-    The file that it lies in, if it is all of that, else a copy in the cache, made once and named by
-    its sha256. Raises ArtefactError for one that is empty or gone, InfraError.
+    The file that it lies in, if it is all of that and nobody else can put another one there, else a
+    copy in the cache, made once and named by its sha256.
+
+    Raises ArtefactError for one that is empty or gone, InfraError.
     """
     whole = piece if isinstance(piece, Piece) else None
     if whole is not None and whole.kind == "empty":
@@ -44,16 +47,18 @@ def piece_file(piece: Blob, cache_root: Path) -> Path:
             status = os.fstat(file.fileno())
     except OSError as error:
         raise ArtefactError(f"is gone: {error.strerror}", file=piece.path) from error
-    if (piece.offset, piece.size) == (0, status.st_size):
+    if (piece.offset, piece.size) == (0, status.st_size) and not _may_be_swapped(piece):
         if whole is not None and whole.facts.get("sha256"):
             whole.sha256()
         return piece.path
     folder = cache_root / PIECES
+    # how an array is read, its name tells
+    suffix = ".npy" if piece.origin.endswith(".npy") else ".bin"
     seen = f"{piece.path.absolute()}\n{status.st_mtime_ns} {status.st_size} "
     key = f"{seen}{piece.offset} {piece.size}".encode("utf-8", "surrogateescape")
     note = folder / f"{hashlib.sha256(key).hexdigest()}.json"
     if known := read_note(note):
-        kept = folder / f"{known['sha256']}.bin"
+        kept = folder / f"{known['sha256']}{suffix}"
         if kept.is_file() and kept.stat().st_size == piece.size:
             return kept
     part = folder / f".{os.getpid()}-{secrets.token_hex(4)}"
@@ -63,7 +68,7 @@ def piece_file(piece: Blob, cache_root: Path) -> Path:
             _copy(piece, write)
             os.fsync(write.fileno())
         digest = sha256_of(part)
-        kept = part.replace(folder / f"{digest}.bin")
+        kept = part.replace(folder / f"{digest}{suffix}")
         write_json(note, {"sha256": digest})
     except OSError as error:
         problem = f"cannot copy {piece.origin} of {piece.path} into {folder}: {error.strerror}"
@@ -72,6 +77,25 @@ def piece_file(piece: Blob, cache_root: Path) -> Path:
         with contextlib.suppress(OSError):
             part.unlink()
     return kept
+
+
+def _may_be_swapped(blob: Blob) -> bool:
+    """Whether somebody else can put a link in the place of a file, after it was looked at.
+
+    That is who may write in its folders, from the one on that nothing may lead out of.
+    """
+    if blob.within is None:
+        return False
+    folders = [one for one in blob.path.parents if one.is_relative_to(blob.within)]
+    return any(map(_others_may_write, folders))
+
+
+def _others_may_write(folder: Path) -> bool:
+    status = folder.stat()
+    # many systems give each user a group of his own, and let it write
+    alone = status.st_gid == status.st_uid
+    writable = stat.S_IWOTH | (0 if alone else stat.S_IWGRP)
+    return status.st_uid not in (os.geteuid(), 0) or bool(status.st_mode & writable)
 
 
 def extract(artefacts: Iterable[Artefact], folder: Path, *, hashed: bool = False) -> Manifest:

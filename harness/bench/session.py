@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from harness.artefacts.artefact import Blob
 from harness.artefacts.extract import piece_file
 from harness.artefacts.open import open_artefact
 from harness.bench.ort import OrtOnDevice
@@ -106,10 +108,13 @@ def open_session(path: Path, tolerance: float = 0.0) -> SessionModel:
             problem = f"the file {name!r} beside it cannot be called so on a device"
             raise ConfigError(problem, file=path)
         try:
-            open_inside(folder, name).close()
+            with open_inside(folder, name) as stream:
+                size = os.fstat(stream.fileno()).st_size
         except OSError as error:
             problem = f"the file {name!r} is to lie beside it: {error.strerror}"
             raise ConfigError(problem, file=path) from error
+        side = Blob(folder / name, 0, size, name, within=folder)
+        beside[name] = piece_file(side, cache_root())
     contexts = [piece for piece in artefact.pieces if piece.kind == "context"]
     return SessionModel(
         path,

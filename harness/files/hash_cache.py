@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.errors import InfraError
-from harness.files.whole_file import disk_errors, read_json, sha256_of, write_json
+from harness.files.whole_file import disk_errors, open_regular, read_json, sha256_of, write_json
 
 _MAX_BYTES = 16 << 20
 
@@ -59,12 +60,14 @@ class HashCache:
         return found
 
     def _look(self, path: Path, known: Hashed | None) -> Hashed:
-        with disk_errors(f"cannot read {path}"):
-            status = path.stat()
+        # what is looked at and what is read are one file, also if it is swapped meanwhile
+        with disk_errors(f"cannot read {path}"), open_regular(path) as file:
+            status = os.fstat(file.fileno())
             same = known and (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
             if known is not None and same:
                 return known
-            return Hashed(status.st_size, status.st_mtime_ns, sha256_of(path))
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return Hashed(status.st_size, status.st_mtime_ns, digest)
 
     def _read(self) -> dict[str, Hashed]:
         try:

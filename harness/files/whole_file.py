@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -73,6 +75,26 @@ def keep_whole(path: Path, content: bytes) -> None:
 def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:
     """The same for JSON. Raises OSError."""
     write_whole(path, f"{json.dumps(content, indent=1, sort_keys=True)}\n".encode())
+
+
+def open_regular(path: Path, size: int | None = None) -> io.FileIO:
+    """Opens a file without waiting: a FIFO in its place would, and a device may be endless.
+
+    Raises OSError, also for what is no regular file, and for one that has not `size` bytes, as it
+    had when it was looked at.
+    """
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if size not in (None, status.st_size):
+            problem = f"was changed while it was in use: {status.st_size} bytes, {size} before"
+            raise OSError(errno.ESTALE, problem, str(path))
+        return io.FileIO(opened)
+    except BaseException:
+        os.close(opened)
+        raise
 
 
 def read_bounded(path: Path, most_bytes: int) -> bytes:

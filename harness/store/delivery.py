@@ -240,7 +240,7 @@ class Delivery:
             there = push_from_host(self._device, files, folder, deadline, told)
             before = sum(files[name].size for name in there)
             items = [
-                PushItem(file.path, f"{folder}/{name}", stored_mode(name))
+                PushItem(file.path, f"{folder}/{name}", stored_mode(name), size=file.size)
                 for name, file in files.items()
                 if name not in there
             ]

@@ -17,7 +17,6 @@ import secrets
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files as resources
-from pathlib import Path
 from typing import Final, Literal
 
 from filelock import FileLock
@@ -30,6 +29,7 @@ from harness.adb.reach import host_file
 from harness.adb.sections import PREFIX
 from harness.adb.sync import QUEUED_BYTES
 from harness.adb.tunnel import running_there
+from harness.files.whole_file import open_regular
 from harness.runtimes.runtime import LocalFile
 
 _log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ def _put(
     ):
         for word, _ in script.said():
             if word == "send":
-                script.send(file.path, progress)
+                script.send(file, progress)
 
 
 @contextlib.contextmanager
@@ -185,10 +185,10 @@ class _Script:
                 yield from lines
                 self._heard += self._channel.receive()
 
-    def send(self, path: Path, progress: Progress) -> None:
+    def send(self, local: LocalFile, progress: Progress) -> None:
         """Sends a file's content, unless it ends before."""
         sent = 0
-        with path.open("rb") as file, contextlib.suppress(EOFError):
+        with open_regular(local.path, local.size) as file, contextlib.suppress(EOFError):
             while block := file.read(QUEUED_BYTES):
                 self._channel.queue(block)
                 while self._channel.queued_bytes >= QUEUED_BYTES:

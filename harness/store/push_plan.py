@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from harness.files.whole_file import open_regular
 from harness.runtimes.runtime import LocalFile
 from harness.store.layout import FileSet, Incoming, LinkKind, entry_name
 
@@ -35,7 +36,8 @@ class PushPlan:
         """The tar of what is packed, and of the notes. Raises OSError for a local file."""
         parts: list[bytes] = []
         for name, file in self.packed.items():
-            content = file.path.read_bytes()
+            with open_regular(file.path, file.size) as stream:
+                content = stream.read(file.size)
             parts += _tar_member(f"ready/{name}", stored_mode(name), content=content)
         for name, content in self.notes.items():
             parts += _tar_member(name, 0o644, content=content)

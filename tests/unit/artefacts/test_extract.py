@@ -224,3 +224,33 @@ def test_two_at_once_lose_nothing(tmp_path: Path) -> None:
         assert len(errors) == 1
         assert re.search(r"is being extracted into by another|is not empty", errors[0])
         assert contents(open_artefacts([out])) == contents([open_artefact(PTE)])
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777, 0o1777])
+@pytest.mark.parametrize("shared", ["", "below"])
+def test_what_somebody_else_could_swap_is_copied_once(
+    tmp_path: Path, mode: int, shared: str
+) -> None:
+    """A link that is put there after a file was looked at would be followed by what opens it."""
+    folder = tmp_path / "given/below"
+    folder.mkdir(parents=True)
+    (folder / "x.npy").write_bytes(CONTEXT)
+    blob = Blob(folder / "x.npy", 0, len(CONTEXT), "x.npy", within=tmp_path / "given")
+    (tmp_path / "given" / shared).chmod(mode)
+    kept = piece_file(blob, tmp_path / "cache")
+    assert (kept == blob.path) == (mode == 0o755)
+    (folder / "x.npy").unlink()
+    (folder / "x.npy").symlink_to("/etc/passwd")
+    if mode != 0o755:
+        assert kept.read_bytes() == CONTEXT
+        assert kept.suffix == ".npy"
+    with pytest.raises(ArtefactError, match="is a link"):
+        piece_file(blob, tmp_path / "cache")
+
+
+def test_a_folder_that_nothing_is_within_is_anybodys(tmp_path: Path) -> None:
+    """Its user has named the file himself."""
+    tmp_path.chmod(0o777)
+    (tmp_path / "m.bin").write_bytes(CONTEXT)
+    blob = Blob(tmp_path / "m.bin", 0, len(CONTEXT), "")
+    assert piece_file(blob, tmp_path / "cache") == blob.path

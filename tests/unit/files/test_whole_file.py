@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 from pathlib import Path
 
 import pytest
 
-from harness.files.whole_file import read_bounded, read_json, read_note, write_json, write_whole
+from harness.files.whole_file import (
+    open_regular,
+    read_bounded,
+    read_json,
+    read_note,
+    write_json,
+    write_whole,
+)
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -64,3 +72,19 @@ def test_a_note_without_a_hash_is_none(said: object, tmp_path: Path) -> None:
     assert read_note(path) is None
     write_json(path, {"sha256": "ab" * 32})
     assert read_note(path) == {"sha256": "ab" * 32}
+
+
+def test_what_came_in_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
+    """Neither waited for, nor read without end."""
+    path = tmp_path / "file"
+    path.write_bytes(b"some")
+    with open_regular(path, 4) as stream:
+        assert stream.read() == b"some"
+    with pytest.raises(OSError, match="changed while it was in use: 4 bytes, 3 before"):
+        open_regular(path, 3)
+    path.unlink()
+    for make in (os.mkfifo, lambda at: at.symlink_to("/dev/zero"), Path.mkdir):
+        make(path)
+        with pytest.raises(OSError, match="not a regular file"):
+            open_regular(path)
+        path.rmdir() if path.is_dir() else path.unlink()

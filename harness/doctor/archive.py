@@ -23,7 +23,8 @@ from harness.doctor.check import DoctorReport, report_of
 from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets
 from harness.evidence.text import EvidenceFile, clean, fit, redact
-from harness.files.whole_file import read_bounded, written_whole
+from harness.files.names_inside import name_problem, read_inside
+from harness.files.whole_file import written_whole
 from harness.lab.inventory import Lab
 from harness.probe import ndk
 from harness.probe.prebuilt import FOLDER_VARIABLE
@@ -151,13 +152,17 @@ def write_archive(
             for name, text in texts.items():
                 archive.writestr(undated_entry(name), text, zipfile.ZIP_DEFLATED)
             left = _TOTAL_BYTES
-            for file in sorted(one for one in logs.rglob("*") if one.is_file()):
-                text = without(clean(read_bounded(file, _READ_BYTES)), words)
+            for file in sorted(logs.rglob("*")):
+                name = file.relative_to(logs).as_posix()
+                # a device names some of them; links and what is no file are left out
+                if name_problem(name) or file.is_symlink() or not file.is_file():
+                    continue
+                text = without(clean(read_inside(logs, name, _READ_BYTES)), words)
                 kept = EvidenceFile(file.name, text, keep_end=True)
                 content, _ = fit(kept, min(left, _FILE_BYTES))
                 left -= len(content)
                 if content:
-                    entry = undated_entry(f"logs/{file.relative_to(logs)}")
+                    entry = undated_entry(f"logs/{name}")
                     archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     except (FileNotFoundError, NotADirectoryError, PermissionError, IsADirectoryError) as error:
         raise _unwritten(path, error) from error

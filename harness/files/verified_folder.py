@@ -25,8 +25,8 @@ from typing import Any, Final
 import filelock
 
 from harness.errors import InfraError
-from harness.files.names_inside import NotInsideError, name_problem, open_below
-from harness.files.whole_file import read_bounded, sha256_of, write_json
+from harness.files.names_inside import NotInsideError, name_problem, open_below, read_inside
+from harness.files.whole_file import sha256_of, write_json
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def open_verified(folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | No
     Raises FolderChangedError if it is there and differs in any way.
     """
     try:
-        raw = read_bounded(folder / MANIFEST, _MAX_MANIFEST_BYTES)
+        raw = read_inside(folder, MANIFEST, _MAX_MANIFEST_BYTES)
     except FileNotFoundError as error:
         if not folder.exists():
             return None
@@ -99,7 +99,7 @@ def open_verified(folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | No
 def damage_of(folder: Path) -> list[str]:
     """What of a verified folder is not as it was made, every byte read; none if it is not there."""
     try:
-        manifest = _parse(read_bounded(folder / MANIFEST, _MAX_MANIFEST_BYTES))
+        manifest = _parse(read_inside(folder, MANIFEST, _MAX_MANIFEST_BYTES))
     except FolderChangedError as damage:
         return [str(damage)]
     except FileNotFoundError:

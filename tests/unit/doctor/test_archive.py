@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -141,3 +142,18 @@ def test_what_is_taken_out_is_so_before_lines_are_broken(tmp_path: Path) -> None
     write_archive(tmp_path / "x.zip", report, lines_of, tmp_path / "none", {folder: "<folder>"})
     with zipfile.ZipFile(tmp_path / "x.zip") as packed:
         assert "adb  in <folder>/adb" in packed.read("report.txt").decode()
+
+
+def test_no_link_and_no_name_that_leads_out_gets_in(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    (logs / "case").mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    (logs / "case/good.txt").write_text("good")
+    (logs / "case/link.txt").symlink_to(tmp_path / "secret")
+    (logs / "linked").symlink_to(tmp_path)
+    for name in ("..\\..\\x.txt", "C:x.txt", "a\nb.txt"):
+        (logs / name).write_text("x")
+    os.mkfifo(logs / "fifo")
+    write_archive(tmp_path / "x.zip", REPORT, lines_of, logs, {})
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        assert [one for one in archive.namelist() if "/" in one] == ["logs/case/good.txt"]

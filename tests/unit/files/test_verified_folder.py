@@ -82,6 +82,15 @@ def test_a_link_in_place_of_a_file(folder: Path, tmp_path: Path) -> None:
         open_verified(folder, FACTS)
 
 
+def test_a_link_in_place_of_the_manifest(folder: Path, tmp_path: Path) -> None:
+    (folder / MANIFEST).rename(tmp_path / "elsewhere.json")
+    (folder / MANIFEST).symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(FolderChangedError, match="links in a folder are not followed"):
+        open_verified(folder, FACTS)
+    (told,) = damage_of(folder)
+    assert "links in a folder are not followed" in told
+
+
 def test_a_manifest_cannot_name_files_elsewhere(folder: Path) -> None:
     manifest = json.loads((folder / MANIFEST).read_text())
     manifest["files"]["../outside"] = manifest["files"]["a.so"]

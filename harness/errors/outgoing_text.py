@@ -31,31 +31,61 @@ _PARAMETER: Final = re.compile(
     r"session|jwt)[\w.~-]{0,60}=)[^&;#\s\"'<>]+",
     re.IGNORECASE,
 )
-# A header, or a value that has a name: up to its end.
-_NAMED: Final = re.compile(
-    r"""(?<![A-Za-z0-9])((?:
-        (?:authorization|cookie)["']?[ \t]{0,3}[:=][ \t]{0,3}["']?
-        (?:(?:bearer|basic|digest|negotiate|token)[ \t]{1,3})?
-      | (?:password|passwd|passphrase|secret|(?:api|access|private|secret)[_-]?key|apikey
-        |(?:access|auth|api|id|refresh|private)[_-]?token)["']?[ \t]{0,3}[:=][ \t]{0,3}["']?
-      | bearer[ \t]{1,3}(?=[\w.~+/-]{16})
-    ))(?:[^\s"',;&<>{}()\[\]\\]+)""",
+# A value that has a name: up to its end, or to that of its quotes, which JSON may have escaped.
+# What ends a text of JSON is no quote that opens one: behind it is no character of a value.
+_PLAIN: Final = r"""[^\s"',;&<>{}()\[\]\\]"""
+_OPENS: Final = rf"(?(named)|(?!:)(?={_PLAIN}))"
+_VALUE: Final = rf"""(?:
+    (?P<quote>["']){_OPENS}(?:\\.|(?!(?P=quote))[^\\\n"]){{1,4000}}(?=(?P=quote))
+  | (?P<escaped>\\{{1,3}}["']){_OPENS}(?:(?!(?P=escaped))(?:\\.|[^\\\n"])){{1,4000}}(?=(?P=escaped))
+  | (?P<open>\\{{0,3}}["'])?(?!:){_PLAIN}+
+)"""
+_IS: Final = (
+    r"""(?P<named>\\{0,3}["'])?[ \t]{0,3}[:=][ \t]{0,3}(?:(?:\x1b|\\u001b)\[[0-9;]{0,20}m)?"""
+)
+_WORD: Final = r"(?:(?<![A-Za-z0-9])|(?-i:(?<=[a-z])(?=[A-Z])))"
+_NAMED: Final = tuple(
+    re.compile(rf"({name}){_VALUE}", re.IGNORECASE | re.VERBOSE)
+    for name in (
+        rf"""{_WORD}(?:password|passwd|passphrase|secret|psk|cookie
+          |(?:api|access|private|secret)[_-]?key
+          |(?:access|auth|api|id|refresh|private|session|secret)[_-]?token){_IS}""",
+        # many a text calls a word of its own a token
+        rf"""{_WORD}token{_IS}(?=(?:\\{{0,3}}["'])?(?=[A-Za-z_.~+/=-]{{0,200}}[0-9])
+          [\w.~+/=-]{{16}})""",
+        r"--(?:password|passwd|passphrase|secret|api-key|(?:[a-z]{1,20}-)?token)(?P<named>[ ]|=)",
+    )
+)
+# A header: up to its end, of some kinds with all that they tell by names.
+_SAID: Final = rf"""\\{{0,3}}"(?={_PLAIN})(?!:)[^"\\\n]{{1,4000}}\\{{0,3}}\""""
+_HEADER: Final = re.compile(
+    rf"""(?<![A-Za-z0-9])((?:
+        authorization(?:\\{{0,3}}["'])?[ \t]{{0,3}}[:=][ \t]{{0,3}}\[?(?:\\{{0,3}}["'])?
+        (?:(?:bearer|basic|digest|negotiate|token)[ \t]{{1,3}})?
+      | bearer[ \t]{{1,3}}(?=[\w.~+/-]{{16}})
+    ))(?:[\w-]{{1,40}}={_SAID}|(?!:){_PLAIN}+)
+    (?:,?[ ]{{1,3}}[\w-]{{1,40}}=(?:{_SAID}|(?!:){_PLAIN}{{1,4000}}))*+""",
     re.IGNORECASE | re.VERBOSE,
 )
 _COOKIES: Final = re.compile(r"(?<![A-Za-z0-9])(cookie: ?)[^\n\"'\\]+", re.IGNORECASE)
 # What says by itself that it is a token or a key.
 _TOKEN: Final = re.compile(
     r"""(?<![A-Za-z0-9_])(?:gh[opsur]_[A-Za-z0-9]{20,255}|github_pat_\w{20,255}|glpat-[\w-]{20,255}
-      |xox[abeprs]-[\w-]{10,255}|A[KS]IA[0-9A-Z]{16}(?![0-9A-Z])
+      |hf_[A-Za-z0-9]{30,255}|xox[abeprs]-[\w-]{10,255}|A[KS]IA[0-9A-Z]{16}(?![0-9A-Z])
       |eyJ[\w-]{8,4000}\.eyJ[\w-]{8,4000}\.[\w-]{0,4000})""",
     re.VERBOSE,
 )
-_KEY: Final = re.compile(r"(?<=PRIVATE KEY-----)[\s\\A-Za-z0-9+/=]{16,20000}")
+# A key: up to its end, whatever a log has put before its lines.
+_KEY: Final = re.compile(
+    r"(?<=PRIVATE KEY-----)"
+    r"(?:(?:[^-]|-(?!----)){16,20000}(?=-----END)|[\s\\A-Za-z0-9+/=]{16,20000})"
+)
 _KEY_IN_BYTES: Final = re.compile(_KEY.pattern.encode())
 # One of them stands in whatever the patterns above can match.
 _SIGNS: Final = re.compile(
-    r"(?i:authorization|cookie|bearer|passw|passphrase|(?:secret|token|key)[\"']?[ \t]{0,3}[:=])"
-    r"|:/|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|A[KS]IA|eyJ|PRIVATE KEY"
+    r"(?i:authorization|cookie|bearer|passw|passphrase|--[a-z-]{0,20}token|--secret|--api-key"
+    r"|(?:secret|token|key|psk)(?:\\{0,3}[\"'])?[ \t]{0,3}[:=])"
+    r"|:/|gh[opsur]_|github_pat_|glpat-|hf_|xox[abeprs]-|A[KS]IA|eyJ|PRIVATE KEY"
 )
 
 # The same in bytes, and what may be hidden by JSON's escapes: of ASCII, and of a slash.
@@ -87,16 +117,24 @@ def without_secrets(text: str) -> str:
     """`text` without what gives access somewhere.
 
     That is what stands before the @ of a URL or in a token of its query, what a header or a name
-    says is a password, a key or a token, and what looks like a token of GitHub, GitLab, Slack or
-    AWS, a JWT or a private key.
+    says is a password, a key or a token, and what looks like a token of GitHub, GitLab, Slack, AWS
+    or Hugging Face, a JWT or a private key. What is only called a token is one where it looks so,
+    too: 16 characters, with a digit.
     """
     if _SIGNS.search(text) is None:
         return text
     if ":/" in text:
         text = _PASSWORD.sub(_cut_password, _USERINFO.sub(f"{INSTEAD}@", text))
         text = _PARAMETER.sub(rf"\1{INSTEAD}", text)
-    text = _NAMED.sub(rf"\1{INSTEAD}", _COOKIES.sub(rf"\1{INSTEAD}", text))
+    text = _HEADER.sub(rf"\1{INSTEAD}", _COOKIES.sub(rf"\1{INSTEAD}", text))
+    for named in _NAMED:
+        text = named.sub(_without_value, text)
     return _TOKEN.sub(INSTEAD, _KEY.sub(INSTEAD, text))
+
+
+def _without_value(found: re.Match[str]) -> str:
+    opening = found["quote"] or found["escaped"] or found["open"] or ""
+    return f"{found[1]}{opening}{INSTEAD}"
 
 
 def _cut_password(found: re.Match[str]) -> str:

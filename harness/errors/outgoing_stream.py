@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, TextIO
 
-from harness.errors.outgoing_text import Command, without_commands
+from harness.errors.outgoing_text import Command, printable, without_commands, without_secrets
 
+_COLOUR: Final = re.compile(r"(\x1b\[[0-9;]{0,20}m)")
+_COLOURS: Final = re.compile(rf"{_COLOUR.pattern}*+")
 _LONGEST: Final = 64
 """So many characters of a line are enough to see a command that begins in them."""
 _BLANK_LINE: Final = re.compile(
@@ -22,10 +24,15 @@ _BLANK_LINE: Final = re.compile(
 
 
 class OutgoingStream:
-    """Stands in for a text stream; does no harm in front of another one of its kind."""
+    """Stands in for a text stream; does no harm in front of another one of its kind.
 
-    def __init__(self, stream: TextIO) -> None:
+    `trusted`: whether who writes to it may steer the terminal. If not, only colours and a line that
+    is written again are left, and secrets are taken out of what is written at once.
+    """
+
+    def __init__(self, stream: TextIO, *, trusted: bool = True) -> None:
         self._stream = stream
+        self._trusted = trusted
         self._line = ""
 
     def write(self, text: str) -> int:
@@ -33,8 +40,9 @@ class OutgoingStream:
         if isinstance(text, Command):
             self._line = ""
             return self._stream.write(text)
+        shown = text if self._trusted else _harmless(text)
         # only the last character of a command is changed, and that has not been written yet
-        whole = without_commands(self._line + text)
+        whole = without_commands(self._line + shown)
         line = min(whole.rpartition("\n")[2], whole.rpartition("\r")[2], key=len)
         self._stream.write(whole[len(self._line) :])
         if len(line) > _LONGEST:
@@ -51,3 +59,13 @@ class OutgoingStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def _harmless(text: str) -> str:
+    text = without_secrets(text)
+    begin, again, rest = text.partition("\r")  # pytest writes a line again
+    if not again or _COLOURS.fullmatch(begin) is None:
+        begin, again, rest = "", "", text
+    parts = _COLOUR.split(rest)
+    shown = (part if at % 2 else printable(part) for at, part in enumerate(parts))
+    return "".join([begin, again, *shown])

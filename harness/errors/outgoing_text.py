@@ -33,7 +33,7 @@ _PARAMETER: Final = re.compile(
 )
 # A value that has a name: up to its end, or to that of its quotes, which JSON may have escaped.
 # What ends a text of JSON is no quote that opens one: behind it is no character of a value.
-_PLAIN: Final = r"""[^\s"',;&<>{}()\[\]\\]"""
+_PLAIN: Final = r"""[^\s"',;&<>{}()\[\]\\\x1b]"""
 _OPENS: Final = rf"(?(named)|(?!:)(?={_PLAIN}))"
 _VALUE: Final = rf"""(?:
     (?P<quote>["']){_OPENS}(?:\\.|(?!(?P=quote))[^\\\n"]){{1,4000}}(?=(?P=quote))

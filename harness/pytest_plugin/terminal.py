@@ -127,11 +127,14 @@ def clean_report(report: pytest.TestReport) -> None:
 
 
 def guard_output(config: pytest.Config) -> None:
-    """Lets nothing that pytest prints steer a CI system, be it a name, a warning or a traceback."""
+    """Lets nothing that pytest prints steer a terminal or a CI system, or tell a secret.
+
+    Be it a name, a warning, a traceback or what keeps a file from being collected.
+    """
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         writer = reporter._tw  # pytest has no public way to see what it writes
-        writer._file = OutgoingStream(writer._file)
+        writer._file = OutgoingStream(writer._file, trusted=False)
 
 
 def show_notices(config: pytest.Config) -> None:

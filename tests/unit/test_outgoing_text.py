@@ -238,6 +238,28 @@ def test_a_name_of_a_test_is_printed_as_it_is(name: str) -> None:
     assert outgoing(f"  {name}") == f"  {name}"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31;1ma::b\x1b[0m\tc\n", "\x1b[31;1ma::b\x1b[0m\tc\n"),
+        ("\rgw0 [1] / gw1 C", "\rgw0 [1] / gw1 C"),
+        ("\x1b[1m\rgw0\x1b[0m", "\x1b[1m\rgw0\x1b[0m"),
+        ("\r\r\x1b[2K", "\r\\x0d\\x1b[2K"),
+        ("all well\r\x1b[0K", "all well\\x0d\\x1b[0K"),
+        ("\x1b[33mUserWarning: password=s3cret\x1b[0m", "\x1b[33mUserWarning: password=***\x1b[0m"),
+        ("\x1b]0;title\x07\x1b[8m\u202e", "\\x1b]0;title\\x07\x1b[8m\\u202e"),
+    ],
+)
+def test_who_is_not_trusted_has_colours_and_its_line_again(text: str, shown: str) -> None:
+    written = io.StringIO()
+    stream = OutgoingStream(written, trusted=False)
+    assert stream.write(text) == len(text)
+    assert written.getvalue() == shown
+    free = io.StringIO()
+    OutgoingStream(free).write(text)
+    assert free.getvalue() == text
+
+
 def test_a_command_of_ours_goes_through_and_nothing_behind_it() -> None:
     written = io.StringIO()
     stream = OutgoingStream(written)

@@ -13,6 +13,7 @@ from tests.integration.hostile_words import CANARY, SECRET, files_with, steering
 from tests.report_page import words_of
 
 SUITE = f"""
+import warnings
 import pytest
 from harness.errors import InfraError
 from harness.probe.plan import Plan, Step
@@ -28,6 +29,7 @@ def says(contexts, parameters):
 @pytest.mark.parametrize("how", ["assert", "skip", "error", "lab", "xfail", "crash", "said"])
 def test_case(bench, how):
     print(SAID)
+    warnings.warn(SAID)
     words = f"https://host/x?token={{SECRET}} Authorization: Basic {{SECRET}}"
     if how == "said":
         bench.run(Plan((Step("context-inspect", {{"file": words}}),)), timeout_s=60).check()

@@ -110,8 +110,8 @@ class AxisFinding:
             if self.least is not None:
                 failed, runs = map(sum, zip(*self.failed.values(), strict=True))
                 text = (
-                    f"{failed} of {runs} runs failed, and nowhere does the share that fails "
-                    f"change by {points(self.least)} or more"
+                    f"{failed} of {runs} runs failed, and from the oldest to the newest the share "
+                    f"that fails does not change by {points(self.least)} or more"
                 )
             holes = f"; undecided: {', '.join(self.between)}" if self.between else ""
             return f"no change: {text}{holes}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from harness.errors.outgoing_text import counted
 _ELSEWHERE: Final = 4
 # What is likelier than that counts as likely enough not to look for a change further.
 _UNCHANGED: Final = 0.6
+# Odds, as a logarithm, at which a version that fits no single change is run again.
+_STANDS_OUT: Final = math.log(30)
 _TARGETS: Final = (0.5, 0.25, 0.1, 0.05)
 _TARGETS_TOLD: Final = 2
 _NAMED: Final = 5
@@ -24,7 +27,8 @@ def rate_step(state: AxisState, least: float) -> Question | AxisFinding:
     """What to run next, or what was found.
 
     The ends once each. Then, while it is likeliest that nothing changed, the ends in turn, since
-    they tell that soonest; else the run that is expected to tell most about where the change is,
+    they tell that soonest; then what stands out alone, so that nothing that was seen is denied;
+    else the run that is expected to tell most about where the change is,
     per second of its cost. That goes on until one change is sure enough, or until there is none by
     `least` or more.
     """
@@ -47,6 +51,9 @@ def rate_step(state: AxisState, least: float) -> Question | AxisFinding:
         return _change(state, rates, likeliest, 1 - error, least)
     error = rates.error_of_none(least)
     unchanged = rates.no_change > _UNCHANGED
+    alone = int(rates.odds_alone.argmax())
+    if rates.odds_alone[alone] > _STANDS_OUT and not spent:
+        return state.ask(alone, "it stands out from those on both sides of it")
     if error <= 1 - confidence and unchanged:
         return _no_change(state, rates, 1 - error, least)
     if spent:
@@ -112,6 +119,7 @@ def _sides(
 
 
 def _no_change(state: AxisState, rates: Rates, sure: float, least: float) -> AxisFinding:
+    """It holds of one change at most: of two, what lies between was hardly run, or never."""
     whole = rates.throughout(state.spec.confidence)
     verdict: Verdict | None = None
     if whole.failed in (0, whole.runs):
@@ -125,8 +133,18 @@ def _no_change(state: AxisState, rates: Rates, sure: float, least: float) -> Axi
         excluded=rates.excluded(state.spec.confidence),
         failed=_failed(state),
         rates=(whole,),
-        notes=tuple(_told(state, rates)),
+        notes=(*_told(state, rates), *_not_looked_for(state)),
     )
+
+
+def _not_looked_for(state: AxisState) -> Iterator[str]:
+    """What could hide between two ends that are alike."""
+    told = [tally.told for tally in state.tallies[1:-1]]
+    if told:
+        yield (
+            f"what came and went between the ends might not show: {len(told) - told.count(0)} of "
+            f"{counted(len(told), 'version')} there were run, in {counted(sum(told), 'run')}"
+        )
 
 
 def _range(state: AxisState, rates: Rates, least: float) -> AxisFinding:
@@ -211,7 +229,9 @@ def _failures(state: AxisState) -> Iterator[str]:
 
 
 def _share(side: Side) -> str:
-    return f"{side.failed} of {side.runs} runs failed ({side.low:.0%} to {side.high:.0%})"
+    """Rounded outwards: the rate lies between what is said, too."""
+    low, high = math.floor(100 * side.low), math.ceil(100 * side.high)
+    return f"{side.failed} of {side.runs} runs failed ({low}% to {high}%)"
 
 
 def _percent(confidence: float) -> str:

@@ -12,7 +12,8 @@ answer, each at the rates that fit it best. Answering only when W <= allowed * E
 comes, is wrong with at most the allowed probability, however long one looks on: if one of these
 histories is true, E / W is no better than the stake of a fair game, which grows a hundredfold in
 at most one of a hundred games (Ville's inequality). This holds of each history by itself,
-wherever the change is.
+wherever the change is, and whatever is run next. E is a sum over a table of rates; W is the
+greatest likelihood there is, at whatever rates, also between those of the table.
 
 That nothing changed at all cannot be shown, only that nothing changed by much: `least` is the
 smallest change of the rate that would matter, and the histories that contradict are all with a
@@ -31,7 +32,6 @@ from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.bisect.answers import Tally, Verdict
 from harness.bisect.flaky import Floats, entropy, log_sum
@@ -43,9 +43,11 @@ History = tuple[int, int]
 
 # Even steps of the angle whose squared sine the rate is: runs tell neighbours apart as well near 0
 # as near one half. The best rate of the table is less likely than the very best one by 2 % after
-# 500 runs.
+# 500 runs: that makes E smaller, and the search a little longer, but nothing that it says wrong.
 _RATES: Final[Floats] = np.sin(np.linspace(0, math.pi / 2, 161)) ** 2
 _NEVER: Final = 1e-300
+# Halvings after which an interval of rates is smaller than any number of runs can tell.
+_HALVINGS: Final = 50
 _LOG_BAD: Final[Floats] = np.log(np.maximum(_RATES, _NEVER))
 _LOG_GOOD: Final[Floats] = _LOG_BAD[::-1]
 # Before any answer: a search is mostly begun because something broke. What the user said of a
@@ -117,20 +119,20 @@ class Rates:
         return cls(counts, _prior(tuple(gaps), tuple(said)))
 
     @cached_property
-    def _sides(self) -> tuple[Floats, Floats]:
-        """The log-likelihood of what lies before each point, and behind it, at each rate."""
+    def _around(self) -> tuple[Floats, Floats]:
+        """How many runs failed, and how many did not: before each point, and behind it."""
         sums = np.cumsum(self.counts, axis=0)
-        older, newer = sums[:-1], sums[-1] - sums[:-1]
-        return _at_rates(older), _at_rates(newer)
+        return sums[:-1], sums[-1] - sums[:-1]
 
     @cached_property
-    def _whole(self) -> Floats:
-        return _at_rates(self.counts.sum(axis=0, keepdims=True)).ravel()
+    def _all(self) -> Floats:
+        """How many of all runs failed, and how many did not."""
+        return np.asarray(self.counts.sum(axis=0))
 
     @cached_property
     def _by_history(self) -> tuple[Floats, Floats, Floats]:
         """How likely the answers were by each history, and the rates before and behind it."""
-        older, newer = self._sides
+        older, newer = (_at_rates(side) for side in self._around)
         tops = older.max(axis=1, keepdims=True), newer.max(axis=1, keepdims=True)
         of_older, of_newer = np.exp(older - tops[0]), np.exp(newer - tops[1])
         likely, before, behind = [], [], []
@@ -145,8 +147,9 @@ class Rates:
     @cached_property
     def _without_change(self) -> tuple[float, float]:
         """The same of no change: how likely, and the rate."""
-        top = float(self._whole.max())
-        weighed = _STAYING * np.exp(self._whole - top)
+        likely = _at_rates(self._all[None]).ravel()
+        top = float(likely.max())
+        weighed = _STAYING * np.exp(likely - top)
         total = float(weighed.sum())
         return top + math.log(total), float((weighed * _RATES).sum()) / total
 
@@ -171,12 +174,29 @@ class Rates:
     def one_change(self) -> bool:
         """Whether the answers fit a single change, or none.
 
-        Beside them, every version may have a rate of its own.
+        Beside them, every version may have a rate of its own, or one of them alone.
         """
+        if self.odds_alone.max(initial=0.0) > _NO_ACCIDENT + math.log(len(self.counts)):
+            return False
         alone = _at_rates(self.counts)
         tops = alone.max(axis=1)
         each = np.log((np.exp(alone - tops[:, None]) * _STAYING).sum(axis=1)) + tops
         return float(each.sum()) - self._evidence < _NO_ACCIDENT
+
+    @cached_property
+    def odds_alone(self) -> Floats:
+        """How much better it fits that a version is alone with its rate than any single change.
+
+        In logarithms, each at its best rates. 0 for both ends: those alone are single changes.
+        """
+        fits = []
+        for own in self.counts:
+            sides = np.array([own, self._all - own])
+            fits.append(float(_log_likelihood(sides, _share(sides, if_none=0.5)).sum()))
+        best = math.log(max(self._against_none, float(self._against().max())))
+        odds = np.array(fits) - self._evidence - best
+        odds[[0, -1]] = 0.0
+        return odds
 
     @cached_property
     def gains(self) -> Floats:
@@ -199,18 +219,18 @@ class Rates:
 
     def _against(self, least: float = 0.0) -> Floats:
         """W of each history by E, of changes of the rate by this or more: [way, point]."""
-        older, newer = self._sides
-        lowest = np.searchsorted(_RATES, _RATES - least + 1e-9, side="right") - 1
-        able = lowest >= 0
+        older, newer = self._around
         best = []
         for low, high in ((older, newer), (newer, older)):
-            reached = np.maximum.accumulate(low, axis=1)
-            best.append((reached[:, lowest[able]] + high[:, able]).max(axis=1))
+            at_low, at_high = _best_rise(low, high, least)
+            best.append(_log_likelihood(low, at_low) + _log_likelihood(high, at_high))
         return np.asarray(np.exp(np.minimum(np.array(best) - self._evidence, 50.0)))
 
     @cached_property
     def _against_none(self) -> float:
-        return math.exp(min(50.0, float(self._whole.max()) - self._evidence))
+        """W of no change by E."""
+        best = float(_log_likelihood(self._all, _share(self._all, if_none=0.5)))
+        return math.exp(min(50.0, best - self._evidence))
 
     def error(self, history: History) -> float:
         """How likely it is wrong to answer this change, at the rates where that is likeliest."""
@@ -242,16 +262,14 @@ class Rates:
 
     def sides(self, at: int, confidence: float) -> tuple[Side, Side]:
         """The runs before a change and behind it, and where their rates lie."""
-        older, newer = (side[at - 1] for side in self._sides)
-        limit = math.log(1 - confidence) + self._evidence
-        return (
-            _side(self.counts[:at], older + newer.max() > limit),
-            _side(self.counts[at:], newer + older.max() > limit),
-        )
+        sides = [side[at - 1] for side in self._around]
+        best = [float(_log_likelihood(one, _share(one, if_none=0.5))) for one in sides]
+        floor = math.log(1 - confidence) + self._evidence
+        return _side(sides[0], floor - best[1]), _side(sides[1], floor - best[0])
 
     def throughout(self, confidence: float) -> Side:
         """All runs, and where their rate lies if nothing changed."""
-        return _side(self.counts, self._whole > math.log(1 - confidence) + self._evidence)
+        return _side(self._all, math.log(1 - confidence) + self._evidence)
 
     def more_runs(self, least: float | None, confidence: float) -> int | None:
         """How many more should answer, were they like those so far; None where too many would.
@@ -299,10 +317,51 @@ def _at_rates(counts: Floats) -> Floats:
     return np.asarray(counts[:, :1] * _LOG_BAD + counts[:, 1:] * _LOG_GOOD)
 
 
-def _side(counts: Floats, fits: NDArray[np.bool_]) -> Side:
-    failed, passed = counts.sum(axis=0)
-    within = _RATES[fits] if fits.any() else _RATES
-    return Side(int(failed), int(failed + passed), float(within[0]), float(within[-1]))
+def _log_likelihood(counts: Floats, rate: Floats) -> Floats:
+    """Of each row of failures and passes, at a rate of its own."""
+    bad, good = np.log(np.maximum(rate, _NEVER)), np.log(np.maximum(1 - rate, _NEVER))
+    return np.asarray(counts[..., 0] * bad + counts[..., 1] * good)
+
+
+def _share(counts: Floats, if_none: float) -> Floats:
+    """The share of each row that failed: the rate that fits it best, whichever where none ran."""
+    runs = counts.sum(axis=-1)
+    return np.asarray(np.where(runs > 0, counts[..., 0] / np.maximum(runs, 1), if_none))
+
+
+def _best_rise(lower: Floats, upper: Floats, least: float) -> tuple[Floats, Floats]:
+    """The two rates that fit best in each row, the second greater by `least` or more.
+
+    Where the shares do not differ by so much, the best two differ by just that (the likelihood has
+    a single hill); the slope along these says on which side of the top one is.
+    """
+    low, high = _share(lower, if_none=0.0), _share(upper, if_none=1.0)
+    (low_bad, low_good), (high_bad, high_good) = lower.T, upper.T
+    below, above = np.zeros(len(low)), np.full(len(low), 1 - least)
+    with np.errstate(divide="ignore", invalid="ignore"):  # at 0 and 1, where nothing is left
+        for _ in range(_HALVINGS):
+            rate = (below + above) / 2
+            other = rate + least
+            slope = low_bad / rate - low_good / (1 - rate)
+            slope += high_bad / other - high_good / (1 - other)
+            below, above = np.where(slope > 0, rate, below), np.where(slope > 0, above, rate)
+    enough = high - low >= least
+    return np.where(enough, low, below), np.where(enough, high, below + least)
+
+
+def _side(counts: Floats, floor: float) -> Side:
+    """These runs, and the rates at which they are no less likely than `floor`."""
+    best = float(_share(counts, if_none=0.5))
+    ends = []
+    for end in (0.0, 1.0):
+        inside, outside = best, end
+        for _ in range(_HALVINGS):
+            middle = (inside + outside) / 2
+            fits = float(_log_likelihood(counts, np.array(middle))) >= floor
+            inside, outside = (middle, outside) if fits else (inside, middle)
+        ends.append(outside)  # not the last that fits, but the first that does not
+    failed, passed = counts
+    return Side(int(failed), int(failed + passed), ends[0], ends[1])
 
 
 @lru_cache(maxsize=64)

@@ -13,8 +13,6 @@ from tests.stand_in.flaky_versions import Backend, figures, searches
 
 SEEDS = 100
 RIGHT = 97
-RIGHT_OF_LESS = 60
-"""Of a change by less than 50 points, that there is none by as much may be the answer."""
 
 pytestmark = pytest.mark.nightly
 
@@ -29,9 +27,11 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Backend:
 def test_a_hundred_seeds(
     backend: Backend, hides: float, share: float, show_figures: Callable[..., None]
 ) -> None:
-    found = searches(backend, SEEDS, hides, hides * share)
-    told = figures(found, hides)
-    show_figures(f"bad looks good {hides:.0%}, good looks bad {hides * share:.1%}", **told)
-    enough = RIGHT if 1 - hides - hides * share >= 0.5 else RIGHT_OF_LESS
-    assert sum(one.right for one in found) >= enough
+    repeat = "auto" if 1 - hides - hides * share >= 0.5 else "rate:25%"
+    found = searches(backend, SEEDS, hides, hides * share, repeat)
+    told = figures(found, hides, hides * share)
+    show_figures(
+        f"bad looks good {hides:.0%}, good looks bad {hides * share:.1%}, {repeat}", **told
+    )
+    assert sum(one.right for one in found) >= RIGHT
     assert told["wrong"] <= 3

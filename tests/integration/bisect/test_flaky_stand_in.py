@@ -16,14 +16,14 @@ SEEDS = 8
 def test_a_flaky_backend_is_seen_through(tmp_path: Path, alarms: float) -> None:
     need(*C_COMPILERS)
     found = searches(Backend.build(tmp_path), SEEDS, 0.25, alarms)
-    assert sum(one.right for one in found) >= SEEDS - 1, figures(found, 0.25)
+    assert sum(one.right for one in found) >= SEEDS - 1, figures(found, 0.25, alarms)
 
 
 def test_a_backend_that_fails_now_and_then_is_not_called_good(tmp_path: Path) -> None:
     """From one version on a quarter of the runs fail."""
     need(*C_COMPILERS)
     found = searches(Backend.build(tmp_path), 3, 0.75, 0.0, "rate:25%")
-    assert all(one.right for one in found), figures(found, 0.25)
+    assert all(one.right for one in found), figures(found, 0.75, 0.0)
     for one in found:
         older, newer = one.finding.rates
         assert older.failed == 0

@@ -224,8 +224,11 @@ def test_which_runtime_gives_other_outputs(lab: DeviceRuns, context_for: Context
 
 @pytest.mark.nightly
 def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: Path) -> None:
-    """The graph takes half as long again; all else, its noise included, is the real run's."""
-    match = "measurement execute_us > 1.2 * good"
+    """The graph takes four times as long; all else, its noise included, is the real run's.
+
+    Less is hidden where the computer is busy, and said to be: benchmarks have the noise of devices.
+    """
+    match = "measurement execute_us > 2 * good"
     done = bisect_stand_in(
         lab,
         tmp_path / "stand-in",
@@ -233,7 +236,7 @@ def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: 
         *("--good", QNN[0], "--match", match),
         FLAKY_RATE="0",
         FLAKY_GOOD="slow_us=40000",
-        FLAKY_BAD="slow_us=60000",
+        FLAKY_BAD="slow_us=160000",
     )
     assert done.code == 0, done.errors
     assert "believed" not in done.errors

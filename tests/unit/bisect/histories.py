@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,29 @@ from harness.bisect.grid_search import GridSearch
 from harness.bisect.search import AxisSpec, GridSpec
 
 World = Callable[[Point], Answer]
+
+
+def fewest_runs(before: float, after: float, confidence: float) -> float:
+    """How many runs any search takes on average that is as sure as that at every pair of rates.
+
+    Between the two rates is one from which both are equally far (in what a run tells on average
+    against it: Kullback and Leibler). All answers could come from that one without a change, and no
+    run, of whichever version, tells more against it than this distance, which is the capacity of a
+    channel with these two rates. What tells truth from that with this confidence must have told the
+    divergence of being right from being wrong (Wald; Kaufmann, Cappe and Garivier). What it takes
+    to learn the rates and where the change is comes on top of it, in every search.
+    """
+
+    def apart(true: float, other: float) -> float:
+        pairs = ((true, other), (1 - true, 1 - other))
+        return sum(p * math.log(p / q) for p, q in pairs if p)
+
+    low, high = sorted((before, after))
+    first, last = low, high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if apart(first, middle) < apart(last, middle) else (low, middle)
+    return apart(confidence, 1 - confidence) / apart(first, high)
 
 
 def names(number: int) -> tuple[str, ...]:

@@ -210,8 +210,8 @@ def test_no_change_names_what_could_not_be_tested() -> None:
     assert (str(exact), exact.between) == ("no change: all are good", ())
     flaky, _ = drive(AxisSearch(axis(4, repeat="auto")), changing(4, 4, "bad", frozenset({3})))
     assert str(flaky) == (
-        "no change: 29 of 29 runs failed, and nowhere does the share that fails change by "
-        "50 points or more; undecided: 2.13"
+        "no change: 29 of 29 runs failed, and from the oldest to the newest the share that "
+        "fails does not change by 50 points or more; undecided: 2.13"
     )
 
 

@@ -31,7 +31,8 @@ class Shard(BaseModel):
     each was taken to last by the run `by`: where that is the same, cases are divided alike. `unfit`
     are tests that no device of its lab fits, which therefore are no cases of it. `code` has the
     SHA-256 of each file that says what a case of some name does: test modules and what they import
-    beside them, conftests, files of models, known issues.
+    beside them, conftests, files of models, known issues; and of each folder of inputs and of
+    expected outputs.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -67,7 +68,7 @@ class Shard(BaseModel):
         return mine == others
 
     def code_unlike(self, other: Shard) -> list[str]:
-        """The files of test code in which two shards differ, or which only one of them has."""
+        """The files and folders in which two shards differ, or which only one of them has."""
         names = sorted(self.code.keys() | other.code.keys())
         return [name for name in names if self.code.get(name) != other.code.get(name)]
 
@@ -81,7 +82,7 @@ class Shard(BaseModel):
             problem = f"the run to resume is not {self}: options or cases were others"
             raise ConfigError(problem, field="--shard")
         if unlike := self.code_unlike(before):
-            problem = f"the run to resume was of other test code: {named(unlike, 'file')}"
+            problem = f"the run to resume was of other test code or files: {named(unlike, 'file')}"
             raise ConfigError(problem, field="--shard")
 
     def __str__(self) -> str:
@@ -192,8 +193,8 @@ def gaps(parts: Sequence[Part]) -> list[str]:
             )
         if unlike := shard.code_unlike(first.shard):
             raise ConfigError(
-                f"ran other test code: {first.run} and {one.run} differ in "
-                f"{named(unlike, 'file')}; run one of them again with the code of the other",
+                f"ran other test code or files: {first.run} and {one.run} differ in "
+                f"{named(unlike, 'file')}; run one of them again with what the other had",
                 field="RUN",
             )
         if shard.number in runs:

@@ -17,6 +17,7 @@ from harness.errors import InfraError
 from harness.pytest_plugin.own_contexts import suite_of
 
 if TYPE_CHECKING:
+    from harness.contexts.context_file import Files
     from harness.pytest_plugin.asked import Asked
     from harness.pytest_plugin.run import Run
     from harness.results.known_issue_lint import CollectedTests
@@ -113,12 +114,13 @@ def test_code(items: Sequence[pytest.Item], asked: Asked) -> dict[str, str]:
     """The SHA-256 of each file that says what cases of these names do, by a name for it.
 
     Test modules, what was imported from beside or below them, conftests, files of models and known
-    issues. A checkout may lie anywhere: modules are called as from the folder that they have in
-    common, other files by their own name. What cannot be read is left out: its case says so.
+    issues; of their inputs and expected outputs one for each folder. A checkout may lie anywhere:
+    modules are called as from the folder that they have in common, other files by their own name.
+    What cannot be read is left out: its case says so.
     """
+    from harness.contexts.artefact_sources import WholeFile
     from harness.contexts.context_file import ContextFile
-    from harness.files.cache import cache_root
-    from harness.files.hash_cache import HashCache
+    from harness.contexts.onnx_model import OnnxModel
     from harness.files.whole_file import sha256_of
     from harness.pytest_plugin.axes import files_of, sources_of
 
@@ -129,17 +131,44 @@ def test_code(items: Sequence[pytest.Item], asked: Asked) -> dict[str, str]:
         with contextlib.suppress(OSError):
             name = Path(os.path.relpath(path, base)).as_posix()
             found.setdefault(name, []).append(sha256_of(path))
-    others = {asked.options.known_issues} - {None}
+    others: set[Files] = {asked.options.known_issues}
+    models: dict[str, set[str]] = {}
     for item in items:
         given = parameters_of(item)
         others.update(files_of(given))
-        sources = sources_of(given, item.path.parent)
-        others.update(one.path for one in sources if isinstance(one, ContextFile))
-    for path in filter(None, others):
-        with contextlib.suppress(InfraError):
-            hashed = HashCache(cache_root(), path.parent).hashed({"": path})[""]
-            found.setdefault(path.name, []).append(hashed.sha256)
+        for whole in given.values():
+            if isinstance(whole, WholeFile):
+                others.update((whole.given.inputs, whole.given.expected))
+        for one in sources_of(given, item.path.parent):
+            if isinstance(one, ContextFile):
+                others.update((one.path, one.inputs, one.expected))
+            elif isinstance(one, OnnxModel):
+                models.setdefault(one.path.name, set()).add(one.digest)
+    paths = {path for one in others for path in (one if isinstance(one, tuple) else [one])}
+    for other in filter(None, paths):
+        if (digest := _digest(other)) is not None:
+            found.setdefault(other.name, []).append(digest)
+    for name, known in models.items():
+        found.setdefault(name, []).extend(known)
     return {name: _one_digest(digests) for name, digests in found.items()}
+
+
+def _digest(path: Path) -> str | None:
+    """Of a file, or of all files in a folder with their names; None if it cannot be read."""
+    from harness.files.cache import cache_root
+    from harness.files.hash_cache import HashCache
+
+    is_folder = path.is_dir()
+    files = {"": path}
+    if is_folder:
+        files = {one.relative_to(path).as_posix(): one for one in path.rglob("*") if one.is_file()}
+    try:
+        hashed = HashCache(cache_root(), path if is_folder else path.parent).hashed(files)
+    except InfraError:
+        return None
+    if not is_folder:
+        return hashed[""].sha256
+    return _one_digest([f"{name} {one.sha256}" for name, one in hashed.items()])
 
 
 def _modules(tests: set[Path]) -> set[Path]:
@@ -164,7 +193,7 @@ def _modules(tests: set[Path]) -> set[Path]:
 
 def _one_digest(digests: list[str]) -> str:
     """One of several files of a name."""
-    if len(digests) == 1:
+    if len(digests) == 1 and len(digests[0]) == 64:
         return digests[0]
     return hashlib.sha256(" ".join(sorted(digests)).encode()).hexdigest()
 

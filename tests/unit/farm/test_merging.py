@@ -102,7 +102,7 @@ def test_shards_of_other_test_code_are_no_parts_of_one_run(
 ) -> None:
     runs = shards(tmp_path, codes=codes)
     text = refused(*runs, "--reports", tmp_path / "reports", *words)
-    assert "ran other test code: " in text
+    assert "ran other test code or files: " in text
     assert f"differ in {says}" in text
     assert str(runs[0]) in text
     assert str(runs[1]) in text

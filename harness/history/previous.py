@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from harness.errors import ConfigError, HarnessError
-from harness.history.brief import read_briefs
-from harness.history.comparison import TITLES, compare
+from harness.history.brief import Brief, read_briefs
+from harness.history.comparison import TITLES, attempts_by_name, compare, finder
 from harness.report.order import ordered
 from harness.report.page_data import Since
 from harness.report.rundir import JOURNAL, RunFolder, run_folders
@@ -19,6 +19,7 @@ from harness.results.journal import LeftOut, cases_in, uncollected
 _MOST_RUNS: Final = 300
 _EARLIER: Final = 12
 _BETWEEN: Final = 4
+_MOST_BACK: Final = 30
 _MOST_BYTES: Final = 1 << 30
 
 
@@ -96,6 +97,29 @@ def since_previous(folder: RunFolder, base: RunFolder | None = None) -> Since | 
     became = {one.shown.case: word for word, pairs in found.pairs.items() for one in pairs}
     gone = tuple(pair.shown.case for pair in found["vanished"] if pair.after is None)
     return Since(base.run_id, became, gone, dict[str, str](TITLES.items()))
+
+
+@uncollected()
+def last_verdicts(base: RunFolder, lost: Sequence[Brief]) -> dict[str, Brief]:
+    """The last verdict before BASE of each of these cases, which had none in it, by their names.
+
+    Only of so many runs of the same selection as can be read in bounded time.
+    """
+    found: dict[str, Brief] = {}
+    room = _MOST_BYTES
+    runs = _asked_for(base.info().get("selection"), _before(base))
+    for run in islice(runs, _MOST_BACK):
+        left = [one for one in lost if one.case not in found]
+        room -= (run.path / JOURNAL).stat().st_size
+        if not left or room < 0:
+            break
+        with contextlib.suppress(HarnessError):
+            find = finder(attempts_by_name(read_briefs(run.path / JOURNAL)[0]))
+            for one in left:
+                then = find(one)
+                if then is not None and then.last.has_verdict:
+                    found[one.case] = then.last
+    return found
 
 
 def last_durations(folder: RunFolder) -> dict[str, float]:

@@ -23,10 +23,18 @@ from harness.history.comparison import FailOn
 from harness.history.comparison_text import markdown, told
 from harness.history.database import open_database
 from harness.history.importing import import_run
-from harness.history.previous import previous_of, since_previous
+from harness.history.previous import last_verdicts, previous_of, since_previous
 from harness.history.side_by_side import compared
 from harness.lab.inventory import load_lab
-from harness.nightly.issues import bisected, followed, issue_text, next_search, title, to_bisect
+from harness.nightly.issues import (
+    bisected,
+    followed,
+    issue_text,
+    lost_before,
+    next_search,
+    title,
+    to_bisect,
+)
 from harness.nightly.night import STEPS, Night
 from harness.nightly.processes import ENOUGH_S, bisection, ended
 from harness.pytest_plugin.problem import read_problem
@@ -198,7 +206,9 @@ class Chain:
         def command(failure: NewFailure) -> list[str] | None:
             return failure.command(self.night.lab, str(self.reports))
 
-        issues = to_bisect(issues, found, records, command, self.night.night)
+        lost = [one.after for one, _ in lost_before(found) if one.after]
+        earlier = last_verdicts(base, lost) if base is not None else {}
+        issues = to_bisect(issues, found, records, command, self.night.night, earlier)
         reasons = _FAIL_ON.reasons(found)
         whole = told(
             found,

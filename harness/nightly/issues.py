@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator
@@ -12,7 +13,7 @@ from harness.bisect.new_failures import NewFailure
 from harness.failure.error import Part
 from harness.files.names_inside import flat_name
 from harness.history.brief import Brief
-from harness.history.comparison import Comparison
+from harness.history.comparison import Comparison, Pair
 from harness.report.summary import as_code
 from harness.results.coverage import LOST_TO, Coverage, Fault
 from harness.results.record import CaseRecord
@@ -189,17 +190,32 @@ def _cases(found: Sequence[Brief]) -> dict[str, Any]:
     return {"count": len(found), "cases": tuple(one.case for one in found[:_CASES])}
 
 
+def lost_before(found: Comparison) -> Iterator[tuple[Pair, str]]:
+    """What fails unexpectedly, and had no verdict in the base though it was to have one; and the
+    names of these cases."""
+    for pair in found["added"]:
+        if pair.after and cause_of(pair.after) and pair.before and pair.before.fault:
+            yield pair, pair.after.case
+
+
 def to_bisect(
     issues: Iterable[Issue],
     found: Comparison,
     records: Mapping[str, CaseRecord],
     command: Callable[[NewFailure], list[str] | None],
     night: str,
+    earlier: Mapping[str, Brief] = MappingProxyType({}),
 ) -> tuple[Issue, ...]:
-    """Gives each issue that is new in this comparison the bisection of its cheapest case."""
+    """Gives each issue that is new in this comparison the bisection of its cheapest case.
+
+    `earlier` has the last verdict of cases that had none in the base.
+    """
     searches: dict[str, Search] = {}
     hindrances: dict[str, str] = {}
-    for pair in (*found["new"], *found["changed"]):
+    after_loss = [
+        Pair(earlier[case], one.after) for one, case in lost_before(found) if case in earlier
+    ]
+    for pair in (*found["new"], *found["changed"], *after_loss):
         failure, cause = NewFailure.of(pair), cause_of(pair.after)
         if cause is None or pair.after is None:
             continue

@@ -190,6 +190,37 @@ def test_an_old_failure_hides_no_missing_verdict(farm: DeviceRuns, context_for: 
     assert "no whole context binary" not in summary.partition("####")[0]
 
 
+LOSES = SUITE.replace(
+    '    assert bench.placement.qnn < "2.49", "too new"\n',
+    """    from pathlib import Path
+    from harness.errors import InfraError
+    if Path(__file__).with_name("lost").exists():
+        raise InfraError("the cable")
+    assert bench.placement.qnn < "2.49", "too new"
+""",
+)
+
+
+@pytest.mark.nightly
+def test_a_case_that_was_lost_one_night_is_bisected_from_its_last_verdict(
+    farm: DeviceRuns,
+) -> None:
+    (farm.folder / "test_mine.py").write_text(LOSES)
+    assert night(farm, OLD)[0] == 0
+    (farm.folder / "lost").touch()
+    for _ in range(2):
+        code, lost, said = night(farm, NEW, "--retries", "0")
+        assert (code, lost["failed_on"]) == (3, []), said
+        assert lost["verdict"].startswith("1 of 2 cases has a verdict, 1 lost to the lab")
+    (farm.folder / "lost").unlink()
+    code, over, said = night(farm, NEW, "--retries", "0")
+    assert (code, over["base"], over["failed_on"]) == (1, lost["run"], ["added"]), said
+    states = {one["fault"]: (one["state"], one["search"]) for one in over["issues"]}
+    assert states["lab"] == ("closed", None)
+    state, search = states[None]
+    assert (state, search["answer"]) == ("open", "last good 2.48.40, first bad 2.49.40")
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("step", ["run", "bisect"])

@@ -10,8 +10,15 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ConfigError
+from harness.history.brief import Brief
 from harness.history.comparison import FailOn
-from harness.history.previous import last_durations, previous_of, runs_around, since_previous
+from harness.history.previous import (
+    last_durations,
+    last_verdicts,
+    previous_of,
+    runs_around,
+    since_previous,
+)
 from harness.history.side_by_side import compared
 from harness.pytest_plugin.options import selection
 from harness.report.rundir import RunFolder, new_run_id, run_folders
@@ -51,6 +58,32 @@ def test_the_last_finished_one_of_the_same_cases_is_taken(tmp_path: Path) -> Non
     run_folder(tmp_path, ONE)
     assert previous_of(RunFolder.open(new)).path == wanted
     assert previous_of(RunFolder.open(tmp_path / "latest")).path == new
+
+
+def test_a_verdict_that_was_lost_in_the_base_is_looked_for_in_the_runs_before(
+    tmp_path: Path,
+) -> None:
+    names = "abcde"
+    run_folder(tmp_path, *(attempt(f"{name} passed") for name in names))
+    run_folder(
+        tmp_path, attempt("a@2.50.40 failed"), attempt("b error"), attempt("d@2.50.40 passed")
+    )
+    run_folder(tmp_path, attempt("e failed"), command=("pytest", "-m", "device", "-k", "tiny"))
+    run_folder(tmp_path, attempt("e failed"), problem="interrupted")
+    (run_folder(tmp_path, attempt("c failed")) / "results.jsonl").write_text('{"schema": 9}\n')
+    base = RunFolder.open(run_folder(tmp_path, *(attempt(f"{name} error") for name in names)))
+    run_folder(tmp_path, *(attempt(f"{name} failed") for name in names))
+    asked = [Brief.of(attempt(f"{name} failed")) for name in (*names, "f")]
+    found = last_verdicts(base, asked)
+    told = {case[-2]: (one.outcome, one.axes["qnn"]) for case, one in found.items()}
+    assert told == {
+        "a": ("failed", "2.50.40"),
+        "b": ("passed", "2.51.0"),
+        "c": ("passed", "2.51.0"),
+        "d": ("passed", "2.50.40"),
+        "e": ("passed", "2.51.0"),
+    }
+    assert last_verdicts(base, []) == {}
 
 
 def test_what_lies_beside_runs_and_is_none_does_no_harm(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from harness.nightly.issues import (
     cause_of,
     followed,
     issue_text,
+    lost_before,
     next_search,
     to_bisect,
 )
@@ -127,6 +128,57 @@ def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issu
     }
     issues = followed([], found, records, run="r", seen="1")
     return to_bisect(issues, found, records, lambda one: one.command("lab", "reports"), NIGHT)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "good", "says"),
+    [
+        ("a@2.49.40 passed", "2.49.40", None),
+        ("a@2.49.40 failed message=other", "2.49.40", None),
+        ("a@2.49.40 failed", None, "it failed alike before"),
+        ("a passed", None, "with the same versions as before"),
+        ("", None, "it is not known when it was not there"),
+    ],
+)
+@pytest.mark.parametrize("lost", ["error", "failed cause=config"])
+def test_a_case_that_was_lost_in_the_base_is_bisected_from_its_last_verdict(
+    earlier: str, good: str | None, says: str | None, lost: str
+) -> None:
+    record = attempt("a failed")
+    found = compare(briefs(f"a@2.50.40 {lost}"), [Brief.of(record)])
+    assert [case for _, case in lost_before(found)] == [record.case]
+    issues = followed([], found, {record.case: record}, run="r", seen="1")
+    verdicts = dict.fromkeys([record.case], briefs(earlier)[0]) if earlier else {}
+    (issue,) = to_bisect(
+        issues,
+        found,
+        {record.case: record},
+        lambda one: one.command("lab", "reports"),
+        NIGHT,
+        verdicts,
+    )
+    assert issue.state == "open"
+    if good is None:
+        assert issue.search is None
+        assert f"not bisected: {says}" in bisected(issue)
+        return
+    assert issue.search is not None
+    assert " ".join(issue.search.command).count(f"--good {good} --bad 2.51.0") == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "a failed"),
+        ("a skipped", "a failed"),
+        ("a error", "a failed known=k"),
+        ("a error", "a error"),
+    ],
+)
+def test_what_had_no_verdict_to_lose_or_has_none_now_is_not_looked_for(
+    before: str, after: str
+) -> None:
+    assert list(lost_before(compare(briefs(before), briefs(after)))) == []
 
 
 def test_of_a_cause_the_cheapest_case_is_bisected_and_the_cheapest_cause_first() -> None:

@@ -17,7 +17,7 @@ from _pytest.runner import runtestprotocol
 
 from harness.bench import CaseBench, TargetFailure
 from harness.bench.wrong_call import at_fault
-from harness.errors import Cause, ConfigError, HarnessError
+from harness.errors import Cause, ConfigError, DeviceError, HarnessError, InfraError
 from harness.failure.diagnosis import Foreseen, diagnosed
 from harness.failure.error import ErrorRecord, Outcome
 from harness.files.notices import at_work
@@ -226,6 +226,16 @@ class Case:
             # pytest appends how it compared; the first line is what the test says.
             text = text.partition("\n")[0]
         self._error = ErrorRecord.of(message=text)
+        if isinstance(failure, InfraError) and self._names_a_serial(failure):
+            # nobody knows a device by its serial number; what is alike stays so
+            named = f"{self.placement.device}: {self._error.message}"
+            self._error = self._error.model_copy(update={"message": named})
+
+    def _names_a_serial(self, error: InfraError) -> bool:
+        """Whether an error is of the device, and does not say its name."""
+        serial = (self.device or self._run.asked.device_record(self.placement)).serial
+        of_device = isinstance(error, DeviceError) or bool(serial and serial in str(error))
+        return of_device and self.placement.device not in str(error)
 
 
 def run_case(

@@ -367,7 +367,9 @@ def _explain(
         told = "" if isinstance(failure, TargetFailure) else "unsupported: "
         report.longrepr = (path, (line or 0) + 1, f"{told}{failure}")
     elif isinstance(failure, TargetFailure | HarnessError):
-        report.longrepr = "\n".join([str(failure), *remarks])
+        named = record.error is not None and isinstance(failure, InfraError)
+        told = record.error.message if named and record.error else str(failure)
+        report.longrepr = "\n".join([told, *remarks])
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -83,6 +83,27 @@ def test_a_measurement_is_compared_with_the_good_end() -> None:
     assert not parse_match("measurement loaded < 60").needs_good
 
 
+MEASURED = record(measurements={"load_us": [90]})
+
+
+@pytest.mark.parametrize(
+    ("match", "runs", "can"),
+    [
+        ('measurement "load_us > 1.2 * good"', [], False),
+        ('measurement "load_us > 1.2 * good"', [record(measurements={})], False),
+        ('measurement "load_us > 1.2 * good"', [FAILED], False),
+        ('measurement "load_us > 1.2 * good"', [FAILED, MEASURED], True),
+        ("drift:1", [], False),
+        ("drift:1", [FAILED, record(outcome="error", cause="infra")], False),
+        ("drift:1", [FAILED, record(measurements={})], True),
+    ],
+)
+def test_others_wait_until_the_good_end_tells_what_they_are_compared_with(
+    match: str, runs: list[CaseRecord], can: bool
+) -> None:
+    assert parse_match(match).can_compare(runs) is can
+
+
 A, B, GONE = "000000000000000a-2", "000000000000000b-2", "000000000000000c-2"
 KEPT = {A: b"\x01\x02", B: b"\x01\x05"}
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import harness
+from harness.errors import DeviceLost
+from harness.failure.error import ErrorRecord
 from harness.history.brief import Brief
 from harness.history.comparison import compare
+from harness.lab import facts, vitals
 from harness.nightly.issues import (
     Issue,
     Search,
@@ -20,6 +25,7 @@ from harness.nightly.issues import (
     issue_text,
     lost_before,
     next_search,
+    title,
     to_bisect,
 )
 from tests.properties import reached, reaches
@@ -269,3 +275,25 @@ def test_what_is_known_of_the_version_that_brought_it(changed: dict[str, Any], s
     assert bisected(issue.model_copy(update={"hindrance": "no versions"})) == (
         "not bisected: no versions"
     )
+
+
+STORE = Path(harness.__file__).parent / "store/device"
+SCRIPTS = {
+    "vitals": vitals.SCRIPT,
+    "load": vitals.LOAD_SCRIPT,
+    "facts": facts.SCRIPT,
+    **{file.name: file.read_text() for file in STORE.glob("*.sh")},
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_issue_of_a_lost_device_shows_no_script(name: str) -> None:
+    command = f"set -- '/data/local/tmp' ''\n{SCRIPTS[name]}"
+    lost = DeviceLost("adb says: device offline", serial="127.0.0.1:40023", command=command)
+    record = attempt("a error").model_copy(update={"error": ErrorRecord.of(message=str(lost))})
+    found = compare([], [Brief.of(record)])
+    (issue,) = followed([], found, {record.case: record}, run="r", seen="1")
+    told = title(issue)
+    assert "adb says: device offline [in a shell script]" in told
+    assert told in issue_text(issue)
+    assert not any(line in issue_text(issue) for line in command.splitlines() if len(line) > 8)

@@ -62,7 +62,8 @@ def held(reports: Path) -> Iterator[None]:
     try:
         with making_folders(reports):
             reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-            lock = (reports / ".nightly.lock").open("ab")
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            lock = os.fdopen(os.open(reports / ".nightly.lock", flags, 0o644), "r+b")
     except OSError as error:
         raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error
     with lock:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import heapq
+import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -27,7 +28,9 @@ ORDER: Final = "order.json"
 _LAST: Final = ".order"
 _MAX_BYTES: Final = 4096
 _STATES: Final = ("results.jsonl", "log.jsonl", "nightly.json")
-_Id = Annotated[str, Field(max_length=200)]
+_ID_CHARS: Final = 200
+_NUMBERS: Final = 1 << 62
+_Id = Annotated[str, Field(max_length=_ID_CHARS)]
 _T = TypeVar("_T")
 
 
@@ -38,7 +41,7 @@ class Place(Part):
     kind: Literal["order"] = "order"
     name: _Id
     series: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-    number: Annotated[StrictInt, Field(ge=1, lt=1 << 62)]
+    number: Annotated[StrictInt, Field(ge=1, lt=_NUMBERS)]
     after: _Id | None = None
 
 
@@ -49,18 +52,25 @@ def give_place(folder: Path) -> Place:
     """
     reports = folder.parent
     try:
-        with (reports / _LAST).open("a+b") as file:
+        # the folder may be somebody else's: a link in it would have another file overwritten
+        note = os.open(
+            reports / _LAST, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
+        )
+        with os.fdopen(note, "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             last = _last(file) or _newest(reports)
+            # one that somebody wrote may be the last number that there is
+            goes_on = last is not None and last.number + 1 < _NUMBERS
             place = Place(
                 name=folder.name,
-                series=last.series if last is not None else secrets.token_hex(8),
-                number=last.number + 1 if last is not None else 1,
+                series=last.series if last is not None and goes_on else secrets.token_hex(8),
+                number=last.number + 1 if last is not None and goes_on else 1,
                 after=last.name if last is not None else _newest_unplaced(reports, folder.name),
             )
             text = place.model_dump_json().encode() + b"\n"
             write_whole(folder / ORDER, text)
-            file.truncate(0)
+            file.seek(0)
+            file.truncate()
             file.write(text)
     except OSError as error:
         raise InfraError(f"cannot number {folder}: {error.strerror}") from error
@@ -150,4 +160,9 @@ def _newest_unplaced(reports: Path, but: str) -> str | None:
     """The last of before there were numbers, by its name."""
     names = {file.parent.name for state in _STATES for file in reports.glob(f"*/{state}")}
     unlinked = (one for one in names if one != but and not (reports / one).is_symlink())
-    return max(unlinked, default=None)
+    return max(filter(_is_id, unlinked), default=None)
+
+
+def _is_id(name: str) -> bool:
+    """Whether a folder's name can be written down: not if it is too long, or no UTF-8."""
+    return len(name) <= _ID_CHARS and name.isprintable()

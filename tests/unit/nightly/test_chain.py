@@ -84,3 +84,10 @@ def test_a_ci_system_that_cannot_be_told_is_a_note_of_the_night(
     over = chain.go_on()
     assert over.told == (f"CI cannot be told: {file}: No such file or directory",)
     assert over.next_step is None
+
+
+def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / ".nightly.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InfraError, match="symbolic links"), held(tmp_path):
+        pass
+    assert not (tmp_path / "elsewhere").exists()

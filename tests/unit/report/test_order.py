@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.errors import InfraError
 from harness.report.order import ORDER, Place, give_place, in_order, ordered, place_of
 from harness.report.rundir import new_run_id
 
@@ -82,6 +85,52 @@ def test_a_folder_that_is_gone_or_was_copied_changes_nothing(tmp_path: Path) -> 
     assert ordered(sorted(copies)) == copies
     later = begun(tmp_path / "b", "0")
     assert ordered(sorted([*copies, later])) == [*copies, later]
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_the_last_number_that_there_is_keeps_nothing_from_being_begun(
+    tmp_path: Path, noted: bool
+) -> None:
+    """A run that was copied here says so, whoever wrote it."""
+    theirs = begun(tmp_path, "theirs", old=True)
+    last = Place(name="theirs", series=SERIES[0], number=(1 << 62) - 1).model_dump_json()
+    (theirs / ORDER).write_text(last)
+    (tmp_path / ".order").write_text(last if noted else "")
+    made = [begun(tmp_path, name) for name in ("c", "b", "a")]
+    assert ordered([*made[::-1], theirs]) == [theirs, *made]
+    places = [place_of(one) for one in made]
+    assert [one.number for one in places if one] == [1, 2, 3]
+    assert places[0] is not None
+    assert (places[0].after, places[0].series == SERIES[0]) == ("theirs", False)
+
+
+@pytest.mark.parametrize("name", [b"9" * 250, b"9\xff", "9\u202e".encode()])
+def test_a_name_that_cannot_be_written_down_keeps_nothing_from_being_begun(
+    tmp_path: Path, name: bytes
+) -> None:
+    begun(tmp_path, os.fsdecode(name), old=True)
+    assert place_of(begun(tmp_path, "b")) is not None
+    other = tmp_path / "other"
+    for known in ("1", os.fsdecode(name)):
+        begun(other, known, old=True)
+    place = place_of(begun(other, "b"))
+    assert place is not None
+    assert place.after == "1"
+
+
+def test_a_link_in_somebody_elses_folder_has_no_file_overwritten(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    reports = tmp_path / "theirs"
+    folder = begun(reports, "a", old=True)
+    for target in (mine, tmp_path / "new"):
+        (reports / ".order").unlink(missing_ok=True)
+        (reports / ".order").symlink_to(target)
+        with pytest.raises(InfraError, match=r"cannot number .*/theirs/a: "):
+            give_place(folder)
+    assert mine.read_text() == "mine"
+    assert not (tmp_path / "new").exists()
+    assert place_of(folder) is None
 
 
 def test_many_at_once_get_a_number_each(tmp_path: Path) -> None:

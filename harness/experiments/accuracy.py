@@ -112,8 +112,8 @@ def judge_accuracy(found: Accuracy, kind: Arithmetic) -> list[Check]:
             found.relative_max_abs <= asked.relative,
             f"{found.max_abs:.6g}, which is {found.relative_max_abs:.3%} of the largest value; at "
             f"most {asked.relative:.3%} is asked of {kind}{bad}",
-            max_abs=found.max_abs if not found.not_finite else None,
-            relative_max_abs=found.relative_max_abs if not found.not_finite else None,
+            max_abs=found.max_abs,
+            relative_max_abs=found.relative_max_abs,
             most=asked.relative,
         ),
     ]

@@ -43,6 +43,7 @@ _NOT_SELECTED: Final = re.compile(r"was not selected by that EP")
 _WEIGHTED: Final = ("Conv", "Gemm", "MatMul")
 _WEIGHTED_BY_QNN: Final = ("Conv2d", "DepthWiseConv2d", "FullyConnected", "MatMul")
 _MOST_OPERATORS: Final = 64
+_MOST_CHARS: Final = 80
 _MOST_LINES: Final = 20
 
 
@@ -150,11 +151,12 @@ def operators_of(steps: Sequence[StepResult]) -> dict[str, dict[str, int]]:
         for part in _objects(step.data.get("placement")):
             where = "qnn" if part.get("ep") == QNN_EP else "elsewhere"
             for one in _objects(part.get("operator_nodes")):
-                name, nodes = one.get("operator"), one.get("nodes")
-                if not isinstance(name, str) or type(nodes) is not int or nodes < 0:
+                said, nodes = one.get("operator"), one.get("nodes")
+                if not isinstance(said, str) or type(nodes) is not int or nodes < 0:
                     continue
+                name = said[:_MOST_CHARS]
                 if name in found or len(found) < _MOST_OPERATORS:
-                    found.setdefault(name[:80], {"qnn": 0, "elsewhere": 0})[where] += nodes
+                    found.setdefault(name, {"qnn": 0, "elsewhere": 0})[where] += nodes
     return found
 
 
@@ -176,7 +178,7 @@ def judge_progress(found: Progress, refusal: Refusal | None) -> tuple[list[Check
         return _judge_refusal(found, refusal, reached)
     verdict = found.verdict
     if refusal is not None and found.refused == "op_support" and verdict.error is not None:
-        message = f"{_not_taken(found)}; {refusal.source}"
+        message = f"{_why(found)}; {refusal.source}"
         verdict = Verdict("unsupported", None, _reworded(verdict.error, message))
     checks: list[Check] = []
     for at, phase in enumerate(PHASES[:-1]):
@@ -222,10 +224,13 @@ def _judge_refusal(found: Progress, refusal: Refusal, reached: int) -> tuple[lis
     if found.refused == "load" and not _says_what_it_refused(found):
         why = "no session was made, for a reason that need not be the model"
         return [opened, undecided(name, f"{why}: {_first_line(found.verdict)}")], found.verdict
-    why = (
-        f"at {found.refused}: {_not_taken(found) or _said_no(found) or _first_line(found.verdict)}"
-    )
+    why = f"at {found.refused}: {_why(found)}"
     return [opened, held(name, True, why)], Verdict("passed")
+
+
+def _why(found: Progress) -> str:
+    """Why it was refused: nodes first, then operators, and else what the process came to."""
+    return _not_taken(found) or _said_no(found) or _first_line(found.verdict)
 
 
 def _says_what_it_refused(found: Progress) -> bool:
@@ -259,9 +264,8 @@ def _computed(found: Progress) -> str:
     layers = {name: found.operators[name] for name in _WEIGHTED if name in found.operators}
     total = sum(one["qnn"] + one["elsewhere"] for one in layers.values())
     taken = {name: one["qnn"] for name, one in layers.items() if one["qnn"]}
-    if 2 * sum(taken.values()) <= total:
-        return ""
-    return ", ".join(f"{count} {name}" for name, count in taken.items()) + f" of {total}"
+    named = ", ".join(f"{count} {name}" for name, count in taken.items())
+    return f"{named} of {total}" if 2 * sum(taken.values()) > total else ""
 
 
 def _broken(checks: Sequence[Check], verdict: Verdict) -> Verdict:
@@ -286,15 +290,13 @@ def _how(phase: Phase, found: Progress) -> str:
 def _not_taken(found: Progress) -> str:
     """Which nodes did not go to QNN, by operator."""
     left = {name: one for name, one in found.operators.items() if one["elsewhere"]}
-    if not left:
-        return ""
     total = sum(sum(one.values()) for one in found.operators.values())
     count = sum(one["elsewhere"] for one in left.values())
     shown = ", ".join(
         f"{one['elsewhere']} of {sum(one.values())} {name}"
         for name, one in sorted(left.items(), key=lambda item: -item[1]["elsewhere"])
     )
-    return f"{count} of {total} nodes are not on QNN: {shown}"
+    return f"{count} of {total} nodes are not on QNN: {shown}" if left else ""
 
 
 def _reworded(error: ErrorRecord, message: str) -> ErrorRecord:

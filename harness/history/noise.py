@@ -61,8 +61,7 @@ def counts(values: Array) -> Whole:
 
 def ranked(values: Array, *, high: bool) -> Array:
     """The median of each row; of an even number the lower or the `high` one of the middle two."""
-    places = counts(values)
-    at = np.maximum(places // 2 if high else (places - 1) // 2, 0)
+    at = (counts(values) - (not high)) // 2  # of none, -1: the last is nan, as all are
     return np.asarray(np.take_along_axis(np.sort(values, axis=1), at[:, None], axis=1)[:, 0])
 
 
@@ -85,9 +84,8 @@ def scales(base: Array, new: Array, group: Whole, floor: Array) -> tuple[Array, 
     steps = np.hstack([_steps(base), _steps(new)])
     known = counts(steps)
     raw = np.log(np.fmax(median(steps) / _TYPICAL_STEP, floor))
-    size = int(group.max(initial=-1)) + 1
-    told = np.bincount(group, known, minlength=size)
-    of_group = np.zeros(size)
+    told = np.bincount(group, known)
+    of_group = np.zeros(len(told))
     for at in np.flatnonzero(told):
         of_group[at] = np.median(raw[(group == at) & (known > 0)])
     weight = np.where(told[group] > known, _GROUP_WEIGHS, 0)
@@ -98,9 +96,9 @@ def scales(base: Array, new: Array, group: Whole, floor: Array) -> tuple[Array, 
 
 
 def _steps(values: Array) -> Array:
-    """From each run to the next that there is, as sizes."""
-    found = np.abs(values[:, 1:] - _filled(values)[:, :-1])
-    return found if found.size else np.full((len(values), 1), np.nan)
+    """From each run to the next that there is, as sizes; nan for the first."""
+    before = np.hstack([np.full((len(values), 1), np.nan), _filled(values)[:, :-1]])
+    return np.asarray(np.abs(values - before))
 
 
 def _filled(values: Array) -> Array:
@@ -131,8 +129,7 @@ def chance(distance: Array, base: Whole, new: Whole) -> Array:
     """
     found = np.ones(len(distance))
     for one, other, alike in _alike(base, new):
-        rows = alike & (distance > 0)
-        found[rows] = np.interp(np.log(distance[rows]), np.log(_DISTANCES), _two_sided(one, other))
+        found[alike] = np.interp(distance[alike], _DISTANCES, _two_sided(one, other), left=1.0)
     return found
 
 
@@ -160,7 +157,7 @@ def _alike(base: Whole, new: Whole) -> Iterator[tuple[int, int, Mask]]:
 
 @cache
 def _two_sided(base: int, new: int) -> Array:
-    return np.minimum(1, 2 * _beyond(base, base // 2 + 1, new, (new + 1) // 2))
+    return 2 * _beyond(base, base // 2 + 1, new, (new + 1) // 2)
 
 
 @cache
@@ -178,8 +175,8 @@ def _beyond(base: int, base_rank: int, new: int, new_rank: int) -> Array:
     weights = special.expit(grid) * special.expit(-grid)
     below = special.betaincinv(base_rank, base - base_rank + 1, special.expit(grid))
     inside = (below - _ANYWHERE / 2) / (1 - _ANYWHERE)
-    at = np.where(inside < 0.5, -np.inf, np.inf)
-    usual = (inside > 0) & (inside < 1)
+    at = np.copysign(np.inf, inside)
+    usual = np.abs(inside - 0.5) < 0.5
     at[usual] = special.stdtrit(_FREEDOM, inside[usual])
     one = _ANYWHERE / 2 + (1 - _ANYWHERE) * special.stdtr(_FREEDOM, _DISTANCES[:, None] + at)
     above = special.betaincc(new_rank, new - new_rank + 1, one)

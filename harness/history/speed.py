@@ -23,7 +23,7 @@ FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.pea
 _ALARMS: Final[tuple[Verdict, ...]] = ("slower", "faster")
 # a step that a later run bears out is told then, if it is no older than this
 _STEPS_BACK: Final = 2
-_Told = TypeVar("_Told", Change, Change | None)
+_Known = TypeVar("_Known", Change, Change | None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ def with_speed(
     only NEW bears out: one run alone never does. Raises ConfigError without scipy.
     """
     scipy_stats()  # before earlier runs are read in vain
-    pairs = [(one.before, one.after) for one in found["passing"] if one.before and one.after]
-    befores, afters = [before for before, _ in pairs], [after for _, after in pairs]
+    befores = [one.before for one in found["passing"] if one.before]
+    afters = [one.after for one in found["passing"] if one.after]
     base, around = [], deque[list[Any]](maxlen=_STEPS_BACK)
     for run in earlier:
         met = _met(befores, run)
@@ -115,7 +115,7 @@ def with_speed(
         around.append(_around(met))
     base.append(_sampled(befores))
     new = [*(_sampled(_met(afters, run)) for run in between), _sampled(afters)]
-    values = np.stack([*base, *new], axis=2) if pairs else np.empty((0, len(FIGURES), 2))
+    values = np.stack([*base, *new], axis=2)
     measured = [np.isfinite(part).any(axis=2) for part in np.split(values, [len(base)], axis=2)]
     cases, figures = np.nonzero(measured[0] & measured[1])
     names = [
@@ -132,9 +132,9 @@ def with_speed(
     judged = split(len(base))
     first_new: dict[Any, int] = {}
     if late:
-        for at in range(len(base) - 1, max(len(base) - 1 - _STEPS_BACK, 0), -1):
+        for at in range(len(base) - 1, 0, -1)[:_STEPS_BACK]:
             earlier_split = split(at)
-            if any(one.verdict in _ALARMS for one in earlier_split.all):
+            if any(map(_is_told, earlier_split.all)):
                 known = set(map(id, judged.all))
                 judged = _later(judged, earlier_split, split(at, -1))
                 first_new |= {one.name: at for one in judged.all if id(one) not in known}
@@ -145,7 +145,7 @@ def with_speed(
         of_all = [row for row, name in zip(cases, groups, strict=True) if name == common.name]
         rows.append((common, of_all))
     for one, of_it in rows:
-        if one.verdict in _ALARMS or one.suspect:
+        if _is_told(one) or one.suspect:
             of_base = sides[first_new.get(one.name, len(base)) - len(base) - 1]
             both = ([side[row] for row in of_it] for side in (of_base, of_new))
             speed.around[one.name] = tuple(differences(*both))
@@ -173,18 +173,18 @@ def _sampled(found: Sequence[Brief | None]) -> Array:
 
 def _later(judged: Judged, earlier: Judged, known: Judged) -> Judged:
     """What is told, and what came before BASE but was not told before NEW."""
-    changes = [
-        one if one.verdict in _ALARMS else _first_told(one, other, was)
-        for one, other, was in zip(judged.changes, earlier.changes, known.changes, strict=True)
-    ]
+    changes = map(_first_told, judged.changes, earlier.changes, known.changes)
     groups = [
         replace(one, common=_first_told(one.common, other.common, was.common))
         for one, other, was in zip(judged.groups, earlier.groups, known.groups, strict=True)
     ]
-    return Judged(changes, groups)
+    return Judged(list(changes), groups)
 
 
-def _first_told(now: _Told, earlier: _Told, known: _Told) -> _Told:
-    """The earlier change where NEW is the first run to bear it out."""
-    told = earlier is not None and earlier.verdict in _ALARMS
-    return earlier if told and (known is None or known.verdict not in _ALARMS) else now
+def _first_told(now: _Known, earlier: _Known, known: _Known) -> _Known:
+    """The earlier change where NEW is the first run to bear it out, and nothing else is told."""
+    return earlier if _is_told(earlier) and not _is_told(known) and not _is_told(now) else now
+
+
+def _is_told(change: Change | None) -> bool:
+    return change is not None and change.verdict in _ALARMS

@@ -47,7 +47,7 @@ def noise_said(speed: Speed) -> str | None:
 
 
 def _too_noisy(hidden: Sequence[Change]) -> str:
-    tells = statistics.median_high(one.tells or 1.0 for one in hidden)
+    tells = statistics.median_high(one.tells for one in hidden if one.tells)
     return f"too noisy to tell less than x {tells:.3g}"
 
 

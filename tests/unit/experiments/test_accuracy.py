@@ -40,6 +40,10 @@ def test_figures(
     found = compare("y", np.array(got, "f4"), np.array(expected, "f4"))
     assert (found.cosine, found.max_abs) == (pytest.approx(cosine), max_abs)
     assert found.relative_max_abs == pytest.approx(relative)
+    assert (found.elements, found.not_finite) == (len(got), 0)
+    told = None if math.isinf(relative) else found.relative_max_abs
+    figures = {"max_abs": max_abs, "relative_max_abs": told, "most": 0.08}
+    assert judge_accuracy(found, "uint8")[1].figures == figures
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,7 @@ def test_what_is_not_finite_is_never_close(bad: float) -> None:
     checks = judge_accuracy(found, "uint8")
     assert [check.verdict for check in checks] == ["broken", "broken"]
     assert "1 elements are not finite" in checks[0].reason
-    assert all(value is None or math.isfinite(value) for value in checks[1].figures.values())
+    assert checks[1].figures == {"max_abs": None, "relative_max_abs": None, "most": 0.08}
 
 
 @pytest.mark.parametrize("shape", [(3,), (0,)])

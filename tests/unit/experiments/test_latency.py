@@ -35,6 +35,18 @@ def verdict(own: tuple[int, ...], other: tuple[int, ...] | None) -> str:
         ((590,) * 30, (400,) * 30, "held"),
         ((610,) * 30, (400,) * 30, "broken"),
         ((160,) * 30, (100,) * 30, "broken"),
+        # just as far apart as is allowed, by the part, the floor and the most
+        ((1250,) * 30, (1000,) * 30, "held"),
+        ((700,) * 30, (500,) * 30, "held"),
+        ((701,) * 30, (500,) * 30, "broken"),
+        ((150,) * 30, (100,) * 30, "held"),
+        # twice the spread hides what is no further apart, and half of it, everything
+        ((750, 1000, 1250) * 10, (1000,) * 30, "held"),
+        ((740, 1000, 1260) * 10, (1000,) * 30, "unseen"),
+        ((1100, 1300, 1500) * 10, (1000,) * 30, "unseen"),
+        ((1100, 1400, 1700) * 10, (1000,) * 30, "unseen"),
+        ((1200, 1400, 1600) * 10, (1000,) * 30, "unseen"),
+        ((1201, 1401, 1601) * 10, (1000,) * 30, "broken"),
         # what was once taken for the same: half as long, within four times the spread
         ((1257,) * 30, (1400, 2418, 3438) * 10, "unseen"),
         ((1000, 2000, 3000) * 10, (1000, 2000, 3000) * 10, "unseen"),
@@ -97,11 +109,34 @@ def compared(own: int, other: int, spread: int = 0) -> Check:
         # too noisy to tell in most rounds
         ([(2000, 1000), (2000, 1000), *[(2000, 1500, 900)] * 3], "unseen"),
         ([(1000, 1000, 900)] * 5, "unseen"),
+        # in half of the rounds is not in most of them
+        ([(2000, 1000)] * 2 + [(2000, 1500, 900)] * 2, "unseen"),
+        # the least medians differ the other way round, or no more than is allowed
+        ([(4000, 2000)] * 3 + [(500, 800, 200)] * 2, "unseen"),
+        ([(2000, 1000)] * 3 + [(700, 500, 130)] * 2, "unseen"),
+        ([(2000, 1000)] * 3 + [(701, 500, 130)] * 2, "broken"),
     ],
 )
 def test_what_rounds_say_together(rounds: list[tuple[int, ...]], expected: str) -> None:
     check = same_in_rounds([compared(*one) for one in rounds], TOLERANCE)
     assert check.verdict == expected, check
+
+
+def test_the_last_round_that_was_broken_speaks_for_all() -> None:
+    rounds = [compared(2000, 1000), compared(3000, 1000), compared(2100, 1000)]
+    assert same_in_rounds(rounds, TOLERANCE) == rounds[-1]
+    undecided = same_in_rounds([*rounds, compared(1000, 2000)], TOLERANCE)
+    assert undecided.reason == (
+        "median 1000 us, the other 2000 us; 250 us apart is allowed; "
+        "not so in every one of 4 rounds: too noisy to tell"
+    )
+    assert undecided.figures["other_median_us"] == 2000
+
+
+def test_times_and_their_spread() -> None:
+    found = Latency((5, 1, 2, 9))
+    assert (found.median_us, found.spread_us) == (3.5, 2)
+    assert (Latency(()).median_us, Latency(()).spread_us) == (None, 0)
 
 
 @given(st.lists(st.floats(1.0, 20.0), min_size=10, max_size=10))

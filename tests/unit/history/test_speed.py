@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,103 @@ def test_night_by_night_a_change_is_told_once_when_it_is_sure() -> None:
         if speed_of(judged(*nights[: n + 1], late=True)).told("slower")
     ]
     assert told_at == [7]
+
+
+def warmer(*took: float | None) -> list[list[Brief]]:
+    """A run each, None where nothing was measured; each 10 degrees hotter than the one before."""
+    return [
+        [Brief.of(run(us or 1, surroundings={"hottest_c": 10.0 * at, "seen_s": 1}))]
+        if us is not None
+        else [Brief.of(attempt("a passed"))]
+        for at, us in enumerate(took)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("took", "hotter"),
+    [
+        ((*USUAL, 1200, 1201), 20),  # it came with BASE
+        ((*USUAL, 1200, 1001, 1201), 30),  # with the run before that, which BASE did not bear out
+        ((*USUAL, 1200, None, 1201), 30),
+        ((*USUAL, 1200, None, None, 1201), None),  # too long ago
+        ((*USUAL, 1200, 1201, 1202), None),  # told before
+        ((*USUAL, 1200, 1201, 1001), None),
+        ((*USUAL, 1200), None),
+        ((1000, 1200, 1201), None),
+        ((1200, 1201), None),
+    ],
+)
+def test_a_change_that_came_before_new_is_told_once_new_bears_it_out(
+    took: tuple[float | None, ...], hotter: int | None
+) -> None:
+    runs = warmer(*took)
+    found = compare(runs[-2], runs[-1])
+    late = speed_of(with_speed(found, runs[:-2], late=True))
+    said = [late.around[one.name] for one in late.told("slower")]
+    assert said == ([] if hotter is None else [(f"{hotter} C hotter",)])
+    assert not speed_of(with_speed(found, runs[:-2])).told("slower")
+
+
+def test_what_is_told_of_new_stays_as_it_is_beside_what_came_before() -> None:
+    """The load grew with BASE, and the execution with the run between; a third did nothing."""
+    took = [(500, us) for us in USUAL] + [(900, 1000), (901, 1200), (902, 1201)]
+    runs = [[Brief.of(run(us, load_us=[load], create_us=[us])) for us in [us]] for load, us in took]
+    found = with_speed(compare(runs[-3], runs[-1]), runs[:-3], runs[-2:-1], late=True)
+    changes = {one.name.figure: one for one in speed_of(found).told("slower")}
+    assert set(changes) == {"execute_us", "create_us"}, "the load was told in the run between"
+    assert changes["execute_us"].ratio == pytest.approx(1.2, rel=0.01)
+
+
+def test_a_device_that_became_slower_is_told_once_and_its_cases_are_not() -> None:
+    def device(factor: float, number: int = 9) -> list[Brief]:
+        return [
+            Brief.of(run(factor * us, said=f"a{at} passed", load_us=[]))
+            for at, us in enumerate(USUAL + USUAL[: number - 6])
+        ]
+
+    runs = [*(device(1 + wobble / 1000) for wobble in (0, 1, -1, 0, 2, 0)), device(1.2)]
+    perhaps = with_speed(compare(runs[-2], runs[-1]), runs[:-2], late=True)
+    assert not speed_of(perhaps).told("slower")
+    runs.append(device(1.201))
+    late = speed_of(with_speed(compare(runs[-2], runs[-1]), runs[:-2], late=True))
+    (one,) = late.told("slower")
+    assert (one.name.case, one.name.device, one.name.figure) == (None, "sim", "execute_us")
+    assert str(one.name) == "execute_us of all cases on sim"
+    runs.append(device(1.199))
+    again = speed_of(with_speed(compare(runs[-2], runs[-1]), runs[:-2], late=True))
+    assert not again.told("slower")
+    # and one that becomes slower still is told by how much it is so now
+    runs += [device(1.5), device(1.502)]
+    new = speed_of(with_speed(compare(runs[-3], runs[-1]), runs[:-3], runs[-2:-1], late=True))
+    (one,) = new.told("slower")
+    assert one.ratio == pytest.approx(1.25, rel=0.01)
+
+
+def test_a_figure_needs_a_value_on_either_side() -> None:
+    runs = [[Brief.of(run(us))] for us in USUAL]
+    other = [Brief.of(attempt("a passed", measurements={"execute_us": [1], "run_us": 3}))]
+    found = speed_of(with_speed(compare(runs[-1], other), runs[:-1]))
+    assert [one.name.figure for one in found.judged.changes] == ["execute_us"]
+    assert (found.base_runs, found.new_runs, found.effect) == (6, 1, 0.1)
+    nowhere = [replace(other[0], device=None)]
+    found = speed_of(with_speed(compare(nowhere, nowhere)))
+    assert [one.name.device for one in found.judged.changes] == ["", ""]
+
+
+def test_of_nothing_nothing_is_judged() -> None:
+    assert speed_of(with_speed(compare([], []))).judged.all == []
+    assert speed_of(with_speed(compare([], []), [[]], [[]], late=True)).judged.all == []
+
+
+def test_the_furthest_is_first_and_what_all_cases_have_in_common_before_it() -> None:
+    sizes = {"load_us": [700], "create_us": [2000], "run_us": [1500]}
+    usual: dict[str, Any] = {name: [1000] for name in sizes}
+    runs = [[Brief.of(run(us, **usual))] for us in USUAL]
+    runs += [[Brief.of(run(1800, **sizes))] for _ in range(2)]
+    found = speed_of(with_speed(compare(runs[5], runs[7]), runs[:5], runs[6:7]))
+    figures = [one.name.figure for one in found.told("slower")]
+    assert figures == ["create_us", "execute_us", "run_us"]
+    assert [one.name.figure for one in found.told("faster")] == ["load_us"]
 
 
 def test_only_what_passed_counts() -> None:

@@ -88,9 +88,8 @@ def scales(base: Array, new: Array, group: Whole, floor: Array) -> tuple[Array, 
     of_group = np.zeros(len(told))
     for at in np.flatnonzero(told):
         of_group[at] = np.median(raw[(group == at) & (known > 0)])
-    weight = np.where(told[group] > known, _GROUP_WEIGHS, 0)
-    total = np.maximum(known + weight, 1)
-    found = np.exp((known * raw + weight * of_group[group]) / total)
+    sums = known * raw + _GROUP_WEIGHS * of_group[group]
+    found = np.exp(sums / (known + _GROUP_WEIGHS))
     enough = (known >= _FEWEST_STEPS) | (told[group] >= _FEWEST_GROUP_STEPS)
     return np.fmax(found, floor), enough
 

@@ -115,7 +115,7 @@ class Line:
         if not half:
             return "unknown"
         old, new = sum(told[:half]), sum(told[-half:])
-        return "steady" if old == new else "better" if new > old else "worse"
+        return "better" if new > old else "steady" if new == old else "worse"
 
     @property
     def edge(self) -> Pair | None:
@@ -177,9 +177,7 @@ def lines_of(runs: Iterable[Mapping[str, Attempts]]) -> list[Line]:
     for cases in runs:
         taken = set()
         for name, attempts in cases.items():
-            line = lines.get(name)
-            if line is None and len(found) == 1 and len(cases) == 1:
-                line = found[0]
+            line = found[0] if len(found) == 1 and len(cases) == 1 else lines.get(name)
             if line is None or id(line) in taken:  # two versions in one run are two lines
                 line = Line(attempts.last)
                 found.append(line)

@@ -63,7 +63,7 @@ def steps(*sizes: float) -> list[float]:
         (steps(0.1, 0.1, 0.1), [5.0], 0.1, True),
         (steps(0.1, 0.1), [5.0, 5.1], 0.1, True),
         (steps(0.1, 0.3, 0.2, 0.1, 0.9), [5.0], 0.2, True),
-        ([0.0, NAN, 0.1, NAN, NAN, 0.0], [5.0, NAN], 0.1, False),
+        ([0.0, NAN, 0.1, NAN, NAN, 0.4], [5.0, NAN], 0.2, False),
         ([NAN, NAN, 0.0, NAN, 0.1, 0.0], [NAN, 5.0, 5.1], 0.1, True),
         ([0.0, 0.1], [5.0], 0.1, False),
         (steps(0.1, 0.1, 0.1), [NAN], 0.1, True),
@@ -82,15 +82,15 @@ def test_a_case_with_few_steps_is_partly_as_noisy_as_the_middle_one_of_its_group
     """With four it is halfway, in logarithms; with none it is as noisy as its group."""
     four, many, none = [0.1] * 4, [0.4] * 8, [NAN] * 9
     base = [[*steps(*four), *[NAN] * 4], steps(*many), steps(*many), none, steps(*[3.0] * 8)]
-    base.append([*steps(0.1), *[NAN] * 7])
-    found, enough = scale_of(base, [[9.0]] * 6, [0, 0, 0, 0, 1, 0], 0.001)
+    base += [[*steps(0.1), *[NAN] * 7], steps(*[3.0] * 8)]
+    found, enough = scale_of(base, [[9.0]] * 7, [0, 0, 0, 0, 1, 0, 1], 0.001)
     # the middle of 0.1, 0.4, 0.4 and, of the last one, 0.1: between both; the other group is none
     middle = math.sqrt(0.1 * 0.4)
     halfway = math.sqrt(0.1 * middle)
     with_many = (0.4**8 * middle**4) ** (1 / 12)
     with_one = (0.1 * middle**4) ** (1 / 5)
-    assert found == pytest.approx([halfway, with_many, with_many, middle, 3.0, with_one])
-    assert enough == [True] * 6
+    assert found == pytest.approx([halfway, with_many, with_many, middle, 3.0, with_one, 3.0])
+    assert enough == [True] * 7
 
 
 @pytest.mark.parametrize(("others", "enough"), [(19, False), (20, True)])
@@ -120,7 +120,7 @@ def test_the_scale_that_runs_were_drawn_with_is_found_again() -> None:
         # three scales of 1/4 are near enough, and no more
         ([0.25, 1.75, 0.2, 1.8, 1], [1], 9, [0.25, 1.75, NAN, NAN, 1]),
         # and so is a third of the way to the new runs
-        ([2, -2, 2.25, -2.25, 0], [6, 6, 6], 9, [2, -2, NAN, NAN, 0]),
+        ([3, -1, 3.25, -1.25, 1], [7, 7, 7], 9, [3, -1, NAN, NAN, 1]),
         ([2, -2, 2.25, -2.25, 0], [-6, NAN], 9, [2, -2, NAN, NAN, 0]),
         ([0.75, 0.8, 0], [NAN], 9, [0.75, NAN, 0]),
         # what does not agree is one of the last, too

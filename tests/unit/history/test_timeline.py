@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -17,7 +18,7 @@ from harness.history.comparison import Pair, attempts_by_name
 from harness.history.comparison_json import Bisectable
 from harness.history.database import kin_of
 from harness.history.not_run import LackingRun
-from harness.history.timeline import Filter, Line, lines_of
+from harness.history.timeline import Failure, Filter, Kind, Line, lines_of
 from harness.history.timeline_text import HistoryReport, lines, page
 from harness.history.told import History
 from tests.integration.hostile_words import CANARY, steering
@@ -78,6 +79,9 @@ def test_since_when_and_the_edge_between_two_versions() -> None:
         (("a passed", "a error", "a skipped", "a failed"), ".?-F", True, True, "worse"),
         (("a error", "a skipped"), "?-", False, False, "unknown"),
         (("a passed", "", "a failed;a passed n=2"), ".~", False, False, "worse"),
+        (("a passed", "a failed", "a passed", "a passed"), ".F..", False, False, "better"),
+        (("a passed", "a failed", "a passed"), ".F.", False, False, "steady"),
+        (("a passed",), ".", False, False, "unknown"),
     ],
 )
 def test_the_last_runs_of_a_case(
@@ -94,6 +98,30 @@ def test_repeats_that_end_otherwise_are_flakes_and_other_versions_are_none() -> 
     assert (line.passed, line.failed) == (3, 2)
 
 
+def test_each_run_counts_once_in_what_is_counted_of_it() -> None:
+    (line,) = lines_of_nights(
+        *("a passed", "a failed;a passed n=2", "a failed id=x", "a failed id=x known=k"),
+        *("a failed known=k", "a error", "a error", "a skipped"),
+    )
+    assert (line.runs, line.passed, line.failed, line.expected) == (8, 2, 3, 2)
+    assert (line.verdicts, line.no_verdict, line.flaky_runs) == (5, 3, 1)
+    assert line.diagnoses == {"x": 2, "call|1002|it broke": 1}
+    assert (line.pass_rate, line.lost, line.since[:10]) == (0.4, None, "2026-11-03")
+    assert line.bad is not None
+    assert line.bad.started[:10] == "2026-11-03"
+    (lost,) = lines_of_nights("a passed", "a error")
+    assert (lost.lost, lost.fails, lost.pass_rate) == ("lab", False, 1)
+    (never,) = lines_of_nights("a error")
+    assert (never.pass_rate, never.flake_rate, never.edge, never.since) == (None, None, None, "")
+
+
+def test_the_last_thirty_runs_are_shown() -> None:
+    runs = [Brief.of(attempt(one)) for one in ("a failed", "a failed", *["a passed"] * 29)]
+    (line,) = lines_of(attempts_by_name([one]) for one in runs)
+    assert "".join(line.marks) == "F" + 29 * "."
+    assert line.runs == 31
+
+
 def test_versions_side_by_side_are_a_line_each() -> None:
     both = "a@2.50.40 passed;a@2.51.0 failed"
     found = lines_of_nights("a@2.50.40 passed", both, both)
@@ -101,6 +129,28 @@ def test_versions_side_by_side_are_a_line_each() -> None:
     # and where one follows the other they part again as soon as both run
     found = lines_of_nights("a@2.50.40 passed", "a@2.51.0 failed", both)
     assert sum(line.runs for line in found) == 4
+    # a third version is a line of its own beside two, as are two beside one
+    found = lines_of_nights(both, "a@2.52.0 passed", "a@2.52.0 failed")
+    assert ["".join(line.marks) for line in found] == [".", "F", ".F"]
+    found = lines_of_nights("a@2.49.0 failed", both, "a@2.49.0 failed")
+    assert ["".join(line.marks) for line in found] == ["FF", ".", "F"]
+
+
+def test_a_kind_is_counted_in_any_order_by_cases_that_stand_together() -> None:
+    kind = Kind("x", "2026-11-05")
+    rows = [("a", "r3", "2026-11-03"), ("a", "r1", "2026-11-01"), ("b", "r9", "2026-11-09")]
+    for kin, run, started in [*rows, ("b", "r1", "2026-11-02")]:
+        kind.add(Failure("x", kin, run, started, f"on {kin}", "qnn 1"))
+    assert (kind.failures, kind.cases, kind.runs) == (4, 2, {"r1", "r3", "r9"})
+    assert (kind.first, kind.last) == ("2026-11-01", "2026-11-09")
+    assert (kind.devices, kind.versions) == ({"on a", "on b"}, {"qnn 1"})
+
+
+def test_a_failure_names_its_versions_and_a_device_if_there_is_one() -> None:
+    brief = Brief.of(attempt("a failed id=x", started="2026-11-01T20:00:00Z"))
+    axes = {"qnn": "2.51.0", "ort": 1.27, "compiler": None}
+    found = Failure.of("kin", "run", replace(brief, axes=axes, device=None))
+    assert found == ("x", "kin", "run", brief.started, "?", "qnn 2.51.0, ort 1.27")
 
 
 def test_kinds_are_diagnoses_or_else_signatures() -> None:

@@ -21,10 +21,10 @@ pytestmark = pytest.mark.nightly
 def test_few_mutants_survive(show_figures: Callable[..., None]) -> None:
     """Who survives is printed: a test kills it, or `equivalent_mutants.tsv` says why none can.
 
-    A process of its own, since nothing of the harness may be imported before it is changed.
+    A process of its own: what its tests import must not be imported yet.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "tests.nightly.mutants", "--seconds", SECONDS, "--seed", SEED],
+        [sys.executable, "-m", "tests.nightly.mutation_run", "--seconds", SECONDS, "--seed", SEED],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,

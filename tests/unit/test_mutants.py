@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 
 import pytest
 
-from tests.nightly.mutants import (
-    EQUIVALENT,
-    ROOT,
-    Tally,
-    equivalents,
-    mutants,
-    pure_files,
-    rate_of,
-)
-
-FILE = "harness/qnn/platforms.py"
+from tests.nightly.mutants import EQUIVALENT, ROOT, equivalents, mutants, pure_files
+from tests.nightly.mutation_run import Tally
 
 
 def test_every_pure_file_has_mutants_each_of_which_changes_one_statement() -> None:
@@ -37,30 +29,30 @@ def test_every_pure_file_has_mutants_each_of_which_changes_one_statement() -> No
         assert made > 50
 
 
-PROGRAM = """
-from pathlib import Path
-from tests.nightly.mutants import ROOT, survives
-file = "harness/farm/shards.py"
-wrong = (ROOT / file).read_text().replace("return ", "return None and ")
-changed = compile(wrong, str(ROOT / file), "exec")
-print(survives(file, None, 300), survives(file, changed, 300))
-"""
-
-
 @pytest.mark.nightly
-def test_a_room_passes_as_it_is_and_not_with_a_fault() -> None:
-    """In a process that has nothing of the harness yet, as the nightly run is one."""
+def test_a_short_run_tells_what_became_of_each() -> None:
+    options = ["--seconds", "1", "--seed", "1", "--file", "harness/farm/shards.py"]
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=ROOT, check=False
+        [sys.executable, "-m", "tests.nightly.mutation_run", *options],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
     )
-    assert done.stdout == "True False\n", done.stderr
+    found = re.search(r"^all +(\d+) of (\d+) killed", done.stdout, re.M)
+    assert found, done.stdout + done.stderr
+    killed, judged = map(int, found.groups())
+    survived = re.findall(
+        r"^(?:survived|unreached): harness/farm/shards.py:\d+$", done.stdout, re.M
+    )
+    assert judged > 20
+    assert 0.5 * judged < killed == judged - len(survived)
 
 
 def test_the_rate_is_of_those_that_change_anything() -> None:
-    (one, *_) = mutants(FILE)
-    tallies = {"a": Tally(killed=3, equivalent=9), "b": Tally(survivors=[one])}
-    assert rate_of(tallies) == 0.75
-    assert str(tallies["a"]) == "3 of 3 killed (100%), 9 equivalent"
+    tally = Tally(killed=3, survived=1, equivalent=9)
+    assert tally.rate == 0.75
+    assert str(tally) == "3 of 4 killed (75.0%), 9 equivalent"
 
 
 def test_who_is_called_equivalent_still_is_a_mutant_and_has_a_reason() -> None:

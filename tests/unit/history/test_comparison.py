@@ -170,6 +170,11 @@ def test_what_was_added_counts_if_it_fails_and_nobody_expects_it() -> None:
     assert asked.reasons(compare([], briefs("a failed known=k"))) == []
 
 
+def test_slowness_by_one_percent_or_more_may_be_asked_for() -> None:
+    assert FailOn.parse("perf:1%,perf:1.125%") == FailOn((), None, 0.01125)
+    assert FailOn.parse("perf:1%").slower == 0.01
+
+
 NOTHING_TO_FAIL_ON = ["", "news", "new,,changed", "drift", "failing"]
 NO_SLOWNESS = [
     "perf",

@@ -25,6 +25,7 @@ USUAL: dict[str, Any] = {
         ({"hottest_c": 44.9, "clock_limit_khz": 2_700_000, "cases_before": 10}, []),
         ({"hottest_c": 52.2}, ["12 C hotter"]),
         ({"hottest_c": 35.0}, ["5 C cooler"]),
+        ({"hottest_c": 52.0, "seen_s": 600}, ["12 C hotter"]),
         ({"hottest_c": 52.0, "seen_s": 601}, []),
         ({"hottest_c": 52.0, "seen_s": None}, []),
         ({"clock_limit_khz": 1_500_000}, ["clocks up to 1500 MHz (was 2800)"]),
@@ -32,6 +33,7 @@ USUAL: dict[str, Any] = {
         ({"governor": "powersave"}, ["governor powersave (was walt)"]),
         ({"log_level": "verbose"}, ["log level verbose (was warn)"]),
         ({"log_level": "verbose", "seen_s": 3600}, ["log level verbose (was warn)"]),
+        ({"cases_before": 11}, ["number 12 on its device (was 2)"]),
         ({"cases_before": 17}, ["number 18 on its device (was 2)"]),
         ({"log_level": "x" * 99}, [f"log level {'x' * 40} (was warn)"]),
         ({"hottest_c": 52, "log_level": "off"}, ["12 C hotter", "log level off (was warn)"]),
@@ -39,6 +41,26 @@ USUAL: dict[str, Any] = {
 )
 def test_what_is_far_apart_is_told(changed: dict[str, Any], said: list[str]) -> None:
     assert list(differences([USUAL], [USUAL | changed])) == said
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ({"clock_limit_khz": 2_000_000}, {"clock_limit_khz": 1_900_000}, []),
+        (
+            {"clock_limit_khz": 2_000_000},
+            {"clock_limit_khz": 2_100_001},
+            ["clocks up to 2100 MHz (was 2000)"],
+        ),
+        ({"cases_before": 19}, {"cases_before": 9}, ["number 10 on its device (was 20)"]),
+        ({"cases_before": 18}, {"cases_before": 9}, []),
+        ({"cases_before": 20}, {"cases_before": 10}, []),
+    ],
+)
+def test_what_is_just_far_enough(
+    was: dict[str, Any], now: dict[str, Any], said: list[str]
+) -> None:
+    assert list(differences([USUAL | was], [USUAL | now])) == said
 
 
 def test_far_back_is_told_only_where_it_is_far_in_comparison() -> None:

@@ -178,6 +178,6 @@ def _beyond(base: int, base_rank: int, new: int, new_rank: int) -> Array:
     usual = np.abs(inside - 0.5) < 0.5
     at[usual] = special.stdtrit(_FREEDOM, inside[usual])
     one = _ANYWHERE / 2 + (1 - _ANYWHERE) * special.stdtr(_FREEDOM, _DISTANCES[:, None] + at)
-    above = special.betaincc(new_rank, new - new_rank + 1, one)
+    above = special.bdtr(new_rank - 1, new, one)
     found: Array = above @ (weights / weights.sum())
     return found

@@ -210,7 +210,7 @@ def test_slower_is_the_mirror_of_faster(base: list[float], new: list[float]) -> 
 
 def test_more_runs_find_more() -> None:
     rng = np.random.default_rng(5)
-    rows = 1e6 * np.exp(0.02 * rng.standard_t(2, (600, 13)))
+    rows = 1e6 * np.exp(0.02 * rng.standard_t(2, (200, 13)))
     rows[:, 8:] *= 1.15
     found = [
         sum(change(list(row[:8]), list(row[8 : 8 + n])).verdict == "slower" for row in rows)
@@ -258,7 +258,7 @@ def test_nothing_of_nothing() -> None:
 def test_what_noise_lets_be_told_is_told(by: float) -> None:
     """Five runs of either side tell the ratio that is named, and hardly one of half its size."""
     rng = np.random.default_rng(2)
-    rows = np.exp(by * rng.standard_t(2, (300, 17)))
+    rows = np.exp(by * rng.standard_t(2, (150, 17)))
     told, less = 0, 0
     for row in rows:
         least = least_told([list(row[:12])])

@@ -57,9 +57,7 @@ def test_what_is_far_apart_is_told(changed: dict[str, Any], said: list[str]) -> 
         ({"cases_before": 20}, {"cases_before": 10}, []),
     ],
 )
-def test_what_is_just_far_enough(
-    was: dict[str, Any], now: dict[str, Any], said: list[str]
-) -> None:
+def test_what_is_just_far_enough(was: dict[str, Any], now: dict[str, Any], said: list[str]) -> None:
     assert list(differences([USUAL | was], [USUAL | now])) == said
 
 

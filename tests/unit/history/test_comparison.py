@@ -164,6 +164,26 @@ def test_what_it_fails_on_is_what_was_asked_for(fail_on: str, reasons: list[str]
     assert FailOn.parse(fail_on).reasons(found) == reasons
 
 
+@pytest.mark.parametrize(
+    ("info", "reasons"),
+    [
+        (None, ["vanished"]),
+        ({"selected": 2}, ["vanished"]),
+        ({"selected": 3}, []),  # it was not run: nobody knows whether it would have vanished
+        ({}, []),  # cut short
+    ],
+)
+def test_what_a_cut_run_has_no_record_of_has_not_vanished(
+    info: dict[str, int] | None, reasons: list[str]
+) -> None:
+    before = briefs("a passed;b passed;c passed")
+    asked = FailOn.parse("vanished")
+    found = compare(before, briefs("b passed;c passed"), infos=(None, info))
+    assert asked.reasons(found) == reasons
+    skipped = compare(before, briefs("a skipped;b passed"), infos=(None, {"selected": 9}))
+    assert asked.reasons(skipped) == ["vanished"]
+
+
 def test_what_was_added_counts_if_it_fails_and_nobody_expects_it() -> None:
     asked = FailOn.parse("added")
     assert asked.reasons(compare([], briefs("a failed"))) == ["added"]

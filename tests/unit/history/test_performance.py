@@ -58,6 +58,61 @@ def test_a_quiet_case(new: list[float], verdict: str) -> None:
     assert change(QUIET, new).verdict == verdict
 
 
+def test_a_change_by_just_as_much_as_is_asked_for_is_told() -> None:
+    assert change([1.0] * 6, [1.5] * 3, 0.5).verdict == "slower"
+    assert change([1.0] * 6, [1.4999] * 3, 0.5).verdict == "unsure"
+    assert change([1.0] * 6, [1.5] * 3, 0.501).verdict == "unsure"
+
+
+def test_what_is_no_size_of_anything_is_left_out() -> None:
+    for most, odd in ((1e100, 1.1e100), (1e-100, 0.9e-100)):
+        assert change([most] * 6, [most]).new_runs == 1
+        assert change([most] * 6, [odd]).new_runs == 0
+
+
+def test_a_device_needs_eight_cases_of_which_three_quarters_moved_half_as_far() -> None:
+    def together(moved: Sequence[float], effect: float = 0.1) -> bool:
+        cases = [(n, "g", QUIET, scaled(QUIET[:3], by)) for n, by in enumerate(moved)]
+        rows = [(name, group, base, new) for name, group, base, new in cases]
+        (group,) = judge(*zip(*rows, strict=True), effect).groups
+        return group.common is not None
+
+    assert together([1.2] * 8)
+    assert not together([1.2] * 7)
+    assert together([1.2] * 6 + [1.0] * 2)
+    assert not together([1.2] * 6 + [1.0] * 3)
+    assert together([1.0 / 1.2] * 6 + [1.0] * 2)
+    assert together([1.2] * 6 + [1.1] * 6), "1.1 is more than half the way to what is in the middle"
+    assert not together([1.2] * 7 + [1.07] * 6)
+    # half as far as is asked for, in logarithms
+    assert together([1.05] * 8)
+    assert not together([1.045] * 8)
+    assert together([1.11] * 8, 0.2)
+    assert not together([1.09] * 8, 0.2)
+
+
+def test_groups_say_their_geometric_mean() -> None:
+    rows = [("a", "g", QUIET, [1500.0]), ("b", "g", QUIET, [1000.0]), ("c", "h", QUIET, [2000.0])]
+    g, h, i = judged(*rows, ("d", "i", [None] * 7, [5.0])).groups
+    assert (g.cases, h.cases, i.cases) == (2, 1, 1)
+    assert (g.mean, h.mean, i.mean) == (pytest.approx(math.sqrt(1.5)), pytest.approx(2), 1)
+    assert (g.low, g.high) == (pytest.approx(1), pytest.approx(1.5))
+    assert (h.low, h.high, i.low, i.high) == (0, math.inf, 0, math.inf)
+
+
+def test_sizes_and_intervals_of_a_change() -> None:
+    found = change(QUIET, [800, 801])
+    assert found.size == pytest.approx(1 / found.ratio)
+    assert change(QUIET, [1250, 1251]).size == pytest.approx(1.25, rel=1e-3)
+    assert found.interval == f"{found.low:.3g} to {found.high:.3g}, 5 + 2 runs"
+    assert judge(["a"], ["g"], [QUIET], [[1]]).changes[0].interval.endswith("5 + 1 run")
+
+
+def test_what_changes_lack_is_nothing_if_nothing_is_said() -> None:
+    plain = Change("a", "same", 1.0, 0.9, 1.1, 1.0, 5, 5)
+    assert (plain.more_new, plain.more_base, plain.suspect, plain.tells) == (0, 0, False, None)
+
+
 def test_a_suspicion_says_how_many_runs_would_settle_it() -> None:
     found = change(QUIET, [1200])
     assert (found.suspect, found.more_new, found.more_base) == (True, 1, 0)

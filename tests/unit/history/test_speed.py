@@ -111,6 +111,11 @@ def test_what_was_around_a_change_is_told(late: dict[str, Any], cases: int) -> N
     report = comparison_report(all_told, lambda *_: Bisectable())
     assert report.speed is not None
     (row,) = report.speed.slower
+    groups = {one.figure: one for one in report.speed.groups}
+    assert (groups["execute_us"].cases, groups["execute_us"].device) == (cases, "sim")
+    assert (groups["execute_us"].high is None) == (cases == 1)
+    if not late:
+        assert groups["execute_us"].mean == pytest.approx(1.2, rel=0.01)
     assert (row.case is None, row.surroundings) == (cases > 1, text)
 
 

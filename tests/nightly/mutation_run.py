@@ -37,7 +37,6 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TextIO
 
-import coverage
 import hypothesis
 import pytest
 from _pytest.runner import runtestprotocol
@@ -71,6 +70,8 @@ class Lines:
     """Notes of each unit test the lines of the pure files that it comes to, and its time."""
 
     def __init__(self, files: Sequence[str], part: int, parts: int) -> None:
+        import coverage  # only who notes lines needs it
+
         self._coverage = coverage.Coverage(data_file=None, include=[str(ROOT / f) for f in files])
         self._coverage.start()
         self._files, self._part, self._parts = files, part, parts

@@ -72,9 +72,8 @@ def test_what_is_no_size_of_anything_is_left_out() -> None:
 
 def test_a_device_needs_eight_cases_of_which_three_quarters_moved_half_as_far() -> None:
     def together(moved: Sequence[float], effect: float = 0.1) -> bool:
-        cases = [(n, "g", QUIET, scaled(QUIET[:3], by)) for n, by in enumerate(moved)]
-        rows = [(name, group, base, new) for name, group, base, new in cases]
-        (group,) = judge(*zip(*rows, strict=True), effect).groups
+        many, new = len(moved), [scaled(QUIET[:3], by) for by in moved]
+        (group,) = judge(range(many), ["g"] * many, [QUIET] * many, new, effect).groups
         return group.common is not None
 
     assert together([1.2] * 8)

@@ -24,8 +24,11 @@ _STARTED: Final = re.compile(rf"{STARTED} ([0-9]{{1,10}}) ([0-9]{{1,12}}\.[0-9]{
 _DELEGATE: Final = re.compile(r"\[(\w{1,16})\] \[Qnn ExecuTorch\]:? ?(.*)")
 _OWN: Final = re.compile(r"([DIWEF]) [0-9:.]{8,20} executorch:([^\]]{1,200})\] (.*)")
 _LOGCAT: Final = re.compile(r"([VDIWEF])/([^:(]{1,64})(?:\( *[0-9]{1,10}\))?: ?(.*)")
-_LEVELS: Final = {"W": "warn", "WARNING": "warn", "I": "info", "INFO": "info"}
-_ERRORS: Final = ("E", "F", "ERROR", "FATAL")
+_LEVELS: Final = {
+    **dict.fromkeys(("E", "F", "ERROR", "FATAL"), "error"),
+    **dict.fromkeys(("W", "WARNING"), "warn"),
+    **dict.fromkeys(("I", "INFO"), "info"),
+}
 
 _STATUS: Final = re.compile(r"(?:status|failed:|method_meta for .*:) 0x([0-9a-fA-F]{1,8})")
 _NOT_PARSED: Final = "Failed to parse model file"
@@ -109,7 +112,7 @@ class _Reader:
         self.end = verbs.index(_AFTER[0])
         self._at = 0
         self._delegates = 0
-        self._began_us = 0
+        self._began_us: int
         self._start: tuple[int, int] | None = None
         self.failed: int | None = None
         self._steps = [
@@ -147,7 +150,8 @@ class _Reader:
     def _move(self, text: str, t_us: int) -> None:
         if text.startswith("Deserializing processed data"):
             self._delegates += 1
-            self.go_to(1 if self._delegates == 1 else self._delegates + 1, t_us)
+            loading = 1 if self._delegates == 1 else self._delegates + 1
+            self.go_to(min(loading, self._first_run - 1), t_us)
         elif text.startswith("Initialize Qnn backend parameters") and self._delegates == 1:
             self.go_to(2, t_us)
         elif text.startswith("Method loaded"):
@@ -162,8 +166,10 @@ class _Reader:
         for at in range(self._at, min(number, self.end)):
             step = self._steps[at]
             step.begun, step.ended, step.code = True, True, 0
-            if t_us is not None and step.duration_us is None:
-                step.duration_us, self._began_us = t_us - self._began_us, t_us
+            if t_us is not None:
+                if step.duration_us is None:
+                    step.duration_us = t_us - self._began_us
+                self._began_us = t_us
         self._at = max(self._at, min(number, self.end))
         if self._at < self.end:
             self._steps[self._at].begun = True
@@ -197,11 +203,10 @@ def _parts(line: str) -> tuple[str, str]:
     """Level and text of a line, whatever wrote it."""
     for pattern in (_DELEGATE, _OWN, _LOGCAT):
         if found := pattern.match(line):
-            level = "error" if found[1] in _ERRORS else _LEVELS.get(found[1], "debug")
-            text = found[found.lastindex or 0]
+            level, text = _LEVELS.get(found[1], "debug"), found.groups()[-1]
             if pattern is _OWN:
                 return level, f"{text} [{found[2]}]"
             # logcat repeats what the line itself says
-            inner = _DELEGATE.match(text) if pattern is _LOGCAT else None
+            inner = _DELEGATE.match(text)
             return level, inner[2] if inner else text
     return "debug", line

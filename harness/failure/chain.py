@@ -14,7 +14,8 @@ from harness.probe.transcript import StepResult
 from harness.qnn.codes import GPU_ERRORS, describe
 
 MAX_LINKS: Final = 40
-_MAX_LINE_CHARS: Final = 1000
+MAX_LINE_CHARS: Final = 1000
+"""So much of a line is looked at."""
 _MAX_LINK_CHARS: Final = 500
 
 BENIGN: Final[dict[str, str]] = {
@@ -93,7 +94,7 @@ def call_chain(
 
 def is_benign(line: str) -> bool:
     """Whether a line of a log tells of nothing wrong."""
-    return any(re.search(pattern, line[:_MAX_LINE_CHARS], re.I) for pattern in BENIGN)
+    return any(re.search(pattern, line[:MAX_LINE_CHARS], re.I) for pattern in BENIGN)
 
 
 def _logged(step: StepResult) -> tuple[ChainLink, ...]:

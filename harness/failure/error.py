@@ -85,7 +85,7 @@ class Diagnosis(Part):
     def text(self) -> str:
         """One line for a person."""
         sure = f" ({self.confidence})" if self.confidence else ""
-        parts = [f"{self.id}{sure}: {self.words}", self.fix or "", self.thread or ""]
+        parts = (f"{self.id}{sure}: {self.words}", self.fix, self.thread)
         return "; ".join(part for part in parts if part)
 
 

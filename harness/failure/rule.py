@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from harness.failure.chain import is_benign
+from harness.failure.chain import MAX_LINE_CHARS, is_benign
 from harness.failure.error import Confidence, Diagnosis
 from harness.qnn.codes import RANGE_ENDS, describe, same_code
 
-MAX_LINE_CHARS: Final = 1000
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("known", "likely", "possible")
 """`known`: a line states the cause. `likely`: that is what mostly stands behind such a line.
 `possible`: one of several, as with every code that stands alone."""

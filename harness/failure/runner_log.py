@@ -171,8 +171,7 @@ class _Reader:
                     step.duration_us = t_us - self._began_us
                 self._began_us = t_us
         self._at = max(self._at, min(number, self.end))
-        if self._at < self.end:
-            self._steps[self._at].begun = True
+        self._steps[self._at].begun = True
 
     def _fail(self, step: StepResult, code: int | None = None) -> None:
         self.failed = step.step

@@ -65,7 +65,7 @@ def step_error(step: StepResult) -> ErrorRecord:
     code = 0 if step.error in _AFTER_SUCCESS else step.code
     logged = error_lines(step)
     if step.verb.startswith("ort-") and step.error is None and step.code:
-        return _ort_error(step, logged)
+        return _ort_error(step, step.code, logged)
     if step.verb.startswith("executorch-") and step.error is None and step.code:
         return _executorch_error(step)
     said = step.message or ""
@@ -137,11 +137,11 @@ def _executorch_error(step: StepResult) -> ErrorRecord:
     )
 
 
-def _ort_error(step: StepResult, logged: Sequence[str]) -> ErrorRecord:
+def _ort_error(step: StepResult, code: int, logged: Sequence[str]) -> ErrorRecord:
     """The record: QNN's code where the texts hold one, ORT's own beside it, all that was said."""
     text = step.data.get("status_text")
     message = text if isinstance(text, str) else step.message or ""
-    error = take_apart(step.code or 0, message, logged)
+    error = take_apart(code, message, logged)
     return ErrorRecord.of(
         api=step.api,
         code=error.qnn_code,

@@ -7,7 +7,7 @@ comes here: a verdict is given only about a process whose end was seen.
 from __future__ import annotations
 
 import signal as signals
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
@@ -27,7 +27,7 @@ _MAX_STDERR_BYTES: Final = 64 << 10
 # It could not print, or not even that its deadline had passed.
 _EXITS_NOBODY_READS: Final = (124, 125)
 # A shell reports a process ended by signal n as exit code 128 + n.
-_SHELL_SIGNALS: Final = range(129, 129 + 64)
+_SHELL_SIGNALS: Final[Mapping[int | None, int]] = {128 + number: number for number in range(1, 65)}
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ ENDINGS: Final = (
     Ending(
         "damaged",
         lambda run: damage(run.transcript) is not None,
-        lambda run: _no_verdict("infra", damage(run.transcript) or ""),
+        lambda run: _no_verdict("infra", f"{damage(run.transcript)}"),
     ),
     Ending(
         "plan-damaged",
@@ -117,8 +117,8 @@ ENDINGS: Final = (
     ),
     Ending(
         "signal",
-        lambda run: _signal_number(run) is not None and not _failed_before_its_end(run),
-        lambda run: _cut_short(run, "crashed", f"was ended by {_signal_name(_signal_number(run))}"),
+        lambda run: _signal(run) is not None and not _failed_before_its_end(run),
+        lambda run: _cut_short(run, "crashed", f"was ended by {_signal(run)}"),
     ),
     Ending(
         "nobody-read",
@@ -182,9 +182,8 @@ def judge(
     if verdict.error is None or verdict.outcome == "error":
         return verdict
     error = verdict.error.model_copy(update={"libraries": _loaded(run)})
-    if ending is None and _signal_number(run) is not None:
-        then = f"the process was ended by {_signal_name(_signal_number(run))} after its plan"
-        error = error.with_line(then)
+    if ending is None and (struck := _signal(run)) is not None:
+        error = error.with_line(f"the process was ended by {struck} after its plan")
     # what libraries printed besides their log; as little trusted as a device's logs
     printed = run.stderr[-_MAX_STDERR_BYTES:].decode("utf-8", "replace").splitlines()
     known = diagnosed(verdict.outcome, error, printed, foreseen=foreseen)
@@ -270,23 +269,19 @@ def _no_verdict(cause: Cause, message: str, step: StepResult | None = None) -> V
 
 def _silence(run: ProbeRun, what: str) -> str:
     said = run.stderr.decode("utf-8", "replace").strip()[-_MAX_STDERR_CHARS:]
-    ended_by = _signal_number(run)
-    how = f"exit code {run.exit_code}" if ended_by is None else _signal_name(ended_by)
+    how = _signal(run) or f"exit code {run.exit_code}"
     return f"the probe {what} ({how})" + (f": {said}" if said else "")
 
 
-def _signal_number(run: ProbeRun) -> int | None:
-    if run.signal is not None:
-        return run.signal
-    code = run.exit_code
-    if code is None or code not in _SHELL_SIGNALS or run.transcript.done:
+def _signal(run: ProbeRun) -> str | None:
+    """The signal that ended a process, None if none did or nobody knows."""
+    number = run.signal
+    if number is None and not run.transcript.done:
+        number = _SHELL_SIGNALS.get(run.exit_code)
+    if number is None:
         return None
-    return code - 128
-
-
-def _signal_name(number: int | None) -> str:
     try:
-        name = signals.Signals(number or 0).name
+        name = signals.Signals(number).name
     except ValueError:
         name = f"signal {number}"
     hint = " (often the low-memory killer)" if name == "SIGKILL" else ""

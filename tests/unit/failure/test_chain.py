@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.failure.chain import MAX_LINKS, error_lines, failure_chain
+from harness.failure.chain import MAX_LINKS, error_lines, failure_chain, link_of
 from harness.probe.transcript import LogLine, StepResult
 
 # Of libQnnHtp.so 2.51.0 for arm64 on a board that tells its SoC and has no DSP.
@@ -63,6 +63,12 @@ def test_the_chain_of_a_skel_that_cannot_be_loaded() -> None:
         ("GPU ERROR: GPU_ERROR_FAILED_CREATION(10006) - x", 10006, "GPU_ERROR_FAILED_CREATION"),
         ("GPU ERROR: (10006) - Invalid OpenCL driver path", 10006, "GPU_ERROR_FAILED_CREATION"),
         ("GPU ERROR: (10099) - x", 10099, None),
+        ("NEW_ERROR_OF_TOMORROW(77777)", 77777, "NEW_ERROR_OF_TOMORROW"),
+        # the first number that is a code is the one
+        ("failed with 0x36b1, err 1002", 14001, "QNN_DEVICE_ERROR_INVALID_CONFIG"),
+        ("failed with 0X3EA", 1002, "QNN_COMMON_ERROR_MEM_ALLOC"),
+        ("failed with 99999, err 1002", 1002, "QNN_COMMON_ERROR_MEM_ALLOC"),
+        ("failed with 0x103ea, err 1100", 1100, "QNN_COMMON_ERROR_GENERAL"),
         ("No Snapdragon SOC detected", None, None),
         # numbers that are no codes
         ("Unsupported SoC model (SnapdragonModel): 43", None, None),
@@ -143,3 +149,30 @@ def test_whatever_is_logged_is_a_bounded_chain(
     assert all(len(link.message) <= 500 for link in chain)
     assert len(error_lines(failed)) <= MAX_LINKS
     assert [link.source for link in chain].count("call") == (1 if code else 0)
+
+
+def test_the_calls_own_answer_is_told_as_far_as_it_is_known() -> None:
+    (named,) = failure_chain(step(code=5005, symbol="QNN_OF_TOMORROW"))
+    assert (named.code, named.hex, named.symbol) == (5005, "0x138d", "QNN_OF_TOMORROW")
+    assert (named.component, named.message) == ("context", "")
+    (bare,) = failure_chain(step(code=5005))
+    assert (bare.symbol, bare.message) == ("QNN_CONTEXT_ERROR_CREATE_FROM_BINARY", "")
+    (ended,) = failure_chain(step(code=6999))
+    assert ended.message == "end of the graph range, carries no cause"
+    (refused,) = failure_chain(step(error="file", message="no such file"))
+    assert (refused.code, refused.hex, refused.symbol, refused.component) == (None,) * 4
+    # what the probe found where the call said that all is well
+    (wrong,) = failure_chain(step(code=0, error="mismatch"))
+    assert (wrong.code, wrong.message, wrong.source) == (0, "mismatch", "call")
+
+
+def test_a_link_holds_the_first_500_characters() -> None:
+    assert link_of("x" * 600).message == "x" * 500
+    assert failure_chain(step(code=1, message="x" * 600))[0].message == "x" * 500
+
+
+def test_a_line_says_nothing_of_its_level_and_place() -> None:
+    said = step(("error", " <E> it broke [a/b.cpp:7 run]"), ("error", "it broke"))
+    assert error_lines(said) == ["it broke"]
+    many = step(*(("error", f"line {number}") for number in range(99)))
+    assert error_lines(many) == [f"line {number}" for number in range(40)]

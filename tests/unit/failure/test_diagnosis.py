@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from harness.failure.any_log import LogText, read_log
 from harness.failure.chain import BENIGN
 from harness.failure.diagnosis import EARLIER, Foreseen, diagnosed, is_unrelated, symptoms_of
-from harness.failure.error import ErrorRecord
+from harness.failure.error import ChainLink, Diagnosis, ErrorRecord, LoadedLibrary
 from harness.failure.explanation import symptoms_in
 from harness.failure.rule import CONFIDENCES, Finding, Rule, Sign, Symptoms, findings
 from harness.failure.rules import RULES
@@ -336,3 +336,28 @@ def test_what_nobody_knows_may_answer_what_was_asked() -> None:
     assert not is_unrelated(None)
     assert not is_unrelated(diagnosed("failed", unknown))
     assert is_unrelated(diagnosed("failed", ErrorRecord.of(api="Run", code=1007, message="")))
+    for rule in RULES:
+        known = unknown.model_copy(update={"diagnosis": Diagnosis(id=rule.id, words="w")})
+        assert is_unrelated(known) is rule.unrelated
+
+
+def test_symptoms_are_what_a_record_says_within_bounds() -> None:
+    chain = (
+        ChainLink(code=4000, message="a", source="log"),
+        ChainLink(message="b", source="log"),
+        ChainLink(code=1002, message="a", source="call"),
+    )
+    hidden = LoadedLibrary(name="l", path="/l", hides="/ours/l")
+    error = ErrorRecord.of(
+        api=LOAD, code=1002, message=f"c\n{EARLIER}step 1 failed\nb", context=7, chain=chain
+    ).model_copy(update={"libraries": (hidden, LoadedLibrary(name="m", path="/m"))})
+    found = symptoms_of("crashed", error, ["x", "y"])
+    assert found == Symptoms(
+        "crashed", (LOAD,), (1002, 4000), ("a", "b", "c", hidden.text()), ("x", "y")
+    )
+    bare = symptoms_of("failed", ErrorRecord.of(message="", code=0))
+    assert bare == Symptoms("failed")
+    many = ErrorRecord.of(message="\n".join(f"line {number}" for number in range(900)))
+    found = symptoms_of("failed", many, [str(number) for number in range(3000)])
+    assert found.said == tuple(f"line {number}" for number in range(400))
+    assert found.evidence == tuple(str(number) for number in range(1000, 3000))

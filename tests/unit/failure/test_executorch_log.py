@@ -159,6 +159,7 @@ def test_a_dlc_is_no_unreadable_context() -> None:
         )
     )
     assert causal(lines) == lines[1:]
+    assert causal([lines[1], *lines]) == [lines[1], *lines[1:]]
     assert first_failed_call(line.text for line in causal(lines)) == FailedCall(
         "QnnGraph_execute", 6031
     )

@@ -145,9 +145,9 @@ def test_a_program_that_is_none_fails_as_such() -> None:
     assert "Failed to parse" in step_error(step).message
 
 
-def read(*lines: tuple[str, int], exit_code: int | None = None) -> Transcript:
+def read(*lines: tuple[str, int], exit_code: int | None = None, contexts: int = 2) -> Transcript:
     """What is read of lines, each with the moment it came at (microseconds)."""
-    return runner_transcript(plan(), [Heard(*line) for line in lines], exit_code)
+    return runner_transcript(plan(contexts), [Heard(*line) for line in lines], exit_code)
 
 
 def step_of(*texts: str, exit_code: int | None = None) -> StepResult:
@@ -222,6 +222,10 @@ def test_a_failure_stays_whatever_comes_behind_it(exit_code: int | None) -> None
 def test_steps_follow_the_log_forward_and_never_beyond_the_plan() -> None:
     # a program that loads more delegates than it has loads its last one
     assert step_of(*[BEGINS] * 9).step == 3
+    for delegates, at in ((1, 1), (2, 3), (3, 4), (4, 5), (5, 5)):
+        told = read((STARTED, 0), *[(BEGINS, 0)] * delegates, contexts=4)
+        assert [step.step for step in told.steps if not step.ended] == [at]
+    assert step_of(BEGINS, "what is said before the device").step == 1
     # what the device says again, beside another context, is no step back
     assert step_of(BEGINS, BEGINS, DEVICE).step == 3
     assert step_of(DEVICE).step == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.failure.error import OrtCode
-from harness.failure.step_error import step_error
+from harness.failure.step_error import BLAME, cause_of, step_error
 from harness.failure.verdict import Verdict, judge
 from harness.probe.transcript import LogLine, StepResult
 from harness.report.grid import code_of
@@ -110,3 +110,74 @@ def test_a_silent_fallback_is_the_targets_failure(error: str) -> None:
 def test_a_record_with_orts_code_survives_json() -> None:
     made = record(outcome="failed", cause="target", error=step_error(refused()))
     assert CaseRecord.model_validate_json(made.model_dump_json()) == made
+
+
+LOAD = "QnnContext_createFromBinary"
+
+
+@pytest.mark.parametrize(
+    ("given", "logged", "message"),
+    [
+        ({"code": 5005}, [], ""),
+        ({"code": 6999}, [], "end of the graph range, carries no cause"),
+        ({"code": 6999, "message": "its words"}, [], "its words"),
+        ({"code": 6999, "message": "its words"}, ["a", "b"], "a\nb"),
+        ({"code": None, "error": "dlopen"}, [], "dlopen"),
+        ({"code": None, "error": "dlopen", "message": "no file"}, ["a", "b"], "no file\na\nb"),
+        # a step that was never heard of again
+        ({"code": None, "ended": False}, [], ""),
+    ],
+)
+def test_the_message_is_what_says_most(
+    given: dict[str, Any], logged: list[str], message: str
+) -> None:
+    lines = [LogLine("error", text, 1) for text in logged]
+    error = step_error(step("context-load", 3, api=LOAD, context=7, logs=lines, **given))
+    assert (error.message, error.api, error.step, error.context) == (message, LOAD, 3, 7)
+    assert (error.code, error.ort) == (given["code"], None)
+
+
+def test_a_call_that_has_no_name_is_none_unless_it_opens_a_library() -> None:
+    assert step_error(step("backend-load", error="dlopen", code=None)).api == "dlopen"
+    assert step_error(step("backend-load", error="symbol", code=None)).api is None
+
+
+@pytest.mark.parametrize("verb", ["ort-run", "executorch-run"])
+def test_what_the_probe_found_itself_is_told_of_any_engine(verb: str) -> None:
+    found = step(verb, 2, api="Run", code=1, error="mismatch", message="run 0: wrong")
+    error = step_error(found)
+    assert (error.code, error.ort, error.message) == (0, None, "run 0: wrong")
+
+
+def test_only_outputs_that_are_wrong_say_by_how_much() -> None:
+    first = {"first_value": 0.5, "first_expected": 0.25}
+    wrong = {"name": "y", "max_abs": 0.375, "beyond": 3, **first}
+    told = {"error": "mismatch", "message": "m", "data": {"outputs": [{**wrong, "name": "z"}]}}
+    assert step_error(step("execute", **told)).message == (
+        "m\nz differs by up to 0.375; the first of them is 0.5, and 0.25 was expected"
+    )
+    assert step_error(step("execute", **(told | {"error": "guard"}))).message == "m"
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (None, "target"),
+        ("memory", "infra"),
+        ("file", "infra"),
+        ("metadata", "target"),
+        ("?", "harness"),
+    ],
+)
+def test_who_is_at_fault_is_known_without_words_too(error: str | None, cause: str) -> None:
+    assert cause_of(step("context-load", error=error), BLAME) == cause
+
+
+def test_of_ort_its_own_words_count_where_no_longer_ones_came() -> None:
+    for data in ({}, {"status_text": None}, {"status_text": 7}):
+        assert step_error(refused(data=data, logs=[])).message == TEXT
+    silent = step_error(refused(message=None, logs=[]))
+    assert (silent.message, silent.code) == ("", None)
+    assert silent.ort == OrtCode(code=10, name="ORT_INVALID_GRAPH")
+    chain = step_error(refused()).chain
+    assert [(link.message, link.code) for link in chain] == [(NO_PD, None), (TEXT, 1002)]

@@ -79,12 +79,14 @@ ROWS = [
     (("QnnGraph_execute", 4000, NO_SOC[2]), NOTHING, False),
     (("QnnLog_create", 4000, "something else"), NOTHING, False),
     (("QnnGraph_execute", 1006, OPENCL[2]), NOTHING, False),
+    # of a call that nobody named, nothing is known
+    ((None, *MEM[1:]), PHONE, False),
 ]
 
 
 @pytest.mark.parametrize(("answer", "shown", "expected"), ROWS)
 def test_words_count_by_what_the_device_shows(
-    answer: tuple[str, int | None, str], shown: Coprocessors | None, expected: bool
+    answer: tuple[str | None, int | None, str], shown: Coprocessors | None, expected: bool
 ) -> None:
     api, code, message = answer
     error = ErrorRecord.of(api=api, code=code, message=message)

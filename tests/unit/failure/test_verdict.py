@@ -211,6 +211,14 @@ ENDINGS = [
     ([START, begin()], {"exit_code": 192}, "crashed", "target", "ended by SIGRTMAX"),
     ([START, begin()], {"exit_code": 128}, "crashed", "target", "exit code 128 before its plan"),
     ([START, begin()], {"exit_code": 193}, "crashed", "target", "exit code 193 before its plan"),
+    # what a process leaves with that had done its plan is no signal
+    (
+        [START, begin(), end(), DONE],
+        {"exit_code": 139},
+        "crashed",
+        "target",
+        "ended with exit code 139, after its plan was done",
+    ),
     # bytes that are lost on the way, as many as a packet's header has, leave no other trace
     ([START, begin(), end()], CUT | {"exit_code": 1}, "error", "infra", "within an event"),
     ([START, begin()], CUT | {"exit_code": 139}, "crashed", "target", "ended by SIGSEGV"),
@@ -247,12 +255,6 @@ def test_a_crash_names_the_step_it_happened_in_and_has_no_code() -> None:
     assert error.message.endswith("\nlast words")
 
 
-def test_a_crash_between_steps_blames_none() -> None:
-    error = judge(run(START, begin(), end(), signal=11, exit_code=None)).error
-    assert error is not None
-    assert (error.api, error.step) == (None, None)
-
-
 def test_a_crash_after_a_failure_is_a_crash_and_keeps_the_failure() -> None:
     events = (START, begin(3), log(NO_PD), end(3, **FAIL), begin(9, "QnnContext_free"))
     verdict = judge(run(*events, signal=11, exit_code=None))
@@ -260,14 +262,6 @@ def test_a_crash_after_a_failure_is_a_crash_and_keeps_the_failure() -> None:
     assert verdict.error is not None
     assert verdict.error.api == "QnnContext_free"
     assert f"before that, step 3 failed: {LOAD}, context 56 1002: {NO_PD}" in verdict.error.message
-
-
-def test_a_crash_while_the_library_explains_its_code_keeps_the_code() -> None:
-    events = (START, begin(), {"event": "answer", "step": 3, "code": 5005})
-    error = judge(run(*events, signal=11, exit_code=None)).error
-    assert error is not None
-    assert error.code == 5005
-    assert f"{LOAD} had returned 5005" in error.message
 
 
 OWN = [

@@ -39,9 +39,8 @@ class NamedPlacement:
     @classmethod
     def beginning(cls, parameters: str) -> Self | None:
         """The placement that parameters begin with, if they do."""
-        found = _PLACEMENT.match(parameters)
-        whole = found is not None and parameters[found.end() : found.end() + 1] in ("", "-")
-        return cls(**found.groupdict()) if found and whole else None
+        found = _beginning(parameters)
+        return cls(**found.groupdict()) if found else None
 
 
 def split_node_id(node_id: str) -> tuple[str, str | None]:
@@ -53,9 +52,13 @@ def split_node_id(node_id: str) -> tuple[str, str | None]:
 def without_versions(node_id: str) -> str:
     """A case's name without the versions of its placement, which it shares with those of others."""
     base, parameters = split_node_id(node_id)
-    named = NamedPlacement.beginning(parameters or "")
-    if parameters is None or named is None:
+    found = _beginning(parameters or "")
+    if found is None:
         return node_id
+    rest = found.string[found.end() :]
+    return f"{base}[{found['device']}-{found['backend']}{rest}]"
+
+
+def _beginning(parameters: str) -> re.Match[str] | None:
     found = _PLACEMENT.match(parameters)
-    rest = parameters[found.end() :] if found else ""
-    return f"{base}[{named.device}-{named.backend}{rest}]"
+    return found if found and parameters[found.end() :][:1] in ("", "-") else None

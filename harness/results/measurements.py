@@ -57,7 +57,7 @@ def measure(transcript: Transcript) -> dict[str, object]:
     if outputs:
         figures["outputs"] = {
             "compared": len(outputs),
-            "max_abs": max((_number(output.get("max_abs")) for output in outputs), default=0.0),
+            "max_abs": max(_number(output.get("max_abs")) for output in outputs),
             "beyond_tolerance": int(sum(_number(output.get("beyond")) for output in outputs)),
         }
     estimates = context_estimate(transcript)
@@ -222,7 +222,7 @@ def _memory(steps: Iterable[StepResult], name: str) -> dict[str, int]:
 
 
 def _outputs(step: StepResult) -> list[dict[str, object]]:
-    outputs = step.data.get("outputs") if step.data else None
+    outputs = step.data.get("outputs")
     if not isinstance(outputs, list):
         return []
     return [output for output in outputs if isinstance(output, dict) and "max_abs" in output]

@@ -44,7 +44,7 @@ class SafePattern:
         Raises SlowPatternError if that takes longer than the limit, and from then on for every
         message that was not looked at before.
         """
-        lines = message[: MAX_LINES * MAX_LINE_CHARS * 4].splitlines()[:MAX_LINES] or [""]
+        lines = message[: MAX_LINES * MAX_LINE_CHARS * 4].splitlines()[:MAX_LINES]
         looked_at = "\n".join(line[:MAX_LINE_CHARS] for line in lines)
         if looked_at not in self._known:
             self._known[looked_at] = self._search(looked_at.split("\n"))
@@ -96,7 +96,7 @@ def safe_pattern(text: str) -> SafePattern:
             raise UnsafePatternError(f"{token} is not allowed; only plain groups and (?: are")
         elif re.fullmatch(r"\\[1-9]", token):
             raise UnsafePatternError("a back reference is not allowed")
-        elif token[0] == "[" and "[:" in token:
+        elif token[0] == "[" and "[:" in re.sub(r"\\.", "..", token):
             raise UnsafePatternError("[: is not allowed in a class; put a backslash before [")
         before = token
     return SafePattern(text)
@@ -104,7 +104,7 @@ def safe_pattern(text: str) -> SafePattern:
 
 def _modifies(token: str, before: str) -> bool:
     """Whether it makes the quantifier before it lazy or possessive."""
-    return token in "?+" and before != "" and before[0] in "*+?{"
+    return token in "?+" and before[0] in "*+?{"
 
 
 def _count(token: str, counts: dict[str, int]) -> None:

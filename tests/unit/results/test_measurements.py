@@ -10,13 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.probe.transcript import StepResult, Transcript
+from harness.probe.transcript import LogLine, StepResult, Transcript
 from harness.results.measurements import (
     ROUNDS_TOGETHER,
     WARM_ROUNDS,
+    Growth,
+    context_estimate,
     growth_of,
+    loaded_contexts,
     measure,
     ort_figures,
+    session_growth,
+    whole_numbers,
 )
 
 LEVELS = st.integers(min_value=12, max_value=80)
@@ -126,3 +131,155 @@ def test_outputs_of_sessions_are_summed_up() -> None:
         "max_abs": 0.5,
         "beyond_tolerance": 0,
     }
+
+
+@pytest.mark.parametrize(
+    ("floors", "growth"),
+    [
+        # rises 900 1200 3000 1200: in the middle 1200, from which they differ by 150
+        ([0, 900, 2100, 5100, 6300], Growth(400, 50, 6300, 0)),
+        # rises 1000 -600 1200 1200: in the middle 1100, from which they differ by 100
+        ([0, 1000, 400, 1600, 2800], Growth(367, 83, 2800, 600)),
+        ([3000, 2000, 1000, 0], Growth(-333, 333, -3000, 3000)),
+        ([7, 7, 7, 7], Growth(0, 0, 0, 0)),
+        ([0, 3, 6], None),
+    ],
+)
+def test_growth_is_that_of_the_lowest_of_each_three(
+    floors: list[int], growth: Growth | None
+) -> None:
+    levels = [level for floor in floors for level in (floor + 5, floor, floor + 9)]
+    assert growth_of(levels) == growth
+    # rounds that make no three are the first ones
+    assert growth_of([-(10**6), 10**6, *levels]) == growth
+
+
+def loads(*held: int | None) -> list[StepResult]:
+    return [
+        step("context-load", duration_us=300 + at, rss_after_bytes=one)
+        for at, one in enumerate(held)
+    ]
+
+
+def test_figures_of_contexts_count_what_was_really_done() -> None:
+    outputs = [{"max_abs": 0.5, "beyond": 2}, {"index": 1}, "noise"]
+    steps = [
+        step("context-load", duration_us=300, rss_after_bytes=50),
+        step("executorch-context", duration_us=310, rss_after_bytes=60),
+        step("context-load", code=1002),
+        step("context-load-list", data={"contexts": 3}, duration_us=900),
+        step("context-load-list", data={"contexts": "many"}),
+        step("context-load-list", data={"contexts": 9}, code=1),
+        step("execute", duration_us=7, data={"outputs": outputs}),
+        step("executorch-run", duration_us=8),
+        step("execute", code=6001, duration_us=99, data={"outputs": outputs}),
+        step("io-run", data={"run_us": [10, True, "x", 11], "outputs": [{"max_abs": 2}]}),
+        step("io-run", data={"run_us": 7, "outputs": [{"max_abs": "x", "beyond": 1.0}]}),
+        step("context-free"),
+        step("context-free", error="plan", code=None),
+    ]
+    figures = measure(Transcript(steps=steps))
+    assert figures == {
+        "loaded": 5,
+        "executed": 4,
+        "freed": 1,
+        "load_us": [300, 310],
+        "execute_us": [7, 8, 10, 11],
+        "load_rss_bytes": [50, 60],
+        "outputs": {"compared": 3, "max_abs": 2.0, "beyond_tolerance": 3},
+    }
+    assert isinstance(figures["outputs"], dict)
+    assert type(figures["outputs"]["beyond_tolerance"]) is int
+    assert loaded_contexts(steps) == 5
+
+
+@pytest.mark.parametrize("verb", ["context-free", "execute", "executorch-run"])
+def test_any_step_with_a_context_has_figures_even_if_it_failed(verb: str) -> None:
+    figures = measure(Transcript(steps=[step(verb, code=1)]))
+    assert (figures["loaded"], figures["executed"], figures["freed"]) == (0, 0, 0)
+    assert measure(Transcript(steps=[step("noop")])) == {}
+
+
+@pytest.mark.parametrize(
+    ("held", "told"), [((5,), None), ((5, 6), [5, 6]), ((5, None), None), ((5, 6, 6), [5, 6, 6])]
+)
+def test_memory_is_told_after_each_of_several_loads(
+    held: tuple[int | None, ...], told: list[int] | None
+) -> None:
+    assert measure(Transcript(steps=loads(*held))).get("load_rss_bytes") == told
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ([10, 20], [90, 30], {"start": 10, "peak": 90, "end": 30}),
+        ([10, 95], [90, 30], {"start": 10, "peak": 95, "end": 30}),
+        ([10, None], [90, None], {"start": 10, "peak": 90, "end": 90}),
+        ([10, None], [None, None], {"start": 10, "peak": 10, "end": 10}),
+        ([None, 20], [90, 30], None),
+        ([None, None], [None, None], None),
+    ],
+)
+def test_memory_of_a_process_is_told_where_its_start_is_known(
+    before: list[int | None], after: list[int | None], told: dict[str, int] | None
+) -> None:
+    for name in ("rss", "pss"):
+        steps = [
+            step("noop", **{f"{name}_before_bytes": one, f"{name}_after_bytes": other})
+            for one, other in zip(before, after, strict=True)
+        ]
+        assert measure(Transcript(steps=steps)) == ({} if told is None else {f"{name}_bytes": told})
+
+
+def test_the_largest_estimate_of_what_was_refused_is_told() -> None:
+    said = "Failed to find available PD for contextId 5 with context size estimate {}"
+    logs = [LogLine("error", said.format(size), 1) for size in (70, 90, 80)]
+    refused, loaded = step("context-load", code=1002, logs=logs), step("context-load", logs=logs)
+    assert context_estimate(Transcript(steps=[loaded, refused])) == [70, 90, 80]
+    assert measure(Transcript(steps=[refused]))["refused_estimate_bytes"] == 90
+    assert "refused_estimate_bytes" not in measure(Transcript(steps=[loaded]))
+
+
+def test_figures_of_sessions_are_of_those_that_went_well() -> None:
+    steps = [
+        step("ort-load", data={"version": 7}),
+        step("ort-load", data={"version": "1.26.0"}),
+        step("ort-session", duration_us=7, data={"anonymous_before_bytes": 100}),
+        step("ort-session", duration_us=8, code=1),
+        step("ort-run", duration_us=5),
+        step("ort-run", duration_us=6, code=1),
+        step("ort-session-free", duration_us=3, data={"anonymous_bytes": 130}),
+        step("ort-session-free", duration_us=4, code=1, data={"anonymous_bytes": 999}),
+        step("ort-placement", data={"placement": [{"ep": "CPU", "nodes": 1}]}),
+        step("ort-placement", code=None, error="placement", data={"placement": "?"}),
+        step("ort-placement", ended=False, data={"placement": [{"ep": "QNN", "nodes": 2}]}),
+    ]
+    assert ort_figures(steps) == {
+        "ort_version": "1.26.0",
+        "sessions": 1,
+        "runs": 1,
+        "released": 1,
+        "create_us": [7],
+        "run_us": [5],
+        "release_us": [3],
+        "placement": {},
+        "kept_bytes": 30,
+    }
+    # what a session took that was not made is unknown
+    assert "kept_bytes" not in ort_figures(steps[3:])
+    assert ort_figures(steps[:2])["sessions"] == 0
+
+
+def test_eight_sessions_are_warm_up_and_levels_count_where_none_is_left() -> None:
+    assert session_growth(rounds([0] * 8 + [5] * 11)) is None
+    assert session_growth(rounds([0] * 8 + [5] * 12)) == Growth(0, 0, 0, 0)
+    assert session_growth(rounds([0] * 7 + [900] * 12)) is None
+    overlapping = [step("ort-session"), *rounds([7] * 20)]
+    assert session_growth(overlapping) is None
+    failed = [step("ort-session", code=1), *rounds([7] * 20)]
+    assert session_growth(failed) == Growth(0, 0, 0, 0)
+
+
+def test_whole_numbers_are_those_of_a_list() -> None:
+    assert whole_numbers([1, True, 2.0, None, 3]) == [1, 3]
+    assert whole_numbers("12") == whole_numbers(None) == []

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.results import patterns
 from harness.results.patterns import (
     LIMIT_S,
     SafePattern,
@@ -111,6 +112,82 @@ def test_each_text_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         assert pattern.found_in("abc\nd")
     assert searched == [["abc", "d"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 200,
+        "a*b+",
+        "a*?b++",
+        "a?b?c?d?e|f|g",
+        "a??b",
+        "a?+b",
+        "a{0}",
+        "a{99}",
+        "a{100}",
+        "a{2}?",
+        "(?:ab)c{3}",
+        r"\(\)\*\*\*",
+        "[*+?|]*[*+?|]*",
+        r"[\[:x]",
+        "(a)",
+        "\n",
+        r"\{",
+    ],
+)
+def test_what_is_allowed(text: str) -> None:
+    assert safe_pattern(text).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must be 1 to 200 characters"),
+        ("x" * 201, "must be 1 to 200 characters"),
+        ("(", r"is not a regular expression: missing \)"),
+        ("(a)*", "a repeated group is not allowed"),
+        ("(a){2}", "a repeated group is not allowed"),
+        ("a*b*c*", r"more than 2 of \* and \+ are not allowed"),
+        ("a?b?c?d|e|f|g|h", r"more than 6 of \? and \| are not allowed"),
+        ("a{101}", r"\{101\} is not allowed; an exact count up to 100 is, as in \{8\}"),
+        ("a{200}", r"\{200\} is not allowed"),
+        ("a{", r"\{ is not allowed"),
+        ("a{2,3}", r"\{2,3\} is not allowed"),
+        ("(?=a)b", r"\(\?= is not allowed; only plain groups and \(\?: are"),
+        (r"(a)\1", "a back reference is not allowed"),
+        ("[x[:y]", r"\[: is not allowed in a class; put a backslash before \["),
+    ],
+)
+def test_what_is_refused_is_told_why(text: str, message: str) -> None:
+    with pytest.raises(UnsafePatternError, match=message):
+        safe_pattern(text)
+
+
+def test_fifty_lines_of_500_characters_are_looked_at() -> None:
+    full = "a" * 500
+    pattern = safe_pattern("xyz")
+    assert pattern.found_in("\n".join([full] * 49 + ["a" * 497 + "xyz"]))
+    assert not pattern.found_in("\n".join([full] * 49 + ["a" * 498 + "xyz"]))
+    assert not pattern.found_in("\n".join([full] * 50 + ["xyz"]))
+    assert safe_pattern("^$").found_in("")
+
+
+def test_the_lines_of_a_message_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clocked:
+        """A stand-in for a pattern of `regex` that takes 0.4 s for each line."""
+
+        now, limits_s = 7.0, []  # type: ignore[var-annotated]
+
+        def search(self, _line: str, timeout: float) -> None:
+            self.limits_s.append(timeout)
+            self.now += 0.4
+
+    pattern, clocked = SafePattern("x"), Clocked()
+    monkeypatch.setattr(pattern, "_pattern", clocked)
+    monkeypatch.setattr(patterns.time, "process_time", lambda: clocked.now)
+    assert not pattern.found_in("a\nb\nc\nd\ne")
+    assert clocked.limits_s == pytest.approx([1.0, 0.6, 0.2, 0.001, 0.001])
 
 
 PIECES = [

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from harness.failure.error import ErrorRecord
+from harness.lab.health import LabEvent
+from harness.lab.vitals import Vitals
 from harness.results.json_value import as_json
 from harness.results.record import (
     CaseRecord,
+    DeviceEvent,
+    Line,
     are_figures,
     final_attempts,
     is_figure,
+    named_figures,
 )
 from tests.unit.results.records import DEVICE, error, json_values, record, records
 
@@ -230,3 +238,163 @@ def test_last_attempts_are_looked_for_once() -> None:
     found = final_attempts([record(attempt=1), record(attempt=2)])
     assert final_attempts(found) is found
     assert [one.attempt for one in found] == [2]
+    first = [record(case="a", attempt=2, run="new"), record(case="a", attempt=1, run="old")]
+    assert [one.run for one in final_attempts(first)] == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "fits"),
+    [
+        ({"attempt": 1}, True),
+        ({"attempt": 2**31 - 1}, True),
+        ({"attempt": 2**31}, False),
+        ({"line": 1}, True),
+        ({"line": 0}, False),
+        ({"duration_s": 0}, True),
+        ({"duration_s": 1e7}, True),
+        ({"duration_s": 1e7 + 0.5}, False),
+        ({"started": "0001-01-01T00:00:00+14:00"}, False),
+        ({"logs": ["logs/a"]}, True),
+        ({"logs": ["/logs/a"]}, False),
+    ],
+)
+def test_what_bounds_the_numbers_of_a_record(changed: dict[str, object], fits: bool) -> None:
+    if fits:
+        made = record(**changed).model_dump(mode="json")
+        assert changed.items() <= made.items()
+    else:
+        with pytest.raises(ValidationError) as told:
+            record(**changed)
+        assert told.value.error_count() == 1
+
+
+def test_a_record_is_a_first_attempt_in_utc_and_stays_as_it_is() -> None:
+    made = record(started=datetime(2026, 11, 21, 8, tzinfo=timezone(timedelta(hours=2))))
+    assert (made.started, made.started.tzinfo) == (datetime(2026, 11, 21, 6, tzinfo=UTC), UTC)
+    assert (made.attempt, made.line) == (1, None)
+    assert made.device is not None
+    for part in (made, made.device):
+        with pytest.raises(ValidationError, match="frozen"):
+            part.__setattr__("name", "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "is_one"),
+    [
+        *((one, True) for one in (1, -1.5, 1e299)),
+        *((one, False) for one in (1e300, -1e300, 10**400, float("inf"), True, None, "1")),
+    ],
+)
+def test_a_figure_is_a_number_that_can_be_told_in_digits(value: Any, is_one: bool) -> None:
+    assert is_figure(value) is is_one
+    assert are_figures([1, value]) is is_one
+    assert are_figures([])
+
+
+@pytest.mark.parametrize(
+    ("changed", "state", "bad", "unexpected"),
+    [
+        ({}, "passed", False, False),
+        ({"outcome": "unsupported"}, "unsupported", False, False),
+        ({"outcome": "skipped"}, "skipped", False, False),
+        ({"outcome": "hung"}, "hung", True, True),
+        ({"outcome": "failed", "expected": {"known_issue": "x"}}, "expected", True, False),
+        # nothing explains what has no verdict
+        (
+            {"outcome": "error", "cause": "infra", "expected": {"known_issue": "x"}},
+            "error",
+            True,
+            True,
+        ),
+    ],
+)
+def test_what_a_case_is_shown_as(
+    changed: dict[str, Any], state: str, bad: bool, unexpected: bool
+) -> None:
+    made = record(**changed)
+    assert (made.state, made.is_bad, made.is_unexpected) == (state, bad, unexpected)
+    assert made.known_issue == ("x" if "expected" in changed else None)
+    assert made.file == "suites/test_context_count.py"
+    assert not made.breaks_strictness
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_pass_that_was_to_fail_breaks_strictness_where_the_run_is_strict(fails: bool) -> None:
+    made = record(fixed={"known_issues": ["x"], "fails": fails})
+    assert made.breaks_strictness is fails
+
+
+@pytest.mark.parametrize(
+    ("measured", "conclusion", "grid"),
+    [
+        ({}, None, None),
+        ({"conclusion": "56 fit", "grid": ["contexts", 7]}, "56 fit", ("contexts", "7")),
+        ({"conclusion": 56, "grid": "ab"}, None, None),
+        ({"grid": ["a"]}, None, None),
+        ({"grid": ["a", "b", "c"]}, None, None),
+    ],
+)
+def test_measurements_with_a_meaning_are_read(
+    measured: dict[str, object], conclusion: str | None, grid: tuple[str, str] | None
+) -> None:
+    made = record(measurements=measured)
+    assert (made.conclusion, made.grid) == (conclusion, grid)
+
+
+def test_measurements_with_a_meaning_are_written_where_there_are_any() -> None:
+    assert named_figures(conclusion=None, grid=None, probe_us=0) == {}
+    named = named_figures(conclusion="c", grid=("a", "b"), probe_us=7)
+    assert named == {"conclusion": "c", "grid": ("a", "b"), "probe_us": 7}
+
+
+def event(**changed: Any) -> DeviceEvent:
+    given = {"run": "r", "device": "d", "event": "push", "state": "good", "duration_s": 1}
+    return DeviceEvent(**(given | {"started": "2026-11-21T06:00:00Z"} | changed))
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "routine"),
+    [
+        ("push", "good", True),
+        ("push", "suspect", True),
+        ("health", "good", True),
+        ("health", "bad", False),
+        ("reboot", "good", False),
+    ],
+)
+def test_pushes_and_checks_that_found_nothing_are_routine(
+    kind: str, state: str, routine: bool
+) -> None:
+    assert event(event=kind, state=state).is_routine is routine
+
+
+@pytest.mark.parametrize(
+    ("size", "fits"), [(0, True), (2**64 - 1, True), (-1, False), (2**64, False)]
+)
+def test_how_much_was_pushed_has_64_bits(size: int, fits: bool) -> None:
+    if fits:
+        assert event(pushed_bytes=size).pushed_bytes == size
+    else:
+        with pytest.raises(ValidationError):
+            event(pushed_bytes=size)
+
+
+def test_what_the_lab_tells_of_a_device_becomes_a_line() -> None:
+    began = datetime(2026, 11, 21, 6, tzinfo=UTC)
+    told = LabEvent("d", "reboot", "bad", ("a",), "\ud800" + "x" * 20_000, began, 2.5)
+    made = DeviceEvent.of(told, run="r")
+    assert (made.findings, made.vitals, made.pushed_bytes) == (("a",), None, None)
+    assert made.detail.startswith("?xxx")
+    assert len(made.detail) <= 16_000
+    whole = DeviceEvent.of(replace(told, vitals=Vitals(boot_id="b"), pushed_bytes=7), run="r")
+    assert whole.vitals is not None
+    assert (whole.vitals["boot_id"], whole.pushed_bytes) == ("b", 7)
+
+
+def test_a_line_is_of_a_case_unless_it_says_that_it_is_of_a_device() -> None:
+    line: TypeAdapter[CaseRecord | DeviceEvent] = TypeAdapter(Line)
+    for one in (event(), record()):
+        assert line.validate_python(one) == one
+        assert line.validate_json(one.model_dump_json()) == one
+    with pytest.raises(ValidationError, match="case"):
+        line.validate_python({"run": "r"})

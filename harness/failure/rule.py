@@ -76,7 +76,7 @@ class Sign:
         seen = _found(self.evidence, symptoms.evidence)
         if (self.text and not said) or (self.evidence and not seen):
             return None
-        if self.absent and _found(self.absent, (*symptoms.said, *symptoms.evidence)):
+        if _found(self.absent, (*symptoms.said, *symptoms.evidence)):
             return None
         return tuple(dict.fromkeys((*said, *seen)))
 

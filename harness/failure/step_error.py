@@ -68,13 +68,12 @@ def step_error(step: StepResult) -> ErrorRecord:
         return _ort_error(step, step.code, logged)
     if step.verb.startswith("executorch-") and step.error is None and step.code:
         return _executorch_error(step)
-    said = step.message or ""
     if step.error is not None:
-        message = "\n".join([said or step.error, *logged])
+        message = "\n".join([step.message or step.error, *logged])
     elif logged:
         message = "\n".join(logged)
     else:
-        message = said or (describe(code).note or "" if code is not None else "")
+        message = step.message or (describe(code).note or "" if code is not None else "")
     error = ErrorRecord.of(
         api=step.api or ("dlopen" if step.error == "dlopen" else None),
         code=code,

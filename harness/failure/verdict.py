@@ -128,7 +128,7 @@ ENDINGS: Final = (
     Ending(
         # a process ends by itself between events; only a signal can strike within one
         "event-unfinished",
-        lambda run: not run.transcript.done and run.transcript.cut_off,
+        lambda run: run.transcript.cut_off and _signal(run) is None,
         lambda run: _no_verdict("infra", _silence(run, "ended by itself, and within an event")),
     ),
     Ending(

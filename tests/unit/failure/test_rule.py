@@ -101,6 +101,10 @@ def test_a_diagnosis_says_what_is_known_of_its_code_and_names_its_first_thread()
     assert known_as.words == "<end of the graph range, carries no cause>"
     assert (known_as.id, known_as.confidence, known_as.fix) == ("r", "likely", "f")
     assert known_as.thread == "https://github.com/a/b/issues/7"
+    # of the DSP's own numbers none ends a range, though one is 1999
+    assert made.diagnosis((0x80000400 + 1999, 1999)).words == (
+        "<end of the common range, carries no cause>"
+    )
     # 6998 has no meaning, but ends no range
     alone = Finding(rule(words="<{note}>"), "likely", ()).diagnosis((1002, 6998))
     assert (alone.words, alone.thread) == ("<>", None)

@@ -137,6 +137,12 @@ def test_the_message_is_what_says_most(
     assert (error.code, error.ort) == (given["code"], None)
 
 
+@pytest.mark.parametrize("verb", ["ort-run", "executorch-run"])
+def test_of_a_step_that_was_never_heard_of_again_no_engine_says_anything(verb: str) -> None:
+    error = step_error(step(verb, 3, api="Run", code=None, ended=False))
+    assert (error.message, error.code, error.ort, error.api) == ("", None, None, "Run")
+
+
 def test_a_call_that_has_no_name_is_none_unless_it_opens_a_library() -> None:
     assert step_error(step("backend-load", error="dlopen", code=None)).api == "dlopen"
     assert step_error(step("backend-load", error="symbol", code=None)).api is None

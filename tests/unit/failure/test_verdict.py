@@ -130,7 +130,7 @@ ENDINGS = [
         {"signal": 11, "exit_code": None},
         "crashed",
         "target",
-        "after its plan was done",
+        "ended by SIGSEGV, after its plan was done",
     ),
     (
         [START, begin(), end(code=1002), DONE],
@@ -221,6 +221,8 @@ ENDINGS = [
     ),
     # bytes that are lost on the way, as many as a packet's header has, leave no other trace
     ([START, begin(), end()], CUT | {"exit_code": 1}, "error", "infra", "within an event"),
+    ([START, begin(), end(), DONE], CUT, "error", "infra", "within an event"),
+    ([START, begin(), end(code=1002), DONE], CUT | {"signal": 11}, "failed", "target", "SIGSEGV"),
     ([START, begin()], CUT | {"exit_code": 139}, "crashed", "target", "ended by SIGSEGV"),
     ([START, begin(), end(), DONE], STRAY, "error", "infra", "1 events were damaged on their way"),
     ([START, begin()], STRAY | {"exit_code": 139}, "error", "infra", "were damaged on their way"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -176,18 +175,13 @@ def _any_holds(values: Iterable[object], wanted: Sequence[object]) -> bool:
 
 
 def _contradicts_itself(text: str) -> bool:
-    """Whether nothing is within a range: neither a bound, nor what stands right beside one."""
+    """Whether nothing is within a range, whose least version is 0, a bound or next to one."""
     wanted = VersionRange.parse(text)
-    near = itertools.chain.from_iterable(_around(bound) for _, bound in wanted.clauses)
-    return not any(version in wanted for version in near)
-
-
-def _around(bound: QnnVersion) -> Iterator[QnnVersion]:
-    for at, part in enumerate(bound.parts):
-        for near, behind in itertools.product((part - 1, part, part + 1), (0, 1, 10**9)):
-            if near >= 0:
-                # longer than any bound, so that it is compared with each to its last part
-                yield QnnVersion((*bound.parts[:at], near, *[behind] * 6))
+    bounds = [bound.parts for _, bound in wanted.clauses]
+    least = [(0,), *bounds, *((*parts[:-1], parts[-1] + 1) for parts in bounds)]
+    # longer than any bound, so that it is compared with each to its last part
+    zeros = (0,) * max(map(len, bounds))
+    return not any(QnnVersion((*parts, *zeros)) in wanted for parts in least)
 
 
 def _shown(values: Iterable[object]) -> str:

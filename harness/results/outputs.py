@@ -8,11 +8,12 @@ from typing import Final, Literal
 
 from harness.probe.plan import Plan, Step
 from harness.probe.transcript import StepResult, Transcript
+from harness.results.measurements import whole_numbers
 
 Outputs = Literal["reference", "agreement", "unverified"]
 """What outputs were compared with: what was expected, those of the same inputs, or nothing."""
 
-_LOADS: Final = ("context-load", "context-load-shared", "executorch-program")
+_LOADS: Final = ("context-load", "executorch-program")
 _NO_OPTIONS: Final = ("context", "file")
 _OWN_BUFFERS: Final = ("execute", "executorch-run", "ort-run")
 _EXECUTES: Final = (*_OWN_BUFFERS, "io-run")
@@ -99,8 +100,9 @@ def _work(binary: str | None, step: Step | None) -> tuple[str, ...] | None:
 
 
 def _execution(verb: str, work: tuple[str, ...] | None, result: StepResult) -> Execution:
-    outputs, digests = result.data.get("outputs"), result.data.get("digests")
-    compared = isinstance(outputs, list) and all("max_abs" in one for one in outputs)
+    outputs = result.data.get("outputs")
+    told = outputs if isinstance(outputs, list) else []
+    compared = bool(told) and all(isinstance(one, dict) and "max_abs" in one for one in told)
     # runs of a step that was wrong may differ from each other
-    numbers = tuple(one for one in digests or () if type(one) is int and result.ok)
-    return Execution(verb, work, compared and bool(outputs), numbers)
+    digests = whole_numbers(result.data.get("digests")) if result.ok else []
+    return Execution(verb, work, compared, tuple(digests))

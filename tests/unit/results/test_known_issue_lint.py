@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -195,22 +196,78 @@ def test_why_an_entry_never_matches(conditions: dict[str, Any], why: str | None)
     assert found is None if why is None else why in (found or ""), found
 
 
-VERSIONS = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)).map(
-    lambda parts: QnnVersion(parts)
+@pytest.mark.parametrize(
+    ("conditions", "why"),
+    [
+        ({}, None),
+        ({"device": "phone"}, None),
+        ({"soc": "SM8x50"}, "no soc is SM8x50"),
+        ({"suite": "anything"}, "no suite is called anything"),
+        ({"axes": {"contexts": 7}}, None),
+        ({"test": "anything"}, None),
+    ],
 )
-CLAUSES = st.lists(
-    st.tuples(st.sampled_from(["==", "!=", ">=", "<=", ">", "<"]), VERSIONS),
-    min_size=1,
-    max_size=3,
-)
-
-
-@reaches(0.15)
-@given(CLAUSES, VERSIONS)
-def test_a_range_that_holds_a_version_is_never_said_to_hold_none(
-    clauses: list[tuple[str, QnnVersion]], version: QnnVersion
+def test_where_nothing_was_collected_little_is_known(
+    conditions: dict[str, Any], why: str | None
 ) -> None:
+    assert never_matches(issue(conditions), CollectedTests()) == why
+
+
+def test_of_many_values_the_first_eight_are_shown() -> None:
+    made = CollectedTests()
+    for contexts in range(11):
+        made.add("a", "t", {"contexts": contexts})
+        made.add("b", "t", {"contexts": 0, "other": contexts})
+    many = {"axes": {"contexts": [f"{one}-x" for one in "abcdefgh"]}}
+    assert never_matches(issue({"suite": "a", **many}), made) == (
+        "in no case of its suite contexts is a-x, b-x, c-x, d-x, e-x, f-x, g-x, h-x "
+        "(there are: 0, 1, 2, 3, 4, 5, 6, 7, and 3 more)"
+    )
+    assert never_matches(issue({"suite": "b", **many}), made) == (
+        "in no case of its suite contexts is a-x, b-x, c-x, d-x, e-x, f-x, g-x, h-x (there are: 0)"
+    )
+    either = {"axes": {"other": 10, "contexts": 10}}
+    assert never_matches(issue(either), made) is None
+    assert never_matches(issue({"suite": "b", "test": "t", **either}), made) == (
+        "in no case of its test contexts is 10 (there are: 0)"
+    )
+    assert never_matches(issue({"test": "u"}), made) == "no test of any suite is called u"
+
+
+def test_an_entry_is_over_on_the_day_behind_its_last() -> None:
+    over = "known issue x expired on 2026-11-21: look at it again"
+    last = [issue(HERE, until="2026-11-21")]
+    assert review_lines([FIXED], last, TODAY) == review_lines([FIXED], [issue(HERE)], TODAY)
+    assert review_lines([FIXED], last, TODAY + datetime.timedelta(days=1)) == [over]
+
+
+def test_each_entry_is_judged_by_its_own_cases() -> None:
+    other = issue({"suite": "context_count", "qnn": "<2"}, id_="y")
+    assert review_lines([FIXED, OTHERWISE], [other], TODAY) == []
+    assert review_lines([FIXED, OTHERWISE], [issue(HERE), other], TODAY) == [
+        f"known issue x: fixed? 1 case passed where it is expected  [first: {A}]"
+    ]
+
+
+BOUNDS = st.lists(st.integers(0, 2), min_size=1, max_size=3).map(lambda one: QnnVersion(tuple(one)))
+SMALL = [QnnVersion(parts) for parts in itertools.product(range(4), repeat=3)]
+
+
+@reaches(0.2)
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["==", "!=", ">=", "<=", ">", "<"]), BOUNDS),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_a_range_contradicts_itself_exactly_if_no_version_is_within(
+    clauses: list[tuple[str, QnnVersion]],
+) -> None:
+    """A part above those of all bounds stands for all that are larger."""
     wanted = VersionRange(tuple(clauses))
-    if version in wanted:
+    held = any(version in wanted for version in SMALL)
+    if not held:
         reached()
-        assert never_matches(issue({"qnn": str(wanted)}), collected()) is None
+    assert (never_matches(issue({"qnn": str(wanted)}), collected()) is None) is held

@@ -147,3 +147,81 @@ def test_they_agree_exactly_where_none_differs(made: list[tuple[str, bool, int]]
         reached()
         alone = [one for one in found if not one.compared]
         assert all(sum(other == one for other in alone) > 1 for one in alone)
+
+
+def planned(*steps: Step, **told: object) -> list[Execution]:
+    """What is known of the executions of a plan that went well and told this."""
+    transcript = Transcript()
+    for number, one in enumerate(steps):
+        answer = StepResult(number, one.verb, begun=True, ended=True, code=0, data=dict(told))
+        transcript.steps.append(answer)
+    return list(executions(Plan(steps), transcript))
+
+
+def test_the_work_of_an_execution_is_its_binary_its_graph_and_its_inputs() -> None:
+    bound = Step("io-bind", {"context": "1", "graph": "2", "input.0": "/x", "memory": "raw"})
+    found = planned(
+        context_load(1, "/a"),
+        context_load(2, "/b"),
+        bound,
+        Step("io-run", {"context": "1"}),
+        Step("io-run", {"context": "2"}),
+        execute(2, graph=3, inputs=["/y"], expected=["/z"]),
+        execute(7, inputs=["/y"]),
+        Step("executorch-program", {"file": "/p"}),
+        Step("executorch-run"),
+        digests=[5],
+    )
+    assert [one.work for one in found] == [
+        ("/a", "2", "/x"),
+        None,  # its buffers were never bound
+        ("/b", "3", "/y"),
+        None,  # its context was never loaded
+        ("/p", "0"),
+    ]
+    assert [one.verb for one in found] == [
+        "io-run",
+        "io-run",
+        "execute",
+        "execute",
+        "executorch-run",
+    ]
+    # what was done is not known, so equal outputs bear out nothing
+    assert outputs_of([found[3], found[3]]) == "unverified"
+    assert disagreement([found[3], replace(found[3], digests=(6,))]) is None
+
+
+@pytest.mark.parametrize(
+    ("outputs", "compared"),
+    [
+        ([{"max_abs": 0}], True),
+        ([{"max_abs": 0}, {"index": 1}], False),
+        ([], False),
+        ([7], False),
+        (["max_abs"], False),
+        ({"max_abs": 0}, False),
+        (None, False),
+    ],
+)
+def test_outputs_were_compared_if_each_of_them_was(outputs: object, compared: bool) -> None:
+    (found,) = planned(context_load(0, "/a"), execute(0), outputs=outputs, digests="no list")
+    assert (found.compared, found.digests) == (compared, ())
+
+
+def test_of_digests_only_numbers_count_and_none_of_a_step_that_was_wrong() -> None:
+    (found,) = planned(context_load(0, "/a"), execute(0), digests=[1, True, "2", 3.0, 4])
+    assert found.digests == (1, 4)
+    transcript = Transcript()
+    told = {"digests": [1, 2]}
+    answer = StepResult(1, "execute", begun=True, ended=True, code=0, error="mismatch", data=told)
+    transcript.steps.append(answer)
+    (wrong,) = executions(Plan((context_load(0, "/a"), execute(0))), transcript)
+    assert wrong.digests == ()
+
+
+def test_the_first_output_that_differs_is_named_also_where_one_has_more() -> None:
+    given = [("/s/a.bin", "x", False, digests) for digests in ((1, 2, 3), (1, 9), (1, 2))]
+    assert disagreement(seen(*given)) == (
+        "the same inputs gave different outputs: 3 different ones in 3 executions of a.bin, "
+        "graph 0, output 1"
+    )

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.results import patterns
 from harness.results.patterns import (
     LIMIT_S,
     SafePattern,
@@ -185,7 +184,7 @@ def test_the_lines_of_a_message_share_its_time(monkeypatch: pytest.MonkeyPatch) 
 
     pattern, clocked = SafePattern("x"), Clocked()
     monkeypatch.setattr(pattern, "_pattern", clocked)
-    monkeypatch.setattr(patterns.time, "process_time", lambda: clocked.now)
+    monkeypatch.setattr(time, "process_time", lambda: clocked.now)
     assert not pattern.found_in("a\nb\nc\nd\ne")
     assert clocked.limits_s == pytest.approx([1.0, 0.6, 0.2, 0.001, 0.001])
 

@@ -6,6 +6,7 @@ escapes, words that steer a CI system are broken, and what gives access somewher
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Final
 
@@ -190,13 +191,9 @@ def printable(text: str) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if code < 0x20:
-        return f"\\x{code:02x}"
-    if code < 0x10000:
-        return f"\\u{code:04x}"
-    code -= 0x10000
-    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+    if found[0] < " ":
+        return f"\\x{ord(found[0]):02x}"
+    return json.dumps(found[0]).strip('"')
 
 
 class Command(str):

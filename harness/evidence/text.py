@@ -12,9 +12,6 @@ from typing import Final
 
 from harness.errors.outgoing_text import without_secrets
 
-MAX_GROWTH: Final = 2
-"""A redacted text is at most so many times as long as it was."""
-
 _MAX_ROUNDS: Final = 4
 _WHOLE_LINE: Final = "<line>"
 
@@ -119,7 +116,7 @@ def redact(text: str) -> str:
 
     Each occurrence becomes `<what it was>`, a key of `_PATTERNS`. IP addresses stay: versions like
     2.47.0.1 look the same. Lines stay lines; one made to defy redaction is taken out as a whole.
-    The result is at most MAX_GROWTH times as long; the time it takes grows with the length of the
+    The result is at most twice as long; the time it takes grows with the length of the
     text only.
     """
     # what stands in for one thing may let another be seen, so one round is not always enough

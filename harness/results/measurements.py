@@ -211,12 +211,12 @@ def _succeeded(steps: Iterable[StepResult], *verbs: str) -> list[StepResult]:
     return [step for step in steps if step.verb in verbs and step.ok]
 
 
-def _memory(steps: Iterable[StepResult], name: str) -> dict[str, int]:
+def _memory(steps: Iterable[StepResult], name: str) -> dict[str, int] | None:
     before = [getattr(step, f"{name}_before_bytes") for step in steps]
     after = [getattr(step, f"{name}_after_bytes") for step in steps]
     known = [value for value in (*before, *after) if value is not None]
     if not known or before[0] is None:
-        return {}
+        return None
     ends = [value for value in after if value is not None]
     return {"start": before[0], "peak": max(known), "end": ends[-1] if ends else before[0]}
 

@@ -96,7 +96,7 @@ def safe_pattern(text: str) -> SafePattern:
             raise UnsafePatternError(f"{token} is not allowed; only plain groups and (?: are")
         elif re.fullmatch(r"\\[1-9]", token):
             raise UnsafePatternError("a back reference is not allowed")
-        elif token[0] == "[" and "[:" in re.sub(r"\\.", "..", token):
+        elif "[:" in re.sub(r"\\.", "..", token):
             raise UnsafePatternError("[: is not allowed in a class; put a backslash before [")
         before = token
     return SafePattern(text)

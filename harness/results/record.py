@@ -58,7 +58,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 LogPath = Annotated[Text, AfterValidator(inner_name)]
 Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
-Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=1e7)]
 """How long something took; nothing here takes 115 days."""
 Count = Annotated[StrictInt, Field(ge=1, le=(1 << 31) - 1)]
 """A number from 1 that any database holds."""

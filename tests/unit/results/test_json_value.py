@@ -25,6 +25,16 @@ class Odd:
         return self
 
 
+class Boxed:
+    """What becomes a value that it holds."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def tolist(self) -> object:
+        return self._value
+
+
 class Marked(str):
     """A text of another type."""
 
@@ -88,9 +98,9 @@ def nested(depth: int, wrap: Any) -> object:
     return value
 
 
-@pytest.mark.parametrize("wrap", [lambda one: [one], lambda one: {"a": one}])
+@pytest.mark.parametrize("wrap", [lambda one: [one], lambda one: {"a": one}, Boxed])
 def test_values_are_nested_twenty_levels_deep_at_most(wrap: Any) -> None:
-    assert as_json(nested(20, wrap)) == nested(20, wrap)
+    assert as_json(nested(20, wrap)) == ("\u00fc" if wrap is Boxed else nested(20, wrap))
     with pytest.raises(ValueError, match="nested deeper than 20 levels"):
         as_json(nested(21, wrap))
 

@@ -162,7 +162,7 @@ def loads(*held: int | None) -> list[StepResult]:
 
 
 def test_figures_of_contexts_count_what_was_really_done() -> None:
-    outputs = [{"max_abs": 0.5, "beyond": 2}, {"index": 1}, "noise"]
+    outputs = [{"max_abs": 0.5, "beyond": 2}, {"index": 1}, "max_abs", 7]
     steps = [
         step("context-load", duration_us=300, rss_after_bytes=50),
         step("executorch-context", duration_us=310, rss_after_bytes=60),
@@ -197,7 +197,7 @@ def test_figures_of_contexts_count_what_was_really_done() -> None:
 def test_any_step_with_a_context_has_figures_even_if_it_failed(verb: str) -> None:
     figures = measure(Transcript(steps=[step(verb, code=1)]))
     assert (figures["loaded"], figures["executed"], figures["freed"]) == (0, 0, 0)
-    assert measure(Transcript(steps=[step("noop")])) == {}
+    assert measure(Transcript(steps=[step("noop")])) == measure(Transcript()) == {}
 
 
 @pytest.mark.parametrize(
@@ -241,6 +241,8 @@ def test_the_largest_estimate_of_what_was_refused_is_told() -> None:
 
 
 def test_figures_of_sessions_are_of_those_that_went_well() -> None:
+    strange = [{"ep": 4, "nodes": 3}, {"ep": "QNN", "nodes": True}, 7]
+    placement = [{"ep": "CPU", "nodes": 1}, *strange]
     steps = [
         step("ort-load", data={"version": 7}),
         step("ort-load", data={"version": "1.26.0"}),
@@ -248,11 +250,11 @@ def test_figures_of_sessions_are_of_those_that_went_well() -> None:
         step("ort-session", duration_us=8, code=1),
         step("ort-run", duration_us=5),
         step("ort-run", duration_us=6, code=1),
-        step("ort-session-free", duration_us=3, data={"anonymous_bytes": 130}),
-        step("ort-session-free", duration_us=4, code=1, data={"anonymous_bytes": 999}),
-        step("ort-placement", data={"placement": [{"ep": "CPU", "nodes": 1}]}),
-        step("ort-placement", code=None, error="placement", data={"placement": "?"}),
+        step("ort-placement", data={"placement": [{"ep": "QNN", "nodes": 2}]}),
+        step("ort-placement", code=None, error="placement", data={"placement": placement}),
         step("ort-placement", ended=False, data={"placement": [{"ep": "QNN", "nodes": 2}]}),
+        step("ort-session-free", duration_us=4, code=1, data={"anonymous_bytes": 999}),
+        step("ort-session-free", duration_us=3, data={"anonymous_bytes": 130}),
     ]
     assert ort_figures(steps) == {
         "ort_version": "1.26.0",
@@ -262,11 +264,13 @@ def test_figures_of_sessions_are_of_those_that_went_well() -> None:
         "create_us": [7],
         "run_us": [5],
         "release_us": [3],
-        "placement": {},
+        "placement": {"CPU": 1},
         "kept_bytes": 30,
     }
-    # what a session took that was not made is unknown
-    assert "kept_bytes" not in ort_figures(steps[3:])
+    assert measure(Transcript(steps=steps)).items() >= ort_figures(steps).items()
+    # what was there before is unknown
+    steps[2].data = {}
+    assert "kept_bytes" not in ort_figures(steps)
     assert ort_figures(steps[:2])["sessions"] == 0
 
 

@@ -152,6 +152,8 @@ def test_what_is_allowed(text: str) -> None:
         ("a{101}", r"\{101\} is not allowed; an exact count up to 100 is, as in \{8\}"),
         ("a{200}", r"\{200\} is not allowed"),
         ("a{", r"\{ is not allowed"),
+        ("a*{", r"\{ is not allowed"),
+        ("a*{e<=1}", r"\{ is not allowed"),
         ("a{2,3}", r"\{2,3\} is not allowed"),
         ("(?=a)b", r"\(\?= is not allowed; only plain groups and \(\?: are"),
         (r"(a)\1", "a back reference is not allowed"),

@@ -253,6 +253,8 @@ def test_last_attempts_are_looked_for_once() -> None:
         ({"duration_s": 0}, True),
         ({"duration_s": 1e7}, True),
         ({"duration_s": 1e7 + 0.5}, False),
+        ({"duration_s": float("inf")}, False),
+        ({"duration_s": float("nan")}, False),
         ({"started": "0001-01-01T00:00:00+14:00"}, False),
         ({"logs": ["logs/a"]}, True),
         ({"logs": ["/logs/a"]}, False),

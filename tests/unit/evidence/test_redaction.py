@@ -155,6 +155,6 @@ def test_a_number_of_15_digits_is_an_imei_if_its_last_one_checks(digits: str) ->
     single = sum(map(int, digits[0::2]))
     double = sum(int(digit) for one in digits[1::2] for digit in str(2 * int(one)))
     check = -(single + double) % 10
-    for last in range(10):
-        number = f"{digits}{last}"
-        assert redact(f"x {number} y") == ("x <imei> y" if last == check else f"x {number} y")
+    numbers = [f"x {digits}{last} y" for last in range(10)]
+    taken = ["x <imei> y" if at == check else one for at, one in enumerate(numbers)]
+    assert [redact(one) for one in numbers] == taken

@@ -223,7 +223,7 @@ def compare(
             met.add(then.last.case)
         pair = Pair(then.last if then is not None else None, now.last)
         pairs[_became(then, now)].append(pair)
-        outputs = _drift_of(pair, read) if read is not None else ()
+        outputs = _drift_of(pair.before, now.last, read) if read is not None else ()
         if outputs:
             drifted.append(Drifted(pair, outputs))
     for name, then in old.items():
@@ -234,7 +234,7 @@ def compare(
 
 def same_failure(before: Brief, after: Brief) -> bool:
     """Whether two attempts failed with one outcome and one signature."""
-    return before.is_bad and after.is_bad and _failure(before) == _failure(after)
+    return before.is_bad and _failure(before) == _failure(after)
 
 
 def without_versions(brief: Brief) -> tuple[object, ...]:
@@ -322,10 +322,9 @@ def _failure(brief: Brief) -> tuple[str, str]:
     return brief.outcome, brief.signature
 
 
-def _drift_of(pair: Pair, read: Read) -> tuple[Output, ...]:
-    if pair.before is None or pair.after is None or not pair.after.measurements:
-        return ()
-    return tuple(one for one in changes(pair.after, pair.before, read) or () if one.drifts)
+def _drift_of(before: Brief | None, after: Brief, read: Read) -> tuple[Output, ...]:
+    found = changes(after, before, read) if before is not None else None
+    return tuple(one for one in found or () if one.drifts)
 
 
 def groups(

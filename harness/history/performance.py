@@ -169,7 +169,7 @@ def least_told(runs: Sequence[Sequence[float]], known_to: float = 0.0) -> float 
 
 def _logs(values: Runs) -> Array:
     """Logarithms; nan of what is no size at all."""
-    sizes = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
+    sizes = np.asarray(values, dtype=np.float64)
     sizes = sizes if sizes.size else np.full((len(values), 1), np.nan)
     with np.errstate(all="ignore"):
         inside = (sizes >= _SIZES[0]) & (sizes <= _SIZES[1])
@@ -208,7 +208,7 @@ def _of_lines(
     base, new = np.split(np.array(lines), [base_runs], axis=1)
     floor = np.full(len(names), SMALLEST_SCALE)
     scale, known = scales(base, new, np.arange(len(names)), floor)
-    return dict(zip(names, _changes(names, base, new, scale, known, effect), strict=True))
+    return {one.name: one for one in _changes(names, base, new, scale, known, effect)}
 
 
 def _changes(

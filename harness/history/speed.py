@@ -166,7 +166,7 @@ def _around(found: Sequence[Brief | None]) -> list[Mapping[str, Any]]:
 def _sampled(found: Sequence[Brief | None]) -> Array:
     sampled = np.full((len(found), len(FIGURES)), np.nan)
     for row, one in zip(sampled, found, strict=True):
-        if one is not None and one.outcome == "passed" and one.measurements:
+        if one is not None and one.outcome == "passed":
             row[:] = [sample(one.measurements, figure) for figure in FIGURES]
     return sampled
 

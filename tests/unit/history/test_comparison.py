@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from harness.errors import ConfigError
 from harness.history.brief import Brief
-from harness.history.comparison import CATEGORIES, Comparison, FailOn, compare, groups
+from harness.history.comparison import (
+    CATEGORIES,
+    Comparison,
+    FailOn,
+    compare,
+    groups,
+    same_failure,
+)
 from tests.unit.history.runs import attempt, briefs
 
 ALL = "new,changed,flaky,vanished,lab,added,drift:0"
@@ -212,6 +219,14 @@ NO_SLOWNESS = [
 def test_what_is_nothing_to_fail_on_is_refused(fail_on: str) -> None:
     with pytest.raises(ConfigError, match="drift:STEPS, perf:PERCENT%"):
         FailOn.parse(fail_on)
+
+
+def test_two_attempts_fail_alike_by_outcome_and_signature() -> None:
+    one, same, crashed, passed = briefs("a failed;b failed;c crashed;d passed")
+    assert same_failure(one, same)
+    assert not same_failure(one, crashed)
+    assert not same_failure(one, passed)
+    assert not same_failure(passed, passed)
 
 
 def test_alike_failures_are_one_group() -> None:

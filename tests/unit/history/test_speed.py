@@ -28,10 +28,12 @@ from tests.unit.history.runs import attempt, run_folder
 USUAL = [1000, 1004, 997, 1001, 999, 1003]
 
 
-def run(us: float, *, qnn: str = "2.51.0", said: str = "a passed", **more: Any) -> CaseRecord:
+def run(
+    us: float, *, qnn: str = "2.51.0", said: str = "a passed", device: str = "sim", **more: Any
+) -> CaseRecord:
     """A case whose executions took so long, and another one that never changes."""
     figures = {"execute_us": [us - 1, us, us + 90], "load_us": [500], "loaded": 1} | more
-    return attempt(said, qnn=qnn, measurements=figures)
+    return attempt(said, qnn=qnn, device=device, measurements=figures)
 
 
 def judged(*took: float, new: int = 1, late: bool = False, effect: float = 0.1) -> Comparison:
@@ -57,6 +59,8 @@ def speed_of(found: Comparison) -> Speed:
         ({"load_us": [1, "2"]}, "load_us", None),
         ({"load_us": [True]}, "load_us", None),
         ({"load_us": [0, -1]}, "load_us", None),
+        ({"load_us": 0}, "load_us", None),
+        ({"load_us": [0.5, 0.25]}, "load_us", 0.375),
         ({"load_us": [float("nan")]}, "load_us", None),
         ({"load_us": 10**400}, "load_us", None),
         ({"load_us": {"peak": 1}}, "load_us", None),
@@ -84,12 +88,17 @@ HOT = COOL | {"hottest_c": 52.0, "log_level": "verbose"}
 
 
 def surrounded(*, new: int = 2, late: bool = False, cases: int = 1) -> Comparison:
-    """Two slow runs on a hot device after others."""
+    """Two slow runs on a hot device after others; of several cases as many on a cool one, too."""
+    cool = [
+        Brief.of(run(1000, said=f"b{at} passed", surroundings=COOL, device="cool"))
+        for at in range(cases if cases > 1 else 0)
+    ]
     runs = [
         [
             Brief.of(run(us, said=f"a{at} passed", surroundings=HOT if us > 1100 else COOL))
             for at in range(cases)
         ]
+        + cool
         for us in (*USUAL, 1200, 1201)
     ]
     base = len(runs) - new - 1
@@ -111,7 +120,7 @@ def test_what_was_around_a_change_is_told(late: dict[str, Any], cases: int) -> N
     report = comparison_report(all_told, lambda *_: Bisectable())
     assert report.speed is not None
     (row,) = report.speed.slower
-    groups = {one.figure: one for one in report.speed.groups}
+    groups = {one.figure: one for one in report.speed.groups if one.device == "sim"}
     assert (groups["execute_us"].cases, groups["execute_us"].device) == (cases, "sim")
     assert (groups["execute_us"].high is None) == (cases == 1)
     if not late:
@@ -183,7 +192,12 @@ def test_a_change_that_came_before_new_is_told_once_new_bears_it_out(
     late = speed_of(with_speed(found, runs[:-2], late=True))
     said = [late.around[one.name] for one in late.told("slower")]
     assert said == ([] if hotter is None else [(f"{hotter} C hotter",)])
-    assert not speed_of(with_speed(found, runs[:-2])).told("slower")
+    plain = speed_of(with_speed(found, runs[:-2]))
+    assert not plain.told("slower")
+    others = (
+        [one for one in speed.judged.changes if "load" in str(one)] for speed in (late, plain)
+    )
+    assert next(others) == next(others), "what did not change is told of NEW as ever"
 
 
 def test_what_is_told_of_new_stays_as_it_is_beside_what_came_before() -> None:
@@ -230,6 +244,18 @@ def test_a_figure_needs_a_value_on_either_side() -> None:
     nowhere = [replace(other[0], device=None)]
     found = speed_of(with_speed(compare(nowhere, nowhere)))
     assert [one.name.device for one in found.judged.changes] == ["", ""]
+
+
+def test_a_run_that_lacks_a_case_tells_nothing_of_it() -> None:
+    runs = [[Brief.of(run(us))] for us in (*USUAL, 1200, 1201)]
+    found = compare(runs[5], runs[7])
+    other = [Brief.of(run(1, said="other passed"))]
+    without = speed_of(with_speed(found, [[], *runs[:5]], [other, runs[6]]))
+    (one,), (same,) = (
+        speed.told("slower")
+        for speed in (without, speed_of(with_speed(found, runs[:5], [runs[6]])))
+    )
+    assert one == same
 
 
 def test_of_nothing_nothing_is_judged() -> None:

@@ -65,6 +65,9 @@ def test_only_the_first_are_told_and_how_many_more_there_are() -> None:
         "slower: run_us of 4",
         "slower: run_us of 3",
     ]
+    assert [one for one in speed_lines(speed(*many), 4) if one.startswith("...")] == [
+        "... and 1 more slower"
+    ]
     fewer = list(speed_lines(speed(*many), 5))
     assert not [one for one in fewer if one.startswith("...")]
     twenty_one = [change(str(n), "slower", 2.0) for n in range(21)]

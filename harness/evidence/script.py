@@ -14,6 +14,9 @@ from harness.adb.shell_protocol import TOKEN_VARIABLE
 DEVICE_READ_BYTES: Final = 16 << 20
 """How much of a log is looked through on the device for its last part."""
 
+_FACTS_BYTES: Final = 4096
+_TABLE_BYTES: Final = 16384
+_SIZES_BYTES: Final = 1 << 20
 MAX_LINES: Final = 20_000
 NO_STACK: Final = "no-native-stack"
 """Stands at the end of the section `stack` where no debugger gave one."""
@@ -57,7 +60,9 @@ _NATIVE: Final = (
 
 def state_script(token: str) -> str:
     """Asks for the clocks and what the DSPs are doing."""
-    return _section(token, "clock", _CLOCK, 4096) + _section(token, "dsps", _REMOTEPROC, 16384)
+    return _section(token, "clock", _CLOCK, _FACTS_BYTES) + _section(
+        token, "dsps", _REMOTEPROC, _TABLE_BYTES
+    )
 
 
 def collect_script(
@@ -78,21 +83,21 @@ def collect_script(
         f"w=$((n-{last_s}));[ -n \"$J\" ]&&w=0;S=$(date -d @$w '+%m-%d %H:%M:%S.000' 2>/dev/null);"
         f'[ -z "$J" ]&&[ -n "$S" ]||S={MAX_LINES}'
     )
-    head, tail = f"head -c {DEVICE_READ_BYTES}", f"tail -c {file_bytes + 1}"
+    head, tail = f"head -c {DEVICE_READ_BYTES}", f"tail -c {_one_more(file_bytes)}"
     tools = f"for t in {_TOOLS};do command -v $t >/dev/null&&echo $t=yes;done"
     return "".join(
         (
             _BOUNDED.format(seconds=5),
             # in this shell and not in one of its own: what it finds out is used further down
             f"{_begin(token, 'clock')};{{ {_CLOCK};{jumped};}} 2>/dev/null;{_end(token)};",
-            _section(token, "dsps", _REMOTEPROC, 16384),
-            _section(token, "tools", tools, 4096),
+            _section(token, "dsps", _REMOTEPROC, _TABLE_BYTES),
+            _section(token, "tools", tools, _FACTS_BYTES),
             _tombstones(token, file_bytes, tombstones),
             _section(token, "tags", f"{_LOGCAT}|{head}|grep -aiE '{_COARSE}'|{tail}"),
             _section(token, "dmesg", f"$T dmesg 2>&1|{head}|{tail}"),
             _section(token, "logcat", f"{_LOGCAT} 2>&1|{head}|{tail}"),
-            _section(token, "meminfo", "cat /proc/meminfo", 16384),
-            _section(token, "dmabuf", "cat /sys/kernel/dmabuf/buffers/*/size", 1 << 20),
+            _section(token, "meminfo", "cat /proc/meminfo", _TABLE_BYTES),
+            _section(token, "dmabuf", "cat /sys/kernel/dmabuf/buffers/*/size", _SIZES_BYTES),
         )
     )
 
@@ -102,28 +107,34 @@ def look_script(token: str, pid: int, *, file_bytes: int, seconds: float) -> str
 
     Only a process that a call of the harness started is looked at, since numbers are used again.
     """
+    most = _one_more(file_bytes)
     parts = (
         _BOUNDED.format(seconds=max(1, int(seconds))),
         f"p={pid};",
         f"$T grep -aqs {TOKEN_VARIABLE} /proc/$p/environ||exit 3;",
-        _section(token, "threads", _THREADS, file_bytes + 1),
-        _section(token, "status", "$T cat /proc/$p/status", 16384),
-        _section(token, "maps", "$T cat /proc/$p/maps", file_bytes + 1),
-        _section(token, "fdinfo", 'cd "/proc/$p/fdinfo"&&$T grep -aH "" *', file_bytes + 1),
-        _section(token, "files", "ls -l /proc/$p/fd", file_bytes + 1),
-        _section(token, "stack", _NATIVE, file_bytes + 1),
+        _section(token, "threads", _THREADS, most),
+        _section(token, "status", "$T cat /proc/$p/status", _TABLE_BYTES),
+        _section(token, "maps", "$T cat /proc/$p/maps", most),
+        _section(token, "fdinfo", 'cd "/proc/$p/fdinfo"&&$T grep -aH "" *', most),
+        _section(token, "files", "ls -l /proc/$p/fd", most),
+        _section(token, "stack", _NATIVE, most),
         "kill -9 $p",
     )
     return "".join(parts)
+
+
+def _one_more(file_bytes: int) -> int:
+    """What is asked for of a file, so that one larger than allowed is seen to be."""
+    return file_bytes + 1
 
 
 def _tombstones(token: str, file_bytes: int, most: int) -> str:
     # the texts only: what stands in the .pb files beside them cannot be redacted
     each = (
         f'm=$(stat -c %Y "$d/$f")&&[ "$m" -ge $w ]&&{{ {_begin(token, "$f")};'
-        f'head -c {file_bytes + 1} "$d/$f" 2>&1;{_end(token)};}}'
+        f'head -c {_one_more(file_bytes)} "$d/$f" 2>&1;{_end(token)};}}'
     )
-    listed = f'{_begin(token, "tombstones")};ls -t "$d" 2>&1|head -c 16384;{_end(token)};'
+    listed = f'{_begin(token, "tombstones")};ls -t "$d" 2>&1|head -c {_TABLE_BYTES};{_end(token)};'
     names = f"$(ls -t \"$d\" 2>/dev/null|grep -aE '^tombstone_[0-9]+$'|head -n {most})"
     return f'd="${{ANDROID_DATA:-/data}}/tombstones";{listed}for f in {names};do {each};done;'
 

@@ -122,7 +122,7 @@ def qnn_code_in(text: str) -> tuple[int, str | None] | None:
             return codes, found[0]
     for found in _NUMBER.finditer(text):
         raw = int(found["number"], 16 if found["number"][:2].lower() == "0x" else 10)
-        if raw < 1 << 64 and describe(raw).component not in ("none", "unknown"):
+        if describe(raw).component not in ("none", "unknown"):
             # a DSP error keeps its high bits, which tell it from one of QNN's
             return (raw if describe(raw).component == "dsp" else raw & 0xFFFF), None
     return None

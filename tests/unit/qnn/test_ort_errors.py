@@ -38,6 +38,10 @@ WRONG_CONFIG = "Failed to create device. Error: QNN_DEVICE_ERROR_INVALID_CONFIG:
         ("Fail to get context blob with err 5000", 5000, None),
         ("Failed to parse platform config: 14001", None, None),
         ("Error code: 0x138d", 5005, None),
+        ("Error code: 0X138D", 5005, None),
+        # of QNN's numbers the low 16 bits count, however many there are
+        ("Error code: 0xffffffff0000138d", 5005, None),
+        ("Error code: 0", None, None),
         ("qnn_open failed, error 0x80000406", 0x80000406, None),
         (WRONG_CONFIG, 14001, "QNN_DEVICE_ERROR_INVALID_CONFIG"),
         (
@@ -132,6 +136,24 @@ def test_a_chain_says_nothing_twice() -> None:
     )
     assert chain == (f"QNN SetupBackend failed {inner}", f"failed: {inner}", "end")
     assert chain_of(["a\nb", "b"]) == ("a", "b")
+
+
+def test_only_lines_of_twenty_characters_are_taken_for_parts_of_others() -> None:
+    short, long = "x" * 18 + "y", "x" * 19 + "y"
+    assert chain_of([short, f"a {short}"]) == (short, f"a {short}")
+    assert chain_of([long, f"a {long}"]) == (f"a {long}",)
+    assert chain_of([long, "a"]) == (long, "a")
+
+
+def test_a_line_is_read_to_its_4000th_character() -> None:
+    assert plain("x" * 5000) == "x" * 4000
+
+
+def test_of_a_chain_of_more_than_forty_the_first_ones_and_the_last_are_kept() -> None:
+    lines = tuple(f"line {number}." for number in range(41))
+    assert chain_of(lines[:39]) == lines[:39]
+    assert chain_of(lines[:40]) == lines[:40]
+    assert chain_of(lines) == (*lines[:39], lines[40])
 
 
 def test_a_long_chain_keeps_its_end() -> None:

@@ -18,6 +18,8 @@ from harness.errors.outgoing_stream import OutgoingStream
 from harness.errors.outgoing_text import (
     CONTINUED,
     Command,
+    continued,
+    counted,
     log_without_secrets,
     outgoing,
     printable,
@@ -314,3 +316,19 @@ def test_whatever_is_printed_goes_through_one_place() -> None:
         if printing.search(path.read_text()) and "simulator" not in path.parts
     }
     assert found == PRINTS_ITSELF
+
+
+def test_things_are_counted_and_lines_continued() -> None:
+    assert [counted(number, "case") for number in (0, 1, 2)] == ["0 cases", "1 case", "2 cases"]
+    assert continued("a\nb\n  | c") == "a\n  | b\n  | c"
+    assert continued(continued("a\nb\n\n")) == continued("a\nb\n\n") == "a\n  | b\n  | \n  | "
+
+
+@pytest.mark.parametrize("code", [0x00, 0x1F, 0x7F, 0x9F, 0xFEFF, 0xD800, 0xE0000, 0xE007F])
+def test_what_steers_is_told_by_its_code(code: int) -> None:
+    shown = printable(f"a{chr(code)}b")
+    assert shown.isprintable()
+    if code < 0x20:
+        assert shown == f"a\\x{code:02x}b"
+    else:
+        assert json.loads(f'"{shown}"') == f"a{chr(code)}b"

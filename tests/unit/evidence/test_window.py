@@ -41,6 +41,8 @@ NOW = DeviceClock(epoch_s=1716287700.0, local=datetime(2024, 5, 21, 12, 35, 0))
             "[Qnn ExecuTorch]",
         ),
         ("1716287696.789123456  1  2 F DEBUG   : pid: 7", 3.210877, "DEBUG"),
+        ("05-21 12:34:56.789123456  1234  5678 I nanos: m", 3.210877, "nanos"),
+        ("2023-05-21 12:35:00.000  1  2 W last year: m", 366 * 86400, "last year"),
         ("05-21 12:35:01.000     1     2 D future: m", -1.0, "future"),
         ("12-31 23:59:59.000     1     2 D old: m", 141 * 86400 + 45301, "old"),
         ("02-29 12:35:00.000     1     2 D leap: m", 82 * 86400, "leap"),
@@ -164,3 +166,51 @@ def test_dma_buffers_are_counted_once() -> None:
     other = ["pos:\t0", "ino:\t78", "size:\t8192", "count: 2", "exp_name:\tsystem"]
     plain = ["pos:\t0", "ino:\t79", "size:\t1"]
     assert total_dmabuf([*one, *same, *other, *plain]) == (2, 12288)
+
+
+def test_an_entry_as_old_as_the_window_is_inside() -> None:
+    text = "05-21 12:34:50.000     1     2 I a: x"
+    assert window(text, NOW, 10) == (text, 0)
+    assert window(text, NOW, 9.999) == ("", 1)
+    kernel = "[  100.000001] x"
+    assert kernel_window(kernel, 100.000001) == (kernel, 0)
+    assert kernel_window(kernel, 100.000002) == ("", 1)
+    assert kernel_window(kernel, None) == (kernel, 0)
+
+
+def test_a_line_of_the_coming_half_year_was_written_after_a_clock_was_set() -> None:
+    """Of lines without a year those of the last half year and the coming one are told apart."""
+    for day, age in (("11-01", -164), ("12-15", 158)):
+        entry = parse_log_line(f"{day} 12:35:00.000     1     2 D t: m")
+        assert entry is not None
+        assert age_s(entry, NOW) == age * 86400
+    leap = parse_log_line("02-29 00:00:00.000     1     2 D t: m")
+    assert leap is not None
+    assert age_s(leap, DeviceClock(0, datetime(2022, 6, 1))) == -1.0
+    assert age_s(leap, DeviceClock(0, datetime(1, 1, 1))) == -1.0
+
+
+@pytest.mark.parametrize(
+    ("lines", "total"),
+    [
+        (["size: 7", "exp_name: a", "size: 8", "exp_name: a"], (2, 15)),
+        (["ino: 5", "exp_name: a"], (0, 0)),
+        (["size: 7", "pos: 0", "exp_name: a"], (0, 0)),
+        (["ino: 5", "size: 7", "pos: 0", "size: 7", "exp_name: a"], (1, 7)),
+        (["a/3:ino: 5", "a/3:size: 7", "a/3:exp_name: a", "resize: 9"], (1, 7)),
+        ([], (0, 0)),
+    ],
+)
+def test_a_dma_buffer_is_what_has_a_size_and_an_exporter(
+    lines: list[str], total: tuple[int, int]
+) -> None:
+    assert total_dmabuf(lines) == total
+
+
+def test_lines_before_the_first_entry_belong_to_no_tag() -> None:
+    entry = "05-21 12:34:59.000     1     2 I adsprpc: a\n"
+    other = "05-21 12:34:59.000     1     2 I other: b\n"
+    found = by_tag(f"first\n{entry}\nmore\n{other}more of the other\n")
+    assert found == {"adsprpc": f"{entry}more\n"}
+    assert by_tag("nothing\n") == {}
+    assert table("a=1\na = 2\nb= x=y \nnone\n") == {"a": "1", "a ": "2", "b": "x=y"}

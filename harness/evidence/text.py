@@ -83,11 +83,10 @@ def fit(file: EvidenceFile, most_bytes: int) -> tuple[bytes, bool]:
     A cut text says so in its first or last line; it is empty where not even that has room.
     """
     # redacting what is thrown away later would be a waste; a character has a byte at least
-    most = max(0, most_bytes)
     text = without_secrets(file.text)  # before a cut hides what one is
-    cut = len(text) > most
+    cut = len(text) > most_bytes
     if cut:
-        text = text[len(text) - most :] if file.keep_end else text[:most]
+        text = text[len(text) - most_bytes :] if file.keep_end else text[:most_bytes]
     content = redact(text).encode("utf-8", "replace")
     if not cut and not file.cut and len(content) <= most_bytes:
         return content, False
@@ -152,9 +151,8 @@ def _replacer(kind: str) -> Callable[[re.Match[str]], str]:
         values = [name for name, value in match.groupdict().items() if value is not None]
         if not values:
             return instead
-        start, end = match.span(values[0])
-        whole, offset = match[0], match.start()
-        return whole[: start - offset] + instead + whole[end - offset :]
+        # a value is what a match ends with
+        return match[0].removesuffix(match[values[0]]) + instead
 
     return replace
 

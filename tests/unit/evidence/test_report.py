@@ -12,6 +12,7 @@ from harness.adb.sections import Section
 from harness.adb.shell_protocol import TOKEN_VARIABLE
 from harness.evidence.report import Baseline, Report, baseline_of
 from harness.evidence.script import NO_STACK
+from harness.evidence.text import EvidenceFile
 from tests.properties import reached, reaches
 
 CLOCK = (
@@ -68,6 +69,8 @@ def test_logs_are_cut_to_the_case() -> None:
         ({"dsps": ""}, "no state of remote processors"),
         ({"clock": "epoch_s=\nuptime_s=x\nlocal=\n"}, "times are not known"),
         ({"clock": CLOCK + "jump_s=77\n"}, "have jumped"),
+        ({"clock": CLOCK.replace("1716287700", "inf")}, "times are not known"),
+        ({"clock": CLOCK.replace("12:35:00", "12:35:00+02:00")}, "times are not known"),
         ({"clock": CLOCK.replace("5000.25", "3.5")}, "booted during the case"),
     ],
 )
@@ -94,6 +97,14 @@ def test_a_log_that_was_cut_says_so_unless_the_case_is_all_there() -> None:
     for text, cut in ((new, True), (LOG.splitlines(True)[0] * 3 + new, False)):
         made, _ = report({"logcat": text})
         (log,) = (file for file in made.files() if file.name == "logcat.txt")
+        assert log.cut is cut
+
+
+def test_a_kernel_log_that_was_cut_is_whole_if_the_case_is_all_there() -> None:
+    old, new = DMESG.splitlines(keepends=True)
+    for text, cut in ((new * 30, True), (old * 3 + new * 30, False)):
+        made, _ = report({"dmesg": text})
+        (log,) = (file for file in made.files() if file.name == "dmesg.txt")
         assert log.cut is cut
 
 
@@ -126,7 +137,7 @@ def test_a_debugger_that_gave_no_stack_is_noted(
 ) -> None:
     made, notes = report({})
     made.read_process(7, sections({"stack": stack}))
-    assert files(made).get("process-stack.txt") == kept
+    assert made.files()[0] == EvidenceFile("process-stack.txt", kept or "")
     assert [text for text in notes if "native stack" in text] == [
         text for text in notes if note is not None and text.startswith(note)
     ]

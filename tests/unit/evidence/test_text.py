@@ -45,6 +45,7 @@ def test_clean_text_keeps_all_but_control_characters() -> None:
 
 BEFORE = b"[cut: what came before is not kept]\n"
 BEHIND = b"\n[cut: what came behind is not kept]\n"
+ADDRESS = "someone.long@example-host.com"
 LINES = "".join(f"line {number:04}\n" for number in range(30))  # of 10 bytes each
 
 
@@ -57,6 +58,9 @@ LINES = "".join(f"line {number:04}\n" for number in range(30))  # of 10 bytes ea
         (EvidenceFile("x", LINES, keep_end=True), 299, BEFORE + LINES[-230:].encode()),
         (EvidenceFile("x", LINES), 98, LINES[:29].encode() + BEHIND),
         (EvidenceFile("x", "x" * 300), 100, b"x" * 36 + BEHIND),
+        (EvidenceFile("x", "x" * 300), 65, b"x" + BEHIND),
+        # what is redacted is shorter, and still ends within an address
+        (EvidenceFile("x", f"{ADDRESS}\n" * 20), 200, b"<email>\n" * 5 + b"<email>" + BEHIND),
         (EvidenceFile("x", "x" * 300, keep_end=True), 100, BEFORE + b"x" * 36),
         # the device gave no more
         (EvidenceFile("x", LINES, cut=True), 364, LINES.encode() + BEHIND),

@@ -241,6 +241,8 @@ def _changes(
     same = judged & ~alarm & (np.abs(shift) + width < np.log1p(effect))
     unsure = judged & ~alarm & ~same
     more_new, more_base = _more(unsure, far, shift, apart, scale, runs, new_runs, needed, effect)
+    settles = judged & (more_new >= 0)
+    suspect = unsure & clear & settles & (p <= _SUSPECT)
     found = []
     least = np.fmax(np.log1p(effect), scale * told_from(MOST_RUNS, _ALARM))
     tells = np.exp(np.fmin(least, _LARGEST)).tolist()
@@ -249,7 +251,6 @@ def _changes(
         verdict: Verdict = "same" if same[at] else "unsure"
         if alarm[at]:
             verdict = "slower" if shift[at] > 0 else "faster"
-        settles = not unsure[at] or more_new[at] >= 0
         found.append(
             Change(
                 name=names[at],
@@ -260,9 +261,9 @@ def _changes(
                 p=float(p[at]),
                 base_runs=int(runs[at]),
                 new_runs=int(new_runs[at]),
-                more_new=max(int(more_new[at]), 0) if judged[at] and settles else None,
-                more_base=max(int(more_base[at]), 0) if judged[at] and settles else None,
-                suspect=bool(unsure[at] and clear[at] and settles and p[at] <= _SUSPECT),
+                more_new=int(more_new[at]) if settles[at] else None,
+                more_base=int(more_base[at]) if settles[at] else None,
+                suspect=bool(suspect[at]),
                 tells=tells[at] if known[at] else None,
             )
         )
@@ -291,13 +292,13 @@ def _more(
     needed: Array,
     effect: float,
 ) -> tuple[Whole, Whole]:
-    """The fewest more runs, new and of the base, that settle what is unsure; -1 of too many."""
-    more = np.full((2, len(unsure)), -1)
+    """The fewest more runs, new and of the base, that settle it; 0 of what is sure, -1 if too many."""
+    more = np.tile(np.where(unsure, -1, 0), (2, 1))
     for new, base in sorted(
         product(range(MOST_RUNS), repeat=2), key=lambda one: (sum(one), one[1])
     ):
         fits = (runs + base <= MOST_RUNS) & (new_runs + new <= MOST_RUNS)
-        left = np.flatnonzero(unsure & (more[0] < 0) & fits)
+        left = np.flatnonzero((more[0] < 0) & fits)
         of_base, of_new = runs[left] + base, new_runs[left] + new
         told = chance(apart[left], of_base, of_new) <= needed[left]
         width = half_width(of_base, of_new) * scale[left]

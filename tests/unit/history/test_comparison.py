@@ -39,6 +39,7 @@ PAIRS = {
     "another outcome": ("a failed", "a crashed", "changed a"),
     "another diagnosis of the same words": ("a failed id=x", "a failed id=y", "changed a"),
     "a diagnosis where no rule knew it": ("a failed", "a failed id=y", "failing a"),
+    "a diagnosis that is given no more": ("a failed id=x", "a failed", "failing a"),
     "the same diagnosis": ("a failed id=x", "a failed id=x", "failing a"),
     "passes again": ("a failed", "a passed", "fixed a"),
     "a known issue is fixed": ("a failed known=k", "a passed", "fixed a"),

@@ -292,7 +292,7 @@ def _more(
     needed: Array,
     effect: float,
 ) -> tuple[Whole, Whole]:
-    """The fewest more runs, new and of the base, that settle it; 0 of what is sure, -1 if too many."""
+    """The fewest more runs, new and of the base, that settle it; 0 if sure, -1 if too many."""
     more = np.tile(np.where(unsure, -1, 0), (2, 1))
     for new, base in sorted(
         product(range(MOST_RUNS), repeat=2), key=lambda one: (sum(one), one[1])

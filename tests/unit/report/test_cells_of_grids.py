@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from harness.failure.error import ErrorRecord
+from harness.failure.error import ErrorRecord, OrtCode
 from harness.report.grid import aligned, asked_grids, code_of, grid_json, grid_lines, grids
 from harness.results.record import CaseRecord
 from tests.unit.report.test_grid import case
 from tests.unit.results.records import DEVICE, error, record
 
-ORT = "[ONNXRuntimeError] : 3 : NO_SUCHFILE : no such file"
 
-
-def failing(code: int | None, message: str = "it broke", **more: Any) -> CaseRecord:
-    said = ErrorRecord.of(api="x", code=code, message=message)
+def failing(
+    code: int | None, message: str = "it broke", ort: OrtCode | None = None, **more: Any
+) -> CaseRecord:
+    said = ErrorRecord.of(api="x", code=code, message=message, ort=ort)
     return case("1.0", "1.0", **({"outcome": "failed", "error": said} | more))
 
 
@@ -27,6 +27,7 @@ def failing(code: int | None, message: str = "it broke", **more: Any) -> CaseRec
         (failing(1002), "1002", "1002"),
         (failing(0), "outputs", "outputs"),
         (failing(None), "failed", None),
+        (failing(None, ort=OrtCode(code=3, name="NO_SUCHFILE")), "NO_SUCHFILE", "NO_SUCHFILE"),
         (failing(1002, outcome="crashed"), "crashed", "1002"),
         (failing(None, outcome="unsupported", cause=None), "unsupported", None),
         (case("1.0", "1.0", outcome="skipped", error=None, cause=None), "skipped", None),
@@ -79,9 +80,10 @@ def test_a_legend_says_each_cause_once_and_is_cut_at_220_characters() -> None:
     for message, told in [(short, f"  1 x 7: {short}"), (f"{short}y", f"  1 x 7: {short[:-3]}...")]:
         *_, last = grid_lines(grids([failing(7, message)])[0])
         assert (last, len(last)) == (told, 220)
-    known = {"outcome": "passed", "error": None, "cause": None}
-    lines = list(grid_lines(grids([failing(7), case("2.0", "1.0", **known)])[0]))
-    assert lines[3:] == ["  2.0       ok", "  1 x 7: it broke"]
+    passed = case("2.0", "1.0", outcome="passed", error=error(), cause=None)
+    skipped = case("3.0", "1.0", outcome="skipped", error=None, cause=None)
+    lines = list(grid_lines(grids([failing(7), passed, skipped])[0]))
+    assert lines[3:] == ["  2.0       ok", "  3.0       skipped", "  1 x 7: it broke"]
 
 
 def test_columns_stand_below_each_other() -> None:

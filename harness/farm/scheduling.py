@@ -9,7 +9,8 @@ the longest case; where cases are short against what is left, one whose files it
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Iterator
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -75,7 +76,7 @@ class _Group:
             heapq.heappush(self.longest, (*heap[0][:2], content))
         else:
             del self.heaps[content]
-        self.work_s = self.work_s - one.seconds if self.count > 1 else 0.0
+        self.work_s -= one.seconds
         self.count -= 1
         return one
 
@@ -98,9 +99,8 @@ class Scheduler:
         self._devices: dict[str, _Device] = {}
         self._kinds: dict[Hashable, int] = {}
         self._known: dict[tuple[Hashable, Hashable], bool] = {}
-        self._plan: dict[Hashable, dict[Hashable, float]] = {}
-        self._work_s = 0.0
-        self._planned_s = -1.0  # below zero: there is no plan
+        self._plan: Plan = {}
+        self._planned_s: float | None = None  # the work that it was made for, if there is a plan
         self._changed = 0
 
     @property
@@ -116,14 +116,13 @@ class Scheduler:
             return
         if one.needs not in self._groups:
             self._groups[one.needs] = _Group()
-            self._planned_s = -1.0
+            self._planned_s = None
         self._groups[one.needs].add(one)
-        self._work_s += one.seconds
 
     def join(self, device: str, kind: Hashable) -> None:
         """A device more, or one that is well again; nothing is on it."""
         if kind not in self._kinds:
-            self._planned_s = -1.0
+            self._planned_s = None
         self._devices[device] = _Device(kind)
         self._kinds[kind] = self._kinds.get(kind, 0) + 1
         self._changed += 1
@@ -134,7 +133,7 @@ class Scheduler:
         self._kinds[gone.kind] -= 1
         if not self._kinds[gone.kind]:
             del self._kinds[gone.kind]
-            self._planned_s = -1.0
+            self._planned_s = None
         self._changed += 1
         return list(gone.given.values())
 
@@ -149,9 +148,11 @@ class Scheduler:
             if device not in one.not_on and self._can(one.needs, asks.kind):
                 del self._again[place]
                 return self._given(asks, one)
-        done = self._work_s < self._planned_s * (1 - _PLANNED_AGAIN)
-        if done or self._planned_s < 0 or self._changed > _OTHER_DEVICES * len(self._devices):
+        work_s = sum(group.work_s for group in self._groups.values())
+        changed = self._changed > _OTHER_DEVICES * len(self._devices)
+        if self._planned_s is None or changed or work_s < self._planned_s * (1 - _PLANNED_AGAIN):
             self._make_plan()
+            self._planned_s, self._changed = work_s, 0
         plan = self._plan[asks.kind]
         best: tuple[tuple[bool, float], Hashable] | None = None
         for needs, planned in plan.items():
@@ -166,16 +167,16 @@ class Scheduler:
         if best is None:
             return None
         needs = best[1]
-        one = self._taken(asks, self._groups[needs])
+        one = self._taken(asks, self._groups[needs], work_s / len(self._devices))
         if not self._groups[needs].count:
             del self._groups[needs]
-        self._work_s = max(0.0, self._work_s - one.seconds)
         plan[needs] -= one.seconds
         return self._given(asks, one)
 
-    def _taken(self, asks: _Device, group: _Group) -> Waiting:
+    @staticmethod
+    def _taken(asks: _Device, group: _Group, left_s: float) -> Waiting:
+        """The case of a group that a device takes; `left_s` is what is left for each device."""
         seconds, content = group.top()
-        left_s = self._work_s / len(self._devices)
         if content not in asks.has and seconds * _ENDGAME < left_s:
             content = next((one for one in reversed(asks.has) if one in group.heaps), content)
         return group.take(content)
@@ -219,51 +220,61 @@ class Scheduler:
         return found
 
     def _make_plan(self) -> None:
-        """Spreads the work of each group over the kinds it fits, so that loads are level.
+        work = {needs: group.work_s for needs, group in self._groups.items()}
+        self._plan = spread(work, self._kinds, self._can, self._plan)
 
-        Group by group, each fills the kinds up to one level above what others have put there;
-        after some sweeps nothing changes any more. It begins with the plan before, which is not far
-        off.
-        """
-        self._planned_s, self._changed = self._work_s, 0
-        loads = dict.fromkeys(self._kinds, 0.0)  # seconds for each device of the kind
-        shares: dict[Hashable, dict[Hashable, float]] = {}
-        for needs in self._groups:
-            kinds = [kind for kind in self._kinds if self._can(needs, kind)]
-            if kinds:
-                before = {kind: self._plan.get(kind, {}).get(needs, 0.0) for kind in kinds}
-                shares[needs] = {kind: max(0.0, part) for kind, part in before.items()}
-        for share in shares.values():
-            for kind, part in share.items():
-                loads[kind] += part / self._kinds[kind]
-        order = sorted(shares, key=lambda needs: len(shares[needs]))
-        for _ in range(_SWEEPS):
-            moved = 0.0
-            for needs in order:
-                share = shares[needs]
-                for kind, part in share.items():
-                    loads[kind] -= part / self._kinds[kind]
-                for kind, part in self._filled(share, loads, self._groups[needs].work_s):
-                    moved += abs(part - share[kind])
-                    share[kind] = part
-                    loads[kind] += part / self._kinds[kind]
-            if moved <= _SETTLED * self._work_s:
-                break
-        self._plan = {kind: {} for kind in self._kinds}
-        for needs in order:  # of two as good, the one that fits fewer kinds comes first
+
+Plan = dict[Hashable, dict[Hashable, float]]
+"""How many seconds of the work of each needs a kind of devices is to do."""
+
+
+def spread(
+    work: Mapping[Hashable, float],
+    devices: Mapping[Hashable, int],
+    fits: Callable[[Hashable, Hashable], bool],
+    before: Plan,
+) -> Plan:
+    """Spreads the work of each needs over the kinds it fits, so that loads are level.
+
+    `devices` is how many there are of each kind. Needs by needs, the work fills the kinds up to one
+    level above what others have put there; after some sweeps nothing changes any more. It begins
+    with the plan before, which is not far off.
+    """
+    shares: Plan = {}
+    loads = dict.fromkeys(devices, 0.0)  # seconds for each device of the kind
+    for needs in work:
+        if kinds := [kind for kind in devices if fits(needs, kind)]:
+            shares[needs] = {kind: before.get(kind, {}).get(needs, 0.0) for kind in kinds}
             for kind, part in shares[needs].items():
-                self._plan[kind][needs] = part
+                loads[kind] += part / devices[kind]
+    order = sorted(shares, key=lambda needs: len(shares[needs]))
+    for _ in range(_SWEEPS):
+        moved = 0.0
+        for needs in order:
+            share = shares[needs]
+            for kind, part in share.items():
+                loads[kind] -= part / devices[kind]
+            level = _level(work[needs], [(loads[kind], devices[kind]) for kind in share])
+            for kind, part in share.items():
+                share[kind] = max(0.0, level - loads[kind]) * devices[kind]
+                moved += abs(share[kind] - part)
+                loads[kind] += share[kind] / devices[kind]
+        if moved <= _SETTLED * sum(work.values()):
+            break
+    # of two as good, the one that fits fewer kinds comes first
+    return {
+        kind: {one: shares[one][kind] for one in order if kind in shares[one]} for kind in devices
+    }
 
-    def _filled(
-        self, kinds: Iterable[Hashable], loads: dict[Hashable, float], work: float
-    ) -> list[tuple[Hashable, float]]:
-        """How much of `work` each kind gets so that those that get some are level."""
-        lowest = sorted(kinds, key=lambda kind: loads[kind])
-        devices = held = level = 0.0
-        for number, kind in enumerate(lowest):
-            devices += self._kinds[kind]
-            held += loads[kind] * self._kinds[kind]
-            level = (work + held) / devices
-            if number + 1 == len(lowest) or level <= loads[lowest[number + 1]]:
-                break
-        return [(kind, max(0.0, level - loads[kind]) * self._kinds[kind]) for kind in lowest]
+
+def _level(work: float, kinds: list[tuple[float, int]]) -> float:
+    """Up to where work fills kinds, each of a load and a number of devices.
+
+    No kinds can take all the work below it; those that are loaded less do so exactly at it.
+    """
+    level, held, devices = math.inf, 0.0, 0
+    for load, number in sorted(kinds):
+        held += load * number
+        devices += number
+        level = min(level, (work + held) / devices)
+    return level

@@ -106,7 +106,13 @@ def followed(
     run_now: dict[str, Any] = {"last_seen": seen, "last_run": run}
     begins: dict[str, Any] = {"first_seen": seen, "first_run": run, **run_now}
     pairs = [pair for listed in found.pairs.values() for pair in listed]
-    now = {side.case: one.after for one in pairs for side in (one.before, one.after) if side}
+    judged = {
+        side.case: one.after
+        for one in pairs
+        if one.after is not None and one.after.has_verdict
+        for side in (one.before, one.after)
+        if side
+    }
     failing: dict[str, list[Brief]] = {}
     for after in filter(None, (pair.after for pair in pairs)):
         if cause := cause_of(after):
@@ -117,9 +123,9 @@ def followed(
         if cases := failing.pop(issue.id, None):
             change = {"state": "open", "closed": None, "known_issues": ()}
             change |= run_now | _cases(cases)
-        elif issue.fault != "not run" and issue.state == "open":
-            ended = [now.get(case) for case in issue.cases]
-            if all(map(_judged, ended)):
+        elif issue.state == "open":  # one of what was not run names no cases: see _not_run
+            ended = [judged[case] for case in issue.cases if case in judged]
+            if len(ended) == len(issue.cases):
                 change = {"state": "closed", "closed": seen, "known_issues": _known(issue, ended)}
         issues.append(issue.model_copy(update=change))
     for cause, cases in failing.items():
@@ -141,15 +147,11 @@ def followed(
     return tuple(issues[-_MOST:])
 
 
-def _known(issue: Issue, after: Iterable[Brief | None]) -> tuple[str, ...]:
+def _known(issue: Issue, after: Iterable[Brief]) -> tuple[str, ...]:
     """The known issues that expect what an issue was, where cases still fail so."""
-    still = (one for one in after if one and one.known_issue and one.standing == "known")
-    same = (one for one in still if (one.outcome, one.signature) == _what(issue))
-    return tuple(sorted({str(one.known_issue) for one in same}))
-
-
-def _what(issue: Issue) -> tuple[str, str]:
-    return issue.outcome, issue.signature
+    what = issue.outcome, issue.signature
+    same = (one.known_issue for one in after if (one.outcome, one.signature) == what)
+    return tuple(sorted({one for one in same if one}))
 
 
 def _not_run(
@@ -165,8 +167,6 @@ def _not_run(
                 last = {key: begins[key] for key in ("last_seen", "last_run")}
                 change = {"state": "open", "closed": None, "count": coverage.not_run, **last}
                 change["message"] = coverage.headline
-            elif issue.state == "open":
-                change = {"state": "closed", "closed": begins["last_seen"]}
         yield issue.model_copy(update=change)
     if lacks and not seen:
         yield Issue(
@@ -180,10 +180,6 @@ def _not_run(
             cases=(),
             **begins,
         )
-
-
-def _judged(brief: Brief | None) -> bool:
-    return brief is not None and brief.has_verdict
 
 
 def _cases(found: Sequence[Brief]) -> dict[str, Any]:

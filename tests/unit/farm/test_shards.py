@@ -8,9 +8,10 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from harness.errors import ConfigError
-from harness.farm.shards import Part, divided, gaps, parse_shard, shard_of
+from harness.farm.shards import Part, Shard, divided, gaps, named, parse_shard, shard_of
 from tests.properties import reached, reaches
 
 PLACES = st.dictionaries(st.text(max_size=3), st.sampled_from(["a", "b", "c"]), max_size=40)
@@ -52,6 +53,13 @@ def test_each_device_is_as_busy_on_all_machines() -> None:
         ("y", 1): 2,
         ("y", 2): 2,
     }
+
+
+def test_all_work_is_divided_evenly_however_few_cases_each_device_has() -> None:
+    places = {"x0": "x", "y0": "y", "z0": "z"}
+    seconds = {"x0": 3.0, "y0": 2.0, "z0": 1.0}
+    found = divided(places, seconds, 2)
+    assert found["x0"] != found["y0"] == found["z0"], "3 beside 2 and 1"
 
 
 def test_of_what_is_not_known_each_counts_as_much_as_others_usually_do() -> None:
@@ -108,7 +116,10 @@ def test_what_is_missing_is_named() -> None:
     ("others", "told"),
     [
         (parts(of=2), "shard 1/3 of 7 cases .* shard 1/2 of 7 cases"),
-        (parts(seconds={"a": 2.0}), "were not divided alike: run1 is .* run1 is"),
+        (
+            parts(seconds={"a": 2.0}),
+            "were not divided alike: run1 is .* run1 is .*; selection, lab",
+        ),
         (parts(places=CASES | {"h": "x"}), "of 7 cases .* of 8 cases"),
         (parts(places=dict.fromkeys("abcdefz", "x")), "were not divided alike"),
         (parts(), "run1 and run1 are both shard 1/3"),
@@ -148,3 +159,58 @@ def test_where_labs_differ_what_one_could_not_run_is_named() -> None:
 def test_more_shards_than_cases() -> None:
     with pytest.raises(ConfigError, match="7 cases cannot be divided into 8 shards"):
         shard_of((1, 8), CASES, {}, None)
+
+
+def test_a_run_is_resumed_as_the_shard_that_it_was() -> None:
+    places = dict.fromkeys("abcdefg", "x")
+    code = {"suites/a.py": "0" * 64, "conftest.py": "1" * 64}
+
+    def shard(number: int = 1, of: int = 3, more: str = "", **changed: str) -> Shard:
+        cases = places | dict.fromkeys(more, "x")
+        return shard_of((number, of), cases, {}, "night", code=code | changed)[0]
+
+    held = shard().model_dump(mode="json")
+    shard().refuse_to_complete(held)
+    for other in (shard(number=2), shard(of=2), shard(more="h")):
+        with pytest.raises(ConfigError, match=r"--shard: the run to resume is not shard .* others"):
+            other.refuse_to_complete(held)
+    for nothing in (None, {}, held | {"division": 3}):
+        with pytest.raises(ConfigError, match="the run to resume is not shard 1/3 of 7 cases"):
+            shard().refuse_to_complete(nothing)
+    changed = shard(**{"suites/a.py": "2" * 64, "suites/new.py": "0" * 64})
+    told = "--shard: the run to resume was of other test code: 2 files: suites/a.py, suites/new.py$"
+    with pytest.raises(ConfigError, match=told):
+        changed.refuse_to_complete(held)
+    assert changed.code_unlike(shard()) == shard().code_unlike(changed)
+
+
+def test_what_a_run_says_of_its_shard() -> None:
+    shard, _ = shard_of((2, 3), CASES, {}, None)
+    told = shard.in_run_json(["-m device"])
+    assert told["selection"] == ["-m device", f"--shard=2/3 of {shard.division}"]
+    assert Shard.model_validate(told["shard"]) == shard
+    assert str(shard) == "shard 2/3 of 7 cases by their number"
+    with pytest.raises(ValidationError, match="frozen"):
+        shard.number = 1  # type: ignore[misc]
+
+
+def test_parts_of_other_test_code_are_refused() -> None:
+    (first, own), (second, others) = (
+        shard_of((n, 2), CASES, {}, None, code={"suites/a.py": digit * 64})
+        for n, digit in ((1, "0"), (2, "1"))
+    )
+    with pytest.raises(ConfigError, match=r"run1 and run2 differ in 1 file: suites/a\.py; run one"):
+        gaps([Part("run1", first, own, own), Part("run2", second, others, others)])
+
+
+@pytest.mark.parametrize(
+    ("cases", "told"),
+    [
+        ("", "0 cases: "),
+        ("ba", "2 cases: a, b"),
+        ("abcde", "5 cases: a, b, c, d, e"),
+        ("abcdefg", "7 cases: a, b, c, d, e and 2 more"),
+    ],
+)
+def test_five_names_are_enough_to_look_for_the_mistake(cases: str, told: str) -> None:
+    assert named(cases) == told

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from harness.lab.health import (
     Health,
     HealthRules,
+    RecoveryRules,
     TimedGate,
     gate_problem,
     judge_health,
@@ -37,6 +39,13 @@ ALL = ("reconnect", "end-leftovers", "restart-server", "reboot")
         ({"hottest_c": 101.0, "hottest": "cpu"}, "bad", "hot"),
         ({"remoteprocs": {"cdsp": "crashed"}}, "bad", "dsp-down"),
         ({"remoteprocs": {"cdsp": "running", "modem": "offline"}}, "good", None),
+        ({"remoteprocs": {"cdsp0": "attached", "cdsp1": "ONLINE"}}, "good", None),
+        # what is exactly at a limit is good
+        ({"free_storage_bytes": 50_000_000, "free_ram_bytes": 100_000_000}, "good", None),
+        ({"hottest_c": 90.0, "uptime_s": 60.0}, "good", None),
+        ({"uptime_s": 59.9}, "suspect", "just-booted"),
+        ({"hottest_c": 100.0}, "suspect", "hot"),
+        ({"hottest_c": 100.1}, "bad", "hot"),
     ],
 )
 def test_one_thing_at_a_time(said: dict[str, Any], state: str, code: str | None) -> None:
@@ -44,6 +53,36 @@ def test_one_thing_at_a_time(said: dict[str, Any], state: str, code: str | None)
     assert health.state == state
     assert [finding.code for finding in health.findings] == ([code] if code else [])
     assert str(health).startswith(state)
+
+
+@pytest.mark.parametrize(("free", "code"), [(999_999, "storage-full"), (1_000_000, "not-writable")])
+def test_what_cannot_be_written_where_nothing_is_free_is_full(free: int, code: str) -> None:
+    vitals = Vitals(write_problem="I/O error", free_storage_bytes=free)
+    found = judge_health(vitals, HealthRules(), has_dsp=False).findings
+    assert [finding.code for finding in found] == [code, "low-storage"]
+
+
+def test_what_holds_where_a_lab_says_nothing() -> None:
+    """As docs/lab.md and the schema of devices.yaml say; they are the same for all of a run."""
+    assert HealthRules().model_dump() == {
+        "min_free_storage_mb": 50,
+        "min_free_ram_mb": 100,
+        "min_battery_percent": 15,
+        "max_temperature_c": 90,
+    }
+    assert RecoveryRules().model_dump() == {
+        "reboot": True,
+        "come_back_s": 90,
+        "reboot_timeout_s": 240,
+    }
+    assert TimedGate().model_dump() == {
+        "max_temperature_c": 50,
+        "max_busy_percent": 25,
+        "wait_s": 600,
+    }
+    for rules in (HealthRules(), RecoveryRules(), TimedGate()):
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(rules, next(iter(type(rules).model_fields)), 1)
 
 
 def test_a_dsp_that_cannot_be_reached() -> None:
@@ -60,7 +99,8 @@ def test_the_worst_finding_counts() -> None:
     health = judge_health(vitals, HealthRules(), has_dsp=False)
     assert (health.state, len(health.findings)) == ("bad", 3)
     assert Health().state == "good"
-    assert unreachable("unplugged").state == "bad"
+    assert str(unreachable("unplugged")) == "bad: unplugged"
+    assert health.vitals is vitals
 
 
 @pytest.mark.parametrize(

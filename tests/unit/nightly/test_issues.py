@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:
     assert (crashed.state, crashed.last_seen) == ("open", "1")
     third = night(second, "a failed;b passed;c error", "a passed;b passed;c passed", "3")
     assert [(one.state, one.closed) for one in third] == [("closed", "3")] * 3
+    assert night(third, "", "a passed;b passed;c passed", "4") == third, "gone since then"
     fourth = night(third, "a passed", "a failed", "4")
     again = next(one for one in fourth if one.outcome == "failed")
     assert (again.state, again.closed, again.first_seen) == ("open", None, "1")
@@ -121,8 +123,65 @@ def test_cases_that_were_not_run_are_one_issue() -> None:
     assert "1 of 3 cases has a verdict, 2 not run" in issue_text(first)
     (second,) = ran([first], 2, "2")
     assert (second.id, second.count, second.first_seen, second.last_seen) == (first.id, 1, "1", "2")
+    assert (second.message, second.cases) == ("1 of 2 cases has a verdict, 1 not run", ())
     (third,) = ran([second], 1, "3")
     assert (third.state, third.closed) == ("closed", "3")
+    assert ran([third], 1, "4") == (third,)
+    (again,) = ran([third], 2, "5")
+    assert (again.id, again.state, again.closed) == (first.id, "open", None)
+    assert (again.first_seen, again.last_seen, again.last_run) == ("1", "5", "r")
+
+
+def test_a_run_that_does_not_say_how_many_cases_it_had_may_have_left_some_out() -> None:
+    found = compare([], briefs("a passed"), infos=(None, {"finished": None}))
+    (issue,) = followed([], found, {}, run="r", seen="1")
+    assert (issue.fault, issue.state, issue.count) == ("not run", "open", 0)
+    assert "of how many is unknown" in str(issue.message)
+
+
+def test_issues_are_the_same_ones_for_every_version_of_the_harness() -> None:
+    """Else an update would open each of them anew."""
+    (issue,) = night([], "", "a failed id=x")
+    text = f"failed {briefs('a failed id=x')[0].signature}"
+    assert issue.id == hashlib.sha256(text.encode()).hexdigest()[:12]
+    assert issue.id == cause_of(briefs("other failed id=x")[0])
+    assert (cause_of(None), cause_of(briefs("a passed")[0])) == (None, None)
+
+
+def test_what_first_failed_so_tells_why() -> None:
+    (issue,) = night(
+        [], "", "a failed id=first message=it_broke;b failed id=first message=it_broke"
+    )
+    records = [attempt(one) for one in ("a failed id=first message=it_broke",)]
+    error = records[0].error
+    assert error is not None
+    assert error.diagnosis is not None
+    assert (issue.outcome, issue.signature) == ("failed", error.signature)
+    assert (issue.diagnosis, issue.message) == (error.diagnosis.text(), "it broke")
+    assert title(issue) == "`failed: first`"
+    (bare,) = night([], "", "a failed")
+    assert bare.diagnosis is None
+    unexplained = [attempt("a failed", error=None)]
+    found = compare([], [Brief.of(one) for one in unexplained])
+    (dumb,) = followed([], found, {one.case: one for one in unexplained}, run="r", seen="1")
+    assert (dumb.signature, dumb.diagnosis, dumb.message) == ("failed", None, None)
+
+
+def test_of_more_issues_than_are_kept_those_of_the_last_run_and_open_ones_stay() -> None:
+    (failing, gone, elsewhere) = night([], "", "a failed;b crashed;c hung", "1")
+    many = [
+        gone.model_copy(update={"id": str(n), "state": "closed", "closed": "1"}) for n in range(499)
+    ]
+    kept = night([failing, elsewhere, *many], "", "a failed", "2")
+    assert len(kept) == 500
+    assert [one.outcome for one in kept[-2:]] == ["hung", "failed"], "what is seen now is the last"
+    assert [one.id for one in kept[:2]] == ["1", "2"], "what was seen longest ago went"
+
+
+def test_a_title_is_short_enough_for_a_list() -> None:
+    (issue,) = night([], "", f"a failed message={'x' * 400}")
+    lost = night([], "", f"a error cause=infra message={'x' * 400}")[0]
+    assert [len(title(one)) for one in (issue, lost)] == [121, 121], "as evenly as both ends go"
 
 
 def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issue, ...]:

@@ -34,7 +34,7 @@ def _filters(filters: object) -> object:
     if isinstance(filters, Mapping):
         for key, value in filters.items():
             is_value = isinstance(value, str | int) and not isinstance(value, bool)
-            if not (isinstance(key, str) and _KEY.fullmatch(key) and is_value):
+            if not (_KEY.fullmatch(key) and is_value):
                 raise PydanticCustomError(
                     "filters", "must be tags of places: lower-case words, each with a text"
                 )

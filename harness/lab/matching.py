@@ -101,7 +101,7 @@ def _refuse_impossible(keyword: str, wanted: tuple[object, ...]) -> None:
 def _backend(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
     # Only HTP can be ruled out beforehand; what GPU and CPU libraries say is itself a result.
     soc = SOCS.get(device.soc or "")
-    if wanted == ("htp",) and soc is not None and soc.htp_arch is None and device.htp_arch is None:
+    if wanted == ("htp",) and soc is not None and device.htp_arch is None:
         return f"{soc.name} has no HTP"
     return None
 

@@ -29,11 +29,14 @@ NO_HTP = DeviceConfig(name="old", serial="B", soc="QCS610", target="linux-arm64"
         (SIM, {"tags": "fast"}, []),
         (SIM, {"tags": ["fast", "lab", "cold"]}, ["lacks tag lab, cold"]),
         (SIM, {"tags": None, "htp_arch": None}, []),
+        (SIM, {"tags": [], "htp_arch": ()}, []),
+        (SIM, {"htp_arch": {73}, "target": frozenset({"linux-x64"})}, []),
         (SIM, {"backend": "gpu"}, []),
         (UNKNOWN, {"backend": "htp"}, []),
         (UNKNOWN, {"soc": "X"}, ["needs soc X, and the lab does not say which it has"]),
         (NO_HTP, {"backend": "htp"}, ["QCS610 has no HTP"]),
         (NO_HTP, {"backend": ("htp", "gpu")}, []),
+        (NO_HTP, {"backend": "gpu", "engine": "ort", "compilers": "all", "qnn": "2.51.0"}, []),
         (
             NO_HTP,
             {"backend": "htp", "simulated": True},
@@ -59,6 +62,9 @@ def test_reasons(device: DeviceConfig, requirements: dict[str, object], reasons:
         ({"simulated": 1}, "simulated: a device test cannot require 1 (valid: True, False)"),
         ({"target": "android"}, "target: a device test cannot require 'android'"),
         ({"tags": 3}, "tags: a device test cannot require 3"),
+        ({"engine": "tflite"}, "engine: a device test cannot require 'tflite' (valid: qnn, ort, "),
+        ({"compilers": True}, "compilers: a device test cannot require True (valid: own, all)"),
+        ({"qnn": 2.51}, "qnn: a device test cannot require 2.51"),
     ],
 )
 def test_mistakes_of_a_marker(requirements: dict[str, object], message: str) -> None:
@@ -100,6 +106,35 @@ def test_a_kind_is_called_by_what_tells_it_apart() -> None:
         "cold": "qcs8550-linux-x64-2",
     }
     assert kinds([sim("qcs8550"), sim("b")]) == dict.fromkeys(("qcs8550", "b"), "qcs8550-2")
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["QCS8550", "qcs8550", "QCS8550-linux-x64", None]),
+            st.sampled_from(["linux-x64", "linux-arm64"]),
+            st.sampled_from([("fast", "cold"), ("cold", "fast"), ()]),
+            st.sampled_from(["a", "b", "qcs8550", "qcs8550-linux-x64", "qcs8550-linux-x64-2"]),
+        ),
+        max_size=5,
+        unique_by=lambda one: one[-1],
+    )
+)
+def test_devices_are_called_the_same_exactly_if_they_are_twins(
+    told: list[tuple[str | None, str, tuple[str, ...], str]],
+) -> None:
+    devices = [
+        DeviceConfig.model_validate(
+            {"name": name, "serial": name, "soc": soc, "target": target, "tags": tags}
+        )
+        for soc, target, tags, name in told
+    ]
+    called = kinds(devices)
+    assert list(called) == [one.name for one in devices]
+    for one in devices:
+        alike = {other.name for other in devices if called[other.name] == called[one.name]}
+        assert alike == {one.name, *(other.name for other in twins(one, devices))}
+        assert called[one.name] == one.name or called[one.name] not in called
 
 
 def test_twins_are_of_one_kind() -> None:

@@ -29,6 +29,7 @@ from harness.nightly.issues import (
     title,
     to_bisect,
 )
+from harness.results.record import CaseRecord
 from tests.properties import reached, reaches
 from tests.unit.history.runs import attempt, briefs
 
@@ -269,6 +270,33 @@ def test_of_a_cause_the_cheapest_case_is_bisected_and_the_cheapest_cause_first()
     assert later is not None
     assert later.search is not None
     assert later.search.case.endswith("d]")
+
+
+def with_versions(placement: str, name: str, outcome: str, **changed: Any) -> CaseRecord:
+    made = attempt(f"{name} {outcome}", qnn=placement.split("-")[0], **changed)
+    return made.model_copy(update={"case": f"suites/test_a.py::test_b[sim-htp-{placement}-{name}]"})
+
+
+def test_a_search_on_more_axes_takes_longer() -> None:
+    old, new = "2.50.40-ort-1.24.1-by-2.49.0", "2.51.0-ort-1.31.1-by-2.50.0"
+    two, one = "2.51.0-ort-1.31.1-by-2.49.0", "2.51.0-ort-1.24.1-by-2.49.0"
+
+    def wanted(**after: str) -> str:
+        records = [with_versions(said, name, "failed") for name, said in after.items()]
+        found = compare(
+            [Brief.of(with_versions(old, name, "passed")) for name in after],
+            [Brief.of(record) for record in records],
+        )
+        named = {record.case: record for record in records}
+        issues = followed([], found, named, run="r", seen="1")
+        (issue,) = to_bisect(issues, found, named, lambda one: one.command("l", "r"), NIGHT)
+        assert issue.search is not None
+        return issue.search.case.split("-")[-1][:-1]
+
+    assert wanted(a=new, b=two, c=one) == wanted(c=one, a=new, b=two) == "c"
+    assert wanted(a=new, b=two) == wanted(b=two, a=new) == "b"
+    assert wanted(a=new) == "a"
+    assert wanted(a=one, b=one) == "a", "of two as cheap, always the same one"
 
 
 def test_nothing_in_it_is_more_than_text() -> None:

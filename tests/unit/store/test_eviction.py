@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.store.eviction import Inventory, parse_inventory, plan_eviction
+from harness.store.eviction import Eviction, Inventory, parse_inventory, plan_eviction
 from tests.unit.store.test_layout import DONE
 
 A, B, C = (letter * 64 for letter in "abc")
@@ -106,20 +108,66 @@ def test_nothing_that_is_needed_goes(
         assert all(name[:-2] in used for name in set(found.sets) - set(plan.sets))
 
 
+def read(*lines: str) -> Inventory:
+    return parse_inventory("".join(f"@qnn-harness:{line}\n" for line in lines) + DONE)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (f"store 10|1|2|store/{A}.1", {"entries": {f"{A}.1": 10}}),
+        (f"store 10|1|2|store/{A}-x.1", {"entries": {f"{A}-x.1": 10}}),
+        (f"store 10|1|2|store/more/{A}.2", {}),
+        ("store 10|1|2|store/plain", {}),
+        (f"list 10|1|2|store/{A}.1", {}),
+        (f"store 10|1|2|{A}.1", {}),
+        ("store 7|1|2|store/.incoming/mine.77/ready/x", {"incoming": {"mine.77": 7}}),
+        ("store 7|1|2|store/.incoming/-rf/x", {}),
+        ("store 7|1|2|store/.incoming/../x", {}),
+        ("list 3|44|2|listed/one.1", {"sets": {"one.1": (44, frozenset())}}),
+        ("list 3|44|2|listed/../one.2", {}),
+        ("list 3|44|2|listed/-rf", {}),
+        ("list 3|44|2|elsewhere/one.3", {}),
+        ("store 3|44|2|listed/one.1", {}),
+        ("list 3|44|listed/one.1", {}),
+        ("folder two.1", {"folders": {"two.1"}}),
+        ("folder a b", {}),
+        ("incoming theirs.5", {"incoming": {"theirs.5": 0}}),
+        ("incoming -rf", {}),
+        ("claim host-1-00", {"claims": {"host-1-00"}}),
+        ("claim ../x", {}),
+        ("used one", {"used": {"one"}}),
+        ("ref one.1 x", {}),
+        ("df /dev/x 9 5 4 60% /", {"free_bytes": 4096}),
+        ("", {}),
+    ],
+)
+def test_each_line_tells_one_thing_and_nothing_that_leads_elsewhere(
+    line: str, found: dict[str, Any]
+) -> None:
+    assert read(line) == Inventory(**found)
+    assert read(f"odd {line.partition(' ')[2]}") == Inventory()
+
+
 def test_what_a_device_lists_is_what_its_store_has() -> None:
-    """Each line by itself, also with names that are told to lead elsewhere."""
-    lines = [
+    found = read(
+        "incoming mine.77",
+        f"ref one.1 {A}.1",
+        "store 7|1|2|store/.incoming/mine.77/ready/x",
+        "store 5|1|2|store/.incoming/mine.77/y",
+        "incoming mine.77",
         f"store 10|1|2|store/{A}.1",
-        f"store 10|1|2|store/more/{A}.2",
-        "store 7|1|2|store/.incoming/mine-1-00.77/ready/x",
-        "store 5|1|2|store/.incoming/mine-1-00.77/y",
-        "store 5|1|2|store/.incoming/../y",
         "list 3|44|2|listed/one.1",
-        "list 3|44|2|listed/../one.2",
-        "list 3|44|2|elsewhere/one.3",
-        "odd 1|1|1|store/x",
-    ]
-    found = parse_inventory("".join(f"@qnn-harness:{line}\n" for line in lines) + DONE)
-    assert found.entries == {f"{A}.1": 10}
-    assert found.incoming == {"mine-1-00.77": 12}
-    assert found.sets == {"one.1": (44, frozenset())}
+        f"ref one.1 {B}.1",
+        f"ref other.1 {C}.1",
+    )
+    sets = {"one.1": (44, frozenset({f"{A}.1", f"{B}.1"}))}
+    assert found == Inventory({f"{A}.1": 10}, sets, incoming={"mine.77": 12})
+    assert found.total_bytes == 22
+
+
+def test_what_is_to_go_is_told_line_by_line() -> None:
+    plan = Eviction(("one.1", "two.1"), (f"{A}.1",), ("mine.77",), 12)
+    told = f"unclaim host-1-00\nset one.1\nset two.1\nentry {A}.1\ndrop mine.77\n"
+    assert plan.text(["host-1-00"]) == told.encode()
+    assert Eviction((), (), (), 0).text() == b""

@@ -6,7 +6,6 @@ import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,6 @@ from tests.unit.store.store_device import (
     a_set,
     device_of,
     flip,
-    stored_file,
 )
 from tests.unit.store.store_device import needing_shell as needing
 
@@ -441,12 +439,6 @@ def test_any_answer_is_read_or_refused(text: str) -> None:
 )
 def test_names_in_a_set(name: str, valid: bool) -> None:
     assert valid_name(name) == valid
-
-
-def test_executables_have_entries_of_their_own() -> None:
-    file = stored_file("probe", b"x")
-    assert entry_name(file) == file.sha256
-    assert entry_name(replace(file, mode=0o755)) == f"{file.sha256}-x"
 
 
 @pytest.mark.parametrize(

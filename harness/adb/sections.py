@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 PREFIX: Final = "@qnn-harness:"
@@ -30,13 +31,12 @@ def sections_with(answer: bytes, token: str) -> dict[str, Section]:
     before = f"{PREFIX}{token} " if token else PREFIX
     mark = re.compile(rb"(?:\A|\n)" + re.escape(before.encode()) + rb"([^\n]{0,200})(?=\n)")
     sections: dict[str, Section] = {}
-    name, start = "=", 0
-    for found in mark.finditer(answer):
+    marks = list(mark.finditer(answer))
+    for found, following in zip_longest(marks, marks[1:]):
+        name = found[1].decode("utf-8", "replace")
         if name != "=":
-            sections[name] = Section(answer[start : found.start()], whole=True)
-        name, start = found[1].decode("utf-8", "replace"), found.end() + 1
-    if name != "=":
-        sections[name] = Section(answer[start:], whole=False)
+            content = answer[found.end() + 1 : following.start() if following else None]
+            sections[name] = Section(content, whole=following is not None)
     return sections
 
 

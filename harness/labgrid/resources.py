@@ -32,14 +32,8 @@ class Resources(Generic[_Value]):
 
     def drop(self, exporter: str, group: str, name: str) -> list[_Value]:
         """Those of a name are gone, of whatever class; which they were."""
-        groups = self._of.get(exporter, {})
-        found = groups.get(group, {})
-        gone = [found.pop(key) for key in [key for key in found if key[1] == name]]
-        if not found:
-            groups.pop(group, None)
-        if not groups:
-            self._of.pop(exporter, None)
-        return gone
+        found = self._of.get(exporter, {}).get(group, {})
+        return [found.pop(key) for key in [key for key in found if key[1] == name]]
 
     def near(self, patterns: Iterable[tuple[str, str]]) -> list[tuple[Key, _Value]]:
         """All that patterns of (exporter, group) can mean, in the order of their keys."""

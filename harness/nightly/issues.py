@@ -206,20 +206,18 @@ def to_bisect(
 
     `earlier` has the last verdict of cases that had none in the base.
     """
-    searches: dict[str, Search] = {}
-    hindrances: dict[str, str] = {}
+    searches: dict[str | None, Search] = {}
+    hindrances: dict[str | None, str] = {}
     after_loss = [
         Pair(earlier[case], one.after) for one, case in lost_before(found) if case in earlier
     ]
     for pair in (*found["new"], *found["changed"], *after_loss):
         failure, cause = NewFailure.of(pair), cause_of(pair.after)
-        if cause is None or pair.after is None:
-            continue
         words = command(failure)
         if words is None:
             hindrances.setdefault(cause, str(failure.hindrance))
             continue
-        case = pair.after.case
+        case = failure.after.case
         cost = records[case].duration_s * _RUNS[len(failure.changed)]
         if cause not in searches or cost < searches[cause].cost_s:
             searches[cause] = Search(command=tuple(words), case=case, cost_s=cost, since=night)

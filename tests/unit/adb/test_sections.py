@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.adb.sections import Section, first_line, free_storage, sections_of, sections_with
+from harness.adb.sections import (
+    Section,
+    first_line,
+    free_storage,
+    integer,
+    memory,
+    sections_of,
+    sections_with,
+)
 from tests.properties import damaged, reached, reaches
 
 TOKEN = "0123456789abcdef"
@@ -65,12 +73,33 @@ def test_parts_without_a_token_end_where_the_next_one_begins() -> None:
         (["head", "/dev/x 9 5 1 60% /", "free 300 512"], 1024),
         (["head", "free 300 512"], 153600),
         (["head", "/dev/x 9 9 -1 100% /"], 0),
+        (["head", "/dev/x 9 5 4 60%"], 4096),
+        (["head", "9 5 4 60% /"], 4096),
+        (["head", "/dev/a/long/name", "9 5 4 60% /"], 4096),
+        (["head", "/dev/x 9 5 4 60% /mnt 7 50%/x 50% y"], 4096),
+        (["head", "/dev/x 9 5 4 60% /mnt x 50%"], 4096),
+        (["head", "5 60% /"], None),
         (["head"], None),
         ([], None),
     ],
 )
 def test_the_smaller_one_of_what_is_free_holds(lines: list[str], free: int | None) -> None:
     assert free_storage(lines) == free
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("12", 12), ("9" * 18, 10**18 - 1), ("9" * 19, None), ("-1", None), ("", None), (None, None)],
+)
+def test_plain_numbers(text: str | None, number: int | None) -> None:
+    assert integer(text) == number
+
+
+def test_what_a_line_of_meminfo_tells() -> None:
+    sections = sections_of("@qnn-harness:memory\nMemTotal:  9 kB\nMemFree:   7 kB\nOdd: x kB\n")
+    assert [memory(sections, name) for name in ("MemTotal", "MemFree")] == [9216, 7168]
+    assert [memory(sections, name) for name in ("Mem", "Odd")] == [None, None]
+    assert memory({}, "MemTotal") is None
 
 
 def test_the_first_line_of_a_part_and_no_more_of_it() -> None:

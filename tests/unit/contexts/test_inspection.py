@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.artefacts.artefact import Artefact, Piece, PieceKind
 from harness.cli.contexts import lines
 from harness.contexts.inspection import ContextReport, Inspection, context_report
@@ -78,6 +80,25 @@ def test_an_old_format_leaves_out_what_it_does_not_tell() -> None:
     assert "made by QNN not told for" in shown(told)
 
 
+@pytest.mark.parametrize(
+    ("said", "memory_type", "data_type"),
+    [
+        ({}, "raw", "0x0000"),
+        ({"memory_type": 0, "data_type": "float32"}, "raw", "float32"),
+        ({"memory_type": 1, "data_type_code": 0x1234}, "memhandle", "0x1234"),
+        ({"memory_type": 2}, "retrieve-raw", "0x0000"),
+        ({"memory_type": 3}, "type 3", "0x0000"),
+    ],
+)
+def test_numbers_of_qnn_have_their_names(
+    said: dict[str, Any], memory_type: str, data_type: str
+) -> None:
+    (graph,) = report({"size": 5, "graphs": [{"name": "g", "outputs": [said]}]}).graphs
+    (tensor,) = graph.outputs
+    assert (tensor.memory_type, tensor.data_type) == (memory_type, data_type)
+    assert (tensor.dimensions, tensor.bytes, graph.inputs) == ((), None, ())
+
+
 def test_values_of_each_channel() -> None:
     weights = X | {"encoding": "axis-scale-offset", "scale": None, "axis": 3, "channels": 8}
     told = report(METADATA | {"graphs": [PREFILL | {"inputs": [weights]}]})
@@ -89,6 +110,7 @@ def test_what_has_no_metadata() -> None:
     damaged = report(Unreadable("getMetadata: 30010"))
     assert (damaged.problem, damaged.graphs) == ("getMetadata: 30010", ())
     assert "    getMetadata: 30010" in shown(damaged)
+    assert report(None).problem == "nothing was read of it"
     assert report(None, "empty").problem == "a cache without content"
     dlc = report(None, "dlc")
     assert dlc.problem is None

@@ -43,9 +43,13 @@ def test_every_context_is_used_while_it_is_loaded(
         else:
             loaded.remove(move.context)
     assert executed == list(range(contexts))
-    assert {move.context for move in plan.frees} >= loaded
+    assert plan.frees == tuple(Move("free", number) for number in range(contexts))
     expected_peak = {"resident": contexts, "sequential": 1, "window": min(window, contexts)}
     assert peak == expected_peak[residency]
+
+
+def test_a_window_has_four_contexts_unless_another_number_is_said() -> None:
+    assert schedule(9, "window") == schedule(9, "window", 4)
 
 
 @pytest.mark.parametrize(("contexts", "window"), [(0, 4), (3, 0), (-1, 1)])

@@ -58,6 +58,23 @@ def test_what_is_freed_can_be_taken_again() -> None:
     assert forecast(sizes, moves[:-1], Room(10)) == Forecast(3, None, ((1, 2),), (9,), (6, 5, 9))
 
 
+def test_domains_are_told_as_they_were_when_most_was_taken() -> None:
+    sizes = [Size(6), Size(5), Size(4)]
+    moves = [Move("load", 0), Move("free", 0), Move("load", 1), Move("execute", 1)]
+    assert forecast(sizes, moves, Room(10)) == Forecast(2, None, ((0,),), (6,), (6, 5))
+    more = [*moves, Move("load", 2), Move("free", 2), Move("free", 2)]
+    assert forecast(sizes, more, Room(10)) == Forecast(3, None, ((1, 2),), (9,), (6, 5, 9))
+    assert forecast(sizes, more, Room(8, 2)).domains == ((1,), (2,))
+
+
+def test_what_is_freed_of_a_shared_buffer_is_what_only_it_needed() -> None:
+    sizes = [Size(6, 4), Size(5, 3), Size(5, 1)]
+    moves = [Move("load", 0), Move("load", 1), Move("free", 0), Move("load", 2), Move("free", 1)]
+    found = forecast(sizes, [*moves, Move("load", 1)], Room(20), share_spill_fill=True)
+    # own 2, 4, 2, 6, 4, 6 beside the largest buffer of 4, 4, 3, 3, 1, 3
+    assert found.after_each == (6, 8, 9, 9)
+
+
 def test_one_spill_fill_buffer_for_all_of_a_domain() -> None:
     sizes = [Size(6, 4), Size(5, 3), Size(3, 1)]
     assert resident(sizes, Room(10)).loads == 1
@@ -101,6 +118,8 @@ def test_what_would_help_is_true(sizes: list[Size], room: Room) -> None:
             span = int(name.split()[3])
             moves = schedule(len(sizes), "window", span).moves
             assert forecast(sizes, moves, room).fits
+            wider = schedule(len(sizes), "window", span + 1).moves
+            assert span == len(sizes) or not forecast(sizes, wider, room).fits
         if name.endswith("protection domains"):
             number = int(name.split()[0])
             assert resident(sizes, Room(room.budget, number)).fits
@@ -109,6 +128,22 @@ def test_what_would_help_is_true(sizes: list[Size], room: Room) -> None:
     if room.sessions == 1:
         assert told["smallest first"].loads >= resident(sizes, room).loads
         assert told["smallest first"].loads >= told["largest first"].loads
+
+
+def test_the_ways_out_of_four_contexts_that_do_not_fit_together() -> None:
+    sizes = [Size(6, 4), Size(5, 3), Size(3, 1), Size(2)]
+    assert changes(sizes, Room(10)) == [
+        Change("smallest first", False, 3),  # 2 + 3 + 5
+        Change("largest first", False, 1),
+        Change("shared spill-fill, largest first", False, 3),  # 4 and 2 + 2 + 2
+        Change("sequential", True, 4),
+        Change("a window of 1 context", True, 4),
+        Change("2 protection domains", True, 4),  # 6 + 3 and 5 + 2
+        Change("merged into one context", False, 0),
+    ]
+    assert Change("a window of 4 contexts", True, 4) in changes(sizes, Room(16))
+    assert Change("shared spill-fill, largest first", True, 4) in changes(sizes, Room(12))
+    assert [one.fits for one in changes([Size(5)], Room(4))] == [False] * 5 + [True]
 
 
 def test_merged_and_split() -> None:

@@ -29,6 +29,7 @@ def test_a_place_fits_if_it_has_every_tag(filters: dict[str, str], fits: list[st
     ("other", "number"),
     [
         (Waiting("other", {"board": "x"}, 0.0, 9.0), 1),
+        (Waiting("other", {"board": "x"}, 0.0, 10.0), 0),
         (Waiting("other", {"board": "x"}, 0.0, 11.0), 0),
         (Waiting("other", {"board": "x"}, 1.0, 11.0), 1),
         (Waiting("other", {"board": "x"}, -1.0, 9.0), 0),
@@ -47,7 +48,11 @@ def test_what_is_said() -> None:
         "waiting up to 60 s for a place of labgrid with board=x: 2 in front; "
         "they are held by desk/alice, desk/bob"
     )
+    assert queue_text(0, {}, [], 0.5) == (
+        "waiting up to 0.5 s for a place of labgrid with any tags: 0 in front"
+    )
     wanted = Wanted("lab:20408", {"board": "z"})
+    assert wanted == Wanted("lab:20408", {"board": "z"}, 0, 0.0, 0.0), "only to be listed"
     assert no_place(wanted, PLACES) == "no place of the coordinator at lab:20408 has board=z"
     assert no_place(wanted, []) == "the coordinator at lab:20408 has no places"
     assert tags_there(PLACES) == ["board=x", "board=y", "rack=1"]

@@ -24,10 +24,11 @@ def test_all_that_matches_is_near_once_and_in_order(
     resources = Resources[int]()
     truth: dict[Key, int] = {}
     for number, key in enumerate(put):
-        resources.put(key, number)
+        assert resources.put(key, number) == truth.get(key)
         truth[key] = number
     for exporter, group, _, name in drop:
-        resources.drop(exporter, group, name)
+        gone = [v for k, v in truth.items() if (k[0], k[1], k[3]) == (exporter, group, name)]
+        assert resources.drop(exporter, group, name) == gone
         truth = {k: v for k, v in truth.items() if (k[0], k[1], k[3]) != (exporter, group, name)}
     near = resources.near(patterns)
     assert [key for key, _ in near] == sorted({key for key, _ in near})

@@ -272,6 +272,20 @@ def test_of_a_cause_the_cheapest_case_is_bisected_and_the_cheapest_cause_first()
     assert later.search.case.endswith("d]")
 
 
+def test_what_is_new_is_searched_before_what_is_older_however_long_it_takes() -> None:
+    issues = searched("a@2.50.0 passed;b@2.50.0 passed", "a failed;b crashed", {"a": 40, "b": 4})
+    (a,) = (one for one in issues if one.outcome == "failed")
+    (b,) = (one for one in issues if one.outcome == "crashed")
+    assert b.search is not None
+    older = b.model_copy(update={"search": b.search.model_copy(update={"since": "20261101"})})
+    assert next_search([older, a], NIGHT) == a
+    assert next_search([older, a.model_copy(update={"state": "closed"})], NIGHT) == older
+    assert next_search([a.model_copy(update={"search": None})], NIGHT) is None
+    assert a.search is not None
+    over = a.search.model_copy(update={"exit_code": 0})
+    assert next_search([older, a.model_copy(update={"search": over})], NIGHT) == older
+
+
 def with_versions(placement: str, name: str, outcome: str, **changed: Any) -> CaseRecord:
     made = attempt(f"{name} {outcome}", qnn=placement.split("-")[0], **changed)
     return made.model_copy(update={"case": f"suites/test_a.py::test_b[sim-htp-{placement}-{name}]"})
@@ -314,6 +328,8 @@ def test_a_tracker_takes_it_however_much_fails() -> None:
     assert (issue.count, len(issue.cases)) == (300, 200)
     assert issue_text(issue).endswith("\n- and 250 more\n")
     assert len(issue_text(issue)) < 60_000
+    (fifty,) = night([], "", ";".join(f"c{number} failed" for number in range(50)))
+    assert issue_text(fifty).splitlines()[-1].endswith("c49]`"), "none is left out"
 
 
 outcomes = st.lists(
@@ -358,7 +374,13 @@ def test_an_issue_is_open_exactly_as_long_as_it_may_fail(
 def test_what_is_known_of_the_version_that_brought_it(changed: dict[str, Any], said: str) -> None:
     (issue,) = night([], "", "a failed")
     search = Search(command=("x",), case="a", cost_s=1, since="1", **changed)
-    assert bisected(issue.model_copy(update={"search": search})) == said
+    issue = issue.model_copy(update={"search": search})
+    assert bisected(issue) == said
+    lines = issue_text(issue).splitlines()
+    told = lines[lines.index(f"- bisection: `{said}`") + 1 :]
+    assert told[0] == "  - `qnn-harness x`"
+    assert told[1] == ("  - `reports/b/report.md`" if "folder" in changed else "")
+    issue = issue.model_copy(update={"search": None})
     assert bisected(issue.model_copy(update={"hindrance": "no versions"})) == (
         "not bisected: no versions"
     )

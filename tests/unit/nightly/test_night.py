@@ -36,6 +36,11 @@ def night(**changed: Any) -> Night:
     return Night(**values | {"folder": "f", "budget_s": 60, "until": 1060} | changed)
 
 
+def test_what_is_kept_is_read_again() -> None:
+    kept = night(done=STEPS[:2], coverage=Coverage(selected=1, passed=1))
+    assert Night.model_validate_json(kept.model_dump_json()) == kept
+
+
 def test_its_steps_come_one_after_the_other() -> None:
     done: tuple[str, ...] = ()
     for step in STEPS:
@@ -129,6 +134,7 @@ def test_what_was_asked_for_holds_when_it_is_resumed(
         ({"run_exit_code": 3}, 3),
         ({"run_exit_code": 2}, 2),
         ({"run_exit_code": None}, 3),
+        ({"run_exit_code": 3, "coverage": Coverage(selected=1, passed=1)}, 3),
         # an old failure hides no verdict that is missing
         ({"run_exit_code": 1, "coverage": Coverage(selected=2, failed=1, input=1)}, 2),
         ({"run_exit_code": 1, "coverage": Coverage(selected=2, failed=1, lab=1)}, 3),

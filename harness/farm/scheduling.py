@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -241,7 +242,7 @@ def spread(
     with the plan before, which is not far off.
     """
     shares: Plan = {}
-    loads = dict.fromkeys(devices, 0.0)  # seconds for each device of the kind
+    loads: dict[Hashable, float] = defaultdict(float)  # seconds for each device of the kind
     for needs in work:
         if kinds := [kind for kind in devices if fits(needs, kind)]:
             shares[needs] = {kind: before.get(kind, {}).get(needs, 0.0) for kind in kinds}

@@ -184,6 +184,45 @@ def test_a_kind_that_is_new_or_gone_and_cases_that_fit_others_are_planned_at_onc
     assert made.plans == 4
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 99), st.sampled_from("ABC")), min_size=1, max_size=20),
+    st.lists(st.booleans(), max_size=20),
+)
+def test_a_device_without_files_always_takes_the_longest(
+    cases: list[tuple[int, str]], fresh: list[bool]
+) -> None:
+    waiting = {n: Waiting(n, "a", *one) for n, one in enumerate(cases)}
+    made = scheduler(list(waiting.values()), old="a")
+    for n, is_fresh in enumerate(fresh):
+        device = f"new{n}" if is_fresh else "old"
+        if is_fresh:
+            made.join(device, "a")
+        one = made.next(device)
+        if one is None:
+            assert not waiting
+            continue
+        if is_fresh:
+            assert one.seconds == max(other.seconds for other in waiting.values())
+        assert waiting.pop(one.case) == one
+
+
+def test_a_kind_of_many_devices_takes_its_part_of_what_others_can_do_too() -> None:
+    """So that the one of the other kind is left to what only it can do."""
+    only, long = (
+        [Waiting(n, "b", 1) for n in range(10)],
+        [Waiting(n, "ab", 10) for n in range(10, 14)],
+    )
+    assert given_to(scheduler([*only, *long], b="b", a0="a", a1="a", a2="a"), "b") == 0
+    assert given_to(scheduler([*only, *long], b="b", a0="a"), "b") == 10
+
+
+def test_of_those_that_failed_the_longest_comes_first_and_only_where_it_can_run() -> None:
+    made = scheduler([], one="a", two="b")
+    for n, (needs, seconds) in enumerate((("a", 1), ("ab", 3), ("a", 2))):
+        made.add(Waiting(n, needs, seconds, not_on=frozenset({"gone"})))
+    assert [given_to(made, device) for device in ("two", "two", "one", "one")] == [1, None, 2, 0]
+
+
 def test_a_case_that_failed_goes_first_and_elsewhere() -> None:
     made = scheduler([Waiting(0, "a", 9), Waiting(1, "a", 1)], one="a", two="a")
     failed = made.next("one")

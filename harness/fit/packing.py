@@ -159,7 +159,7 @@ def changes(sizes: Sequence[Size], room: Room) -> list[Change]:
     if all(size.total <= room.budget for size in sizes):
         enough = Room(room.budget, count)
         domains = [one for one in forecast(sizes, resident, enough).domains if one]
-        found.append(Change(f"{len(domains)} protection domains", True, count))
+        found.append(Change(counted(len(domains), "protection domain"), True, count))
     # its graphs take what they took as contexts, measured with QNN 2.51
     fits = sum(size.total for size in sizes) <= room.budget
     found.append(Change("merged into one context", fits, count if fits else 0))

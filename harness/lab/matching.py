@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain, count
 from typing import Final
 
@@ -100,23 +101,19 @@ def _refuse_impossible(keyword: str, wanted: tuple[object, ...]) -> None:
 
 def _backend(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
     # Only HTP can be ruled out beforehand; what GPU and CPU libraries say is itself a result.
-    soc = SOCS.get(device.soc or "")
-    if wanted == ("htp",) and soc is not None and device.htp_arch is None:
-        return f"{soc.name} has no HTP"
+    if wanted == ("htp",) and device.soc in SOCS and device.htp_arch is None:
+        return f"{device.soc} has no HTP"
     return None
 
 
-def _one_of(keyword: str) -> _Check:
-    def check(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
-        has = getattr(device, keyword)
-        if has in wanted:
-            return None
-        listed = " or ".join(str(value) for value in wanted)
-        if has is None:
-            return f"needs {keyword} {listed}, and the lab does not say which it has"
-        return f"needs {keyword} {listed}, has {has}"
-
-    return check
+def _one_of(keyword: str, device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
+    has = getattr(device, keyword)
+    if has in wanted:
+        return None
+    listed = " or ".join(str(value) for value in wanted)
+    if has is None:
+        return f"needs {keyword} {listed}, and the lab does not say which it has"
+    return f"needs {keyword} {listed}, has {has}"
 
 
 def _tags(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
@@ -129,10 +126,10 @@ _CHECKS: Final[Mapping[str, tuple[tuple[object, ...] | None, _Check]]] = {
     "engine": (ENGINES, lambda device, wanted: None),
     "compilers": (("own", "all"), lambda device, wanted: None),
     "qnn": (None, lambda device, wanted: None),
-    "htp_arch": (HTP_ARCHS, _one_of("htp_arch")),
-    "soc": (None, _one_of("soc")),
-    "target": (TARGETS, _one_of("target")),
-    "simulated": ((True, False), _one_of("simulated")),
+    "htp_arch": (HTP_ARCHS, partial(_one_of, "htp_arch")),
+    "soc": (None, partial(_one_of, "soc")),
+    "target": (TARGETS, partial(_one_of, "target")),
+    "simulated": ((True, False), partial(_one_of, "simulated")),
     "tags": (None, _tags),
 }
 """What can be required: its values (None: any text), and why a device does not have them."""

@@ -53,6 +53,9 @@ def test_one_thing_at_a_time(said: dict[str, Any], state: str, code: str | None)
     assert health.state == state
     assert [finding.code for finding in health.findings] == ([code] if code else [])
     assert str(health).startswith(state)
+    if code == "low-battery":
+        charging = "" if said["battery_charging"] else "not "
+        assert str(health) == f"{state}: its battery has 14 % and is {charging}charging"
 
 
 @pytest.mark.parametrize(("free", "code"), [(999_999, "storage-full"), (1_000_000, "not-writable")])
@@ -64,6 +67,8 @@ def test_what_cannot_be_written_where_nothing_is_free_is_full(free: int, code: s
 
 def test_what_holds_where_a_lab_says_nothing() -> None:
     """As docs/lab.md and the schema of devices.yaml say; they are the same for all of a run."""
+    silent = Vitals()
+    assert judge_health(silent, HealthRules(), has_dsp=False) == Health((), silent)
     assert HealthRules().model_dump() == {
         "min_free_storage_mb": 50,
         "min_free_ram_mb": 100,

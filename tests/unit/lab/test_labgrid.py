@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from harness.adb.address import TcpAddress
 from harness.errors import ConfigError
 from harness.lab.inventory import load_lab
-from harness.lab.labgrid import PlaceDevice, described
+from harness.lab.labgrid import LabgridConfig, PlaceDevice, described
 from harness.labgrid.place import Place, Service, Wanted
 from harness.labgrid.session import Found
 from tests.logged import Logged
@@ -86,6 +87,15 @@ def test_what_is_asked_for(tmp_path: Path) -> None:
     other = LABGRID.replace("lab\n", "'[::1]:99'\n  places: 3\n  priority: 2\n  wait_s: 0\n", 1)
     _, asked = lab_of(tmp_path, other)
     assert asked == [Wanted("[::1]:99", {"board": "x", "rack": "3"}, 3, 2.0, 0.0)]
+
+
+def test_what_is_asked_of_a_lab_is_the_same_for_all_of_a_run() -> None:
+    asked = LabgridConfig(coordinator="lab")
+    assert asked.wanted == Wanted("lab:20408", {}, 1, 0.0, 600.0)
+    with pytest.raises(ValidationError, match="frozen"):
+        asked.places = 2  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="frozen"):
+        asked.device.pool = "x"  # type: ignore[misc]
 
 
 def test_who_may_use_a_place_that_is_only_looked_at(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ NO_HTP = DeviceConfig(name="old", serial="B", soc="QCS610", target="linux-arm64"
         (SIM, {"tags": [], "htp_arch": ()}, []),
         (SIM, {"htp_arch": {73}, "target": frozenset({"linux-x64"})}, []),
         (SIM, {"backend": "gpu"}, []),
+        (SIM, {"backend": "htp"}, []),
         (UNKNOWN, {"backend": "htp"}, []),
         (UNKNOWN, {"soc": "X"}, ["needs soc X, and the lab does not say which it has"]),
         (NO_HTP, {"backend": "htp"}, ["QCS610 has no HTP"]),
@@ -111,7 +112,7 @@ def test_a_kind_is_called_by_what_tells_it_apart() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["QCS8550", "qcs8550", "QCS8550-linux-x64", None]),
+            st.sampled_from(["QCS8550", "qcs8550", "QCS8550-2", "QCS8550-linux-x64", None]),
             st.sampled_from(["linux-x64", "linux-arm64"]),
             st.sampled_from([("fast", "cold"), ("cold", "fast"), ()]),
             st.sampled_from(["a", "b", "qcs8550", "qcs8550-linux-x64", "qcs8550-linux-x64-2"]),
@@ -135,6 +136,12 @@ def test_devices_are_called_the_same_exactly_if_they_are_twins(
         alike = {other.name for other in devices if called[other.name] == called[one.name]}
         assert alike == {one.name, *(other.name for other in twins(one, devices))}
         assert called[one.name] == one.name or called[one.name] not in called
+
+
+def test_a_soc_that_is_called_as_another_one_with_a_number() -> None:
+    told = {"a": "QCS8550", "b": "qcs8550", "c": "QCS8550-2"}
+    devices = [DeviceConfig(name=name, serial=name, soc=soc) for name, soc in told.items()]
+    assert kinds(devices) == {"a": "qcs8550", "b": "qcs8550-2", "c": "qcs8550-2-2"}
 
 
 def test_twins_are_of_one_kind() -> None:

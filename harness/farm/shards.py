@@ -93,11 +93,10 @@ class Shard(BaseModel):
 def parse_shard(text: str) -> tuple[int, int]:
     """The numbers of `--shard i/n`. Raises ConfigError."""
     form = _FORM.fullmatch(text.strip())
-    number, of = map(int, form.groups()) if form else (1, 0)
-    if number > of:
+    if form is None or int(form[1]) > int(form[2]):
         problem = f"{text[:40]!r} is no shard: i/n is wanted, with i from 1 to n"
         raise ConfigError(problem, field="--shard", choices=("1/3", "2/3", "3/3"))
-    return number, of
+    return int(form[1]), int(form[2])
 
 
 def shard_of(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness.farm.scheduling import Scheduler, Waiting, spread
@@ -93,12 +93,17 @@ def test_of_what_lies_on_the_device_the_longest_comes_first() -> None:
     assert given_to(made, "one") == 100
 
 
-@pytest.mark.parametrize(("others", "first"), [(1, 100), (4, 100), (5, 101)])
+@pytest.mark.parametrize(
+    ("others", "devices", "first"),
+    [(1, 1, 100), (4, 1, 100), (5, 1, 101), (5, 2, 100), (11, 2, 100), (12, 2, 101)],
+)
 def test_towards_the_end_the_longest_comes_first_wherever_its_files_are(
-    others: int, first: int
+    others: int, devices: int, first: int
 ) -> None:
     """That is where all that is left takes each device less than three times as long."""
     made = used_before("here")
+    for n in range(1, devices):
+        made.join(f"more{n}", "a")
     made.add(Waiting(100, "a", 2, content="elsewhere"))
     for n in range(101, 101 + others):
         made.add(Waiting(n, "a", 0.9, content="here"))
@@ -204,6 +209,15 @@ def test_a_device_without_files_always_takes_the_longest(
         if is_fresh:
             assert one.seconds == max(other.seconds for other in waiting.values())
         assert waiting.pop(one.case) == one
+
+
+def test_what_others_can_do_too_is_taken_up_to_its_part() -> None:
+    """Of 780 s each kind does 390: 380 are for the one alone, and one case of the others' is left."""
+    cases = [Waiting(n, "a", 1) for n in range(380)]
+    cases += [Waiting(n, "ab", 10) for n in range(1000, 1040)]
+    made = scheduler(cases, a="a", b="b")
+    needs = [one.needs for _ in range(3) if (one := made.next("a"))]
+    assert needs == ["ab", "a", "a"]
 
 
 def test_a_kind_of_many_devices_takes_its_part_of_what_others_can_do_too() -> None:
@@ -363,6 +377,7 @@ def least_load(work: dict[str, float], devices: dict[str, int]) -> float:
 
 
 @given(WORK, DEVICES, BEFORE)
+@example({"ab": 6.0, "b": 4.0}, {"a": 1, "b": 1}, {"a": {"ab": 1000.0}})
 def test_a_plan_has_all_work_where_it_can_be_done_and_is_done_as_soon_as_can_be(
     work: dict[str, float], devices: dict[str, int], before: dict[str, dict[str, float]]
 ) -> None:

@@ -212,7 +212,7 @@ def test_a_device_without_files_always_takes_the_longest(
 
 
 def test_what_others_can_do_too_is_taken_up_to_its_part() -> None:
-    """Of 780 s each kind does 390: 380 are for the one alone, and one case of the others' is left."""
+    """Of 780 s each kind does 390: one case beside the 380 s that only it can do."""
     cases = [Waiting(n, "a", 1) for n in range(380)]
     cases += [Waiting(n, "ab", 10) for n in range(1000, 1040)]
     made = scheduler(cases, a="a", b="b")

@@ -189,6 +189,7 @@ def test_a_kind_that_is_new_or_gone_and_cases_that_fit_others_are_planned_at_onc
     assert made.plans == 4
 
 
+@reaches(0.4)
 @given(
     st.lists(st.tuples(st.integers(1, 99), st.sampled_from("ABC")), min_size=1, max_size=20),
     st.lists(st.booleans(), max_size=20),
@@ -207,6 +208,7 @@ def test_a_device_without_files_always_takes_the_longest(
             assert not waiting
             continue
         if is_fresh:
+            reached()
             assert one.seconds == max(other.seconds for other in waiting.values())
         assert waiting.pop(one.case) == one
 

@@ -101,7 +101,8 @@ def chain_of(texts: Sequence[str]) -> tuple[str, ...]:
         for line in lines
         if len(line) < _LEAST_REPEATED or not any(line in other for other in lines if other != line)
     ]
-    return tuple(kept[: MAX_CHAIN - 1] + kept[-1:] if len(kept) > MAX_CHAIN else kept)
+    most = MAX_CHAIN - 1
+    return tuple(kept[:most] + kept[most:][-1:])
 
 
 def plain(line: str) -> str:

@@ -268,7 +268,29 @@ def test_a_command_of_ours_goes_through_and_nothing_behind_it() -> None:
     stream.write(Command("::error::ours\n"))
     stream.write("::error::theirs\n")
     assert obeyed(written.getvalue()) == ["::error::ours"]
-    assert outgoing(Command("::error::ours")) == "::error::ours"
+    for goes_out in (outgoing, without_commands):
+        assert goes_out(Command("::error::ours")) == "::error::ours"
+        assert goes_out("::error::ours") != "::error::ours"
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ('{"password": "s3 cret", "x": 1}', '{"password": "***", "x": 1}'),
+        (r"{\"password\": \"s3 cret\", \"x\": 1}", r"{\"password\": \"***\", \"x\": 1}"),
+        ("password='s3 cret' x", "password='***' x"),
+        ('password="s3cret', 'password="***'),
+        ("password=s3cret x", "password=*** x"),
+    ],
+)
+def test_a_secret_between_quotes_leaves_them(text: str, safe: str) -> None:
+    assert without_secrets(text) == safe
+
+
+def test_no_escape_of_json_hides_the_name_of_a_secret() -> None:
+    kept = log_without_secrets(rb'{"\u0070ass\u0077ord\u003D": 1, "x": "\u0070assword=s3cret"}')
+    assert b"s3cret" not in kept
+    assert b'"x": "password=***"' in kept
 
 
 @given(st.text() | st.text("ab:/@?#&=. token\x1b\u202e\ud800", max_size=60))

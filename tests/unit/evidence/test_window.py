@@ -195,6 +195,7 @@ def test_a_line_of_the_coming_half_year_was_written_after_a_clock_was_set() -> N
     [
         (["size: 7", "exp_name: a", "size: 8", "exp_name: a"], (2, 15)),
         (["ino: 5", "exp_name: a"], (0, 0)),
+        (["ino: 5", "size: 7", "count: 1", "what nobody knows"], (0, 0)),
         (["size: 7", "pos: 0", "exp_name: a"], (0, 0)),
         (["ino: 5", "size: 7", "pos: 0", "size: 7", "exp_name: a"], (1, 7)),
         (["a/3:ino: 5", "a/3:size: 7", "a/3:exp_name: a", "resize: 9"], (1, 7)),

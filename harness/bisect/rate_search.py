@@ -49,12 +49,11 @@ def rate_step(state: AxisState, least: float) -> Question | AxisFinding:
     error = rates.error(likeliest)
     if error <= 1 - confidence:
         return _change(state, rates, likeliest, 1 - error, least)
-    error = rates.error_of_none(least)
     unchanged = rates.no_change > _UNCHANGED
     alone = int(rates.odds_alone.argmax())
     if rates.odds_alone[alone] > _STANDS_OUT and not spent:
         return state.ask(alone, "it stands out from those on both sides of it")
-    if error <= 1 - confidence and unchanged:
+    if unchanged and (error := rates.error_of_none(least)) <= 1 - confidence:
         return _no_change(state, rates, 1 - error, least)
     if spent:
         return _range(state, rates, least)

@@ -189,12 +189,10 @@ class Rates:
 
         In logarithms, each at its best rates. 0 for both ends: those alone are single changes.
         """
-        fits = []
-        for own in self.counts:
-            sides = np.array([own, self._all - own])
-            fits.append(float(_log_likelihood(sides, _share(sides, if_none=0.5)).sum()))
-        best = math.log(max(self._against_none, float(self._against().max())))
-        odds = np.array(fits) - self._evidence - best
+        sides = np.stack([self.counts, self._all - self.counts])
+        fits = _log_likelihood(sides, _share(sides, if_none=0.5)).sum(axis=0)
+        best = math.log(max(self._against_none, float(self._against_change.max())))
+        odds = np.asarray(fits - self._evidence - best)
         odds[[0, -1]] = 0.0
         return odds
 
@@ -217,14 +215,18 @@ class Rates:
         way, at = np.unravel_index(int(np.argmax(self.chances)), self.chances.shape)
         return int(way), int(at) + 1
 
-    def _against(self, least: float = 0.0) -> Floats:
+    def _against(self, least: float) -> Floats:
         """W of each history by E, of changes of the rate by this or more: [way, point]."""
-        older, newer = self._around
-        best = []
-        for low, high in ((older, newer), (newer, older)):
-            at_low, at_high = _best_rise(low, high, least)
-            best.append(_log_likelihood(low, at_low) + _log_likelihood(high, at_high))
-        return np.asarray(np.exp(np.minimum(np.array(best) - self._evidence, 50.0)))
+        sides = np.stack(self._around)
+        low, high = sides, sides[::-1]
+        at_low, at_high = _best_rise(low, high, least)
+        best = _log_likelihood(low, at_low) + _log_likelihood(high, at_high)
+        return np.asarray(np.exp(np.minimum(best - self._evidence, 50.0)))
+
+    @cached_property
+    def _against_change(self) -> Floats:
+        """W of each history by E, however small the change: [way, point]."""
+        return self._against(0.0)
 
     @cached_property
     def _against_none(self) -> float:
@@ -234,7 +236,7 @@ class Rates:
 
     def error(self, history: History) -> float:
         """How likely it is wrong to answer this change, at the rates where that is likeliest."""
-        others = self._against()
+        others = self._against_change.copy()
         others[history[0], history[1] - 1] = 0
         return min(1.0, max(float(others.max()), self._against_none))
 
@@ -247,7 +249,7 @@ class Rates:
 
         And whether that nothing changed cannot be excluded either.
         """
-        against, allowed = self._against(), 1 - confidence
+        against, allowed = self._against_change, 1 - confidence
         left = [(int(way), int(at) + 1) for way, at in np.argwhere(against > allowed)]
         none = self._against_none > allowed
         excluded = [*against[against <= allowed], *([] if none else [self._against_none])]
@@ -336,8 +338,11 @@ def _best_rise(lower: Floats, upper: Floats, least: float) -> tuple[Floats, Floa
     a single hill); the slope along these says on which side of the top one is.
     """
     low, high = _share(lower, if_none=0.0), _share(upper, if_none=1.0)
-    (low_bad, low_good), (high_bad, high_good) = lower.T, upper.T
-    below, above = np.zeros(len(low)), np.full(len(low), 1 - least)
+    if least == 0:  # one rate for all of these runs: no need to look for it
+        both = _share(lower + upper, if_none=0.5)
+        return np.where(low <= high, low, both), np.where(low <= high, high, both)
+    (low_bad, low_good), (high_bad, high_good) = np.moveaxis(np.stack([lower, upper]), -1, 1)
+    below, above = np.zeros_like(low), np.full_like(low, 1 - least)
     with np.errstate(divide="ignore", invalid="ignore"):  # at 0 and 1, where nothing is left
         for _ in range(_HALVINGS):
             rate = (below + above) / 2

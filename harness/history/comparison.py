@@ -277,12 +277,11 @@ def finder(run: Mapping[str, Attempts]) -> Callable[[Brief], Attempts | None]:
 
 
 def _became(then: Attempts | None, now: Attempts) -> Category:
-    was = then.last if then is not None else None
-    judged = was is not None and was.has_verdict
     if not now.last.has_verdict:
-        return _without_verdict(was, now.last)
-    if then is None or was is None or not judged:
+        return _without_verdict(then.last if then is not None else None, now.last)
+    if then is None or not then.last.has_verdict:
         return "added"
+    was = then.last
     if then.is_flaky or now.is_flaky:
         return _of_flaky(then, now)
     if not now.last.is_bad:

@@ -163,7 +163,7 @@ def least_told(runs: Sequence[Sequence[float]], known_to: float = 0.0) -> float 
     rows = [[*row, *[None] * (columns - len(row))] for row in runs]
     nothing: list[list[float | None]] = [[None]] * len(rows)
     names, steps = range(len(rows)), [known_to] * len(rows)
-    changes = judge(names, [0] * len(rows), rows, nothing, 0.0, steps).changes
+    changes = judge(names, [""] * len(rows), rows, nothing, 0.0, steps).changes
     return changes[0].tells if changes else None
 
 

@@ -76,18 +76,19 @@ def test_what_fails_comes_first_and_of_it_what_is_most_frequent() -> None:
         record(case="i"),
         record(case="j", error=error()),
         failing("k", outcome="skipped", cause=None, error=error()),
+        failing("l", outcome="error", cause="config", error=None),
     ]
     told = ["".join(one.case for one in group) for group in failure_groups(made)]
-    assert told == ["fg", "e", "h", "d", "c", "a"]
+    assert told == ["fg", "e", "h", "d", "l", "c", "a"]
     sections = [section(group[0]) for group in failure_groups(made)]
-    assert sections == ["failing"] * 3 + ["lab", "expected", "unsupported"]
+    assert sections == ["failing"] * 3 + ["lab", "lab", "expected", "unsupported"]
     assert totals(made) == {
         "passed": 2,
         "failed": 3,
         "crashed": 1,
         "unsupported": 2,
         "skipped": 1,
-        "error": 1,
+        "error": 2,
         "expected": 1,
     }
     assert failure_groups([failing("a"), record(case="a", attempt=2)]) == []
@@ -111,6 +112,7 @@ def test_what_stands_behind_passed_is_told_where_it_is_no_reference() -> None:
         "outputs of what passed: 2 as expected, 1 looked at by nobody"
     ]
     (line,) = outputs_lines(ran("agreement"))
+    assert lines_of(ran("agreement"), "r")[1] == line
     assert line == "outputs of what passed: 1 the same each time, and compared with nothing else"
 
 
@@ -136,6 +138,8 @@ def test_a_line_is_as_wide_as_it_may_be_and_keeps_the_end_of_a_case() -> None:
     assert lines_of([short], "r", width=60)[1] == (
         f"   1 x FAILED: {'m' * 14}  [first: {'x' * 20}]"
     )
+    wide = failing("x", error=error(message="m" * 999))
+    assert len(lines_of([wide], "r")[1]) == 300
     tab = failing("x", error=error(api=None, code=None, symbol=None, message="a\tb \nc"))
     assert lines_of([tab], "r")[1] == "   1 x FAILED: a b   [first: x]"
 

@@ -62,7 +62,9 @@ def test_what_is_left_fails_and_passes_without_any_one(
             known[way] = Answer(chance.random() < 0.3, chance.randrange(8))  # type: ignore[attr-defined]
         return known[way]
 
-    found = last(order, rule)
+    ways = list(shrunk(Way(order, "resident"), rule))
+    assert len(set(ways)) == len(ways), "each is another one"
+    found = ways[-1]
     assert rule(found).fails
     assert len(found.order) <= len(order)
     assert set(found.order) <= set(order)
@@ -88,6 +90,31 @@ def test_exactly_what_is_needed_is_left_in_its_order(items: list[int], data: st.
     # twice through what is left, and for each gap between as often as it can be halved
     each = 2 + 2 * math.log2(len(items) + 1)
     assert len(asked) <= len(needed) + (len(needed) + 1) * 2 * each
+
+
+def test_what_is_left_away_at_once_is_doubled_and_halved() -> None:
+    asked: list[str] = []
+
+    def fails(some: Sequence[str]) -> bool:
+        asked.append("".join(some))
+        return "f" in some
+
+    found = ["".join(one) for one in without("abcdefgh", fails)]
+    # 1 and 2 go; 4 and then 2 do not where f is among them; what stands behind it goes one by one
+    assert asked == ["bcdefgh", "defgh", "h", "fgh", "h", "gh", "fh", "f"]
+    assert found == ["bcdefgh", "defgh", "fgh", "fh", "f"]
+
+
+def test_where_each_is_needed_each_is_asked_for_once() -> None:
+    asked: list[Sequence[int]] = []
+    assert list(without(range(40), lambda some: bool(asked.append(some)))) == []
+    assert len(asked) == 40
+
+
+def test_all_that_are_the_same_are_left_away_together() -> None:
+    ask = Counted(lambda way: Answer(way.order.count(3) >= 10))
+    assert last(tuple(range(10)) * 10, ask).order == (3,) * 10
+    assert len(ask.asked) < 30, "some for ten kinds, and one for each of ten contexts"
 
 
 @reaches(0.2)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from harness.history.comparison_json import SpeedRow
 from harness.history.performance import Change, Group, Judged
 from harness.history.speed import Figure, Speed
 from harness.history.speed_text import noise_lines, noise_said, speed_counts, speed_lines
@@ -107,6 +109,12 @@ def test_with_few_runs_it_is_said_why_noise_is_not_known(
     some = speed(change("a", "unsure", 1.0, more_new=more_new), runs=runs)
     (line,) = speed_lines(some)
     assert line == (f"speed and memory: 0 figures the same within 10 %, 1 not to be told yet{told}")
+
+
+def test_where_there_is_no_bound_json_has_none() -> None:
+    row = SpeedRow.of(change("a", "unsure", 2.0, high=math.inf), speed())
+    assert (row.low, row.high, row.ratio, row.surroundings) == (1.8, None, 2.0, ())
+    assert SpeedRow.of(change("a", "unsure", 2.0, low=-math.inf), speed()).low is None
 
 
 def test_of_nothing_that_was_measured_nothing_is_said() -> None:

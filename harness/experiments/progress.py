@@ -211,7 +211,7 @@ def _judge_refusal(found: Progress, refusal: Refusal, reached: int) -> tuple[lis
     if found.verdict.outcome in ("crashed", "hung"):
         what = f"{found.verdict.outcome} instead, at {found.refused}"
         return [opened, held(name, False, what)], found.verdict
-    if found.refused is None or reached >= PHASES.index("execute"):
+    if reached >= PHASES.index("execute"):
         what = (
             "it ran" if found.refused is None else f"it was loaded, and failed at {found.refused}"
         )

@@ -145,7 +145,7 @@ def test_a_line_is_as_wide_as_it_may_be_and_keeps_the_end_of_a_case() -> None:
 
 
 @pytest.mark.parametrize(
-    ("thread", "is_told"), [("o/r#12345678901234567", True), ("t" * 40, False)]
+    ("thread", "is_told"), [("o/r#12345678901234567", True), ("t" * 26, True), ("t" * 27, False)]
 )
 def test_a_thread_stays_if_it_takes_half_of_a_line_at_most(thread: str, is_told: bool) -> None:
     known = Diagnosis(id="x", words="w" * 90, thread=thread)

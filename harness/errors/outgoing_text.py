@@ -45,12 +45,14 @@ _IS: Final = (
     r"""(?P<named>\\{0,3}["'])?[ \t]{0,3}[:=][ \t]{0,3}(?:(?:\x1b|\\u001b)\[[0-9;]{0,20}m)?"""
 )
 _WORD: Final = r"(?:(?<![A-Za-z0-9])|(?-i:(?<=[a-z])(?=[A-Z])))"
+_NAME: Final = rf"""{_WORD}(?:password|passwd|passphrase|secret|psk|cookie
+  |(?:api|access|private|secret)[_-]?key
+  |(?:access|auth|api|id|refresh|private|session|secret)[_-]?token)"""
+_NAME_ALONE: Final = re.compile(rf"{_NAME}\Z", re.IGNORECASE | re.VERBOSE)
 _NAMED: Final = tuple(
     re.compile(rf"({name}){_VALUE}", re.IGNORECASE | re.VERBOSE)
     for name in (
-        rf"""{_WORD}(?:password|passwd|passphrase|secret|psk|cookie
-          |(?:api|access|private|secret)[_-]?key
-          |(?:access|auth|api|id|refresh|private|session|secret)[_-]?token){_IS}""",
+        rf"{_NAME}{_IS}",
         # many a text calls a word of its own a token
         rf"""{_WORD}token{_IS}(?=(?:\\{{0,3}}["'])?(?=[A-Za-z_.~+/=-]{{0,200}}[0-9])
           [\w.~+/=-]{{16}})""",
@@ -73,6 +75,9 @@ _COOKIES: Final = re.compile(r"(?<![A-Za-z0-9])(cookie: ?)[^\n\"'\\]+", re.IGNOR
 _TOKEN: Final = re.compile(
     r"""(?<![A-Za-z0-9_])(?:gh[opsur]_[A-Za-z0-9]{20,255}|github_pat_\w{20,255}|glpat-[\w-]{20,255}
       |hf_[A-Za-z0-9]{30,255}|xox[abeprs]-[\w-]{10,255}|A[KS]IA[0-9A-Z]{16}(?![0-9A-Z])
+      |npm_[A-Za-z0-9]{36}|pypi-AgE[\w-]{40,2000}
+      |sk-(?:[A-Za-z0-9]{40,255}|(?:admin|ant|proj|svcacct)-[\w-]{20,255})
+      |AIza[\w-]{35}|ya29\.[\w-]{20,2000}|GOCSPX-[\w-]{28}
       |eyJ[\w-]{8,4000}\.eyJ[\w-]{8,4000}\.[\w-]{0,4000})""",
     re.VERBOSE,
 )
@@ -81,12 +86,19 @@ _KEY: Final = re.compile(
     r"(?<=PRIVATE KEY-----)"
     r"(?:(?:[^-]|-(?!----)){16,20000}(?=-----END)|[\s\\A-Za-z0-9+/=]{16,20000})"
 )
-_KEY_IN_BYTES: Final = re.compile(_KEY.pattern.encode())
+# The same where its lines come one by one, among others: long words, and the last of each.
+_KEY_BEGINS: Final = re.compile(r"BEGIN[A-Z0-9 ]{0,40} PRIVATE KEY-----(?!.*-----END)")
+_OF_KEY: Final = re.compile(
+    r"(?:(?<=\\n)|(?<![\w.+/=\\]))[A-Za-z0-9+/=]{16,}(?![\w.+/=])"
+    r"|(?<!\S)[A-Za-z0-9+/=]+(?=\s*\Z)"
+)
+_MOST_KEY_LINES: Final = 400
 # One of them stands in whatever the patterns above can match.
 _SIGNS: Final = re.compile(
     r"(?i:authorization|cookie|bearer|passw|passphrase|--[a-z-]{0,20}token|--secret|--api-key"
     r"|(?:secret|token|key|psk)(?:\\{0,3}[\"'])?[ \t]{0,3}[:=])"
     r"|:/|gh[opsur]_|github_pat_|glpat-|hf_|xox[abeprs]-|A[KS]IA|eyJ|PRIVATE KEY"
+    r"|npm_|pypi-|sk-[a-zA-Z0-9]|AIza|ya29|GOCSPX"
 )
 
 # The same in bytes, and what may be hidden by JSON's escapes: of ASCII, and of a slash.
@@ -118,9 +130,9 @@ def without_secrets(text: str) -> str:
     """`text` without what gives access somewhere.
 
     That is what stands before the @ of a URL or in a token of its query, what a header or a name
-    says is a password, a key or a token, and what looks like a token of GitHub, GitLab, Slack, AWS
-    or Hugging Face, a JWT or a private key. What is only called a token is one where it looks so,
-    too: 16 characters, with a digit.
+    says is a password, a key or a token, and what looks like a token of GitHub, GitLab, Slack, AWS,
+    Hugging Face, npm, PyPI, OpenAI or Google, a JWT or a private key. What is only called a token
+    is one where it looks so, too: 16 characters, with a digit.
     """
     if _SIGNS.search(text) is None:
         return text
@@ -130,7 +142,34 @@ def without_secrets(text: str) -> str:
     text = _HEADER.sub(rf"\1{INSTEAD}", _COOKIES.sub(rf"\1{INSTEAD}", text))
     for named in _NAMED:
         text = named.sub(_without_value, text)
-    return _TOKEN.sub(INSTEAD, _KEY.sub(INSTEAD, text))
+    return _TOKEN.sub(INSTEAD, OpenKey().without(_KEY.sub(INSTEAD, text)))
+
+
+class OpenKey:
+    """A private key whose lines come one by one, among others: masks those until it ends."""
+
+    def __init__(self) -> None:
+        self._lines = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next line may be of a key."""
+        return self._lines > 0
+
+    def without(self, text: str) -> str:
+        """The next lines, without what is of a key that began before them, or in them."""
+        if not self._lines and "PRIVATE KEY" not in text:
+            return text
+        return "\n".join(map(self._line, text.split("\n")))
+
+    def _line(self, line: str) -> str:
+        if self._lines:
+            of_key, end, behind = line.partition("-----END")
+            self._lines = 0 if end else self._lines - bool(line)
+            line = f"{_OF_KEY.sub(INSTEAD, of_key)}{end}{behind}"
+        if _KEY_BEGINS.search(line):
+            self._lines = _MOST_KEY_LINES
+        return line
 
 
 def _without_value(found: re.Match[str]) -> str:
@@ -144,32 +183,43 @@ def _cut_password(found: re.Match[str]) -> str:
 
 
 def without_secrets_in(value: Any) -> Any:
-    """The same for every text, also keys, in what JSON can hold."""
+    """The same for every text, also keys, in what JSON can hold; a key is the name of its value."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, dict):
-        return {without_secrets_in(key): without_secrets_in(item) for key, item in value.items()}
+        return {
+            without_secrets_in(key): INSTEAD
+            if isinstance(item, str) and item and _NAME_ALONE.search(str(key))
+            else without_secrets_in(item)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [without_secrets_in(item) for item in value]
     return value
 
 
-def log_without_secrets(content: bytes) -> bytes:
+def may_have_secrets(content: bytes) -> bool:
+    """Whether anything in it may be a secret, also one that JSON has escaped: seen at a glance."""
+    return _SIGNS_IN_BYTES.search(content) is not None
+
+
+def log_without_secrets(content: bytes, key: OpenKey | None = None) -> bytes:
     """What a program wrote, as it is kept: without secrets, also those that JSON has escaped.
 
-    Lines stay lines; one without secrets stays as it is, byte for byte.
+    Lines stay lines; one without secrets stays as it is, byte for byte. `key` is what goes on from
+    what was written before.
     """
-    if _SIGNS_IN_BYTES.search(content) is None:
+    key = key or OpenKey()
+    if not key.is_open and not may_have_secrets(content):
         return content
-    content = _KEY_IN_BYTES.sub(lambda key: b"***" + b"\n" * key[0].count(b"\n"), content)
-    return b"\n".join(map(_line_without_secrets, content.split(b"\n")))
+    return b"\n".join(_line_without_secrets(line, key) for line in content.split(b"\n"))
 
 
-def _line_without_secrets(line: bytes) -> bytes:
-    if _SIGNS_IN_BYTES.search(line) is None:
+def _line_without_secrets(line: bytes, key: OpenKey) -> bytes:
+    if not key.is_open and not may_have_secrets(line):
         return line
     text = line.decode("utf-8", "surrogateescape")
-    safe = without_secrets(text)
+    safe = key.without(without_secrets(text))
     if "\\" in safe:
         # escapes hide nothing from whoever reads the line as JSON
         plain = _JSON_ESCAPE.sub(_unescaped, safe)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import ConfigError
-from harness.errors.outgoing_text import log_without_secrets
+from harness.errors.outgoing_text import OpenKey, log_without_secrets
 from harness.farm.shards import Part, Shard, gaps
 from harness.files.names_inside import create_inside, listed_inside, open_inside, read_inside
 from harness.files.whole_file import sha256_of
@@ -40,8 +39,6 @@ _MOST_FILE_BYTES: Final = 1 << 30
 _INCOMPLETE: Final = 3
 _AT_ONCE: Final = 4 << 20
 _MOST_LINE: Final = 64 << 20
-_MOST_KEY: Final = 32 << 10
-_OPEN_KEY: Final = re.compile(rb"KEY-----[\s\\A-Za-z0-9+/=]*+\Z")  # which may go on
 _COPIED: Final = ("logs/", f"{OUTPUTS}/")
 _FAR: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -217,13 +214,15 @@ def copy_without_secrets(source: BinaryIO, target: BinaryIO, *, sealed: bool) ->
 
     It takes some blocks of memory, and as much as the longest line. Raises OSError.
     """
-    clean = kept_events if sealed else log_without_secrets
+    keys = OpenKey(), OpenKey()
+
+    def clean(block: bytes) -> bytes:
+        return kept_events(block, *keys) if sealed else log_without_secrets(block, keys[0])
+
     rest = b""
     while block := source.read(_AT_ONCE):
         rest += block
         end = len(rest) if len(rest) > _MOST_LINE else rest.rfind(b"\n") + 1
-        while key := _OPEN_KEY.search(rest, max(0, end - _MOST_KEY), end):
-            end = rest.rfind(b"\n", 0, key.start()) + 1
         target.write(clean(rest[:end]))
         rest = rest[end:]
     target.write(clean(rest))

@@ -11,11 +11,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from itertools import groupby
 from typing import Any, Final, NoReturn
 from zlib import crc32
 
-from harness.errors.outgoing_text import log_without_secrets, without_secrets_in
+from harness.errors.outgoing_text import (
+    OpenKey,
+    log_without_secrets,
+    may_have_secrets,
+    without_secrets_in,
+)
 from harness.probe.transcript import (
     MAX_KEPT,
     Accepted,
@@ -52,32 +56,45 @@ class _WrongError(Exception):
     """An event does not have the form that its kind demands."""
 
 
-def kept_events(stream: bytes) -> bytes:
-    """A stream as it is kept, without secrets. An event that had one is sealed anew (pure)."""
-    if log_without_secrets(stream) == stream:
+def kept_events(
+    stream: bytes, of_events: OpenKey | None = None, of_noise: OpenKey | None = None
+) -> bytes:
+    """A stream as it is kept, without secrets. An event that had one is sealed anew (pure).
+
+    The keys are what goes on from the stream before this.
+    """
+    of_events, of_noise = of_events or OpenKey(), of_noise or OpenKey()
+    if not (of_events.is_open or of_noise.is_open or may_have_secrets(stream)):
         return stream
-    kept: list[bytes] = []
-    for has_event, group in groupby(stream.split(b"\n"), lambda line: MARK in line):
-        lines = list(group)
-        # what is none may be a key of several lines
-        kept += map(_kept, lines) if has_event else [log_without_secrets(b"\n".join(lines))]
-    return b"\n".join(kept)
+    return b"\n".join(
+        _kept(line, of_events, of_noise) if MARK in line else log_without_secrets(line, of_noise)
+        for line in stream.split(b"\n")
+    )
 
 
-def _kept(line: bytes) -> bytes:
+def _kept(line: bytes, of_events: OpenKey, of_noise: OpenKey) -> bytes:
     before, mark, event = line.rpartition(MARK)
     content, seal = event[:-_SEAL_BYTES], event[-_SEAL_BYTES:]
     found = _SEALED.fullmatch(seal)
-    if not mark or found is None or int(found[1], 16) != crc32(content):
-        return log_without_secrets(line)
+    if found is None or int(found[1], 16) != crc32(content):
+        return log_without_secrets(line, of_noise)
     try:
         said = _JSON.decode(f"{content.decode('utf-8', 'surrogatepass')}}}")
     except (ValueError, RecursionError):
-        return log_without_secrets(line)
-    safe = without_secrets_in(said)
+        return log_without_secrets(line, of_noise)
+    safe = _safe(said, of_events)
     if safe != said or log_without_secrets(content) != content:
         content = json.dumps(safe, separators=(",", ":")).encode()[:-1]
-    return log_without_secrets(before) + mark + content + SEAL % crc32(content)
+    return log_without_secrets(before, of_noise) + mark + content + SEAL % crc32(content)
+
+
+def _safe(said: Event, key: OpenKey) -> Event:
+    """What was said, without secrets; a private key may be said a line at a time."""
+    safe: Event = without_secrets_in(said)
+    for name in ("text", "message"):
+        if isinstance(line := safe.get(name), str):
+            safe[name] = key.without(line)
+    return safe
 
 
 class TranscriptParser:
@@ -92,6 +109,7 @@ class TranscriptParser:
         self._steps: dict[int, StepResult] = {}
         self._log_lines = 0
         self._next = 0
+        self._key = OpenKey()
 
     def feed(self, data: bytes) -> None:
         """Takes the next piece of the stream."""
@@ -187,7 +205,7 @@ class TranscriptParser:
             return
         try:
             said = _JSON.decode(f"{content.decode('utf-8', 'surrogatepass')}}}")
-            event = without_secrets_in(said)
+            event = _safe(said, self._key)
         except (ValueError, RecursionError):
             self._refuse("not JSON", text)
             return

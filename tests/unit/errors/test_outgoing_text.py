@@ -119,6 +119,10 @@ def test_what_steers_a_terminal_is_shown() -> None:
             None,
         ),
         ("-----BEGIN PRIVATE KEY-----\ns3cretS3cretS3cret\n-----END", None),
+        (f"x npm_{'s3c' * 12} y", "x *** y"),
+        (f"pypi-AgEIcHlwaS5vcmc{'s3c' * 20}", "***"),
+        (f"sk-proj-{'s3c' * 20} sk-{'s3c' * 16}", "*** ***"),
+        (f"key AIza{'s3c' * 11}s3 ya29.{'s3c' * 9} GOCSPX-{'s3c' * 9}s", "key *** *** ***"),
     ],
 )
 def test_what_gives_access_is_taken_out_of_any_text(text: str, safe: str | None) -> None:
@@ -143,11 +147,27 @@ def test_what_gives_access_is_taken_out_of_any_text(text: str, safe: str | None)
         "unexpected token: QnnContext_createFromBinary",
         "secret: ''",
         "--password-file x",
+        "npm_config_cache sk-learn disk-1234 task-force pypi-mirror AIza",
     ],
 )
 def test_what_only_sounds_like_a_secret_stays(text: str) -> None:
     assert without_secrets(text) == text
     assert log_without_secrets(text.encode()) == text.encode()
+
+
+def test_a_key_whose_end_is_cut_off_is_taken_out_behind_what_a_log_puts_before_its_lines() -> None:
+    key = "-----BEGIN EC PRIVATE KEY-----\ntls: s3cretS3cretS3cret\ntls: s3cretS3c"
+    safe = "-----BEGIN EC PRIVATE KEY-----\ntls: ***\ntls: ***"
+    assert without_secrets(key) == without_secrets(safe) == safe
+    assert log_without_secrets(key.encode()) == safe.encode()
+
+
+@pytest.mark.parametrize("name", ["password", "db_password", "apiKey", "HF_SESSION_TOKEN"])
+def test_a_value_whose_name_is_its_key_is_taken_out(name: str) -> None:
+    told = {"measurements": [{name: "s3cret s3cret", "figure": 1}], f"{name}_file": "kept"}
+    safe = {"measurements": [{name: "***", "figure": 1}], f"{name}_file": "kept"}
+    assert without_secrets_in(told) == safe
+    assert without_secrets_in(safe) == safe
 
 
 NAMES = ("password", "dbPassword", "HF_TOKEN", "api_key", "Authorization", "psk", "kept")

@@ -77,6 +77,37 @@ def test_a_key_of_several_lines_between_events_is_not_kept() -> None:
     assert kept.count(b"\n") == 12
 
 
+@pytest.mark.parametrize("end", ["-----END PRIVATE KEY-----", "password=x"])
+def test_a_key_that_is_logged_a_line_at_a_time_is_not_kept(end: str) -> None:
+    """Also among lines of others, behind a prefix, and where its end is lost."""
+    body = ["MIIEk3yk3yk3yk3yk3yk3y", "tls: k3yk3yk3yk3yk3y", "QnnContext: cannot load it.", "k3y="]
+    texts = ["-----BEGIN RSA PRIVATE KEY-----", *body, end]
+    raw = event(0, '"event":"start","source":"x","pid":7,"target":"x"') + b"".join(
+        event(number, f'"event":"log","level":"info","text":{json.dumps(text)},"t_us":1')
+        for number, text in enumerate(texts, 1)
+    )
+    kept = kept_events(raw)
+    assert b"k3y" not in kept
+    assert b"QnnContext: cannot load it." in kept
+    assert kept_events(kept) == kept
+    parsers = TranscriptParser(), TranscriptParser()
+    for parser, stream in zip(parsers, (raw, kept), strict=True):
+        parser.feed(stream)
+        parser.close()
+    said, read = (parser.transcript for parser in parsers)
+    assert "k3y" not in str(said.logs)
+    assert said.logs == read.logs
+    assert len(read.logs) == len(texts)
+
+
+def test_a_printed_key_with_events_between_its_lines_is_not_kept() -> None:
+    begin = event(0, '"event":"start","source":"x","pid":7,"target":"x"')
+    lines = b"-----BEGIN PRIVATE KEY-----", b"k3yk3yk3yk3yk3yk3yk3y", b"k3y="
+    kept = kept_events(b"".join(line + b"\n" + begin for line in lines))
+    assert b"k3y" not in kept
+    assert kept.count(begin) == len(lines)
+
+
 @given(st.lists(st.sampled_from([*b'\x1e\n\\/:{}u0041n"\xff\x00'])).map(bytes))
 def test_what_has_no_secrets_stays(stream: bytes) -> None:
     assert kept_events(stream) == stream

@@ -8,8 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-import pytest
-
 from harness.artefacts.blobs import named_version
 from harness.contexts.artefact_sources import WholeFile
 from harness.contexts.context_file import ContextFile
@@ -17,7 +15,6 @@ from harness.contexts.contexts import Source, SourceList
 from harness.errors import ConfigError, VersionError
 from harness.lab.inventory import DeviceConfig
 from harness.lab.matching import misfits
-from harness.pytest_plugin.collected import parameters_of
 from harness.pytest_plugin.terminal import NOT_ASKED
 from harness.qnn.platforms import TARGETS
 from harness.runtimes.catalog import Catalog, choose_runtimes, resolve_versions
@@ -183,23 +180,9 @@ def axis_value(value: object) -> object:
     return str(value)
 
 
-def own_axes(item: pytest.Item) -> dict[str, Any]:
+def own_axes(parameters: Mapping[str, object]) -> dict[str, Any]:
     """What a record has of a test's parameters among its axes: all but the placement."""
-    given = parameters_of(item)
-    return {name: axis_value(value) for name, value in given.items() if name != "placement"}
-
-
-def refuse_names_of_axes(cases: Iterable[pytest.Item]) -> None:
-    """Raises ConfigError for a test's parameter that is called like an axis of the harness.
-
-    A record would have the one where readers look for the other.
-    """
-    for case in cases:
-        taken = [name for name in parameters_of(case) if name in AXES]
-        if taken:
-            path, line, _ = case.location
-            problem = f"parameter {taken[0]!r} is called like an axis of every case; rename it"
-            raise ConfigError(problem, file=Path(path), line=(line or 0) + 1, field="parametrize")
+    return {name: axis_value(value) for name, value in parameters.items() if name != "placement"}
 
 
 def takes_compiled(values: Iterable[object]) -> bool:

@@ -173,7 +173,7 @@ class Case:
         }
         if self._run.options.fan_out in ("device", "soc"):
             axes[self._run.options.fan_out] = placement.where
-        return axes | own_axes(self.item)
+        return axes | own_axes(parameters_of(self.item))
 
     def own_findings(self) -> tuple[Finding, ...]:
         """What preflight said of this case: nothing about contexts that only others take."""
@@ -346,7 +346,7 @@ def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
         case=item.nodeid,
         suite=suite_of(item),
         line=None if line is None else line + 1,
-        axes=axes | own_axes(item),
+        axes=axes | own_axes(parameters_of(item)),
         device=None,
         outcome="unsupported",
         cause=None,

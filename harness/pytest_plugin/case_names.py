@@ -1,13 +1,14 @@
-"""The case that `--only-case` means, whatever versions its name was seen with."""
+"""Names of cases: the one that `--only-case` means, whatever versions its name was seen with."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import ConfigError
+from harness.pytest_plugin.axes import AXES
 from harness.pytest_plugin.collected import parameters_of, placement_of
 from harness.results.case_names import NamedPlacement, split_node_id
 
@@ -125,3 +126,16 @@ def _one_version(items: Sequence[pytest.Item]) -> None:
     if len(versions) > 1:
         shown = [str(place) for place in places[:_MOST_LISTED]]
         raise ConfigError("one version of each is wanted", field="--only-case", choices=shown)
+
+
+def refuse_names_of_axes(cases: Iterable[pytest.Item]) -> None:
+    """Raises ConfigError for a test's parameter that is called like an axis of the harness.
+
+    A record would have the one where readers look for the other.
+    """
+    for case in cases:
+        taken = [name for name in parameters_of(case) if name in AXES]
+        if taken:
+            path, line, _ = case.location
+            problem = f"parameter {taken[0]!r} is called like an axis of every case; rename it"
+            raise ConfigError(problem, file=Path(path), line=(line or 0) + 1, field="parametrize")

@@ -55,7 +55,7 @@ class Collected:
         for item in items:
             if item.get_closest_marker("device") is not None:
                 test = getattr(item, "originalname", item.name)
-                collected.add(suite_of(item), test, own_axes(item))
+                collected.add(suite_of(item), test, own_axes(parameters_of(item)))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A worker tells the process that distributes."""

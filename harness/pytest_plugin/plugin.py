@@ -187,7 +187,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         cases = [item for item in items if placement_of(item)]
         refuse_cases_of_one_name(cases)
         if cases:
-            from harness.pytest_plugin.axes import refuse_names_of_axes
+            from harness.pytest_plugin.case_names import refuse_names_of_axes
 
             refuse_names_of_axes(cases)
         if run.options.only_case is not None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from harness.contexts.context_file import ContextFile
 from harness.contexts.models import Model
-from harness.errors import ConfigError, VersionError
+from harness.errors import VersionError
 from harness.lab.inventory import DeviceConfig
 from harness.pytest_plugin.axes import (
     axis_value,
@@ -18,7 +16,6 @@ from harness.pytest_plugin.axes import (
     device_runtimes,
     narrowed,
     placements,
-    refuse_names_of_axes,
     sources_of,
     takes_compiled,
 )
@@ -31,19 +28,6 @@ from tests.unit.runtimes.elf_files import elf_file
 
 V73 = DeviceConfig(name="a", simulated=True, soc="QCS8550")
 V75 = DeviceConfig(name="b", serial="1", soc="SM8650")
-
-
-@pytest.mark.parametrize("name", ["device", "soc", "qnn", "contexts"])
-def test_a_parameter_called_like_an_axis_of_every_case_is_refused(name: str) -> None:
-    case: Any = SimpleNamespace(
-        location=("suites/test_a.py", 4, "test_a"),
-        callspec=SimpleNamespace(params={"placement": None, name: 1}),
-    )
-    if name == "contexts":
-        refuse_names_of_axes([case])
-        return
-    with pytest.raises(ConfigError, match=rf"^suites/test_a.py:5: parametrize: parameter '{name}'"):
-        refuse_names_of_axes([case])
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.pytest_plugin.case_names import rest_meant, without_placement
+from harness.errors import ConfigError
+from harness.pytest_plugin.case_names import refuse_names_of_axes, rest_meant, without_placement
 from harness.results.case_names import NamedPlacement, split_node_id
 from harness.workbench import Placement
 from tests.properties import reached, reaches
@@ -65,3 +69,16 @@ def test_node_ids_are_taken_apart() -> None:
         "sim-v73", "htp", "2.51.0", None, "2.47.0"
     )
     assert NamedPlacement.beginning("tiny-66") is None
+
+
+@pytest.mark.parametrize("name", ["device", "soc", "qnn", "contexts"])
+def test_a_parameter_called_like_an_axis_of_every_case_is_refused(name: str) -> None:
+    case: Any = SimpleNamespace(
+        location=("suites/test_a.py", 4, "test_a"),
+        callspec=SimpleNamespace(params={"placement": None, name: 1}),
+    )
+    if name == "contexts":
+        refuse_names_of_axes([case])
+        return
+    with pytest.raises(ConfigError, match=rf"^suites/test_a.py:5: parametrize: parameter '{name}'"):
+        refuse_names_of_axes([case])

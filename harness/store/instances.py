@@ -26,14 +26,23 @@ from typing import Final
 
 from harness.errors import InfraError
 from harness.files.cache import PRIVATE
-from harness.files.names_inside import open_below
+from harness.files.names_inside import (
+    NotInsideError,
+    create_inside,
+    listed_inside,
+    open_below,
+    refuse_links,
+)
 from harness.lab.inventory import DEFAULT_WORKDIR
 from harness.simulator.storage import LOCK_FILE
 from harness.store.layout import ENTRY_FILE, base
 
 _WORKDIR: Final = DEFAULT_WORKDIR.strip("/")
 _RUNS: Final = ".runs"
+_LINKS: Final = ".links"
+_FOLDERS: Final = ("store", "sets", "listed", "inuse")
 _MOST_LISTED_BYTES: Final = 16 << 20
+_MOST_LINKS_BYTES: Final = 100
 _BEGAN_WITH: Final = ".began-with-"
 
 
@@ -96,7 +105,7 @@ class Instances:
         fresh = self._folder / f".{name}"
         fresh.mkdir(mode=PRIVATE)
         (fresh / LOCK_FILE).touch()
-        began_with = link_store(self._root / name / _WORKDIR, fresh / _WORKDIR)
+        began_with = link_store(_store_of(self._root / name), fresh / _WORKDIR)
         note = self._folder / f"{_BEGAN_WITH}{name}"
         note.write_text("".join(f"{path}\n" for path in sorted(began_with)))
         fresh.rename(storage)
@@ -121,7 +130,7 @@ class Instances:
                 if not lasting.exists():
                     lasting.mkdir(mode=PRIVATE)
                     (lasting / LOCK_FILE).touch()
-                keep_store(folder / name / _WORKDIR, lasting / _WORKDIR, began_with)
+                keep_store(_store_of(folder / name), _store_of(lasting), began_with)
         shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
@@ -134,6 +143,17 @@ class Instances:
             yield
         finally:
             os.close(held)
+
+
+def _store_of(storage: Path) -> Path:
+    """The store of a device, which may put links anywhere in its storage; nobody follows them.
+
+    Raises NotInsideError where one stands in the place of the store, or of a folder of it; OSError.
+    """
+    for folder in _FOLDERS:
+        with contextlib.suppress(FileNotFoundError):
+            listed_inside(storage, f"{_WORKDIR}/{folder}")
+    return storage / _WORKDIR
 
 
 def link_store(source: Path, target: Path) -> set[str]:
@@ -179,13 +199,16 @@ def keep_store(source: Path, target: Path, began_with: set[str]) -> None:
 def _begun(source: Path, target: Path) -> bool:
     """Makes the folders of a store that links as `source` does; False if that is not hard."""
     try:
-        if (source / ".links").read_text().strip() != "hard":
-            return False
-    except FileNotFoundError:
+        with open_below(source, _LINKS) as stream:
+            links = stream.read(_MOST_LINKS_BYTES)
+    except (FileNotFoundError, NotInsideError):
         return False
-    for folder in ("store", "sets", "listed", "inuse"):
+    if links.strip() != b"hard":
+        return False
+    for folder in _FOLDERS:
         (target / folder).mkdir(parents=True, exist_ok=True)
-    shutil.copy(source / ".links", target / ".links")
+    with create_inside(target, _LINKS, replace=True) as made:
+        made.write(links)
     return True
 
 
@@ -197,7 +220,15 @@ def _names(folder: Path) -> list[str]:
 
 
 def _link_set(source: Path, target: Path, name: str) -> bool:
-    """Links a set, its list last, as those who make sets do; False if it is being removed."""
+    """Links a set, its list last, as those who make sets do.
+
+    False if it is being removed, or holds links to elsewhere: a set of hard links has none.
+    """
+    try:
+        listed_inside(source, f"sets/{name}")
+        refuse_links(source / "sets" / name)
+    except (FileNotFoundError, NotInsideError):
+        return False
     for parent, _, files in os.walk(source / "sets" / name):
         (target / os.path.relpath(parent, source)).mkdir(exist_ok=True)
         for file in files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -145,6 +146,49 @@ def test_sets_that_are_not_whole_are_left_out(tmp_path: Path) -> None:
     (run.storage("sim") / WORK / "store" / f"{'b' * 64}.e1").unlink()
     run.close()
     assert f"listed/{broken}" not in there(tmp_path / "sim")
+
+
+@pytest.mark.parametrize("at", ["sets/bad.e1", "sets", "store", "listed", "..", "sets/bad.e1/in"])
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_link_that_a_device_put_into_its_storage_is_not_followed(
+    at: str, ends: bool, tmp_path: Path
+) -> None:
+    """What lies behind it comes into no other storage, and nothing is put or removed there."""
+    root, outside = tmp_path / "sims", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("of the host")
+    run = Instances(root, "run")
+    bad = run.storage("sim") if ends else root / "sim"
+    add_set(bad, "bad", "a")
+    link = Path(os.path.normpath(bad / WORK / at))
+    if at != "sets/bad.e1/in":
+        link.rename(tmp_path / "was")
+    if at in ("..", "sets", "store", "listed"):
+        (tmp_path / "was").rename(outside / "was")
+        link.symlink_to(outside / "was")
+    else:
+        link.symlink_to(outside)
+    before = sorted(outside.rglob("*"))
+    if ends:
+        run.close()
+    else:
+        with contextlib.suppress(InfraError):
+            run.storage("sim")
+    other = root / "sim" if ends else next((root / ".runs").iterdir()) / "sim"
+    assert not any("secret" in file.name for file in other.rglob("*"))
+    assert not (other / WORK / "listed/bad.e1").exists()
+    assert sorted(outside.rglob("*")) == before
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(ends: bool, tmp_path: Path) -> None:
+    run = Instances(tmp_path, "run")
+    bad = run.storage("sim") if ends else tmp_path / "sim"
+    add_set(bad, "bad", "a")
+    (bad / WORK / ".links").unlink()
+    os.mkfifo(bad / WORK / ".links")
+    run.close() if ends else run.storage("sim")
+    assert there(Instances(tmp_path).storage("sim")) == {}
 
 
 def test_a_child_that_another_thread_has_just_forked_keeps_nothing(tmp_path: Path) -> None:

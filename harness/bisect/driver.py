@@ -21,7 +21,7 @@ from harness.bisect.match import ANY_FAILURE, Comparison, Judged, Unmeasured, pa
 from harness.bisect.search import free
 from harness.bisect.versions import Supply
 from harness.errors import ConfigError
-from harness.history.noise import scipy_stats
+from harness.history.noise import needs_scipy
 from harness.history.performance import MOST_RUNS, Change
 from harness.report.rundir import JOURNAL, RunFolder
 from harness.results.drift import KEPT, Output, changes
@@ -77,7 +77,7 @@ class Bisection:
         self._search = self._log.search(cost=supply.cost if supply is not None else free)
         self._judged = self._match.judged if self._log.spec.repeat == "judged" else None
         if self._judged is not None:
-            scipy_stats()  # before a run is made in vain
+            needs_scipy()  # before a run is made in vain
         self._turn = 0
         self._records: dict[tuple[str | None, str | None], CaseRecord | None] = {}
         self._warned: set[Axis] = set()

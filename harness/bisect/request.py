@@ -19,7 +19,7 @@ from harness.bisect.match import Match, parse_match
 from harness.bisect.search import AxisSpec, GridSpec
 from harness.bisect.versions import Versions, Where, versions_from, where_to_run
 from harness.errors import ConfigError
-from harness.history.noise import scipy_stats
+from harness.history.noise import needs_scipy
 from harness.lab.inventory import Lab
 from harness.lab.matching import kinds
 from harness.results.case_names import split_node_id
@@ -327,7 +327,7 @@ def _repeat(request: Request) -> Repeat:
     if request.match is None or parse_match(request.match).judged is None:
         return 1
     try:
-        scipy_stats()
+        needs_scipy()
     except ConfigError as error:
         _log.warning("each single answer is believed: %s", error)
         return 1

@@ -6,7 +6,7 @@ import contextlib
 import math
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,11 +14,11 @@ import click
 
 from harness.bisect.new_failures import NewFailure, bisected_apart
 from harness.cli.lab_options import json_option, lab_option
-from harness.cli.say import say, say_json
+from harness.cli.say import say, say_long_json
 from harness.errors import HarnessError
-from harness.history.comparison import BISECTED, Category, FailOn, Pair, groups
-from harness.history.comparison_json import Bisectable, comparison_report
-from harness.history.comparison_text import lines, markdown, page, told
+from harness.history.comparison import BISECTED, TITLES, Category, FailOn, Pair, groups
+from harness.history.comparison_json import Bisectable, ComparisonReport, report_head, rows
+from harness.history.comparison_text import Told, lines, markdown, page, told
 from harness.history.previous import previous_of, since_previous
 from harness.history.side_by_side import compared
 from harness.nightly.processes import ENOUGH_S, bisection
@@ -128,9 +128,23 @@ def compare(
         with contextlib.suppress(HarnessError):
             folder.project(since_previous(folder))  # its report lists them
     if as_json:
-        report = comparison_report(whole, bisectable)
-        say_json(report.model_copy(update={"bisections": bisections}).model_dump(mode="json"))
+        _say_report(whole, bisectable, bisections)
     return whole.exit_code
+
+
+def _say_report(
+    whole: Told,
+    bisectable: Callable[[Category, Pair], Bisectable],
+    bisections: tuple[dict[str, Any], ...] | None,
+) -> None:
+    """Prints the report as JSON, whose lists of cases may be too long to be held."""
+    lists: dict[str, Iterable[Any]] = {
+        name: (row.model_dump(mode="json") for row in rows(whole, name, bisectable))
+        for name in TITLES
+    }
+    unlisted = report_head(whole) | dict.fromkeys(TITLES, ()) | {"bisections": bisections}
+    head = ComparisonReport.model_validate(unlisted).model_dump(mode="json")
+    say_long_json({k: v for k, v in head.items() if k not in lists}, **lists)
 
 
 def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFolder]:

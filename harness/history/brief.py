@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Protocol
 
 from pydantic import JsonValue
 
 from harness.errors import Cause
 from harness.failure.error import Outcome
 from harness.results.coverage import VERDICTS, Fault, Standing, fault_of, standing_of
-from harness.results.journal import Lean, LeftOut, cases_in, uncollected
+from harness.results.drift import KEPT
+from harness.results.held import Holder, OpenJournal
+from harness.results.journal import Damage, LeftOut, said_in, uncollected
 from harness.results.record import NO_CAUSE, CaseRecord
+
+FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
+"""What is judged of each case: of lists, the median."""
+SURROUNDINGS: Final = "surroundings"
+COMPARED: Final = frozenset({KEPT, SURROUNDINGS, *(one.partition(".")[0] for one in FIGURES)})
+"""The measurements that a comparison looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +31,28 @@ class Named:
     """The name of a device."""
 
     name: str
+
+
+class Source(Protocol):
+    """What gives what is not held of the case at a place."""
+
+    def axes(self, place: int, case: str) -> dict[str, JsonValue]: ...  # noqa: D102
+    def measured(self, place: int, case: str, name: str) -> JsonValue: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A record that is held whole."""
+
+    record: CaseRecord
+
+    def axes(self, place: int, case: str) -> dict[str, JsonValue]:
+        """Its axes."""
+        return self.record.axes
+
+    def measured(self, place: int, case: str, name: str) -> JsonValue:
+        """What it measured by that name."""
+        return self.record.measurements.get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +63,7 @@ class Brief:
     """
 
     case: str
-    axes: dict[str, JsonValue]
+    held_axes: dict[str, JsonValue] | None
     outcome: Outcome
     started: str
     cause: Cause | None = None
@@ -43,18 +73,32 @@ class Brief:
     failure: str | None = None
     diagnosis: str | None = None
     attempt: int = 1
-    measurements: Mapping[str, Any] = field(default_factory=dict)
     breaks_strictness: bool = False
+    source: Source | None = None
+    """Where its measurements are, and its axes if they are not held; None of none."""
+    place: int = 0
 
     @classmethod
     def of(cls, record: CaseRecord) -> Brief:
         """The same, of a whole record."""
+        brief = cls._of(record, record.case, record.axes, moment_text(record.started))
+        return replace(brief, source=Given(record)) if record.measurements else brief
+
+    @classmethod
+    def _of(
+        cls,
+        record: CaseRecord,
+        case: str,
+        axes: dict[str, JsonValue] | None,
+        started: str,
+        *at: Any,
+    ) -> Brief:
         error, device = record.error, record.device
         return cls(
-            record.case,
-            record.axes,
+            case,
+            axes,
             record.outcome,
-            moment_text(record.started),
+            started,
             record.cause,
             _named(device.name) if device is not None else None,
             record.runtime.ort if record.runtime is not None else None,
@@ -62,9 +106,22 @@ class Brief:
             error.signature if error is not None else None,
             error.diagnosis.id if error is not None and error.diagnosis is not None else None,
             record.attempt,
-            record.measurements,
             record.breaks_strictness,
+            *at,
         )
+
+    @property
+    def axes(self) -> dict[str, JsonValue]:
+        """The point of its matrix."""
+        if self.held_axes is not None or self.source is None:
+            return self.held_axes or {}
+        return self.source.axes(self.place, self.case)
+
+    def measured(self, name: str) -> JsonValue:
+        """What it measured by that name, as far as comparing needs it; None if nothing."""
+        if self.source is None:
+            return None
+        return self.source.measured(self.place, self.case, name)
 
     def axis(self, name: str) -> JsonValue:
         """The value of an axis; of `ort` also the version that came with a user's own files.
@@ -119,13 +176,22 @@ def moment_text(moment: datetime) -> str:
 
 
 @uncollected()
-def read_briefs(journal: Path) -> tuple[list[Brief], LeftOut]:
+def read_briefs(journal: Path, like: Iterable[Brief] = ()) -> tuple[list[Brief], LeftOut]:
     """All attempts of a journal in their order, and its lines that are no records.
 
+    Those of `like` share the names of their cases with them. They do not say when they were begun,
+    and what they measured is read again when it is asked for.
     Raises ConfigError if it cannot be read, or is wholly of another schema.
     """
-    left_out, lean, found = LeftOut(), Lean(), list[Brief]()
-    for _, record in cases_in(journal, left_out):
-        lean.make(record)
-        found.append(Brief.of(record))
+    left_out, found, kept = LeftOut(), list[Brief](), OpenJournal(journal)
+    names = {one.case: one.case for one in like}
+    shared = Holder(kept)
+    for _, place, record in said_in(journal, kept):
+        if isinstance(record, CaseRecord):
+            axes = shared.axes(record.axes)
+            again = axes is None or not COMPARED.isdisjoint(record.measurements)
+            name = names.get(record.case, record.case)
+            found.append(Brief._of(record, name, axes, "", *((kept, place) if again else ())))
+        elif isinstance(record, Damage):
+            left_out.add(record)
     return found, left_out

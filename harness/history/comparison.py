@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from harness.errors import ConfigError
@@ -172,20 +172,21 @@ class FailOn:
         return told
 
 
-@dataclass
+@dataclass(slots=True)
 class Attempts:
     """All attempts at a case in one run: the last of them, and whether others ended otherwise."""
 
     last: Brief
     passed: bool = False
-    failures: set[tuple[str, str]] = field(default_factory=set)
+    failures: frozenset[tuple[str, str]] = frozenset()
 
     def add(self, brief: Brief) -> None:
         """Takes note of one, in any order."""
         if brief.attempt >= self.last.attempt:
             self.last = brief
         if brief.has_verdict and brief.is_bad:
-            self.failures.add(_failure(brief))
+            alone = _alone(*_failure(brief))
+            self.failures = self.failures | alone if self.failures else alone
         elif brief.has_verdict:
             self.passed = True
 
@@ -315,6 +316,12 @@ def _still_bad(was: Brief, now: Brief) -> Category:
     if named and was.diagnosis != now.diagnosis and not now.known_issue:
         return "changed"
     return "failing"
+
+
+@lru_cache(1000)
+def _alone(*failure: str) -> frozenset[tuple[str, str]]:
+    """A set of one failure, which many cases share."""
+    return frozenset([(failure[0], failure[1])])
 
 
 def _failure(brief: Brief) -> tuple[str, str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import JsonValue
 
@@ -152,8 +152,8 @@ class SpeedReport(Part):
             effect=speed.effect,
             base_runs=speed.base_runs,
             new_runs=speed.new_runs,
-            same=len(speed.told("same")),
-            unsure=len(speed.told("unsure")),
+            same=speed.count("same"),
+            unsure=speed.count("unsure"),
             groups=groups,
             **{k: tuple(SpeedRow.of(one, speed) for one in found) for k, found in listed.items()},
         )
@@ -197,37 +197,41 @@ def comparison_report(
     told: Told, bisectable: Callable[[Category, Pair], Bisectable]
 ) -> ComparisonReport:
     """The report, without bisections that were run."""
-    found = told.comparison
-    listed = {
-        name: tuple(
-            Row(
-                case=pair.shown.case,
-                before=Side.of(pair.before),
-                after=Side.of(pair.after),
-                **dict(bisectable(name, pair)),
-            )
-            for pair in found[name]
+    listed = {name: tuple(rows(told, name, bisectable)) for name in TITLES}
+    return ComparisonReport.model_validate(report_head(told) | listed)
+
+
+def rows(
+    told: Told, category: Category, bisectable: Callable[[Category, Pair], Bisectable]
+) -> Iterator[Row]:
+    """The cases of which that became, one at a time: there may be very many."""
+    for pair in told.comparison[category]:
+        yield Row(
+            case=pair.shown.case,
+            before=Side.of(pair.before),
+            after=Side.of(pair.after),
+            **dict(bisectable(category, pair)),
         )
-        for name in TITLES
-    }
+
+
+def report_head(told: Told) -> dict[str, Any]:
+    """All of the report but those lists."""
+    found = told.comparison
     drifted = tuple(
         DriftRow(case=one.pair.shown.case, output=as_json(output.as_json()))
         for one in found.drifted
         for output in one.outputs
     )
-    return ComparisonReport.model_validate(
-        {
-            "base": told.base,
-            "run": told.run,
-            "verdict": told.verdict,
-            "coverage": found.coverage,
-            "base_coverage": found.base_coverage,
-            "failed_on": told.reasons,
-            "exit_code": told.exit_code,
-            "drifted": drifted,
-            "speed": found.speed and SpeedReport.of(found.speed),
-            "passing": len(found["passing"]),
-            "untested": len(found["untested"]),
-            **listed,
-        }
-    )
+    return {
+        "base": told.base,
+        "run": told.run,
+        "verdict": told.verdict,
+        "coverage": found.coverage,
+        "base_coverage": found.base_coverage,
+        "failed_on": told.reasons,
+        "exit_code": told.exit_code,
+        "drifted": drifted,
+        "speed": found.speed and SpeedReport.of(found.speed),
+        "passing": len(found["passing"]),
+        "untested": len(found["untested"]),
+    }

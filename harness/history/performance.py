@@ -21,13 +21,15 @@ from harness.history.noise import (
     Whole,
     chance,
     counts,
+    false_discoveries,
     half_width,
     level,
+    mean_interval,
     median,
+    needs_scipy,
     ranked,
     resolution,
     scales,
-    scipy_stats,
     told_from,
 )
 
@@ -128,7 +130,7 @@ def judge(
     runs there are; and however many cases there are, where none changed at most one comparison in
     200 calls any so. Raises ConfigError without scipy.
     """
-    scipy_stats()
+    needs_scipy()
     if not names:
         return Judged((), ())
     base, new = _logs(base), _logs(new)
@@ -180,12 +182,8 @@ def _mean(shifts: Array) -> tuple[float, float, float]:
     """The geometric mean of ratios, and its interval by bootstrap over cases."""
     if len(shifts) < 2:
         return (float(np.exp(shifts[0])), 0.0, np.inf) if len(shifts) else (1.0, 0.0, np.inf)
-    interval = (
-        scipy_stats()
-        .bootstrap((shifts,), np.mean, n_resamples=999, method="percentile", batch=10, rng=0)
-        .confidence_interval
-    )
-    low, mean, high = np.exp([interval.low, shifts.mean(), interval.high]).tolist()
+    least, most = mean_interval(shifts)
+    low, mean, high = np.exp([least, shifts.mean(), most]).tolist()
     return mean, low, high
 
 
@@ -231,7 +229,7 @@ def _changes(
     p = np.where(judged, chance(apart, runs, new_runs), 1.0)
     needed = np.full(len(p), _ALARM)
     if judged.any():
-        adjusted = scipy_stats().false_discovery_control(p[judged])
+        adjusted = false_discoveries(p[judged])
         # what p has to be for this one to be among those that are told
         needed[judged] = np.minimum(_ALARM, _FALSE_DISCOVERIES * p[judged] / adjusted)
     far = np.abs(shift) >= np.log1p(effect)
@@ -245,9 +243,12 @@ def _changes(
     suspect = unsure & clear & settles & (p <= _SUSPECT)
     found = []
     least = np.fmax(np.log1p(effect), scale * told_from(MOST_RUNS, _ALARM))
-    tells = np.exp(np.fmin(least, _LARGEST)).tolist()
-    sides = np.exp(np.array([shift, shift - width, shift + width])).T.tolist()
-    for at, (ratio, low, high) in enumerate(sides):
+    tells = np.exp(np.fmin(least, _LARGEST))
+    sides = np.exp(np.array([shift, shift - width, shift + width])).T
+    for at, side in enumerate(sides):
+        ratio, low, high = side.tolist()
+        if np.isinf(width[at]):
+            low, high = 0.0, np.inf  # of most cases of most runs: shared
         verdict: Verdict = "same" if same[at] else "unsure"
         if alarm[at]:
             verdict = "slower" if shift[at] > 0 else "faster"
@@ -258,13 +259,13 @@ def _changes(
                 ratio=ratio,
                 low=low,
                 high=high,
-                p=float(p[at]),
+                p=float(p[at]) if judged[at] else 1.0,
                 base_runs=int(runs[at]),
                 new_runs=int(new_runs[at]),
                 more_new=int(more_new[at]) if settles[at] else None,
                 more_base=int(more_base[at]) if settles[at] else None,
                 suspect=bool(suspect[at]),
-                tells=tells[at] if known[at] else None,
+                tells=float(tells[at]) if known[at] else None,
             )
         )
     return found

@@ -90,7 +90,7 @@ def since_previous(folder: RunFolder, base: RunFolder | None = None) -> Since | 
     try:
         base = base or previous_of(folder)
         before, _ = read_briefs(base.path / JOURNAL)
-        after, _ = read_briefs(folder.path / JOURNAL)
+        after, _ = read_briefs(folder.path / JOURNAL, before)
     except HarnessError:
         return None
     found = compare(before, after)

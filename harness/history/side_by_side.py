@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness.errors import ConfigError, HarnessError
 from harness.history.brief import Brief, read_briefs
@@ -26,9 +26,10 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
     """
     if base is None:
         return compare([], _read(new), infos=(None, new.info()))
+    before = _read(base)
     found = compare(
-        _read(base),
-        _read(new),
+        before,
+        _read(new, before),
         lambda name: base.kept_output(name) or new.kept_output(name),
         infos=(base.info(), new.info()),
     )
@@ -51,11 +52,11 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
         return dataclasses.replace(found, unjudged=str(error))
 
 
-def _read(folder: RunFolder) -> list[Brief]:
+def _read(folder: RunFolder, like: Iterable[Brief] = ()) -> list[Brief]:
     file = folder.path / JOURNAL
     if why := cut_short(folder.info()):
         _log.warning("%s was cut short: %s", folder.run_id, why)
-    found, left_out = read_briefs(file)
+    found, left_out = read_briefs(file, like)
     for text in left_out.told(file):
         _log.warning("%s", text)
     return found

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from harness.history.brief import Brief
+from harness.history.brief import FIGURES, SURROUNDINGS, Brief
 from harness.history.comparison import Comparison, attempts_by_name, finder
-from harness.history.noise import Array, scipy_stats
+from harness.history.noise import Array, needs_scipy
 from harness.history.performance import EFFECT, Change, Judged, Verdict, judge
 from harness.history.surroundings import differences
 from harness.history.units import known_to
 from harness.results.record import is_figure
 
-FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
-"""What is judged of each case: of lists, the median."""
 _ALARMS: Final[tuple[Verdict, ...]] = ("slower", "faster")
 # a step that a later run bears out is told then, if it is no older than this
 _STEPS_BACK: Final = 2
@@ -57,30 +57,39 @@ class Speed:
         """What became so, first that of whole devices, the furthest first."""
         return sorted((one for one in self.judged.all if one.verdict == verdict), key=_order)
 
+    def count(self, verdict: Verdict) -> int:
+        """How many became so."""
+        return sum(one.verdict == verdict for one in self.judged.all)
+
+    def _unsure(self, apart: Callable[[Change], bool]) -> list[Change]:
+        """Of what is unsure what is to be told apart, the furthest first."""
+        return sorted(
+            (one for one in self.judged.all if one.verdict == "unsure" and apart(one)), key=_order
+        )
+
     @property
     def hidden(self) -> list[Change]:
         """What is as far off as is asked for, and noise hides whether it changed."""
-        return [
-            one
-            for one in self.told("unsure")
-            if one.tells is not None and not one.suspect and one.size >= 1 + self.effect
-        ]
+        return self._unsure(
+            lambda one: not one.suspect and one.tells is not None and one.size >= 1 + self.effect
+        )
 
     @property
     def suspects(self) -> list[Change]:
         """What more runs may show to be a change."""
-        return [one for one in self.told("unsure") if one.suspect]
+        return self._unsure(lambda one: one.suspect)
 
 
 def _order(change: Change) -> tuple[bool, float]:
     return change.name.case is not None, -change.size
 
 
-def sample(measurements: Mapping[str, Any], figure: str) -> float | None:
+def sample(measured: Callable[[str], Any], figure: str) -> float | None:
     """What a run measured, as one number; None if that is no size."""
-    value: Any = measurements
-    for part in figure.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
+    first, _, inside = figure.partition(".")
+    value: Any = measured(first)
+    if inside:
+        value = value.get(inside) if isinstance(value, Mapping) else None
     if isinstance(value, list):
         numbers = [one for one in value if _is_size(one)]
         return float(statistics.median(numbers)) if numbers and len(numbers) == len(value) else None
@@ -105,7 +114,7 @@ def with_speed(
     each is read once. `late` also tells a change that came with BASE, or a run before it, which
     only NEW bears out: one run alone never does. Raises ConfigError without scipy.
     """
-    scipy_stats()  # before earlier runs are read in vain
+    needs_scipy()  # before earlier runs are read in vain
     befores = [one.before for one in found["passing"] if one.before]
     afters = [one.after for one in found["passing"] if one.after]
     base, around = [], deque[list[Any]](maxlen=_STEPS_BACK)
@@ -118,35 +127,39 @@ def with_speed(
     values = np.stack([*base, *new], axis=2)
     measured = [np.isfinite(part).any(axis=2) for part in np.split(values, [len(base)], axis=2)]
     cases, figures = np.nonzero(measured[0] & measured[1])
+    runs = values[cases, figures]
+    base_runs, new_runs = len(base), len(new)
+    del base, new, values, measured
     names = [
         Figure(one.device.name if one.device else "", one.case, FIGURES[figure])
         for one, figure in zip(map(afters.__getitem__, cases), figures, strict=True)
     ]
-    groups = [replace(one, case=None) for one in names]
+    of_all = cache(lambda device, figure: Figure(device, None, figure))
+    groups = [of_all(one.device, one.figure) for one in names]
     steps = [known_to(one.figure) for one in names]
 
     def split(at: int, upto: int | None = None) -> Judged:
-        rows = values[cases, figures]
-        return judge(names, groups, rows[:, :at], rows[:, at:upto], effect, steps)
+        return judge(names, groups, runs[:, :at], runs[:, at:upto], effect, steps)
 
-    judged = split(len(base))
+    judged = split(base_runs)
     first_new: dict[Any, int] = {}
     if late:
-        for at in range(len(base) - 1, 0, -1)[:_STEPS_BACK]:
+        for at in range(base_runs - 1, 0, -1)[:_STEPS_BACK]:
             earlier_split = split(at)
             if any(map(_is_told, earlier_split.all)):
                 known = set(map(id, judged.all))
                 judged = _later(judged, earlier_split, split(at, -1))
                 first_new |= {one.name: at for one in judged.all if id(one) not in known}
-    speed = Speed(effect, len(base), len(new), judged)
+    speed = Speed(effect, base_runs, new_runs, judged)
     sides, of_new = [*around, _around(befores)], _around(afters)
-    rows = [(one, [row]) for one, row in zip(judged.changes, cases, strict=True)]
+    shared: list[tuple[Change, list[Any]]] = []
     for common in (one.common for one in judged.groups if one.common):
-        of_all = [row for row, name in zip(cases, groups, strict=True) if name == common.name]
-        rows.append((common, of_all))
-    for one, of_it in rows:
+        its_cases = [row for row, name in zip(cases, groups, strict=True) if name == common.name]
+        shared.append((common, its_cases))
+    alone = ((one, [row]) for one, row in zip(judged.changes, cases, strict=True))
+    for one, of_it in chain(alone, shared):
         if _is_told(one) or one.suspect:
-            of_base = sides[first_new.get(one.name, len(base)) - len(base) - 1]
+            of_base = sides[first_new.get(one.name, base_runs) - base_runs - 1]
             both = ([side[row] for row in of_it] for side in (of_base, of_new))
             speed.around[one.name] = tuple(differences(*both))
     return replace(found, speed=speed)
@@ -159,15 +172,16 @@ def _met(cases: Sequence[Brief], run: Sequence[Brief]) -> list[Brief | None]:
 
 
 def _around(found: Sequence[Brief | None]) -> list[Mapping[str, Any]]:
-    said = (one.measurements.get("surroundings") if one else None for one in found)
-    return [one if isinstance(one, Mapping) else {} for one in said]
+    said = (one.measured(SURROUNDINGS) if one else None for one in found)
+    unknown: Mapping[str, Any] = {}
+    return [one if isinstance(one, Mapping) else unknown for one in said]
 
 
 def _sampled(found: Sequence[Brief | None]) -> Array:
     sampled = np.full((len(found), len(FIGURES)), np.nan)
     for row, one in zip(sampled, found, strict=True):
         if one is not None and one.outcome == "passed":
-            row[:] = [sample(one.measurements, figure) for figure in FIGURES]
+            row[:] = [sample(one.measured, figure) for figure in FIGURES]
     return sampled
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,9 +103,10 @@ def html_text(
     last = {id(record) for record in cases}
     groups, cut, coverage = failure_groups(cases), cut_short(info), coverage_of(cases, info)
     reasons = _reasons(groups, since)
-    data = rows(cases, contents.events, groups, since) | {
+    issues = _issue_links(info)
+    more = {
         "evidence": dict(evidence or {}),
-        "issues": _issue_links(info),
+        "issues": issues,
         "lab": _lab_option(info),
         "grids": asked_grids(cases),
     }
@@ -131,11 +132,11 @@ def html_text(
         },
         shown=_shown,
         short=partial(clip, most=_SHORT_CHARS),
-        issues=data["issues"],
+        issues=issues,
         bisections=of_cases(bisections, (record.case for record in cases)),
         damage=contents.damage,
         retries=[record for record in contents.records if id(record) not in last],
-        rows=Markup(packed(data)),
+        rows=Markup(packed(chain(rows(cases, contents.events, groups, since), more.items()))),
         blocks=Markup(" ".join(blocks(cases))),
         scripts=[asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
     )

@@ -191,7 +191,7 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
     if record.fixed is not None and record.fixed.fails:
         return Failure(legal(f"fixed? {', '.join(record.fixed.known_issues)}"), "passed")
     if kind == "skipped":
-        why = headline or str(record.measurements.get("skip_reason") or "")[:_MAX_PROPERTY_CHARS]
+        why = headline or str(record.measured("skip_reason") or "")[:_MAX_PROPERTY_CHARS]
         told = f"{record.outcome}: {why}" if why else record.outcome
         return Skipped(legal(told), record.outcome)
     made = Error if kind == "error" else Failure

@@ -99,8 +99,8 @@ def _of_cases(cases: Sequence[CaseRecord]) -> Iterator[Family]:
         place = _device(one), str(one.axes.get("qnn"))
         counts[(one.state, one.cause or "none", *place)] += 1
         times.setdefault((_device(one), one.suite), []).append(one.duration_s)
-        hoped, loaded = part_of(one, "forecast").get("loaded"), one.measurements.get("loaded")
-        if is_figure(hoped) and is_figure(loaded):
+        hoped = part_of(one, "forecast").get("loaded")
+        if is_figure(hoped) and is_figure(loaded := one.measured("loaded")):
             off = loaded - hoped
             forecasts[("held" if off == 0 else "more" if off > 0 else "fewer", *place)] += 1
     seconds = {

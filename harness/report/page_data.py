@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import gzip
+import io
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
-from typing import Any, Final
+from itertools import chain, islice
+from typing import Any, Final, cast
 
 from harness.report.grid import code_of
 from harness.report.pages import clip, thinned
@@ -27,6 +28,7 @@ _MOST_AXES: Final = 24
 _MOST_POINTS: Final = 400
 _MOST_LADDERS: Final = 500
 _MAX_CHARS: Final = 300
+_AT_ONCE: Final = 1000
 _MAX_CASE_BYTES: Final = 256 << 10
 _TOLD_APART: Final = frozenset({str, int, type(None)})
 """Of these none is the same as one of another: 1 is 1.0, and true."""
@@ -46,9 +48,36 @@ class Since:
     titles: Mapping[str, str]
 
 
-def packed(value: object) -> str:
-    """A value as gzip of its JSON, in base64."""
-    return _packed(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+def packed(columns: Iterable[tuple[str, Any]]) -> str:
+    """Named values as gzip of one JSON object, in base64; none is held longer than it is written.
+
+    An iterator is a list that is not held at once.
+    """
+    made = io.BytesIO()
+    with gzip.GzipFile(fileobj=made, mode="wb", compresslevel=6, mtime=0) as stream:
+        before = "{"
+        for name, column in columns:
+            stream.write(f"{before}{_json(name)}:".encode())
+            before = ","
+            for text in _pieces(column):
+                stream.write(text.encode("utf-8", "replace"))
+        stream.write(b"}" if before == "," else b"{}")
+    return base64.b64encode(made.getbuffer()).decode()
+
+
+def _pieces(column: Any) -> Iterator[str]:
+    if not isinstance(column, list | Iterator):
+        yield _json(column)
+        return
+    items, before = iter(column), "["
+    while piece := list(islice(items, _AT_ONCE)):
+        yield before + _json(piece)[1:-1]
+        before = ","
+    yield "]" if before == "," else "[]"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def rows(
@@ -56,8 +85,9 @@ def rows(
     events: Sequence[DeviceEvent] = (),
     groups: Sequence[FailureGroup] = (),
     since: Since | None = None,
-) -> dict[str, Any]:
+) -> Iterator[tuple[str, Any]]:
     """What table and charts show: `pool` has each value once, and columns name it by its place.
+    Each column is made when it is asked for: `pool` is the last.
 
     `start` is in ms since `began`, `seconds` how long a case took, `degrees` how hot its device was
     before it. `group` is the place among
@@ -71,27 +101,28 @@ def rows(
     group_of = {id(one): number for number, group in enumerate(groups) for one in group}
     axes = _axes(cases)
     figures = _Pool()
-    return {
-        "began": began.isoformat() if began else None,
-        "axes": list(axes),
-        "case": [one.case for one in cases],
-        "state": pool.places([one.state for one in cases]),
-        "suite": pool.places([one.suite for one in cases]),
-        "device": pool.places([one.device.name if one.device else None for one in cases]),
-        "values": [pool.places(values) for values in axes.values()],
-        "start": [_ms(one.started, began) for one in cases],
-        "seconds": [round(one.duration_s, 3) for one in cases],
-        "why": pool.places([_why(one) for one in cases]),
-        "code": pool.places([code_of(one) if one.is_bad else None for one in cases]),
-        "since": pool.places([since.became.get(one.case) for one in cases]) if since else None,
-        "group": [group_of.get(id(one), -1) for one in cases],
-        "figures": [
-            [[figures.place(name), *spread] for name, spread in _spreads(one.measurements)]
-            for one in cases
-        ],
-        "figure_names": figures.values,
-        "ladders": _ladders(cases),
-        "events": [
+    yield "began", began.isoformat() if began else None
+    yield "axes", list(axes)
+    yield "case", [one.case for one in cases]
+    yield "state", pool.places([one.state for one in cases])
+    yield "suite", pool.places([one.suite for one in cases])
+    yield "device", pool.places([one.device.name if one.device else None for one in cases])
+    yield "values", [pool.places(values) for values in axes.values()]
+    yield "start", [_ms(one.started, began) for one in cases]
+    yield "seconds", [round(one.duration_s, 3) for one in cases]
+    yield "why", pool.places([_why(one) for one in cases])
+    yield "code", pool.places([code_of(one) if one.is_bad else None for one in cases])
+    yield "since", pool.places([since.became.get(one.case) for one in cases]) if since else None
+    yield "group", [group_of.get(id(one), -1) for one in cases]
+    yield (
+        "figures",
+        ([[figures.place(name), *spread] for name, spread in _spreads(one)] for one in cases),
+    )
+    yield "figure_names", figures.values
+    yield "ladders", _ladders(cases)
+    yield (
+        "events",
+        [
             {
                 "device": event.device,
                 "event": event.event,
@@ -103,13 +134,16 @@ def rows(
             }
             for event in events
         ],
-        "degrees": [
+    )
+    yield (
+        "degrees",
+        [
             [number, celsius]
             for number, one in enumerate(cases)
             if (celsius := _number(part_of(one, "gate").get("hottest_c")))
         ],
-        "pool": pool.values,
-    }
+    )
+    yield "pool", pool.values
 
 
 def blocks(cases: Sequence[CaseRecord]) -> list[str]:
@@ -147,6 +181,7 @@ def _packed(text: str) -> str:
 def _details(record: CaseRecord) -> str:
     """One record as JSON; what would be too much for a page is left to results.jsonl."""
     less: dict[str, object] = {"measurements": {}, "checks": (), "preflight": ()}
+    record = record.whole()
     for kept in (record, record.model_copy(update=less)):
         text = kept.model_dump_json(by_alias=True, exclude_defaults=True)
         if len(text) <= _MAX_CASE_BYTES:
@@ -169,11 +204,13 @@ def _axes(cases: Sequence[CaseRecord]) -> dict[str, list[Any]]:
     return found
 
 
-def _spreads(measurements: Mapping[str, Any]) -> Iterable[tuple[str, list[float]]]:
+def _spreads(record: CaseRecord) -> Iterable[tuple[str, list[float]]]:
     """The lists of times among the measurements, summed up."""
-    for name, value in measurements.items():
+    if not any(name.endswith("_us") for name in record.measured_names()):
+        return
+    for name, value in record.measurements.items():
         if name.endswith("_us") and isinstance(value, list) and value and are_figures(value):
-            yield name, _spread(value)
+            yield name, _spread(cast("list[float]", value))
 
 
 def _spread(values: Sequence[float]) -> list[float]:
@@ -188,7 +225,7 @@ def _ladders(cases: Sequence[CaseRecord]) -> list[dict[str, Any]]:
     """Load times and memory by the number of contexts that were loaded, what failed first."""
     found: list[tuple[bool, int, int, list[float]]] = []
     for number, record in enumerate(cases):
-        loads = _numbers(record.measurements.get("load_us"))
+        loads = _numbers(record.measured("load_us"))
         if len(loads) > 1:
             found.append((not _refused(record, loads), -len(loads), number, loads))
     found.sort(key=lambda one: one[:3])
@@ -196,7 +233,7 @@ def _ladders(cases: Sequence[CaseRecord]) -> list[dict[str, Any]]:
 
 
 def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, Any]:
-    memory = _numbers(record.measurements.get("load_rss_bytes"))
+    memory = _numbers(record.measured("load_rss_bytes"))
     told = part_of(record, "forecast")
     domains = told.get("used_bytes")
     budget = _number(told.get("budget_bytes"))

@@ -72,7 +72,7 @@ def totals(records: Iterable[CaseRecord]) -> dict[str, int]:
 
 def part_of(record: CaseRecord, name: str) -> dict[str, Any]:
     """A measurement that is an object; empty if it is none."""
-    part = record.measurements.get(name)
+    part = record.measured(name)
     return part if isinstance(part, dict) else {}
 
 

@@ -33,8 +33,7 @@ class Ran(Protocol):
     def axes(self) -> Mapping[str, JsonValue]: ...  # noqa: D102
     @property
     def device(self) -> _Device | None: ...  # noqa: D102
-    @property
-    def measurements(self) -> Mapping[str, Any]: ...  # noqa: D102
+    def measured(self, name: str) -> JsonValue: ...  # noqa: D102
 
 
 _Key = tuple[str, str, str]
@@ -236,7 +235,7 @@ def _point(record: Ran) -> _Point:
 
 def _kept(record: Ran) -> Iterator[tuple[_Key, Mapping[str, Any]]]:
     """Context, its hash and name of each output, as far as the measurement has its proper form."""
-    kept = record.measurements.get(KEPT)
+    kept = record.measured(KEPT)
     for context, found in (kept if isinstance(kept, dict) else {}).items():
         outputs = found.get("outputs") if isinstance(found, dict) else None
         for output in outputs if isinstance(outputs, list) else ():

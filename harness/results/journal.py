@@ -19,7 +19,8 @@ from harness.errors import ConfigError, InfraError, InternalError
 from harness.errors.outgoing_text import counted, without_secrets_in
 from harness.files.names_inside import open_below
 from harness.files.whole_file import disk_errors
-from harness.results.record import CaseRecord, DeviceEvent, DeviceRecord, Line, final_attempts
+from harness.results.held import PLACE_BITS, Holder, OpenJournal
+from harness.results.record import CaseRecord, DeviceEvent, Line, final_attempts
 
 MAX_LINE_BYTES: Final = 8 << 20
 MAX_VALUES: Final = 300_000
@@ -31,13 +32,8 @@ _PROBLEM_CHARS: Final = 300
 _TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _OF_ANOTHER_SCHEMA: Final = "is of schema "
 _SYNC_EVERY_S = 0.5
-_ANY_FIELDS: Final = set(CaseRecord.model_fields)
 _LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(Line)
 _CASE: Final[TypeAdapter[Any]] = TypeAdapter(CaseRecord)
-_SHARED: Final = ("kind", "run", "suite", "outcome", "cause")
-_SHARED_OF_ERRORS: Final = ("api", "hex", "symbol", "component", "message", "signature")
-_SHORT_CHARS: Final = 500
-_MOST_SHARED: Final = 10_000
 _KIND_OF_EVENTS: Final = b'"kind":"device"'
 
 
@@ -192,15 +188,17 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def said_in(path: Path) -> Iterator[tuple[int, Said]]:
-    """What each line of a results.jsonl is, by its number from 1, one at a time.
+def said_in(path: Path, kept: OpenJournal | None = None) -> Iterator[tuple[int, int, Said]]:
+    """The number of each line of a results.jsonl, from 1, its place, and what it is, one at a time.
+
+    `kept` is given the file, to read at such places again.
 
     All that reads journals reads them here: what is no record for one of them is none for any.
     Lines that are no records of this schema (cut off, damaged, too long) are `Damage`; empty ones
     are nothing. Raises ConfigError if the file cannot be read, or is wholly of another schema.
     """
     held, foreign = False, list[Damage]()
-    for number, line in enumerate(_journal_lines(path), start=1):
+    for number, (place, line) in enumerate(_journal_lines(path, kept), start=1):
         parsed = _parse(line)
         if parsed is None:
             continue
@@ -208,17 +206,17 @@ def said_in(path: Path) -> Iterator[tuple[int, Said]]:
             damage = Damage(number, parsed)
             if not held and not foreign and damage.is_foreign:
                 foreign = [damage]
-            yield number, damage
+            yield number, place, damage
         else:
             held = True
-            yield number, parsed
+            yield number, place, parsed
     if foreign and not held:
         raise ConfigError(foreign[0].problem, file=path, line=foreign[0].line)
 
 
 def cases_in(path: Path, left_out: LeftOut) -> Iterator[tuple[int, CaseRecord]]:
     """The records of cases among them; what is left out is noted. Raises ConfigError."""
-    for number, said in said_in(path):
+    for number, _, said in said_in(path):
         if isinstance(said, CaseRecord):
             yield number, said
         elif isinstance(said, Damage):
@@ -229,54 +227,22 @@ def cases_in(path: Path, left_out: LeftOut) -> Iterator[tuple[int, CaseRecord]]:
 def read_journal(path: Path) -> Contents:
     """Reads a results.jsonl, also one whose writer died in the middle of a line.
 
-    Lines that are no records are reported and left out. Raises ConfigError as `said_in`.
+    What is large in its records is read again when it is asked for (`held.py`). Lines that are no
+    records are reported and left out. Raises ConfigError as `said_in`.
     """
     records: list[CaseRecord] = []
     left_out = LeftOut()
     events: list[DeviceEvent] = []
-    lean = Lean()
-    for _, said in said_in(path):
+    kept = OpenJournal(path)
+    holder = Holder(kept)
+    for _, place, said in said_in(path, kept):
         if isinstance(said, CaseRecord):
-            lean.make(said)
-            records.append(said)
+            records.append(holder.held(said, place))
         elif isinstance(said, DeviceEvent):
             events.append(said)
         else:
             left_out.add(said)
     return Contents(tuple(records), left_out.first, tuple(events), left_out)
-
-
-class Lean:
-    """Takes most of a record's memory away: what many have alike they share."""
-
-    def __init__(self) -> None:
-        self._devices: dict[tuple[object, ...], DeviceRecord] = {}
-        self._texts: dict[str, str] = {}
-
-    def make(self, record: CaseRecord) -> None:
-        """Has a record share devices and short texts; nobody asks which fields were written."""
-        fields = record.__dict__
-        if (device := record.device) is not None:
-            # of the free keys the text, since 1 is not true
-            key = (*device.__dict__.values(), str(device.__pydantic_extra__))
-            fields["device"] = self._devices.setdefault(key, device)
-        for name in _SHARED:
-            fields[name] = self._shared(fields[name])
-        if record.error is not None:
-            told = record.error.__dict__
-            for name in _SHARED_OF_ERRORS:
-                told[name] = self._shared(told[name])
-        for name in ("axes", "measurements"):
-            free = fields[name]
-            fields[name] = {self._shared(k): self._shared(v) for k, v in free.items()}
-        object.__setattr__(record, "__pydantic_fields_set__", _ANY_FIELDS)
-
-    def _shared(self, value: Any) -> Any:
-        if type(value) is not str or len(value) > _SHORT_CHARS:
-            return value
-        if len(self._texts) > _MOST_SHARED:
-            self._texts.clear()
-        return self._texts.setdefault(value, value)
 
 
 def _too_much(line: bytes) -> str | None:
@@ -330,18 +296,23 @@ def _problem(error: ValidationError, line: bytes) -> str:
     return (f"{where}: {first['msg']}" if where else first["msg"])[:_PROBLEM_CHARS]
 
 
-def _journal_lines(path: Path) -> Iterator[bytes]:
-    """Lines with their ends; of one that is too long only as much as shows that it is."""
+def _journal_lines(path: Path, kept: OpenJournal | None) -> Iterator[tuple[int, bytes]]:
+    """Places, and lines with their ends; of one that is too long as much as shows that it is."""
     try:
         # the folder may be somebody else's
         with open_below(path.parent, path.name) as stream:
+            if kept is not None:
+                kept.keep(stream)
             yield from _lines(stream)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error
 
 
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
+def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    at = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
-        yield line
+        yield at << PLACE_BITS | len(line), line
+        at += len(line)
         while len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
             line = stream.readline(MAX_LINE_BYTES + 1)
+            at += len(line)

@@ -197,16 +197,28 @@ class CaseRecord(Part):
         """The outcome as reports show it: a failure that a known issue explains is `expected`."""
         return "expected" if self.standing == "known" else self.outcome
 
+    def measured(self, name: str) -> Any:
+        """What it measured by that name; None if nothing."""
+        return self.measurements.get(name)
+
+    def measured_names(self) -> tuple[str, ...]:
+        """The names of what it measured."""
+        return tuple(self.measurements)
+
+    def whole(self) -> CaseRecord:
+        """The record with all that it has, where that is not held (`held.py`)."""
+        return self
+
     @property
     def conclusion(self) -> str | None:
         """What the case found out, in words; None if it does not say."""
-        text = self.measurements.get("conclusion")
+        text = self.measured("conclusion")
         return text if isinstance(text, str) else None
 
     @property
     def grid(self) -> tuple[str, str] | None:
         """The axes of rows and columns of the grid that the test asked for."""
-        axes = self.measurements.get("grid")
+        axes = self.measured("grid")
         return (str(axes[0]), str(axes[1])) if isinstance(axes, list) and len(axes) == 2 else None
 
     @property

@@ -205,7 +205,7 @@ def test_each_reader_says_which_line_is_none_and_why(
     text = whole.model_dump_json().encode() + b"\n\n" + other + b"\n"
     (tmp_path / "results.jsonl").write_bytes(text)
     found = list(said_in(tmp_path / "results.jsonl"))
-    assert [type(said) for _, said in found] == [CaseRecord, Damage]
+    assert [type(said) for *_, said in found] == [CaseRecord, Damage]
     for reader in READERS:
         assert reader(tmp_path) == {"whole": 1}
     for said in told_by(tmp_path):

@@ -233,7 +233,8 @@ def history(one: Made, form: str = "") -> str:
         assert found["lost"] == (one.kind in ("lab", "input"))
         lacks = [(of["run"], of["not_run"]) for of in found["lacking"]]
         missing = {"killed": 3, "unknown": None}
-        assert lacks == [(one.folder.run_id, missing[one.kind])] * (one.kind in missing)
+        wanted = [(one.folder.run_id, missing[one.kind])] if one.kind in missing else []
+        assert lacks == wanted
         return ""
     if form == "--html":
         (shown,) = re.findall('class="verdict[ a-z]*">.*?</p>', done.stdout)

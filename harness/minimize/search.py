@@ -124,7 +124,7 @@ def _fewer(way: Way, ask: Ask) -> Iterator[Way]:
 def _one_kind(way: Way, ask: Ask) -> Iterator[Way]:
     """The context that failed, or the one before it, instead of so many different ones."""
     context = ask(way).context
-    if context is None or context >= len(way.order) or len(set(way.order)) == 1:
+    if context is None or len(set(way.order)) == 1:
         return
     for kind in dict.fromkeys(reversed(way.order[max(0, context - 1) : context + 1])):
         if ask(found := replace(way, order=(kind,) * len(way.order))).fails:

@@ -51,18 +51,19 @@ def full(sizes: Sequence[int], budget: int) -> Callable[[Way], Answer]:
 
 
 @reaches(0.08)
-@given(ORDERS, st.randoms(use_true_random=False))
+@given(ORDERS, st.sampled_from(RESIDENCIES), st.randoms(use_true_random=False))
 def test_what_is_left_fails_and_passes_without_any_one(
-    order: tuple[int, ...], chance: object
+    order: tuple[int, ...], residency: Residency, chance: object
 ) -> None:
-    known: dict[Way, Answer] = {Way(order, "resident"): Answer(True, len(order) - 1)}
+    start = Way(order, residency)
+    known: dict[Way, Answer] = {start: Answer(True, len(order) - 1)}
 
     def rule(way: Way) -> Answer:
         if way not in known:
             known[way] = Answer(chance.random() < 0.3, chance.randrange(8))  # type: ignore[attr-defined]
         return known[way]
 
-    ways = list(shrunk(Way(order, "resident"), rule))
+    ways = list(shrunk(start, rule))
     assert len(set(ways)) == len(ways), "each is another one"
     found = ways[-1]
     assert rule(found).fails
@@ -72,7 +73,7 @@ def test_what_is_left_fails_and_passes_without_any_one(
         reached()
         fewer = Way(found.order[:at] + found.order[at + 1 :], found.residency)
         assert not rule(fewer).fails
-    assert last(order, rule) == found
+    assert last(order, rule, residency) == found
 
 
 @given(st.lists(st.integers(0, 99), unique=True, min_size=1, max_size=40), st.data())
@@ -92,17 +93,46 @@ def test_exactly_what_is_needed_is_left_in_its_order(items: list[int], data: st.
     assert len(asked) <= len(needed) + (len(needed) + 1) * 2 * each
 
 
-def test_what_is_left_away_at_once_is_doubled_and_halved() -> None:
-    asked: list[str] = []
+@pytest.mark.parametrize(
+    ("needed", "asked"),
+    [
+        # 1 and 2 go; 4 and then 2 do not where f is among them; what is behind it goes one by one
+        ("f", "bcdefgh+ defgh+ h fgh+ h gh fh+ f+"),
+        # of the 3 behind b no 4 are left away; what is left is gone through once more
+        ("abg", "bcdefgh acdefgh abdefgh+ abfgh+ ab abgh+ ab abh abg+ bg ag ab"),
+    ],
+)
+def test_what_is_left_away_at_once_is_doubled_and_halved(needed: str, asked: str) -> None:
+    """With a + behind what still fails."""
+    told: list[str] = []
 
     def fails(some: Sequence[str]) -> bool:
-        asked.append("".join(some))
-        return "f" in some
+        found = set(needed) <= set(some)
+        told.append("".join(some) + "+" * found)
+        return found
 
-    found = ["".join(one) for one in without("abcdefgh", fails)]
-    # 1 and 2 go; 4 and then 2 do not where f is among them; what stands behind it goes one by one
-    assert asked == ["bcdefgh", "defgh", "h", "fgh", "h", "gh", "fh", "f"]
-    assert found == ["bcdefgh", "defgh", "fgh", "fh", "f"]
+    ways = ["".join(one) + "+" for one in without("abcdefgh", fails)]
+    assert " ".join(told) == asked
+    assert ways == [one for one in told if one.endswith("+")]
+
+
+def test_what_comes_behind_the_one_that_failed_goes_first() -> None:
+    ways = shrunk(Way((5, 6, 7, 8), "resident"), lambda way: Answer(7 in way.order, 2))
+    assert [next(ways).order for _ in range(2)] == [(5, 6, 7, 8), (5, 6, 7)]
+
+
+@pytest.mark.parametrize(("context", "tried"), [(0, [5]), (1, [6, 5]), (2, [7, 6]), (9, [])])
+def test_only_the_one_that_failed_or_the_one_before_is_tried_alone(
+    context: int, tried: list[int]
+) -> None:
+    ask = Counted(lambda way: Answer(way.order == (5, 6, 7, 8), context))
+    last((5, 6, 7, 8), ask)
+    alike = [one.order[0] for one in ask.asked if len(one.order) == 4 > len(set(one.order))]
+    assert alike == tried
+
+
+def test_the_other_order_has_all_of_them() -> None:
+    assert Way((1, 2, 3), "window").reversed == Way((3, 2, 1), "window")
 
 
 def test_where_each_is_needed_each_is_asked_for_once() -> None:

@@ -39,6 +39,7 @@ def night(**changed: Any) -> Night:
 def test_what_is_kept_is_read_again() -> None:
     kept = night(done=STEPS[:2], coverage=Coverage(selected=1, passed=1))
     assert Night.model_validate_json(kept.model_dump_json()) == kept
+    assert kept.next_step == STEPS[2]
 
 
 def test_its_steps_come_one_after_the_other() -> None:

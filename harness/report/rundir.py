@@ -14,8 +14,10 @@ import shutil
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from harness import __version__
@@ -118,7 +120,7 @@ class RunFolder:
                 "devices": list(devices),
                 "lab": lab,
                 "host": _host(),
-                "versions": _versions(),
+                "versions": dict(_versions()),
                 **(more or {}),
             }
         )
@@ -374,14 +376,16 @@ def _host() -> dict[str, object]:
     }
 
 
-def _versions() -> dict[str, str]:
+@cache
+def _versions() -> Mapping[str, str]:
+    """Of a process: what is installed is read once, though it may write a hundred runs."""
     found = {"qnn-harness": __version__, "python": sys.version.split()[0]}
     for package in _PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return MappingProxyType(found)
 
 
 def rfc3339(moment: datetime) -> str:

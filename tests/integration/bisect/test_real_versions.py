@@ -224,11 +224,11 @@ def test_which_runtime_gives_other_outputs(lab: DeviceRuns, context_for: Context
 
 @pytest.mark.nightly
 def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: Path) -> None:
-    """The graph takes four times as long; all else, its noise included, is the real run's.
+    """The graph takes half as long again; all else, its noise included, is the real run's.
 
-    Less is hidden where the computer is busy, and said to be: benchmarks have the noise of devices.
+    On a busy computer noise may hide a version: then it is said to hide as much as this.
     """
-    match = "measurement execute_us > 2 * good"
+    match, step = "measurement execute_us > 1.2 * good", 1.5
     done = bisect_stand_in(
         lab,
         tmp_path / "stand-in",
@@ -236,18 +236,26 @@ def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: 
         *("--good", QNN[0], "--match", match),
         FLAKY_RATE="0",
         FLAKY_GOOD="slow_us=40000",
-        FLAKY_BAD="slow_us=160000",
+        FLAKY_BAD="slow_us=60000",
     )
-    assert done.code == 0, done.errors
     assert "believed" not in done.errors
     assert done.result["repeat"] == "judged"
-    assert done.result["answer"]["text"] == f"last good {QNN[1]}, first bad {QNN[2]}"
-    asked = Counter(run["at"][0] for run in done.result["runs"])
+    runs = done.result["runs"]
+    asked = Counter(run["at"][0] for run in runs)
     assert asked[QNN[0]] >= FEWEST_GOOD
     assert done.result["answer"]["runs"] == asked.total() <= done.result["bound"]["runs"]
     assert max(asked.values()) <= MOST_RUNS
-    last = [run for run in done.result["runs"] if run["answer"] == "bad"][-1]
-    assert " of good (" in last["why"]
+    for (version,), answer in done.answers.items():
+        assert answer in ("good" if version in QNN[:2] else "bad", "untestable"), (version, runs)
+    hidden = [run["why"] for run in runs if run["answer"] == "untestable"]
+    for why in hidden:
+        said = why.partition("; this computer is too noisy to tell less than x ")[2]
+        assert float(said) > step, why
+    if not hidden:
+        assert done.code == 0, done.errors
+        assert done.result["answer"]["text"] == f"last good {QNN[1]}, first bad {QNN[2]}"
+        last = [run for run in runs if run["answer"] == "bad"][-1]
+        assert " of good (" in last["why"]
 
 
 @pytest.mark.nightly

@@ -118,14 +118,6 @@ class HeldRecord(CaseRecord):
         except ValidationError as error:
             raise ConfigError("was changed while it was read") from error
 
-    def model_dump(self, **more: Any) -> dict[str, Any]:
-        """Of the whole record."""
-        return self.whole().model_dump(**more)
-
-    def model_dump_json(self, **more: Any) -> str:
-        """Of the whole record."""
-        return self.whole().model_dump_json(**more)
-
     def model_copy(self, **more: Any) -> CaseRecord:  # type: ignore[override]
         """Of the whole record."""
         return self.whole().model_copy(**more)

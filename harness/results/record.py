@@ -16,9 +16,11 @@ from pydantic import (
     Discriminator,
     Field,
     JsonValue,
+    SerializerFunctionWrapHandler,
     StrictBool,
     StrictInt,
     Tag,
+    model_serializer,
     model_validator,
 )
 
@@ -208,6 +210,12 @@ class CaseRecord(Part):
     def whole(self) -> CaseRecord:
         """The record with all that it has, where that is not held (`held.py`)."""
         return self
+
+    @model_serializer(mode="wrap")
+    def _written_whole(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
+        # also within another model, which knows nothing of what is held; untyped, since a type
+        # named here would stand in the place of the fields in the schema
+        return write(self.whole())
 
     @property
     def conclusion(self) -> str | None:

@@ -207,10 +207,6 @@ def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
     assert "not over" in (bisection.folder.path / "report.html").read_text()
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="the sentence about noise is missing since its model changed",
-)
 @pytest.mark.parametrize(
     ("slow", "verdict", "name"), [(1.3, "slower", "took_s"), (1.0005, None, "took_us")]
 )
@@ -240,10 +236,6 @@ def test_a_change_of_times_is_put_beside_noise(
     )
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="the sentence about noise is missing since its model changed",
-)
 @pytest.mark.parametrize(("spread", "said"), [(1.6, True), (1.001, False)])
 def test_a_computer_that_is_too_noisy_says_so_before_the_answer(
     tmp_path: Path, spread: float, said: bool

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from harness.errors import ConfigError
 from harness.history.brief import COMPARED, Brief, read_briefs
@@ -92,3 +94,17 @@ def test_a_journal_that_was_overwritten_is_told(tmp_path: Path, damage: str) -> 
     for asked in ("measurements", "logs"):
         with pytest.raises(ConfigError, match="changed while it was read"):
             getattr(records[2], asked)
+
+
+def test_a_model_that_has_a_record_in_it_writes_it_whole(tmp_path: Path) -> None:
+    """A bisection's result lost what its runs had measured, and so what it says of noise."""
+
+    class Around(BaseModel):
+        inside: tuple[CaseRecord, ...]
+
+    held, whole = read_journal(written(tmp_path)).records, [record(**one) for one in RECORDS]
+    around = Around(inside=held)
+    for said in (around.model_dump(mode="json"), json.loads(around.model_dump_json())):
+        again = Around.model_validate(said).inside
+        assert [one.measurements for one in again] == [one.measurements for one in whole]
+        assert [(one.axes, one.logs) for one in again] == [(one.axes, one.logs) for one in whole]

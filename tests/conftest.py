@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections import Counter
@@ -29,6 +30,9 @@ for profile, same in (("harness", True), ("nightly", False)):
 settings.load_profile("harness")
 
 ROOT = Path(__file__).parents[1]
+FIGURES = "figures"
+LONG = frozenset({"nightly", "test_hostile_names.py", "test_memory.py"})
+"""Folders and files whose tests begin first, so that no worker ends long after the others."""
 
 ONE_DEVICE = """schema: 1
 devices:
@@ -54,6 +58,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not LONG.intersection(item.nodeid.split("::")[0].split("/")))
     installed = installed_by_ci() | ALWAYS_THERE
     wanted = {marker.args: item for item in items for marker in item.iter_markers("needs")}
     for tools, item in wanted.items():
@@ -67,6 +72,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if terminalreporter.config.getoption("numprocesses", None):  # what workers print is lost
+        for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
+            if getattr(report, "when", None) == "call":
+                for name, text in report.user_properties:
+                    if name == FIGURES:
+                        terminalreporter.write_line(text)
     left_out: dict[str, Counter[str]] = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
@@ -105,11 +116,15 @@ def simulated_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def show_figures(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., None]]:
-    """Prints measured figures even when output is captured."""
+def show_figures(
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., None]:
+    """Prints measured figures even when output is captured, and keeps them in junit.xml."""
 
     def show(title: str, **figures: object) -> None:
+        text = f"{title}: " + ", ".join(f"{k} {v}" for k, v in figures.items())
+        request.node.user_properties.append((FIGURES, text))
         with capsys.disabled():
-            print(f"\n{title}: " + ", ".join(f"{k} {v}" for k, v in figures.items()))
+            print(f"\n{text}")
 
     return show

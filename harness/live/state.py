@@ -165,18 +165,17 @@ class RunState:
     def left_s(self, now: float) -> float | None:
         """Seconds until the last case is over; None if nothing tells yet."""
         usual = self._usual_s()
-        if usual is None and self._unknown.total():
+        if usual is None:
             return None
         by_device = [
-            self._known_s[device] + self._unknown[device] * (usual or 0.0)
-            for device in self._known_s
+            self._known_s[device] + self._unknown[device] * usual for device in self._known_s
         ]
         passed = []
         for state in self.devices.values():
             case = state.facts.get("case")
             if isinstance(case, str) and case in self._left:
                 expected = self._seconds(case)
-                at_most = (usual or 0.0) if expected is None else expected
+                at_most = usual if expected is None else expected
                 passed.append(min(now - state.case_since, at_most))
         longest = max(
             (
@@ -216,7 +215,7 @@ def plain_is_due(done: int, total: int, since_s: float, done_since: int) -> bool
 
 def clock(seconds: float) -> str:
     """As in 0:07, 12:30 and 1:02:03."""
-    if not math.isfinite(seconds) or seconds >= 360_000:
+    if seconds >= 360_000:
         return "100 h+"
     whole = math.ceil(max(0.0, seconds))
     hours, minutes = divmod(whole // 60, 60)

@@ -87,6 +87,56 @@ def test_without_unicode_there_is_none() -> None:
     assert all(line.isascii() for line in lines), lines
 
 
+@pytest.mark.parametrize("unicode", [True, False])
+def test_a_long_name_is_cut_so_that_there_is_room_for_the_rest(unicode: bool) -> None:
+    state = RunState({"a.py::t": "x" * 30}, 0.0)
+    drawing = Drawing(colours=False, unicode=unicode)
+
+    def name(columns: int) -> str:
+        return drawing.lines(state, 0.0, columns, 24)[0].split()[0]
+
+    cut = "…" if unicode else "x"
+    assert name(100) == "x" * 19 + cut
+    assert name(30) == "x" * 9 + cut
+
+
+def test_where_there_is_little_room_the_bar_goes_first_and_then_the_spaces() -> None:
+    state = RunState({"a.py::t[1]": "phone", "a.py::t[2]": "phone"}, 0.0)
+    state.ended("a.py::t[1]", 9.0)
+    said = "1/2  0:09 left  after 0:09"
+    assert [PLAIN.lines(state, 9.0, columns, 24)[-1] for columns in (60, 59, 40, 39)] == [
+        f"━━━━━━──────  {said}",
+        said,
+        said,
+        said.replace("  ", " "),
+    ]
+    assert [PLAIN.lines(state, 9.0, columns, 24) for columns in (1, 2)] == [[], ["…", "…"]]
+
+
+def test_what_is_counted_wrongly_draws_no_more_than_a_whole_bar() -> None:
+    facts = {"doing": "pushing", "total": 4}
+    bars = [
+        PLAIN.lines(run_of(**facts, done=done), 100.0, 100, 24)[0].split()[2] for done in (-1, 9)
+    ]
+    assert bars == ["─" * 12, "━" * 12]
+
+
+def test_a_run_without_cases_has_a_line_too() -> None:
+    state = RunState({}, 0.0)
+    assert PLAIN.lines(state, 9.0, 100, 24) == ["0/0  after 0:09"]
+    assert plain_line(state, 9.0) == "qnn-harness: 0 of 0 cases"
+
+
+def test_colours_say_what_is_bad() -> None:
+    state = run_of()
+    state.ended("suites/test_x.py::test_a[phone]", 30.0, failed=True)
+    coloured = Drawing(colours=True, unicode=True).lines(state, 130.0, 100, 24)
+    plain = PLAIN.lines(state, 130.0, 100, 24)
+    assert "\x1b[1;31m1 unexpected\x1b[0m" in coloured[-1]
+    assert not any("\x1b" in line for line in plain)
+    assert [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in coloured] == plain
+
+
 words = st.text(max_size=300) | st.text("\x1b[2J\n\r\t\x07\u202e世🧪\u0301", max_size=300)
 facts_given = st.fixed_dictionaries(
     {},

@@ -37,6 +37,15 @@ def test_devices_without_end_are_not_kept() -> None:
     kept = [lines.merge(f"d{number}", {"name": f"n{number}"}) for number in range(1000)]
     assert kept[0] == ("n0", {})
     assert kept[-1] is None
+    # those that are kept go on
+    assert lines.merge("d0", {"verb": "noop"}) == ("n0", {"verb": "noop"})
+    assert lines.merge("n1", {"verb": "noop"}) == ("n1", {"verb": "noop"})
+    state = RunState(CASES, 0.0)
+    for number in range(1000):
+        state.take(f"d{number}", {"verb": "noop"}, 0.0)
+    state.take("one", {"verb": "hang"}, 0.0)
+    assert len(state.devices) < 1000
+    assert state.devices["one"].facts == {"verb": "hang"}
 
 
 @given(st.dictionaries(st.text(), st.none() | st.text() | st.floats() | st.integers()))
@@ -60,9 +69,10 @@ def test_the_rate_is_that_since_it_began() -> None:
     state = RunState(CASES, 0.0)
     state.take("one", {"doing": "pushing", "done": 10, "total": 100}, 5.0)
     device = state.devices["one"]
-    assert device.rate(5.5) is None
-    state.take("one", {"doing": "pushing", "done": 50, "total": 100}, 9.0)
-    assert device.rate(9.0) == 10
+    assert device.rate(99.0) is None
+    state.take("one", {"doing": "pushing", "done": 50, "total": 100}, 5.5)
+    # what is younger than a second says nothing
+    assert [device.rate(now) for now in (5.9, 6.0, 9.0)] == [None, 40, 10]
     state.take("one", {"doing": "compiling", "done": 0, "total": 100}, 9.0)
     assert device.rate(99.0) is None
 
@@ -82,6 +92,30 @@ def test_time_left_is_of_the_last_run_and_else_of_this_one() -> None:
     for case in CASES:
         state.ended(case, 1.0)
     assert state.left_s(999.0) == 0
+
+
+def test_a_case_that_is_new_is_thought_to_take_as_long_as_others_do() -> None:
+    state = RunState(CASES, 0.0)
+    state.ended("s.py::test_a[1]", 6.0)
+    state.take("two", {"case": "s.py::test_b[1]"}, 10.0)
+    assert [state.left_s(now) for now in (10.0, 12.0, 16.0, 99.0)] == [18, 16, 12, 12]
+
+
+def test_only_a_case_of_this_run_that_is_not_over_takes_from_the_time_left() -> None:
+    state = RunState(CASES, 0.0)
+    state.expect(dict.fromkeys(CASES, 5.0))
+    for case in ("s.py::test_a[1]", "s.py::no_case"):
+        state.take("one", {"case": case}, 0.0)
+        state.ended(case, 5.0)
+        assert state.left_s(3.0) == 15
+    # of those under way side by side, what they have taken on average
+    state.take("one", {"case": "s.py::test_a[2]"}, 3.0)
+    state.take("two", {"case": "s.py::test_b[1]"}, 5.0)
+    assert state.left_s(7.0) == 12
+
+
+def test_a_run_without_cases_tells_no_time() -> None:
+    assert RunState({}, 0.0).left_s(9.0) is None
 
 
 def test_devices_that_share_cases_take_their_part_each() -> None:
@@ -136,6 +170,8 @@ def test_a_plain_line_is_due_after_a_time_and_a_tenth(
         (0.2, "0:01"),
         (61, "1:01"),
         (3600, "1:00:00"),
+        (359_999, "99:59:59"),
+        (360_000, "100 h+"),
         (1e9, "100 h+"),
         (float("inf"), "100 h+"),
     ],

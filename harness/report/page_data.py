@@ -140,7 +140,7 @@ def rows(
         [
             [number, celsius]
             for number, one in enumerate(cases)
-            if (celsius := _number(part_of(one, "gate").get("hottest_c")))
+            if (celsius := _number(part_of(one, "gate").get("hottest_c"))) is not None
         ],
     )
     yield "pool", pool.values
@@ -228,7 +228,7 @@ def _ladders(cases: Sequence[CaseRecord]) -> list[dict[str, Any]]:
         loads = _numbers(record.measured("load_us"))
         if len(loads) > 1:
             found.append((not _refused(record, loads), -len(loads), number, loads))
-    found.sort(key=lambda one: one[:3])
+    found.sort()
     return [_ladder(number, cases[number], loads) for _, _, number, loads in found[:_MOST_LADDERS]]
 
 
@@ -243,7 +243,7 @@ def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, An
         "load_us": thinned(loads, _MOST_POINTS),
         "rss_bytes": thinned(memory, _MOST_POINTS) if len(memory) == len(loads) else [],
         "failed_at": len(loads) + 1 if _refused(record, loads) else None,
-        "budget_bytes": budget and budget * len(domains if isinstance(domains, list) else [0]),
+        "budget_bytes": budget and budget * (len(domains) if isinstance(domains, list) else 1),
         "forecast": _number(told.get("loaded")),
         "reserved_bytes": thinned(_numbers(told.get("after_each_bytes")), _MOST_POINTS),
     }

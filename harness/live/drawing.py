@@ -29,12 +29,7 @@ class Drawing:
         self._degrees = "°C" if unicode else "C"
         self._unicode = unicode
         self._console = Console(
-            file=io.StringIO(),
-            force_terminal=True,
-            color_system="standard" if colours else None,
-            no_color=not colours,
-            legacy_windows=False,
-            _environ={},
+            file=io.StringIO(), color_system="standard" if colours else None, _environ={}
         )
 
     def lines(self, state: RunState, now: float, columns: int, rows: int) -> list[str]:

@@ -167,9 +167,9 @@ class RunState:
         usual = self._usual_s()
         if usual is None:
             return None
-        by_device = [
-            self._known_s[device] + self._unknown[device] * usual for device in self._known_s
-        ]
+        by_device = {
+            device: known + self._unknown[device] * usual for device, known in self._known_s.items()
+        }
         passed = []
         for state in self.devices.values():
             case = state.facts.get("case")
@@ -180,11 +180,11 @@ class RunState:
         longest = max(
             (
                 seconds / min(self._sharing.get(name, 1), self._side_by_side)
-                for name, seconds in zip(self._known_s, by_device, strict=True)
+                for name, seconds in by_device.items()
             ),
             default=0.0,
         )
-        left = max(longest, sum(by_device) / self._side_by_side)
+        left = max(longest, sum(by_device.values()) / self._side_by_side)
         return max(0.0, left - (sum(passed) / len(passed) if passed else 0.0))
 
     def _usual_s(self) -> float | None:

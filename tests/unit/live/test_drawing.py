@@ -40,7 +40,13 @@ def run_of(**facts: object) -> RunState:
             {"doing": "pushing", "done": 30e6, "total": 120e6, "unit": "MB"},
             "phone   pushing  ━━━─────────  30.0/120.0 MB",
         ),
+        (
+            {"doing": "pushing", "done": 1e12, "total": 2e12, "unit": "MB"},
+            "phone   pushing  ━━━━━━──────  1000000.0/2000000.0 MB",
+        ),
+        ({"doing": "compiling", "done": 0, "total": 1}, "phone   compiling  ────────────  0/1"),
         ({"doing": "recovering: reboot"}, "phone   recovering: reboot"),
+        ({"case": "no name of pytest"}, "phone   no name of pytest"),
     ],
 )
 def test_a_device_has_a_line(facts: dict[str, object], line: str) -> None:
@@ -67,6 +73,10 @@ def test_the_run_has_the_last_line() -> None:
         "qnn-harness: 1 of 2 cases, 1 failed unexpectedly, about 0:30 left"
     )
     state.ended("suites/test_x.py::test_a[tablet]", 30.0, lab=True)
+    assert PLAIN.lines(state, 160.0, 100, 24)[-1] == (
+        "━━━━━━━━━━━━  2/2  1 unexpected  1 without a verdict  after 1:00"
+    )
+    assert "1 failed unexpectedly, 1 without a verdict" in plain_line(state, 160.0)
     assert PLAIN.lines(state, 160.0, 20, 24)[-1] == "2/2 1 unexpected 1…"
 
 
@@ -77,6 +87,8 @@ def test_where_there_is_not_room_for_all_those_at_work_are_shown() -> None:
     lines = PLAIN.lines(state, 0.0, 80, 7)
     assert [line.split()[0] for line in lines] == ["d8", "d0", "d1", "…", "────────────"]
     assert "… and 6 more" in lines
+    shown = [line.split()[0] for line in PLAIN.lines(state, 0.0, 80, 12)]
+    assert shown == [*(f"d{number}" for number in range(9)), "────────────"]
     assert PLAIN.lines(state, 0.0, 80, 3) == []
     assert [line.split()[0] for line in PLAIN.lines(state, 0.0, 80, 4)] == ["…", "────────────"]
 
@@ -111,6 +123,12 @@ def test_where_there_is_little_room_the_bar_goes_first_and_then_the_spaces() -> 
         said.replace("  ", " "),
     ]
     assert [PLAIN.lines(state, 9.0, columns, 24) for columns in (1, 2)] == [[], ["…", "…"]]
+
+
+def test_a_line_is_as_long_as_the_terminal_is_wide() -> None:
+    case = "t[" + " ".join(["word"] * 99) + "]"
+    (line, _, _) = PLAIN.lines(run_of(case=case), 100.0, 200, 24)
+    assert line == f"phone   {case}"[:198] + "…"
 
 
 def test_what_is_counted_wrongly_draws_no_more_than_a_whole_bar() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.live.state import Lines, RunState, clock, plain_is_due
+from harness.live.state import Lines, RunState, cleaned, clock, plain_is_due
 
 CASES = {
     "s.py::test_a[1]": "one",
@@ -40,12 +40,25 @@ def test_devices_without_end_are_not_kept() -> None:
     # those that are kept go on
     assert lines.merge("d0", {"verb": "noop"}) == ("n0", {"verb": "noop"})
     assert lines.merge("n1", {"verb": "noop"}) == ("n1", {"verb": "noop"})
+    assert lines.merge("another name", {"name": "n1"}) is None
     state = RunState(CASES, 0.0)
     for number in range(1000):
         state.take(f"d{number}", {"verb": "noop"}, 0.0)
     state.take("one", {"verb": "hang"}, 0.0)
     assert len(state.devices) < 1000
     assert state.devices["one"].facts == {"verb": "hang"}
+
+
+def test_what_is_no_fact_or_not_of_its_kind_is_passed_over() -> None:
+    wrong = {"colour": "red", "size": 3, "gone": None, "verb": 3, "step": "x", "done": [1]}
+    assert Lines().merge("phone", wrong) == ("phone", {})
+    assert cleaned({"gone": None, "verb": None}) == {"verb": None}
+
+
+def test_a_device_that_was_not_planned_is_followed_too() -> None:
+    state = RunState(CASES, 0.0)
+    state.take("this computer", {"doing": "compiling"}, 0.0)
+    assert state.devices["this computer"].facts == {"doing": "compiling"}
 
 
 @given(st.dictionaries(st.text(), st.none() | st.text() | st.floats() | st.integers()))
@@ -73,6 +86,8 @@ def test_the_rate_is_that_since_it_began() -> None:
     state.take("one", {"doing": "pushing", "done": 50, "total": 100}, 5.5)
     # what is younger than a second says nothing
     assert [device.rate(now) for now in (5.9, 6.0, 9.0)] == [None, 40, 10]
+    state.take("one", {"doing": "pushing", "done": 11, "total": 100}, 9.0)
+    assert device.rate(9.0) == 0.25
     state.take("one", {"doing": "compiling", "done": 0, "total": 100}, 9.0)
     assert device.rate(99.0) is None
 
@@ -114,8 +129,21 @@ def test_only_a_case_of_this_run_that_is_not_over_takes_from_the_time_left() -> 
     assert state.left_s(7.0) == 12
 
 
-def test_a_run_without_cases_tells_no_time() -> None:
-    assert RunState({}, 0.0).left_s(9.0) is None
+def test_a_case_of_another_test_takes_as_long_as_all_do_on_average() -> None:
+    state = RunState(CASES, 0.0)
+    state.expect({"s.py::test_a[1]": 2.0, "s.py::test_a[2]": 4.0})
+    assert state.left_s(0.0) == 12
+    state = RunState(CASES, 0.0)
+    for case, seconds in (("s.py::test_a[1]", 0.5), ("s.py::test_a[2]", -3.0)):
+        state.ended(case, seconds)
+    assert state.left_s(0.0) == 0.5
+
+
+def test_a_run_without_cases_has_no_time_left() -> None:
+    state = RunState({}, 0.0)
+    assert state.left_s(9.0) is None
+    state.expect({"s.py::test_a[1]": 2.0})
+    assert state.left_s(9.0) == 0
 
 
 def test_devices_that_share_cases_take_their_part_each() -> None:
@@ -155,6 +183,7 @@ def test_each_case_counts_once() -> None:
         (19, 100, 300.0, 9, False),
         (1, 3, 30.0, 1, True),
         (3, 3, 30.0, 1, False),
+        (5, 11, 30.0, 1, False),
     ],
 )
 def test_a_plain_line_is_due_after_a_time_and_a_tenth(

@@ -5,9 +5,20 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import ConfigError
-from harness.probe.call_steps import APP_WRITE, SLOTS, call, cells, operation, tensor
+from harness.probe.call_steps import (
+    APP_READ,
+    APP_WRITE,
+    SLOTS,
+    STATIC,
+    call,
+    cells,
+    operation,
+    tensor,
+)
 from harness.probe.plan import Plan
 from tests.stand_in.plan_text import parse
+
+UNQUANTISED = f"{0x7FFFFFFF | 0x7FFFFFFF << 32} 0 0 0 0"
 
 
 @pytest.mark.parametrize(
@@ -42,6 +53,29 @@ def test_a_tensor_has_the_stride_of_the_abi() -> None:
     assert cells((1, 2, 3)) == f"[{1 | 2 << 32} 3]"
     outer = text[1:-1].replace(cells((1, 2, 3)), "dimensions")
     assert len(outer.split()) == 144 // 8
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            tensor("in", APP_WRITE),
+            f"[1 0 'in' 0 562 {UNQUANTISED} 4 [34359738369 17179869192] 0 0 0 0 0 0]",
+        ),
+        (
+            tensor("7", APP_READ, [2], number="id", data="buffer", size=8, data_type=9, memory=1),
+            f"[1 id 7 1 9 {UNQUANTISED} 1 [2] 1 buffer 8 0 0 0]",
+        ),
+        (tensor("w", STATIC, []), f"[1 0 'w' 4 562 {UNQUANTISED} 0 [] 0 0 0 0 0 0]"),
+        (
+            operation("Add", 0, "out", name="n", package="p", counts=(2, 3)),
+            "[1 'n' 'p' 'Add' 0 0 2 0 3 out]",
+        ),
+    ],
+)
+def test_structures_as_the_abi_has_them(text: str, said: str) -> None:
+    """Kinds and data types are those of QnnTypes.h."""
+    assert text == said
 
 
 def test_what_cannot_be_called() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.adb.ending import Found
-from harness.probe.deadline import LOOK_S, PIPE_BYTES, alive_at_deadline, with_deadline
+from harness.probe.deadline import LOOK_S, alive_at_deadline, with_deadline
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.transcript import Accepted, Done, Start, Transcript
 
@@ -36,6 +36,10 @@ def test_who_does_not_look_does_not_wait() -> None:
     assert with_deadline(NOTHING, 5).settings.linger_ms == Settings().linger_ms
 
 
+def test_the_shortest_deadline_is_a_millisecond() -> None:
+    assert with_deadline(NOTHING, 0.0001).settings.deadline_ms == 1
+
+
 def test_a_plans_own_deadline_stays() -> None:
     own = Plan(NOTHING.steps, Settings(deadline_ms=77, linger_ms=5))
     assert with_deadline(own, 20, looks=True) == own
@@ -53,15 +57,16 @@ FOUND = Found(105.0, {7: "S", 8: "R"})
         ({}, Found(105.0, {7: "D"}), None, True),
         ({}, Found(105.0, {7: "S", 8: "D"}), None, False),
         ({}, Found(104.99, {7: "D"}), None, False),
-        ({}, Found(105.0, {7: "D"}), PIPE_BYTES, False),
+        ({}, Found(105.0, {7: "D"}), 4096, False),
         ({"pid": None}, Found(105.0, {8: "D"}), None, False),
         ({}, Found(105.0, {7: "T"}, ended=True), 0, True),
         ({}, Found(104.99, {7: "S"}), 0, False),
         ({}, Found(105.0, {8: "R"}), 0, False),
         ({}, Found(105.0, {}, ended=True), 0, False),
         ({}, Found(), 0, False),
-        ({}, FOUND, PIPE_BYTES - 1, True),
-        ({}, FOUND, PIPE_BYTES, False),
+        # as much as a pipe takes at the least, one page
+        ({}, FOUND, 4095, True),
+        ({}, FOUND, 4096, False),
         ({"accepted": None}, FOUND, 0, False),
         ({"accepted": 100_000_001}, FOUND, 0, False),
         ({"finished": Done(1, 0)}, FOUND, 0, False),
@@ -80,6 +85,12 @@ def test_what_proves_that_a_process_was_alive(
     transcript = Transcript(start=start, accepted=accepted, **told)
     late = {"late_bytes": late_bytes or 0, "heard_out": late_bytes is not None}
     assert alive_at_deadline(transcript, found, 5.0, **late) is alive  # type: ignore[arg-type]
+
+
+def test_a_stream_was_read_to_its_end_unless_it_is_said_otherwise() -> None:
+    start = Start(source="x", pid=7, target="t")
+    transcript = Transcript(start=start, accepted=Accepted(1, 1, 100_000_000))
+    assert alive_at_deadline(transcript, FOUND, 5.0)
 
 
 def test_without_a_start_nothing_is_proven() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.probe.events import MAX_EVENT_BYTES, TranscriptParser
-from harness.probe.transcript import MAX_KEPT, Accepted, Done, Transcript
+from harness.probe.transcript import MAX_KEPT, Accepted, Done, StepResult, Transcript
 from tests.properties import reached, reaches
 from tests.stand_in.events import event_line, event_lines, parse_transcript
 
@@ -84,6 +84,11 @@ def test_a_crash_while_asking_what_a_code_means_keeps_the_code() -> None:
     step = transcript.first_failure
     assert step is not None
     assert (step.unfinished, step.code) == (True, 1002)
+
+
+def test_a_step_of_which_nothing_was_heard_is_not_at_fault() -> None:
+    step = StepResult(3, "noop")
+    assert (step.ok, step.unfinished, step.failed) == (False, False, False)
 
 
 def test_a_step_that_had_nothing_to_do_began_and_was_skipped() -> None:

@@ -108,6 +108,11 @@ def test_steps_survive_their_text(provider: dict[str, str], session: dict[str, s
     assert parse(plan.text()) == plan
 
 
-def test_a_model_is_run_once_unless_more_is_asked_for() -> None:
-    assert ort_run(0).fields.get("repeat", "1") == "1"
+def test_what_ort_logs_is_asked_for_unless_it_is_not_wanted() -> None:
+    assert ort_env().fields == {"severity": "0"}
+    assert ort_env(causes=False).fields == {}
+
+
+def test_a_model_is_run_once_and_compared_exactly_unless_more_is_asked_for() -> None:
+    assert ort_run(2).fields == {"context": "2", "tolerance": "0", "repeat": "1"}
     assert ort_run(0, repeat=3).fields["repeat"] == "3"

@@ -149,6 +149,37 @@ def test_the_text_of_a_plan() -> None:
 
 
 @pytest.mark.parametrize(
+    ("step", "line"),
+    [
+        (plan.execute(3), "execute context=3 graph=0 tolerance=0 repeat=1"),
+        (
+            plan.execute(3, graph=1, saved=[None, "/o"], tolerance=0.1),
+            "execute context=3 graph=1 save.1=/o tolerance=0.10000000000000001 repeat=1",
+        ),
+        (
+            memory_steps.io_bind(1, "raw", inputs=["/i"]),
+            "io-bind context=1 graph=0 memory=raw input.0=/i",
+        ),
+        (memory_steps.io_run(1), "io-run context=1 tolerance=0 repeat=1"),
+        (memory_steps.memory_sample("x"), "memory-sample label=x"),
+        (memory_steps.memory_sample("x", all_back=True), "memory-sample label=x back_ms=2000"),
+        (memory_steps.context_load_list(4, ["/a"]), "context-load-list first=4 share=1 file.0=/a"),
+        (
+            memory_steps.context_load_list(4, ["/a"], share=False),
+            "context-load-list first=4 share=0 file.0=/a",
+        ),
+        (
+            memory_steps.context_load_shared(5, "/a", max_spill_fill_bytes=9),
+            "context-load context=5 file=/a max_spill_fill=9",
+        ),
+        (plan.context_inspect("/a", offset=0, size=7), "context-inspect file=/a offset=0 bytes=7"),
+    ],
+)
+def test_a_step_says_what_was_asked_for(step: Step, line: str) -> None:
+    assert step.line() == line
+
+
+@pytest.mark.parametrize(
     ("verb", "fields", "says"),
     [
         ("explode", {}, "no verb 'explode' (valid: cleanup, backend-load, "),
@@ -194,6 +225,20 @@ def test_a_wrong_step_is_refused(verb: str, fields: dict[str, str], says: str) -
 def test_a_wrong_setting_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         Settings(**wrong)  # type: ignore[arg-type]
+
+
+def test_as_much_as_the_probe_holds_is_taken() -> None:
+    assert len(Plan((Step("noop"),) * 65536).steps) == 65536
+    longest = "x" * 16383
+    assert sealed([longest]).endswith(f"{longest}\n")
+    with pytest.raises(ConfigError, match="a step of 16384 bytes is too long") as caught:
+        sealed(["noop", f"{longest}x"])
+    # below the line that seals the plan
+    assert caught.value.line == 3
+    whole = [longest] * 512
+    assert sealed(whole).startswith("probe-plan 2 bytes=8388608 crc32=")
+    with pytest.raises(ConfigError, match="8388609 bytes is longer than 8388608"):
+        sealed([*whole, ""])
 
 
 def test_what_the_probe_could_not_hold_is_refused() -> None:

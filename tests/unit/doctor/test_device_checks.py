@@ -153,6 +153,75 @@ def test_one_thing_is_otherwise(old: str, new: str, name: str, status: str) -> N
     assert bool(check.advice) == (check.status in ("warn", "fail")) or status == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("name", "vitals", "status", "found"),
+    [
+        ("free storage", {"free_storage_bytes": None}, "unknown", "not told"),
+        ("free storage", {"free_storage_bytes": 10**9}, "ok", "1.0 GB"),
+        ("free storage", {"free_storage_bytes": 10**9 - 10**6}, "ok", "999 MB"),
+        # a reserve for root, or no more names: there is room, and nothing can be written
+        ("free storage", {"write_problem": "No space left on device"}, "fail", "189.5 GB"),
+        ("free memory", {"free_ram_bytes": None}, "unknown", "not told"),
+        ("battery", {"battery_charging": None, "battery_percent": 50}, "ok", "50 %"),
+        ("battery", {"battery_charging": True, "battery_percent": 9}, "warn", "9 %, charging"),
+        ("temperature", {"hottest_c": None}, "unknown", "no sensor can be read"),
+    ],
+)
+def test_what_a_device_says_of_its_state(
+    name: str, vitals: dict[str, object], status: str, found: str
+) -> None:
+    who = patient(PHONE)
+    changed = replace(who.answers, vitals=replace(who.answers.vitals, **vitals))  # type: ignore[arg-type]
+    check = checked(replace(who, answers=changed))[name]
+    assert (check.status, check.found) == (status, found)
+
+
+@pytest.mark.parametrize(
+    ("skew_s", "status", "found"),
+    [
+        (None, "unknown", "not told"),
+        (1.4, "ok", "within a second of this computer's"),
+        (-1.4, "ok", "within a second of this computer's"),
+        (1.5, "ok", "2 s ahead of this computer's"),
+        (-2.0, "ok", "2 s behind this computer's"),
+        (60.0, "ok", "60 s ahead of this computer's"),
+        (60.5, "warn", "60 s ahead of this computer's"),
+    ],
+)
+def test_what_is_said_of_a_clock(skew_s: float | None, status: str, found: str) -> None:
+    check = checked(patient(PHONE, skew_s=skew_s))["clock"]
+    assert (check.status, check.found) == (status, found)
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "status", "found"),
+    [
+        ("system", {"glibc": None, "libc": "musl"}, "ok", "C library: musl"),
+        ("system", {"glibc": None, "libc": None}, "ok", "C library: not told"),
+        ("system", {"glibc": None, "has_interpreter": False}, "fail", "C library: ldd"),
+        ("OpenCL driver", {"opencl": {}}, "warn", "none in the usual places"),
+        ("OpenCL driver", {"opencl": {"/a/libOpenCL.so.1": "r"}}, "ok", "/a/libOpenCL.so.1"),
+        ("OpenCL driver", {"opencl": {"/a/libOpenCL.so": ""}}, "warn", "none in the usual"),
+        ("work folder", {"exec_exit": 0, "exec_said": ""}, "fail", "executed: no answer"),
+        ("work folder", {"exec_exit": 7}, "ok", "/data/local/tmp/qnn-harness takes files"),
+        ("programs", {"missing_programs": ("tar", "mv")}, "fail", "missing: tar, mv"),
+        ("programs", {"missing_programs": (), "tools": None}, "ok", "all that are needed"),
+    ],
+)
+def test_what_a_board_lacks(name: str, said: dict[str, object], status: str, found: str) -> None:
+    who = patient(BOARD, "linux-arm64")
+    check = checked(replace(who, answers=replace(who.answers, **said)))[name]  # type: ignore[arg-type]
+    assert check.status == status
+    assert found in check.found
+    assert bool(check.advice) == (status in ("warn", "fail"))
+
+
+def test_what_is_said_of_a_system_that_does_not_say_what_it_is() -> None:
+    found = checked(patient(PHONE, facts={"android_api": None, "os_build": None, "soc_id": None}))
+    assert found["system"].found == "android-arm64: an unknown system, API level not told"
+    assert found["SoC"].found == "SM8650, HTP v75"
+
+
 def test_of_little_room_it_is_told_how_little() -> None:
     assert checked(patient(PHONE.replace("185100932", "1000")))["free storage"].found == "1 MB"
 
@@ -162,6 +231,8 @@ def test_a_simulator_has_no_gpu_to_ask_for() -> None:
     who = patient(BOARD, "linux-x64", config=config)
     found = checked(who)
     assert found["OpenCL driver"].status == "not-applicable"
+    cold = replace(who.answers, vitals=replace(who.answers.vitals, hottest_c=None))
+    assert checked(replace(who, answers=cold))["temperature"].status == "not-applicable"
 
 
 @pytest.mark.parametrize("cut", ["@qnn-harness:doctor-end", "@qnn-harness:end"])

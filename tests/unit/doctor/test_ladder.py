@@ -230,6 +230,73 @@ def test_a_session_that_ends_at_a_layer(tried: Tried, layer: str) -> None:
     assert red == {layer, SESSION, ANSWER}
 
 
+def test_of_what_the_device_looked_for_the_last_is_said() -> None:
+    lines = [f"fopen failed for /{place}/libQnnHtpV75Skel.so" for place in "abc"]
+    tried = failed("DspTransport.openSession qnn_open failed, 0x80000406", *lines, "else")
+    found = climbed(patient(PHONE), session=tried, graph=NO_GRAPH)["DSP skel"].found
+    assert [line in found for line in (*lines, "else")] == [False, True, True, False]
+
+
+def test_nodes_of_other_processors_lead_to_none() -> None:
+    who = patient(BOARD, "linux-arm64")
+    for nodes, found in (
+        ({"fastrpc-sdsp": "r", "fastrpc-adsp": "r"}, "fastrpc-adsp, fastrpc-sdsp"),
+        ({}, "no fastrpc node in /dev"),
+    ):
+        check = climbed(replace(who, answers=replace(who.answers, nodes=nodes)))["DSP nodes"]
+        assert (check.status, check.found) == ("fail", found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "status", "found"),
+    [
+        ({"owners": ()}, "DSP nodes", "fail", "no permission: fastrpc-cdsp (no access)"),
+        ({"denials": (), "selinux": "Permissive"}, "SELinux", "ok", "Permissive; no denial"),
+        ({"who": None}, "DSP domain", "unknown", "domain 3 (cdsp), asked for by not told"),
+        ({"signatures": ("/a.so",)}, "DSP signature", "ok", "a test signature is there: /a.so"),
+        ({"shells": {}}, "unsigned PD", "unknown", "no fastrpc_shell_unsigned_3 where"),
+        ({"rpc_libraries": {"/a/x.so": "r"}}, "libcdsprpc.so", "ok", "/a/x.so"),
+        ({"rpc_libraries": {"/a/x.so": ""}}, "libcdsprpc.so", "fail", "no permission: /a/x.so"),
+        ({"daemons": ("cdsprpcd",)}, "cdsprpcd", "ok", "running: cdsprpcd"),
+    ],
+)
+def test_what_is_said_of_one_layer(
+    changes: dict[str, object], name: str, status: str, found: str
+) -> None:
+    who = patient(BOARD, "linux-arm64")
+    check = climbed(replace(who, answers=replace(who.answers, **changes)))[name]  # type: ignore[arg-type]
+    assert check.status == status
+    assert check.found.startswith(found)
+
+
+def test_root_on_a_board_is_no_reason_to_warn() -> None:
+    for target, status in (("linux-arm64", "ok"), ("android-arm64", "warn")):
+        check = climbed(patient(PHONE.replace("user\r\n2000", "user\r\n0"), target))["DSP domain"]
+        assert check.status == status
+
+
+def test_of_a_skel_all_is_said_that_is_known() -> None:
+    def said(text: str, libraries: tuple[LibraryFacts, ...] | None, **more: object) -> Check:
+        return climbed(patient(text, **more), libraries)["DSP skel"]  # type: ignore[arg-type]
+
+    bare = PHONE.replace("r /vendor/lib/rfsa/adsp/libQnnHtpV75Skel.so\r\n", "").replace(
+        "r /vendor/lib/rfsa/adsp/libSnpeHtpV75Skel.so\r\n", ""
+    )
+    assert "the image's own come behind: /vendor/lib/rfsa" in said(PHONE, LIBRARIES).found
+    assert "come behind" not in said(bare, LIBRARIES).found
+    assert said(bare, None).found == "no runtime was looked at"
+    assert said(PHONE, None).found.startswith("no runtime was looked at; the image's own")
+    # where the HTP is not known, any skel will do, and none in particular is missed
+    unknown: dict[str, object] = {"facts": {"soc": None}}
+    every = said(bare, LIBRARIES, **unknown)
+    assert every.found.startswith("libQnnHtpV75Skel.so, libQnnHtpV73Skel.so, looked for in")
+    none = said(bare, (), **unknown)
+    assert none.found.startswith("libQnnHtpV..Skel.so is not in the runtime's folder, /vendor")
+    assert "lib/hexagon-v../unsigned" in none.advice
+    stub = climbed(patient(bare, facts={"soc": None}), ())["stub and skel"]
+    assert stub.found == "no stub for HTP v? among: nothing"
+
+
 def test_a_code_alone_accuses_no_layer() -> None:
     found = climbed(patient(PHONE), session=failed("", code=1008), graph=NO_GRAPH)
     assert found["stub and skel"].status == "ok"
@@ -273,6 +340,12 @@ def test_a_simulator_says_what_is_simulated() -> None:
     assert found[ANSWER].found == f"open as far as {GRAPH}; {inside}"
     board = climbed(patient(BOARD, "linux-arm64", config=config), LIBRARIES[:1])
     assert board["stub and skel"].status == "fail"
+    # no DSP is behind a simulated board, so a session proves nothing of what leads to one
+    who = patient(BOARD, "linux-arm64", config=config)
+    board = climbed(who, LIBRARIES[:1], session=OPEN, graph=OPEN)
+    assert (board["stub and skel"].status, board[ANSWER].status) == ("fail", "fail")
+    nothing = "a simulated board has no DSP and no GPU"
+    assert {board[name].found for name in (*_LOOKS, "DSP skel")} == {nothing}
 
 
 def test_every_diagnosis_that_names_a_layer_is_known() -> None:

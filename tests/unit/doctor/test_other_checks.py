@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.adb.server import SeenDevice
-from harness.doctor.check import Check, Group, Status, exit_code_of, one_line, report_of
+from harness.doctor.check import (
+    Check,
+    Group,
+    Status,
+    exit_code_of,
+    listed,
+    one_line,
+    report_of,
+)
 from harness.doctor.host_checks import LabNeeds, host_checks, packages
 from harness.doctor.host_facts import HostFacts, ServerOwner, listener
 from harness.doctor.lab_checks import (
@@ -315,6 +323,10 @@ def check(status: Status, name: str = "x", group: Group = "device") -> Check:
         ([], 0),
         ([check("ok"), check("warn"), check("unknown"), check("not-applicable")], 0),
         ([check("ok", "reachable"), check("fail")], 1),
+        ([check("fail")], 1),
+        ([check("fail", "reachable", "lab")], 1),
+        ([check("fail", "reachable"), check("ok")], 3),
+        ([check("ok", "devices.yaml", "lab"), check("fail", "reachable")], 3),
         ([check("fail", "reachable"), check("ok", "reachable")], 1),
         ([check("fail", "reachable"), check("fail", "reachable")], 3),
         ([check("fail", "devices.yaml", "lab"), check("fail", "reachable")], 2),
@@ -327,6 +339,37 @@ def test_exit_codes(checks: list[Check], code: int) -> None:
     sums = report.summary
     assert sums.exit_code == code
     assert sums.ok + sums.warn + sums.fail + sums.unknown + sums.not_applicable == len(checks)
+
+
+def test_a_report_counts_what_came_of_each_check() -> None:
+    statuses: list[Status] = ["ok", "warn", "fail", "unknown", "not-applicable"]
+    checks = [check(one) for at, one in enumerate(statuses, 1) for _ in range(at)]
+    said = report_of(checks).as_json()
+    assert said["version"] == 1
+    assert said["checks"][0] == {
+        "group": "device",
+        "subject": "desk",
+        "name": "x",
+        "status": "ok",
+        "found": "found",
+        "advice": "",
+    }
+    assert len(said["checks"]) == 15
+    assert list(said["summary"].values()) == [1, 2, 3, 4, 5, 1]
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(0, ""), (1, "1"), (4, "1, 2, 3, 4"), (5, "1, 2, 3, 4 and 1 more")],
+)
+def test_of_many_things_the_first_are_said(number: int, said: str) -> None:
+    assert listed(str(at) for at in range(1, number + 1)) == said
+
+
+def test_a_long_text_is_cut() -> None:
+    assert one_line("x" * 600) == "x" * 600
+    assert one_line("x" * 601) == "x" * 597 + "..."
+    assert one_line(" a\tb\x1b\n c ") == "a b c"
 
 
 @given(st.text())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from harness.errors import ConfigError
@@ -55,27 +57,19 @@ def test_a_tensor_has_the_stride_of_the_abi() -> None:
     assert len(outer.split()) == 144 // 8
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            tensor("in", APP_WRITE),
-            f"[1 0 'in' 0 562 {UNQUANTISED} 4 [34359738369 17179869192] 0 0 0 0 0 0]",
-        ),
-        (
-            tensor("7", APP_READ, [2], number="id", data="buffer", size=8, data_type=9, memory=1),
-            f"[1 id 7 1 9 {UNQUANTISED} 1 [2] 1 buffer 8 0 0 0]",
-        ),
-        (tensor("w", STATIC, []), f"[1 0 'w' 4 562 {UNQUANTISED} 0 [] 0 0 0 0 0 0]"),
-        (
-            operation("Add", 0, "out", name="n", package="p", counts=(2, 3)),
-            "[1 'n' 'p' 'Add' 0 0 2 0 3 out]",
-        ),
-    ],
-)
-def test_structures_as_the_abi_has_them(text: str, said: str) -> None:
+def test_structures_as_the_abi_has_them() -> None:
     """Kinds and data types are those of QnnTypes.h."""
-    assert text == said
+    assert tensor("in", APP_WRITE) == (
+        f"[1 0 'in' 0 562 {UNQUANTISED} 4 [34359738369 17179869192] 0 0 0 0 0 0]"
+    )
+    given: dict[str, Any] = {"number": "id", "data": "buffer", "size": 8, "data_type": 9}
+    assert tensor("7", APP_READ, [2], memory=1, **given) == (
+        f"[1 id 7 1 9 {UNQUANTISED} 1 [2] 1 buffer 8 0 0 0]"
+    )
+    assert tensor("w7", STATIC, []) == f"[1 0 'w7' 4 562 {UNQUANTISED} 0 [] 0 0 0 0 0 0]"
+    assert operation("Add", 0, "out", name="n", package="p", counts=(2, 3)) == (
+        "[1 'n' 'p' 'Add' 0 0 2 0 3 out]"
+    )
 
 
 def test_what_cannot_be_called() -> None:

@@ -69,6 +69,7 @@ def test_a_whole_transcript() -> None:
     assert transcript.last_begun is second
     assert transcript.malformed_count == transcript.noise.byte_count == 0
     assert not transcript.cut_off
+    assert not transcript.unread
 
 
 def test_a_crash_names_the_step_and_the_call_under_way() -> None:
@@ -84,6 +85,9 @@ def test_a_crash_while_asking_what_a_code_means_keeps_the_code() -> None:
     step = transcript.first_failure
     assert step is not None
     assert (step.unfinished, step.code) == (True, 1002)
+    good = parse_transcript(line(START, LOAD, {"event": "answer", "step": 0, "code": 0}))
+    (step,) = good.steps
+    assert (step.ok, step.unfinished, step.code) == (False, True, 0)
 
 
 def test_a_step_of_which_nothing_was_heard_is_not_at_fault() -> None:
@@ -110,6 +114,8 @@ def test_a_failure_of_the_probe_itself_has_no_code() -> None:
     end = {"event": "end", "step": 0, "code": None, "error": "file", "message": "cannot open /x"}
     (step,) = parse_transcript(line(START, LOAD, end)).steps
     assert (step.code, step.error, step.failed) == (None, "file", True)
+    (step,) = parse_transcript(line(START, LOAD, end | {"code": 0, "error": "mismatch"})).steps
+    assert (step.code, step.ok, step.failed) == (0, False, True)
 
 
 # one line between good ones, as it comes

@@ -148,35 +148,41 @@ def test_the_text_of_a_plan() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("step", "line"),
-    [
-        (plan.execute(3), "execute context=3 graph=0 tolerance=0 repeat=1"),
+def test_a_step_says_what_was_asked_for() -> None:
+    steps, memory = plan, memory_steps
+    told = [
+        (steps.execute(3), "execute context=3 graph=0 tolerance=0 repeat=1"),
         (
-            plan.execute(3, graph=1, saved=[None, "/o"], tolerance=0.1),
+            steps.execute(3, graph=1, saved=[None, "/o"], tolerance=0.1),
             "execute context=3 graph=1 save.1=/o tolerance=0.10000000000000001 repeat=1",
         ),
         (
-            memory_steps.io_bind(1, "raw", inputs=["/i"]),
+            steps.context_inspect("/a", offset=0, size=7),
+            "context-inspect file=/a offset=0 bytes=7",
+        ),
+        (
+            memory.io_bind(1, "raw", inputs=["/i"]),
             "io-bind context=1 graph=0 memory=raw input.0=/i",
         ),
-        (memory_steps.io_run(1), "io-run context=1 tolerance=0 repeat=1"),
-        (memory_steps.memory_sample("x"), "memory-sample label=x"),
-        (memory_steps.memory_sample("x", all_back=True), "memory-sample label=x back_ms=2000"),
-        (memory_steps.context_load_list(4, ["/a"]), "context-load-list first=4 share=1 file.0=/a"),
+        (memory.io_run(1), "io-run context=1 tolerance=0 repeat=1"),
+        (memory.memory_sample("x"), "memory-sample label=x"),
+        (memory.memory_sample("x", all_back=True), "memory-sample label=x back_ms=2000"),
+        (memory.context_load_list(4, ["/a"]), "context-load-list first=4 share=1 file.0=/a"),
         (
-            memory_steps.context_load_list(4, ["/a"], share=False),
+            memory.context_load_list(4, ["/a"], share=False),
             "context-load-list first=4 share=0 file.0=/a",
         ),
         (
-            memory_steps.context_load_shared(5, "/a", max_spill_fill_bytes=9),
+            memory.context_load_shared(5, "/a", max_spill_fill_bytes=9),
             "context-load context=5 file=/a max_spill_fill=9",
         ),
-        (plan.context_inspect("/a", offset=0, size=7), "context-inspect file=/a offset=0 bytes=7"),
-    ],
-)
-def test_a_step_says_what_was_asked_for(step: Step, line: str) -> None:
-    assert step.line() == line
+    ]
+    assert [step.line() for step, _ in told] == [line for _, line in told]
+
+
+def test_steps_may_come_as_any_sequence() -> None:
+    made = Plan([Step("noop")])  # type: ignore[arg-type]
+    assert made == Plan((Step("noop"),))
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,13 @@ def ladder(
 ) -> list[Check]:
     """The layers in their order, and last the answer. `libraries` are those that were deployed."""
     read: dict[str, Answer] = {}
+    why_not = patient.no_dsp
     for name, look in _LOOKS.items():
-        unneeded = patient.no_dsp is not None
-        read[name] = Answer("not-applicable", patient.no_dsp or "") if unneeded else look(patient)
+        read[name] = look(patient) if why_not is None else Answer("not-applicable", why_not)
     read["DSP skel"] = _skel(patient, libraries)
     read["stub and skel"] = _stub_and_skel(patient, libraries)
     read[SESSION], read[GRAPH] = session.answer, graph.answer
-    if session.answer.status == "ok" and patient.no_dsp is None:
+    if session.answer.status == "ok" and why_not is None:
         read |= {name: _proven(one) for name, one in read.items() if name not in (SESSION, GRAPH)}
     for tried in (session, graph):
         if tried.answer.status == "fail" and (layer := _ended_at(tried)):

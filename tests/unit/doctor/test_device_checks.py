@@ -115,6 +115,8 @@ def test_a_board(name: str, status: str, found: str, advice: str) -> None:
         ("SM8550", "SM8650", "fail", "devices.yaml says SM8550, the device says SM8650"),
         ("QCS8550", "SM8550", "warn", "devices.yaml says QCS8550, the device says SM8550"),
         ("QCS8550", "KALAMA", "warn", "says KALAMA"),
+        ("KALAMA", "SM8550", "warn", "devices.yaml says KALAMA, the device says SM8550"),
+        ("SM8650", "SM8650", "ok", "SM8650 (soc_id 557), HTP v75"),
         ("SM8650", None, "ok", "SM8650 (soc_id 557), HTP v75"),
         (None, "SM8250", "ok", "which has no HTP"),
         (None, None, "warn", "not told (soc_id 557), whose HTP is not known"),
@@ -125,6 +127,15 @@ def test_what_the_soc_is(configured: str | None, said: str | None, status: str, 
     check = checked(patient(PHONE, config={"soc": configured}, facts={"soc": said}))["SoC"]
     assert check.status == status
     assert found in check.found
+
+
+def test_a_name_that_nobody_knows_may_be_the_same_soc() -> None:
+    advice = [
+        checked(patient(PHONE, config={"soc": "SM8550"}, facts={"soc": said}))["SoC"].advice
+        for said in ("SM8650", "KALAMA")
+    ]
+    assert advice[0] == "correct or remove `soc` of the device in devices.yaml"
+    assert advice[1].startswith("both may be names of one SoC")
 
 
 def test_a_soc_of_another_name_with_an_htp_is_remarked() -> None:
@@ -231,6 +242,7 @@ def test_a_simulator_has_no_gpu_to_ask_for() -> None:
     who = patient(BOARD, "linux-x64", config=config)
     found = checked(who)
     assert found["OpenCL driver"].status == "not-applicable"
+    assert (found["system"].status, found["temperature"].found) == ("ok", "44 C (SKIN)")
     cold = replace(who.answers, vitals=replace(who.answers.vitals, hottest_c=None))
     assert checked(replace(who, answers=cold))["temperature"].status == "not-applicable"
 

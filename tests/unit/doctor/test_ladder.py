@@ -25,6 +25,7 @@ LIBRARIES = (
 )
 OPEN = Tried(Answer("ok", "backend and device came up"))
 UNTRIED = Tried(Answer("unknown", "not tried"))
+LEFT_OUT = Tried(Answer("not-applicable", "left out"))
 NO_GRAPH = Tried(Answer("unknown", "not tried, no session came up"))
 
 
@@ -226,6 +227,12 @@ def test_a_session_that_ends_at_a_layer(tried: Tried, layer: str) -> None:
     assert found[ANSWER].found.startswith(f"it ends at {layer}: ")
     if tried.seen:
         assert tried.seen[-1] in found[layer].found
+    if layer != SESSION:
+        assert tried.error is not None
+        assert tried.error.diagnosis is not None
+        assert f": {tried.error.message}" in found[layer].found
+        assert f"({climbed(patient(PHONE))[layer].found}" in found[layer].found
+        assert found[layer].advice == tried.error.diagnosis.fix
     red = {name for name, check in found.items() if check.status == "fail"}
     assert red == {layer, SESSION, ANSWER}
 
@@ -297,6 +304,32 @@ def test_of_a_skel_all_is_said_that_is_known() -> None:
     assert stub.found == "no stub for HTP v? among: nothing"
 
 
+def test_what_no_rule_knows_a_cure_for_has_the_hint_of_the_attempt() -> None:
+    tried = failed("createUnsignedPD failed\nand more of it")
+    assert tried.error is not None
+    assert tried.error.diagnosis is not None
+    diagnosis = tried.error.diagnosis.model_copy(update={"fix": None})
+    error = tried.error.model_copy(update={"diagnosis": diagnosis})
+    check = climbed(patient(PHONE), session=tried._replace(error=error))["unsigned PD"]
+    assert check.advice == "a hint"
+    assert "more of it" not in check.found
+
+
+def test_only_an_attempt_that_failed_accuses_a_layer() -> None:
+    tried = failed("createUnsignedPD failed")
+    spared = tried._replace(answer=Answer("not-applicable", "this target cannot"))
+    found = climbed(patient(PHONE), session=spared, graph=NO_GRAPH)
+    assert "fail" not in {check.status for check in found.values()}
+
+
+def test_a_denial_is_held_against_selinux_only_where_access_was_denied() -> None:
+    tried = failed("createUnsignedPD failed", ANDROID_8)
+    other = failed("createUnsignedPD failed").error
+    assert other is not None
+    found = climbed(patient(PHONE), session=tried._replace(error=other), graph=NO_GRAPH)
+    assert (found["SELinux"].status, found["unsigned PD"].status) == ("ok", "fail")
+
+
 def test_a_code_alone_accuses_no_layer() -> None:
     found = climbed(patient(PHONE), session=failed("", code=1008), graph=NO_GRAPH)
     assert found["stub and skel"].status == "ok"
@@ -317,17 +350,22 @@ def test_a_session_that_comes_up_proves_what_is_below_it() -> None:
 @pytest.mark.parametrize(
     ("session", "graph", "status", "found"),
     [
-        (UNTRIED, UNTRIED, "unknown", "nothing that can be read is wrong; not tried"),
-        (Tried(Answer("not-applicable", "left out")),) * 2 + ("not-applicable", "left out"),
-        (OPEN, Tried(Answer("not-applicable", "")), "ok", "open as far as DSP session"),
-        (OPEN, Tried(Answer("unknown", "late")), "unknown", "nothing that can be read is wrong"),
+        (UNTRIED, NO_GRAPH, "unknown", "nothing that can be read is wrong; not tried"),
+        (LEFT_OUT, LEFT_OUT, "not-applicable", "left out"),
+        (OPEN, LEFT_OUT, "ok", "open as far as DSP session; left out"),
+        (
+            OPEN,
+            Tried(Answer("unknown", "late")),
+            "unknown",
+            "nothing that can be read is wrong; late",
+        ),
     ],
 )
 def test_what_the_answer_is_where_nothing_fails(
     session: Tried, graph: Tried, status: str, found: str
 ) -> None:
     check = climbed(patient(PHONE), session=session, graph=graph)[ANSWER]
-    assert (check.status, found in check.found) == (status, True)
+    assert (check.status, check.found) == (status, found)
 
 
 def test_a_simulator_says_what_is_simulated() -> None:

@@ -36,6 +36,13 @@ def test_who_does_not_look_does_not_wait() -> None:
     assert with_deadline(NOTHING, 5).settings.linger_ms == Settings().linger_ms
 
 
+@pytest.mark.parametrize(("timeout_s", "deadline_ms"), [(4, 3000), (8, 6000), (20, 18_000)])
+def test_a_quarter_of_the_time_is_kept_for_what_comes_behind_and_2_s_at_most(
+    timeout_s: float, deadline_ms: int
+) -> None:
+    assert with_deadline(NOTHING, timeout_s).settings.deadline_ms == deadline_ms
+
+
 def test_the_shortest_deadline_is_a_millisecond() -> None:
     assert with_deadline(NOTHING, 0.0001).settings.deadline_ms == 1
 

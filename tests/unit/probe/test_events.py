@@ -90,6 +90,13 @@ def test_a_crash_while_asking_what_a_code_means_keeps_the_code() -> None:
     assert (step.ok, step.unfinished, step.code) == (False, True, 0)
 
 
+def test_of_a_process_that_said_nothing_nothing_is_known() -> None:
+    said = Transcript()
+    assert not any([said.cut_off, said.deadline, said.unread, said.plan_damaged, said.done])
+    assert (said.log_dropped, said.malformed_count, said.noise.byte_count) == (0, 0, 0)
+    assert StepResult(0, "noop").log_dropped == 0
+
+
 def test_a_step_of_which_nothing_was_heard_is_not_at_fault() -> None:
     step = StepResult(3, "noop")
     assert (step.ok, step.unfinished, step.failed) == (False, False, False)

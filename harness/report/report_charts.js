@@ -237,7 +237,7 @@ function timeline(data, shown, section, open) {
     for (const event of data.events.filter(one => one.device === device)) {
       const x = toX(event.start), long = toX(event.seconds * 1000) - left;
       svg.append(el("rect", {x: x.toFixed(1), y: top + 21, height: 7, width: Math.max(3, long).toFixed(1), fill: `var(--${DOINGS[doing(event)][0]})`},
-        el("title", {}, `${event.event}: ${event.state}, ${seconds(event.seconds)}${event.celsius ? `, ${event.celsius} °C` : ""} ${event.detail}`)));
+        el("title", {}, `${event.event}: ${event.state}, ${seconds(event.seconds)}${event.celsius !== null ? `, ${event.celsius} °C` : ""} ${event.detail}`)));
     }
     const found = (heats.get(device) ?? []).sort((a, b) => a[0] - b[0]);
     if (!found.length) return;
@@ -253,5 +253,5 @@ function timeline(data, shown, section, open) {
       heats.size ? el("span", {}, el("i", {style: `background:${LINES[1]}`}), "temperature, as far as a device told") : null), svg,
     told.length ? el("details", {}, el("summary", {}, `${told.length} events of devices`), el("div", {class: "scroll"}, el("table", {}, el("tbody", {},
       told.map(one => el("tr", {}, el("td", {}, seconds(one.start / 1000)), el("td", {class: "mono"}, one.device), el("td", {}, one.event),
-        el("td", {}, one.state), el("td", {}, one.celsius ? `${one.celsius} °C` : ""), el("td", {}, one.detail))))))) : "");
+        el("td", {}, one.state), el("td", {}, one.celsius !== null ? `${one.celsius} °C` : ""), el("td", {}, one.detail))))))) : "");
 }

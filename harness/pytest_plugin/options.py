@@ -172,8 +172,8 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         "--resume",
         metavar="RUN",
-        help="complete a run (its folder, its name, or `latest`): only what it lacks, or what "
-        "the lab failed in it",
+        help="complete a run (its folder, its name, or `latest`): only cases that have no record "
+        "in it, or whose verdict was lost",
     )
     group.addoption(
         "--shard",

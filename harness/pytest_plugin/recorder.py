@@ -17,6 +17,7 @@ from harness.errors import ConfigError, HarnessError, InfraError
 from harness.pytest_plugin.collected import parameters_of, placement_of, test_code
 from harness.pytest_plugin.options import selection
 from harness.pytest_plugin.terminal import OURS, RECORDS, fits_nowhere, tell, write_line
+from harness.results.coverage import LOST_TO
 
 if TYPE_CHECKING:
     from harness.contexts.contexts import Source
@@ -103,9 +104,9 @@ class Records:
         return {record.case: record for record in final_attempts(records)}
 
     def has_verdict(self, item: pytest.Item) -> bool:
-        """Whether a case need not run again: it did, on the same files, and the lab survived it."""
+        """Whether a case need not run again: it did, on the same files, and no verdict is missing."""
         record = self.earlier.get(item.nodeid)
-        if record is None or record.cause == "infra":
+        if record is None or record.standing in LOST_TO:
             return False
         told = record.measurements.get("context_files")
         if not isinstance(told, dict) or not told:
@@ -329,14 +330,17 @@ def _close(session: pytest.Session, run: Run) -> None:
 
 
 def _finish_complete(session: pytest.Session, run: Run) -> None:
-    """Ends a `--resume` of a run that lacks nothing: as that run ended, and says so."""
+    """Ends a `--resume` for which nothing was left to do: as that run ended, and says so."""
     from harness.report.rundir import RunFolder
 
     run.close()
     folder = RunFolder.open(run.records.planned_folder)
     drifts = _drifts(run, folder)
-    session.exitstatus = _EXIT_AFTER_FAILURES if drifts else folder.coverage().exit_code
-    tell(session.config, f"nothing is missing in {run.records.planned_folder}")
+    coverage = folder.coverage()
+    session.exitstatus = _EXIT_AFTER_FAILURES if drifts else coverage.exit_code
+    # the run may lack what was not asked for this time
+    told = f"nothing that was asked for is left to run in {folder.path}: {coverage.headline}"
+    tell(session.config, told)
 
 
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:

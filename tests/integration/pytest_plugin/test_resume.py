@@ -27,7 +27,8 @@ def test_noted(bench, number):
 '''
 
 
-def test_only_what_is_missing_or_was_the_labs_fault_runs(lab: DeviceRuns, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cause", ["infra", "config", "harness"])
+def test_only_what_has_no_verdict_runs(lab: DeviceRuns, tmp_path: Path, cause: str) -> None:
     suite = tmp_path / "suite" / "test_noted.py"
     suite.parent.mkdir()
     suite.write_text(SUITE)
@@ -38,8 +39,8 @@ def test_only_what_is_missing_or_was_the_labs_fault_runs(lab: DeviceRuns, tmp_pa
     written = journal.read_text().splitlines(keepends=True)
     lines = [line for line in written if json.loads(line)["kind"] == "case"]
     lost = json.loads(lines[2])
-    lost |= {"outcome": "error", "cause": "infra", "attempt": 3}
-    # As a run leaves it that the lab failed in one case and that was killed while writing the next.
+    lost |= {"outcome": "error", "cause": cause, "attempt": 3}
+    # As a run leaves it in which one verdict was lost and that was killed while writing the next.
     journal.write_text("".join([*lines[:2], json.dumps(lost) + "\n"]) + lines[3][:50])
     suite.with_name("ran").unlink()
 
@@ -62,7 +63,20 @@ def test_only_what_is_missing_or_was_the_labs_fault_runs(lab: DeviceRuns, tmp_pa
 
     whole = lab.run("--resume", run.name, suites=suite)
     assert whole.code == 1, whole.output
-    assert f"nothing is missing in {run}" in whole.output
+    assert f"nothing that was asked for is left to run in {run}: 4 of 4 cases" in whole.output
+
+
+def test_of_what_was_not_asked_for_it_is_not_said_that_nothing_is_missing(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = tmp_path / "suite" / "test_noted.py"
+    suite.parent.mkdir()
+    suite.write_text(SUITE)
+    assert lab.run("-x", suites=suite).code == 1
+
+    done = lab.run("--resume", "latest", "-k", "1]", suites=suite)
+    assert done.code == 1, done.output
+    assert "2 of 4 cases have a verdict, 2 not run" in done.output
 
 
 @pytest.mark.nightly

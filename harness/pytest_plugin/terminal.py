@@ -78,6 +78,8 @@ def tell(config: pytest.Config, text: str, **markup: bool) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.ensure_newline()
+        if reporter._width_of_current_line:  # with -q it leaves letters of cases where they are
+            reporter.line("")
         write_line(reporter, text, **markup)
 
 

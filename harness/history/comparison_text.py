@@ -211,7 +211,7 @@ def markdown(found: Told) -> str:
         blocks.append("\n".join(["\n#### Other outputs\n", *told_lines] if not at else told_lines))
     if found.comparison.speed is not None:
         told_lines = [_item(line)[2:] for line in speed_lines(found.comparison.speed)]
-        blocks.append("\n".join(["\n#### Speed and memory\n", *told_lines]))
+        blocks += ["\n".join(["\n#### Speed and memory\n", *told_lines])] if told_lines else []
     elif found.comparison.unjudged:
         blocks.append(f"\nNot compared: {as_code(found.comparison.unjudged)}.")
     text, left = "", len(blocks)

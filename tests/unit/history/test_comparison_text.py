@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from html.parser import HTMLParser
 
@@ -13,6 +14,7 @@ from harness.history.brief import Brief
 from harness.history.comparison import compare
 from harness.history.comparison_json import Bisectable, comparison_report
 from harness.history.comparison_text import Told, lines, markdown, page, told
+from harness.history.speed import with_speed
 from harness.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY, steering
 from tests.unit.history.runs import attempt
@@ -51,6 +53,13 @@ def test_lines_begin_with_what_is_new_and_end_with_the_verdict() -> None:
         "3 of 3 cases have a verdict; 2 new, 1 tested no more; 1 still failing, 0 still passing",
         "ends with 1: new",
     ]
+
+
+def test_where_no_speed_was_measured_no_heading_says_so() -> None:
+    bare = told_of([attempt("a passed")], [attempt("a passed")])
+    told_one = dataclasses.replace(bare, comparison=with_speed(bare.comparison, []))
+    assert told_one.comparison.speed is not None
+    assert "Speed" not in markdown(told_one) + page(told_one)
 
 
 def test_a_comment_has_what_is_new_first() -> None:

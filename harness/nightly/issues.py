@@ -275,6 +275,8 @@ def _why_closed(issue: Issue, when: str) -> str:
     if issue.known_issues:
         names = ", ".join(map(as_code, issue.known_issues))
         return f"closed {when}: it still fails so, as known issue {names} expects"
+    if issue.fault == "not run":
+        return f"gone {when}: all cases were run"
     if issue.fault is not None:
         return f"gone {when}: all its cases have a verdict"
     return f"gone {when}: all its cases were tested, and none fails so"

@@ -127,6 +127,7 @@ def test_cases_that_were_not_run_are_one_issue() -> None:
     assert (second.message, second.cases) == ("1 of 2 cases has a verdict, 1 not run", ())
     (third,) = ran([second], 1, "3")
     assert (third.state, third.closed) == ("closed", "3")
+    assert "- gone 3: all cases were run\n" in issue_text(third), "not that each has a verdict"
     assert ran([third], 1, "4") == (third,)
     (again,) = ran([third], 2, "5")
     assert (again.id, again.state, again.closed) == (first.id, "open", None)

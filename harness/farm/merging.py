@@ -13,20 +13,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from harness.errors import ConfigError
 from harness.errors.outgoing_text import OpenKey, log_without_secrets
 from harness.farm.shards import Part, Shard, gaps
-from harness.files.names_inside import create_inside, listed_inside, open_inside, read_inside
+from harness.files.names_inside import create_inside, listed_inside, open_inside
 from harness.files.whole_file import sha256_of
 from harness.history.previous import since_previous
 from harness.probe.events import kept_events
 from harness.report.rundir import (
+    CASES,
     INFO,
     JOURNAL,
     OUTPUTS,
-    SHARD_CASES,
     RunFolder,
     built_beside,
     new_run_id,
@@ -34,7 +34,6 @@ from harness.report.rundir import (
 )
 from harness.results.journal import read_journal, uncollected
 
-_MOST_CASES_BYTES: Final = 256 << 20
 _MOST_FILE_BYTES: Final = 1 << 30
 _INCOMPLETE: Final = 3
 _AT_ONCE: Final = 4 << 20
@@ -73,14 +72,12 @@ class _Source:
 
     def part(self) -> Part:
         """What of the selection it has, and has run. Raises ConfigError."""
-        file = self.folder.path / SHARD_CASES
-        try:
-            said = read_inside(self.folder.path, SHARD_CASES, _MOST_CASES_BYTES)
-            cases = TypeAdapter(list[str]).validate_json(said)
-        except (OSError, ValueError) as error:
-            raise ConfigError("cannot be read as a list of cases", file=file) from error
+        cases = self.folder.selected_cases()
+        if cases is None:
+            file = self.folder.path / CASES
+            raise ConfigError("cannot be read as a list of cases", file=file)
         ran = {one.case for one in self.contents.cases if one.device is not None}
-        return Part(str(self.folder.path), self.shard, set(cases), ran)
+        return Part(str(self.folder.path), self.shard, cases, ran)
 
     def said(self) -> dict[str, Any]:
         """What the merged run's run.json tells of it."""

@@ -104,7 +104,7 @@ class Records:
         return {record.case: record for record in final_attempts(records)}
 
     def has_verdict(self, item: pytest.Item) -> bool:
-        """Whether a case need not run again: it did, on the same files, and no verdict is missing."""
+        """Whether a case need not run again: it did on the same files, and lost no verdict."""
         record = self.earlier.get(item.nodeid)
         if record is None or record.standing in LOST_TO:
             return False
@@ -165,8 +165,6 @@ class Records:
         folder = self.open_folder()
         if not self.is_worker:
             folder.keep_selected(cases)
-        if self.shard is not None and self._asked.options.resume is None:
-            folder.keep_shard(cases)
         advice = self.shard.advice if self.shard is not None else None
         # where cases are named after devices, labs have the same ones
         if advice is not None and not self.is_worker and self._asked.options.fan_out == "any":

@@ -20,9 +20,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from pydantic import TypeAdapter
+
 from harness import __version__
 from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets, without_secrets_in
+from harness.failure.error import clean_text
 from harness.files.cache import PRIVATE
 from harness.files.names_inside import NotInsideError, read_inside, refuse_links
 from harness.files.whole_file import disk_errors, keep_whole, write_whole
@@ -40,12 +43,13 @@ if TYPE_CHECKING:
 JOURNAL: Final = "results.jsonl"
 INFO: Final = "run.json"
 LATEST: Final = "latest"
-SHARD_CASES: Final = "cases.json"
-"""The names of the cases that a run with `--shard` was to run."""
+CASES: Final = "cases.json"
+"""The names of the cases that a run was to run."""
 _ID_BYTES: Final = 8
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
 _MAX_INFO_BYTES = 16 << 20
+_MAX_CASES_BYTES = 256 << 20
 _MAX_OUTPUT_BYTES = 1 << 30
 _OUTPUT_NAME = re.compile(r"[0-9a-f]{16}-\d{1,12}")
 OUTPUTS: Final = "outputs"
@@ -211,19 +215,25 @@ class RunFolder:
         return coverage_of(self.contents().cases, self.info())
 
     def keep_selected(self, cases: Collection[str]) -> None:
-        """Writes down how many cases are selected: those to be run now, and those of its journal.
+        """Writes down the cases to be run now, beside those that were before, and how many it had.
 
         Raises InfraError.
         """
-        info = self.info()
-        held = {one.case for one in self.contents().cases if one.device is not None}
+        info, listed = self.info(), self.selected_cases() or set()
         before = info.get("selected")
-        most = max(len(held.union(cases)), before if type(before) is int else 0)
+        names = listed.union(map(clean_text, cases))  # as records have them
+        held = {one.case for one in self.contents().cases if one.device is not None}
+        most = max(len(names | held), before if type(before) is int else 0)
+        keep_whole(self.path / CASES, json.dumps(sorted(names), indent=0).encode())
         self._write_info(info | {"selected": most})
 
-    def keep_shard(self, cases: Collection[str]) -> None:
-        """Writes down the cases that a run with `--shard` is to run. Raises InfraError."""
-        keep_whole(self.path / SHARD_CASES, json.dumps(sorted(cases), indent=0).encode())
+    def selected_cases(self) -> set[str] | None:
+        """The cases that it was to run, by their names; None if that cannot be read."""
+        try:
+            said = read_inside(self.path, CASES, _MAX_CASES_BYTES)
+            return set(TypeAdapter(list[str]).validate_json(said))
+        except (OSError, ValueError):
+            return None
 
     def drift(self) -> list[Output]:
         """The outputs that cases have kept, compared between versions, devices and backends."""

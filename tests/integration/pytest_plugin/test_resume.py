@@ -79,6 +79,22 @@ def test_of_what_was_not_asked_for_it_is_not_said_that_nothing_is_missing(
     assert "2 of 4 cases have a verdict, 2 not run" in done.output
 
 
+def test_what_another_selection_ran_is_not_taken_for_what_is_missing(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = tmp_path / "suite" / "test_noted.py"
+    suite.parent.mkdir()
+    suite.write_text(SUITE)
+    first = lab.run("-x", "-k", "0] or 1] or 2]", suites=suite)
+    assert "2 of 3 cases have a verdict, 1 not run" in first.output
+
+    done = lab.run("--resume", "latest", "-k", "3]", suites=suite)
+    assert done.code == 1, done.output
+    assert "3 of 4 cases have a verdict, 1 not run" in done.output
+    names = json.loads((lab.reports / "latest" / "cases.json").read_text())
+    assert [name.rpartition("-")[2] for name in names] == ["0]", "1]", "2]", "3]"]
+
+
 @pytest.mark.nightly
 def test_no_such_run(lab: DeviceRuns) -> None:
     done = lab.run("--resume", "latest", "-k", "tiny and 66")

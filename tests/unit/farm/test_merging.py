@@ -60,7 +60,7 @@ def shards(
             devices=[f"device{number}"],
             more=shard.in_run_json(SELECTION),
         )
-        folder.keep_shard(own)
+        folder.keep_selected(own)
         for one in [one for one in cases if one.case in own][:ran]:
             log = f"logs/{one.axes['which']}/probe.jsonl"
             (folder.path / log).parent.mkdir(parents=True)

@@ -58,14 +58,6 @@ def _of_one(
     matched = [case for case in cases if match(case, [issue]) is not None]
     if any(not_asked(case, [issue]) for case in cases):
         return [issue.too_slow]
-    if passed:
-        told = counted(len(passed), "case")
-        where = f"known issue {issue.id}: fixed? {told} passed where it is expected"
-        if matched:
-            where += f", {len(matched)} failed as it says: its conditions may be too wide"
-        return [f"{where}  [first: {passed[0].case}]"]
-    if matched:
-        return []
     # what failed as another entry says is explained
     otherwise = [
         case
@@ -74,6 +66,15 @@ def _of_one(
         and holds_under(case, issue.conditions)
         and match(case, issues) is None
     ]
+    if passed:
+        told = counted(len(passed), "case")
+        where = f"known issue {issue.id}: fixed? {told} passed where it is expected"
+        where += f", {len(otherwise)} failed otherwise" if otherwise else ""
+        if matched:
+            where += f", {len(matched)} failed as it says: its conditions may be too wide"
+        return [f"{where}  [first: {passed[0].case}]"]
+    if matched:
+        return []
     if otherwise:
         told = counted(len(otherwise), "case")
         return [

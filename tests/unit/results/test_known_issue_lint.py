@@ -245,7 +245,8 @@ def test_each_entry_is_judged_by_its_own_cases() -> None:
     other = issue({"suite": "context_count", "qnn": "<2"}, id_="y")
     assert review_lines([FIXED, OTHERWISE], [other], TODAY) == []
     assert review_lines([FIXED, OTHERWISE], [issue(HERE), other], TODAY) == [
-        f"known issue x: fixed? 1 case passed where it is expected  [first: {A}]"
+        "known issue x: fixed? 1 case passed where it is expected, 1 failed otherwise  "
+        f"[first: {A}]"
     ]
 
 

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import signal
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -141,6 +142,7 @@ class Controller:
         self._moves: dict[str, Move] = {}
         self._moving: set[str] = set()
         self._died_in: dict[str, Any] = {}  # the last word of a worker about a case
+        self._deaths = Counter[str]()
         self._over = set[str]()
         self._said: dict[str, list[Any]] = {}  # of cases whose last report has not come
 
@@ -196,8 +198,9 @@ class Controller:
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: ByDevice) -> None:
         """That a worker died says nothing about the target; the case is run again by another.
 
-        That it died is an error if no other one comes to run the case. What it had said of the case
-        counts no more; where it had said all, the case is over.
+        That it died is an error if no other one comes to run the case, or as many died in it as it
+        may be tried: it keeps no other case from being run. What it had said of the case counts no
+        more; where it had said all, the case is over.
         """
         if crashitem not in self._cases:
             return
@@ -209,6 +212,11 @@ class Controller:
         said = self._said.pop(crashitem, [])
         forget_in_junitxml(sched.config, report.node, said)
         forget(sched.config, said)
+        self._deaths[crashitem] += 1
+        if self._deaths[crashitem] > max(1, self._run.options.retries):
+            setattr(report, LAB_ERROR, "infra")
+            _log.warning(f"{report.longrepr}; that case is not run again")
+            return
         report.outcome = RETRIED
         self._died_in[crashitem] = report
         sched.mark_test_pending(crashitem)

@@ -409,6 +409,31 @@ def test_a_case_that_no_worker_came_to_run_again_is_an_error_of_the_lab(
     assert "0 of 8 cases have a verdict, 8 not run" in done.output
 
 
+KILLER_SUITE = """import os
+import signal
+import pytest
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(4))
+def test_some(bench, number):
+    if number == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_case_in_which_each_worker_dies_keeps_no_other_from_a_verdict(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = farm(lab, tmp_path, POOL, KILLER_SUITE)
+    file = tmp_path / "junit.xml"
+    done = lab.run("-n", "1", "--retries", "1", f"--junitxml={file}", suites=suite)
+    assert done.code == 3, done.output
+    assert "3 of 4 cases have a verdict, 1 not run: 3 passed" in done.output
+    assert "that case is not run again" in done.output
+    assert " 3 passed, 1 error, 1 retried" in done.output
+    assert counted_in(file) == ({"4"}, {"1"}, 4)
+
+
 @pytest.mark.nightly
 def test_a_pool_of_which_one_device_is_lost_does_all_its_cases(
     lab: DeviceRuns, tmp_path: Path

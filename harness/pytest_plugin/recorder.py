@@ -17,7 +17,6 @@ from harness.errors import ConfigError, HarnessError, InfraError
 from harness.pytest_plugin.collected import parameters_of, placement_of, test_code
 from harness.pytest_plugin.options import selection
 from harness.pytest_plugin.terminal import OURS, RECORDS, fits_nowhere, tell, write_line
-from harness.results.coverage import LOST_TO
 
 if TYPE_CHECKING:
     from harness.contexts.contexts import Source
@@ -105,6 +104,8 @@ class Records:
 
     def has_verdict(self, item: pytest.Item) -> bool:
         """Whether a case need not run again: it did on the same files, and lost no verdict."""
+        from harness.results.coverage import LOST_TO
+
         record = self.earlier.get(item.nodeid)
         if record is None or record.standing in LOST_TO:
             return False

@@ -114,7 +114,7 @@ class Told:
         run = self.comparison.coverage
         said = [f"{counted(run.failed, 'failure')}, all new"] if run.failed else []
         said += [f"{counted(run.known, 'failure')} as known"] if run.known else []
-        said += ["nothing fails"] if run.is_green and not said else []
+        said += ["nothing fails"] if run.is_green and not said and not self.reasons else []
         return ", ".join(["the first run of these cases", *said])
 
     @property

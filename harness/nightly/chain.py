@@ -50,6 +50,8 @@ SUFFIX: Final = "-nightly"
 PROBLEM: Final = "problem.json"
 _MAX_BYTES: Final = 64 << 20
 _FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
+_OTHER: Final = "tests without a device, or outputs that drift"
+"""What a run fails for that is in no record, so that nobody knows whether it is new."""
 _NO_RUN: Final[dict[int | None, str]] = {
     5: "nothing was selected: pytest found no device test with these arguments"
 }
@@ -211,6 +213,8 @@ class Chain:
         earlier = last_verdicts(base, lost) if base is not None else {}
         issues = to_bisect(issues, found, records, command, self.night.night, earlier)
         reasons = _FAIL_ON.reasons(found)
+        if run.info().get("other_failures"):
+            reasons = [*reasons, _OTHER]
         whole = told(
             found,
             reasons,

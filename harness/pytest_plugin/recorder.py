@@ -208,7 +208,9 @@ class Records:
         today = datetime.now(UTC).date()
         return found + review_lines(records, self._asked.known_issues, today, collected)
 
-    def finish(self, exit_code: int, problem: str | None = None) -> list[str]:
+    def finish(
+        self, exit_code: int, problem: str | None = None, *, other_failures: bool = False
+    ) -> list[str]:
         """Closes the journal and writes the reports that are made from it.
 
         Returns what is to be printed for the CI system that runs this, if one does.
@@ -221,7 +223,13 @@ class Records:
 
         self.write_events()
         since, trace = since_previous(self.folder), self._asked.options.trace
-        self.folder.finish(exit_code=exit_code, problem=problem, since=since, trace=trace)
+        self.folder.finish(
+            exit_code=exit_code,
+            problem=problem,
+            other_failures=other_failures,
+            since=since,
+            trace=trace,
+        )
         became = since.became if since is not None else None
         cases, coverage = self.folder.contents().cases, self.folder.coverage()
         why = cut_short(self.folder.info())
@@ -294,8 +302,8 @@ def _finish(
 ) -> None:
     """Ends a run: decides its exit code, lets go of its devices, and writes its reports."""
     coverage = folder.coverage()
+    foreign = _foreign_failures(session) or _drifts(run, folder)
     if exitstatus in _EXIT_NOTHING_WRONG:
-        foreign = _foreign_failures(session) or _drifts(run, folder)
         session.exitstatus = _EXIT_AFTER_FAILURES if foreign else coverage.exit_code
     problem = str(run.problem) if run.problem else None
     if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
@@ -307,7 +315,8 @@ def _finish(
     finally:
         with run.ending.held():
             try:
-                for line in run.records.finish(int(session.exitstatus), problem):
+                code = int(session.exitstatus)
+                for line in run.records.finish(code, problem, other_failures=foreign):
                     tell(session.config, line)
             except HarnessError as error:
                 session.exitstatus = error.exit_code

@@ -281,14 +281,16 @@ class RunFolder:
         *,
         exit_code: int,
         problem: str | None = None,
+        other_failures: bool = False,
         since: Since | None = None,
         trace: bool = False,
         finished: datetime | None = None,
     ) -> None:
         """Closes the journal, completes run.json and writes the reports.
 
-        It ended now, if not at `finished`. run.json is completed even if the reports cannot be
-        written. Raises InfraError then.
+        It ended now, if not at `finished`. With `other_failures` it fails for what is in no record:
+        a test without a device, or outputs that drift. run.json is completed even if the reports
+        cannot be written. Raises InfraError then.
         """
         if self._journal is not None:
             self._journal.close()
@@ -296,6 +298,7 @@ class RunFolder:
         ended: dict[str, object] = {
             "finished": rfc3339(finished or datetime.now(UTC)),
             "exit_code": exit_code,
+            "other_failures": other_failures,
             "grids": [grid_json(grid) for grid in grids(self.contents().cases)],
             "drift": [one.as_json() for one in self.drift() if one.drifts],
         }

@@ -201,6 +201,23 @@ LOSES = SUITE.replace(
 )
 
 
+PLAIN = """
+@pytest.mark.smoke
+def test_plain():
+    assert False
+"""
+
+
+def test_a_chosen_test_without_a_device_that_fails_is_no_green_night(farm: DeviceRuns) -> None:
+    (farm.folder / "test_mine.py").write_text(SUITE + PLAIN)
+    code, told, output = night(farm, OLD, "-m", "device or smoke")
+    assert code == 1, output
+    assert told["failed_on"] == ["tests without a device, or outputs that drift"]
+    assert told["verdict"] == "2 of 2 cases have a verdict; the first run of these cases"
+    summary = (farm.reports / "latest-nightly/summary.md").read_text()
+    assert summary.startswith("### Devices: failed\n")
+
+
 @pytest.mark.nightly
 def test_a_case_that_was_lost_one_night_is_bisected_from_its_last_verdict(
     farm: DeviceRuns,

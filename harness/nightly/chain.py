@@ -215,6 +215,8 @@ class Chain:
         reasons = _FAIL_ON.reasons(found)
         if run.info().get("other_failures"):
             reasons = [*reasons, _OTHER]
+        if found.coverage.strict:
+            reasons = [*reasons, "known issues that passed (--strict-known)"]
         whole = told(
             found,
             reasons,

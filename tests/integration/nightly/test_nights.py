@@ -218,6 +218,23 @@ def test_a_chosen_test_without_a_device_that_fails_is_no_green_night(farm: Devic
     assert summary.startswith("### Devices: failed\n")
 
 
+KNOWN = """schema: 1
+known_issues:
+  - id: gone
+    link: https://example.com/1
+    signature: {outcome: crashed, api: crash, code: null, message: SIGSEGV}
+    conditions: {suite: mine}
+    until: 2099-01-01
+"""
+
+
+def test_a_run_that_is_strict_about_known_issues_makes_a_night_that_is(farm: DeviceRuns) -> None:
+    (farm.folder / "known.yaml").write_text(KNOWN)
+    code, told, output = night(farm, OLD, "--known-issues", "known.yaml", "--strict-known")
+    assert code == 1, output
+    assert told["failed_on"] == ["known issues that passed (--strict-known)"]
+
+
 @pytest.mark.nightly
 def test_a_case_that_was_lost_one_night_is_bisected_from_its_last_verdict(
     farm: DeviceRuns,

@@ -100,8 +100,8 @@ def followed(
     """The issues of the nights before, and what a run says of them; new causes are new issues.
 
     One is closed when all its cases had a verdict and none fails so any more, or as a known issue
-    expects: what was not tested is not gone. `records` are those of the run, by case, `seen` is
-    when it was.
+    expects: what was not tested is not gone. One of more cases than it names waits for a run in
+    which no verdict is missing. `records` are those of the run, by case, `seen` is when it was.
     """
     run_now: dict[str, Any] = {"last_seen": seen, "last_run": run}
     begins: dict[str, Any] = {"first_seen": seen, "first_run": run, **run_now}
@@ -125,7 +125,8 @@ def followed(
             change |= run_now | _cases(cases)
         elif issue.state == "open":  # one of what was not run names no cases: see _not_run
             ended = [judged[case] for case in issue.cases if case in judged]
-            if len(ended) == len(issue.cases):
+            names_all = issue.count == len(issue.cases) or not issue.cases
+            if len(ended) == len(issue.cases) and (names_all or found.coverage.is_whole):
                 change = {"state": "closed", "closed": seen, "known_issues": _known(issue, ended)}
         issues.append(issue.model_copy(update=change))
     for cause, cases in failing.items():

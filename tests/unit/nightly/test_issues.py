@@ -333,6 +333,16 @@ def test_a_tracker_takes_it_however_much_fails() -> None:
     assert issue_text(fifty).splitlines()[-1].endswith("c49]`"), "none is left out"
 
 
+def test_one_of_more_cases_than_it_names_is_open_until_all_have_a_verdict() -> None:
+    failed = ";".join(f"c{number} failed" for number in range(201))
+    passed = ";".join(f"c{number} passed" for number in range(200))
+    opened = night([], "", failed)
+    lost = night(opened, failed, f"{passed};c200 error")
+    assert [one.state for one in lost if one.fault is None] == ["open"]
+    found = night(opened, failed, f"{passed};c200 passed")
+    assert [one.state for one in found] == ["closed"]
+
+
 outcomes = st.lists(
     st.tuples(st.sampled_from("abc"), st.sampled_from(["passed", "failed", "crashed", "error"])),
     max_size=4,

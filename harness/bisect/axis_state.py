@@ -10,6 +10,7 @@ from typing import Any
 from harness.bisect.answers import Evidence, Question, Tally, Verdict
 from harness.bisect.findings import AxisChange, AxisFinding, Direction, Kind
 from harness.bisect.search import AxisSpec, Cost, seconds, testable
+from harness.errors.outgoing_text import counted
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,9 @@ class AxisState:
 
     def _wrongly_said(self, states: Sequence[Verdict | None]) -> Iterator[str]:
         """What was said of candidates and is not so."""
+        if self.spec.least is not None:
+            yield from self._otherwise_seen()
+            return
         claims = zip(self.names, self.said, states or [None] * len(self.names), strict=True)
         wrong = [(name, said, state) for name, said, state in claims if said and state]
         wrong = [(name, said, state) for name, said, state in wrong if said != state]
@@ -128,11 +132,24 @@ class AxisState:
         else:
             yield from (f"{name} was said to be {said}, and is {now}" for name, said, now in wrong)
 
+    def _otherwise_seen(self) -> Iterator[str]:
+        """The same where no answer is believed: what was seen, since passing is not being good."""
+        for name, said, tally in zip(self.names, self.said, self.tallies, strict=True):
+            if said == "good" and tally.bad:
+                ran = counted(tally.told, "run")
+                yield f"{name} was said to be good, and failed in {tally.bad} of {ran}"
+            elif said == "bad" and tally.told and not tally.bad:
+                ran = counted(tally.told, "run")
+                yield f"{name} was said to be bad, and did not fail in {ran}"
+
 
 def _turns(found: AxisFinding, states: Sequence[Verdict | None]) -> Iterator[str]:
     """What became of it from end to end, where that is not simply that it broke."""
     changes = found.changes
-    if [one.direction for one in changes] == ["fix"]:
+    fixed = [one.direction for one in changes] == ["fix"]
+    if fixed and found.least is not None:
+        yield "newer versions fail less often than older ones"
+    elif fixed:
         yield "older versions are bad and newer ones good: this is the version that fixed it"
     elif len(changes) > 1:
         words = {"regression": "broke it", "fix": "fixed it"}

@@ -174,8 +174,8 @@ class GridFinding:
     unknown: int = 0
     notes: tuple[str, ...] = ()
     assumed: str | None = None
-    failed_though_good: int = 0
-    """How many runs failed of pairs that count as good."""
+    failed_though_good: int | None = None
+    """How many runs failed of pairs that count as good; None where each answer was believed."""
 
     @property
     def first(self) -> tuple[Point, ...]:
@@ -213,10 +213,13 @@ class GridFinding:
     def __str__(self) -> str:
         if self.kind == "no-change":
             holes = any(cell.how == "untestable" for cell in self.cells.values())
-            which = "all that could be tested are" if holes else "all are"
-            failed = counted(self.failed_though_good, "run")
-            but = f", though {failed} of them failed" if self.failed_though_good else ""
-            return f"no change: {which} {self.verdict}{but}; {self._limits()}"
+            which = "all that could be tested" if holes else "all"
+            text = f"{which} are {self.verdict}"
+            if self.failed_though_good is not None:
+                text = f"{which} count as {self.verdict}"
+            if self.failed_though_good:
+                text += f", though {counted(self.failed_though_good, 'run')} of them failed"
+            return f"no change: {text}; {self._limits()}"
         if self.kind in ("undecided", "not-monotone"):
             return f"{self.kind.replace('-', ' ')}: " + "; ".join(self.notes)
         what = "first bad" if self.newer == (False, False) else "first good"

@@ -282,6 +282,7 @@ def finding(
         good, bad = state.agreed(ways)
         edge_good, edge_bad = cells_in(edge(good, newer)), cells_in(edge(bad, opposite(newer)))
     verdicts = set(state.verdicts.values())
+    failed = sum(one.bad for one in _failed_though_good(state).values())
     unsure = _beside_unknown(state, cells, (*edge_good, *edge_bad))
     return GridFinding(
         kind=kind,
@@ -298,7 +299,7 @@ def finding(
         runs=evidence.runs,
         unknown=evidence.unknown,
         notes=(*notes, *_too_rare(state)),
-        failed_though_good=sum(one.bad for one in _failed_though_good(state).values()),
+        failed_though_good=None if spec.least is None else failed,
         assumed=_assumed(state) if ways or kind == "no-change" else None,
     )
 

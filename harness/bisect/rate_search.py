@@ -80,41 +80,39 @@ def _at_the_ends(state: AxisState) -> Question:
 
 
 def _too_few(state: AxisState, least: float) -> AxisFinding:
-    which = f"only {state.names[0]}" if state.names else "no candidate"
-    notes = (f"{which} can be tested", *_failures(state))
+    which = "no candidate can be tested"
+    if state.names:
+        which = f"there is only {state.names[0]}, and nothing to compare its failures with"
+    notes = (which, *_failures(state))
     return state.finding("undecided", least=least, failed=_failed(state), notes=notes)
 
 
 def _change(
     state: AxisState, rates: Rates, history: History, sure: float, least: float
 ) -> AxisFinding:
-    direction, states, (older, newer) = _sides(state, rates, history)
     at = history[1]
+    older, newer = rates.sides(at, state.spec.confidence)
     names = state.names
-    note = (
+    notes = [
         f"{_share(older)} up to {names[at - 1]}, {_share(newer)} from {names[at]} on "
-        f"({_percent(state.spec.confidence)} together)"
-    )
+        f"({_percent(state.spec.confidence)} together)",
+        *_failures(state),
+    ]
+    if older.failed and newer.failed:
+        notes.append("versions on both sides fail: good are those that fail less often")
     return state.change(
-        state.between(direction, at - 1, at),
-        states,
+        state.between(_direction(history), at - 1, at),
+        (),
         confidence=sure,
         least=least,
         failed=_failed(state),
         rates=(older, newer),
-        notes=(note,),
+        notes=tuple(notes),
     )
 
 
-def _sides(
-    state: AxisState, rates: Rates, history: History
-) -> tuple[Direction, list[Verdict], tuple[Side, Side]]:
-    """Which way it changes, what the versions are then, and the runs before it and after it."""
-    way, at = history
-    direction: Direction = "regression" if way == REGRESSION else "fix"
-    kinds: tuple[Verdict, Verdict] = ("good", "bad") if way == REGRESSION else ("bad", "good")
-    states = [kinds[i >= at] for i in range(len(state.names))]
-    return direction, states, rates.sides(at, state.spec.confidence)
+def _direction(history: History) -> Direction:
+    return "regression" if history[0] == REGRESSION else "fix"
 
 
 def _no_change(state: AxisState, rates: Rates, sure: float, least: float) -> AxisFinding:
@@ -125,7 +123,6 @@ def _no_change(state: AxisState, rates: Rates, sure: float, least: float) -> Axi
         verdict = "bad" if whole.failed else "good"
     return state.finding(
         "no-change",
-        [verdict] * len(state.names),
         verdict=verdict,
         confidence=sure,
         least=least,
@@ -155,17 +152,15 @@ def _range(state: AxisState, rates: Rates, least: float) -> AxisFinding:
     if len(ways) == 1 and not none:
         first, last = min(at for _, at in taken), max(at for _, at in taken)
         history = max(taken, key=lambda one: rates.chances[one[0], one[1] - 1])
-        direction, _, _ = _sides(state, rates, history)
         notes += _told(state, rates)
-        found = state.between(direction, first - 1, last)
+        found = state.between(_direction(history), first - 1, last)
         return state.change(found, (), confidence=sure, notes=tuple(notes), **told)
-    at = state.names[rates.likeliest()[1]]
-    chance = float(rates.chances.max())
-    likeliest = (
-        f"that it changes, mostly with {at} ({chance:.0%}), is {1 - rates.no_change:.0%} likely"
-    )
-    if rates.no_change > 0.5:
-        likeliest = f"that nothing changes is {rates.no_change:.0%} likely"
+    changes, chance = 1 - rates.no_change, float(rates.chances.max())
+    likeliest = f"that nothing changes is {rates.no_change:.0%} likely"
+    if changes >= 0.5:
+        likeliest = f"that it changes is {changes:.0%} likely"
+        if chance > changes / 2:
+            likeliest += f", mostly with {state.names[rates.likeliest()[1]]} ({chance:.0%})"
     notes.append(likeliest)
     notes += _told(state, rates)
     excluded = rates.excluded(state.spec.confidence)
@@ -173,11 +168,10 @@ def _range(state: AxisState, rates: Rates, least: float) -> AxisFinding:
 
 
 def _more_than_one_change(state: AxisState, rates: Rates, least: float) -> AxisFinding:
-    way, at = rates.likeliest()
-    what = "regression" if way == REGRESSION else "fix"
+    likeliest = rates.likeliest()
     text = (
         "the answers fit no single change of the rate of failures; the one that fits best is a "
-        f"{what} with {state.names[at]}"
+        f"{_direction(likeliest)} with {state.names[likeliest[1]]}"
     )
     notes = (text, *_failures(state))
     failed = _failed(state)
@@ -185,8 +179,9 @@ def _more_than_one_change(state: AxisState, rates: Rates, least: float) -> AxisF
 
 
 def _failed(state: AxisState) -> dict[str, tuple[int, int]]:
-    told = zip(state.names, state.tallies, strict=True)
-    return {name: (tally.bad, tally.bad + tally.good) for name, tally in told if tally.told}
+    """How many runs of a version failed, of how many: also of one that can be tested no more."""
+    tallies = {name: state.evidence.of((name,)) for name in state.spec.searched()}
+    return {name: (one.bad, one.bad + one.good) for name, one in tallies.items() if one.told}
 
 
 def _told(state: AxisState, rates: Rates) -> Iterator[str]:
@@ -205,7 +200,7 @@ def _told(state: AxisState, rates: Rates) -> Iterator[str]:
     smaller = [one for one in _TARGETS if excluded is None or one < excluded]
     wanted = [(one, rates.more_runs(one, confidence)) for one in smaller[:_TARGETS_TOLD]]
     said = [
-        f"by {points(one)} some {more} more runs (--repeat rate:{100 * one:.0f}%)"
+        f"by {points(one)} some {more} more runs ({_with(state, one, more)})"
         for one, more in wanted
         if more is not None
     ]
@@ -213,17 +208,25 @@ def _told(state: AxisState, rates: Rates) -> Iterator[str]:
         yield f"to exclude a change {', '.join(said)}"
 
 
+def _with(state: AxisState, least: float, more: int) -> str:
+    """The search that makes so many more runs, if it makes so many."""
+    repeat = f"rate:{100 * least:.0f}%"
+    most = state.spec.model_copy(update={"repeat": repeat, "max_runs": None}).bound().runs
+    few = f"more than the {most} of " if state.evidence.runs + more > most else ""
+    return f"{few}--repeat {repeat}"
+
+
 def _failures(state: AxisState) -> Iterator[str]:
     """The versions of which runs failed, those that fail most in front."""
     failed = {name: told for name, told in _failed(state).items() if told[0]}
     if not failed:
-        yield "no run failed"
+        yield "no run failed" if _failed(state) else "no run passed or failed"
         return
     order = sorted(failed, key=lambda name: -failed[name][0] / failed[name][1])
     parts = [f"{name} in {failed[name][0]} of {failed[name][1]}" for name in order[:_NAMED]]
     more = f", and {len(order) - _NAMED} more versions" if len(order) > _NAMED else ""
     never = [runs for bad, runs in _failed(state).values() if not bad]
-    others = f"; none of the {counted(sum(never), 'run')} of others" if never else ""
+    others = f"; of others none, in {counted(sum(never), 'run')}" if never else ""
     yield f"failed: {', '.join(parts)}{more}{others}"
 
 

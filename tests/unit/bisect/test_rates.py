@@ -20,6 +20,7 @@ from harness.bisect.axis_search import AxisSearch
 from harness.bisect.findings import AxisFinding
 from harness.bisect.grid_search import GridSearch
 from harness.bisect.rates import FIX, REGRESSION, Rates, runs_if_none_fails
+from harness.errors.outgoing_text import counted
 from tests.properties import reached, reaches
 from tests.unit.bisect.histories import World, axis, drive, drive_grid, grid, names
 
@@ -110,6 +111,21 @@ def cells() -> Iterator[Any]:
             yield rate, repeat, 2 if repeat == "rate:10%" else BY_DAY
 
 
+def nothing_is_denied(found: AxisFinding) -> None:
+    """Which versions failed is told, whatever was found; passing is not called being good."""
+    text = f"{found}; {'; '.join(found.notes)}"
+    for word in ("all are good", "is good", "ones good", "all are bad"):
+        assert word not in text
+    failed = {name: runs for name, runs in found.failed.items() if runs[0]}
+    assert ("no run failed" in found.notes) == (not failed)
+    told = [note for note in found.notes if note.startswith("failed: ")]
+    assert len(told) == bool(failed)
+    named = [f"{name} in {bad} of {runs}" for name, (bad, runs) in failed.items()]
+    assert sum(one in told[0] for one in named) >= min(5, len(named)) if failed else True
+    if len(named) > 5:
+        assert f"and {len(named) - 5} more versions" in told[0]
+
+
 @pytest.mark.parametrize(("rate", "repeat", "number"), list(cells()))
 def test_nothing_is_claimed_that_is_wrong_more_often_than_stated(
     rate: float, repeat: str, number: int, show_figures: Show
@@ -119,10 +135,7 @@ def test_nothing_is_claimed_that_is_wrong_more_often_than_stated(
     show_figures(f"fails in {rate:.0%}, --repeat {repeat}, {number} searches", **told(ended))
     assert sum(bool(one.false_claims) for one in ended) <= 0.01 * number
     for one in ended:
-        text = f"{one.finding}; {'; '.join(one.finding.notes)}"
-        assert "all are good" not in text
-        failed = sum(bad for bad, _ in one.finding.failed.values())
-        assert one.found or failed == 0 or "failed: " in text, text
+        nothing_is_denied(one.finding)
     least = least_change(repeat) or 1.0
     if rate >= least:
         assert sum(one.found for one in ended) == number
@@ -154,13 +167,26 @@ def test_two_failures_of_twenty_at_one_end_are_told() -> None:
     found = search.next()
     assert isinstance(found, AxisFinding)
     assert (found.kind, found.verdict) == ("undecided", None)
-    assert "failed: 2.17 in 2 of 10; none of the 10 runs of others" in found.notes
+    assert "failed: 2.17 in 2 of 10; of others none, in 10 runs" in found.notes
     assert found.failed == {"2.10": (0, 10), "2.17": (2, 10)}
+    assert "that it changes is 84% likely" in found.notes, "it may be with any of seven versions"
     excluded = next(note for note in found.notes if note.startswith("excluded (99 %)"))
     assert excluded.endswith(f"changes by {100 * (found.excluded or 0):.0f} points or more")
     assert any("more runs" in note for note in found.notes)
     on = AxisSearch(axis(NUMBER, repeat="auto"), evidence=evidence)
     assert isinstance(on.next(), Question), "what was seen is looked into, not denied"
+
+
+def test_a_version_is_named_as_the_likeliest_where_it_is_likelier_than_all_others() -> None:
+    evidence = Evidence()
+    for at, answer, times in ((0, "good", 2), (4, "good", 3), (5, "bad", 3), (7, "bad", 2)):
+        for _ in range(times):
+            evidence = evidence.plus((names(NUMBER)[at],), answer)  # type: ignore[arg-type]
+    spec = axis(NUMBER, repeat="auto", max_runs=10, confidence=0.9999)
+    found = AxisSearch(spec, evidence=evidence).next()
+    assert isinstance(found, AxisFinding)
+    assert found.kind == "undecided"
+    assert "that it changes is 100% likely, mostly with 2.15 (99%)" in found.notes
 
 
 def test_no_failure_says_how_rare_ones_are_excluded() -> None:
@@ -181,6 +207,91 @@ def test_no_failure_says_how_rare_ones_are_excluded() -> None:
         f"what came and went between the ends might not show: {len(inner)} of 6 versions there "
         f"were run, in {sum(inner)} runs"
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "good", "bad"),
+    [(0.0, 0.0, 0, 7), (1.0, 1.0, 0, 7), (0.5, 0.0, 0, 7), (0.9, 0.3, 0, 7), (0.0, 0.9, 5, None)],
+)
+def test_a_claim_is_put_beside_what_was_seen(
+    before: float, after: float, good: int, bad: int | None
+) -> None:
+    """Of a version that fails now and then, passing so often does not say that it is good."""
+    order = names(NUMBER)
+    spec = axis(NUMBER, repeat="auto", good=order[good], bad=None if bad is None else order[bad])
+    found, asked = drive(AxisSearch(spec), failing(4, before, after, "claims"))
+    nothing_is_denied(found)
+    failed, runs = found.failed[order[good]]
+    said = [f"{order[good]} was said to be good, and failed in {failed} of {counted(runs, 'run')}"]
+    expected = said if failed else []
+    if bad is not None:
+        failed, runs = found.failed[order[bad]]
+        said = [f"{order[bad]} was said to be bad, and did not fail in {counted(runs, 'run')}"]
+        expected += [] if failed else said
+    assert [note for note in found.notes if "was said to be" in note] == expected
+    assert runs == asked.count((order[good if bad is None else bad],))
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.3, 1.0), (1.0, 0.3), (0.0, 0.9), (0.9, 0.0)])
+def test_what_fails_less_often_is_not_called_good_without_saying_so(
+    before: float, after: float
+) -> None:
+    found, _ = drive(AxisSearch(axis(NUMBER, repeat="auto")), failing(4, before, after, "both"))
+    assert found.kind == "change"
+    nothing_is_denied(found)
+    both = "versions on both sides fail: good are those that fail less often" in found.notes
+    assert both == (min(before, after) > 0)
+    rarer = "newer versions fail less often than older ones" in found.notes
+    assert rarer == (after < before)
+
+
+def test_a_single_version_is_called_nothing() -> None:
+    found, asked = drive(AxisSearch(axis(1, repeat="auto")), lambda _: "bad")
+    assert (found.kind, asked) == ("undecided", [])
+    assert found.notes == (
+        "there is only 2.10, and nothing to compare its failures with",
+        "no run passed or failed",
+    )
+    found, _ = drive(AxisSearch(axis(3, repeat="auto")), lambda _: "untestable")
+    assert found.notes[0] == "there is only 2.12, and nothing to compare its failures with"
+    evidence = Evidence()
+    for name in names(2):
+        evidence = evidence.plus((name,), "untestable")
+    ended = AxisSearch(axis(2, repeat="auto"), evidence=evidence).next()
+    assert isinstance(ended, AxisFinding)
+    assert ended.notes[0] == "no candidate can be tested"
+
+
+def test_what_failed_before_it_could_not_be_tested_any_more_is_told() -> None:
+    answers: list[Answer] = ["bad", "bad", "untestable"]
+    found, _ = drive(
+        AxisSearch(axis(NUMBER, repeat="auto")),
+        lambda at: answers.pop(0) if at[0] == "2.17" else "good",
+    )
+    assert answers == []
+    assert "could not be tested: 2.17" in "; ".join(found.notes) or "2.17" in found.between
+    assert found.failed["2.17"] == (2, 2)
+    nothing_is_denied(found)
+
+
+@pytest.mark.parametrize(("each", "failed", "enough"), [(10, 0, True), (30, 6, False)])
+def test_a_search_that_would_not_make_so_many_runs_is_not_offered_as_if_it_did(
+    each: int, failed: int, enough: bool
+) -> None:
+    """Where versions fail anyway, to exclude a small change takes more than its bound."""
+    evidence = Evidence()
+    for name, more in (("2.10", 0), ("2.17", 4)):
+        for run in range(each):
+            bad = run < failed + (more if failed else 0)
+            evidence = evidence.plus((name,), "bad" if bad else "good")
+    found = AxisSearch(axis(NUMBER, repeat="auto", max_runs=2 * each), evidence=evidence).next()
+    assert isinstance(found, AxisFinding)
+    (offer,) = (note for note in found.notes if note.startswith("to exclude a change"))
+    bound = axis(NUMBER, repeat="rate:25%").bound().runs
+    more = int(offer.partition("by 25 points some ")[2].split()[0])
+    assert (2 * each + more <= bound) == enough
+    said = "--repeat rate:25%" if enough else f"more than the {bound} of --repeat rate:25%"
+    assert f"some {more} more runs ({said})" in offer
 
 
 def test_more_runs_are_as_many_as_it_takes() -> None:
@@ -309,9 +420,14 @@ def test_a_grid_says_what_it_takes_for_good() -> None:
     search = GridSearch(spec)
     found, _ = drive_grid(search, lambda at: "bad" if dice.random() < 0.15 else "good")
     assert (found.kind, found.verdict) == ("no-change", "good")
-    assert f"all are good, though {found.failed_though_good} runs of them failed" in str(found)
+    failed = f"all count as good, though {found.failed_though_good} runs of them failed"
+    assert failed in str(found)
     assert found.notes[0].startswith("bad is a pair that fails in 60% of its runs or more")
     assert found.notes[1].startswith("counts as good, and failed: 1.")
+    never, _ = drive_grid(GridSearch(spec), lambda _: "good")
+    assert str(never).startswith("no change: all count as good; ")
+    believed, _ = drive_grid(GridSearch(grid(2, 2)), lambda _: "good")
+    assert str(believed).startswith("no change: all are good; ")
     with pytest.raises(ValidationError, match="rates are searched on one axis"):
         grid(2, 2, repeat="rate:10%")
 

@@ -225,6 +225,27 @@ def test_the_cheap_one_is_taken_where_the_bound_allows_it() -> None:
     assert drive(search, changing(10, 5))[1][2] == ("2.12",)
 
 
+@pytest.mark.parametrize(
+    ("prior", "at"),
+    [
+        ({}, "2.12"),  # 2 of 5 places before it: as near to a half as can be, and the older
+        ({"2.11": 8}, "2.11"),
+        ({"2.12": 8}, "2.12"),
+        ({"2.14": 8}, "2.13"),  # 3 of 12 before it; before 2.14 are 11 of 12
+        ({"2.15": 8}, "2.14"),
+    ],
+)
+def test_what_is_suspected_is_split_from_all_else(prior: dict[str, float], at: str) -> None:
+    search = AxisSearch(axis(6, prior=prior))
+    for answer in ("good", "bad"):
+        end = search.next()
+        assert isinstance(end, Question)
+        search.answer(end, answer)  # type: ignore[arg-type]
+    split = search.next()
+    assert isinstance(split, Question)
+    assert split.at == (at,)
+
+
 def test_trouble_is_asked_again_and_stops_in_a_row() -> None:
     search = AxisSearch(axis(4, patience=2))
     first = search.next()

@@ -237,7 +237,7 @@ def result_lines(result: BisectionResult, folder: str) -> Iterator[str]:
         yield result.answer.text
         yield from (f"  {line}" for line in summary(result))
         if result.grid:
-            yield result.grid
+            yield from result.grid.splitlines()
         yield f"report: {folder}/report.html, as a bug report: {folder}/report.md"
     else:
         yield f"not over yet, {len(result.runs)} runs were made: {folder}"

@@ -105,7 +105,7 @@ def main() -> None:
     except click.ClickException as error:
         told = io.StringIO()
         error.show(file=told)
-        _complain(told.getvalue().rstrip("\n"))
+        _complain(told.getvalue(), nl=False)
         code = 2
     except HarnessError as error:
         _complain(f"error: {error}")
@@ -129,10 +129,10 @@ def _guarded(stream: TextIO) -> TextIO:
     return cast("TextIO", OutgoingStream(stream)) if stream is not None else stream
 
 
-def _complain(text: str) -> None:
+def _complain(text: str, *, nl: bool = True) -> None:
     """Says what is wrong; where nobody can be told, the exit code still says it."""
     with contextlib.suppress(OSError):
-        say(text, err=True)
+        say(text, err=True, nl=nl)
 
 
 def _forget_output() -> None:

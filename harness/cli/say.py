@@ -8,15 +8,25 @@ from collections.abc import Iterable, Mapping
 
 import click
 
-from harness.errors.outgoing_text import Command, outgoing, without_commands, without_secrets_in
+from harness.errors.outgoing_text import (
+    Command,
+    continued,
+    outgoing,
+    without_commands,
+    without_secrets_in,
+)
 
 
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Prints text for people, on stderr with `err`, without a newline behind it if not `nl`."""
+    """Prints a line for people, on stderr with `err`; text as it is if not `nl`.
+
+    What a line has behind a newline, which others said, is marked as its own.
+    """
     if isinstance(text, Command):
         sys.stdout.write(Command(f"{text}\n"))  # click makes a text of its own of it
     else:
-        click.echo(outgoing(text), err=err, nl=nl)
+        plain = outgoing(text)
+        click.echo(continued(plain) if nl else plain, err=err, nl=nl)
 
 
 def show_notices(context: click.Context) -> None:

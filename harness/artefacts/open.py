@@ -68,19 +68,16 @@ def open_artefacts(
 ) -> list[Artefact]:
     """The artefacts of files, folders and patterns (`models/*.pte`, `**` for folders below).
 
-    Of a folder: what its manifest.json says if there is one, else its files in the order of their
-    names, but those that a model among them names. What is in a folder and called like an artefact
-    must be one (`SUFFIXES`); anything else of no known kind is passed by, and logged. Raises
+    Of a folder: its files in the order of their names, but those that a model or a manifest.json
+    among them names. What is in a folder and called like one of these must be one (`SUFFIXES`);
+    anything else of no known kind is passed by, and logged. Raises
     ArtefactError for what is no artefact, or damaged, and where nothing is found; each such error
     is `told` instead, if that is given, and the others are still opened.
     """
     found: list[Artefact] = []
     for path in map(Path, paths):
         with _told(told), _access(path):
-            listed = path / MANIFEST
-            if path.is_dir() and (listed.exists() or listed.is_symlink()):
-                found.append(open_artefact(listed, path))
-            elif path.is_dir():
+            if path.is_dir():
                 found += _recognised(sorted(path.iterdir()), path, path, told)
             elif path.exists() or not glob.has_magic(str(path)):
                 found.append(open_artefact(path))
@@ -151,26 +148,37 @@ def _recognised(
         try:
             found.append(open_artefact(file, folder))
         except ArtefactError as error:
-            if file.suffix.lower() in SUFFIXES or not _is_passed_by(file, error):
-                problems[file] = error
-            else:
+            if _is_passed_by(file, error):
                 passed.append(file)
-    if names := ", ".join(one.name for one in passed if not one.is_dir()):
-        _log.info("%s: of no known kind, passed by: %s", where, names)
-    sides = {piece.path for one in found if one.kind != "context" for piece in one.pieces}
+            else:
+                problems[file] = error
+    pieces = [(one.path, piece) for one in found for piece in one.pieces]
+    sides = {
+        blob.path
+        for own, piece in pieces
+        for blob in (piece, *piece.inputs, *piece.expected)
+        if blob.path != own
+    }
     sides |= {one.path.parent / name for one in found for name in one.facts.get("beside", ())}
+    if names := ", ".join(one.name for one in passed if not one.is_dir() and one not in sides):
+        _log.info("%s: of no known kind, passed by: %s", where, names)
     for file, problem in problems.items():
         if file not in sides:
             with _told(told):
                 raise problem
     if len(passed) == len(files):
         raise ArtefactError(f"holds no artefact; one would be {_KNOWN}", file=where)
-    return [one for one in found if one.kind != "context" or one.path not in sides]
+    return [one for one in found if one.path not in sides]
 
 
 def _is_passed_by(file: Path, error: ArtefactError) -> bool:
-    """Whether something that is not called like an artefact is none: no file, or of no known kind.
+    """Whether something that is not called like an artefact is none: no file, of no known kind, or
+    JSON about something else.
 
     What cannot be read may be one.
     """
-    return isinstance(error, UnknownFileError) or not stat.S_ISREG(file.lstat().st_mode)
+    if file.suffix.lower() in SUFFIXES or file.name == MANIFEST:
+        return False
+    if isinstance(error, UnknownFileError) or file.suffix.lower() == ".json":
+        return True
+    return not stat.S_ISREG(file.lstat().st_mode)

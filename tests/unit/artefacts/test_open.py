@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.artefacts.artefact import ArtefactError, Piece
+from harness.artefacts.extract import extract
 from harness.artefacts.open import open_artefact, open_artefacts
 from tests.unit.artefacts.made import FIELD, bytes_of
 
@@ -46,7 +48,7 @@ def test_what_no_reader_knows(tmp_path: Path) -> None:
 def test_what_the_system_refuses_is_told_and_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stat = Path.stat
+    stat, entries = Path.stat, Path.iterdir
     locked = tmp_path / "locked"  # a folder without rights: root would read it
 
     def refused(path: Path, **how: bool) -> os.stat_result:
@@ -54,7 +56,13 @@ def test_what_the_system_refuses_is_told_and_hides_no_other(
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         return stat(path, **how)
 
+    def listed(path: Path) -> Iterator[Path]:
+        if path == locked:
+            refused(path / "any")
+        return entries(path)
+
     monkeypatch.setattr(Path, "stat", refused)
+    monkeypatch.setattr(Path, "iterdir", listed)
     locked.mkdir()
     long = tmp_path / ("x" * 300)
     given = [locked, locked / "a.bin", locked / "*.bin", long, CONTEXT]
@@ -74,3 +82,35 @@ def test_a_file_that_was_cut_off_after_it_was_opened(tmp_path: Path) -> None:
     os.truncate(path, 9000)
     with pytest.raises(ArtefactError, match="it ends 8776 bytes early"):
         piece.sha256()
+
+
+def test_what_lies_beside_a_manifest_is_not_skipped(tmp_path: Path) -> None:
+    """An empty .bin, or one more context, in the folder of an extraction went unseen."""
+    out = tmp_path / "out"
+    extract([open_artefact(CONTEXT), open_artefact(FIELD / "test_abs.dlc")], out)
+    (listed,) = open_artefacts([out])
+    assert (listed.kind, len(listed.pieces)) == ("manifest", 2)
+    (out / "more.bin").write_bytes(CONTEXT.read_bytes())
+    assert [one.path.name for one in open_artefacts([out])] == ["manifest.json", "more.bin"]
+    (out / "empty.bin").touch()
+    with pytest.raises(ArtefactError, match=r"empty\.bin: .* is empty \(0 bytes\)"):
+        open_artefacts([out])
+
+
+@pytest.mark.parametrize("content", ['{"architectures": []}', "{", "[" * 1000, ""])
+def test_json_about_something_else_is_passed_by(tmp_path: Path, content: str) -> None:
+    """What tools write beside a model, as config.json, was said to be no manifest."""
+    (tmp_path / "model.bin").write_bytes(CONTEXT.read_bytes())
+    (tmp_path / "config.json").write_text(content)
+    (found,) = open_artefacts([tmp_path])
+    assert found.path == tmp_path / "model.bin"
+    (tmp_path / "config.json").rename(tmp_path / "manifest.json")
+    with pytest.raises(ArtefactError, match=r"manifest\.json: "):
+        open_artefacts([tmp_path])
+
+
+def test_a_manifest_that_is_no_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(CONTEXT.read_bytes())
+    (tmp_path / "manifest.json").symlink_to("/nowhere")
+    with pytest.raises(ArtefactError, match=r"manifest\.json"):
+        open_artefacts([tmp_path])

@@ -22,6 +22,7 @@ from typing import Any, Final, Literal
 _DEEPEST: Final = 5
 _MOST_ITEMS: Final = 200
 _PACKAGE: Final = __name__.partition(".")[0]
+_REFUSED: Final = "pytest cannot run the test as it is written"
 _INSTALLED: Final = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
@@ -32,21 +33,24 @@ def at_fault(
 ) -> tuple[Literal["config", "harness"], str | None]:
     """`config` if the test's code is to blame, else `harness`; and its call that was wrong, if so.
 
-    What libraries raise is the fault of whoever of the two called them. `test` is the file of the
-    test, which may be installed like a library.
+    What libraries raise is the fault of whoever of the two called them, and what pytest raises
+    before either is at work that of the test. `test` is the file of the test, which may be
+    installed like a library.
     """
     caller: tuple[FrameType, int] | None = None
     called: FrameType | None = None
+    last = ""
     trace = failure.__traceback__ if failure else None
     while trace is not None:
         frame = trace.tb_frame
-        if _is_ours(frame):
+        last = _package_of(frame)
+        if last == _PACKAGE:
             called = called or frame
         elif (file := frame.f_code.co_filename) == test or not file.startswith((*_INSTALLED, "<")):
             caller, called = (frame, trace.tb_lineno), None
         trace = trace.tb_next
     if caller is None:
-        return "harness", None
+        return ("config", _REFUSED) if called is None and last == "_pytest" else ("harness", None)
     if called is None:
         return "config", None
     problem = next(_misfits(called), None)
@@ -56,8 +60,8 @@ def at_fault(
     return "config", f"{Path(frame.f_code.co_filename).name}:{line}: {problem}"
 
 
-def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE
+def _package_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _misfits(frame: FrameType) -> Iterator[str]:

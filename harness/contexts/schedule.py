@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from harness.errors import ConfigError
+
 Residency = Literal["resident", "sequential", "window"]
 RESIDENCIES: tuple[Residency, ...] = get_args(Residency)
 
@@ -33,10 +35,10 @@ def schedule(contexts: int, residency: Residency, window: int = 4) -> Schedule:
     one at a time; `window` keeps at most `window` loaded, freeing the oldest first. These are the
     report of pytorch/executorch#14985, its workaround, and the ground between them.
 
-    Raises ValueError for a number of contexts or a window below 1.
+    Raises ConfigError for a number of contexts or a window below 1.
     """
     if contexts < 1 or window < 1:
-        raise ValueError(f"contexts and window must be at least 1, not {contexts} and {window}")
+        raise ConfigError(f"contexts and window must be at least 1, not {contexts} and {window}")
     if residency == "resident":
         return Schedule(
             moves=(*_each("load", range(contexts)), *_each("execute", range(contexts))),

@@ -219,6 +219,8 @@ class Case:
         else:
             self._outcome, self._cause = "error", cause
         text = str(report.longrepr if failure is None else failure).strip()
+        if isinstance(failure, pytest.FixtureLookupError):  # whose words are not its own
+            text = str(getattr(report.longrepr, "errorstring", text)).partition("\n")[0]
         if failure is not None and not isinstance(failure, (HarnessError, *_JUDGED)):
             text = f"{type(failure).__name__}: {text}"
             text = text if wrong_call is None else f"{wrong_call}; {text}"

@@ -116,7 +116,7 @@ def clean_report(report: pytest.TestReport) -> None:
         report.longrepr = continued(outgoing(told))
     elif isinstance(told, tuple):
         report.longrepr = (told[0], told[1], continued(outgoing(told[2])))
-    elif told is not None:
+    elif hasattr(told, "reprtraceback"):  # what else pytest knows to tell, `guard_output` sees
         chain = getattr(told, "chain", ())
         for trace, crash, _ in chain or ((told.reprtraceback, told.reprcrash, None),):
             for place in filter(None, (crash, getattr(told, "reprcrash", None))):

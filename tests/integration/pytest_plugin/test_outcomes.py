@@ -41,6 +41,21 @@ def test_wrong_word(bench, call):
 
 
 @pytest.mark.device
+def test_unknown_fixture(bench, nothing_of_this_name):
+    pass
+
+
+@pytest.mark.device
+async def test_async(bench):
+    pass
+
+
+@pytest.mark.device
+def test_too_few(bench):
+    bench.resident(Model("tiny"), 0).check()
+
+
+@pytest.mark.device
 def test_bug_of_ours(bench):
     bench._case = None
     bench.resident(Model("tiny"), 3).check()
@@ -119,6 +134,9 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
         "test_bug_of_the_suite": ("error", "config"),
         "test_wrong_call": ("error", "config"),
         "test_wrong_word": ("error", "config"),
+        "test_unknown_fixture": ("error", "config"),
+        "test_async": ("error", "config"),
+        "test_too_few": ("error", "config"),
         "test_bug_of_ours": ("error", "harness"),
         "test_skip": ("skipped", None),
         "test_crash": ("crashed", "target"),
@@ -146,6 +164,8 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     (wrong,) = (case for case in done.cases if "test_wrong_call" in case["case"])
     said = "Bench.resident: number must be int | None, is '3' (str); TypeError: "
     assert re.match(rf"test_ends\.py:\d+: {re.escape(said)}", wrong["error"]["message"])
+    (unknown,) = (case for case in done.cases if "test_unknown" in case["case"])
+    assert "fixture 'nothing_of_this_name' not found" in unknown["error"]["message"]
     (binary,) = (case for case in done.cases if "test_binary" in case["case"])
     assert binary["error"]["code"] == 5000
     assert "Using newer context binary on old SDK" in binary["error"]["message"]

@@ -95,3 +95,23 @@ def test_what_a_library_raises_is_the_fault_of_who_called_it() -> None:
     exec("def parse(text: str) -> object:\n    return json.loads(text)", ours)
     assert at_fault(failure_of(lambda: ours["parse"]("{"))) == ("harness", None)
     assert at_fault(failure_of(hook)) == ("config", None)
+
+
+def test_what_pytest_refuses_is_the_tests_mistake_unless_we_asked_for_it() -> None:
+    def failure(*names: str) -> BaseException:
+        """What is raised under functions of these modules, without this test's own frames."""
+        found: dict[str, Any] = {}
+        for number, name in enumerate(names):
+            found = {"__name__": name, "inner": found.get("setup")}
+            exec(f"def setup(): return {'inner()' if number else '1 / 0'}", found)
+        error = failure_of(found["setup"])
+        assert error.__traceback__ is not None
+        trace = error.__traceback__.tb_next
+        while trace is not None and trace.tb_frame.f_globals is not found:
+            trace = trace.tb_next
+        return error.with_traceback(trace)
+
+    cause, told = at_fault(failure("_pytest.fixtures", "pluggy._manager", "_pytest.runner"))
+    assert (cause, told) == ("config", "pytest cannot run the test as it is written")
+    assert at_fault(failure("_pytest.fixtures", "harness.x", "_pytest.runner"))[0] == "harness"
+    assert at_fault(failure("pluggy._manager", "_pytest.runner"))[0] == "harness"

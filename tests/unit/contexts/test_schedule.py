@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.contexts.schedule import RESIDENCIES, Move, Residency, schedule
+from harness.errors import ConfigError
 
 
 def test_resident_loads_everything_before_the_first_executes() -> None:
@@ -54,5 +55,5 @@ def test_a_window_has_four_contexts_unless_another_number_is_said() -> None:
 
 @pytest.mark.parametrize(("contexts", "window"), [(0, 4), (3, 0), (-1, 1)])
 def test_nonsense_is_refused(contexts: int, window: int) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ConfigError, match="at least 1"):
         schedule(contexts, "window", window)

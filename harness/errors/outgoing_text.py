@@ -103,6 +103,9 @@ _SIGNS: Final = re.compile(
 
 # The same in bytes, and what may be hidden by JSON's escapes: of ASCII, and of a slash.
 _SIGNS_IN_BYTES: Final = re.compile(_SIGNS.pattern.encode() + rb"|\\u00|\\/")
+MOST_LINE_BYTES: Final = 4 << 20
+"""So much is kept of a line that may have secrets: it takes ten times as much memory to look."""
+LINE_WAS_CUT: Final = b" ... (the rest of this line was left out)"
 _JSON_ESCAPE: Final = re.compile(r"\\(?:u00([2-7][0-9a-fA-F])|/)")
 
 # What CI systems obey in a log. GitHub: `::name` and then ` ` or `::`, behind white space at the
@@ -206,8 +209,8 @@ def may_have_secrets(content: bytes) -> bool:
 def log_without_secrets(content: bytes, key: OpenKey | None = None) -> bytes:
     """What a program wrote, as it is kept: without secrets, also those that JSON has escaped.
 
-    Lines stay lines; one without secrets stays as it is, byte for byte. `key` is what goes on from
-    what was written before.
+    Lines stay lines; one without secrets stays as it is, byte for byte. Of one that may have some
+    what is beyond MOST_LINE_BYTES is left out. `key` is what goes on from what was written before.
     """
     key = key or OpenKey()
     if not key.is_open and not may_have_secrets(content):
@@ -218,6 +221,8 @@ def log_without_secrets(content: bytes, key: OpenKey | None = None) -> bytes:
 def _line_without_secrets(line: bytes, key: OpenKey) -> bytes:
     if not key.is_open and not may_have_secrets(line):
         return line
+    if len(line) > MOST_LINE_BYTES:
+        return _line_without_secrets(line[:MOST_LINE_BYTES], key) + LINE_WAS_CUT
     text = line.decode("utf-8", "surrogateescape")
     safe = key.without(without_secrets(text))
     if "\\" in safe:

@@ -76,7 +76,7 @@ def _kept(line: bytes, of_events: OpenKey, of_noise: OpenKey) -> bytes:
     before, mark, event = line.rpartition(MARK)
     content, seal = event[:-_SEAL_BYTES], event[-_SEAL_BYTES:]
     found = _SEALED.fullmatch(seal)
-    if found is None or int(found[1], 16) != crc32(content):
+    if len(event) > MAX_EVENT_BYTES or found is None or int(found[1], 16) != crc32(content):
         return log_without_secrets(line, of_noise)
     try:
         said = _JSON.decode(f"{content.decode('utf-8', 'surrogatepass')}}}")

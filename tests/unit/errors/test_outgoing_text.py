@@ -7,16 +7,18 @@ import json
 import re
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import harness
-from harness.errors import ConfigError, DeviceError, InfraError
+from harness.errors import ConfigError, DeviceError, InfraError, outgoing_text
 from harness.errors.outgoing_stream import OutgoingStream
 from harness.errors.outgoing_text import (
     CONTINUED,
+    LINE_WAS_CUT,
     Command,
     continued,
     counted,
@@ -374,3 +376,13 @@ def test_what_steers_is_told_by_its_code(code: int) -> None:
         assert shown == f"a\\x{code:02x}b"
     else:
         assert json.loads(f'"{shown}"') == f"a{chr(code)}b"
+
+
+def test_of_a_long_line_that_may_have_secrets_the_beginning_is_kept() -> None:
+    with mock.patch.object(outgoing_text, "MOST_LINE_BYTES", 100):
+        line = b"password=b " + b"x" * 89
+        assert log_without_secrets(line) == b"password=*** " + b"x" * 89
+        kept = log_without_secrets(b"%bx\nthen\n" % line)
+        assert kept == b"password=*** " + b"x" * 89 + LINE_WAS_CUT + b"\nthen\n"
+        quiet = b"x" * 200 + b"\npassword=b"
+        assert log_without_secrets(quiet) == b"x" * 200 + b"\npassword=***"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from unittest import mock
 from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.errors.outgoing_text import log_without_secrets
+from harness.probe import events
 from harness.probe.events import MARK, SEAL, TranscriptParser, kept_events
 
 SECRET = "s3cr3t-can4ry"
@@ -111,3 +114,13 @@ def test_a_printed_key_with_events_between_its_lines_is_not_kept() -> None:
 @given(st.lists(st.sampled_from([*b'\x1e\n\\/:{}u0041n"\xff\x00'])).map(bytes))
 def test_what_has_no_secrets_stays(stream: bytes) -> None:
     assert kept_events(stream) == stream
+
+
+def test_what_is_too_long_for_an_event_is_kept_as_a_line_of_a_log() -> None:
+    said = event(0, f'"event":"log","step":0,"text":"{"x" * 99}","password":"{SECRET}"')
+    assert SECRET.encode() not in kept_events(said)
+    assert kept_events(said) != log_without_secrets(said), "an event is sealed anew"
+    with mock.patch.object(events, "MAX_EVENT_BYTES", len(said) - 3):
+        assert kept_events(said) == log_without_secrets(said)
+    with mock.patch.object(events, "MAX_EVENT_BYTES", len(said) - 2):
+        assert kept_events(said) != log_without_secrets(said)

@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,10 +16,14 @@ from typing import Any, BinaryIO, Final
 from pydantic import ValidationError
 
 from harness.errors import ConfigError
-from harness.errors.outgoing_text import OpenKey, log_without_secrets
+from harness.errors.outgoing_text import (
+    LINE_WAS_CUT,
+    MOST_LINE_BYTES,
+    OpenKey,
+    log_without_secrets,
+)
 from harness.farm.shards import Part, Shard, gaps
-from harness.files.names_inside import create_inside, listed_inside, open_inside
-from harness.files.whole_file import sha256_of
+from harness.files.names_inside import create_inside, listed_inside, open_below, open_inside
 from harness.history.previous import since_previous
 from harness.probe.events import kept_events
 from harness.report.rundir import (
@@ -32,12 +36,12 @@ from harness.report.rundir import (
     new_run_id,
     rfc3339,
 )
-from harness.results.journal import read_journal, uncollected
+from harness.results.journal import Damage, LeftOut, cases_in, said_in, uncollected
+from harness.results.record import CaseRecord
 
 _MOST_FILE_BYTES: Final = 1 << 30
 _INCOMPLETE: Final = 3
-_AT_ONCE: Final = 4 << 20
-_MOST_LINE: Final = 64 << 20
+_AT_ONCE: Final = 1 << 20
 _COPIED: Final = ("logs/", f"{OUTPUTS}/")
 _FAR: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -66,9 +70,8 @@ class _Source:
                 raise ConfigError("is of another schema; this version reads schema 1", file=file)
         except ValidationError as error:
             raise ConfigError("tells of no run with --shard", file=file) from error
-        self.contents = read_journal(self.folder.path / JOURNAL)
-        if (foreign := self.contents.left_out.foreign) is not None:
-            raise ConfigError(foreign.problem, file=self.folder.path / JOURNAL, line=foreign.line)
+        self.journal = self.folder.path / JOURNAL
+        self.digest = self._digest()
 
     def part(self) -> Part:
         """What of the selection it has, and has run. Raises ConfigError."""
@@ -76,14 +79,21 @@ class _Source:
         if cases is None:
             file = self.folder.path / CASES
             raise ConfigError("cannot be read as a list of cases", file=file)
-        ran = {one.case for one in self.contents.cases if one.device is not None}
+        last = dict[str, tuple[int, bool]]()
+        left_out = LeftOut()
+        for _, record in cases_in(self.journal, left_out):
+            if record.attempt >= last.get(record.case, (0, False))[0]:
+                last[record.case] = record.attempt, record.device is not None
+        if (foreign := left_out.foreign) is not None:
+            raise ConfigError(foreign.problem, file=self.journal, line=foreign.line)
+        ran = {case for case, (_, on_device) in last.items() if on_device}
         return Part(str(self.folder.path), self.shard, cases, ran)
 
     def said(self) -> dict[str, Any]:
         """What the merged run's run.json tells of it."""
         keys = ("run", "started", "finished", "exit_code", "problem", "command_line", "devices")
         told = {key: self.info.get(key) for key in (*keys, "host", "versions")}
-        return {**self.shard.model_dump(), **told, "journal": sha256_of(self.folder.path / JOURNAL)}
+        return {**self.shard.model_dump(), **told, "journal": self.digest}
 
     def moment(self, key: str) -> datetime:
         """A time that run.json tells; long ago if it does not."""
@@ -91,6 +101,34 @@ class _Source:
             return datetime.fromisoformat(str(self.info.get(key))).astimezone(UTC)
         except (ValueError, OverflowError):
             return _FAR
+
+    def write_into(self, folder: RunFolder) -> int:
+        """Appends its journal and copies its files; how many lines and files were left out.
+
+        Raises ConfigError if the journal is no more the one that was judged.
+        """
+        left_out, lost = 0, set[str]()
+        for _, _, said in said_in(self.journal):
+            if isinstance(said, Damage):
+                left_out += 1
+                continue
+            folder.journal.append(said.model_copy(update={"run": folder.run_id}))
+            for name in said.logs if isinstance(said, CaseRecord) else ():
+                if name not in lost and not _copied(self.folder.path, folder.path, name):
+                    lost.add(name)
+        if self._digest() != self.digest:
+            raise ConfigError("was changed while it was read", file=self.journal)
+        with contextlib.suppress(OSError):
+            for name in listed_inside(self.folder.path, OUTPUTS):
+                left_out += not _copied(self.folder.path, folder.path, f"{OUTPUTS}/{name}")
+        return left_out + len(lost)
+
+    def _digest(self) -> str:
+        try:
+            with open_below(self.folder.path, JOURNAL) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", file=self.journal) from error
 
 
 @uncollected()
@@ -149,14 +187,7 @@ def _write(
         },
         run_id=run_id,
     )
-    left_out = 0
-    for source in sources:
-        for record in source.contents.records:
-            folder.journal.append(record.model_copy(update={"run": run_id}))
-        for event in source.contents.events:
-            folder.journal.append(event.model_copy(update={"run": run_id}))
-        files = [_copied(source.folder.path, folder.path, name) for name in _files(source)]
-        left_out += files.count(False) + source.contents.left_out.count
+    left_out = sum(source.write_into(folder) for source in sources)
     code = folder.coverage().exit_code or max(_code(one["exit_code"]) for one in told)
     code = code or (_INCOMPLETE if lacks else 0)
     ended = max(begun, *(one.moment("finished") for one in sources))
@@ -172,13 +203,6 @@ def _of(kind: type[Any], said: object) -> Any:
 def _code(said: object) -> int:
     """How a shard ended, which its records need not tell; what is no such number is none."""
     return said if isinstance(said, int) and 0 < said <= _INCOMPLETE else 0
-
-
-def _files(source: _Source) -> Iterator[str]:
-    """The files of a run that its records name as their logs, and the outputs that it keeps."""
-    yield from dict.fromkeys(name for one in source.contents.records for name in one.logs)
-    with contextlib.suppress(OSError):
-        yield from (f"{OUTPUTS}/{name}" for name in listed_inside(source.folder.path, OUTPUTS))
 
 
 def _copied(source: Path, target: Path, name: str) -> bool:
@@ -209,17 +233,26 @@ def _copied(source: Path, target: Path, name: str) -> bool:
 def copy_without_secrets(source: BinaryIO, target: BinaryIO, *, sealed: bool) -> None:
     """Copies a log as cases keep theirs, whoever wrote it; `sealed` is one of a probe's events.
 
-    It takes some blocks of memory, and as much as the longest line. Raises OSError.
+    It takes some blocks of memory: of a line what is beyond MOST_LINE_BYTES is left out. Raises
+    OSError.
     """
     keys = OpenKey(), OpenKey()
 
     def clean(block: bytes) -> bytes:
         return kept_events(block, *keys) if sealed else log_without_secrets(block, keys[0])
 
-    rest = b""
+    rest, was_cut = b"", False
     while block := source.read(_AT_ONCE):
         rest += block
-        end = len(rest) if len(rest) > _MOST_LINE else rest.rfind(b"\n") + 1
-        target.write(clean(rest[:end]))
-        rest = rest[end:]
+        end = rest.rfind(b"\n") + 1
+        if was_cut and end:
+            rest, end, was_cut = rest[rest.find(b"\n") :], end - rest.find(b"\n"), False
+        if was_cut:
+            rest = b""
+        elif not end and len(rest) > MOST_LINE_BYTES:
+            target.write(clean(rest[:MOST_LINE_BYTES]) + LINE_WAS_CUT)
+            rest, was_cut = b"", True
+        else:
+            target.write(clean(rest[:end]))
+            rest = rest[end:]
     target.write(clean(rest))

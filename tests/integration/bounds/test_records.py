@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
+from harness.errors.outgoing_text import LINE_WAS_CUT, MOST_LINE_BYTES
+from harness.farm.shards import shard_of
+from harness.probe.events import MARK, SEAL
+from harness.report.rundir import RunFolder
 from tests.integration.bounds.test_streams import MOST_KB, peak_kb
 from tests.unit.results.records import DEVICE, record
 
@@ -64,3 +69,58 @@ def test_a_comparison_of_many_records(tmp_path: Path, kind: str, size: int, form
     runs = [journal(tmp_path / f"{at}", kind, size, at) for at in (9, 10)]
     peak, _ = peak_kb(COMMAND, "compare", *runs, form)
     assert peak < MOST_KB
+
+
+@pytest.mark.nightly
+def test_shards_of_many_records(tmp_path: Path) -> None:
+    """100,000 cases had 220 MB: the shards' records were held beside those made of them."""
+    names = [f"suites/test_a.py::test_a[sim-v73-htp-2.51.0-{number}]" for number in range(100_000)]
+    made = record(outcome="passed", case="NAME", device=DEVICE).model_dump_json()
+    runs = []
+    for number in (1, 2, 3):
+        shard, own = shard_of((number, 3), dict.fromkeys(names, "sim"), {}, None)
+        more = shard.in_run_json(["-m", "device"]) | {"finished": "2026-11-21T06:00:00Z"}
+        reports = tmp_path / str(number)
+        run = RunFolder.create(reports, command=["pytest"], lab={}, devices=["sim"], more=more)
+        run.keep_shard(own)
+        with (run.path / "results.jsonl").open("w") as file:
+            file.writelines(made.replace('"NAME"', json.dumps(one)) + "\n" for one in own)
+        runs.append(run.path)
+    peak, said = peak_kb(COMMAND, "merge", *runs, "--reports", tmp_path / "whole")
+    assert "100000 of 100000 cases have a verdict" in said
+    assert peak < MOST_KB
+
+
+COPY = """
+import sys
+from harness.farm.merging import copy_without_secrets
+with open(sys.argv[1], "rb") as source, open(sys.argv[2], "wb") as target:
+    copy_without_secrets(source, target, sealed=sys.argv[1].endswith(".jsonl"))
+print()
+"""
+WORDS = b"password=b " * 100_000
+
+
+def long_event(size: int) -> bytes:
+    said = b'{"event":"log","text":"password: x","x":[' + b",".join([b"[]"] * (size // 3)) + b"]"
+    return MARK + said + SEAL % crc32(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        pytest.param("probe.jsonl", long_event(40 << 20), id="an event"),
+        pytest.param("probe.stderr", WORDS * 40, id="words"),
+        pytest.param("probe.stderr", "password=\U0001f600".encode() + WORDS * 40, id="wide"),
+    ],
+)
+def test_a_log_of_one_long_line_that_is_merged(tmp_path: Path, name: str, line: bytes) -> None:
+    """An event of lists had 2.3 GB, words 600 MB: a line was looked at as a whole."""
+    log, kept = tmp_path / name, tmp_path / "kept"
+    log.write_bytes(line + b"\npassword=b\nquiet\n")
+    peak, _ = peak_kb(COPY, log, kept)
+    assert peak < MOST_KB
+    first, *others = kept.read_bytes().split(b"\n")
+    assert first.endswith(LINE_WAS_CUT)
+    assert len(first) < 2 * MOST_LINE_BYTES
+    assert others == [b"password=***", b"quiet", b""]

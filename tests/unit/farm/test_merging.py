@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from harness.cli.main import commands
 from harness.errors import ConfigError
-from harness.errors.outgoing_text import log_without_secrets
+from harness.errors.outgoing_text import LINE_WAS_CUT, log_without_secrets
 from harness.farm import merging
-from harness.farm.shards import shard_of
+from harness.farm.shards import gaps, shard_of
 from harness.history.database import open_database
 from harness.history.importing import import_run, runs_in
 from harness.history.timeline import Filter
@@ -364,3 +364,42 @@ def test_a_log_is_without_secrets_wherever_its_blocks_end(
     assert kept.getvalue() == (kept_events if probe else log_without_secrets)(text)
     assert b"k3yk3yk3" not in kept.getvalue()
     assert SECRET.encode() not in kept.getvalue()
+
+
+@reaches(0.9)
+@settings(max_examples=60)
+@given(
+    st.lists(st.sampled_from((b"q", b"\n", b"password=b ", b"x" * 40, b"y" * 99)), max_size=30),
+    st.integers(1, 70),
+)
+def test_of_a_long_line_the_beginning_is_kept(pieces: list[bytes], at_once: int) -> None:
+    """Lines are long from 64 bytes on here."""
+    text, kept = b"".join(pieces), io.BytesIO()
+    reached()
+    with mock.patch.multiple(merging, _AT_ONCE=at_once, MOST_LINE_BYTES=64):
+        merging.copy_without_secrets(io.BytesIO(text), kept, sealed=False)
+    given_lines, lines = text.split(b"\n"), kept.getvalue().split(b"\n")
+    assert len(lines) == len(given_lines)
+    for one, line in zip(given_lines, lines, strict=True):
+        if line.endswith(LINE_WAS_CUT):
+            assert len(one) > 64
+            assert line == log_without_secrets(one[:64]) + LINE_WAS_CUT
+        else:
+            assert len(one) <= 64 + at_once
+            assert line == log_without_secrets(one)
+
+
+def test_a_journal_that_changes_while_it_is_merged_is_told(tmp_path: Path) -> None:
+    """What is written is what was judged: the names of its cases were asked for before."""
+    runs = shards(tmp_path)
+    journal = runs[1] / "results.jsonl"
+
+    def then_changed(parts: Any) -> list[str]:
+        found = gaps(parts)
+        journal.write_bytes(journal.read_bytes() * 2)
+        return found
+
+    with mock.patch.object(merging, "gaps", then_changed):
+        text = refused(*runs, "--reports", tmp_path / "reports")
+    assert text == f"{journal}: was changed while it was read"
+    assert not list((tmp_path / "reports").glob("2*"))

@@ -82,7 +82,7 @@ def test_shards_of_many_records(tmp_path: Path) -> None:
         more = shard.in_run_json(["-m", "device"]) | {"finished": "2026-11-21T06:00:00Z"}
         reports = tmp_path / str(number)
         run = RunFolder.create(reports, command=["pytest"], lab={}, devices=["sim"], more=more)
-        run.keep_shard(own)
+        run.keep_selected(own)
         with (run.path / "results.jsonl").open("w") as file:
             file.writelines(made.replace('"NAME"', json.dumps(one)) + "\n" for one in own)
         runs.append(run.path)

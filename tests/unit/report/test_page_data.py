@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from harness.report.page_data import Since, blocks, packed, rows
 from harness.results.record import CaseRecord, DeviceEvent
+from tests.properties import reached, reaches
 from tests.report_page import unpacked
 from tests.unit.results.records import DEVICE, error, json_values, record
 
@@ -98,12 +99,14 @@ def test_axes_and_texts_without_end_are_bounded() -> None:
     assert why == f"1002 {'m' * 291} ..."
 
 
+@reaches(0.4)
 @given(st.lists(json_values, min_size=1, max_size=8))
 def test_any_values_of_an_axis_are_told_apart_where_they_differ(values: list[Any]) -> None:
     """What is not a text is shown as JSON."""
     cases = [record(axes={"x": value}) for value in values]
     found = shown(cases)
     if found["axes"]:
+        reached()
         places = found["values"][0]
         for a, one in zip(places, values, strict=True):
             for b, other in zip(places, values, strict=True):

@@ -14,7 +14,7 @@ from harness.artefacts.open import open_artefact
 from harness.artefacts.pte import MethodTensor, method_tensors
 from harness.contexts.context_file import ContextFile, Files
 from harness.contexts.metadata import Tensor
-from harness.contexts.tensor_files import TensorFiles, chosen_files, listed_files
+from harness.contexts.tensor_files import TensorFiles, lying_files
 from harness.errors import ConfigError
 from harness.failure.verdict import Verdict
 from harness.files.cache import cache_root
@@ -99,7 +99,7 @@ class Program:
         if tensors is not None:
             return TensorFiles(cache_root()).given(what, files, tensors, self.path)
         if isinstance(files, Path):
-            files = chosen_files(listed_files(what, files, self.path), ())
+            files = lying_files(what, files, self.path, cache_root())
         if any(one.suffix == ".npy" for one in files):
             problem = "not all of these are tensors of a known type: give raw files, no .npy"
             raise ConfigError(problem, file=self.path, field=what)

@@ -237,7 +237,7 @@ class ContextFiles:
             if problem := name_problem(graph, flat=True):
                 why = f"no folder can be called like the graph {graph!r}, which {problem}: name one"
                 raise ConfigError(why, file=binary, field=what)
-            files = files / graph
+            return self._tensors.given(what, files / graph, tensors, binary, within=files)
         return self._tensors.given(what, files, tensors, binary)
 
     def _require(self, path: Path) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
+from harness.artefacts.artefact import Blob
+from harness.artefacts.extract import piece_file
 from harness.contexts.metadata import Tensor
 from harness.errors import ConfigError
-from harness.files.whole_file import keep_whole
+from harness.files.names_inside import listed_inside, open_below
+from harness.files.whole_file import keep_whole, open_regular
 
 _MAX_BYTES: Final = 2 << 30
 _MAX_LISTED: Final = 512
@@ -30,19 +34,27 @@ class TensorFiles:
     """Raw files by tensor; what has to be made for that is kept below `<cache_root>/tensors`."""
 
     def __init__(self, cache_root: Path) -> None:
+        self._cache = cache_root
         self._root = cache_root / "tensors"
         self._made_up: dict[Tensor, Path] = {}
 
     def given(
-        self, what: str, where: Path | tuple[Path, ...], tensors: Sequence[Tensor], binary: Path
+        self,
+        what: str,
+        where: Path | tuple[Path, ...],
+        tensors: Sequence[Tensor],
+        binary: Path,
+        within: Path | None = None,
     ) -> tuple[Path, ...]:
         """One raw file per tensor, of those that a folder or a list has.
 
+        No link is followed in that folder, or from `within` on, if that is what a user has named.
         Raises ConfigError naming `what` and `binary` for a wrong number of files, or a wrong size.
         """
         if isinstance(where, Path):
             found = f"{where} has "
-            files = chosen_files(listed_files(what, where, binary), tensors)
+            files = chosen_files(listed_files(what, where, binary, within), tensors)
+            within = within or (None if files == (where,) else where)
         else:
             found, files = "", where
         if len(files) != len(tensors):
@@ -50,7 +62,7 @@ class TensorFiles:
             problem = f"{found}{len(files)} files, and the graph has {len(tensors)}: {wanted}"
             raise ConfigError(problem, file=binary, field=what)
         pairs = zip(files, tensors, strict=True)
-        return tuple(self._raw(what, file, tensor, binary) for file, tensor in pairs)
+        return tuple(self._raw(what, file, tensor, binary, within) for file, tensor in pairs)
 
     def generated(self, tensors: Sequence[Tensor], binary: Path) -> tuple[Path, ...]:
         """Deterministic inputs: reals from 0 to 1, indices 0 or 1, else whatever bytes come."""
@@ -59,15 +71,16 @@ class TensorFiles:
                 self._made_up[tensor] = self._keep(made_up(tensor, binary))
         return tuple(self._made_up[tensor] for tensor in tensors)
 
-    def _raw(self, what: str, file: Path, tensor: Tensor, binary: Path) -> Path:
+    def _raw(
+        self, what: str, file: Path, tensor: Tensor, binary: Path, within: Path | None
+    ) -> Path:
         try:
-            size = file.stat().st_size
-            if not file.is_file():
-                raise ValueError("that is not a file")
-            if file.suffix == ".npy":
-                content, size, kind, fits = _array(file, tensor)
-            else:
-                content, kind, fits = None, "raw", True
+            with _opened(file, within) as stream:
+                size = os.fstat(stream.fileno()).st_size
+                if file.suffix == ".npy":
+                    content, size, kind, fits = _array(stream, tensor)
+                else:
+                    content, kind, fits = None, "raw", True
         except (OSError, ValueError, EOFError) as error:
             told = error.strerror if isinstance(error, OSError) else None
             raise ConfigError(
@@ -76,13 +89,42 @@ class TensorFiles:
         if size != tensor.size or not fits:
             problem = f"{file} has {size} bytes ({kind}), and {tensor} is wanted"
             raise ConfigError(problem, file=binary, field=what)
-        return file if content is None else self._keep(content)
+        if content is not None:
+            return self._keep(content)
+        return file if within is None else _found(file, size, within, self._cache)
 
     def _keep(self, content: bytes) -> Path:
         """A file of this content: what it is called after, so that it never changes."""
         path = self._root / f"{hashlib.sha256(content).hexdigest()[:32]}.raw"
         keep_whole(path, content)
         return path
+
+
+def lying_files(what: str, where: Path, binary: Path, cache_root: Path) -> tuple[Path, ...]:
+    """The files of a folder in the order of their names, or the file that it is.
+
+    Of a folder where others could put a link in their place they are copies. Raises ConfigError
+    naming `what` and `binary`, and InfraError.
+    """
+    found = chosen_files(listed_files(what, where, binary), ())
+    if found == (where,):
+        return found
+    try:
+        return tuple(_found(one, one.lstat().st_size, where, cache_root) for one in found)
+    except OSError as error:
+        problem = f"cannot read {where}: {error.strerror}"
+        raise ConfigError(problem, file=binary, field=what) from error
+
+
+def _found(file: Path, size: int, within: Path, cache_root: Path) -> Path:
+    return piece_file(Blob(file, 0, size, file.name, within=within), cache_root)
+
+
+def _opened(file: Path, within: Path | None) -> BinaryIO:
+    """A file that a user has named, or one below the folder that he has named. Raises OSError."""
+    if within is None:
+        return open_regular(file)
+    return open_below(within, file.relative_to(within).as_posix())
 
 
 def chosen_files(files: Sequence[Path], tensors: Sequence[Tensor]) -> tuple[Path, ...]:
@@ -121,15 +163,19 @@ def made_up(tensor: Tensor, binary: Path) -> bytes:
     return content
 
 
-def listed_files(what: str, folder: Path, binary: Path) -> tuple[Path, ...]:
-    """The files of a folder, or the file that it is.
+def listed_files(
+    what: str, folder: Path, binary: Path, within: Path | None = None
+) -> tuple[Path, ...]:
+    """The files of a folder, which is one below `within`, or the file that it is.
 
     Raises ConfigError naming `what` and `binary` for one that cannot be read, or has too many.
     """
     if folder.is_file():
         return (folder,)
     try:
-        listed = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
+        below = within and folder.relative_to(within).as_posix()
+        names = listed_inside(within, below) if within and below else os.listdir(folder)
+        listed = [folder / name for name in sorted(names) if not name.startswith(".")]
         if link := next((one for one in listed if one.is_symlink()), None):
             problem = f"{link} is a link, and links in a folder are not followed"
             raise ConfigError(f"{problem}: put the file itself there", file=binary, field=what)
@@ -143,17 +189,17 @@ def listed_files(what: str, folder: Path, binary: Path) -> tuple[Path, ...]:
     return found
 
 
-def _array(file: Path, tensor: Tensor) -> tuple[bytes | None, int, str, bool]:
+def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bool]:
     """The content of an array, its size, what it is, and whether its elements are the tensor's.
 
     There is no content of one that does not fit: it may be as large as its file says.
     """
     import numpy as np
 
-    with file.open("rb") as stream:
-        if stream.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
-            raise ValueError("that is no .npy file")
-    array = np.load(file, mmap_mode="r", allow_pickle=False)
+    if stream.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
+        raise ValueError("that is no .npy file")
+    # the file that was opened, whatever lies in its place by now
+    array = np.load(f"/proc/self/fd/{stream.fileno()}", mmap_mode="r", allow_pickle=False)
     if array.nbytes > _MAX_BYTES:
         raise ValueError(f"{array.nbytes} bytes are too many")
     wanted = _TYPE.fullmatch(tensor.data_type)

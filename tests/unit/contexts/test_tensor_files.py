@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from harness.contexts import tensor_files
+from harness.contexts.context_file import ContextFiles
 from harness.contexts.metadata import Tensor
-from harness.contexts.tensor_files import TensorFiles, chosen_files, made_up
+from harness.contexts.tensor_files import TensorFiles, chosen_files, lying_files, made_up
 from harness.errors import ConfigError
 
 X, MASK = Tensor("x", 8, "float32"), Tensor("mask:0", 4, "uint8")
@@ -120,7 +125,7 @@ def test_what_is_no_file_is_never_read(name: str, files: TensorFiles, tmp_path: 
     os.mkfifo(tmp_path / f"pipe-{name}")
     for path in (tmp_path / name, tmp_path / f"pipe-{name}"):
         tensor = Tensor("x", path.stat().st_size, "uint8")
-        with pytest.raises(ConfigError, match=f"inputs: cannot read {path}: that is not a file"):
+        with pytest.raises(ConfigError, match=f"inputs: cannot read {path}: not a regular file"):
             files.given("inputs", (path,), [tensor], BINARY)
 
 
@@ -135,3 +140,68 @@ def test_inputs_that_are_made_up(files: TensorFiles) -> None:
     assert made_up(Tensor("a", 8, "uint8"), BINARY) != made_up(Tensor("b", 8, "uint8"), BINARY)
     with pytest.raises(ConfigError, match="give files"):
         made_up(Tensor("x", 1 << 40, "uint8"), BINARY)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.raw"])
+def test_a_link_that_was_put_there_meanwhile_is_not_followed(
+    name: str, files: TensorFiles, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    np.save(tmp_path / "secret.npy", np.array([1, 2], "<f4"))
+    (folder / name).write_bytes(b"x" * (tmp_path / "secret.npy").stat().st_size)
+
+    def then_swapped(found: Sequence[Path], _: object) -> tuple[Path, ...]:
+        (folder / name).unlink()
+        (folder / name).symlink_to(tmp_path / "secret.npy")
+        return tuple(found)
+
+    size = 8 if name == "x.npy" else (tmp_path / "secret.npy").stat().st_size
+    tensor = Tensor("x", size, "float32" if name == "x.npy" else "uint8")
+    swapped = mock.patch.object(tensor_files, "chosen_files", then_swapped)
+    with swapped, pytest.raises(ConfigError, match=f"cannot read .*{name}: is a link"):
+        files.given("inputs", folder, [tensor], BINARY)
+
+
+def test_files_of_unknown_tensors_are_no_links_either(tmp_path: Path) -> None:
+    folder, cache = tmp_path / "in", tmp_path / "cache"
+    folder.mkdir()
+    for name in ("10.raw", "2.raw"):
+        (folder / name).write_text(name)
+    of_mine = lying_files("inputs", folder, BINARY, cache)
+    assert of_mine == (folder / "2.raw", folder / "10.raw")
+    assert lying_files("inputs", folder / "2.raw", BINARY, cache) == (folder / "2.raw",)
+    folder.chmod(0o777)
+    copies = lying_files("inputs", folder, BINARY, cache)
+    assert [one.read_text() for one in copies] == ["2.raw", "10.raw"]
+    assert not set(copies) & set(of_mine)
+    gone = mock.patch.object(tensor_files, "chosen_files", return_value=(folder / "gone",))
+    with gone, pytest.raises(ConfigError, match=r"inputs: cannot read .*in: No such file"):
+        lying_files("inputs", folder, BINARY, cache)
+
+
+def test_of_a_folder_where_others_write_a_copy_is_used(files: TensorFiles, tmp_path: Path) -> None:
+    """Whoever opens it later does so by its path, where a link may lie by then."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "x.raw").write_bytes(b"12345678")
+    folder.chmod(0o777)
+    (x,) = files.given("inputs", folder, [X], BINARY)
+    assert x != folder / "x.raw"
+    assert x.read_bytes() == b"12345678"
+    assert files.given("inputs", folder / "x.raw", [X], BINARY) == (folder / "x.raw",)
+
+
+def test_no_folder_of_a_graph_leads_elsewhere(files: TensorFiles, tmp_path: Path) -> None:
+    """What a model calls its graphs is nobody's to choose, nor what lies in a folder of others."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/x.raw").write_bytes(b"12345678")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/forward").symlink_to("../secret")
+    read = ContextFiles(tmp_path / "cache", cast(Any, None), cast(Any, None))
+    with pytest.raises(ConfigError, match=r"cannot read .*forward.*: is a link"):
+        read._given("inputs", tmp_path / "in", [X], "forward", BINARY)
+    (tmp_path / "in/forward").unlink()
+    (tmp_path / "secret").rename(tmp_path / "in/forward")
+    found = read._given("inputs", tmp_path / "in", [X], "forward", BINARY)
+    assert found == (tmp_path / "in/forward/x.raw",)

@@ -35,7 +35,7 @@ from harness.report.order import ORDER, give_place, ordered
 from harness.results.coverage import Coverage, coverage_of
 from harness.results.drift import Output, drift
 from harness.results.journal import Contents, Journal, read_journal, uncollected
-from harness.results.json_value import as_json
+from harness.results.json_value import as_json, more_values_than
 
 if TYPE_CHECKING:
     from harness.report.page_data import Since
@@ -49,7 +49,8 @@ _ID_BYTES: Final = 8
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
 _MAX_INFO_BYTES = 16 << 20
-_MAX_CASES_BYTES = 256 << 20
+_MAX_CASES_BYTES: Final = 64 << 20
+_MAX_VALUES: Final = 500_000
 _MAX_OUTPUT_BYTES = 1 << 30
 _OUTPUT_NAME = re.compile(r"[0-9a-f]{16}-\d{1,12}")
 OUTPUTS: Final = "outputs"
@@ -205,7 +206,8 @@ class RunFolder:
         if not file.is_file():
             return {}
         try:
-            content = json.loads(read_inside(self.path, INFO, _MAX_INFO_BYTES))
+            text = read_inside(self.path, INFO, _MAX_INFO_BYTES)
+            content = None if more_values_than(_MAX_VALUES, text) else json.loads(text)
         except (OSError, ValueError, RecursionError):
             return {}
         return without_secrets_in(content) if isinstance(content, dict) else {}
@@ -231,6 +233,8 @@ class RunFolder:
         """The cases that it was to run, by their names; None if that cannot be read."""
         try:
             said = read_inside(self.path, CASES, _MAX_CASES_BYTES)
+            if more_values_than(_MAX_VALUES, said):
+                return None
             return set(TypeAdapter(list[str]).validate_json(said))
         except (OSError, ValueError):
             return None

@@ -6,6 +6,7 @@ happened to the device besides; counters for the probe's memory and for the temp
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -17,6 +18,8 @@ from harness.files.names_inside import read_inside
 from harness.files.whole_file import write_whole
 from harness.report.summary import part_of, shortened
 from harness.results.coverage import Coverage
+from harness.results.journal import MAX_VALUES
+from harness.results.json_value import more_values_than
 from harness.results.record import CaseRecord, DeviceEvent, is_figure
 
 TRACE: Final = "trace.json"
@@ -114,28 +117,34 @@ class _Trace:
         name = record.case.rpartition("::")[2]
         self._add(pid, _CASES, "cases", f"{name} ({record.outcome})", at, took, told)
         self._count(pid, "temperature", at, "celsius", part_of(record, "gate").get("hottest_c"))
-        logs = (read_log(one) for one in record.logs if one.endswith(".jsonl"))
-        probes = [list(_events(log)) for log in logs if log]
-        self._add_probes(pid, [one for one in probes if one], at, took)
+        self._add_probes(
+            pid, [one for one in record.logs if one.endswith(".jsonl")], read_log, at, took
+        )
 
-    def _add_probes(self, pid: int, probes: list[list[Json]], at: int, took: int) -> None:
-        clocks = [self._clock(events) for events in probes]
-        known = [clock for clock in clocks if clock is not None]
+    def _add_probes(
+        self, pid: int, logs: Sequence[str], read_log: ReadLog, at: int, took: int
+    ) -> None:
+        # of each log one event is held, and each is read again when it is its turn
+        first = {one: next(_events(read_log(one)), None) for one in logs}
+        clocks = {one: self._clock(event) for one, event in first.items() if event is not None}
+        known = [clock for clock in clocks.values() if clock is not None]
         off = 0
         if known and not at <= min(known) <= at + took:
             off = at - min(known)
-        for number, (events, clock) in enumerate(zip(probes, clocks, strict=True)):
+        for number, (log, clock) in enumerate(clocks.items()):
             began = at if clock is None else clock + off
-            self._add_steps(pid, number, events, began, max(at + took, began))
+            self._add_steps(pid, number, _events(read_log(log)), began, max(at + took, began))
 
-    def _clock(self, events: list[Json]) -> int | None:
+    def _clock(self, first: Json) -> int | None:
         """When a probe started by its device's clock, in the trace's time."""
-        said = _whole(events[0].get("time_us"))
-        if events[0].get("event") != "start" or said is None or self.began is None:
+        said = _whole(first.get("time_us"))
+        if first.get("event") != "start" or said is None or self.began is None:
             return None
         return said - round(self.began.timestamp() * 1e6)
 
-    def _add_steps(self, pid: int, number: int, events: list[Json], began: int, end: int) -> None:
+    def _add_steps(
+        self, pid: int, number: int, events: Iterator[Json], began: int, end: int
+    ) -> None:
         tid, thread = _STEPS + number, f"steps {number + 1}" if number else "steps"
         under_way: Json | None = None
         last = began
@@ -196,10 +205,10 @@ class _Trace:
             )
 
 
-def _events(log: bytes) -> Iterator[Json]:
+def _events(log: bytes | None) -> Iterator[Json]:
     """The objects in a probe's log, whatever else there is."""
-    for line in log.split(b"\n"):
-        if not line.lstrip(b"\x1e").startswith(b"{"):
+    for line in io.BytesIO(log or b""):
+        if not line.lstrip(b"\x1e").startswith(b"{") or more_values_than(MAX_VALUES, line):
             continue
         try:
             event = json.loads(line.lstrip(b"\x1e"))

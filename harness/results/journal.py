@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from harness.errors.outgoing_text import counted, without_secrets_in
 from harness.files.names_inside import open_below
 from harness.files.whole_file import disk_errors
 from harness.results.held import PLACE_BITS, Holder, OpenJournal
+from harness.results.json_value import more_values_than
 from harness.results.record import CaseRecord, DeviceEvent, Line, final_attempts
 
 MAX_LINE_BYTES: Final = 8 << 20
@@ -29,7 +29,6 @@ memory than text."""
 _MOST_TOLD: Final = 100
 _MOST_PROBLEMS: Final = 100
 _PROBLEM_CHARS: Final = 300
-_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _OF_ANOTHER_SCHEMA: Final = "is of schema "
 _SYNC_EVERY_S = 0.5
 _LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(Line)
@@ -249,19 +248,9 @@ def _too_much(line: bytes) -> str | None:
     """Why a line is more than is read at once; None if it is not."""
     if len(line) > MAX_LINE_BYTES:
         return f"has more than {MAX_LINE_BYTES >> 20} MiB"
-    if len(line) > MAX_VALUES and _marks(line) > MAX_VALUES and _marks(_outside(line)) > MAX_VALUES:
+    if more_values_than(MAX_VALUES, line):
         return f"has more than {MAX_VALUES:,} values"
     return None
-
-
-def _marks(line: bytes) -> int:
-    """How many values a line has, roughly: what stands before each."""
-    return sum(map(line.count, (b",", b"[", b"{")))
-
-
-def _outside(line: bytes) -> bytes:
-    """A line without what its texts say."""
-    return _TEXT.sub(b"", line)
 
 
 def _parse(line: bytes) -> CaseRecord | DeviceEvent | str | None:

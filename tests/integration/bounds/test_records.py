@@ -71,6 +71,30 @@ def test_a_comparison_of_many_records(tmp_path: Path, kind: str, size: int, form
     assert peak < MOST_KB
 
 
+LISTS = b",".join([b"[]"] * (5 << 20))
+STEPS = b'{"event":"begin","t_us":1,"step":1}\n{"event":"end","t_us":2,"step":1}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        pytest.param("run.json", b'{"schema":1,"x":[%b]}' % LISTS, id="run.json"),
+        pytest.param("run.json", b'{"x":[%b]}' % LISTS[: 3 * 499_000 - 1], id="a run.json taken"),
+        pytest.param("logs/x/probe.jsonl", b'{"x":[%b]}\n' % LISTS, id="an event"),
+        pytest.param("logs/x/probe.jsonl", b"{}\n" * 2_000_000, id="events"),
+        pytest.param("logs/x/probe.jsonl", STEPS * 10_000, id="steps"),
+    ],
+)
+def test_a_run_of_somebody_else(tmp_path: Path, name: str, content: bytes) -> None:
+    """A run.json of 16 MB had 1.2 GB, a log as long as that 800 MB, as one event or as millions."""
+    run = tmp_path / "run"
+    (run / name).parent.mkdir(parents=True)
+    (run / name).write_bytes(content)
+    (run / "results.jsonl").write_text(record().model_dump_json() + "\n")
+    peak, _ = peak_kb(COMMAND, "report", run, "--trace")
+    assert peak < MOST_KB
+
+
 @pytest.mark.nightly
 def test_shards_of_many_records(tmp_path: Path) -> None:
     """100,000 cases had 220 MB: the shards' records were held beside those made of them."""

@@ -148,6 +148,18 @@ def test_a_journal_is_opened_as_its_runs_folder(tmp_path: Path) -> None:
     assert RunFolder.open(folder.path / "results.jsonl").path == folder.path
 
 
+@pytest.mark.parametrize(
+    ("said", "cases"),
+    [('["a","b"]', {"a", "b"}), ("[" + '"",' * 500_000 + '""]', None), ('{"a": 1}', None)],
+)
+def test_the_cases_that_a_run_says_it_had(
+    tmp_path: Path, said: str, cases: set[str] | None
+) -> None:
+    run = create(tmp_path)
+    (run.path / "cases.json").write_text(said)
+    assert run.selected_cases() == cases
+
+
 def test_case_folders_are_inside_the_run(tmp_path: Path) -> None:
     folder = create(tmp_path)
     logs = folder.case_folder("suites/test_x.py::test_y[../../etc]")

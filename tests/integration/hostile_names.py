@@ -101,6 +101,11 @@ _ALL: Final = _ACCESS | _MODIFY | _ATTRIB | _OPEN | _MOVED | _CREATE | _DELETE |
 _EVENT: Final = struct.Struct("iIII")
 
 
+def stays_below(name: str) -> bool:
+    """Whether a test may itself make a file of that name in a folder."""
+    return not any(part in ("", ".", "..") or "\0" in part for part in name.split("/"))
+
+
 class Watched:
     """A folder in which each file that is opened, written, made or removed is seen (inotify)."""
 
@@ -150,7 +155,7 @@ class Watched:
     def put(self, below: Path, one: Example) -> None:
         """Has in a folder what the example says, if its name is one that a file in it can have."""
         parts = one.name.split("/")
-        if any(part in ("", ".", "..") or "\0" in part for part in parts) or one.place == "nothing":
+        if not stays_below(one.name) or one.place == "nothing":
             return
         with contextlib.suppress(OSError, UnicodeEncodeError):
             folder = below.joinpath(*parts[:-1])

@@ -11,6 +11,9 @@ READY := $(VENV)/.ready
 ARGS ?=
 # a file at a time, since its tests share what is slow to set up; in their order, slow ones first
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations=30
+# what loads the machine on purpose or measures times
+ALONE := $(addprefix tests/nightly/test_,beside_loops.py chaos_nightly.py farm_nightly.py \
+	performance_nightly.py verdicts_under_load.py mutants_nightly.py)
 
 .PHONY: device test bench nightly atlas lint clean
 
@@ -27,12 +30,11 @@ test: $(READY)
 bench: $(READY)
 	@$(VENV)/bin/pytest tests/benchmarks -s -m benchmark $(ARGS)
 
-# what loads the machine on purpose, or measures times, runs alone
 nightly: $(READY)
 	@mkdir -p reports/tests; code=0; \
-	$(VENV)/bin/pytest tests --ignore tests/nightly -m nightly $(SIDE_BY_SIDE) \
+	$(VENV)/bin/pytest tests $(addprefix --ignore ,$(ALONE)) -m nightly $(SIDE_BY_SIDE) \
 	--junitxml=reports/tests/nightly.xml $(ARGS) || code=$$?; \
-	$(VENV)/bin/pytest tests/nightly -m nightly --durations=30 \
+	$(VENV)/bin/pytest $(ALONE) -m nightly --durations=30 \
 	--junitxml=reports/tests/nightly-alone.xml $(ARGS) || code=$$?; \
 	echo "Results: $(CURDIR)/reports/tests/nightly.xml, nightly-alone.xml"; exit $$code
 

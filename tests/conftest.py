@@ -31,8 +31,8 @@ settings.load_profile("harness")
 
 ROOT = Path(__file__).parents[1]
 FIGURES = "figures"
-LONG = frozenset({"test_nights.py", "test_hostile_names.py", "test_memory.py"})
-"""Files whose tests begin first, so that no worker ends long after the others."""
+LONG = frozenset({"nightly", "test_hostile_names.py", "test_memory.py"})
+"""Folders and files whose tests begin first, so that no worker ends long after the others."""
 
 ONE_DEVICE = """schema: 1
 devices:
@@ -58,7 +58,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in LONG)
+    items.sort(key=lambda item: LONG.isdisjoint(item.path.relative_to(ROOT).parts))
     installed = installed_by_ci() | ALWAYS_THERE
     wanted = {marker.args: item for item in items for marker in item.iter_markers("needs")}
     for tools, item in wanted.items():

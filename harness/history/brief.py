@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -56,24 +56,52 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
-    """One attempt at one case; the fields mean what they mean in a `CaseRecord`.
+class Fate:
+    """How an attempt ended, and where: many have one in common.
 
-    `failure` is the signature of its error, `diagnosis` the id of that.
+    The fields mean what they mean in a `CaseRecord`. `failure` is the signature of its error,
+    `diagnosis` the id of that.
     """
 
-    case: str
-    held_axes: dict[str, JsonValue] | None
     outcome: Outcome
-    started: str
     cause: Cause | None = None
     device: Named | None = None
     ort: str | None = None
     known_issue: str | None = None
     failure: str | None = None
     diagnosis: str | None = None
-    attempt: int = 1
     breaks_strictness: bool = False
+
+    @classmethod
+    def of(cls, record: CaseRecord) -> Fate:
+        """That of a whole record."""
+        error, device = record.error, record.device
+        return _shared(
+            record.outcome,
+            record.cause,
+            Named(device.name) if device is not None else None,
+            record.runtime.ort if record.runtime is not None else None,
+            record.known_issue,
+            error.signature if error is not None else None,
+            error.diagnosis.id if error is not None and error.diagnosis is not None else None,
+            record.breaks_strictness,
+        )
+
+
+@lru_cache(1000)
+def _shared(*fields: Any) -> Fate:
+    return Fate(*fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """One attempt at one case; what stands in a `CaseRecord`, too, means the same."""
+
+    case: str
+    held_axes: dict[str, JsonValue] | None
+    fate: Fate
+    started: str
+    attempt: int = 1
     source: Source | None = None
     """Where its measurements are, and its axes if they are not held; None of none."""
     place: int = 0
@@ -81,33 +109,13 @@ class Brief:
     @classmethod
     def of(cls, record: CaseRecord) -> Brief:
         """The same, of a whole record."""
-        brief = cls._of(record, record.case, record.axes, moment_text(record.started))
-        return replace(brief, source=Given(record)) if record.measurements else brief
-
-    @classmethod
-    def _of(
-        cls,
-        record: CaseRecord,
-        case: str,
-        axes: dict[str, JsonValue] | None,
-        started: str,
-        *at: Any,
-    ) -> Brief:
-        error, device = record.error, record.device
         return cls(
-            case,
-            axes,
-            record.outcome,
-            started,
-            record.cause,
-            _named(device.name) if device is not None else None,
-            record.runtime.ort if record.runtime is not None else None,
-            record.known_issue,
-            error.signature if error is not None else None,
-            error.diagnosis.id if error is not None and error.diagnosis is not None else None,
+            record.case,
+            record.axes,
+            Fate.of(record),
+            moment_text(record.started),
             record.attempt,
-            record.breaks_strictness,
-            *at,
+            Given(record) if record.measurements else None,
         )
 
     @property
@@ -132,6 +140,46 @@ class Brief:
         if said is None and name == "device":
             return self.device.name if self.device is not None else None
         return self.ort if name == "ort" and said is None else said
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it ended."""
+        return self.fate.outcome
+
+    @property
+    def cause(self) -> Cause | None:
+        """Whose failure it was."""
+        return self.fate.cause
+
+    @property
+    def device(self) -> Named | None:
+        """Where it ran."""
+        return self.fate.device
+
+    @property
+    def ort(self) -> str | None:
+        """The version of ONNX Runtime that ran it."""
+        return self.fate.ort
+
+    @property
+    def known_issue(self) -> str | None:
+        """The known issue that it met."""
+        return self.fate.known_issue
+
+    @property
+    def failure(self) -> str | None:
+        """The signature of its error."""
+        return self.fate.failure
+
+    @property
+    def diagnosis(self) -> str | None:
+        """The id of the diagnosis of that."""
+        return self.fate.diagnosis
+
+    @property
+    def breaks_strictness(self) -> bool:
+        """Whether it passed where that was to fail the run."""
+        return self.fate.breaks_strictness
 
     @property
     def is_bad(self) -> bool:
@@ -164,11 +212,6 @@ class Brief:
         return self.outcome if self.failure is None else self.failure
 
 
-@lru_cache(1000)
-def _named(name: str) -> Named:
-    return Named(name)
-
-
 def moment_text(moment: datetime) -> str:
     """A time in UTC as all times here are written, so that they sort."""
     text = moment.isoformat(timespec="microseconds")
@@ -191,7 +234,8 @@ def read_briefs(journal: Path, like: Iterable[Brief] = ()) -> tuple[list[Brief],
             axes = shared.axes(record.axes)
             again = axes is None or not COMPARED.isdisjoint(record.measurements)
             name = names.get(record.case, record.case)
-            found.append(Brief._of(record, name, axes, "", *((kept, place) if again else ())))
+            fate, at = Fate.of(record), (kept, place) if again else ()
+            found.append(Brief(name, axes, fate, "", record.attempt, *at))
         elif isinstance(record, Damage):
             left_out.add(record)
     return found, left_out

@@ -215,20 +215,20 @@ def compare(
         for run, info in zip((old, new), infos, strict=True)
     )
     find = finder(old)
-    met: set[str] = set()
+    met_otherwise: set[str] = set()
     pairs: dict[Category, list[Pair]] = {category: [] for category in CATEGORIES}
     drifted = []
     for now in new.values():
         then = find(now.last)
-        if then is not None:
-            met.add(then.last.case)
+        if then is not None and then.last.case != now.last.case:
+            met_otherwise.add(then.last.case)
         pair = Pair(then.last if then is not None else None, now.last)
         pairs[_became(then, now)].append(pair)
         outputs = _drift_of(pair.before, now.last, read) if read is not None else ()
         if outputs:
             drifted.append(Drifted(pair, outputs))
     for name, then in old.items():
-        if name not in met:
+        if name not in new and name not in met_otherwise:
             pairs["vanished" if then.last.has_verdict else "untested"].append(Pair(then.last, None))
     return Comparison(pairs, covered, base, drifted)
 

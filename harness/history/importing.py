@@ -19,7 +19,7 @@ from harness.failure.error import ErrorRecord
 from harness.failure.rule import CONFIDENCES
 from harness.failure.rules import RULES
 from harness.files.names_inside import open_below
-from harness.history.brief import Brief, Named, moment_text
+from harness.history.brief import Brief, Fate, Named, moment_text
 from harness.history.database import MERGED, Connection, Database, kin_of
 from harness.history.not_run import LackingRun, Names, said_of_selection
 from harness.history.timeline import Filter
@@ -391,8 +391,8 @@ def stored_attempts(database: Database, asked: Filter) -> Iterator[tuple[str, st
             "ORDER BY kin, runs.run, line",
             **values,
         )
-        for kin, run, name, axes, outcome, started, cause, device, *more in rows:
-            named = device and Named(device)
-            brief = Brief(name, json.loads(axes), outcome, started, cause, named, *more)
+        for kin, run, name, axes, outcome, started, cause, device, *more, attempt in rows:
+            fate = Fate(outcome, cause, device and Named(device), *more)
+            brief = Brief(name, json.loads(axes), fate, started, attempt)
             if asked.takes(brief):
                 yield kin, run, brief

@@ -241,7 +241,7 @@ def test_a_figure_needs_a_value_on_either_side() -> None:
     found = speed_of(with_speed(compare(runs[-1], other), runs[:-1]))
     assert [one.name.figure for one in found.judged.changes] == ["execute_us"]
     assert (found.base_runs, found.new_runs, found.effect) == (6, 1, 0.1)
-    nowhere = [replace(other[0], device=None)]
+    nowhere = [replace(other[0], fate=replace(other[0].fate, device=None))]
     found = speed_of(with_speed(compare(nowhere, nowhere)))
     assert [one.name.device for one in found.judged.changes] == ["", ""]
 

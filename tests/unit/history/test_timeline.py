@@ -149,7 +149,8 @@ def test_a_kind_is_counted_in_any_order_by_cases_that_stand_together() -> None:
 def test_a_failure_names_its_versions_and_a_device_if_there_is_one() -> None:
     brief = Brief.of(attempt("a failed id=x", started="2026-11-01T20:00:00Z"))
     axes = {"qnn": "2.51.0", "ort": 1.27, "compiler": None}
-    found = Failure.of("kin", "run", replace(brief, held_axes=axes, device=None))
+    away = replace(brief.fate, device=None)
+    found = Failure.of("kin", "run", replace(brief, held_axes=axes, fate=away))
     assert found == ("x", "kin", "run", brief.started, "?", "qnn 2.51.0, ort 1.27")
 
 

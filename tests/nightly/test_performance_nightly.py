@@ -1,4 +1,4 @@
-"""Twenty runs of the same suites on a simulated device, each beside the one before: no alarm."""
+"""Twenty runs of the same suites on a simulated device, each beside the one before: no alarms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ pytestmark = pytest.mark.nightly
 
 
 def test_twenty_runs_beside_each_other(tmp_path: Path) -> None:
-    """Night by night, and the last five beside one in the middle."""
+    """Night by night, and the last five beside one in the middle.
+
+    `judge` promises that one comparison in 200 calls something slower or faster where nothing
+    changed. So of twenty one does in one night of ten, and two in one night of 200.
+    """
     reports = tmp_path / "reports"
     words = [sys.executable, "-m", "pytest", "-m", "device", "-q", "--device=sim-v73"]
     words.append(f"--reports={reports}")
@@ -38,4 +42,5 @@ def test_twenty_runs_beside_each_other(tmp_path: Path) -> None:
     )
     told.append((done.returncode, done.stdout.decode()))
     print(told[-1][1])
-    assert [said for code, said in told if code] == []
+    alarms = [said for code, said in told if code]
+    assert len(alarms) <= 1, alarms

@@ -115,6 +115,7 @@ BEGUN = to_line(Begun(spec=axis(2)))
         (BEGUN + '{"kind":"answered","at":["2.10"],"answer":"fine"}\n', "2: answer: Input"),
         (BEGUN + '{"kind":"answered","at":["2.99"],"answer":"good"}\n', "2: at: '2.99' is not"),
         (BEGUN + '{"kind":"answered","at":["2.10","x"],"answer":"good"}\n', "is not a candidate"),
+        (BEGUN + '{"kind":"asked","at":["1","2","3"],"number":1}\n', "2: at: .*at most 2 items"),
         (BEGUN + '{"kind":"?"}\n', "2: "),
         (BEGUN + "x" * 2_000_000 + "\n", "2: is too long"),
         (BEGUN.replace('"2.11"', '"2.10"'), "1: .*listed twice"),

@@ -35,6 +35,7 @@ CRASHED = record(outcome="crashed", error=error(code=None, symbol=None))
         (None, record(outcome="error", cause="infra"), "unknown"),
         (None, record(outcome="error", cause="harness"), "unknown"),
         (None, record(outcome="error", cause="config"), "untestable"),
+        (None, record(outcome="failed", cause="infra"), "unknown"),
         ("code=1002", FAILED, "bad"),
         ("code = 0x3EA, 7", FAILED, "bad"),
         ("code=1002", OTHER, "untestable"),
@@ -187,14 +188,15 @@ def test_what_cannot_be_read_is_refused(text: str, problem: str) -> None:
         parse_match(text)
 
 
-FIGURES = {"a": 6, "b": {"peak": 2.5}, "many": [3, 1, 8], "text": "x", "flag": True, "none": [],
-           "huge": 10**400}  # fmt: skip
+FIGURES = {"a": 6, "Upper": {"Case": 7}, "b": {"peak": 2.5}, "many": [3, 1, 8], "text": "x",
+           "flag": True, "none": [], "huge": 10**400}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("text", "holds"),
     [
         ("a > 5", True),
+        ("Upper.Case == 7", True),
         ("a + 1 * 2 == 8", True),
         ("(a + 1) * 2 == 14", True),
         ("a - 1 - 1 == 4", True),

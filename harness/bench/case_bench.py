@@ -142,7 +142,7 @@ class CaseBench:
 
     @cached_property
     def _surroundings(self) -> dict[str, object]:
-        return self.ready.held.watch.surroundings(self.placement.device)
+        return self.ready.held.watch.surroundings(self.ready.held.lab_device)
 
     @property
     def run_folder(self) -> Path:
@@ -154,7 +154,7 @@ class CaseBench:
 
         Raises InfraError if it does not become so in the time that the lab's `gate` gives it.
         """
-        settled = self.ready.held.watch.settle(self.placement.device)
+        settled = self.ready.held.watch.settle(self.ready.held.lab_device)
         if settled:
             self.notes.measurements.update(gate=settled)
 
@@ -260,7 +260,7 @@ class CaseBench:
     def lost_lease(self) -> LeaseLost | None:
         """Why nothing of this case may count: somebody else may have used the device meanwhile."""
         try:
-            self.ready.held.lab.require_held(self.placement.device)
+            self.ready.held.lab_device.require_held()
         except LeaseLost as lost:
             return lost
         return None

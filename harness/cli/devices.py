@@ -92,7 +92,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     why_off = lab.lab.why_off(config)
     entry, problem = None, None
     try:
-        entry = quarantine.find(lab.key(config.name)) if why_off is None else None
+        entry = quarantine.find(lab.device(config.name).key) if why_off is None else None
     except InfraError as error:
         problem = str(error)
     row |= {name: getattr(config, name) for name in ("name", "serial", *_DESCRIBED)} | {
@@ -107,14 +107,15 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
         return row | {"state": "disabled"}
     if why_off is not None:
         return row | {"state": "off", "findings": [why_off]}
+    device = lab.device(config.name)
     try:
-        lab.hold(config.name)
-        health = check(lab, config.name, lab.lab.health_of(config.name), lambda device: None)
+        device.hold()
+        health = check(device, lambda device: None)
     except DeviceHeld as error:
         told = [] if error.held.holder else [str(error)]
         return row | {"state": "leased", "findings": told} | _lease(error.held)
     if entry is not None and entry.until == "answers" and health.state != "bad":
-        quarantine.lift(lab.key(config.name))
+        quarantine.lift(device.key)
         entry = row["quarantine"] = None
     row |= {
         "health": "quarantine" if entry and entry.until == "healed" else health.state,
@@ -126,14 +127,14 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
         state = "unplugged" if UNPLUGGED in gone.text else "unreachable"
         return row | {"state": state, "problem": gone.text}
     try:
-        device = lab.device(config.name)
+        attached = device.attach()
     except HarnessError as error:
         return row | {"state": "unreachable", "problem": str(error)}
-    facts = device.facts
+    facts = attached.facts
     if facts.coprocessors is not None and facts.coprocessors.gpu_compiler:
         row["findings"].append(PREPARES)
-    row |= {"serial": device.adb.serial, "state": "device"}
-    row |= {name: getattr(device, name) for name in _DESCRIBED}
+    row |= {"serial": attached.adb.serial, "state": "device"}
+    row |= {name: getattr(attached, name) for name in _DESCRIBED}
     return row | {name: getattr(facts, name) for name in _ASKED}
 
 
@@ -208,7 +209,7 @@ def clean(
     with open_lab(lab, "devices clean") as opened:
         for config in configs:
             try:
-                device = opened.device(config.name)
+                device = opened.device(config.name).attach()
                 cleaned = clean_device(device.adb, device.workdir, everything=everything)
             except HarnessError as error:
                 failed = True
@@ -267,24 +268,24 @@ def heal(
 
     with open_lab(lab, "devices heal") as opened:
         watch = DeviceWatch(
-            opened,
             quarantine,
             probe_problem=lambda device: None,
-            thorough=fitness.problem,
+            thorough=lambda device: fitness.problem(device.attach()),
             tell=tell,
         )
         for name in dict.fromkeys(names):
+            device = opened.device(name)
             try:
-                opened.hold(name)
-                before = quarantine.find(opened.key(name))
-                health = watch.heal(name)
+                device.hold()
+                before = quarantine.find(device.key)
+                health = watch.heal(device)
             except DeviceHeld as held:
                 rows.append({"name": name, "state": None, "problem": str(held)})
                 say(f"error: {held}", err=True)
                 continue
             if force:
-                quarantine.lift(opened.key(name))
-            entry = quarantine.find(opened.key(name))
+                quarantine.lift(device.key)
+            entry = quarantine.find(device.key)
             rows.append(
                 {
                     "name": name,

@@ -72,14 +72,14 @@ def simulator(
         )
     done = _told_to_end()
     with open_lab(lab, "simulator") as opened:
-        device = opened.device(chosen)
+        device = opened.device(chosen).attach()
         address, serial = device.adb.server.address, device.adb.serial
         say(f"{chosen} is up as {serial}; in another terminal:")
         say(f"    export ADB_SERVER_SOCKET={address.spec}")
         say("    adb devices -l")
         say(f"    adb -s {serial} shell")
         say("Ctrl-C ends it.")
-        _wait_while_up(done, address.spec, [opened.simulated[chosen]])
+        _wait_while_up(done, address.spec, [opened.simulation.devices[chosen]])
 
 
 def _farm(devices: int, profile: str, seed: int, written: Path | None) -> None:

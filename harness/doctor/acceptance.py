@@ -94,7 +94,7 @@ def accept(
     lab = load_lab(order.lab_file)
     bench = open_workbench(own_folder(lab, name), order)
     try:
-        ground = Ground(bench, name, order.qnn, logs, ask, lab.recovery_of(name))
+        ground = Ground(bench, name, order.qnn, logs, ask, lab.recovery_of(config))
         device = ground.device
         serial, said = device.adb.serial, device.facts.serial_number
         words |= dict.fromkeys((serial, serial.rpartition(":")[0], said or ""), "<serial>")

@@ -104,7 +104,7 @@ def fastrpc(ground: Ground) -> Answer:
     """What leads to the DSP is there, and the backend's first call to it comes back."""
     device = ground.device
     answers, skew_s = ask(device)
-    patient = Patient(device, answers, ground.workbench.lab.lab.health_of(ground.name), skew_s)
+    patient = Patient(device, answers, ground.lab_device.health_rules, skew_s)
     if patient.no_dsp is not None:
         return Answer("not-applicable", patient.no_dsp)
     name, runtime = _runtime(ground)
@@ -164,7 +164,7 @@ def unplug(ground: Ground) -> Answer:
     why = "it did not come back"
     while not deadline.expired:
         try:
-            ground.workbench.lab.reconnect(ground.name, within_s=min(5.0, deadline.remaining()))
+            ground.lab_device.reconnect(within_s=min(5.0, deadline.remaining()))
             back = ground.device
         except InfraError as error:
             why = str(error)
@@ -183,7 +183,7 @@ def reboot(ground: Ground) -> Answer:
         return Answer("not-applicable", "devices.yaml forbids it: `recovery: {reboot: false}`")
     device, began = ground.device, time.monotonic()
     before = ask_vitals(device.adb, device.workdir).boot_id
-    Recovery(ground.workbench.lab, ground.rules, come_back=Deadline(0)).take(ground.name, "reboot")
+    Recovery(ground.lab_device, ground.rules, come_back=Deadline(0)).take("reboot")
     took, device = time.monotonic() - began, ground.device
     if before is not None and ask_vitals(device.adb, device.workdir).boot_id == before:
         return Answer("fail", "it is the same boot as before", "reboot it by hand")

@@ -69,7 +69,8 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         return Check("device", name, title, status, found, advice)
 
     try:
-        device = workbench.lab.device(name)
+        lab_device = workbench.lab.device(name)
+        device = lab_device.attach()
         answers, skew_s = ask(device)
     except DeviceHeld as held:
         yield of("checked", "unknown", f"left alone: {held}", "wait for it, then ask again")
@@ -88,7 +89,7 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
     patient = Patient(
         device=device,
         answers=answers,
-        rules=workbench.lab.lab.health_of(name),
+        rules=lab_device.health_rules,
         skew_s=skew_s,
     )
     yield from device_checks(patient)

@@ -100,7 +100,7 @@ def _look_at_lab(
     with opened:
         yield from attached_checks(lab, devices)
         for device in devices:
-            key = opened.key(device.name)
+            key = opened.device(device.name).key
             # a simulated one is nobody else's: each run has its own
             if not device.simulated:
                 try:

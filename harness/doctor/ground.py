@@ -13,7 +13,7 @@ from harness.adb.device import AdbDevice, PushItem
 from harness.adb.sync import Progress
 from harness.doctor.check import Answer
 from harness.errors import DeviceLost
-from harness.lab.attach import AttachedDevice
+from harness.lab.attach import AttachedDevice, LabDevice
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import Lab
 from harness.workbench import Workbench
@@ -44,9 +44,14 @@ class Ground:
     going_on: threading.Thread | None = None
 
     @property
+    def lab_device(self) -> LabDevice:
+        """The device."""
+        return self.workbench.lab.device(self.name)
+
+    @property
     def device(self) -> AttachedDevice:
         """The device, connected."""
-        return self.workbench.lab.device(self.name)
+        return self.lab_device.attach()
 
     @property
     def folder(self) -> str:

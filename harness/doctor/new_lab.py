@@ -105,7 +105,7 @@ def _visited(lab: Lab, open_lab: Callable[[Lab], OpenLab]) -> FoundDevice:
     """What the one device of a lab says of itself. Raises HarnessError."""
     (config,) = lab.devices
     with open_lab(lab) as opened:
-        device, answers = _with_workdir(opened.device(config.name))
+        device, answers = _with_workdir(opened.device(config.name).attach())
     return FoundDevice(config.name, config.serial or "", device, answers)
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from harness.adb.deadline import Deadline
 from harness.errors import InfraError
 from harness.files.notices import working
-from harness.lab.attach import OpenLab
+from harness.lab.attach import LabDevice
 from harness.lab.health import (
     EventKind,
     Health,
     HealthFinding,
     LabEvent,
+    Out,
     Tell,
     gate_problem,
     unreachable,
@@ -35,7 +34,6 @@ from harness.lab.recovery import (
     is_worth_trying,
     recovery_steps,
 )
-from harness.lab.vitals import Vitals
 
 # one that does not answer may be back at any time, another one waits for a person
 _LOOK_AGAIN_S: Final[Mapping[Until, float]] = {"answers": 15.0, "healed": 60.0}
@@ -51,14 +49,6 @@ _AROUND: Final = ("hottest_c", "clock_limit_khz", "governor")
 _ROUNDS_OF_OURS: Final = 2
 
 
-@dataclass(frozen=True)
-class _Out:
-    """Why a device takes no cases, and when (on the run's clock) it is looked at again."""
-
-    error: InfraError
-    look_at: float
-
-
 class DeviceWatch:
     """What a run knows about the health of its devices.
 
@@ -69,7 +59,6 @@ class DeviceWatch:
 
     def __init__(
         self,
-        lab: OpenLab,
         quarantine: Quarantine,
         *,
         probe_problem: ProbeProblem,
@@ -78,124 +67,106 @@ class DeviceWatch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`thorough` puts the probe there first; it is asked before a quarantine ends."""
-        self._lab = lab
         self._quarantine = quarantine
         self._thorough = thorough or probe_problem
         self._probe_problem = probe_problem
         self._tell = tell
         self._clock = clock
-        self._fit: set[str] = set()
-        self._strikes: dict[str, int] = {}
-        self._cases: dict[str, int] = {}
-        self._switched: set[str] = set()
-        self._out: dict[str, _Out] = {}
-        self._seen: dict[str, tuple[float, Vitals]] = {}
-        self._used = Counter[str]()
 
-    def is_out(self, name: str) -> bool:
-        """Whether a device takes no cases now."""
-        return name in self._out
-
-    def require(self, name: str) -> None:
+    def require(self, device: LabDevice) -> None:
         """Makes sure that a device may be used; at once if it was found well before.
 
         A device that was given up is looked at again once in a while. Raises InfraError saying why
         it may not be used.
         """
-        if name in self._fit:
+        if device.fitness.is_fit:
             return
-        out = self._out.get(name)
-        if out is not None:
+        if (out := device.fitness.out) is not None:
             if self._clock() < out.look_at:
                 raise out.error
-            self._lab.release(name)
+            device.release()
         try:
-            self._lab.hold(name)
-            self._make_fit(name)
+            device.hold()
+            self._make_fit(device)
         except DeviceHeld as held:
             # nothing is wrong with it, so it is not put into quarantine
-            self._keep_out(name, held)
+            self._keep_out(device, held)
             raise
 
-    def _make_fit(self, name: str) -> None:
-        began, health = self._clock(), self._check(name, even_good=True)
-        entry, is_out = self._quarantine.find(self._lab.key(name)), name in self._out
-        if health.state == "bad" and not is_out and (entry is None or self._lab.has_answered(name)):
-            health = self._recover(name, health, strikes=1)
+    def _make_fit(self, device: LabDevice) -> None:
+        began, health = self._clock(), self._check(device, even_good=True)
+        entry, is_out = self._quarantine.find(device.key), device.fitness.out is not None
+        if health.state == "bad" and not is_out and (entry is None or device.answered):
+            health = self._recover(device, health, strikes=1)
         was_unwell = is_out or (entry is not None and entry.until != "answers")
         if health.state != "bad" and was_unwell:
-            health = self._look(name, self._thorough)
+            health = self._look(device, self._thorough)
         if health.state == "bad":
-            raise self._give_up(name, health, look_s=self._clock() - began if is_out else 0.0)
-        self._take_back(name, health)
+            raise self._give_up(device, health, look_s=self._clock() - began if is_out else 0.0)
+        self._take_back(device, health)
 
-    def failed(self, name: str, *, case_over: bool) -> bool:
+    def failed(self, device: LabDevice, *, case_over: bool) -> bool:
         """To be called after each failure of the lab on a device; whether it can be used again.
 
         `case_over`: the case is not tried again on it. A device that was reached before gets
         `come_back_s` to be reached again. One that is bad and stays so is given up, and so is one
         that looks well but gave no verdict to several cases in a row, whatever was done.
         """
-        if name in self._out:
+        fitness = device.fitness
+        if fitness.out is not None:
             return False
-        self._fit.discard(name)
-        self._strikes[name] = self._strikes.get(name, 0) + 1
-        self._cases[name] = self._cases.get(name, 0) + case_over
+        fitness.is_fit = False
+        fitness.strikes += 1
+        fitness.cases_lost += case_over
         try:
-            health = self._look(name)
+            health = self._look(device)
             # where it is not reached, nothing that helped before has been tried in vain
-            strikes = 1 if _is_gone(health) else self._strikes[name]
-            health = self._recover(name, health, strikes=strikes)
+            strikes = 1 if _is_gone(health) else fitness.strikes
+            health = self._recover(device, health, strikes=strikes)
         except DeviceHeld as held:
-            self._keep_out(name, held)
+            self._keep_out(device, held)
             return False
-        in_vain = self._strikes[name] > _STEPS and self._cases[name] >= _CASES_IN_A_ROW
+        in_vain = fitness.strikes > _STEPS and fitness.cases_lost >= _CASES_IN_A_ROW
         if health.state != "bad" and in_vain:
-            why = f"the last {self._cases[name]} cases on it came to no verdict, whatever was done"
+            why = f"the last {fitness.cases_lost} cases on it came to no verdict, whatever was done"
             health = Health(
                 (*health.findings, HealthFinding("bad", "keeps-failing", why)), health.vitals
             )
         if health.state == "bad":
-            self._give_up(name, health)
+            self._give_up(device, health)
             return False
-        self._fit.add(name)
+        fitness.is_fit = True
         return True
 
-    def succeeded(self, name: str) -> None:
-        """To be called after each case that the lab survived."""
-        self._strikes.pop(name, None)
-        self._cases.pop(name, None)
-        self._switched.discard(name)
-
-    def heal(self, name: str) -> Health:
+    def heal(self, device: LabDevice) -> Health:
         """Checks a device, takes all recovery steps if it is bad, and takes it back if it is not.
 
         Raises DeviceHeld if another process uses it.
         """
-        health = self._check(name)
+        health = self._check(device)
         if health.state == "bad":
-            health = self._recover(name, health, strikes=1)
+            health = self._recover(device, health, strikes=1)
         if health.state != "bad":
-            health = self._look(name, self._thorough)
+            health = self._look(device, self._thorough)
         if health.state != "bad":
-            self._take_back(name, health)
+            self._take_back(device, health)
         return health
 
-    def settle(self, name: str) -> dict[str, object]:
+    def settle(self, device: LabDevice) -> dict[str, object]:
         """Waits until a device is cool and idle enough for a timed case; what it was like then.
 
         Returns {} for a device without a gate. Raises InfraError if it does not become so.
         """
-        gate = self._lab.lab.gate_of(name)
+        name, gate = device.name, device.gate
         if gate is None:
             return {}
         began, started = self._clock(), datetime.now(UTC)
         with working(name) as tell:
             while True:
-                device = self._lab.device(name)
-                vitals = ask_vitals(device.adb, device.workdir)
-                self._seen[name] = self._clock(), vitals
-                busy = ask_load(device.adb)
+                attached = device.attach()
+                vitals = ask_vitals(attached.adb, attached.workdir)
+                device.fitness.vitals = self._clock(), vitals
+                busy = ask_load(attached.adb)
                 why = gate_problem(vitals, busy, gate)
                 waited_s = round(self._clock() - began, 1)
                 if why is None:
@@ -209,36 +180,36 @@ class DeviceWatch:
                     raise InfraError(text)
                 time.sleep(min(_GATE_POLL_S, max(0.1, gate.wait_s - waited_s)))
 
-    def surroundings(self, name: str) -> dict[str, object]:
+    def surroundings(self, device: LabDevice) -> dict[str, object]:
         """What a case that begins on a device has around it; nobody is asked for it.
 
         `cases_before` is how many began there before it. What the device said of itself is of the
         last look at it, `seen_s` before.
         """
-        found: dict[str, object] = {"cases_before": self._used[name]}
-        self._used[name] += 1
-        if name in self._seen:
-            at, vitals = self._seen[name]
+        found: dict[str, object] = {"cases_before": device.fitness.cases}
+        device.fitness.cases += 1
+        if device.fitness.vitals is not None:
+            at, vitals = device.fitness.vitals
             found |= {k: said for k in _AROUND if (said := getattr(vitals, k)) is not None}
             found["seen_s"] = round(self._clock() - at, 1)
         return found
 
-    def _recover(self, name: str, health: Health, *, strikes: int) -> Health:
+    def _recover(self, device: LabDevice, health: Health, *, strikes: int) -> Health:
         """Takes steps until the device is well; its health after the last one.
 
         A device that was reached and is gone, if only since the last step, is waited for; a host
         that is gone only once, whatever number of devices it has.
         """
-        rules, ours = self._lab.lab.recovery_of(name), self._lab.owns_server(name)
-        patient = not ours and self._lab.has_answered(name) and not self._host_is_out(name)
+        rules, ours = device.recovery_rules, device.is_ours
+        patient = not ours and device.answered and not _host_is_out(device)
         come_back = Deadline(rules.come_back_s if patient else 0)
-        recovery = Recovery(self._lab, rules, come_back=come_back)
+        recovery = Recovery(device, rules, come_back=come_back)
         pause_s, most_s = _PAUSE_S
         for number in itertools.count(1):
             codes = _codes(health)
             for step in recovery_steps(codes, strikes, own_server=ours, may_reboot=rules.reboot):
                 if is_worth_trying(step, _codes(health)):
-                    health = self._take_step(name, step, health, recovery)
+                    health = self._take_step(device, step, health, recovery)
                     if health.state != "bad":
                         return health
             over = number >= _ROUNDS_OF_OURS if ours else come_back.expired
@@ -247,58 +218,45 @@ class DeviceWatch:
             time.sleep(min(pause_s, come_back.remaining()))
             pause_s, strikes = min(2 * pause_s, most_s), 1
         may = rules.reboot and health.state == "bad"
-        if may and is_worth_trying("power-cycle", _codes(health)) and self._may_switch(name):
-            health = self._take_step(name, "power-cycle", health, recovery)
+        if may and is_worth_trying("power-cycle", _codes(health)) and _may_switch(device):
+            health = self._take_step(device, "power-cycle", health, recovery)
         return health
 
-    def _may_switch(self, name: str) -> bool:
-        """Whether to switch a device off and on: once, until it is well again."""
-        if name in self._switched or not self._lab.can_power_cycle(name):
-            return False
-        self._switched.add(name)
-        return True
-
-    def _host_is_out(self, name: str) -> bool:
-        """Whether the host of a device is gone and another device was waited for there in vain."""
-        host = self._lab.lost_host(name)
-        return host is not None and any(self._lab.lost_host(one) == host for one in self._out)
-
     def _take_step(
-        self, name: str, step: RecoveryStep, health: Health, recovery: Recovery
+        self, device: LabDevice, step: RecoveryStep, health: Health, recovery: Recovery
     ) -> Health:
         """Takes one step and says so; the device's health afterwards."""
         began, problem = self._clock(), None
-        with working(name) as tell:
+        with working(device.name) as tell:
             tell(f"recovering: {step}")
             try:
-                recovery.take(name, step)
-                health = self._look(name)
+                recovery.take(step)
+                health = self._look(device)
             except DeviceHeld:
                 raise
             except InfraError as error:
                 problem = str(error)
                 # out of reach is what it is after a step that had waited for it
                 waited = step in ("reconnect", "restart-server", "power-cycle")
-                health = _still(health, problem) if waited else self._look(name)
-        self._say(name, step, health, began, problem)
+                health = _still(health, problem) if waited else self._look(device)
+        self._say(device, step, health, began, problem)
         return health
 
-    def _look(self, name: str, probe_problem: ProbeProblem | None = None) -> Health:
-        rules = self._lab.lab.health_of(name)
-        health = check(self._lab, name, rules, probe_problem or self._probe_problem)
+    def _look(self, device: LabDevice, probe_problem: ProbeProblem | None = None) -> Health:
+        health = check(device, probe_problem or self._probe_problem)
         if health.vitals is not None:
-            self._seen[name] = self._clock(), health.vitals
+            device.fitness.vitals = self._clock(), health.vitals
         return health
 
-    def _check(self, name: str, *, even_good: bool = False) -> Health:
-        began, health = self._clock(), self._look(name)
+    def _check(self, device: LabDevice, *, even_good: bool = False) -> Health:
+        began, health = self._clock(), self._look(device)
         if health.state != "good" or even_good:
-            self._say(name, "health", health, began)
+            self._say(device, "health", health, began)
         return health
 
     def _say(
         self,
-        name: str,
+        device: LabDevice,
         event: EventKind,
         health: Health,
         began: float | None = None,
@@ -311,42 +269,56 @@ class DeviceWatch:
             detail = f"{problem}; {detail}"
         took_s = 0.0 if began is None else round(max(0.0, self._clock() - began), 3)
         started = datetime.now(UTC) - timedelta(seconds=took_s)
-        self._tell(
-            LabEvent(name, event, health.state, codes, detail, started, took_s, health.vitals)
-        )
+        said = health.vitals
+        self._tell(LabEvent(device.name, event, health.state, codes, detail, started, took_s, said))
 
-    def _give_up(self, name: str, health: Health, *, look_s: float = 0.0) -> InfraError:
+    def _give_up(self, device: LabDevice, health: Health, *, look_s: float = 0.0) -> InfraError:
         """Takes a device out of use, and says so if that is news."""
         why = "; ".join(finding.text for finding in health.findings)
         # what the harness starts itself has no cable that somebody might plug in
-        is_gone = _is_gone(health) and not self._lab.owns_server(name)
+        is_gone = _is_gone(health) and not device.is_ours
         if is_gone:
             why = f"it does not answer: {why}"
-        key = self._lab.key(name)
-        entry = self._quarantine.find(key)
+        entry = self._quarantine.find(device.key)
         if entry is None or (entry.until == "answers" and not is_gone):
-            entry = self._quarantine.put(key, why, until="answers" if is_gone else "healed")
-            self._say(name, "quarantine", health)
+            until: Until = "answers" if is_gone else "healed"
+            entry = self._quarantine.put(device.key, why, until=until)
+            self._say(device, "quarantine", health)
         what = "is in quarantine" if entry.until == "healed" else "is not used"
-        error = InfraError(f"device {name} {what}: {why}. {entry.end(name)}")
-        self._keep_out(name, error, until=entry.until, look_s=look_s)
-        self._lab.release(name)
+        error = InfraError(f"device {device.name} {what}: {why}. {entry.end(device.name)}")
+        self._keep_out(device, error, until=entry.until, look_s=look_s)
+        device.release()
         return error
 
     def _keep_out(
-        self, name: str, error: InfraError, *, until: Until = "answers", look_s: float = 0.0
+        self, device: LabDevice, error: InfraError, *, until: Until = "answers", look_s: float = 0.0
     ) -> None:
         """No cases for a device until it is looked at again; the last look took `look_s`."""
         pause_s = max(_LOOK_AGAIN_S[until], look_s * (1 / _LOOKS_SHARE - 1))
-        self._fit.discard(name)
-        self._out[name] = _Out(error, self._clock() + pause_s)
+        device.fitness.is_fit = False
+        device.fitness.out = Out(error, self._clock() + pause_s)
 
-    def _take_back(self, name: str, health: Health) -> None:
-        if self._quarantine.lift(self._lab.key(name)) or name in self._out:
-            self._say(name, "healed", health)
-        self._out.pop(name, None)
-        self.succeeded(name)
-        self._fit.add(name)
+    def _take_back(self, device: LabDevice, health: Health) -> None:
+        fitness = device.fitness
+        if self._quarantine.lift(device.key) or fitness.out is not None:
+            self._say(device, "healed", health)
+        fitness.out = None
+        fitness.succeeded()
+        fitness.is_fit = True
+
+
+def _may_switch(device: LabDevice) -> bool:
+    """Whether to switch a device off and on: once, until it is well again."""
+    if device.fitness.was_switched or not device.can_power_cycle:
+        return False
+    device.fitness.was_switched = True
+    return True
+
+
+def _host_is_out(device: LabDevice) -> bool:
+    """Whether the host of a device is gone and another device was waited for there in vain."""
+    host, others = device.lost_host, device.lab.devices
+    return host is not None and any(one.fitness.out and one.lost_host == host for one in others)
 
 
 def _still(health: Health, problem: str) -> Health:

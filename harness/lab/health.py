@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, Field, StrictBool, StrictInt
 
+from harness.errors import InfraError
 from harness.lab.vitals import Vitals
 
 State = Literal["good", "suspect", "bad"]
@@ -86,6 +87,36 @@ class Health:
     def __str__(self) -> str:
         why = "; ".join(finding.text for finding in self.findings)
         return f"{self.state}: {why}" if why else self.state
+
+
+@dataclass(frozen=True)
+class Out:
+    """Why a device takes no cases, and when (on the run's clock) it is looked at again."""
+
+    error: InfraError
+    look_at: float
+
+
+@dataclass
+class Fitness:
+    """How a device has done in a run so far.
+
+    `is_fit` if it may be used without a look. `strikes` are the failures of the lab on it in a row,
+    `cases_lost` the cases that they ended; `was_switched` off and on since it was last well.
+    `vitals` are the last, with the time (on the run's clock) of the look. `cases` began there.
+    """
+
+    is_fit: bool = False
+    strikes: int = 0
+    cases_lost: int = 0
+    was_switched: bool = False
+    out: Out | None = None
+    vitals: tuple[float, Vitals] | None = None
+    cases: int = 0
+
+    def succeeded(self) -> None:
+        """A case was survived: a fresh start."""
+        self.strikes, self.cases_lost, self.was_switched = 0, 0, False
 
 
 def unreachable(why: str) -> Health:

@@ -1,4 +1,4 @@
-"""The leases that keep other processes off the devices of one lab.
+"""The leases that keep other processes off a device of the lab.
 
 A device has two: of its address, which is all that is known before it answers, and of what it says
 it is, since one device may have many addresses.
@@ -6,76 +6,93 @@ it is, since one device may have many addresses.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from harness.lab.lease import DeviceHeld, LeaseLost, Leases
 
 
-class HeldLeases:
-    """What this process holds, by the names that its lab gives to devices.
+class SharedLeases:
+    """What the devices of one lab share of their leases.
 
-    Two names of one device share its leases: one process uses it after all.
+    Two names of one device share its leases: one process uses it after all. `wait_s` is how long
+    another process is waited for; who waited in vain once is not kept waiting again.
     """
 
     def __init__(self, leases: Leases, *, wait_s: float = 0.0) -> None:
-        """`wait_s` is how long another process is waited for."""
-        self._leases = leases
-        self._wait_s = wait_s
-        self._held: dict[str, list[str]] = {}
+        self.leases = leases
+        self.wait_s = wait_s
+        self._holders = Counter[str]()
 
-    def take(self, name: str, key: str) -> None:
-        """Takes one lease of a device, its address first; at once if that was done before.
+    def take(self, key: str, name: str, wait_s: float) -> None:
+        """Takes a lease for one more holder. Raises DeviceHeld if another process has it."""
+        self.leases.take(key, name, wait_s=wait_s)
+        self._holders[key] += 1
+
+    def free(self, key: str) -> None:
+        """Frees a lease when its last holder lets go of it."""
+        self._holders[key] -= 1
+        if not self._holders[key]:
+            self.leases.free(key)
+
+
+class DeviceLease:
+    """What this process holds of one device of its lab."""
+
+    def __init__(self, shared: SharedLeases, name: str) -> None:
+        self._shared = shared
+        self._name = name
+        self._keys: list[str] = []
+
+    def take(self, key: str) -> None:
+        """Takes one lease of the device, its address first; at once if that was done before.
 
         Raises DeviceHeld if another process has it; who waited in vain once is not kept waiting
         again.
         """
-        wait_s, self._wait_s = self._wait_s, 0.0
-        self._take(name, key, wait_s)
-        self._wait_s = wait_s
+        wait_s, self._shared.wait_s = self._shared.wait_s, 0.0
+        self._take(key, wait_s)
+        self._shared.wait_s = wait_s
 
-    def take_device(self, name: str, device: str) -> bool:
+    def take_device(self, device: str) -> bool:
         """Takes a device whose address is held by what it is, and lets go of what it was before.
 
         False if another process had to be waited for: what the device said is old by then. Nobody
         waits for the second lease of a device while holding the first, so that no two processes
         wait for each other. Raises DeviceHeld, and then holds nothing of the device.
         """
-        address = self._held[name][0]
+        address = self._keys[0]
         try:
-            self._take(name, device, 0.0)
+            self._take(device, 0.0)
         except DeviceHeld:
-            self.let_go(name)
+            self.let_go()
             try:
-                self.take(name, device)
-                self._take(name, address, 0.0)
+                self.take(device)
+                self._take(address, 0.0)
             except DeviceHeld:
-                self.let_go(name)
+                self.let_go()
                 raise
-            self._held[name].reverse()
+            self._keys.reverse()
             return False
-        before, self._held[name] = self._held[name], list(dict.fromkeys((address, device)))
-        self._free(before)
+        for key in [one for one in self._keys if one not in (address, device)]:
+            self._keys.remove(key)
+            self._shared.free(key)
         return True
 
-    def require(self, name: str) -> None:
-        """Raises LeaseLost if another process may have got a device, and lets go of it then."""
+    def require(self) -> None:
+        """Raises LeaseLost if another process may have got the device, and lets go of it then."""
         try:
-            for key in self._held.get(name, ()):
-                self._leases.require(key)
+            for key in self._keys:
+                self._shared.leases.require(key)
         except LeaseLost:
-            self.let_go(name)
+            self.let_go()
             raise
 
-    def let_go(self, name: str) -> None:
-        """Frees what is held of a device."""
-        self._free(self._held.pop(name, []))
+    def let_go(self) -> None:
+        """Frees what is held of the device."""
+        while self._keys:
+            self._shared.free(self._keys.pop())
 
-    def _take(self, name: str, key: str, wait_s: float) -> None:
-        self._leases.take(key, name, wait_s=wait_s)
-        held = self._held.setdefault(name, [])
-        if key not in held:
-            held.append(key)
-
-    def _free(self, keys: list[str]) -> None:
-        wanted = {key for held in self._held.values() for key in held}
-        for key in keys:
-            if key not in wanted:
-                self._leases.free(key)
+    def _take(self, key: str, wait_s: float) -> None:
+        if key not in self._keys:
+            self._shared.take(key, self._name, wait_s)
+            self._keys.append(key)

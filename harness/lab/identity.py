@@ -78,31 +78,30 @@ def require_same_id(serial: str, known: Collection[str], now: DeviceId | None) -
         )
 
 
-class DeviceIds:
-    """The ids that the devices of a run carried when they were last made ready."""
+class CarriedId:
+    """The id that a device of a run carried when it was last made ready."""
 
     def __init__(self) -> None:
-        self._ids: dict[str, DeviceId] = {}
-        self._known: dict[str, set[str]] = {}
+        self._last: DeviceId | None = None
+        self._known: set[str] = set()
 
-    def look(self, name: str, adb: AdbDevice, workdir: str) -> DeviceId | None:
-        """Looks at a device's id in one round trip, and gives it one if it has none.
+    def look(self, adb: AdbDevice, workdir: str) -> DeviceId | None:
+        """Looks at the device's id in one round trip, and gives it one if it has none.
 
         None where nothing can be written.
 
         Raises DeviceError if it is none of those that this device had before.
         """
         own_id = give_device_id(adb, workdir)
-        known = self._known.setdefault(name, set())
-        require_same_id(adb.serial, known, own_id)
+        require_same_id(adb.serial, self._known, own_id)
         if own_id is not None:
-            self._ids[name] = own_id
-            known.add(own_id.text)
+            self._last = own_id
+            self._known.add(own_id.text)
         return own_id
 
-    def check_of(self, name: str) -> str:
+    def check(self) -> str:
         """What the shell runs that starts a probe there; see `DeviceId.check`."""
-        return self._ids[name].check() if name in self._ids else ""
+        return self._last.check() if self._last is not None else ""
 
 
 def require_same_device(serial: str, first: str | None, now: str | None) -> None:

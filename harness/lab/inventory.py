@@ -283,17 +283,16 @@ class Lab(_Strict):
         """The place of labgrid that a device hangs on; None if labgrid has no say in it."""
         return self._places.get(name)
 
-    def health_of(self, name: str) -> HealthRules:
-        """The rules for the health of a device. Raises ConfigError as `select`."""
-        return self._in_use(name).health or self.health
+    def health_of(self, device: DeviceConfig) -> HealthRules:
+        """The rules for the health of a device."""
+        return device.health or self.health
 
-    def recovery_of(self, name: str) -> RecoveryRules:
-        """What may be done to a device. Raises ConfigError as `select`."""
-        return self._in_use(name).recovery or self.recovery
+    def recovery_of(self, device: DeviceConfig) -> RecoveryRules:
+        """What may be done to a device."""
+        return device.recovery or self.recovery
 
-    def gate_of(self, name: str) -> TimedGate | None:
-        """What timed cases on a device wait for, None: nothing. Raises ConfigError as `select`."""
-        device = self._in_use(name)
+    def gate_of(self, device: DeviceConfig) -> TimedGate | None:
+        """What timed cases on a device wait for, None: nothing."""
         return device.gate or (None if device.simulated else self.gate)
 
     @property

@@ -12,11 +12,10 @@ from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.errors import DeviceError, DeviceTimeout, InfraError
 from harness.files.notices import at_work
-from harness.lab.attach import AttachedDevice, OpenLab
+from harness.lab.attach import LabDevice
 from harness.lab.health import (
     Health,
     HealthFinding,
-    HealthRules,
     RecoveryRules,
     judge_health,
     unreachable,
@@ -37,8 +36,8 @@ RecoveryStep = Literal["reconnect", "end-leftovers", "restart-server", "reboot",
 _BEYOND_OUR_POWER: Final = frozenset({"hot", "low-battery"})
 _NEED_A_CONNECTION: Final[frozenset[RecoveryStep]] = frozenset({"end-leftovers", "reboot"})
 
-ProbeProblem = Callable[[AttachedDevice], str | None]
-"""Says why the probe does not run on a device, None if it does or is not there yet."""
+ProbeProblem = Callable[[LabDevice], str | None]
+"""Says why the probe does not run on a device that answers, None if it does or is not there yet."""
 
 
 def ask_vitals(adb: AdbDevice, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
@@ -67,15 +66,15 @@ def ask_load(adb: AdbDevice) -> float | None:
     return parse_load(answer.stdout.decode("utf-8", "replace"))
 
 
-def check(lab: OpenLab, name: str, rules: HealthRules, probe_problem: ProbeProblem) -> Health:
+def check(device: LabDevice, probe_problem: ProbeProblem) -> Health:
     """Attaches a device if it is not, and asks how it is.
 
     Raises ConfigError, and DeviceHeld if it turns out to be one that another process uses.
     """
     try:
-        device = lab.device(name)
-        vitals = ask_vitals(device.adb, device.workdir)
-        health = judge_health(vitals, rules, has_dsp=device.has_dsp)
+        attached = device.attach()
+        vitals = ask_vitals(attached.adb, attached.workdir)
+        health = judge_health(vitals, device.health_rules, has_dsp=attached.has_dsp)
         why = probe_problem(device) if health.state != "bad" else None
     except DeviceHeld:
         raise
@@ -114,16 +113,16 @@ def is_worth_trying(step: RecoveryStep, codes: Collection[str]) -> bool:
 
 
 class Recovery:
-    """The recovery steps, taken on the devices of one lab.
+    """The recovery steps, taken on one device.
 
-    `come_back` is until when a device that is gone is waited for.
+    `come_back` is until when it is waited for if it is gone.
     """
 
-    def __init__(self, lab: OpenLab, rules: RecoveryRules, *, come_back: Deadline) -> None:
-        self._lab = lab
+    def __init__(self, device: LabDevice, rules: RecoveryRules, *, come_back: Deadline) -> None:
+        self._device = device
         self._rules = rules
         self._come_back = come_back
-        self._steps: Mapping[RecoveryStep, Callable[[str], None]] = {
+        self._steps: Mapping[RecoveryStep, Callable[[], None]] = {
             "reconnect": self._reconnect,
             "end-leftovers": self._end_leftovers,
             "restart-server": self._restart_server,
@@ -131,29 +130,29 @@ class Recovery:
             "power-cycle": self._power_cycle,
         }
 
-    def take(self, name: str, step: RecoveryStep) -> None:
+    def take(self, step: RecoveryStep) -> None:
         """Takes one step, within a bound of its own. Raises InfraError if it cannot be done."""
-        self._steps[step](name)
+        self._steps[step]()
 
-    def _reconnect(self, name: str) -> None:
-        self._wait_for(name, self._come_back)
+    def _reconnect(self) -> None:
+        self._wait_for(self._come_back)
 
-    def _power_cycle(self, name: str) -> None:
-        self._lab.release(name)
-        place = self._lab.lab.place_of(name)
-        assert place is not None
-        place.power_cycle()
-        self._wait_for(name, Deadline(self._rules.reboot_timeout_s))
+    def _power_cycle(self) -> None:
+        self._device.release()
+        assert self._device.place is not None
+        self._device.place.power_cycle()
+        self._wait_for(Deadline(self._rules.reboot_timeout_s))
 
-    def _wait_for(self, name: str, deadline: Deadline) -> None:
+    def _wait_for(self, deadline: Deadline) -> None:
+        device = self._device
         while True:
             try:
-                self._lab.release(name)
-                self._lab.reconnect(name, within_s=max(_LEAST_S, deadline.remaining()))
-                device = self._lab.device(name)
-                if ask_vitals(device.adb, device.workdir).booted is not False:
+                device.release()
+                device.reconnect(within_s=max(_LEAST_S, deadline.remaining()))
+                attached = device.attach()
+                if ask_vitals(attached.adb, attached.workdir).booted is not False:
                     return
-                raise InfraError(f"device {name} has not finished booting")
+                raise InfraError(f"device {device.name} has not finished booting")
             except DeviceHeld:
                 raise
             except InfraError:
@@ -161,16 +160,17 @@ class Recovery:
                     raise
             time.sleep(min(2 * _POLL_S, deadline.remaining()))
 
-    def _end_leftovers(self, name: str) -> None:
-        if not self._lab.device(name).adb.end_leftovers(timeout_s=_LEFTOVERS_S):
+    def _end_leftovers(self) -> None:
+        if not self._device.attach().adb.end_leftovers(timeout_s=_LEFTOVERS_S):
+            name = self._device.name
             raise InfraError(f"what earlier runs left on device {name} could not be ended")
 
-    def _restart_server(self, name: str) -> None:
-        self._lab.restart_server()
-        self._lab.device(name)
+    def _restart_server(self) -> None:
+        self._device.lab.restart_server()
+        self._device.attach()
 
-    def _reboot(self, name: str) -> None:
-        device = self._lab.device(name)
+    def _reboot(self) -> None:
+        device = self._device.attach()
         adb, deadline = device.adb, Deadline(self._rules.reboot_timeout_s)
         before = None
         with contextlib.suppress(InfraError):
@@ -179,9 +179,9 @@ class Recovery:
         self._wait_until_down(adb, deadline.at_most(_GOING_DOWN_S))
         why = "it did not answer"
         while not deadline.expired:
-            self._lab.detach(name)
+            self._device.detach()
             try:
-                up = self._lab.device(name)
+                up = self._device.attach()
                 vitals = ask_vitals(up.adb, up.workdir, timeout_s=deadline.at_most(15).seconds)
                 again = before is not None and vitals.boot_id == before
                 if vitals.booted is not False and not again:

@@ -16,10 +16,10 @@ from harness.contexts.source import Context, Reference
 from harness.errors import DeviceError, HarnessError, InfraError
 from harness.evidence.case_evidence import take_baseline
 from harness.evidence.report import Baseline
-from harness.lab.attach import AttachedDevice, OpenLab
+from harness.lab.attach import AttachedDevice, LabDevice
 from harness.lab.device_watch import DeviceWatch
-from harness.lab.inventory import DeviceConfig
 from harness.probe.build import PROBE_NAME
+from harness.probe.fitness import probe_problem
 from harness.results.record import DeviceRecord, RuntimeRecord
 from harness.runtimes.executorch import EXECUTORCH_VERSION, OWN_BUILD, RUNNER
 from harness.store.deploy import DeployedRuntime, Deployer, runtime_set
@@ -46,32 +46,28 @@ class HeldDevice:
 
     def __init__(
         self,
-        config: DeviceConfig,
-        lab: OpenLab,
+        lab_device: LabDevice,
         watch: DeviceWatch,
         supplies: Supplies,
         open_deployer: Callable[[AttachedDevice], Deployer],
-        try_probe: Callable[[AttachedDevice, str], str | None],
     ) -> None:
-        """`try_probe` says why the probe that now lies at a path of a device does not run there."""
-        self.config = config
-        self.lab = lab
+        self.lab_device = lab_device
+        self.config = lab_device.config
         self.watch = watch
         self.supplies = supplies
         self.refusals = Refusals()
         self.failed: dict[Placement, HarnessError] = {}
         self.ready: dict[Placement, ReadyPlacement] = {}
         self._open_deployer = open_deployer
-        self._try_probe = try_probe
 
     @property
     def device(self) -> AttachedDevice:
         """The device, connected and well.
 
-        Raises as `OpenLab.device`, and InfraError for a device in quarantine.
+        Raises as `LabDevice.attach`, and InfraError for a device in quarantine.
         """
-        self.watch.require(self.config.name)
-        return self.lab.device(self.config.name)
+        self.watch.require(self.lab_device)
+        return self.lab_device.attach()
 
     @property
     def target(self) -> str:
@@ -117,7 +113,9 @@ class HeldDevice:
             (folder,) = self.deployer.deploy_sets([self._probe_set()])
             path = f"{folder}/{PROBE_NAME}"
             device = self.device
-            if why := self._try_probe(device, path):
+            # tried once at each path
+            known, self.lab_device.probe = self.lab_device.probe, path
+            if known != path and (why := probe_problem(device.adb, path)):
                 problem = f"the probe does not run on {placement.device}: {why}"
                 raise DeviceError(problem, serial=device.adb.serial)
             _ = self.baseline  # before its first case, whose time it would be
@@ -246,4 +244,4 @@ class ReadyPlacement:
 
     def check(self) -> str:
         """Shell text that exits where another device answers than the one made ready."""
-        return self.held.lab.device_ids.check_of(self.placement.device)
+        return self.held.lab_device.device_id.check()

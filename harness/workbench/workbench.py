@@ -16,7 +16,7 @@ from harness.contexts.contexts import Source
 from harness.contexts.source import Context
 from harness.errors import HarnessError, InfraError, VersionError
 from harness.files.cache import quarantine_root, simulated_root
-from harness.lab.attach import AttachedDevice, OpenLab
+from harness.lab.attach import AttachedDevice, LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import LabEvent, State, Tell
 from harness.lab.inventory import Lab
@@ -71,26 +71,25 @@ class Workbench:
         self._supplies = Supplies(self.catalog, cache, executorch)
         self._preflight: PreflightMode = preflight
         self._findings: dict[Placement, tuple[Finding, ...]] = {}
+        fitness = ProbeFitness(self._supplies.probes)
         self._watch = DeviceWatch(
-            self.lab,
             Quarantine(quarantine_root(cache)),
-            probe_problem=self._probe_problem,
-            thorough=ProbeFitness(self._supplies.probes).problem,
+            probe_problem=_probe_problem,
+            thorough=lambda device: fitness.problem(device.attach()),
             tell=tell,
         )
         self._tell = tell
         self._held: dict[str, HeldDevice] = {}
         # one for all: after a fault the same device is claimed anew, not twice
         self._claim = own_claim()
-        self._probe_paths: dict[str, str] = {}
 
     def close(self) -> None:
         """Says on each device that it is not in use any more, and ends what we started.
 
         Safe to call twice; a device that does not answer delays it by seconds at most.
         """
-        for name, held in self._held.items():
-            if not self._watch.is_out(name):
+        for held in self._held.values():
+            if held.lab_device.fitness.out is None:
                 held.release()
         self._held.clear()
         self.lab.close()
@@ -131,10 +130,8 @@ class Workbench:
     def held(self, name: str) -> HeldDevice:
         """A device of the lab, by its name. Raises ConfigError if there is none."""
         if name not in self._held:
-            (config,) = self.lab.lab.select([name])
-            self._held[name] = HeldDevice(
-                config, self.lab, self._watch, self._supplies, self._open_deployer, self._try_probe
-            )
+            device = self.lab.device(name)
+            self._held[name] = HeldDevice(device, self._watch, self._supplies, self._open_deployer)
         return self._held[name]
 
     def findings(self, placement: Placement) -> tuple[Finding, ...]:
@@ -150,15 +147,12 @@ class Workbench:
 
     def is_out(self, device: str) -> bool:
         """Whether a device takes no cases now."""
-        return self._watch.is_out(device)
+        return self.lab.device(device).fitness.out is not None
 
     def is_taken(self, device: str) -> bool:
         """Whether another process has a real device now, as far as its address tells."""
-        (config,) = self.lab.lab.select([device])
-        if config.simulated or self.lab.leases is None:
-            return False
         with contextlib.suppress(InfraError):  # whoever takes it is told
-            return self.lab.leases.look(self.lab.key(device)) is not None
+            return self.lab.device(device).is_taken
         return False
 
     def look_again(self, device: str) -> None:
@@ -166,7 +160,7 @@ class Workbench:
 
         What is on it is found out anew. Raises InfraError saying why it takes no cases.
         """
-        self._watch.require(device)
+        self._watch.require(self.lab.device(device))
         self._held.pop(device, None)
 
     def recover(self, device: str, *, case_over: bool) -> bool:
@@ -176,11 +170,11 @@ class Workbench:
         What was known about the device is forgotten, and it is brought back or given up.
         """
         self._held.pop(device, None)
-        return self._watch.failed(device, case_over=case_over)
+        return self._watch.failed(self.lab.device(device), case_over=case_over)
 
     def succeeded(self, device: str) -> None:
         """To be called after each case that the lab survived."""
-        self._watch.succeeded(device)
+        self.lab.device(device).fitness.succeeded()
 
     def files(self, need: Need) -> list[PushedFile]:
         """The files that a case needs on its device; fetches, builds and compiles on the host.
@@ -219,20 +213,8 @@ class Workbench:
         # what is wrong with a file is a matter of the cases that take it
         self.refuse(placement, [one for one in found if one.context not in files])
 
-    def _probe_problem(self, device: AttachedDevice) -> str | None:
-        """Why our probe does not run on a device; None if it does, or is not there yet."""
-        path = self._probe_paths.get(device.name)
-        return None if path is None else probe_problem(device.adb, path)
-
-    def _try_probe(self, device: AttachedDevice, path: str) -> str | None:
-        """The same for the probe at a path, once for each."""
-        if self._probe_paths.get(device.name) == path:
-            return None
-        self._probe_paths[device.name] = path
-        return self._probe_problem(device)
-
     def _open_deployer(self, device: AttachedDevice) -> Deployer:
-        self.lab.device_ids.look(device.name, device.adb, device.workdir)
+        self.lab.device(device.name).device_id.look(device.adb, device.workdir)
         return Deployer(
             device.adb,
             device.workdir,
@@ -240,6 +222,11 @@ class Workbench:
             claim=self._claim,
             tell=lambda push: self._tell(_pushed(device.name, push)),
         )
+
+
+def _probe_problem(device: LabDevice) -> str | None:
+    """Why our probe does not run on a device; None if it does, or is not there yet."""
+    return None if device.probe is None else probe_problem(device.attach().adb, device.probe)
 
 
 def _pushed(device: str, push: Push) -> LabEvent:

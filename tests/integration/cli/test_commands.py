@@ -62,7 +62,7 @@ def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: P
     file = tmp_path / "input.raw"
     file.write_bytes(os.urandom(200_000))
     with opened(simulated_lab) as lab:
-        device = lab.device("sim-test")
+        device = lab.device("sim-test").attach()
         deployer = Deployer(device.adb, device.workdir)
         folder = Path(deployer.deploy_files("inputs", {"input.raw": file}))
         deployer.deploy_files("again", {"input.raw": file})
@@ -76,7 +76,7 @@ def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: P
     assert (folder / "input.raw").exists()
 
     with opened(simulated_lab) as lab:
-        device = lab.device("sim-test")
+        device = lab.device("sim-test").attach()
         mark = next(Path(device.workdir).glob("inuse/*"))
         mark.unlink()
     done = qnn_harness("devices", "clean", "sim-test", "--lab", simulated_lab, "--json")
@@ -91,7 +91,7 @@ def test_devices_clean_all_removes_what_is_used_too(simulated_lab: Path, tmp_pat
     file = tmp_path / "input.raw"
     file.write_bytes(b"x" * 1000)
     with opened(simulated_lab) as lab:
-        device = lab.device("sim-test")
+        device = lab.device("sim-test").attach()
         Deployer(device.adb, device.workdir).deploy_files("one", {"input.raw": file})
         workdir = Path(device.workdir)
     done = qnn_harness("devices", "clean", "--all", "--lab", simulated_lab)
@@ -149,7 +149,7 @@ def test_healing_goes_on_past_a_device_that_is_held(simulated_lab: Path) -> None
     more = "  - {name: sim-other, simulated: true, soc: QCS8550}\n"
     simulated_lab.write_text(simulated_lab.read_text() + more)
     with opened(simulated_lab) as lab:
-        key = lab.key("sim-test")
+        key = lab.device("sim-test").key
     leases = Leases(lease_root(), purpose="a test")
     leases.take(key, "sim-test")
     done = qnn_harness("devices", "heal", "sim-test", "sim-other", "--lab", simulated_lab, "--json")
@@ -163,7 +163,7 @@ def test_healing_goes_on_past_a_device_that_is_held(simulated_lab: Path) -> None
 
 def key_of(lab_file: Path) -> str:
     with opened(lab_file) as lab:
-        return lab.key("sim-test")
+        return lab.device("sim-test").key
 
 
 def test_a_device_that_answers_and_is_bad_is_a_negative_answer(

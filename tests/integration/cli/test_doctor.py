@@ -57,7 +57,7 @@ def describe_on_host(lab_file: Path, adb: AdbClient, device: SimulatedDevice, fi
 
 def key_of(lab_file: Path, name: str = NAME) -> str:
     lab = OpenLab(load_lab(lab_file), key_folder=Path("/none"), storage_root=storage())
-    return lab.key(name)
+    return lab.device(name).key
 
 
 def storage() -> Path:

@@ -91,16 +91,17 @@ def test_another_address_is_no_way_around_a_lease(
             device = stack.enter_context(RealDevice(root))
         link = stack.enter_context(FaultyLink(device.address))
         first = open_at(f"{daemon}-first", device.address)
-        first.device("at-0")
+        first.device("at-0").attach()
         second = open_at(f"{daemon}-second", link.address)
         with pytest.raises(DeviceHeld, match=f"({daemon}-first)"):
-            second.device("at-0")
+            second.device("at-0").attach()
         # nothing of it is kept, so that the holder may use the other address, too
         both = open_at(f"{daemon}-third", link.address)
-        both.hold("at-0")
+        both.device("at-0").hold()
         both.close()
         first.close()
-        assert second.device("at-0").adb.shell("echo here", timeout_s=60).stdout == b"here\n"
+        again = second.device("at-0").attach()
+        assert again.adb.shell("echo here", timeout_s=60).stdout == b"here\n"
         second.close()
         assert not list((tmp_path / "leases").iterdir())
 
@@ -112,10 +113,12 @@ def test_whoever_waits_gets_it_as_it_is_by_then(
     monkeypatch.setattr(lease_module._log, "warning", lambda text: waiting.set())
     with simulated(tmp_path, "alone") as device, FaultyLink(device.address) as link:
         first = open_at("sim-first", device.address)
-        held = first.device("at-0")
+        held = first.device("at-0").attach()
         second = open_at("sim-second", link.address, wait_s=60)
         got: list[str] = []
-        thread = threading.Thread(target=lambda: got.append(second.device("at-0").facts.boot or ""))
+        thread = threading.Thread(
+            target=lambda: got.append(second.device("at-0").attach().facts.boot or "")
+        )
         thread.start()
         assert waiting.wait(60)
         held.adb.reboot(timeout_s=60)
@@ -132,13 +135,14 @@ def test_whoever_waits_gets_it_as_it_is_by_then(
 def test_two_names_of_one_process_share_a_device(tmp_path: Path, open_at: OpenAt) -> None:
     with simulated(tmp_path, "alone") as device, FaultyLink(device.address) as link:
         opened = open_at("sim-first", device.address, link.address)
-        assert opened.device("at-0").facts.identity == opened.device("at-1").facts.identity
-        opened.require_held("at-0")
+        names = ("at-0", "at-1")
+        assert len({opened.device(one).attach().facts.identity for one in names}) == 1
+        opened.device("at-0").require_held()
 
 
 def test_devices_that_call_themselves_alike_are_two(tmp_path: Path, open_at: OpenAt) -> None:
     with simulated(tmp_path, "twin") as one, simulated(tmp_path, "twin") as other:
         first, second = open_at("sim-first", one.address), open_at("sim-second", other.address)
-        said = [opened.device("at-0").facts for opened in (first, second)]
+        said = [opened.device("at-0").attach().facts for opened in (first, second)]
         assert said[0].identity == said[1].identity
         assert said[0].boot != said[1].boot

@@ -43,7 +43,7 @@ def test_closed_by_another_thread_it_leaves_nothing_and_begins_nothing(
 
     def attach() -> None:
         with contextlib.suppress(InfraError):
-            lab.device("sim")
+            lab.device("sim").attach()
 
     beginning = threading.Thread(target=attach)
     beginning.start()
@@ -53,6 +53,6 @@ def test_closed_by_another_thread_it_leaves_nothing_and_begins_nothing(
     beginning.join(60)
     assert list((root / ".runs").iterdir()) == []
     with pytest.raises(InfraError, match="sim is not begun: its run has ended"):
-        lab.device("sim")
-    assert lab.private_server is None
-    assert lab.simulated == {}
+        lab.device("sim").attach()
+    assert lab.simulation.server is None
+    assert lab.simulation.devices == {}

@@ -43,26 +43,25 @@ def test_a_host_is_waited_for_once_and_brings_its_devices_back(
     now = [0.0]
     with OpenLab(load_lab(file), key_folder=tmp_path, storage_root=tmp_path / "none") as lab:
         watch = DeviceWatch(
-            lab,
             Quarantine(tmp_path / "quarantine"),
             probe_problem=lambda device: None,
             tell=events.append,
             clock=lambda: now[0],
         )
         for name in ("far-0", "far-1"):
-            watch.require(name)
+            watch.require(lab.device(name))
         lose(far)
         waited, begun = [], far.begun()
         for name in ("far-0", "far-1"):
             began = time.monotonic()
-            assert not watch.failed(name, case_over=False)
+            assert not watch.failed(lab.device(name), case_over=False)
             waited.append(time.monotonic() - began)
         assert waited[0] >= BACK_S > waited[1]
         # who looks does so ever more seldom
         assert far.begun() - begun <= 6
         for name in ("far-0", "far-1"):
             with pytest.raises(InfraError, match=f"device {name} is not used: it does not answer"):
-                watch.require(name)
+                watch.require(lab.device(name))
         find(far)
         deadline, out = Deadline(60), {"far-0", "far-1"}
         while out:
@@ -70,10 +69,10 @@ def test_a_host_is_waited_for_once_and_brings_its_devices_back(
             now[0] += 16
             for name in sorted(out):
                 with contextlib.suppress(InfraError):
-                    watch.require(name)
+                    watch.require(lab.device(name))
                     out.discard(name)
             time.sleep(0.05)
-        assert lab.device("far-1").adb.shell("echo here", timeout_s=60).stdout == b"here\n"
+        assert lab.device("far-1").attach().adb.shell("echo here", timeout_s=60).stdout == b"here\n"
     told = [(event.device, event.event) for event in events if event.event != "health"]
     assert [name for name, event in told if event == "quarantine"] == ["far-0", "far-1"]
     assert {name for name, event in told if event == "healed"} == {"far-0", "far-1"}

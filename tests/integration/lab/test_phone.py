@@ -56,7 +56,7 @@ def open_lab(tmp_path: Path) -> Iterator[Open]:
 
 
 def test_what_it_says_of_itself(phone: Phone, open_lab: Open) -> None:
-    device = open_lab(phone).device("phone")
+    device = open_lab(phone).device("phone").attach()
     facts = device.facts
     assert (facts.target, facts.machine) == ("android-arm64", "aarch64")
     assert (facts.soc, facts.android_api, device.htp_arch) == (SOC, API, 73)
@@ -75,11 +75,11 @@ def test_what_it_says_of_itself(phone: Phone, open_lab: Open) -> None:
 
 def test_one_run_has_it(phone: Phone, open_lab: Open) -> None:
     first = open_lab(phone)
-    first.device("phone")
+    first.device("phone").attach()
     with pytest.raises(DeviceHeld, match="first"):
-        open_lab(phone, "second").device("phone")
+        open_lab(phone, "second").device("phone").attach()
     first.close()
-    assert open_lab(phone, "third").device("phone").facts.soc == SOC
+    assert open_lab(phone, "third").device("phone").attach().facts.soc == SOC
 
 
 def test_it_comes_back_when_it_is_plugged_in_again(
@@ -87,36 +87,36 @@ def test_it_comes_back_when_it_is_plugged_in_again(
 ) -> None:
     lab, events = open_lab(phone), list[LabEvent]()
     watch = DeviceWatch(
-        lab, Quarantine(tmp_path / "out"), probe_problem=lambda device: None, tell=events.append
+        Quarantine(tmp_path / "out"), probe_problem=lambda device: None, tell=events.append
     )
-    watch.require("phone")
+    watch.require(lab.device("phone"))
     phone.link.cut()
     with pytest.raises(InfraError):
-        lab.device("phone").adb.shell("echo here", timeout_s=20)
+        lab.device("phone").attach().adb.shell("echo here", timeout_s=20)
     phone.link.resume()
-    assert watch.failed("phone", case_over=False)
-    assert lab.device("phone").adb.shell("echo here", timeout_s=60).stdout == b"here\n"
+    assert watch.failed(lab.device("phone"), case_over=False)
+    assert lab.device("phone").attach().adb.shell("echo here", timeout_s=60).stdout == b"here\n"
 
 
 @pytest.mark.nightly
 def test_a_full_phone_and_one_that_cannot_be_written_to(tmp_path: Path, open_lab: Open) -> None:
     with Phone(tmp_path / "small", storage_limit_bytes=1 << 20) as small:
         lab = open_lab(small)
-        device = lab.device("phone")
+        device = lab.device("phone").attach()
         device.adb.shell("cat /dev/zero >/data/local/tmp/all 2>/dev/null", timeout_s=60)
         full = ask_vitals(device.adb, device.workdir)
         assert full.free_storage_bytes == 0
         assert "No space left" in (full.write_problem or "")
     lab.close()  # it is the same phone by its serial number
     with Phone(tmp_path / "frozen", read_only=True) as frozen:
-        device = open_lab(frozen, "second").device("phone")
+        device = open_lab(frozen, "second").device("phone").attach()
         vitals = ask_vitals(device.adb, device.workdir)
         assert "Read-only file system" in (vitals.write_problem or "")
 
 
 def test_a_boot_that_may_not_be_asked_for(phone: Phone, open_lab: Open, tmp_path: Path) -> None:
     """As SELinux has it for the shell of some phones: EACCES."""
-    device = open_lab(phone).device("phone")
+    device = open_lab(phone).device("phone").attach()
     boot, file = "/proc/sys/kernel/random/boot_id", tmp_path / "file"
     file.write_text("content")
     try:
@@ -136,7 +136,7 @@ def test_a_boot_that_may_not_be_asked_for(phone: Phone, open_lab: Open, tmp_path
 
 @pytest.mark.nightly
 def test_nothing_runs_on_its_card(phone: Phone, open_lab: Open, tmp_path: Path) -> None:
-    device = open_lab(phone).device("phone")
+    device = open_lab(phone).device("phone").attach()
     probe = "/sdcard/test-card/qnn-probe"
     device.adb.push([PushItem(android_probe(tmp_path), probe, 0o755)], timeout_s=60)
     problem = probe_problem(device.adb, probe)

@@ -20,9 +20,9 @@ from harness.adb.server import AdbServer
 from harness.cli.devices import describe
 from harness.errors import InfraError
 from harness.files.notices import followed_by
-from harness.lab.attach import AttachedDevice, OpenLab
+from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
-from harness.lab.health import LabEvent
+from harness.lab.health import Fitness, LabEvent
 from harness.lab.inventory import load_lab
 from harness.lab.quarantine import Quarantine
 from harness.lab.recovery import Recovery, ask_vitals
@@ -45,8 +45,8 @@ class Ward:
         )
         self.now = 0.0
         self.quarantine = Quarantine(folder / "quarantine")
+        self.device = self.lab.device(NAME)
         self.watch = DeviceWatch(
-            self.lab,
             self.quarantine,
             probe_problem=lambda device: None,
             tell=self.events.append,
@@ -60,7 +60,7 @@ class Ward:
         return [one for one in found if one != ("health", "good")]
 
     def answers(self) -> bool:
-        return self.lab.device(NAME).adb.shell("echo here", timeout_s=60).stdout == b"here\n"
+        return self.device.attach().adb.shell("echo here", timeout_s=60).stdout == b"here\n"
 
 
 @pytest.fixture
@@ -71,15 +71,15 @@ def ward(simulated_lab: Path, tmp_path: Path) -> Iterator[Ward]:
 
 
 def test_a_healthy_device_is_used_without_a_word(ward: Ward) -> None:
-    ward.watch.require(NAME)
+    ward.watch.require(ward.device)
     assert ward.told == []
     assert ward.answers()
 
 
 def test_a_device_that_died_is_connected_again(ward: Ward) -> None:
-    ward.watch.require(NAME)
-    os.kill(ward.lab.simulated[NAME].pid or 0, signal.SIGKILL)
-    assert ward.watch.failed(NAME, case_over=False)
+    ward.watch.require(ward.device)
+    os.kill(ward.lab.simulation.devices[NAME].pid or 0, signal.SIGKILL)
+    assert ward.watch.failed(ward.device, case_over=False)
     assert ward.told == [("reconnect", "good")]
     assert ward.events[-1].vitals is not None
     assert ward.events[-1].vitals.free_ram_bytes
@@ -87,22 +87,22 @@ def test_a_device_that_died_is_connected_again(ward: Ward) -> None:
 
 
 def test_an_adb_server_that_died_is_started_again(ward: Ward) -> None:
-    ward.watch.require(NAME)
-    assert ward.lab.private_server is not None
-    os.kill(ward.lab.private_server.pid or 0, signal.SIGKILL)
-    assert ward.watch.failed(NAME, case_over=False)
+    ward.watch.require(ward.device)
+    assert ward.lab.simulation.server is not None
+    os.kill(ward.lab.simulation.server.pid or 0, signal.SIGKILL)
+    assert ward.watch.failed(ward.device, case_over=False)
     assert ward.told[-1][1] == "good"
     assert ward.answers()
 
 
 @pytest.mark.nightly
 def test_an_adb_server_that_hangs_is_replaced(ward: Ward) -> None:
-    ward.watch.require(NAME)
-    assert ward.lab.private_server is not None
-    pid = ward.lab.private_server.pid or 0
+    ward.watch.require(ward.device)
+    assert ward.lab.simulation.server is not None
+    pid = ward.lab.simulation.server.pid or 0
     os.kill(pid, signal.SIGSTOP)
     try:
-        assert ward.watch.failed(NAME, case_over=False)
+        assert ward.watch.failed(ward.device, case_over=False)
     finally:
         with_pid = Path(f"/proc/{pid}")
         if with_pid.exists():
@@ -112,11 +112,11 @@ def test_an_adb_server_that_hangs_is_replaced(ward: Ward) -> None:
 
 
 def test_a_reboot_is_waited_for(ward: Ward) -> None:
-    device = ward.lab.device(NAME)
+    device = ward.device.attach()
     before = ask_vitals(device.adb, device.workdir).boot_id
     device.adb.shell("sleep 1000 >/dev/null 2>&1 &", timeout_s=60)
-    Recovery(ward.lab, ward.lab.lab.recovery_of(NAME), come_back=Deadline(0)).take(NAME, "reboot")
-    device = ward.lab.device(NAME)
+    Recovery(ward.device, ward.device.recovery_rules, come_back=Deadline(0)).take("reboot")
+    device = ward.device.attach()
     after = ask_vitals(device.adb, device.workdir).boot_id
     assert before
     assert after
@@ -124,7 +124,7 @@ def test_a_reboot_is_waited_for(ward: Ward) -> None:
 
 
 def test_leftovers_of_this_computer_are_ended_and_nobody_elses(ward: Ward) -> None:
-    adb = ward.lab.device(NAME).adb
+    adb = ward.device.attach().adb
     script = "setsid sh -c 'echo $$; exec sleep 1000' >{0} 2>&1 </dev/null & sleep 0.3; cat {0}"
     ours = int(adb.shell(script.format("$TMPDIR/ours"), timeout_s=60).stdout)
     foreign = "QNN_HARNESS_CALL=00000000ffffffff " + script.format("$TMPDIR/foreign")
@@ -136,9 +136,9 @@ def test_leftovers_of_this_computer_are_ended_and_nobody_elses(ward: Ward) -> No
 
 
 def test_failing_again_and_again_ends_in_quarantine_and_heals(ward: Ward) -> None:
-    ward.watch.require(NAME)
+    ward.watch.require(ward.device)
     over = [False, False, True, False, True, True]
-    usable = [ward.watch.failed(NAME, case_over=case_over) for case_over in over]
+    usable = [ward.watch.failed(ward.device, case_over=case_over) for case_over in over]
     assert usable == [True] * 5 + [False]
     assert [event for event, _ in ward.told] == [
         "reconnect",
@@ -147,44 +147,44 @@ def test_failing_again_and_again_ends_in_quarantine_and_heals(ward: Ward) -> Non
         "reboot",
         "quarantine",
     ]
-    entry = ward.quarantine.find(ward.lab.key(NAME))
+    entry = ward.quarantine.find(ward.device.key)
     assert entry is not None
     assert "last 3 cases" in entry.why
     with pytest.raises(InfraError, match="devices heal sim-test"):
-        ward.watch.require(NAME)
+        ward.watch.require(ward.device)
     ward.now += 61
-    ward.watch.require(NAME)
+    ward.watch.require(ward.device)
     assert ward.told[-1][0] == "healed"
-    assert ward.quarantine.find(ward.lab.key(NAME)) is None
+    assert ward.quarantine.find(ward.device.key) is None
 
 
 def test_success_is_a_fresh_start(ward: Ward) -> None:
-    ward.watch.require(NAME)
+    ward.watch.require(ward.device)
     for _ in range(3):
-        assert ward.watch.failed(NAME, case_over=False)
-        ward.watch.succeeded(NAME)
+        assert ward.watch.failed(ward.device, case_over=False)
+        ward.device.fitness.succeeded()
     assert [event for event, _ in ward.told] == ["reconnect"] * 3
 
 
 def test_a_device_that_cannot_come_back(ward: Ward, tmp_path: Path) -> None:
-    ward.watch.require(NAME)
+    ward.watch.require(ward.device)
     storage = tmp_path / "simulated" / NAME
-    os.kill(ward.lab.simulated[NAME].pid or 0, signal.SIGKILL)
-    ward.lab.simulated[NAME].stop()
+    os.kill(ward.lab.simulation.devices[NAME].pid or 0, signal.SIGKILL)
+    ward.lab.simulation.devices[NAME].stop()
     storage.rename(tmp_path / "away")
     storage.write_text("in the way")
-    assert not ward.watch.failed(NAME, case_over=False)
+    assert not ward.watch.failed(ward.device, case_over=False)
     assert ward.told[-1] == ("quarantine", "bad")
     storage.unlink()
-    health = ward.watch.heal(NAME)
+    health = ward.watch.heal(ward.device)
     assert health.state != "bad"
     assert ward.told[-1][0] == "healed"
-    ward.watch.require(NAME)
+    ward.watch.require(ward.device)
     assert ward.answers()
 
 
 def test_the_gate_is_off_for_simulated_devices(ward: Ward) -> None:
-    assert ward.watch.settle(NAME) == {}
+    assert ward.watch.settle(ward.device) == {}
 
 
 def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
@@ -192,9 +192,9 @@ def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
     simulated_lab.write_text(simulated_lab.read_text() + gate)
     ward = Ward(simulated_lab, tmp_path)
     with ward.lab:
-        settled = ward.watch.settle(NAME)
+        settled = ward.watch.settle(ward.device)
         ward.now = 7.0
-        first, second = (ward.watch.surroundings(NAME) for _ in range(2))
+        first, second = (ward.watch.surroundings(ward.device) for _ in range(2))
     assert settled["waited_s"] == 0
     assert isinstance(settled["busy"], float)
     assert (first["seen_s"], first["cases_before"], second["cases_before"]) == (7.0, 0, 1)
@@ -202,10 +202,10 @@ def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_around_a_case_is_what_was_seen_last(ward: Ward) -> None:
-    assert ward.watch.surroundings(NAME) == {"cases_before": 0}
-    ward.watch.require(NAME)
+    assert ward.watch.surroundings(ward.device) == {"cases_before": 0}
+    ward.watch.require(ward.device)
     ward.now = 5.0
-    around = ward.watch.surroundings(NAME)
+    around = ward.watch.surroundings(ward.device)
     assert (around["seen_s"], around["cases_before"]) == (5.0, 1)
     (checked,) = ward.events
     assert checked.vitals is not None
@@ -223,7 +223,7 @@ def test_who_follows_is_told_why_a_timed_case_waits(simulated_lab: Path, tmp_pat
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         with ward.lab, followed_by(follow), pytest.raises(InfraError, match="not fit"):
-            ward.watch.settle(NAME)
+            ward.watch.settle(ward.device)
     finally:
         busy.kill()
         busy.wait()
@@ -254,7 +254,7 @@ devices:
 """
     )
     lab = OpenLab(load_lab(lab_file), key_folder=tmp_path / "k", storage_root=tmp_path / "s")
-    key = {name: lab.key(name) for name in "abcdefgh"}
+    key = {name: lab.device(name).key for name in "abcdefgh"}
     assert key["a"] == key["b"]
     assert key["e"] == key["f"]
     assert len(set(key.values())) == 6
@@ -263,31 +263,25 @@ devices:
 def test_a_quarantine_does_not_end_before_the_probe_has_run(ward: Ward) -> None:
     asked: list[str] = []
 
-    def fails(device: AttachedDevice) -> str | None:
+    def fails(device: LabDevice) -> str | None:
         asked.append(device.name)
         return "it ends with a segmentation fault"
 
     watch = DeviceWatch(
-        ward.lab,
         ward.quarantine,
         probe_problem=lambda device: None,
         thorough=fails,
         tell=ward.events.append,
     )
-    watch.require(NAME)
+    watch.require(ward.device)
     assert asked == []  # a device that was well is not kept waiting
-    ward.quarantine.put(ward.lab.key(NAME), "its probe crashed")
+    ward.quarantine.put(ward.device.key, "its probe crashed")
+    ward.device.fitness = Fitness()  # as of a new run
     with pytest.raises(InfraError, match="segmentation fault"):
-        DeviceWatch(
-            ward.lab,
-            ward.quarantine,
-            probe_problem=lambda device: None,
-            thorough=fails,
-            tell=ward.events.append,
-        ).require(NAME)
-    assert watch.heal(NAME).state == "bad"
+        watch.require(ward.device)
+    assert watch.heal(ward.device).state == "bad"
     assert asked == [NAME, NAME]
-    entry = ward.quarantine.find(ward.lab.key(NAME))
+    entry = ward.quarantine.find(ward.device.key)
     assert entry is not None
     assert entry.why == "its probe crashed"
 
@@ -341,20 +335,15 @@ def test_a_cut_at_any_moment_of_the_first_look_costs_no_device(
 ) -> None:
     ward, link = far_ward
     before = link.carried
-    ward.watch.require(NAME)
+    ward.watch.require(ward.device)
     whole = link.carried - before
     cuts_before = link.cuts
     for share in range(1, 20):
-        ward.lab.release(NAME)
+        ward.device.release()
         AdbServer(ward.lab.lab.host("here").address).disconnect(link.address)
-        fresh = DeviceWatch(
-            ward.lab,
-            ward.quarantine,
-            probe_problem=lambda device: None,
-            tell=ward.events.append,
-        )
+        ward.device.fitness = Fitness()  # as of a new run
         link.cut_after(whole * share // 20)
-        fresh.require(NAME)
+        ward.watch.require(ward.device)
         link.resume()
         assert ward.answers(), share
     assert link.cuts > cuts_before + 10
@@ -366,33 +355,32 @@ def test_a_second_fault_while_a_device_is_brought_back_is_waited_out(
     far_ward: tuple[Ward, BlinkingLink],
 ) -> None:
     ward, link = far_ward
-    ward.watch.require(NAME)
+    ward.watch.require(ward.device)
     looks = 0
 
-    def fails_twice(device: AttachedDevice) -> None:
+    def fails_twice(device: LabDevice) -> None:
         nonlocal looks
         looks += 1
         if looks <= 2:
             link.cut()
-            ask_vitals(device.adb, device.workdir)
+            attached = device.attach()
+            ask_vitals(attached.adb, attached.workdir)
 
-    watch = DeviceWatch(
-        ward.lab, ward.quarantine, probe_problem=fails_twice, tell=ward.events.append
-    )
-    assert watch.failed(NAME, case_over=True)
+    watch = DeviceWatch(ward.quarantine, probe_problem=fails_twice, tell=ward.events.append)
+    assert watch.failed(ward.device, case_over=True)
     assert looks >= 3
     assert ward.told[-1] == ("reconnect", "good")
-    assert ward.quarantine.find(ward.lab.key(NAME)) is None
+    assert ward.quarantine.find(ward.device.key) is None
 
 
 def test_faults_in_a_row_that_a_reconnect_mends_are_no_reason_to_give_up(
     far_ward: tuple[Ward, BlinkingLink],
 ) -> None:
     ward, link = far_ward
-    ward.watch.require(NAME)
+    ward.watch.require(ward.device)
     for _ in range(3):  # without retries each is the end of a case
         link.cut()
-        assert ward.watch.failed(NAME, case_over=True)
+        assert ward.watch.failed(ward.device, case_over=True)
     assert "quarantine" not in [event for event, _ in ward.told]
 
 
@@ -405,29 +393,29 @@ def test_a_device_that_was_only_unplugged_is_back_as_soon_as_it_answers(
     file.write_text(file.read_text().replace("come_back_s: 20", "come_back_s: 1"))
     hasty = Ward(file, tmp_path)
     with hasty.lab:
-        hasty.watch.require(NAME)
+        hasty.watch.require(hasty.device)
         FaultyLink.cut(link)
-        assert not hasty.watch.failed(NAME, case_over=True)
+        assert not hasty.watch.failed(hasty.device, case_over=True)
         told = [event for event, _ in hasty.told]
         assert told == ["reconnect", "quarantine"]
-        entry = hasty.quarantine.find(hasty.lab.key(NAME))
+        entry = hasty.quarantine.find(hasty.device.key)
         assert entry is not None
         assert entry.until == "answers"
         assert entry.why.startswith("it does not answer: ")
         for seconds in (0, 10):  # refused at once, without a look
             hasty.now += seconds
             with pytest.raises(InfraError, match=f"{NAME} is used again as soon as it answers"):
-                hasty.watch.require(NAME)
+                hasty.watch.require(hasty.device)
         assert [event for event, _ in hasty.told] == told
         link.resume()
         hasty.now += 10
-        hasty.watch.require(NAME)
+        hasty.watch.require(hasty.device)
         assert [event for event, _ in hasty.told] == [*told, "healed"]
-    assert hasty.quarantine.find(hasty.lab.key(NAME)) is None
+    assert hasty.quarantine.find(hasty.device.key) is None
 
 
 def test_devices_ends_the_quarantine_of_what_answers(ward: Ward) -> None:
-    key, (config,) = ward.lab.key(NAME), ward.lab.lab.devices
+    key, (config,) = ward.device.key, ward.lab.lab.devices
     ward.quarantine.put(key, "it does not answer: cut off", until="answers")
     row = describe(ward.lab, config, ward.quarantine)
     assert (row["health"], row["quarantine"]) == ("good", None)

@@ -58,7 +58,7 @@ def test_an_address_in_devices_yaml(far: SshHost, tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(far.lab()))
     with OpenLab(load_lab(file), key_folder=tmp_path, storage_root=tmp_path / "none") as lab:
         for name, serial in (("far-0", serials[0]), ("far-1", serials[1])):
-            device = lab.device(name)
+            device = lab.device(name).attach()
             assert (device.adb.serial, device.facts.soc) == (serial, "QCS8550")
             assert device.adb.shell("echo here", timeout_s=60).stdout == b"here\n"
     assert far.begun() == 1

@@ -108,15 +108,15 @@ class Ward:
         self.events: list[LabEvent] = []
         lab = load_lab(runs.file, places=take)
         opened = OpenLab(lab, key_folder=folder / "keys", storage_root=folder / "simulated")
+        self.lab = ends.enter_context(opened)
         self.watch = DeviceWatch(
-            ends.enter_context(opened),
             Quarantine(folder / "quarantine"),
             probe_problem=lambda device: None,
             tell=self.events.append,
             clock=lambda: self.now,
         )
         for name in ("p1", "p2"):
-            self.watch.require(name)
+            self.watch.require(self.lab.device(name))
 
     def told(self) -> list[tuple[str, str]]:
         """What was done since this was asked last."""
@@ -138,7 +138,7 @@ def ward(rack: PoweredRack, tmp_path: Path) -> Iterator[Ward]:
 def test_a_device_that_was_switched_off_is_switched_on(rack: PoweredRack, ward: Ward) -> None:
     ward.told()
     rack.switch_off("p1")
-    assert ward.watch.failed("p1", case_over=False)
+    assert ward.watch.failed(ward.lab.device("p1"), case_over=False)
     assert ward.told() == [("reconnect", "bad"), ("power-cycle", "good")]
     assert rack.asked == ["0", "1"]
 
@@ -147,7 +147,7 @@ def test_a_device_that_was_switched_off_is_switched_on(rack: PoweredRack, ward: 
 def test_a_place_without_a_power_port_is_as_ever(rack: PoweredRack, ward: Ward) -> None:
     ward.told()
     rack.switch_off("p2")
-    assert not ward.watch.failed("p2", case_over=False)
+    assert not ward.watch.failed(ward.lab.device("p2"), case_over=False)
     assert ward.told() == [("reconnect", "bad"), ("quarantine", "bad")]
     assert rack.asked == []
 
@@ -157,29 +157,29 @@ def test_it_is_switched_once_until_it_is_well_again(rack: PoweredRack, ward: War
     rack.is_broken = True
     rack.switch_off("p1")
     ward.told()
-    assert not ward.watch.failed("p1", case_over=False)
+    assert not ward.watch.failed(ward.lab.device("p1"), case_over=False)
     (switched,) = [one for one in ward.events if one.event == "power-cycle"]
     assert "500" in switched.detail
     assert [event for event, _ in ward.told()] == ["reconnect", "power-cycle", "quarantine"]
     assert rack.asked == ["0", "1"], "what may be off by now is switched on again"
     ward.now += 100
     with pytest.raises(InfraError):
-        ward.watch.require("p1")
+        ward.watch.require(ward.lab.device("p1"))
     assert rack.asked == ["0", "1"]
     rack.switch_on("p1")
     ward.now += 1000
-    ward.watch.require("p1")
+    ward.watch.require(ward.lab.device("p1"))
     rack.is_broken = False
     rack.switch_off("p1")
     ward.told()
-    assert ward.watch.failed("p1", case_over=False)
+    assert ward.watch.failed(ward.lab.device("p1"), case_over=False)
     assert ward.told()[-1] == ("power-cycle", "good")
 
 
 def test_no_device_is_switched_for_its_host(rack: PoweredRack, ward: Ward) -> None:
     rack.adb.kill()
     try:
-        assert not ward.watch.failed("p1", case_over=False)
+        assert not ward.watch.failed(ward.lab.device("p1"), case_over=False)
     finally:
         rack.adb.start()
     assert rack.asked == []
@@ -191,7 +191,7 @@ def test_who_forbids_a_reboot_forbids_this(rack: PoweredRack, tmp_path: Path) ->
         ward = Ward(rack, tmp_path, ends, reboot=False)
         rack.switch_off("p1")
         ends.callback(rack.switch_on, "p1")
-        assert not ward.watch.failed("p1", case_over=False)
+        assert not ward.watch.failed(ward.lab.device("p1"), case_over=False)
     assert rack.asked == []
 
 

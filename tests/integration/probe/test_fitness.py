@@ -22,7 +22,7 @@ def device(simulated_lab: Path, tmp_path: Path) -> Iterator[AttachedDevice]:
         load_lab(simulated_lab), key_folder=tmp_path / "keys", storage_root=tmp_path / "simulated"
     )
     with lab:
-        yield lab.device("sim-test")
+        yield lab.device("sim-test").attach()
 
 
 class Given(ProbeBuilder):

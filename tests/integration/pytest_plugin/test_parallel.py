@@ -104,7 +104,8 @@ from harness.probe.plan import Plan, Step
 def test_some(bench, number):
     if number == 2 and bench.device.name == "sim-a":
         storage = Path(bench.device.workdir).parents[3]
-        os.kill(bench._case.ready.held.lab.simulated["sim-a"].pid, signal.SIGKILL)
+        lab = bench._case.ready.held.lab_device.lab
+        os.kill(lab.simulation.devices["sim-a"].pid, signal.SIGKILL)
         storage.rename(storage.with_name("away"))
         storage.write_text("in the way of a new one")
     bench.measure(worker=os.environ.get("PYTEST_XDIST_WORKER", "none"))

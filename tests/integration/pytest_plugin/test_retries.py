@@ -23,7 +23,7 @@ NOOP = Plan((Step("noop"),))
 
 
 def end_device(bench):
-    (simulated,) = bench._case.ready.held.lab.simulated.values()
+    (simulated,) = bench._case.ready.held.lab_device.lab.simulation.devices.values()
     os.kill(simulated.pid, signal.SIGKILL)
     with contextlib.suppress(InfraError):
         while True:

@@ -42,7 +42,7 @@ class MockDevice:
 
 
 def ground(device: MockDevice, logs: Path = Path("/logs")) -> Ground:
-    lab = SimpleNamespace(device=lambda name: device)
+    lab = SimpleNamespace(device=lambda name: SimpleNamespace(attach=lambda: device))
     bench = SimpleNamespace(lab=lab)
     return Ground(bench, "desk", "latest", logs, print, RecoveryRules())  # type: ignore[arg-type]
 

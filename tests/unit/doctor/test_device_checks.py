@@ -331,4 +331,5 @@ def test_a_doctor_never_reboots() -> None:
             "recovery": {"reboot": True},
         }
     )
-    assert gentle(lab).recovery_of("a") == RecoveryRules(reboot=False, come_back_s=0)
+    lab = gentle(lab)
+    assert lab.recovery_of(lab.devices[0]) == RecoveryRules(reboot=False, come_back_s=0)

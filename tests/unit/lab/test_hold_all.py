@@ -56,14 +56,14 @@ def test_one_that_cannot_be_had_keeps_no_other_back_and_is_told_at_its_use(tmp_p
     other, _ = opened(tmp_path, SERIALS)
     lab, leases = opened(tmp_path, SERIALS)
     with other, lab:
-        other.hold("a")
+        other.device("a").hold()
         lab.hold_all(NAMES)
         assert len(leases.asked) == 3
         with pytest.raises(DeviceHeld):
-            lab.hold("a")
+            lab.device("a").hold()
         for name in ("b", "c"):
             with pytest.raises(DeviceHeld):
-                other.hold(name)
+                other.device(name).hold()
 
 
 def test_a_single_one_is_leased_where_it_is_used(tmp_path: Path) -> None:

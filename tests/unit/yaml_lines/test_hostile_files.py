@@ -126,7 +126,7 @@ def test_time_grows_with_the_number_of_devices_and_not_faster(tmp_path: Path) ->
         began = time.process_time()
         lab = load_lab(path)
         for device in lab.in_use():
-            lab.health_of(device.name), lab.recovery_of(device.name), lab.gate_of(device.name)
+            lab.health_of(device), lab.recovery_of(device), lab.gate_of(device)
             lab.host(device.host or "")
         took[count] = time.process_time() - began
     assert took[2000] < 24 * took[250]

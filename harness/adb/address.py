@@ -9,6 +9,8 @@ import socket
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+from harness.adb.socket_folder import host_file
+
 USER_PORT: Final = 5037
 """Where adb listens unless it is told otherwise."""
 
@@ -117,20 +119,12 @@ class SshAddress:
     @property
     def spec(self) -> str:
         """This computer's end of the tunnel, as `adb -L` takes it while there is one."""
-        from harness.adb.reach import host_file
-
         return UnixAddress(str(host_file(self, "socket"))).spec
 
     @property
     def start_command(self) -> str:
         """What a person types to start such a server, on the host where it is."""
         return TcpAddress(self.behind, self.port).start_command
-
-    def connect(self, timeout_s: float) -> socket.socket:
-        """A new connection to it, by a tunnel that is begun if there is none. Raises OSError."""
-        from harness.adb.tunnel import connect_through
-
-        return connect_through(self, timeout_s)
 
 
 ServerAddress = TcpAddress | UnixAddress | SshAddress

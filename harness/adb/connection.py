@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
-from harness.adb.address import ServerAddress
+from harness.adb.address import ServerAddress, SshAddress
 from harness.adb.deadline import Deadline
 from harness.adb.faults import AdbFailError, NoServerError, OutOfReachError, ProtocolError
-
-if TYPE_CHECKING:
-    from harness.adb.reach import Reach
+from harness.adb.reach import Reach
+from harness.adb.tunnel import connect_through
 
 _PATIENT_S: Final = 2.0
 MAX_REQUEST_BYTES = 0xFFFF
@@ -118,12 +117,17 @@ class BoundedConnection:
             raise NoServerError(why) from error
 
 
+def connect_to(address: ServerAddress, timeout_s: float) -> socket.socket:
+    """A new connection to a server, by a tunnel where it is behind ssh. Raises OSError."""
+    if isinstance(address, SshAddress):
+        return connect_through(address, timeout_s)
+    return address.connect(timeout_s)
+
+
 def _reach(address: ServerAddress) -> Reach | None:
     """What is known of the way to a server; None for one on this computer."""
     if address.is_here:
         return None
-    from harness.adb.reach import Reach
-
     return Reach(address)
 
 
@@ -131,10 +135,10 @@ def _connected(address: ServerAddress, deadline: Deadline, reach: Reach | None) 
     """A connection; a server elsewhere that was not reached is not tried by everybody."""
     timeout_s = deadline.remaining() or 1e-3
     if reach is None:
-        return address.connect(timeout_s)
+        return connect_to(address, timeout_s)
     reach.require()
     try:
-        return address.connect(timeout_s)
+        return connect_to(address, timeout_s)
     except OSError as error:
         # who had no time to wait has learned nothing
         if not isinstance(error, TimeoutError) or timeout_s >= _PATIENT_S:

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
-import stat
 import subprocess
 import tempfile
-import time
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 from filelock import FileLock, Timeout
 
 from harness.adb.address import UnixAddress
 from harness.adb.deadline import Deadline
 from harness.adb.guard import GuardedProcess, spawn_guarded
-from harness.adb.guardian import remove_folder
 from harness.adb.server import AdbServer, adb_binary
+from harness.adb.socket_folder import new_socket_path
 from harness.errors import InfraError
 
 _START_S = 10.0
 _KEYGEN_S = 30.0
-MAX_SOCKET_PATH_BYTES: Final = 107
-"""What fits into `sun_path` with the zero at its end (unix(7))."""
-
-_PREFIX: Final = "qnn-harness-adb-"
-_NAME: Final = "server"
-_LAST_RESORT: Final = Path("/tmp")
-_LEFT_OVER_S: Final = 60.0
 
 
 class PrivateAdbServer:
@@ -189,79 +179,3 @@ def _generate(home: Path, key: Path, public: Path) -> None:
     # the private half last: where it is, its public half is there too
     fresh_public.replace(public)
     fresh.replace(key)
-
-
-def new_socket_path() -> Path:
-    """A path for a socket in a new folder of mode 0700, below XDG_RUNTIME_DIR or among the
-    temporary files. Whoever uses it removes the folder.
-
-    Folders of earlier servers that nobody could remove any more go first. Raises InfraError.
-    """
-    # mkdtemp adds eight characters
-    base = socket_base(f"{_PREFIX}12345678/{_NAME}")
-    _sweep(base)
-    try:
-        return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base)) / _NAME
-    except OSError as error:
-        raise InfraError(f"no folder for the adb server's socket in {base}: {error}") from error
-
-
-def socket_base(longest: str) -> Path:
-    """A folder below which others cannot touch a socket of ours, at the relative path `longest`.
-
-    Raises InfraError.
-    """
-    named = os.environ.get("XDG_RUNTIME_DIR")
-    if named and _fits(Path(named, longest)) and _is_ours_alone(Path(named)):
-        return Path(named)
-    for folder in (Path(tempfile.gettempdir()), _LAST_RESORT):
-        if _fits(folder / longest) and _keeps_others_off(folder):
-            return folder
-    raise InfraError(
-        f"no folder for the adb server's socket: in {tempfile.gettempdir()} and {_LAST_RESORT} "
-        "other accounts can rename our files (no sticky bit), or the path is too long; set "
-        "XDG_RUNTIME_DIR to a folder of yours with mode 0700"
-    )
-
-
-def _fits(longest: Path) -> bool:
-    return len(os.fsencode(longest)) <= MAX_SOCKET_PATH_BYTES
-
-
-def _is_ours_alone(folder: Path) -> bool:
-    with contextlib.suppress(OSError):
-        found = folder.stat()
-        ours = found.st_uid == os.geteuid() and not found.st_mode & 0o077
-        return ours and stat.S_ISDIR(found.st_mode)
-    return False
-
-
-def _keeps_others_off(folder: Path) -> bool:
-    with contextlib.suppress(OSError):
-        mode = folder.stat().st_mode
-        return not mode & 0o022 or bool(mode & stat.S_ISVTX)
-    return False
-
-
-def _sweep(base: Path) -> None:
-    """Removes what is left of servers whose guardian was killed with them."""
-    for folder in base.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            found = folder.lstat()
-            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-            # a young one may be about to listen
-            old = time.time() - found.st_mtime > _LEFT_OVER_S
-            if ours and old and not _listens(folder / _NAME):
-                remove_folder(str(folder))
-
-
-def _listens(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as visitor:
-        visitor.setblocking(False)
-        try:
-            visitor.connect(str(path))
-        except (ConnectionRefusedError, FileNotFoundError):
-            return False
-        except OSError:
-            return True
-    return True

@@ -7,22 +7,16 @@ it is time to look again the others are told at once what it found.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-import os
-import stat
 import time
-from pathlib import Path
 from typing import Final
 
 from filelock import FileLock
 
 from harness.adb.address import ServerAddress
 from harness.adb.faults import OutOfReachError
-from harness.adb.private_server import socket_base
-from harness.errors import InfraError
+from harness.adb.socket_folder import host_file
 
-_FOLDER: Final = "qnn-harness-hosts-"
 _PAUSE_S: Final = (0.5, 15.0)
 # whoever looks has so long before another one does
 _LOOK_S: Final = 5.0
@@ -74,16 +68,3 @@ class Reach:
 
     def _write(self, why: str, until: float, pause_s: float) -> None:
         self._file.write_text(json.dumps([why[:2000], until, pause_s]))
-
-
-def host_file(address: ServerAddress, kind: str) -> Path:
-    """A file of what processes of this account tell each other of a server. Raises InfraError."""
-    # ssh appends 17 characters to the name of a socket while it makes it
-    longest = f"{_FOLDER}{os.geteuid()}/0123456789.ssh.0123456789abcdef"
-    folder = socket_base(longest) / f"{_FOLDER}{os.geteuid()}"
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise InfraError(f"{folder} is not a folder of ours alone (mode 0700); remove it")
-    return folder / f"{hashlib.sha256(repr(address).encode()).hexdigest()[:10]}.{kind}"

@@ -26,7 +26,7 @@ from harness.adb.channel import Channel
 from harness.adb.deadline import Deadline
 from harness.adb.faults import OutOfReachError
 from harness.adb.guard import GuardedProcess, spawn_guarded
-from harness.adb.reach import host_file
+from harness.adb.socket_folder import host_file
 
 _START_S: Final = 15.0
 _POLL_S: Final = 0.02

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from harness.bisect.answers import AXES, Axis
 from harness.bisect.match import ELSE_GOOD
 from harness.errors import ConfigError
+from harness.history.attempts import same_failure
 from harness.history.brief import Brief
-from harness.history.comparison import Pair, same_failure
+from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable
 from harness.qnn.versions import QnnVersion
 from harness.results.case_names import NamedPlacement, split_node_id

@@ -25,7 +25,8 @@ from harness.lab.inventory import load_lab
 from harness.report.bisections import write_index
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.difference import Difference, difference
-from harness.runtimes.library_facts import KnownFacts, build_id_of, kind_of
+from harness.runtimes.known_facts import KnownFacts
+from harness.runtimes.library_facts import build_id_of, kind_of
 from harness.runtimes.runtime import LocalFile
 
 RESULT: Final = "result.json"

@@ -18,7 +18,8 @@ from harness.qnn.backends import BACKENDS, Backend
 from harness.qnn.platforms import TARGETS, Target
 from harness.qnn.socs import HTP_ARCHS
 from harness.runtimes.catalog import Catalog, Entry, choose_runtimes
-from harness.runtimes.library_facts import KnownFacts, LibraryFacts, build_id_of
+from harness.runtimes.known_facts import KnownFacts
+from harness.runtimes.library_facts import LibraryFacts, build_id_of
 from harness.runtimes.needed_files import narrowed
 from harness.runtimes.preflight import Subject, preflight
 from harness.runtimes.preflight_linking import DeviceFacts

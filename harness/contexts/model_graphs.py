@@ -7,13 +7,28 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-    from harness.contexts.models import Model
+
+class Spec(Protocol):
+    """What a graph is made of: a `Model`."""
+
+    @property
+    def model(self) -> str:
+        """Its name, from which weights and inputs are derived."""
+
+    @property
+    def megabytes(self) -> int:
+        """Its size in MB (10^6 bytes), where its kind has one."""
+
+    @property
+    def variant(self) -> int:
+        """Which of those that differ in their content."""
+
 
 _TINY_WIDTH = 16
 _ROW_BYTES = 4000
@@ -49,7 +64,7 @@ def constant(name: str, value: Any, dtype: str | None = None) -> onnx.TensorProt
 
 
 def graph(
-    spec: Model,
+    spec: Spec,
     nodes: Sequence[onnx.NodeProto],
     inputs: Mapping[str, tuple[str, Sequence[int]]],
     output: tuple[str, Sequence[int]],
@@ -65,7 +80,7 @@ def graph(
     return helper.make_graph(nodes, spec.model, infos[:-1], infos[-1:], constants)
 
 
-def tiny(spec: Model) -> onnx.GraphProto:
+def tiny(spec: Spec) -> onnx.GraphProto:
     """One MatMul, float32 in and out."""
     from onnx import helper
 
@@ -75,12 +90,12 @@ def tiny(spec: Model) -> onnx.GraphProto:
     return graph(spec, [node], {"x": ("FLOAT", shape)}, ("FLOAT", shape), [constant("w", weights)])
 
 
-def tiny_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
+def tiny_inputs(spec: Spec) -> dict[str, np.ndarray[Any, Any]]:
     """Numbers that half precision holds."""
     return {"x": random_floats(f"{spec.model} x", 1, _TINY_WIDTH)}
 
 
-def weights_heavy(spec: Model) -> onnx.GraphProto:
+def weights_heavy(spec: Spec) -> onnx.GraphProto:
     """Rows of a table of 8-bit weights."""
     from onnx import helper
 
@@ -99,17 +114,17 @@ def weights_heavy(spec: Model) -> onnx.GraphProto:
     )
 
 
-def weights_heavy_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
+def weights_heavy_inputs(spec: Spec) -> dict[str, np.ndarray[Any, Any]]:
     """The numbers of the rows."""
     picked = random_bytes(f"{spec.model} rows", 4 * _ROWS_TAKEN).view("<u4") % _table_rows(spec)
     return {"rows": picked.astype("<i4")}
 
 
-def _table_rows(spec: Model) -> int:
+def _table_rows(spec: Spec) -> int:
     return spec.megabytes * 1_000_000 // _ROW_BYTES
 
 
-def io_heavy(spec: Model) -> onnx.GraphProto:
+def io_heavy(spec: Spec) -> onnx.GraphProto:
     """Relu on 8-bit data: big I/O, small file."""
     from onnx import helper
 
@@ -127,13 +142,13 @@ def io_heavy(spec: Model) -> onnx.GraphProto:
     )
 
 
-def io_heavy_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
+def io_heavy_inputs(spec: Spec) -> dict[str, np.ndarray[Any, Any]]:
     """Random bytes."""
     shape = (1, spec.megabytes // 2, *_PLANE)
     return {"x": random_bytes(f"{spec.model} x", spec.megabytes * 500_000).reshape(shape)}
 
 
-def spill_heavy(spec: Model) -> onnx.GraphProto:
+def spill_heavy(spec: Spec) -> onnx.GraphProto:
     """Skips over convolutions, which outgrow the VTCM.
 
     Every convolution moves its map by one pixel; then comes the maximum with all earlier maps.
@@ -186,7 +201,7 @@ def _requantized(name: str, real: str) -> list[onnx.NodeProto]:
     ]
 
 
-def spill_heavy_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
+def spill_heavy_inputs(spec: Spec) -> dict[str, np.ndarray[Any, Any]]:
     """Random bytes."""
     shape = (1, 64 * spec.megabytes, *_SPILL_PLANE)
     return {"x": random_bytes(f"{spec.model} x", spec.megabytes * 1_000_000).reshape(shape)}

@@ -22,7 +22,7 @@ from harness.failure.verdict import Verdict
 from harness.probe.call_steps import APP_READ, APP_WRITE, call, operation, tensor
 from harness.probe.plan import Plan, Settings, Step
 from harness.qnn.backends import BACKEND_LIBRARIES
-from harness.runtimes.library_facts import KnownFacts
+from harness.runtimes.known_facts import KnownFacts
 from harness.runtimes.pypi import QNN_PLATFORMS
 from harness.runtimes.runtime import Runtime
 from harness.workbench import Placement, ReadyPlacement, Workbench

@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from harness.errors import ConfigError
+from harness.history.attempts import Attempts, attempts_by_name, finder, same_failure
 from harness.history.brief import Brief
-from harness.results.case_names import NamedPlacement, split_node_id
 from harness.results.coverage import Coverage, coverage_of
 from harness.results.drift import Output, Read, changes, steps_of
 
@@ -172,30 +171,6 @@ class FailOn:
         return told
 
 
-@dataclass(slots=True)
-class Attempts:
-    """All attempts at a case in one run: the last of them, and whether others ended otherwise."""
-
-    last: Brief
-    passed: bool = False
-    failures: frozenset[tuple[str, str]] = frozenset()
-
-    def add(self, brief: Brief) -> None:
-        """Takes note of one, in any order."""
-        if brief.attempt >= self.last.attempt:
-            self.last = brief
-        if brief.has_verdict and brief.is_bad:
-            alone = _alone(*_failure(brief))
-            self.failures = self.failures | alone if self.failures else alone
-        elif brief.has_verdict:
-            self.passed = True
-
-    @property
-    def is_flaky(self) -> bool:
-        """Whether it both passed and failed."""
-        return self.passed and bool(self.failures)
-
-
 def compare(
     before: Iterable[Brief],
     after: Iterable[Brief],
@@ -231,50 +206,6 @@ def compare(
         if name not in new and name not in met_otherwise:
             pairs["vanished" if then.last.has_verdict else "untested"].append(Pair(then.last, None))
     return Comparison(pairs, covered, base, drifted)
-
-
-def same_failure(before: Brief, after: Brief) -> bool:
-    """Whether two attempts failed with one outcome and one signature."""
-    return before.is_bad and _failure(before) == _failure(after)
-
-
-def without_versions(brief: Brief) -> tuple[object, ...]:
-    """What a case shares with the same case of other versions."""
-    base, parameters = split_node_id(brief.case)
-    named = NamedPlacement.beginning(parameters or "")
-    axes = tuple(sorted((k, str(v)) for k, v in brief.axes.items() if k not in _VERSIONS))
-    return base, axes, named.device if named else None
-
-
-def attempts_by_name(briefs: Iterable[Brief]) -> dict[str, Attempts]:
-    """The attempts of one run by their cases' names."""
-    found: dict[str, Attempts] = {}
-    for brief in briefs:
-        found.setdefault(brief.case, Attempts(brief)).add(brief)
-    return found
-
-
-def finder(run: Mapping[str, Attempts]) -> Callable[[Brief], Attempts | None]:
-    """Finds a case of another run in this one: that of its name, or the only one that differs in
-    its versions alone.
-    """
-
-    @cache
-    def known() -> Mapping[tuple[object, ...], list[Attempts]]:
-        """Made when it is first needed: most runs have the same names."""
-        found: dict[tuple[object, ...], list[Attempts]] = {}
-        for one in run.values():
-            found.setdefault(without_versions(one.last), []).append(one)
-        return found
-
-    def find(brief: Brief) -> Attempts | None:
-        named = run.get(brief.case)
-        if named is not None:
-            return named
-        found = known().get(without_versions(brief), [])
-        return found[0] if len(found) == 1 else None
-
-    return find
 
 
 def _became(then: Attempts | None, now: Attempts) -> Category:
@@ -316,16 +247,6 @@ def _still_bad(was: Brief, now: Brief) -> Category:
     if named and was.diagnosis != now.diagnosis and not now.known_issue:
         return "changed"
     return "failing"
-
-
-@lru_cache(1000)
-def _alone(*failure: str) -> frozenset[tuple[str, str]]:
-    """A set of one failure, which many cases share."""
-    return frozenset([(failure[0], failure[1])])
-
-
-def _failure(brief: Brief) -> tuple[str, str]:
-    return brief.outcome, brief.signature
 
 
 def _drift_of(before: Brief | None, after: Brief, read: Read) -> tuple[Output, ...]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import ConfigError, HarnessError
+from harness.history.attempts import attempts_by_name, finder
 from harness.history.brief import Brief, read_briefs
-from harness.history.comparison import TITLES, attempts_by_name, compare, finder
+from harness.history.comparison import TITLES, compare
 from harness.report.order import ordered
 from harness.report.page_data import Since
 from harness.report.rundir import JOURNAL, RunFolder, run_folders

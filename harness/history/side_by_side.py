@@ -11,7 +11,7 @@ from harness.history.brief import Brief, read_briefs
 from harness.history.comparison import Comparison, FailOn, compare
 from harness.history.performance import EFFECT
 from harness.history.previous import runs_around
-from harness.history.speed import with_speed
+from harness.history.speed import judge_speed
 from harness.report.rundir import JOURNAL, RunFolder
 from harness.report.summary import cut_short
 
@@ -50,6 +50,24 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
         if asked.slower is not None:
             raise
         return dataclasses.replace(found, unjudged=str(error))
+
+
+def with_speed(
+    found: Comparison,
+    earlier: Iterable[Sequence[Brief]] = (),
+    between: Iterable[Sequence[Brief]] = (),
+    *,
+    effect: float = EFFECT,
+    late: bool = False,
+) -> Comparison:
+    """The comparison with what became of speed and memory where both runs passed (pure).
+
+    The arguments, and what it raises, are those of `judge_speed`.
+    """
+    befores = [one.before for one in found["passing"] if one.before]
+    afters = [one.after for one in found["passing"] if one.after]
+    speed = judge_speed(befores, afters, earlier, between, effect=effect, late=late)
+    return dataclasses.replace(found, speed=speed)
 
 
 def _read(folder: RunFolder, like: Iterable[Brief] = ()) -> list[Brief]:

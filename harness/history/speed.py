@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from harness.history.attempts import attempts_by_name, finder
 from harness.history.brief import FIGURES, SURROUNDINGS, Brief
-from harness.history.comparison import Comparison, attempts_by_name, finder
 from harness.history.noise import Array, needs_scipy
 from harness.history.performance import EFFECT, Change, Judged, Verdict, judge
 from harness.history.surroundings import differences
@@ -100,23 +100,22 @@ def _is_size(value: object) -> bool:
     return is_figure(value) and value > 0
 
 
-def with_speed(
-    found: Comparison,
+def judge_speed(
+    befores: Sequence[Brief],
+    afters: Sequence[Brief],
     earlier: Iterable[Sequence[Brief]] = (),
     between: Iterable[Sequence[Brief]] = (),
     *,
     effect: float = EFFECT,
     late: bool = False,
-) -> Comparison:
-    """The comparison with what became of speed and memory where both runs passed.
+) -> Speed:
+    """What became of speed and memory of the same cases in BASE and NEW, which passed in both.
 
     `earlier` are runs before BASE, `between` those after it that are like NEW, the oldest first;
     each is read once. `late` also tells a change that came with BASE, or a run before it, which
     only NEW bears out: one run alone never does. Raises ConfigError without scipy.
     """
     needs_scipy()  # before earlier runs are read in vain
-    befores = [one.before for one in found["passing"] if one.before]
-    afters = [one.after for one in found["passing"] if one.after]
     base, around = [], deque[list[Any]](maxlen=_STEPS_BACK)
     for run in earlier:
         met = _met(befores, run)
@@ -132,7 +131,7 @@ def with_speed(
     del base, new, values, measured
     names = [
         Figure(one.device.name if one.device else "", one.case, FIGURES[figure])
-        for one, figure in zip(map(afters.__getitem__, cases), figures, strict=True)
+        for one, figure in zip((afters[row] for row in cases.tolist()), figures, strict=True)
     ]
     of_all = cache(lambda device, figure: Figure(device, None, figure))
     groups = [of_all(one.device, one.figure) for one in names]
@@ -162,7 +161,7 @@ def with_speed(
             of_base = sides[first_new.get(one.name, base_runs) - base_runs - 1]
             both = ([side[row] for row in of_it] for side in (of_base, of_new))
             speed.around[one.name] = tuple(differences(*both))
-    return replace(found, speed=speed)
+    return speed
 
 
 def _met(cases: Sequence[Brief], run: Sequence[Brief]) -> list[Brief | None]:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
+from harness.history.attempts import Attempts
 from harness.history.brief import Brief
-from harness.history.comparison import Attempts, Pair
+from harness.history.comparison import Pair
 from harness.results.coverage import Fault
 
 MARKS: Final = 30

@@ -8,8 +8,9 @@ from itertools import groupby
 from typing import Any, Final, Self
 
 from harness.errors import InfraError
+from harness.history.attempts import Attempts, attempts_by_name
 from harness.history.brief import Brief
-from harness.history.comparison import Attempts, Pair, attempts_by_name
+from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable
 from harness.history.not_run import LackingRun
 from harness.history.timeline import Failure, Kind, lines_of

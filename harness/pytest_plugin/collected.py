@@ -19,7 +19,6 @@ from harness.pytest_plugin.own_contexts import suite_of
 if TYPE_CHECKING:
     from harness.contexts.context_file import Files
     from harness.pytest_plugin.asked import Asked
-    from harness.pytest_plugin.run import Run
     from harness.results.known_issue_lint import CollectedTests
     from harness.workbench import Need, Placement
 
@@ -33,8 +32,8 @@ class Collected:
     asked where nothing is run.
     """
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
         self._tests: dict[tuple[str, str], dict[str, dict[str, object]]] = {}
 
     @pytest.hookimpl(tryfirst=True)
@@ -42,7 +41,7 @@ class Collected:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Comes before -k and -m choose."""
-        options = self._run.options
+        options = self._asked.options
         own = options.contexts.paths  # suites have others than they are written with
         if not options.known_issues or own or any("::" in one for one in config.args):
             return
@@ -75,8 +74,8 @@ class Collected:
             return None
         from harness.results.known_issue_lint import CollectedTests
 
-        devices = self._run.asked.lab.devices
-        file = self._run.options.known_issues
+        devices = self._asked.lab.devices
+        file = self._asked.options.known_issues
         beside = file.parent.glob("**/test_*.py") if file is not None else ()
         return CollectedTests(
             tests=self._tests,

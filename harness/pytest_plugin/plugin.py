@@ -86,9 +86,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "planned(says): a function of contexts and parameters; what --plan says besides"
     )
+    from harness.pytest_plugin.messages import Messages
     from harness.pytest_plugin.parallel import (
         Controller,
-        Messages,
         asks_for_devices,
         folder_for_worker,
         is_controller,
@@ -105,7 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN] = run
     if asks_for_devices(config):
         ending.watch()
-        run.collected = Collected(run)
+        run.collected = Collected(run.asked)
         config.pluginmanager.register(run.collected, "qnn-harness-collected")
     if is_controller(config):
         config.pluginmanager.register(Controller(run), "qnn-harness-controller")

@@ -18,32 +18,31 @@ _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from harness.adb.guard import GuardedProcess
-    from harness.pytest_plugin.run import Run
+    from harness.pytest_plugin.asked import Asked
+    from harness.workbench import Workbench
 
 AXES: Final = ("qnn", "ort", "compiler")
 
 
-def begin_ahead(run: Run, needs: Sequence[Need]) -> GuardedProcess | None:
+def begin_ahead(asked: Asked, workbench: Workbench, needs: Sequence[Need]) -> GuardedProcess | None:
     """Begins with what `--ahead` asks for, on the device of the first of `needs`.
 
     None if that is nothing, or there already. What cannot be had is left to the run that needs it.
     Raises ConfigError for what is not of the form of versions.
     """
-    if not needs:
-        return None
     own = needs[0].placement
-    (config,) = run.asked.lab.select([own.device])
+    (config,) = asked.lab.select([own.device])
     sources = by_placement(needs)[own]
     found: dict[Need, None] = {}
-    for asked in [parse_versions(text) for text in run.options.ahead]:
-        options = run.options
+    options = asked.options
+    for versions in [parse_versions(text) for text in options.ahead]:
         try:
             runtimes = device_runtimes(
-                run.asked.catalog,
+                asked.catalog,
                 [config],
-                asked.get("qnn", options.qnn),
-                asked.get("compiler", options.compilers),
-                asked.get("ort", options.ort),
+                versions.get("qnn", options.qnn),
+                versions.get("compiler", options.compilers),
+                versions.get("ort", options.ort),
             )
         except HarnessError as error:
             _log.warning(f"--ahead: {error}")
@@ -57,8 +56,8 @@ def begin_ahead(run: Run, needs: Sequence[Need]) -> GuardedProcess | None:
     if not wanted:
         return None
     try:
-        address = DeviceAddress.of(run.workbench.device(own.device))
-        return start(PrefetchJob(lab=run.options.lab, address=address, needs=wanted))
+        address = DeviceAddress.of(workbench.device(own.device))
+        return start(PrefetchJob(lab=options.lab, address=address, needs=wanted))
     except InfraError as error:
         _log.warning(f"--ahead: {error}")
         return None

@@ -12,12 +12,12 @@ from harness.errors import HarnessError
 from harness.pytest_plugin.asked import Asked
 from harness.pytest_plugin.ending import Ending
 from harness.pytest_plugin.options import Options
-from harness.pytest_plugin.recorder import Records
+from harness.pytest_plugin.records import Records
 
 if TYPE_CHECKING:
     from harness.adb.guard import GuardedProcess
     from harness.pytest_plugin.collected import Collected
-    from harness.pytest_plugin.parallel import Messages
+    from harness.pytest_plugin.messages import Messages
     from harness.pytest_plugin.terminal import Live
     from harness.workbench import Need, Placement, ReadyPlacement, Workbench
 
@@ -130,10 +130,10 @@ class Run:
 
     def prepare_ahead(self) -> None:
         """Begins to make ready what `--ahead` asks for. Raises HarnessError."""
-        if self.options.ahead and not self.records.is_worker:
+        if self.options.ahead and self._needs and not self.records.is_worker:
             from harness.pytest_plugin.prefetch import begin_ahead
 
-            self._ahead = begin_ahead(self, self._needs)
+            self._ahead = begin_ahead(self.asked, self.workbench, self._needs)
 
     def ready(self, placement: Placement) -> ReadyPlacement:
         """A placement, with all that its cases need there. Raises HarnessError."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.live.channel import Listener
     from harness.live.show import Show
     from harness.live.state import RunState
-    from harness.pytest_plugin.parallel import Messages
+    from harness.pytest_plugin.messages import Messages
     from harness.report.rundir import RunFolder
 
 STOPPED_BY: Final = "qnn_harness_stopped_by"

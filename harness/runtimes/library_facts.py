@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Final, Literal
 
 from harness.errors import ConfigError
-from harness.files.whole_file import read_bounded, write_json
+from harness.files.whole_file import read_bounded
 from harness.qnn.platforms import PLATFORMS
 from harness.runtimes.elf import ElfError, ElfFacts, read_elf
-
-if TYPE_CHECKING:
-    from harness.runtimes.runtime import Runtime
 
 Kind = Literal[
     "backend-htp",
@@ -37,7 +30,6 @@ Kind = Literal[
 MAX_LIBRARY_BYTES: Final = 1 << 30
 """The largest library of QNN 2.51.0 has 106 MB."""
 
-_MAX_KEPT_BYTES: Final = 16 << 20
 
 _KINDS: Final[tuple[tuple[str, Kind], ...]] = (
     (r"libQnnHtp\.so", "backend-htp"),
@@ -272,59 +264,7 @@ def _first(pattern: re.Pattern[str], text: str | None) -> DetectedVersion | None
     return short_version(found[1]) if found else None
 
 
-_KEPT: Final = TypeAdapter(tuple[LibraryFacts, ...])
-
-
-class KnownFacts:
-    """Facts about runtimes by their content: reading 200 MB takes longer than most cases.
-
-    What is kept is lost without harm, and read anew once the code that reads has changed.
-    """
-
-    def __init__(self, cache_root: Path) -> None:
-        self._root = cache_root / "facts"
-        self._known: dict[str, tuple[LibraryFacts, ...]] = {}
-
-    def of(self, runtime: Runtime) -> tuple[LibraryFacts, ...]:
-        """The facts of every file, in the runtime's order. Never raises; see `read_library`."""
-        if runtime.key not in self._known:
-            path = self._root / f"{runtime.key[:32]}-{_reader()[:16]}.json"
-            facts = _kept(path, runtime)
-            if facts is None:
-                facts = tuple(read_library(file.path, file.name) for file in runtime.files)
-                _keep(path, facts)
-            self._known[runtime.key] = facts
-        return self._known[runtime.key]
-
-
 def build_id_of(facts: tuple[LibraryFacts, ...]) -> str | None:
     """The SDK build that the libraries of a runtime say, a backend's first (pure)."""
     ranked = sorted(facts, key=lambda one: not one.kind.startswith("backend"))
     return next((str(one.build) for one in ranked if one.build and one.build.version), None)
-
-
-def _kept(path: Path, runtime: Runtime) -> tuple[LibraryFacts, ...] | None:
-    try:
-        facts = _KEPT.validate_json(read_bounded(path, _MAX_KEPT_BYTES))
-    except (OSError, ValidationError):
-        return None
-    same = [one.name for one in facts] == [file.name for file in runtime.files]
-    return facts if same else None
-
-
-def _keep(path: Path, facts: tuple[LibraryFacts, ...]) -> None:
-    if any(one.problem for one in facts):
-        return  # what could not be read now may be readable next time
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, _KEPT.dump_python(facts, mode="json"))
-    except OSError:
-        return
-
-
-@cache
-def _reader() -> str:
-    """What changes when the code changes that reads libraries."""
-    here = Path(__file__)
-    code = b"".join(file.read_bytes() for file in (here.with_name("elf.py"), here))
-    return hashlib.sha256(code).hexdigest()

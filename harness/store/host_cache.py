@@ -25,8 +25,8 @@ from harness.adb.address import SshAddress
 from harness.adb.channel import Channel
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
-from harness.adb.reach import host_file
 from harness.adb.sections import PREFIX
+from harness.adb.socket_folder import host_file
 from harness.adb.sync import QUEUED_BYTES
 from harness.adb.tunnel import running_there
 from harness.files.whole_file import open_regular

@@ -15,7 +15,8 @@ from harness.results.record import RuntimeRecord
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.executorch import EXECUTORCH_VERSION
 from harness.runtimes.findings import Finding
-from harness.runtimes.library_facts import KnownFacts, build_id_of
+from harness.runtimes.known_facts import KnownFacts
+from harness.runtimes.library_facts import build_id_of
 from harness.runtimes.needed_files import narrowed
 from harness.runtimes.ort import PLUGIN
 from harness.runtimes.preflight import ContextFacts, Subject, preflight

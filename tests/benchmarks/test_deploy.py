@@ -18,6 +18,7 @@ from typing import Any
 import adbutils
 import pytest
 
+from harness.adb.connection import connect_to
 from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice, Completed, SyncStream
 from harness.adb.private_server import PrivateAdbServer, harness_key
@@ -98,7 +99,7 @@ def push_each(device: AdbDevice, paths: Iterable[Path], remote: str) -> None:
         """adbutils knows TCP ports only."""
 
         def _safe_connect(self) -> socket.socket:
-            return device.server.address.connect(10)
+            return connect_to(device.server.address, 10)
 
     class Client(adbutils.AdbClient):  # type: ignore[misc]
         def make_connection(self, timeout: float | None = None) -> OverSocket:
@@ -231,7 +232,7 @@ def test_shell_round_trip(place: Place, show_figures: Callable[..., None]) -> No
 
 def bare_shell(device: AdbDevice) -> None:
     """`true` over a connection to the adb server with nothing around it."""
-    with device.server.address.connect(10) as bare:
+    with connect_to(device.server.address, 10) as bare:
         for request in (f"host:transport:{device.serial}", "shell,v2,raw:true"):
             bare.sendall(b"%04x%b" % (len(request), request.encode()))
             assert bare.recv(4, socket.MSG_WAITALL) == b"OKAY"

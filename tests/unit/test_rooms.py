@@ -6,6 +6,8 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Collection
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,28 @@ def test_imports_go_down(path: Path) -> None:
         return
     allowed = set(ROOMS[ROOMS.index(room) :])
     assert imported_rooms(path.read_text()) <= allowed
+
+
+def imported_files(module: str, source: str, known: Collection[str]) -> set[str]:
+    """The modules of the harness that one imports, wherever in it, also for its types alone."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= names & set(known) or {node.module}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return (found & set(known)) - {module, "harness"}
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    paths = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in (ROOT / "harness").rglob("*.py")
+    }
+    imports = {name: imported_files(name, path.read_text(), paths) for name, path in paths.items()}
+    assert sum(map(len, imports.values())) > len(paths)
+    assert list(TopologicalSorter(imports).static_order())  # raises CycleError, which names it
 
 
 def test_files_stay_small() -> None:

@@ -393,6 +393,7 @@ TOLD_BY = {
     "report/rundir.py": "page",
     "report/summary.py": "terminal",
     "pytest_plugin/recorder.py": "terminal",
+    "pytest_plugin/records.py": "terminal",
 }
 SUM_UP_NOTHING = {
     "history/brief.py": "reads",

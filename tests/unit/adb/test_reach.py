@@ -11,8 +11,9 @@ import pytest
 from harness.adb.address import TcpAddress
 from harness.adb.deadline import Deadline
 from harness.adb.faults import OutOfReachError
-from harness.adb.reach import Reach, host_file
+from harness.adb.reach import Reach
 from harness.adb.server import AdbServer
+from harness.adb.socket_folder import host_file
 from harness.errors import InfraError
 
 ADDRESS = TcpAddress("lab-pc.invalid", 5037)

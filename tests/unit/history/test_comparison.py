@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
+from harness.history.attempts import same_failure
 from harness.history.brief import Brief
 from harness.history.comparison import (
     CATEGORIES,
@@ -16,7 +17,6 @@ from harness.history.comparison import (
     FailOn,
     compare,
     groups,
-    same_failure,
 )
 from tests.unit.history.runs import attempt, briefs
 

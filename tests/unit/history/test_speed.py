@@ -19,7 +19,8 @@ from harness.history.comparison import Comparison, FailOn, compare
 from harness.history.comparison_json import Bisectable, comparison_report
 from harness.history.comparison_text import lines, markdown, page, told
 from harness.history.previous import runs_around
-from harness.history.speed import Speed, sample, with_speed
+from harness.history.side_by_side import with_speed
+from harness.history.speed import Speed, sample
 from harness.report.rundir import RunFolder
 from harness.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY, steering

@@ -13,8 +13,9 @@ from harness.bisect.new_failures import NewFailure
 from harness.cli.say import say_json, say_long_json
 from harness.cli.schema import schemas
 from harness.errors import InfraError
+from harness.history.attempts import attempts_by_name
 from harness.history.brief import Brief
-from harness.history.comparison import Pair, attempts_by_name
+from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable
 from harness.history.database import kin_of
 from harness.history.not_run import LackingRun

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.pytest_plugin.recorder import Records
+from harness.pytest_plugin.records import Records
 from harness.workbench import Placement
 from tests.properties import reached, reaches
 from tests.unit.history.runs import attempt, run_folder

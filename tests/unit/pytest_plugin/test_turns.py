@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from harness.pytest_plugin.parallel import Messages
+from harness.pytest_plugin.messages import Messages
 
 
 def test_the_second_of_two_turns_is_a_pause_and_a_test_sent_once_has_none() -> None:

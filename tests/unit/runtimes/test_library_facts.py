@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.runtimes import library_facts as module
+from harness.runtimes.known_facts import KnownFacts
 from harness.runtimes.library_facts import (
     Kind,
-    KnownFacts,
     SdkBuild,
     build_id_of,
     kind_of,

@@ -88,10 +88,11 @@ def _alike(state: GridState) -> GridFinding:
     """The corners are alike; whether the rest is, a check may have refuted."""
     values = list(state.verdicts.values())
     if len(set(values)) > 1:
-        odd = min(set(values), key=values.count)
+        ends = (state.verdicts[cell] for cell in state.ends() if cell in state.verdicts)
+        odd = "bad" if next(ends, values[0]) == "good" else "good"
         points = tuple(state.point(s) for s, verdict in state.verdicts.items() if verdict == odd)
-        ends = "all corners" if state.spec.newer is None else "the ends, as was told of them,"
-        note = f"{ends} are alike, but {' with '.join(points[0])} is {odd}"
+        which = "all corners" if state.spec.newer is None else "the ends, as was told of them,"
+        note = f"{which} are alike, but {' with '.join(points[0])} is {odd}"
         return finding(state, "not-monotone", notes=(note,), witnesses=points)
     return finding(state, "no-change")
 

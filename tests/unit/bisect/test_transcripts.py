@@ -62,7 +62,7 @@ def transcript(spec: AxisSpec | GridSpec, world: World, cost: Callable[[Point], 
 
 def axes(dice: random.Random) -> Iterator[tuple[AxisSpec, dict[Point, Answer]]]:
     """Searches on one axis that believe answers: claims, priors, holes, two changes."""
-    for number in (*range(1, 8), *[dice.randrange(8, 40) for _ in range(40)]):
+    for number in (*range(1, 8), *[dice.randrange(8, 40) for _ in range(70)]):
         order = names(number)
         first: Answer = dice.choice(["good", "bad"])
         changes = sorted(dice.sample(range(number + 1), min(number, dice.choice([1, 1, 1, 2, 3]))))
@@ -85,7 +85,7 @@ def axes(dice: random.Random) -> Iterator[tuple[AxisSpec, dict[Point, Answer]]]:
 
 def grids(dice: random.Random) -> Iterator[tuple[GridSpec, dict[Point, Answer]]]:
     """Grids that are monotone, or nearly; holes, checks, what was told of them."""
-    for _ in range(60):
+    for number in range(140):
         spec = grid(
             dice.randrange(1, 6),
             dice.randrange(1, 7),
@@ -105,6 +105,10 @@ def grids(dice: random.Random) -> Iterator[tuple[GridSpec, dict[Point, Answer]]]
         points = list(truth)
         for at in dice.sample(points, dice.choice([0, 0, 0, 1, len(points) // 4])):
             truth[at] = "untestable"
+        if number % 8 == 0:  # all are alike as far as can be seen, or nothing can be tested
+            truth = dict.fromkeys(truth, dice.choice(["good", "bad"]))
+            for row in (spec.rows[0], spec.rows[-1]):
+                truth[row, spec.columns[0]] = truth[row, spec.columns[-1]] = "untestable"
         if dice.random() < 0.15:
             odd = dice.choice(points)
             truth[odd] = OPPOSITE.get(truth[odd], "good")
@@ -120,12 +124,20 @@ def believed(searches: Iterator[tuple[Any, dict[Point, Answer]]]) -> Iterator[st
 
 def flaky(dice: random.Random) -> Iterator[str]:
     """Searches for rates, on one axis and two."""
-    for repeat in ("auto", "auto", "rate:20%", "rate:30%", "auto", "rate:10%", "auto", "rate:40%"):
-        order, rates = names(dice.randrange(2, 9)), (dice.choice([0, 0.1, 0.5]), 0.9)
+    for number in range(24):
+        repeat = dice.choice(["auto", "auto", "rate:10%", "rate:20%", "rate:30%", "rate:40%"])
+        order, rates = names(dice.randrange(1, 9)), (dice.choice([0, 0.1, 0.5]), 0.9)
         k = dice.randrange(len(order) + 1)
         way = dice.choice([1, -1])
         shares = {(n,): rates[::way][int(i >= k)] for i, n in enumerate(order)}
-        spec = axis(len(order), repeat=repeat, max_runs=120)
+        if number % 4 == 0:  # no failure at all, or one version alone that fails
+            shares = dict.fromkeys(shares, 0.0) | {(dice.choice(order),): dice.choice([0, 0.9])}
+        given: dict[str, Any] = {"max_runs": dice.choice([12, 40, 120, None])}
+        if number % 3 == 0:
+            given |= {dice.choice(["good", "bad"]): dice.choice(order)}
+        if number % 5 == 0:
+            given["prior"] = {name: dice.choice([0.2, 3.0, 9.0]) for name in order[::2]}
+        spec = axis(len(order), repeat=repeat, **given)
         yield transcript(spec, _tossed(dice, shares), lambda _: 1.0)
     for _ in range(6):
         two = grid(dice.randrange(1, 4), dice.randrange(2, 4), repeat="auto", max_runs=90)

@@ -9,8 +9,6 @@ import socket
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from harness.adb.socket_folder import host_file
-
 USER_PORT: Final = 5037
 """Where adb listens unless it is told otherwise."""
 
@@ -119,6 +117,9 @@ class SshAddress:
     @property
     def spec(self) -> str:
         """This computer's end of the tunnel, as `adb -L` takes it while there is one."""
+        # most who read addresses have no need of it, and it brings ctypes
+        from harness.adb.socket_folder import host_file
+
         return UnixAddress(str(host_file(self, "socket"))).spec
 
     @property

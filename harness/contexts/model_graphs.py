@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
+_TINY_WIDTH = 16
+_ROW_BYTES = 4000
+_ROWS_TAKEN = 16
+_PLANE = (1000, 1000)
+_SPILL_PLANE = (125, 125)
+_SPILL_DEPTH = 8
+_SCALE = 0.02
+
 
 class Spec(Protocol):
     """What a graph is made of: a `Model`."""
@@ -28,15 +36,6 @@ class Spec(Protocol):
     @property
     def variant(self) -> int:
         """Which of those that differ in their content."""
-
-
-_TINY_WIDTH = 16
-_ROW_BYTES = 4000
-_ROWS_TAKEN = 16
-_PLANE = (1000, 1000)
-_SPILL_PLANE = (125, 125)
-_SPILL_DEPTH = 8
-_SCALE = 0.02
 
 
 def random_bytes(seed: str, count: int) -> np.ndarray[Any, Any]:

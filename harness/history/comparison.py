@@ -68,7 +68,6 @@ _SWITCHES: Final = ("new", "changed", "flaky", "vanished", "lab", "added")
 _CHOICES: Final = (*_SWITCHES, "drift:STEPS", "perf:PERCENT%")
 # at least 1 %: by less any two runs differ
 _PERF: Final = re.compile(r"perf:(\d{1,3}(?:\.\d{1,3})?)%", re.ASCII)
-_VERSIONS: Final = ("qnn", "ort", "compiler")
 
 
 @dataclass(frozen=True, slots=True)

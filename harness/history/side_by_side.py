@@ -39,8 +39,9 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
         _log.warning("%s and %s are two runs of one id", base.path, new.path)
     earlier, between = runs_around(base, new)
     try:
-        return with_speed(
-            found,
+        speed = judge_speed(
+            [one.before for one in found["passing"] if one.before],
+            [one.after for one in found["passing"] if one.after],
             _readable(earlier),
             _readable(between),
             effect=asked.slower or EFFECT,
@@ -50,23 +51,6 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
         if asked.slower is not None:
             raise
         return dataclasses.replace(found, unjudged=str(error))
-
-
-def with_speed(
-    found: Comparison,
-    earlier: Iterable[Sequence[Brief]] = (),
-    between: Iterable[Sequence[Brief]] = (),
-    *,
-    effect: float = EFFECT,
-    late: bool = False,
-) -> Comparison:
-    """The comparison with what became of speed and memory where both runs passed (pure).
-
-    The arguments, and what it raises, are those of `judge_speed`.
-    """
-    befores = [one.before for one in found["passing"] if one.before]
-    afters = [one.after for one in found["passing"] if one.after]
-    speed = judge_speed(befores, afters, earlier, between, effect=effect, late=late)
     return dataclasses.replace(found, speed=speed)
 
 

@@ -324,9 +324,9 @@ class OpenLab:
 
     def close(self) -> None:
         """Ends the simulated devices and our adb server; safe to call twice."""
-        for device in self._devices.values():
-            device.detach()
         self.simulation.close()
+        for device in self.devices:
+            device.detach()
         if self.leases is not None:
             self.leases.leases.close()
 

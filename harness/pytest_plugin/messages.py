@@ -32,11 +32,11 @@ class Move:
 
 
 class Messages:
-    """Files by which they do.
+    """Files in a folder that a controller and its workers share.
 
-    Its channel brings node ids and reports from a worker, and numbers of tests to it, while it
-    runs. A node id does not tell for sure that it is one of a case: any test may be called so. It
-    can be longer than the name of a file, so that a hash stands for it.
+    The channel of pytest-xdist brings node ids and reports from a worker, and numbers of tests to
+    it, while it runs. A node id does not tell for sure that it is one of a case: any test may be
+    called so. It can be longer than the name of a file, so that a hash stands for it.
     """
 
     def __init__(self, folder: Path) -> None:

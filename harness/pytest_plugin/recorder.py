@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,11 +12,6 @@ from harness.pytest_plugin.terminal import OURS, RECORDS, tell, write_line
 if TYPE_CHECKING:
     from harness.pytest_plugin.run import Run
     from harness.report.rundir import RunFolder
-    from harness.results.record import CaseRecord, DeviceEvent
-
-    Record = CaseRecord | DeviceEvent
-
-_log = logging.getLogger(__name__)
 
 _EXIT_AFTER_FAILURES = 1
 _EXIT_NOTHING_WRONG = (0, 1)

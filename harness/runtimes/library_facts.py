@@ -30,7 +30,6 @@ Kind = Literal[
 MAX_LIBRARY_BYTES: Final = 1 << 30
 """The largest library of QNN 2.51.0 has 106 MB."""
 
-
 _KINDS: Final[tuple[tuple[str, Kind], ...]] = (
     (r"libQnnHtp\.so", "backend-htp"),
     (r"libQnnGpu\.so", "backend-gpu"),

@@ -52,7 +52,6 @@ class HeldDevice:
         open_deployer: Callable[[AttachedDevice], Deployer],
     ) -> None:
         self.lab_device = lab_device
-        self.config = lab_device.config
         self.watch = watch
         self.supplies = supplies
         self.refusals = Refusals()
@@ -72,12 +71,12 @@ class HeldDevice:
     @property
     def target(self) -> str:
         """What its libraries are built for."""
-        return self.config.target or self.device.target
+        return self.lab_device.config.target or self.device.target
 
     @property
     def htp_arch(self) -> int | None:
         """Its HTP architecture, 73 for v73."""
-        return self.config.htp_arch or self.device.htp_arch
+        return self.lab_device.config.htp_arch or self.device.htp_arch
 
     @cached_property
     def baseline(self) -> Baseline | None:
@@ -90,7 +89,9 @@ class HeldDevice:
     @cached_property
     def deployer(self) -> Deployer:
         """Puts files there."""
-        return self._open_deployer(self.device)
+        device = self.device
+        self.lab_device.device_id.look(device.adb, device.workdir)
+        return self._open_deployer(device)
 
     def release(self) -> None:
         """Says on the device that it is not in use any more, if that was ever said."""

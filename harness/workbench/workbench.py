@@ -214,7 +214,6 @@ class Workbench:
         self.refuse(placement, [one for one in found if one.context not in files])
 
     def _open_deployer(self, device: AttachedDevice) -> Deployer:
-        self.lab.device(device.name).device_id.look(device.adb, device.workdir)
         return Deployer(
             device.adb,
             device.workdir,

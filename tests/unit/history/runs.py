@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.failure.error import Diagnosis, ErrorRecord
 from harness.history.brief import Brief
+from harness.history.comparison import Comparison
 from harness.history.database import Database
 from harness.history.importing import runs_in_order, stored_attempts
+from harness.history.speed import judge_speed
 from harness.history.timeline import Filter
 from harness.pytest_plugin.options import selection
 from harness.report.rundir import RunFolder
@@ -92,3 +96,14 @@ def stored_runs(database: Database, asked: Filter) -> list[tuple[str, list[Brief
     for _, run, brief in stored_attempts(database, asked):
         found.setdefault(run, []).append(brief)
     return [(one.run, found[one.run]) for one in runs_in_order(database) if one.run in found]
+
+
+def with_speed(
+    found: Comparison,
+    earlier: Sequence[Sequence[Brief]] = (),
+    between: Sequence[Sequence[Brief]] = (),
+    **asked: Any,
+) -> Comparison:
+    """The comparison with what became of speed and memory, as `compare` judges it."""
+    sides = [[getattr(one, side) for one in found["passing"]] for side in ("before", "after")]
+    return replace(found, speed=judge_speed(*sides, earlier, between, **asked))

@@ -14,10 +14,9 @@ from harness.history.brief import Brief
 from harness.history.comparison import compare
 from harness.history.comparison_json import Bisectable, comparison_report
 from harness.history.comparison_text import Told, lines, markdown, page, told
-from harness.history.side_by_side import with_speed
 from harness.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY, steering
-from tests.unit.history.runs import attempt
+from tests.unit.history.runs import attempt, with_speed
 
 HOSTILE = (
     f"{CANARY} <script>alert(1)</script> `x` ``` <!-- @everyone | [a](javascript:b) "

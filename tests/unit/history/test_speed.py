@@ -19,12 +19,11 @@ from harness.history.comparison import Comparison, FailOn, compare
 from harness.history.comparison_json import Bisectable, comparison_report
 from harness.history.comparison_text import lines, markdown, page, told
 from harness.history.previous import runs_around
-from harness.history.side_by_side import with_speed
 from harness.history.speed import Speed, sample
 from harness.report.rundir import RunFolder
 from harness.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY, steering
-from tests.unit.history.runs import attempt, run_folder
+from tests.unit.history.runs import attempt, run_folder, with_speed
 
 USUAL = [1000, 1004, 997, 1001, 999, 1003]
 
@@ -368,7 +367,7 @@ def test_without_scipy_all_else_is_compared(reports: Path, monkeypatch: pytest.M
     def none(*_: Any, **__: Any) -> Any:
         raise ConfigError("judging speed and memory needs scipy: pip install it")
 
-    monkeypatch.setattr("harness.history.side_by_side.with_speed", none)
+    monkeypatch.setattr("harness.history.side_by_side.judge_speed", none)
     code, said = compared(reports)
     assert (code, "note: judging speed" in said) == (0, True)
     for form in ("--markdown", "--html"):

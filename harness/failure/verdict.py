@@ -18,14 +18,25 @@ from harness.failure.error import ErrorRecord, LoadedLibrary, Outcome
 from harness.failure.step_error import BLAME, Blame, cause_of, step_error
 from harness.failure.unsupported import is_unsupported
 from harness.lab.facts import Coprocessors
-from harness.probe.run import ProbeRun
+from harness.probe.run import (
+    EXIT_BAD_PLAN,
+    EXIT_DEADLINE,
+    EXIT_DONE,
+    EXIT_OUTPUT,
+    EXIT_STEP_FAILED,
+    ProbeRun,
+)
 from harness.probe.transcript import StepResult, Transcript
 from harness.probe.wholeness import damage, misfit
 
 _MAX_STDERR_CHARS: Final = 1000
 _MAX_STDERR_BYTES: Final = 64 << 10
+# Behind its last event.
+_EXITS_HAVING_SAID: Final = (EXIT_DONE, EXIT_STEP_FAILED, EXIT_BAD_PLAN)
 # It could not print, or not even that its deadline had passed.
-_EXITS_NOBODY_READS: Final = (124, 125)
+_EXITS_NOBODY_READS: Final = (EXIT_DEADLINE, EXIT_OUTPUT)
+# The probe's, or of a program that is not ours, or of a library that unloads.
+_WENT_WELL: Final = (EXIT_DONE, 0)
 # A shell reports a process ended by signal n as exit code 128 + n.
 _SHELL_SIGNALS: Final[Mapping[int | None, int]] = {128 + number: number for number in range(1, 65)}
 
@@ -126,6 +137,12 @@ ENDINGS: Final = (
         lambda run: _no_verdict("infra", _silence(run, "could not write its results")),
     ),
     Ending(
+        # one flipped bit in an adb packet's header, and its server drops the packet without a word
+        "last-words-lost",
+        lambda run: not run.transcript.done and run.exit_code in _EXITS_HAVING_SAID,
+        lambda run: _no_verdict("infra", _silence(run, "came to its end, and was not heard out")),
+    ),
+    Ending(
         # a process ends by itself between events; only a signal can strike within one
         "event-unfinished",
         lambda run: run.transcript.cut_off and _signal(run) is None,
@@ -148,7 +165,7 @@ ENDINGS: Final = (
     ),
     Ending(
         "left-with-a-code",
-        lambda run: run.exit_code != 0 and run.transcript.first_failure is None,
+        lambda run: run.exit_code not in _WENT_WELL and run.transcript.first_failure is None,
         lambda run: _cut_short(run, "crashed", f"ended with exit code {run.exit_code}"),
     ),
 )

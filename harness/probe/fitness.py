@@ -11,7 +11,7 @@ from harness.errors import ConfigError, DeviceError, DeviceLost, DeviceRefused, 
 from harness.lab.attach import AttachedDevice
 from harness.probe.build import PROBE_NAME, ProbeBuilder, read_sources, source_hash
 from harness.probe.plan import Plan, Step
-from harness.probe.run import run_plan
+from harness.probe.run import EXIT_DONE, run_plan
 from harness.probe.wholeness import misfit
 from harness.store.deploy import Deployer
 
@@ -46,7 +46,7 @@ def probe_problem(adb: AdbDevice, probe: str, *, source: str | None = None) -> s
     if source is not None and said_source != source:
         return f"it says that it was built from {said_source}, and not from {source}"
     problem = "it does not carry out a plan that does nothing"
-    if run.transcript.first_failure is None and run.exit_code == 0:
+    if run.transcript.first_failure is None and run.exit_code == EXIT_DONE:
         unfit = misfit(run.transcript, run.plan)
         return f"{problem}: {unfit}" if unfit else None
     return run.stderr.decode("utf-8", "replace").strip()[-300:] or problem

@@ -36,7 +36,13 @@ MAX_OUTPUT_BYTES: Final = 64 << 20
 _OUTPUT_BYTES: Final = 16 << 20
 _STEP_BYTES: Final = 1 << 10
 _DOING: Final = "run the probe"
-_EXIT_DEADLINE: Final = 124
+EXIT_DONE: Final = 86
+EXIT_STEP_FAILED: Final = 87
+EXIT_BAD_PLAN: Final = 88
+EXIT_DEADLINE: Final = 124
+EXIT_OUTPUT: Final = 125
+"""With these only the probe itself ends (native/probe.h), so that a library's `exit(0)` is told
+from a plan that was carried out, the end of which nobody heard."""
 _NO_FOLDER: Final = 97
 _CHUNK_BYTES: Final = 1 << 16
 _STATUS: Final = "qnn-harness-status"
@@ -47,8 +53,9 @@ _STATUS_SAID: Final = re.compile(rf"{_STATUS} ([0-9]{{1,3}})\n\Z".encode())
 class ProbeRun:
     """How one probe process went: facts, no verdict.
 
-    `plan` is the one it was given, its deadline included. `exit_code`: 0 all steps fine, 1 a step
-    failed, 2 the plan was refused; None if it was ended by `signal` or from outside. `timed_out`:
+    `plan` is the one it was given, its deadline included. `exit_code`: `EXIT_DONE` all steps fine,
+    `EXIT_STEP_FAILED` a step failed, `EXIT_BAD_PLAN` the plan was refused, anything else is not the
+    probe's; None if it was ended by `signal` or from outside. `timed_out`:
     it was alive when its deadline had passed, by the device's own clock: it said so itself, or was
     found then. `truncated`: it wrote more than was taken, and was ended. `raw_events` is its
     stdout, `stderr` the last part of its stderr, which also holds what the library prints.
@@ -161,14 +168,15 @@ def run_plan(
             error.add_note(f"step {step.step} ({step.verb}) had begun")
         raise
     transcript = parser.close()
-    exit_code, number, truncated = None, None, False
+    exit_code, number, truncated, fits = None, None, False, True
     if completed is not None:
         exit_code, number = completed.exit_code, completed.signal
         truncated = completed.truncated
-    fits = not tells or completed is None or truncated or _take_status(completed, stderr)
+        if tells and not truncated:
+            exit_code, fits = _take_status(completed, stderr)
     if transcript.deadline and told and number == signal.SIGKILL:
         # it was about to end itself, and whoever looked at it did not wait for that
-        exit_code, number = _EXIT_DEADLINE, None
+        exit_code, number = EXIT_DEADLINE, None
     if transcript.start is None:
         raise DeviceError(
             f"the probe did not start (exit code {exit_code}, signal {number})",
@@ -362,10 +370,11 @@ class _LocalRun:
 
 
 def _script(probe: str, env: Mapping[str, str], cwd: str, *, tell_status: bool) -> str:
-    """Starts the probe; with `tell_status`, the shell says on stderr, too, how that failed.
+    """Starts the probe; with `tell_status`, the shell says on stderr, too, how it ended.
 
-    One flipped bit of an exit status would make a crash of a success. Of a success the shell says
-    nothing, which costs no packet. What it prints itself about a crash is no word of the library's.
+    One flipped bit of an exit status would make a crash of a success. Where all went well the shell
+    ends with 0 and says nothing, which costs no packet. What it prints itself about a crash is no
+    word of the library's.
     """
     for name in env:
         if not name.isidentifier() or not name.isascii():
@@ -374,18 +383,21 @@ def _script(probe: str, env: Mapping[str, str], cwd: str, *, tell_status: bool) 
     begin = f"cd {shlex.quote(cwd)}||exit {_NO_FOLDER};{exports}"
     if not tell_status:
         return f"{begin}exec {shlex.quote(probe)}"
-    told = f"{{ s=$?;echo {_STATUS} $s >&3;exit $s;}}"
-    return f"{begin}exec 3>&2 2>/dev/null;(exec {shlex.quote(probe)} 2>&3 3>&-)||{told}"
+    told = f"s=$?;[ $s = {EXIT_DONE} ]&&exit;echo {_STATUS} $s >&3;exit $s"
+    return f"{begin}exec 3>&2 2>/dev/null;(exec {shlex.quote(probe)} 2>&3 3>&-);{told}"
 
 
-def _take_status(completed: Completed, stderr: bytearray) -> bool:
-    """Takes what the shell said out of `stderr`; whether that is the status its daemon says."""
+def _take_status(completed: Completed, stderr: bytearray) -> tuple[int | None, bool]:
+    """Takes what the shell said out of `stderr`: the probe's exit code, and whether that holds.
+
+    It holds if the daemon says the same.
+    """
     status = completed.exit_code if completed.signal is None else 128 + completed.signal
     said = _STATUS_SAID.search(stderr)
-    if said is None or int(said[1]) != status:
-        return said is None and status == 0
+    if said is None:
+        return (EXIT_DONE, True) if status == 0 else (completed.exit_code, False)
     del stderr[said.start() :]
-    return status != 0
+    return completed.exit_code, int(said[1]) == status
 
 
 def _due_s(plan: Plan, timeout_s: float) -> float:

@@ -24,7 +24,7 @@ from harness.files.cache import cache_root
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step
-from harness.probe.run import run_plan_locally
+from harness.probe.run import EXIT_DONE, run_plan_locally
 from tests.stand_in.build import build_backend
 from tests.unit.bisect.histories import fewest_runs
 
@@ -63,7 +63,7 @@ class Backend:
         done = run_plan_locally(self.probe, Plan(steps), env={"PATH": "/usr/bin"}, timeout_s=30)
         failed = done.transcript.first_failure
         if failed is None:
-            assert done.exit_code == 0, done.stderr
+            assert done.exit_code == EXIT_DONE, done.stderr
             return "good"
         assert failed.code == _FAILS, failed
         return "bad"

@@ -21,6 +21,7 @@ from harness.experiments.pairing import (
 )
 from harness.failure.verdict import judge
 from harness.probe.build import ProbeBuilder
+from harness.probe.run import EXIT_DONE, EXIT_STEP_FAILED
 from harness.results.checks import Check, broken
 from tests.integration.experiments.conftest import Target
 
@@ -128,7 +129,7 @@ def test_sanitizers_find_nothing_in_the_probe(
     plan = pairing_plan(stand_in.libraries, deployed(MODELS[pairing.prepare]), pairing.execute)
     done = sanitized.run(plan, told=told)
     assert done.transcript.done, done.stderr.decode()
-    assert done.exit_code in (0, 1), done.stderr.decode()
+    assert done.exit_code in (EXIT_DONE, EXIT_STEP_FAILED), done.stderr.decode()
     assert b"runtime error" not in done.stderr
 
 

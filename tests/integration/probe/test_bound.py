@@ -15,6 +15,7 @@ from harness.probe.memory_steps import (
     memory_sample,
 )
 from harness.probe.plan import Step
+from harness.probe.run import EXIT_DONE
 from tests.integration.probe.conftest import Runner, StandIn
 
 FOUR = np.array([1.5, -2.0, 0.25, 1e6], np.float32)
@@ -30,7 +31,7 @@ def test_buffers_are_used_again_and_given_back(run: Runner, stand_in: StandIn) -
     steps = (*bound(stand_in), io_run(0, repeat=2), io_run(0), memory_sample("now"), io_release(0))
     again = bound(stand_in)[1]
     done = run(*stand_in.opened(*steps, io_release(0), again, plan.context_free(0)))
-    assert done.exit_code == 0
+    assert done.exit_code == EXIT_DONE
     _, _, first, second, sample, released, nothing, rebound, freed = done.transcript.steps[5:]
     assert (first.data["runs"], second.data["runs"]) == (2, 1)
     assert first.data["digests"] == second.data["digests"]

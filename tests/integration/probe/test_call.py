@@ -10,7 +10,7 @@ import pytest
 from harness.probe import plan
 from harness.probe.call_steps import APP_READ, APP_WRITE, call, operation, tensor
 from harness.probe.plan import Step
-from harness.probe.run import ProbeRun
+from harness.probe.run import EXIT_DONE, ProbeRun
 from harness.runtimes.runtime import Runtime
 from harness.simulator.device import DeviceSettings
 from harness.simulator.programs import install
@@ -84,7 +84,7 @@ def test_a_graph_by_hand_runs_and_its_binary_is_a_context(
         ),
         version=version,
     )
-    assert done.exit_code == 0, (done.transcript.first_failure, done.stderr)
+    assert done.exit_code == EXIT_DONE, (done.transcript.first_failure, done.stderr)
     called = [step.api for step in done.transcript.steps if step.verb == "call"]
     assert called[:2] == ["QnnContext_create", "QnnGraph_create"]
 
@@ -120,7 +120,7 @@ def test_gpu_graphs_are_finalized_where_files_can_be_written(
     work = tmp_path / "work"
     work.mkdir()
     done = opened(*BUILD, backend="libQnnGpu.so", path=path, cwd=work)
-    assert done.exit_code == 0, (done.transcript.first_failure, done.stderr)
+    assert done.exit_code == EXIT_DONE, (done.transcript.first_failure, done.stderr)
     done = opened(*BUILD, backend="libQnnGpu.so", path=path, cwd=Path("/proc"))
     failure = done.transcript.first_failure
     assert failure is not None

@@ -136,8 +136,8 @@ def wrong(run: ProbeRun, changed: ProbeRun) -> str | None:
         return None
     if (after.outcome, after.cause) == ("error", "infra"):
         return None
-    # what a process says last can be missing in silence only where it had no more to say
-    if after.outcome == "crashed" and ends_early(run, changed):
+    # only where it did not end as a probe ends can what it said last be missing in silence
+    if before.outcome == after.outcome == "crashed" and ends_early(run, changed):
         return None
     return (
         f"{before.outcome} became {after.outcome}: {after.error.message if after.error else None}"

@@ -27,7 +27,7 @@ from harness.probe.ort_plan import (
     ort_session_free,
 )
 from harness.probe.plan import Settings, Step
-from harness.probe.run import ProbeRun
+from harness.probe.run import EXIT_DONE, ProbeRun
 from harness.probe.transcript import StepResult
 from harness.results.measurements import ort_figures
 from harness.runtimes.catalog import Catalog
@@ -183,7 +183,7 @@ def test_every_slot_is_where_it_is_declared(
 @pytest.mark.parametrize("qnn", QNNS[1:])
 def test_pairs_that_work(on_ort: OnOrt, tiny: DeployedModel, qnn: str, ort: str) -> None:
     done = on_ort(qnn, ort, lambda here: (*here.session(0, tiny.file), OrtOnDevice.run(0, tiny)))
-    assert done.exit_code == 0, judge(done).explanation()
+    assert done.exit_code == EXIT_DONE, judge(done).explanation()
 
 
 @pytest.mark.parametrize(("ort", "works"), [("1.27.0", True), ("1.28.0", False), ("1.31.1", False)])
@@ -192,7 +192,7 @@ def test_the_oldest_plug_in_works_up_to_ort_1_27(
 ) -> None:
     done = on_ort(OLDEST, ort, lambda here: (*here.session(0, tiny.file), OrtOnDevice.run(0, tiny)))
     if works:
-        assert done.exit_code == 0, judge(done).explanation()
+        assert done.exit_code == EXIT_DONE, judge(done).explanation()
         return
     error = error_of(done)
     assert (error.api, error.code, error.ort and error.ort.name) == (
@@ -270,7 +270,10 @@ def test_a_dump_of_a_newer_qnn_is_refused_with_5000(
 ) -> None:
     dump = str(tmp_path / "dump.onnx")
     made = dump_options(dump, embed=True)
-    assert on_ort(NEWEST, USUAL, lambda h: h.session(0, tiny.file, options=made)).exit_code == 0
+    assert (
+        on_ort(NEWEST, USUAL, lambda h: h.session(0, tiny.file, options=made)).exit_code
+        == EXIT_DONE
+    )
     error = error_of(on_ort(OLDEST, USUAL, lambda here: here.session(0, dump)))
     assert (error.code, error.hex) == (5000, "0x1388")
     assert error.message.splitlines()[0] == "Using newer context binary on old SDK"

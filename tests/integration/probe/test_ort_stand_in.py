@@ -24,7 +24,7 @@ from harness.probe.ort_plan import (
     ort_session_free,
 )
 from harness.probe.plan import Settings, Step
-from harness.probe.run import ProbeRun
+from harness.probe.run import EXIT_DONE, ProbeRun
 from harness.probe.transcript import StepResult
 from harness.probe.verbs import SOURCE_FOLDER
 from tests.android.bionic import ProbeBuild
@@ -104,7 +104,7 @@ def test_a_session_runs_and_is_released(on_stand: OnStand, stand: Stand) -> None
         ort_placement(0, whole=EP),
         ort_run(0, inputs=[data], expected=[data], saved=[str(kept)], repeat=3),
     )
-    assert done.exit_code == 0, done.transcript.first_failure
+    assert done.exit_code == EXIT_DONE, done.transcript.first_failure
     assert kept.read_bytes() == Path(data).read_bytes()
     assert only(done, "ort-load").data == {"version": "9.9.9-stand-in", "api_version": 24}
     assert only(done, "ort-register-ep").data["devices"] == [
@@ -189,7 +189,7 @@ def test_causes_are_kept_and_chatter_is_not(on_stand: OnStand, stand: Stand) -> 
 
 def test_half_of_the_nodes_elsewhere_is_a_failure(on_stand: OnStand, stand: Stand) -> None:
     made = ort_session(0, stand.model("half"), ON_EP)
-    assert on_stand(made, ort_placement(0)).exit_code == 0
+    assert on_stand(made, ort_placement(0)).exit_code == EXIT_DONE
     failed = only(on_stand(made, ort_placement(0, whole=EP)), "ort-placement")
     assert failed.error == "placement"
     assert failed.message == (
@@ -310,7 +310,7 @@ def test_an_older_ort_is_used_as_far_as_it_goes(run: Runner, stand: Stand, newes
         *ort_end(None),
         env={"STAND_IN_API": str(newest)},
     )
-    assert done.exit_code == 0
+    assert done.exit_code == EXIT_DONE
     assert only(done, "ort-load").data["api_version"] == newest
     assert "does not tell" in (only(done, "ort-placement").skipped or "")
 

@@ -17,7 +17,13 @@ import pytest
 from harness.errors import ConfigError, InfraError
 from harness.probe import plan
 from harness.probe.plan import Plan, Settings, Step
-from harness.probe.run import MAX_STDERR_BYTES, run_plan_locally
+from harness.probe.run import (
+    EXIT_BAD_PLAN,
+    EXIT_DONE,
+    EXIT_STEP_FAILED,
+    MAX_STDERR_BYTES,
+    run_plan_locally,
+)
 from harness.probe.verbs import LIMITS, VERBS, Field
 from tests.integration.probe.conftest import ALL_BUILDS, ENVIRONMENT, Runner
 from tests.stand_in.events import parse_transcript
@@ -75,7 +81,8 @@ def feed(probe: Path, text: bytes, timeout_s: float = 20) -> subprocess.Complete
 @ALL_BUILDS
 def test_an_empty_plan(run: Runner) -> None:
     done = run()
-    assert (done.exit_code, done.signal, done.timed_out, done.truncated) == (0, None, False, False)
+    assert (done.exit_code, done.signal) == (EXIT_DONE, None)
+    assert (done.timed_out, done.truncated) == (False, False)
     assert done.transcript.done
     assert done.transcript.elapsed_us is not None
 
@@ -142,7 +149,7 @@ def test_a_bad_plan_is_refused_before_anything_is_done(
     text = plan.sealed(lines)
     done = feed(probe, text.encode())
     transcript = parse_transcript(done.stdout)
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == EXIT_BAD_PLAN, done.stderr
     assert transcript.plan_error is not None
     assert not transcript.plan_damaged
     assert transcript.plan_error.startswith(f"line {line}: ")
@@ -206,7 +213,7 @@ def test_the_probe_and_the_harness_know_the_same_bounds(plain_probe: Path) -> No
             lines += [" ".join((verb, *others, field)) for field in allowed if field not in others]
             for field in refused:
                 text = plan.sealed([" ".join((verb, *others, field))])
-                assert feed(plain_probe, text.encode()).returncode == 2, text
+                assert feed(plain_probe, text.encode()).returncode == EXIT_BAD_PLAN, text
                 with pytest.raises(ConfigError):
                     parse(text)
         for key in some:
@@ -257,7 +264,7 @@ def test_a_plan_that_was_damaged_on_its_way_is_no_bad_plan(
 ) -> None:
     done = feed(probe, text)
     transcript = parse_transcript(done.stdout)
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == EXIT_BAD_PLAN, done.stderr
     assert says in (transcript.plan_error or "")
     assert transcript.plan_damaged
     assert not transcript.steps
@@ -273,7 +280,7 @@ def test_a_line_that_is_too_long_or_does_not_end(probe: Path) -> None:
 
 def test_a_plan_may_have_as_many_steps_as_promised(probe: Path) -> None:
     most = LIMITS["PLAN_STEPS_MAX"]
-    for steps, code in ((most, 1), (most + 1, 2)):
+    for steps, code in ((most, 1), (most + 1, EXIT_BAD_PLAN)):
         text = plan.sealed(["exit code=1", *["noop"] * (steps - 1)])
         assert feed(probe, text.encode()).returncode == code
 
@@ -285,7 +292,7 @@ def test_the_plan_is_carried_out_without_waiting_for_the_end_of_stdin(probe: Pat
         assert process.stdin is not None
         process.stdin.write(Plan((Step("noop"),)).text().encode())
         process.stdin.flush()
-        assert process.wait(60) == 0
+        assert process.wait(60) == EXIT_DONE
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
@@ -362,7 +369,7 @@ def test_a_failure_skips_up_to_cleanup_and_not_beyond(run: Runner) -> None:
         (None, None, True),
         (None, "there is nothing to free", False),
     ]
-    assert done.exit_code == 1
+    assert done.exit_code == EXIT_STEP_FAILED
 
 
 def test_noise_of_a_library_lands_on_stderr_and_is_bounded(run: Runner) -> None:

@@ -16,7 +16,7 @@ from harness.errors import ConfigError, DeviceError, DeviceLost
 from harness.files.notices import followed_by
 from harness.probe.events import TranscriptParser
 from harness.probe.plan import Plan, Settings, Step, backend_load
-from harness.probe.run import ProbeRun, run_plan
+from harness.probe.run import EXIT_DONE, ProbeRun, run_plan
 from harness.simulator.device import SimulatedDevice
 
 FOLDER = "data/local/tmp/probe it's"
@@ -68,7 +68,7 @@ def run(device: AdbDevice, folder: str, *steps: Step, **options: object) -> Prob
 
 def test_a_plan_is_carried_out(device: AdbDevice, folder: str) -> None:
     done = run(device, folder, Step("noop"), Step("spew", {"bytes": "100"}), Step("noop"))
-    assert (done.exit_code, done.signal, done.timed_out) == (0, None, False)
+    assert (done.exit_code, done.signal, done.timed_out) == (EXIT_DONE, None, False)
     assert [step.ok for step in done.transcript.steps] == [True] * 3
     assert done.transcript.malformed_count == 0
     assert done.raw_events.count(b"\x1e") == 9

@@ -15,7 +15,7 @@ from harness.failure.explanation import explain
 from harness.failure.verdict import judge
 from harness.probe import plan
 from harness.probe.plan import Settings, Step
-from harness.probe.run import ProbeRun
+from harness.probe.run import EXIT_DONE, EXIT_STEP_FAILED, ProbeRun
 from harness.probe.transcript import StepResult
 from harness.runtimes.runtime import Runtime
 from tests.integration.probe.conftest import PLAIN_ONLY, PLAIN_TOO, Runner
@@ -33,13 +33,13 @@ Session = Callable[..., ProbeRun]
 def test_a_backend_without_devices_works_without_one(session: Session) -> None:
     """That of the CPU answers 1000, as the API permits; asked for a SoC it is an error."""
     done = session(OLDEST, backend="libQnnCpu.so")
-    assert done.exit_code == 0, done.stderr
+    assert done.exit_code == EXIT_DONE, done.stderr
     (created,) = (step for step in done.transcript.steps if step.verb == "device-create")
     assert created.skipped == "this backend has no devices (1000)"
     (freed,) = (step for step in done.transcript.steps if step.verb == "device-free")
     assert freed.skipped == "there is nothing to free"
     asked = session(OLDEST, backend="libQnnCpu.so", device=plan.device_create(soc=43))
-    assert asked.exit_code == 1
+    assert asked.exit_code == EXIT_STEP_FAILED
     failure = asked.transcript.first_failure
     assert failure is not None
     assert (failure.api, failure.code) == ("QnnDevice_create", 1000)
@@ -111,7 +111,7 @@ def test_a_context_loads_runs_and_is_freed(
     steps = done.transcript.steps
     assert [step.verb for step in steps if step.failed] == []
     assert done.transcript.done
-    assert (done.exit_code, done.signal) == (0, None)
+    assert (done.exit_code, done.signal) == (EXIT_DONE, None)
 
     backend, system = steps[0].data, steps[1].data
     assert backend["provider"] == "HTP_QTI_AISW"
@@ -146,7 +146,7 @@ def test_a_context_loads_runs_and_is_freed(
 @pytest.mark.parametrize("version", VERSIONS)
 def test_soc_and_arch_are_understood(session: Session, version: str) -> None:
     """The place of these words differs between versions; see native/backend.c."""
-    assert session(version, device=plan.device_create(soc=43)).exit_code == 0
+    assert session(version, device=plan.device_create(soc=43)).exit_code == EXIT_DONE
     unknown = session(version, device=plan.device_create(soc=9999)).transcript.steps[4]
     assert unknown.code == 14001
     assert unknown.symbol == "QNN_DEVICE_ERROR_INVALID_CONFIG"
@@ -194,7 +194,7 @@ def test_a_binary_of_a_newer_compiler(session: Session, context_for: ContextFor)
 def test_a_binary_of_an_older_compiler(session: Session, context_for: ContextFor) -> None:
     context = context_for("tiny", OLDEST)
     done = session(NEWEST, plan.context_load(0, str(context.path)), executed(context))
-    assert done.exit_code == 0
+    assert done.exit_code == EXIT_DONE
 
 
 def test_an_input_of_the_wrong_size_is_not_passed_on(

@@ -6,7 +6,7 @@ from typing import Any
 from zlib import crc32
 
 from harness.probe.plan import Plan, Step
-from harness.probe.run import ProbeRun
+from harness.probe.run import EXIT_DONE, ProbeRun
 from harness.probe.verbs import VERBS
 from tests.stand_in.events import event_lines, parse_transcript
 
@@ -76,7 +76,7 @@ def run(*events: dict[str, Any], stray: bytes = b"", tail: bytes = b"", **how: A
     given: dict[str, Any] = {
         "plan": plan,
         "transcript": parse_transcript(raw),
-        "exit_code": 0,
+        "exit_code": EXIT_DONE,
         "signal": None,
         "timed_out": False,
         "truncated": False,

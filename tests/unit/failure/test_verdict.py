@@ -12,6 +12,7 @@ from harness.failure.error import ErrorRecord, signature
 from harness.failure.verdict import Verdict, judge
 from harness.lab.facts import Coprocessors
 from harness.probe.plan import Plan, Step
+from harness.probe.run import EXIT_BAD_PLAN, EXIT_DONE, EXIT_STEP_FAILED
 from harness.results.record import NO_CAUSE
 from tests.properties import reached, reaches
 from tests.unit.failure.probe_runs import DONE, LOAD, START, begin, end, log, run
@@ -96,6 +97,11 @@ ENDINGS = [
     ([START, begin()], {"signal": 60, "exit_code": None}, "crashed", "target", "by signal 60"),
     ([START, begin()], {"exit_code": 3}, "crashed", "target", "exit code 3 before its plan"),
     ([START, begin()], {"exit_code": 0}, "crashed", "target", "exit code 0 before its plan"),
+    # only the probe ends so, and nothing was heard of it: its last words were lost on the way
+    *(
+        ([START, begin(), end()], {"exit_code": code}, "error", "infra", "was not heard out")
+        for code in (EXIT_DONE, EXIT_STEP_FAILED, EXIT_BAD_PLAN)
+    ),
     (
         [START, begin()],
         {"timed_out": True, "exit_code": None},

@@ -396,8 +396,9 @@ def _take_status(completed: Completed, stderr: bytearray) -> tuple[int | None, b
     said = _STATUS_SAID.search(stderr)
     if said is None:
         return (EXIT_DONE, True) if status == 0 else (completed.exit_code, False)
+    holds = int(said[1]) == status
     del stderr[said.start() :]
-    return completed.exit_code, int(said[1]) == status
+    return completed.exit_code, holds
 
 
 def _due_s(plan: Plan, timeout_s: float) -> float:

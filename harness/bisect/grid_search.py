@@ -169,7 +169,9 @@ def trace_edge(state: GridState, ways: Sequence[Way], cost: Cost) -> Question | 
         near = min((steps(cell, hole) for hole in state.holes), default=None)
         likely = testable(near) / seconds(cost, state.point(cell))
         worthy = round(float(told[cell]) * likely, 12)
-        return (-worthy, abs(float(chances[cell]) - 0.5), ways[0].cell(cell))
+        # the last digits differ from computer to computer, and must not choose
+        beside_half = round(abs(float(chances[cell]) - 0.5), 12)
+        return (-worthy, beside_half, ways[0].cell(cell))
 
     cells = sorted(cells_in(unknown), key=worth)
     left = _points_left(state)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.bisect import grid_search
 from harness.bisect.answers import Answer, Point, Question, Stopped
+from harness.bisect.flaky import Floats
 from harness.bisect.grid_search import GridSearch
+from harness.bisect.grid_state import GridState, Way
 from harness.bisect.search import GridSpec
 from tests.properties import reached, reaches
 from tests.unit.bisect.histories import drive_grid, grid
@@ -234,6 +238,23 @@ def test_flaky_answers_on_a_grid() -> None:
         right += {at: cell.verdict for at, cell in found.cells.items()} == truth
         assert found.kind != "frontier" or (found.confidence or 0) > 0.99
     assert right == 8
+
+
+def test_the_last_digits_of_a_chance_choose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They differ from one processor to another, and a search must be gone on with on any."""
+    spec = grid(4, 4)
+    truth = truth_of(spec, (3, 2, 2, 2), (False, False))
+    _, asked = drive_grid(GridSearch(spec), truth.__getitem__)
+    dice, chances = random.Random(1), grid_search._chances
+
+    def blurred(state: GridState, ways: Sequence[Way]) -> Floats:
+        return chances(state, ways) + np.array(
+            [[dice.uniform(-1e-15, 1e-15) for _ in spec.columns] for _ in spec.rows]
+        )
+
+    monkeypatch.setattr(grid_search, "_chances", blurred)
+    for _ in range(5):
+        assert drive_grid(GridSearch(spec), truth.__getitem__)[1] == asked
 
 
 def test_trouble_and_limits_and_ahead() -> None:

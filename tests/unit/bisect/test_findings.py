@@ -91,7 +91,8 @@ def test_the_changes_of_a_finding_are_told_oldest_first() -> None:
     assert found.changes == (older, BROKE, newer)
     assert found.ends == BROKE.ends
     assert AxisFinding("range", **vars(MENDED)).changes == (MENDED,)
-    assert AxisFinding("undecided").ends == {}
+    nothing = AxisFinding("undecided")
+    assert (nothing.ends, nothing.one_change, nothing.runs, nothing.unknown) == ({}, True, 0, 0)
     for missing in ("direction", "before", "after"):
         assert replace(FOUND, **{missing: None}).changes == ()
 
@@ -104,6 +105,11 @@ SPEC = grid(2, 2)
 PAIRS: tuple[Point, ...] = tuple(SPEC.points())
 RUN, CONCLUDED = CellFinding("bad", "run"), CellFinding("good", "concluded")
 HOLE, OPEN = CellFinding(None, "untestable"), CellFinding(None, "open")
+
+
+def test_a_grid_of_which_nothing_is_known() -> None:
+    found = on_a_grid("undecided", *[OPEN] * 4)
+    assert (found.runs, found.unknown, found.first, found.mattered) == (0, 0, (), (None, None))
 
 
 def on_a_grid(kind: Any, *cells: CellFinding, **told: Any) -> GridFinding:

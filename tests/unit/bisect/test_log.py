@@ -136,12 +136,28 @@ def test_what_is_wrong_is_named_by_its_line(text: str, problem: str) -> None:
         read_log(text, file="log")
 
 
+def test_a_line_that_is_no_entry_names_no_field_of_one() -> None:
+    with pytest.raises(ConfigError) as told:
+        read_log(BEGUN + "no json\n")
+    assert told.value.field is None
+
+
+def test_what_was_asked_last_is_under_way_until_it_is_answered() -> None:
+    asked = [to_line(Asked(at=(at,), number=1)) for at in ("2.10", "2.11")]
+    answered = to_line(Answered(at=("2.10",), answer="good"))
+    log = read_log(BEGUN + asked[0] + answered + asked[1])
+    assert log.under_way() == ("2.11",)
+    assert log.answers() == [Answered(at=("2.10",), answer="good")]
+    assert read_log(BEGUN + asked[0] + answered).under_way() is None
+    assert read_log(BEGUN + asked[0] + to_line(Resumed())).under_way() == ("2.10",)
+
+
 def test_a_line_may_be_of_a_million_characters() -> None:
     def padded(length: int) -> str:
         return BEGUN + '{"kind":"resumed"}'.ljust(length) + "\n"
 
     assert read_log(padded(1 << 20)).entries == (Resumed(),)
-    with pytest.raises(ConfigError, match="2: is too long"):
+    with pytest.raises(ConfigError, match="is too long"):
         read_log(padded((1 << 20) + 1))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,24 +22,13 @@ from harness.bisect.grid_state import (
     turned,
     worst_case,
 )
-from tests.unit.bisect.histories import grid
+from tests.unit.bisect.histories import grid, told_grid
 
 UP, DOWN, RIGHT_UP, LEFT_UP = (True, True), (False, False), (True, False), (False, True)
 
 
 def mask(*rows: str) -> Bools:
     return np.array([[one == "x" for one in row] for row in rows])
-
-
-def state(*rows: str, **given: Any) -> GridState:
-    """Of a grid that answered so far: g, b, ? and n for good, bad, nothing and untestable."""
-    spec = grid(len(rows), len(rows[0]), **given)
-    evidence = Evidence()
-    answers: dict[str, Answer] = {"g": "good", "b": "bad", "n": "untestable"}
-    for at, letter in zip(spec.points(), "".join(rows), strict=True):
-        if letter in answers:
-            evidence = evidence.plus(at, answers[letter])
-    return GridState(spec, evidence)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +103,7 @@ FITTING = [
     (rows, newer)
     for rows in SOME_TOLD
     for newer in (UP, DOWN, RIGHT_UP, LEFT_UP)
-    if state(*rows).way(newer).fits()
+    if told_grid(*rows).way(newer).fits()
 ]
 
 
@@ -137,16 +125,16 @@ def test_how_likely_a_cell_is_good_is_counted_over_all_frontiers(
         corners = (starts[0] < width) + sum(a > b for a, b in itertools.pairwise(starts))
         total += 0.1**corners
         good += 0.1**corners * (np.arange(width) >= np.array(starts)[:, None])
-    chances, log = state(*rows).way(newer).chances_good()
+    chances, log = told_grid(*rows).way(newer).chances_good()
     assert turned(chances, newer) == pytest.approx(good / total)
     assert log == pytest.approx(math.log(total))
 
 
 def test_what_fits() -> None:
-    fitting = state("b?", "?g").way(UP)
+    fitting = told_grid("b?", "?g").way(UP)
     assert (fitting.fits(), cells_in(fitting.known())) == (True, [(0, 0), (1, 1)])
     assert (cells_in(fitting.good), cells_in(fitting.bad)) == ([(1, 1)], [(0, 0)])
-    contrary = state("b?", "?g").way(DOWN)
+    contrary = told_grid("b?", "?g").way(DOWN)
     assert not contrary.fits()
     assert contrary.good.all()
     assert contrary.bad.all()
@@ -168,11 +156,11 @@ def test_the_ways_that_fit_those_alike_on_both_axes_first(
     rows: list[str], newer: Newer | None, ways: list[Newer]
 ) -> None:
     # RIGHT_UP: good grows with newer rows and with older columns
-    assert [way.newer for way in state(*rows, newer=newer).ways()] == ways
+    assert [way.newer for way in told_grid(*rows, newer=newer).ways()] == ways
 
 
 def test_only_what_all_ways_say_is_agreed() -> None:
-    grid_ = state("b?", "?g")
+    grid_ = told_grid("b?", "?g")
     good, bad = grid_.agreed(grid_.ways())
     assert (cells_in(good), cells_in(bad)) == ([(1, 1)], [(0, 0)])
     good, bad = grid_.agreed([])
@@ -196,7 +184,7 @@ def test_only_what_all_ways_say_is_agreed() -> None:
 def test_the_ends_are_the_testable_cells_nearest_to_the_corners(
     rows: list[str], newer: Newer | None, ends: list[Cell]
 ) -> None:
-    assert state(*rows, newer=newer).ends() == ends
+    assert told_grid(*rows, newer=newer).ends() == ends
 
 
 @pytest.mark.parametrize(
@@ -212,39 +200,36 @@ def test_the_ends_are_the_testable_cells_nearest_to_the_corners(
     ],
 )
 def test_whether_all_corners_can_be_tested(rows: list[str], can: bool) -> None:
-    assert state(*rows).corners_testable() is can
+    assert told_grid(*rows).corners_testable() is can
 
 
 @pytest.mark.parametrize(
     ("rows", "newer", "pair"),
     [
         (["g?b"], UP, ((0, 0), (0, 2))),
-        (["g?b"], DOWN, None),
         (["b?g"], DOWN, ((0, 2), (0, 0))),
         (["g", "b"], UP, ((0, 0), (1, 0))),
         (["gb?", "??b"], UP, ((0, 0), (0, 1))),
         (["g??", "?gb"], UP, ((1, 1), (1, 2))),
-        (["?b", "g?"], UP, None),
         (["?b", "g?"], LEFT_UP, ((1, 0), (0, 1))),
-        (["bg"], UP, None),
     ],
 )
 def test_two_answers_that_contradict_a_way_are_the_nearest(
-    rows: list[str], newer: Newer, pair: tuple[Cell, Cell] | None
+    rows: list[str], newer: Newer, pair: tuple[Cell, Cell]
 ) -> None:
-    assert state(*rows).witnesses(newer) == pair
+    assert told_grid(*rows).witnesses(newer) == pair
 
 
 def test_what_is_asked_and_what_it_may_take() -> None:
-    begun = state("gb", "n?", repeat=2)
+    begun = told_grid("gb", "n?", repeat=2)
     assert (dict(begun.verdicts), begun.begun) == ({(0, 1): "bad"}, ((0, 0),))
     assert cells_in(begun.testable) == [(0, 0), (0, 1), (1, 1)]
     assert begun.holes == {(1, 0)}
     assert begun.ask((1, 1), "why").number == 4
     assert begun.ask((1, 0), "why").at == ("1.1", "2.10")
     assert begun.limit() == 8, "each of four pairs twice: one that is lost changes nothing"
-    assert state("gbb", "nbb", "bbb").limit() == 9
-    assert state("?" * 8, "n" + "?" * 7).limit() == 2 + 8 + 4 + 1
+    assert told_grid("gbb", "nbb", "bbb").limit() == 9
+    assert told_grid("?" * 8, "n" + "?" * 7).limit() == 2 + 8 + 4 + 1
     assert begun.confidence() is None
 
 

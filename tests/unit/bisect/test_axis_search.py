@@ -43,6 +43,23 @@ def test_of_two_that_tell_as_much_the_one_near_the_middle_is_run(
 
 
 @pytest.mark.parametrize(
+    ("number", "given", "answers", "cheap", "at"),
+    [
+        (9, {}, "gb", "2.11", "2.14"),  # three runs are left for eight gaps
+        (9, {"repeat": 2}, "ggb", "2.11", "2.14"),
+        (10, {}, "gb", "2.11", "2.11"),  # four are left for nine
+        (12, {}, "gb", "2.11 2.12 2.13", "2.13"),  # for eleven, of which eight may be left
+        (17, {"max_runs": 5}, "gbg", "2.19", "2.22"),  # too few: then by halves
+    ],
+)
+def test_what_is_cheap_is_run_if_the_bound_still_holds_after_it(
+    number: int, given: dict[str, int], answers: str, cheap: str, at: str
+) -> None:
+    dear = " ".join({*names(number)} - {*cheap.split()})
+    assert asked(axis(number, **given), answers, dear).at == (at,)
+
+
+@pytest.mark.parametrize(
     ("given", "truth", "order", "notes"),
     [
         # the widest stretch, the newest of these, as often as halving would have taken
@@ -106,6 +123,12 @@ def of(spec: AxisSpec, answers: str) -> AxisFinding | Question:
             "last good 2.10, first bad 2.11; then last bad 2.12, first good 2.13",
         ),
         ({}, "gb", "last good 2.10, first bad 2.11"),
+        (
+            {"good": "2.12"},
+            "gbgb",
+            "last good 2.12, first bad 2.13; before that last bad 2.11, first good 2.12; "
+            "before that last good 2.10, first bad 2.11",
+        ),
     ],
 )
 def test_which_change_is_told_first(given: dict[str, str], answers: str, text: str) -> None:
@@ -157,6 +180,7 @@ def test_what_is_told_where_no_more_can_be_run(
         ({"bad": "2.11"}, "bb?", 2, "the newest"),
         ({}, "g?b", 1, "splits 2 places where it can have changed"),
         ({}, "g????b", 2, "splits 5 places where it can have changed"),
+        ({}, "g?g??b", 3, "splits 3 places where it can have changed"),
         ({}, "g?g", 1, "both ends are alike: look for one that differs"),
         ({"repeat": 2}, "gbg", 0, "the oldest"),
         ({"repeat": 2}, "bgb", 1, "again: one answer is not enough"),

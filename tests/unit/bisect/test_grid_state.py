@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from harness.bisect.answers import Answer, Evidence, Verdict
+from harness.bisect.answers import Answer, Evidence, Tally, Verdict
+from harness.bisect.flaky import errors_at_worst
 from harness.bisect.grid_state import (
     Bools,
     Cell,
@@ -261,3 +262,18 @@ def test_flaky_answers_settle_a_pair_once_the_worst_rates_allow_it() -> None:
     assert answered(0, 0).verdicts == {}
     assert answered(0, 0).confidence() == 1
     assert answered(1, 0).verdicts == {}
+
+
+@pytest.mark.parametrize(("share", "settled"), [(1.01, True), (0.99, False)])
+def test_each_cell_has_a_share_of_the_error_that_is_allowed(share: float, settled: bool) -> None:
+    """One of rows + columns + 4."""
+    at, tally = ("1.0", "2.10"), Tally(good=12)
+    (error,) = errors_at_worst([tally])
+    spec = grid(1, 2, repeat="auto", confidence=1 - 7 * error * share)
+    assert (GridState(spec, Evidence({at: tally})).verdicts != {}) is settled
+
+
+def test_what_could_not_be_tested_once_tells_nothing() -> None:
+    evidence = Evidence({("1.0", "2.10"): Tally(bad=1, untestable=1)})
+    found = GridState(grid(1, 2), evidence)
+    assert (dict(found.verdicts), found.begun, found.holes) == ({}, (), {(0, 0)})

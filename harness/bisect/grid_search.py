@@ -171,8 +171,7 @@ def trace_edge(state: GridState, ways: Sequence[Way], cost: Cost) -> Question | 
 
     cells = sorted(cells_in(unknown), key=worth)
     left = _points_left(state)
-    if len(ways) > 1:
-        cells = sorted(cells, key=lambda cell: not _tells_directions(state, ways, cell))
+    cells = sorted(cells, key=lambda cell: not _tells_directions(state, ways, cell))
     for needed in (ways, ways[:1]):
         states = [(way, state.testable & ~way.known()) for way in needed]
         chosen = next((cell for cell in cells if _worst(states, cell) < left), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ from hypothesis import strategies as st
 
 from harness.bisect import grid_search
 from harness.bisect.answers import Answer, Point, Question, Stopped
+from harness.bisect.findings import GridFinding
 from harness.bisect.flaky import Floats
 from harness.bisect.grid_search import GridSearch
 from harness.bisect.grid_state import GridState, Way
 from harness.bisect.search import GridSpec
 from tests.properties import reached, reaches
-from tests.unit.bisect.histories import drive_grid, grid
+from tests.unit.bisect.histories import drive_grid, grid, told_grid
 
 Truth = dict[Point, Answer]
 ODD: Point = ("1.2", "2.11")
@@ -238,6 +240,150 @@ def test_flaky_answers_on_a_grid() -> None:
         right += {at: cell.verdict for at, cell in found.cells.items()} == truth
         assert found.kind != "frontier" or (found.confidence or 0) > 0.99
     assert right == 8
+
+
+def after(*rows: str, **given: Any) -> Question | GridFinding | Stopped:
+    known = told_grid(*rows, **given)
+    return GridSearch(known.spec, evidence=known.evidence).next()
+
+
+CHECK = "check what was concluded"
+BEYOND = "all are alike, but the corners cannot be tested"
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "at", "why"),
+    [
+        (["???", "???"], {}, (0, 0), "one end of ort and qnn"),
+        (["g??", "???"], {}, (1, 2), "one end of ort and qnn"),
+        (["g??", "??g"], {}, (0, 2), "the ends are alike: do the axes differ?"),
+        (["g??", "??b"], {}, (0, 2), "which axis does it?"),
+        (["g?b", "??b"], {}, (1, 0), "which axis does it?"),
+        (["??g", "???"], {"newer": (True, False)}, (1, 0), "one end of ort and qnn"),
+        (["n??", "??g"], {}, (0, 1), "one end of ort and qnn"),
+        (["g?b", "g?b"], {}, (1, 1), "2 pairs are open"),
+        (["b??", "??g"], {"newer": (True, True)}, (0, 2), "4 pairs are open"),
+        (["b?g", "b?g"], {"repeat": 2}, (1, 2), "one end of ort and qnn"),
+        (["bgg", "bbb"], {"repeat": 2}, (0, 2), "the ends are alike: do the axes differ?"),
+        (["g?g", "???", "g?g"], {}, (1, 1), CHECK),
+        (["g?g", "?g?", "g?g"], {}, (2, 1), CHECK),
+        (["g?g", "?b?", "g?g"], {}, (2, 1), CHECK),
+        (["g?g", "?g?", "g?g"], {"checks": 1}, None, "no-change"),
+        (["g?g", "?g?", "ggg"], {}, None, "no-change"),
+        (["g?g", "?g?", "ggg"], {"checks": 3}, (1, 2), CHECK),
+        (["g?g", "???", "g?g"], {"checks": 0}, None, "no-change"),
+        (["ng?", "???", "??g"], {"newer": (True, True)}, (2, 0), BEYOND),
+        (["ngg", "??g"], {"newer": (True, True)}, (1, 0), BEYOND),
+        (["ngg", "g?g"], {"newer": (True, True)}, (1, 1), CHECK),
+        (["gng", "??g"], {"newer": (True, True)}, (1, 1), CHECK),
+        (["nnn", "nnn"], {}, None, "undecided"),
+        (["nnn", "nnn"], {"every": True}, None, "undecided"),
+        (["g?", "??"], {"every": True}, (0, 1), "every pair is run, 3 are left"),
+        (["gg", "g?"], {"every": True}, (1, 1), "every pair is run, 1 are left"),
+        (["gg", "gn"], {"every": True}, None, "no-change"),
+        (["gg", "bb"], {"every": True}, None, "frontier"),
+        (["bg", "gb"], {"every": True}, None, "not-monotone"),
+    ],
+)
+def test_what_is_asked_next_and_why(
+    rows: list[str], given: dict[str, Any], at: tuple[int, int] | None, why: str
+) -> None:
+    step = after(*rows, **given)
+    if at is None:
+        assert isinstance(step, GridFinding)
+        assert step.kind == why
+        return
+    known = told_grid(*rows, **given)
+    assert step == Question(known.point(at), known.evidence.runs + 1, why)
+
+
+ALONE = (
+    "neither does any other direction of the axes fit all answers. Nothing was concluded; run "
+    "every pair to see the grid"
+)
+AS_TOLD = "the axes do not go as was told. Nothing was concluded; run every pair to see the grid"
+LIMIT = "the limit of {} runs was reached"
+MORE = "it is not known yet on which axes newer is better; to tell it lets more follow"
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "kind", "notes", "witnesses"),
+    [
+        (
+            ["g?g", "?b?", "ggg"],
+            {},
+            "not-monotone",
+            "all corners are alike, but 1.1 with 2.11 is bad",
+            ((1, 1),),
+        ),
+        (
+            ["gb", "bg"],
+            {"newer": (False, False)},
+            "not-monotone",
+            "the ends, as was told of them, are alike, but 1.0 with 2.11 is bad",
+            ((0, 1), (1, 0)),
+        ),
+        (
+            ["bgb", "ggg", "bgb"],
+            {},
+            "not-monotone",
+            "all corners are alike, but 1.0 with 2.11 is good",
+            ((0, 1), (1, 0), (1, 1), (1, 2), (2, 1)),
+        ),
+        (
+            ["bg", "gb"],
+            {"every": True},
+            "not-monotone",
+            f"1.0 with 2.11 is good and 1.0 with 2.10 is bad: {ALONE}",
+            ((0, 1), (0, 0)),
+        ),
+        (
+            ["gb", "bg"],
+            {"every": True},
+            "not-monotone",
+            f"1.0 with 2.10 is good and 1.0 with 2.11 is bad: {ALONE}",
+            ((0, 0), (0, 1)),
+        ),
+        (
+            ["bgb", "ggg", "gbg"],
+            {"every": True, "newer": (False, False)},
+            "not-monotone",
+            f"1.0 with 2.11 is good and 1.0 with 2.10 is bad: {AS_TOLD}",
+            ((0, 1), (0, 0)),
+        ),
+        (["b?g", "???", "g?g"], {"max_runs": 4}, "partial", LIMIT.format(4), ()),
+        (["b?b", "g??", "g?g"], {"max_runs": 5}, "partial", f"{LIMIT.format(5)}|{MORE}", ()),
+        (
+            ["b??", "???", "??g"],
+            {"max_runs": 2, "newer": (True, True)},
+            "partial",
+            LIMIT.format(2),
+            (),
+        ),
+        (["b??", "???", "??g"], {"max_runs": 2}, "undecided", LIMIT.format(2), ()),
+        (["bb?", "???"], {"max_runs": 2, "every": True}, "undecided", LIMIT.format(2), ()),
+        (["g?g", "???", "g?g"], {"max_runs": 4}, "undecided", LIMIT.format(4), ()),
+        (["gg", "gg"], {"max_runs": 4}, "no-change", "", ()),
+        (
+            ["b?b", "g??", "??g"],
+            {"max_runs": 4, "newer": (True, True)},
+            "frontier",
+            LIMIT.format(4),
+            (),
+        ),
+    ],
+)
+def test_what_is_told_of_what_was_answered(
+    rows: list[str],
+    given: dict[str, Any],
+    kind: str,
+    notes: str,
+    witnesses: tuple[tuple[int, int], ...],
+) -> None:
+    found = after(*rows, **given)
+    assert isinstance(found, GridFinding)
+    points = tuple(map(told_grid(*rows, **given).point, witnesses))
+    assert (found.kind, "|".join(found.notes), found.witnesses) == (kind, notes, points)
 
 
 def test_the_last_digits_of_a_chance_choose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

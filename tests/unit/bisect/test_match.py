@@ -204,6 +204,13 @@ def test_what_cannot_be_read_is_refused(text: str, problem: str) -> None:
         parse_match(text)
 
 
+def test_a_thousand_characters_can_be_read() -> None:
+    signature = "signature=" + "x" * 990
+    assert parse_match(signature).text == signature
+    with pytest.raises(ConfigError, match="at most 1000 characters"):
+        parse_match(f"{signature}x")
+
+
 @pytest.mark.parametrize("error", [RecursionError, MemoryError])
 def test_what_python_cannot_parse_is_nested_too_deep(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception]

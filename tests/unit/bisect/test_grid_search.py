@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.bisect import grid_search
-from harness.bisect.answers import Answer, Point, Question, Stopped
+from harness.bisect.answers import Answer, Evidence, Point, Question, Stopped, Tally
 from harness.bisect.findings import GridFinding
 from harness.bisect.flaky import Floats
 from harness.bisect.grid_search import GridSearch
@@ -276,6 +276,11 @@ BEYOND = "all are alike, but the corners cannot be tested"
         (["ngg", "??g"], {"newer": (True, True)}, (1, 0), BEYOND),
         (["ngg", "g?g"], {"newer": (True, True)}, (1, 1), CHECK),
         (["gng", "??g"], {"newer": (True, True)}, (1, 1), CHECK),
+        # at most rows + columns + 4 pairs are asked: twelve of fifteen
+        (["bbbbb", "bbb?b", "b???b"], {"repeat": 2}, (2, 3), CHECK),
+        (["bbbbb", "bbbbb", "b???b"], {"repeat": 2}, None, "no-change"),
+        (["nbbbb", "?bbbb", "?bb?b"], {"repeat": 2, "newer": (True, True)}, (2, 0), BEYOND),
+        (["nbbbb", "?bbbb", "?bbbb"], {"repeat": 2, "newer": (True, True)}, None, "no-change"),
         (["nnn", "nnn"], {}, None, "undecided"),
         (["nnn", "nnn"], {"every": True}, None, "undecided"),
         (["g?", "??"], {"every": True}, (0, 1), "every pair is run, 3 are left"),
@@ -384,6 +389,127 @@ def test_what_is_told_of_what_was_answered(
     assert isinstance(found, GridFinding)
     points = tuple(map(told_grid(*rows, **given).point, witnesses))
     assert (found.kind, "|".join(found.notes), found.witnesses) == (kind, notes, points)
+
+
+BOTH = "newer ort and newer qnn are both better, or both worse"
+ONE = "of newer ort and newer qnn, one is better and the other worse"
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "newer", "good", "bad", "unsure", "mattered", "assumed"),
+    [
+        (
+            ["bbg", "bng"],
+            {"newer": (True, True), "checks": 0},
+            (True, True),
+            [(0, 2)],
+            [(0, 1), (1, 0)],
+            [(0, 1), (1, 0)],
+            (None, True),
+            BOTH,
+        ),
+        (["bng"], {}, (True, True), [(0, 2)], [(0, 0)], [(0, 0), (0, 2)], (False, True), None),
+        (["bbgng"], {}, (True, True), [(0, 2)], [(0, 1)], [], (False, True), None),
+        (["g", "b", "b"], {}, (False, False), [(0, 0)], [(1, 0)], [], (True, False), None),
+        (["gb", "bb"], {}, (False, False), [(0, 0)], [(0, 1), (1, 0)], [], (True, True), None),
+        (["bg", "bb"], {}, (False, True), [(0, 1)], [(0, 0), (1, 1)], [], (True, True), None),
+        (
+            ["bg", "bb"],
+            {"newer": (True, False)},
+            (False, True),
+            [(0, 1)],
+            [(0, 0), (1, 1)],
+            [],
+            (True, True),
+            ONE,
+        ),
+        (["gg", "gg"], {"newer": (False, True)}, None, [], [], [], (False, False), ONE),
+        (
+            ["gg", "gg"],
+            {"newer": (True, True), "every": True},
+            None,
+            [],
+            [],
+            [],
+            (False, False),
+            None,
+        ),
+        (
+            ["g?", "??"],
+            {"newer": (True, True), "max_runs": 1},
+            None,
+            [],
+            [],
+            [],
+            (None, None),
+            None,
+        ),
+        (["gn"], {}, None, [], [], [], (False, None), None),
+    ],
+)
+def test_what_a_finding_holds(
+    rows: list[str],
+    given: dict[str, Any],
+    newer: tuple[bool, bool] | None,
+    good: list[tuple[int, int]],
+    bad: list[tuple[int, int]],
+    unsure: list[tuple[int, int]],
+    mattered: tuple[bool | None, bool | None],
+    assumed: str | None,
+) -> None:
+    found, point = after(*rows, **given), told_grid(*rows, **given).point
+    assert isinstance(found, GridFinding)
+    assert (found.newer, found.mattered, found.assumed) == (newer, mattered, assumed)
+    assert (found.edge_good, found.edge_bad) == (tuple(map(point, good)), tuple(map(point, bad)))
+    assert found.unsure == {*map(point, unsure)}
+    assert (found.confidence, found.failed_though_good) == (None, None)
+
+
+def test_each_cell_is_known_by_a_run_by_conclusion_or_not() -> None:
+    found = after("b?b", "?ng", "??g", max_runs=3, newer=(True, True))
+    assert isinstance(found, GridFinding)
+    assert [(cell.verdict, cell.how) for cell in found.cells.values()] == [
+        *(("bad", "run"), ("bad", "concluded"), ("bad", "run")),
+        *((None, "open"), (None, "untestable"), ("good", "run")),
+        *((None, "open"), (None, "open"), ("good", "run")),
+    ]
+    alike = after("g?g", "?n?", "g?g", checks=0)
+    assert isinstance(alike, GridFinding)
+    hows = [cell.how for cell in alike.cells.values()]
+    assert [hows.count(how) for how in ("run", "concluded", "untestable")] == [4, 4, 1]
+    assert [cell.verdict for cell in alike.cells.values()].count("good") == 8
+
+
+RARE = (
+    "bad is a pair that fails in 60% of its runs or more; --repeat rate:10% finds rarer failures, "
+    "on one axis"
+)
+NOW_AND_THEN = "counts as good, and failed: 1.0 with 2.10 in 2 of 62 runs"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind", "failed", "notes"),
+    [
+        (Tally(good=60), Tally(bad=60), "frontier", 0, [RARE]),
+        (Tally(good=60, bad=2), Tally(bad=60), "frontier", 2, [RARE, NOW_AND_THEN]),
+        (Tally(good=60, bad=2), Tally(good=60), "no-change", 2, [RARE, NOW_AND_THEN]),
+        (Tally(bad=60), Tally(bad=60), "no-change", 0, [RARE]),
+        (Tally(good=60), Tally(), "undecided", 0, ["the limit of 60 runs was reached", RARE]),
+    ],
+)
+def test_what_is_told_where_no_answer_is_believed(
+    first: Tally, second: Tally, kind: str, failed: int, notes: list[str]
+) -> None:
+    runs = first.told + second.told
+    spec = grid(1, 2, repeat="auto", max_runs=60 if runs == 60 else None)
+    evidence = Evidence({("1.0", "2.10"): first, ("1.0", "2.11"): second}, runs=runs)
+    found = GridSearch(spec, evidence=evidence).next()
+    assert isinstance(found, GridFinding)
+    assert (found.kind, found.failed_though_good, [*found.notes]) == (kind, failed, notes)
+    sure = GridState(spec, evidence).confidence()
+    assert found.confidence == (None if kind == "undecided" else sure)
+    assert sure is not None
+    assert sure > 0.99
 
 
 def test_the_last_digits_of_a_chance_choose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def _every(state: GridState) -> Question | GridFinding:
         return _alike(state)
     ways = state.ways()
     if ways:
-        return finding(state, "frontier", ways[:1])
+        return finding(state, "frontier", ways)
     return _not_monotone(state)
 
 
@@ -158,16 +158,14 @@ def trace_edge(state: GridState, ways: Sequence[Way], cost: Cost) -> Question | 
     for cell in state.begun:
         if unknown[cell]:
             return state.ask(cell, "again: one answer is not enough")
-    chances = _chances(state, ways)
-    told = entropy(chances)
+    told = entropy(_chances(state, ways))
 
-    def worth(cell: Cell) -> tuple[float, float, Cell]:
+    def worth(cell: Cell) -> tuple[float, Cell]:
         near = min((steps(cell, hole) for hole in state.holes), default=None)
         likely = testable(near) / seconds(cost, state.point(cell))
-        worthy = round(float(told[cell]) * likely, 12)
         # the last digits differ from computer to computer, and must not choose
-        beside_half = round(abs(float(chances[cell]) - 0.5), 12)
-        return (-worthy, beside_half, ways[0].cell(cell))
+        worthy = round(float(told[cell]) * likely, 12)
+        return (-worthy, ways[0].cell(cell))
 
     cells = sorted(cells_in(unknown), key=worth)
     left = _points_left(state)

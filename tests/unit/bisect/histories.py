@@ -57,13 +57,13 @@ def grid(rows: int, columns: int, **given: Any) -> GridSpec:
 
 
 def told_grid(*rows: str, **given: Any) -> GridState:
-    """A grid that answered so far: g, b, n and ? for good, bad, untestable and nothing."""
+    """A grid that answered so far: g, b, n, ? for good, bad, untestable, nothing; G: good twice."""
     spec = grid(len(rows), len(rows[0]), **given)
     answers: dict[str, Answer] = {"g": "good", "b": "bad", "n": "untestable"}
     evidence = Evidence()
     for at, letter in zip(spec.points(), "".join(rows), strict=True):
-        if letter in answers:
-            evidence = evidence.plus(at, answers[letter])
+        for one in letter.replace("G", "gg").strip("?"):
+            evidence = evidence.plus(at, answers[one])
     return GridState(spec, evidence)
 
 

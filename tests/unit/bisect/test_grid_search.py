@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from harness.bisect import grid_search
 from harness.bisect.answers import Answer, Evidence, Point, Question, Stopped, Tally
-from harness.bisect.findings import GridFinding
+from harness.bisect.findings import CellFinding, GridFinding
 from harness.bisect.flaky import Floats
 from harness.bisect.grid_search import GridSearch
 from harness.bisect.grid_state import GridState, Way
@@ -247,6 +247,7 @@ def after(*rows: str, **given: Any) -> Question | GridFinding | Stopped:
     return GridSearch(known.spec, evidence=known.evidence).next()
 
 
+AGAIN = "again: one answer is not enough"
 CHECK = "check what was concluded"
 BEYOND = "all are alike, but the corners cannot be tested"
 
@@ -281,6 +282,8 @@ BEYOND = "all are alike, but the corners cannot be tested"
         (["bbbbb", "bbbbb", "b???b"], {"repeat": 2}, None, "no-change"),
         (["nbbbb", "?bbbb", "?bb?b"], {"repeat": 2, "newer": (True, True)}, (2, 0), BEYOND),
         (["nbbbb", "?bbbb", "?bbbb"], {"repeat": 2, "newer": (True, True)}, None, "no-change"),
+        (["b??", "?g?", "??G"], {"repeat": 2, "newer": (True, True)}, (1, 1), AGAIN),
+        (["b??", "?Gg", "??G"], {"repeat": 2, "newer": (True, True)}, (0, 2), "4 pairs are open"),
         (["nnn", "nnn"], {}, None, "undecided"),
         (["nnn", "nnn"], {"every": True}, None, "undecided"),
         (["g?", "??"], {"every": True}, (0, 1), "every pair is run, 3 are left"),
@@ -356,6 +359,21 @@ MORE = "it is not known yet on which axes newer is better; to tell it lets more 
             f"1.0 with 2.11 is good and 1.0 with 2.10 is bad: {AS_TOLD}",
             ((0, 1), (0, 0)),
         ),
+        (
+            ["g", "b", "g"],
+            {"every": True},
+            "not-monotone",
+            f"1.0 with 2.10 is good and 1.1 with 2.10 is bad: {ALONE}",
+            ((0, 0), (1, 0)),
+        ),
+        (
+            ["gbg"],
+            {"every": True},
+            "not-monotone",
+            f"1.0 with 2.10 is good and 1.0 with 2.11 is bad: {ALONE}",
+            ((0, 0), (0, 1)),
+        ),
+        (["b?g", "b?g"], {"every": True, "max_runs": 4}, "undecided", LIMIT.format(4), ()),
         (["b?g", "???", "g?g"], {"max_runs": 4}, "partial", LIMIT.format(4), ()),
         (["b?b", "g??", "g?g"], {"max_runs": 5}, "partial", f"{LIMIT.format(5)}|{MORE}", ()),
         (
@@ -478,6 +496,40 @@ def test_each_cell_is_known_by_a_run_by_conclusion_or_not() -> None:
     hows = [cell.how for cell in alike.cells.values()]
     assert [hows.count(how) for how in ("run", "concluded", "untestable")] == [4, 4, 1]
     assert [cell.verdict for cell in alike.cells.values()].count("good") == 8
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_what_cannot_be_run_is_concluded_only_if_every_way_that_fits_says_so(every: bool) -> None:
+    """Newer rows are better here; on the other axis it is not known which."""
+    found = after("bb", "gn", every=every)
+    assert isinstance(found, GridFinding)
+    assert found.cells["1.1", "2.11"] == CellFinding(None, "untestable")
+    row = after("bgn", every=every)
+    assert isinstance(row, GridFinding)
+    assert row.cells["1.0", "2.12"] == CellFinding("good", "untestable")
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "cheap", "at"),
+    [
+        (["b????g"], {}, "", (0, 2)),
+        (["b????g"], {}, "2.11", (0, 1)),
+        (["b????g"], {}, "2.14", (0, 4)),
+        (["b????ng"], {}, "", (0, 2)),
+        (["b??n??g"], {}, "", (0, 1)),
+        (["b?????g", "g?????g"], {}, "", (0, 3)),
+        (["b?????g", "g?????g"], {}, "2.11", (0, 1)),
+    ],
+)
+def test_what_tells_most_for_its_cost_is_run(
+    rows: list[str], given: dict[str, Any], cheap: str, at: tuple[int, int]
+) -> None:
+    known = told_grid(*rows, **given)
+    cost = {cheap: 0.1}
+    search = GridSearch(known.spec, evidence=known.evidence, cost=lambda at: cost.get(at[1], 1.0))
+    question = search.next()
+    assert isinstance(question, Question)
+    assert question.at == known.point(at)
 
 
 RARE = (

@@ -355,7 +355,9 @@ def test_a_spec_that_makes_no_sense_is_refused(given: dict[str, object], text: s
         ({"columns": ("1", "2", "1", "2")}, "qnn: 1, 2 listed twice"),
         ({"axes": ("qnn", "qnn")}, "both axes are 'qnn'"),
         ({"repeat": "rate:10%"}, "rates are searched on one axis"),
-        ({"rows": names(101), "columns": names(100)}, "more than 10000 pairs"),
+        ({"rows": names(73), "columns": names(137)}, "more than 10000 pairs"),
+        ({"rows": names(1001)}, "at most 1000 items"),
+        ({"rows": (b"1",)}, "valid string"),
         ({"checks": 4}, "checks"),
         ({"checks": -1}, "checks"),
     ],
@@ -371,7 +373,9 @@ def test_what_a_spec_may_hold_at_most_and_what_it_holds_if_nothing_is_said() -> 
     assert axis(2, max_runs=1).bound().runs == 1
     assert most.bound().runs == 12
     assert len(list(grid(100, 100, checks=3).points())) == 10_000
+    assert list(axis(2).points()) == [("2.10",), ("2.11",)]
     one, two = axis(1), grid(1, 1)
+    assert (AxisSpec.model_validate(vars(one)), GridSpec.model_validate(vars(two))) == (one, two)
     assert (one.repeat, one.confidence, one.patience, one.least) == (1, 0.99, 3, None)
     assert (two.checks, two.every, two.newer, two.patience) == (2, False, None, 3)
     assert [axis(1, repeat=repeat).most_each for repeat in (7, "judged", "auto", "rate:10%")] == [

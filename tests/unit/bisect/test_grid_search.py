@@ -564,6 +564,15 @@ def test_what_is_told_where_no_answer_is_believed(
     assert sure > 0.99
 
 
+def test_directions_that_differ_are_a_tenth_as_likely() -> None:
+    """If newer is better on both axes, four frontiers are left; if on one alone, one is."""
+    known = told_grid("b?", "?g")
+    chances = grid_search._chances(known, known.ways())
+    both, one = 0.01 + 0.1 + 0.1 + 0.1, 0.1 * 0.1
+    beside = (0.01 + 0.1 + one) / (both + 2 * one)
+    assert chances == pytest.approx(np.array([[0, beside], [beside, 1]]))
+
+
 def test_the_last_digits_of_a_chance_choose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """They differ from one processor to another, and a search must be gone on with on any."""
     spec = grid(4, 4)

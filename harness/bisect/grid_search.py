@@ -219,7 +219,7 @@ def check(state: GridState, ways: Sequence[Way]) -> Question | None:
         cell = _beyond_the_ends(state)
         if cell is not None:
             return state.ask(cell, "all are alike, but the corners cannot be tested")
-    if state.spec.checks and _points_left(state) > 0:
+    if _points_left(state) > 0:
         for cell in _check_cells(state, ways):
             if cell not in state.verdicts:
                 return state.ask(cell, "check what was concluded")

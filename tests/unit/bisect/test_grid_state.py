@@ -213,6 +213,8 @@ def test_whether_all_corners_can_be_tested(rows: list[str], can: bool) -> None:
         (["gb?", "??b"], UP, ((0, 0), (0, 1))),
         (["g??", "?gb"], UP, ((1, 1), (1, 2))),
         (["?b", "g?"], LEFT_UP, ((1, 0), (0, 1))),
+        (["?g??", "b??b"], UP, ((0, 1), (1, 3))),
+        (["?b", "g?", "??", "?b"], UP, ((1, 0), (3, 1))),
     ],
 )
 def test_two_answers_that_contradict_a_way_are_the_nearest(

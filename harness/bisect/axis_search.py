@@ -92,8 +92,6 @@ def _look(state: AxisState, verdicts: list[Verdict | None]) -> Question | None:
         return state.ask(begun[0], "again: one answer is not enough")
     stretches = itertools.pairwise(settled)
     left, right = max(stretches, key=lambda pair: (pair[1] - pair[0], pair[0]))
-    if right - left < 2:
-        return None
     return state.ask((left + right) // 2, "both ends are alike: look for one that differs")
 
 

@@ -72,7 +72,7 @@ class AxisState:
             yield claims[0]
             first = 0 if self.said[claims[0]] == "bad" else last
         else:
-            first = next((i for i in claims if self.said[i] == "good" and i in (0, last)), 0)
+            first = next((i for i in claims if self.said[i] == "good"), 0)
         yield first
         yield last - first
 

@@ -57,10 +57,12 @@ def _decide(state: GridState, cost: Cost) -> Question | GridFinding:
 
 
 def _corners_alike(state: GridState) -> bool:
-    """Whether nothing changes as far as the corners tell; `check` may find otherwise."""
+    """Whether nothing changes as far as the corners tell, which are all known by now.
+
+    `check` may find otherwise.
+    """
     if state.corners_testable():
-        cells = state.ends()
-        return len({state.verdicts[cell] for cell in cells if cell in state.verdicts}) == 1
+        return len({state.verdicts[cell] for cell in state.ends()}) == 1
     return len(set(state.verdicts.values())) == 1
 
 
@@ -80,16 +82,14 @@ def _every(state: GridState) -> Question | GridFinding:
         return _alike(state)
     ways = state.ways()
     if ways:
-        return finding(state, "frontier", ways[:1])
+        return finding(state, "frontier", ways)
     return _not_monotone(state)
 
 
 def _alike(state: GridState) -> GridFinding:
     """The corners are alike; whether the rest is, a check may have refuted."""
-    values = list(state.verdicts.values())
-    if len(set(values)) > 1:
-        ends = (state.verdicts[cell] for cell in state.ends() if cell in state.verdicts)
-        odd = "bad" if next(ends, values[0]) == "good" else "good"
+    if len(set(state.verdicts.values())) > 1:
+        odd = "bad" if state.verdicts[state.ends()[0]] == "good" else "good"
         points = tuple(state.point(s) for s, verdict in state.verdicts.items() if verdict == odd)
         which = "all corners" if state.spec.newer is None else "the ends, as was told of them,"
         note = f"{which} are alike, but {' with '.join(points[0])} is {odd}"
@@ -103,17 +103,13 @@ def _not_monotone(state: GridState) -> GridFinding:
     grows = high is None or state.verdicts.get(high) != "bad"
     newer = state.spec.newer or (True, True)
     likely = newer if grows else opposite(newer)
-    pair = state.witnesses(likely) or state.witnesses(opposite(likely))
-    points = tuple(state.point(cell) for cell in pair or ())
-    said = " and ".join(
-        f"{' with '.join(point)} is {verdict}"
-        for point, verdict in zip(points, ("good", "bad"), strict=bool(pair))
-    )
+    good, bad = (state.point(cell) for cell in state.witnesses(likely))
+    said = f"{' with '.join(good)} is good and {' with '.join(bad)} is bad"
     fits = "neither does any other direction of the axes fit all answers"
     if state.spec.newer is not None:
         fits = "the axes do not go as was told"
     note = f"{said}: {fits}. Nothing was concluded; run every pair to see the grid"
-    return finding(state, "not-monotone", notes=(note,), witnesses=points)
+    return finding(state, "not-monotone", notes=(note,), witnesses=(good, bad))
 
 
 def _out_of_runs(state: GridState) -> GridFinding:
@@ -162,19 +158,18 @@ def trace_edge(state: GridState, ways: Sequence[Way], cost: Cost) -> Question | 
     for cell in state.begun:
         if unknown[cell]:
             return state.ask(cell, "again: one answer is not enough")
-    chances = _chances(state, ways)
-    told = entropy(chances)
+    told = entropy(_chances(state, ways))
 
-    def worth(cell: Cell) -> tuple[float, float, Cell]:
+    def worth(cell: Cell) -> tuple[float, Cell]:
         near = min((steps(cell, hole) for hole in state.holes), default=None)
         likely = testable(near) / seconds(cost, state.point(cell))
+        # the last digits differ from computer to computer, and must not choose
         worthy = round(float(told[cell]) * likely, 12)
-        return (-worthy, abs(float(chances[cell]) - 0.5), ways[0].cell(cell))
+        return (-worthy, ways[0].cell(cell))
 
     cells = sorted(cells_in(unknown), key=worth)
     left = _points_left(state)
-    if len(ways) > 1:
-        cells = sorted(cells, key=lambda cell: not _tells_directions(state, ways, cell))
+    cells = sorted(cells, key=lambda cell: not _tells_directions(state, ways, cell))
     for needed in (ways, ways[:1]):
         states = [(way, state.testable & ~way.known()) for way in needed]
         chosen = next((cell for cell in cells if _worst(states, cell) < left), None)
@@ -224,7 +219,7 @@ def check(state: GridState, ways: Sequence[Way]) -> Question | None:
         cell = _beyond_the_ends(state)
         if cell is not None:
             return state.ask(cell, "all are alike, but the corners cannot be tested")
-    if state.spec.checks and _points_left(state) > 0:
+    if _points_left(state) > 0:
         for cell in _check_cells(state, ways):
             if cell not in state.verdicts:
                 return state.ask(cell, "check what was concluded")

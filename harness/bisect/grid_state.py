@@ -280,12 +280,15 @@ class GridState:
             bad &= way.bad
         return good, bad
 
-    def witnesses(self, newer: Newer) -> tuple[Cell, Cell] | None:
-        """A good cell and a bad one behind it, which must not be: the nearest to each other."""
+    def witnesses(self, newer: Newer) -> tuple[Cell, Cell]:
+        """A good cell and a bad one behind it, which must not be: the nearest to each other.
+
+        There are such of every way that does not fit.
+        """
         pairs, way = [], self.way(newer)
         for good, bad in itertools.product(self.verdicts, repeat=2):
             low, high = way.cell(good), way.cell(bad)
             unlike = (self.verdicts[good], self.verdicts[bad]) == ("good", "bad")
             if unlike and low[0] <= high[0] and low[1] <= high[1]:
                 pairs.append((steps(low, high), good, bad))
-        return min(pairs)[1:] if pairs else None
+        return min(pairs)[1:]

@@ -80,17 +80,17 @@ class Comparison:
     compare: Callable[[float, float], bool]
     right: Term
     needs_good: bool
-    times: tuple[str, ...] = ()
+    times: tuple[str, ...]
     """The measurements in it that are times: no two runs measure the same."""
-    limit: float | None = None
+    limit: float | None
     """How many times `good` is too much, or too little, where noise can be judged; else None.
 
     It can of one time or size of memory that is compared with a multiple of `good`.
     """
-    step: float = 0.0
+    step: float
     """The smallest step of the left side, in its own unit, where noise can be judged."""
 
-    noisy: tuple[str, ...] = ()
+    noisy: tuple[str, ...]
     """The measurements in it that differ from run to run: times, and the one that is judged."""
 
     @property
@@ -128,7 +128,7 @@ class Comparison:
             return Judged("unsure", why)
         if change.verdict == "unsure":
             return Judged("untestable", f"noise hides it: {why}; {too_noisy(change)}")
-        asked_for = "slower" if (self.limit or 1.0) > 1 else "faster"
+        asked_for = "slower" if self.limit == self.factor else "faster"
         return Judged("bad" if change.verdict == asked_for else "good", why)
 
     def value(self, figures: Mapping[str, object]) -> float:

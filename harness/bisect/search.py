@@ -180,7 +180,7 @@ class AxisSpec(_Spec):
         if self.least is not None:
             wrong = WORST if self.repeat == "auto" else 0.5 - 0.3 * self.least
             sure = 1 - (1 - self.confidence) / 2
-            runs = max(2, math.ceil(2.5 * ideal_flaky_runs(2 * candidates, wrong, sure)))
+            runs = math.ceil(2.5 * ideal_flaky_runs(2 * candidates, wrong, sure))
             never = (
                 runs_if_none_fails(candidates, self.least, self.confidence) if candidates > 1 else 2
             )

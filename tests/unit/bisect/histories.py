@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from harness.bisect.answers import Answer, Point, Question
+from harness.bisect.answers import Answer, Evidence, Point, Question
 from harness.bisect.axis_search import AxisSearch
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.grid_search import GridSearch
+from harness.bisect.grid_state import GridState
 from harness.bisect.search import AxisSpec, GridSpec
 
 World = Callable[[Point], Answer]
@@ -53,6 +54,17 @@ def grid(rows: int, columns: int, **given: Any) -> GridSpec:
         columns=names(columns),
         **given,
     )
+
+
+def told_grid(*rows: str, **given: Any) -> GridState:
+    """A grid that answered so far: g, b, n, ? for good, bad, untestable, nothing; G: good twice."""
+    spec = grid(len(rows), len(rows[0]), **given)
+    answers: dict[str, Answer] = {"g": "good", "b": "bad", "n": "untestable"}
+    evidence = Evidence()
+    for at, letter in zip(spec.points(), "".join(rows), strict=True):
+        for one in letter.replace("G", "gg").strip("?"):
+            evidence = evidence.plus(at, answers[one])
+    return GridState(spec, evidence)
 
 
 def changing(

@@ -12,7 +12,17 @@ from harness.bisect.answers import Question
 from harness.bisect.axis_search import AxisSearch
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.grid_search import GridSearch
-from harness.bisect.log import Answered, Asked, Begun, Concluded, Entry, Resumed, read_log, to_line
+from harness.bisect.log import (
+    Answered,
+    Asked,
+    Begun,
+    Concluded,
+    Entry,
+    Resumed,
+    concluded,
+    read_log,
+    to_line,
+)
 from harness.bisect.search import AxisSpec, GridSpec
 from harness.errors import ConfigError
 from tests.unit.bisect.histories import World, axis, changing, grid
@@ -126,6 +136,53 @@ def test_what_is_wrong_is_named_by_its_line(text: str, problem: str) -> None:
         read_log(text, file="log")
 
 
+def test_a_line_that_is_no_entry_names_no_field_of_one() -> None:
+    with pytest.raises(ConfigError) as told:
+        read_log(BEGUN + "no json\n")
+    assert told.value.field is None
+
+
+def test_what_was_asked_last_is_under_way_until_it_is_answered() -> None:
+    asked = [to_line(Asked(at=(at,), number=1)) for at in ("2.10", "2.11")]
+    answered = to_line(Answered(at=("2.10",), answer="good"))
+    log = read_log(BEGUN + asked[0] + answered + asked[1])
+    assert log.under_way() == ("2.11",)
+    assert log.answers() == [Answered(at=("2.10",), answer="good")]
+    assert read_log(BEGUN + asked[0] + answered).under_way() is None
+    assert read_log(BEGUN + asked[0] + to_line(Resumed())).under_way() == ("2.10",)
+
+
+def test_a_line_may_be_of_a_million_characters() -> None:
+    def padded(length: int) -> str:
+        return BEGUN + '{"kind":"resumed"}'.ljust(length) + "\n"
+
+    assert read_log(padded(1 << 20)).entries == (Resumed(),)
+    with pytest.raises(ConfigError, match="is too long"):
+        read_log(padded((1 << 20) + 1))
+
+
+def test_a_long_name_that_is_none_is_shown_in_part() -> None:
+    entry = Answered(at=("x" * 150, "y" * 150), answer="good")
+    with pytest.raises(ConfigError) as told:
+        read_log(BEGUN + to_line(entry))
+    shown = "x" * 150 + " with " + "y" * 44
+    assert f"{shown!r} is not a candidate" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("entries", "over"),
+    [
+        ([], False),
+        ([Resumed()], False),
+        ([Concluded(text="x")], True),
+        ([Concluded(text="x"), Resumed()], False),
+        ([Resumed(), Concluded(text="x")], True),
+    ],
+)
+def test_what_ends_with_a_finding_is_over(entries: list[Entry], over: bool) -> None:
+    assert concluded(read_log(BEGUN + "".join(map(to_line, entries)))) is over
+
+
 SEARCHES = (
     '"repeat":1,"confidence":0.99,"patience":3,"max_runs":null,"held":{"compiler":"1"},"match":null,'
     '"kind":"axis","axis":"qnn","candidates":["1","2"],"good":"1","bad":null,"prior":{"2":5.0},'
@@ -143,7 +200,7 @@ def test_a_log_of_long_ago_is_read_and_written_to_the_letter(search: str, at: st
         '{"kind":"asked","at":' + at + ',"number":1,"why":"the newest"}',
         '{"kind":"answered","at":' + at + ',"answer":"unknown","run":null,"case":null,"detail":{}}',
         '{"kind":"resumed"}',
-        '{"kind":"concluded","text":"no change","detail":{"bound":"at most 2 runs"}}',
+        '{"kind":"concluded","text":"no change: ü","detail":{"bound":"at most 2 runs"}}',
     ]
     log = read_log("".join(f"{line}\n" for line in lines))
     entries = [Begun(spec=log.spec, task=dict(log.task)), *log.entries]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
@@ -9,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.bisect.match import ANY_FAILURE, Unmeasured, figure, parse_comparison, parse_match
+from harness.bisect.match import (
+    ANY_FAILURE,
+    Unmeasured,
+    figure,
+    parse_comparison,
+    parse_match,
+    too_noisy,
+)
 from harness.errors import ConfigError
 from harness.history.performance import Change
 from harness.results.drift import changes
@@ -36,10 +44,12 @@ CRASHED = record(outcome="crashed", error=error(code=None, symbol=None))
         (None, record(outcome="error", cause="harness"), "unknown"),
         (None, record(outcome="error", cause="config"), "untestable"),
         (None, record(outcome="failed", cause="infra"), "unknown"),
+        (None, record(outcome="error", cause="target"), "unknown"),
         ("code=1002", FAILED, "bad"),
         ("code = 0x3EA, 7", FAILED, "bad"),
         ("code=1002", OTHER, "untestable"),
         ("code=1002", CRASHED, "untestable"),
+        ("code=1002", record(outcome="crashed", error=None), "untestable"),
         ("code=1002", record(), "good"),
         ("code=1002", record(outcome="error", cause="infra"), "unknown"),
         ("symbol=QNN_COMMON_ERROR_MEM_ALLOC", FAILED, "bad"),
@@ -81,6 +91,7 @@ def test_a_measurement_is_compared_with_the_good_end() -> None:
     assert match.judge(record(measurements=slow), good=good).answer == "bad"
     assert match.judge(record(measurements=fast), good=good).answer == "good"
     assert match.reference([]) is None
+    assert parse_match("code=1002").reference(runs) is None
     assert not parse_match("measurement loaded < 60").needs_good
 
 
@@ -127,6 +138,7 @@ def with_outputs(*digests: str, sha256: str = "00", **more: Any) -> CaseRecord:
         (3, (A, B), "good", "m.bin, output y1: "),
         (0, (A, GONE), "bad", "m.bin, output y1: differs, and was not kept"),
         (3, (A, GONE), "untestable", "m.bin, output y1: differs, and was not kept"),
+        (3, (B, GONE), "untestable", "m.bin, output y1: differs, and was not kept"),
         (2, (GONE, B), "bad", "m.bin, output y1: "),
     ],
 )
@@ -179,6 +191,10 @@ def test_outputs_of_other_contexts_are_not_compared() -> None:
         ("measurement loaded > (1).x", r"cannot be read from '\(1\).x' on"),
         ("measurement loaded > __import__('os')", "cannot be read from"),
         ("measurement loaded > 3; 4", "cannot be read from"),
+        ("measurement loaded > 3 # 4", "cannot be read from '# 4' on"),
+        ('measurement "loaded < 60', "cannot be read from '\"loaded < 60' on"),
+        ('measurement "', "cannot be read from '\"' on"),
+        ('measurement ""', "read to its end: .* is missing"),
         ("measurement " + "-" * 400, "at most 300 characters"),
         ("code=" + "1," * 1000, "at most 1000 characters"),
     ],
@@ -188,8 +204,42 @@ def test_what_cannot_be_read_is_refused(text: str, problem: str) -> None:
         parse_match(text)
 
 
-FIGURES = {"a": 6, "Upper": {"Case": 7}, "b": {"peak": 2.5}, "many": [3, 1, 8], "text": "x",
-           "flag": True, "none": [], "huge": 10**400}  # fmt: skip
+def test_a_thousand_characters_can_be_read() -> None:
+    signature = "signature=" + "x" * 990
+    assert parse_match(signature).text == signature
+    with pytest.raises(ConfigError, match="at most 1000 characters"):
+        parse_match(f"{signature}x")
+
+
+@pytest.mark.parametrize("error", [RecursionError, MemoryError])
+def test_what_python_cannot_parse_is_nested_too_deep(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(ast, "parse", fails)
+    with pytest.raises(ConfigError, match="'a > 5': nested too deep"):
+        parse_comparison("a > 5")
+
+
+def test_a_comparison_that_begins_as_it_ends_is_not_quoted() -> None:
+    match = parse_match("measurement loaded > total")
+    assert match.judge(record(measurements={"loaded": 5, "total": 3})).answer == "bad"
+
+
+FIGURES = {
+    "a": 6,
+    "Upper": {"Case": 7},
+    "b": {"peak": 2.5},
+    "many": [3, 1, 8],
+    "text": "x",
+    "flag": True,
+    "none": [],
+    "mixed": [1, True],
+    "said": [1, "x"],
+    "huge": 10**400,
+}
 
 
 @pytest.mark.parametrize(
@@ -210,6 +260,7 @@ FIGURES = {"a": 6, "Upper": {"Case": 7}, "b": {"peak": 2.5}, "many": [3, 1, 8], 
         ("a > " + "(" * 90 + "5" + ")" * 90, True),
         ("a > " + "-" * 290 + "5", True),
         ("a > 5" + "+ 0" * 90, True),
+        ("a > 5".ljust(300), True),
     ],
 )
 def test_arithmetic(text: str, holds: bool) -> None:
@@ -219,6 +270,7 @@ def test_arithmetic(text: str, holds: bool) -> None:
 @pytest.mark.parametrize(
     "text",
     ["c > 1", "b > 1", "text > 1", "flag > 0", "none > 1", "many.sum > 1", "a / 0 > 1",
+     "mixed > 0", "mixed.count > 0", "said > 0", "a.max > 1",
      "huge > 1", "a > 1 / (a - 6)", "b.peak.x > 1", "a * 9e99 * 9e99 * 9e99 * 9e99 > 1"],
 )  # fmt: skip
 def test_what_was_not_measured_has_no_answer(text: str) -> None:
@@ -281,8 +333,22 @@ def test_any_expression_is_read_or_refused(text: str, place: int, put_in: str) -
     assert type(found) is bool
 
 
-def test_a_figure_by_its_path() -> None:
-    assert figure({"x": {"y": [1, 2]}}, "x.y.last") == 2
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("x.y.last", 2),
+        ("x.y.first", 1),
+        ("x.y.min", 1),
+        ("x.y.max", 5),
+        ("x.y.count", 3),
+        ("x.y.mean", 8 / 3),
+        ("x.y.median", 2),
+        ("x.y", 2),
+        ("z", 7),
+    ],
+)
+def test_a_figure_by_its_path(path: str, value: float) -> None:
+    assert figure({"x": {"y": [1, 5, 2]}, "z": 7}, path) == value
 
 
 @pytest.mark.parametrize(
@@ -301,6 +367,7 @@ def test_who_believes_one_time_is_told_so(text: str, times: str) -> None:
     match = parse_match(text)
     said = match.too_trusting(1)
     assert (said or "").partition(" differs")[0] == times
+    assert (said is None) == (times == "")
     assert said is None or "--repeat auto" in said
     assert match.too_trusting("auto") is None
     assert match.too_trusting(3) == said  # one bad answer is enough there, too
@@ -331,6 +398,40 @@ def test_noise_is_judged_where_a_time_or_size_is_beside_a_multiple_of_good(
 ) -> None:
     judged = parse_match(f"measurement {text}").judged
     assert (judged.limit if judged is not None else None) == limit
+    assert (judged is None) == (limit is None)
+
+
+def test_no_noise_is_judged_where_nothing_is_compared() -> None:
+    assert parse_match("code=1002").judged is None
+
+
+@pytest.mark.parametrize(
+    ("text", "factor", "noisy"),
+    [
+        ("load_us > 1.25 * good", 1.25, ("load_us",)),
+        ("load_us < 0.5 * good", 2, ("load_us",)),
+        ("load_us > 5", 1, ("load_us",)),
+        ("rss_bytes.peak > 1.25 * good", 1.25, ("rss_bytes.peak",)),
+        ("rss_bytes.peak > 5", 1, ()),
+        ("b_us + a_us > c_ms", 1, ("a_us", "b_us", "c_ms")),
+    ],
+)
+def test_how_far_is_far_enough_and_what_differs_from_run_to_run(
+    text: str, factor: float, noisy: tuple[str, ...]
+) -> None:
+    comparison = parse_comparison(text)
+    assert (comparison.factor, comparison.noisy) == (factor, noisy)
+
+
+@pytest.mark.parametrize(
+    ("tells", "text"),
+    [
+        (1.2345, "this computer is too noisy to tell less than x 1.23"),
+        (None, "this computer is too noisy to tell it"),
+    ],
+)
+def test_what_noise_hides(tells: float | None, text: str) -> None:
+    assert too_noisy(Change("x", "unsure", 1.0, 0.9, 1.1, 0.5, 5, 5, tells=tells)) == text
 
 
 @pytest.mark.parametrize(

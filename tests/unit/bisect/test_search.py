@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,22 @@ from hypothesis import strategies as st
 from harness.bisect.answers import Answer, Evidence, Point, Question, Stopped, Verdict
 from harness.bisect.axis_search import AxisSearch
 from harness.bisect.findings import AxisFinding
+from harness.bisect.rates import runs_if_none_fails
+from harness.bisect.search import (
+    AxisSpec,
+    Bound,
+    GridSpec,
+    free,
+    halvings,
+    ideal_flaky_runs,
+    seconds,
+)
+from harness.bisect.search import (
+    testable as likely_testable,
+)
 from harness.history.performance import MOST_RUNS
 from tests.properties import reached, reaches
-from tests.unit.bisect.histories import axis, changing, drive, names
+from tests.unit.bisect.histories import axis, changing, drive, grid, names
 
 FIRST: tuple[Answer, ...] = ("good", "bad")
 
@@ -323,11 +337,164 @@ def test_what_turned_out_untestable_is_never_asked_again() -> None:
         ({"untestable": ["2.10"]}, "untestable"),
         ({"patience": 0}, "patience"),
         ({"patience": 101}, "patience"),
+        ({"max_runs": 0}, "max_runs"),
+        ({"max_runs": 100_001}, "max_runs"),
+        ({"held": {"x" * 201: "1"}}, "at most 200 characters"),
+        ({"held": {"": "1"}}, "at least 1 character"),
     ],
 )
 def test_a_spec_that_makes_no_sense_is_refused(given: dict[str, object], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         axis(3, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"rows": ("1", "1")}, "ort: 1 listed twice"),
+        ({"columns": ("1", "2", "1", "2")}, "qnn: 1, 2 listed twice"),
+        ({"axes": ("qnn", "qnn")}, "both axes are 'qnn'"),
+        ({"repeat": "rate:10%"}, "rates are searched on one axis"),
+        ({"rows": names(73), "columns": names(137)}, "more than 10000 pairs"),
+        ({"rows": names(1001)}, "at most 1000 items"),
+        ({"rows": (b"1",)}, "valid string"),
+        ({"checks": 4}, "checks"),
+        ({"checks": -1}, "checks"),
+    ],
+)
+def test_a_grid_that_makes_no_sense_is_refused(given: dict[str, Any], text: str) -> None:
+    fields = {"axes": ("ort", "qnn"), "rows": ("1",), "columns": ("1",)} | given
+    with pytest.raises(ValueError, match=text):
+        GridSpec.model_validate(fields)
+
+
+def test_what_a_spec_may_hold_at_most_and_what_it_holds_if_nothing_is_said() -> None:
+    most = axis(1000, max_runs=100_000, held={"x" * 200: "1"}, patience=100)
+    assert axis(2, max_runs=1).bound().runs == 1
+    assert most.bound().runs == 12
+    assert len(list(grid(100, 100, checks=3).points())) == 10_000
+    assert list(axis(2).points()) == [("2.10",), ("2.11",)]
+    one, two = axis(1), grid(1, 1)
+    assert (AxisSpec.model_validate(vars(one)), GridSpec.model_validate(vars(two))) == (one, two)
+    assert (one.repeat, one.confidence, one.patience, one.least) == (1, 0.99, 3, None)
+    assert (two.checks, two.every, two.newer, two.patience) == (2, False, None, 3)
+    assert [axis(1, repeat=repeat).most_each for repeat in (7, "judged", "auto", "rate:10%")] == [
+        *(7, MOST_RUNS, 200, 200),
+    ]
+    assert [axis(1, repeat=one).least for one in ("judged", "auto", "rate:10%")] == [None, 0.5, 0.1]
+    with pytest.raises(ValueError, match="frozen"):
+        one.patience = 4
+
+
+@pytest.mark.parametrize(
+    ("bound", "limit", "alike", "wasted"),
+    [(Bound(3, 5), 3, 5, 7), (Bound(3, 5, 4), 3, 4, 4), (Bound(3, 5, 20), 3, 5, 7)],
+)
+def test_what_is_not_exceeded(bound: Bound, limit: int, alike: int, wasted: int) -> None:
+    assert (bound.limit(), bound.limit(alike=True), bound.limit(alike=True, wasted=2)) == (
+        *(limit, alike, wasted),
+    )
+
+
+@pytest.mark.parametrize(
+    ("most", "bound"),
+    [
+        (None, Bound(3, 5, 4, 9)),
+        (10, Bound(3, 5, 4, 9)),
+        (4, Bound(3, 4, 4, 9)),
+        (2, Bound(2, 2, 2, 9)),
+    ],
+)
+def test_a_bound_is_capped(most: int | None, bound: Bound) -> None:
+    assert Bound(3, 5, 4, 9).capped(most) == bound
+    assert Bound(3, 5).capped(4) == Bound(3, 4, 4)
+
+
+WASTED = ", and one more for each that finds it cannot be tested"
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [
+        (Bound(1, 1), f"at most 1 run{WASTED}"),
+        (Bound(3, 5), f"at most 3 runs{WASTED}; at most 5 if both ends answer alike"),
+        (Bound(3, 3, 3, 9), f"at most 3 runs{WASTED}; some 9 where none fails"),
+    ],
+)
+def test_a_bound_in_words(bound: Bound, text: str) -> None:
+    assert str(bound) == text
+
+
+def test_how_often_gaps_are_halved() -> None:
+    assert [halvings(gaps) for gaps in (0, 1, 2, 3, 4, 5, 8, 9)] == [0, 0, 1, 2, 2, 3, 3, 4]
+
+
+def test_what_no_search_can_do_better() -> None:
+    assert ideal_flaky_runs(8, 0, 0.99) == 3
+    # 2 bits by 1 - H(0.25) = 0.188722 a run; log(9) by 0.5 * log(3) a run
+    assert ideal_flaky_runs(4, 0.25, 0.9) == pytest.approx(2 / 0.188722 + 4, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("spec", "bound"),
+    [
+        (axis(1), Bound(1, 1, 1)),
+        (axis(2), Bound(2, 2, 2)),
+        (axis(9), Bound(5, 9, 9)),
+        (axis(17), Bound(6, 14, 17)),
+        (axis(17, good="2.12"), Bound(7, 15, 17)),
+        (axis(17, good="2.10"), Bound(6, 14, 17)),
+        (axis(17, bad="2.26"), Bound(6, 14, 17)),
+        (axis(30, bad="2.12", good="2.28"), Bound(6, 14, 17)),
+        (axis(17, repeat=2), Bound(12, 28, 34)),
+        (axis(17, repeat=2, max_runs=20), Bound(12, 20, 20)),
+        (grid(3, 4), Bound(11, 11, 12)),
+        (grid(5, 4), Bound(13, 13, 20)),
+        (grid(5, 4, every=True), Bound(20, 20, 20)),
+        (grid(5, 4, repeat=2), Bound(26, 26, 40)),
+        (grid(2, 2, max_runs=3), Bound(3, 3, 3)),
+    ],
+)
+def test_how_many_runs_a_search_may_take(spec: AxisSpec | GridSpec, bound: Bound) -> None:
+    assert spec.bound() == bound
+    assert AxisSearch(axis(9)).bound == Bound(5, 9, 9)
+
+
+@pytest.mark.parametrize(
+    ("number", "repeat", "runs"),
+    [
+        # 2.5 of log2(2 n) / (1 - H(w)) + log(199) / ((1 - 2 w) log((1 - w) / w))
+        (4, "auto", 422),  # w = 0.4
+        (1, "auto", 250),
+        (4, "rate:10%", 4723),  # w = 0.47
+        (4, "rate:100%", 43),  # w = 0.2
+    ],
+)
+def test_how_many_runs_a_search_for_rates_may_take(number: int, repeat: str, runs: int) -> None:
+    spec = axis(number, repeat=repeat)
+    bound = spec.bound()
+    assert (bound.runs, bound.alike, bound.all_points) == (runs, runs, None)
+    assert spec.least is not None
+    never = 2 if number == 1 else runs_if_none_fails(number, spec.least, 0.99)
+    assert bound.if_none_fails == never + never // 3
+
+
+def test_two_versions_are_told_from_none_that_changes() -> None:
+    never = runs_if_none_fails(2, 0.5, 0.99)
+    assert axis(2, repeat="auto").bound().if_none_fails == never * 4 // 3 > 2
+
+
+def test_what_a_run_costs_and_how_likely_it_tells() -> None:
+    assert [seconds(lambda _, s=s: s, ("1",)) for s in (0.0, 0.5, 3.0)] == [0.001, 0.5, 3.0]  # type: ignore[misc]
+    assert free(("1",)) == 1
+    assert [likely_testable(distance) for distance in (None, 1, 2, 3)] == [1, 0.5, 0.75, 0.875]
+
+
+def test_the_lab_need_not_be_seen_to_for_what_was_found() -> None:
+    search = AxisSearch(axis(2, patience=1), evidence=Evidence(troubles=1))
+    assert isinstance(search.next(), Stopped)
+    met = Evidence().plus(("2.10",), "good").plus(("2.11",), "bad").plus(("2.11",), "unknown")
+    assert isinstance(AxisSearch(axis(2, patience=1), evidence=met).next(), AxisFinding)
 
 
 def test_a_single_candidate_has_its_verdict_and_nothing_to_change() -> None:

@@ -176,7 +176,7 @@ class Rates:
 
         Beside them, every version may have a rate of its own, or one of them alone.
         """
-        if self.odds_alone.max(initial=0.0) > _NO_ACCIDENT + math.log(len(self.counts)):
+        if self.odds_alone.max() > _NO_ACCIDENT + math.log(len(self.counts)):
             return False
         alone = _at_rates(self.counts)
         tops = alone.max(axis=1)
@@ -190,7 +190,7 @@ class Rates:
         In logarithms, each at its best rates. 0 for both ends: those alone are single changes.
         """
         sides = np.stack([self.counts, self._all - self.counts])
-        fits = _log_likelihood(sides, _share(sides, if_none=0.5)).sum(axis=0)
+        fits = _log_likelihood(sides, _share(sides)).sum(axis=0)
         best = math.log(max(self._against_none, float(self._against_change.max())))
         odds = np.asarray(fits - self._evidence - best)
         odds[[0, -1]] = 0.0
@@ -231,7 +231,7 @@ class Rates:
     @cached_property
     def _against_none(self) -> float:
         """W of no change by E."""
-        best = float(_log_likelihood(self._all, _share(self._all, if_none=0.5)))
+        best = float(_log_likelihood(self._all, _share(self._all)))
         return math.exp(min(50.0, best - self._evidence))
 
     def error(self, history: History) -> float:
@@ -265,7 +265,7 @@ class Rates:
     def sides(self, at: int, confidence: float) -> tuple[Side, Side]:
         """The runs before a change and behind it, and where their rates lie."""
         sides = [side[at - 1] for side in self._around]
-        best = [float(_log_likelihood(one, _share(one, if_none=0.5))) for one in sides]
+        best = [float(_log_likelihood(one, _share(one))) for one in sides]
         floor = math.log(1 - confidence) + self._evidence
         return _side(sides[0], floor - best[1]), _side(sides[1], floor - best[0])
 
@@ -325,10 +325,9 @@ def _log_likelihood(counts: Floats, rate: Floats) -> Floats:
     return np.asarray(counts[..., 0] * bad + counts[..., 1] * good)
 
 
-def _share(counts: Floats, if_none: float) -> Floats:
-    """The share of each row that failed: the rate that fits it best, whichever where none ran."""
-    runs = counts.sum(axis=-1)
-    return np.asarray(np.where(runs > 0, counts[..., 0] / np.maximum(runs, 1), if_none))
+def _share(counts: Floats) -> Floats:
+    """The share of each row that failed: the rate that fits it best. 0 where none ran: any does."""
+    return np.asarray(counts[..., 0] / np.maximum(counts.sum(axis=-1), 1))
 
 
 def _best_rise(lower: Floats, upper: Floats, least: float) -> tuple[Floats, Floats]:
@@ -337,10 +336,10 @@ def _best_rise(lower: Floats, upper: Floats, least: float) -> tuple[Floats, Floa
     Where the shares do not differ by so much, the best two differ by just that (the likelihood has
     a single hill); the slope along these says on which side of the top one is.
     """
-    low, high = _share(lower, if_none=0.0), _share(upper, if_none=1.0)
+    low, high = _share(lower), _share(upper)
     if least == 0:  # one rate for all of these runs: no need to look for it
-        both = _share(lower + upper, if_none=0.5)
-        return np.where(low <= high, low, both), np.where(low <= high, high, both)
+        falls, both = low > high, _share(lower + upper)
+        return np.where(falls, both, low), np.where(falls, both, high)
     (low_bad, low_good), (high_bad, high_good) = np.moveaxis(np.stack([lower, upper]), -1, 1)
     below, above = np.zeros_like(low), np.full_like(low, 1 - least)
     with np.errstate(divide="ignore", invalid="ignore"):  # at 0 and 1, where nothing is left
@@ -349,14 +348,15 @@ def _best_rise(lower: Floats, upper: Floats, least: float) -> tuple[Floats, Floa
             other = rate + least
             slope = low_bad / rate - low_good / (1 - rate)
             slope += high_bad / other - high_good / (1 - other)
-            below, above = np.where(slope > 0, rate, below), np.where(slope > 0, above, rate)
+            rises = slope > 0
+            below, above = np.where(rises, rate, below), np.where(rises, above, rate)
     enough = high - low >= least
     return np.where(enough, low, below), np.where(enough, high, below + least)
 
 
 def _side(counts: Floats, floor: float) -> Side:
     """These runs, and the rates at which they are no less likely than `floor`."""
-    best = float(_share(counts, if_none=0.5))
+    best = float(_share(counts))
     ends = []
     for end in (0.0, 1.0):
         inside, outside = best, end

@@ -244,16 +244,15 @@ class Rates:
         """The same of answering that no change of the rate by `least` or more is there."""
         return min(1.0, float(self._against(least).max()))
 
-    def most(self, confidence: float) -> tuple[list[History], bool, float]:
+    def most(self, confidence: float) -> tuple[list[History], float]:
         """The changes that cannot be excluded with this confidence, and how sure that is.
 
-        And whether that nothing changed cannot be excluded either.
+        Nothing is excluded sooner than that nothing changed: a change may be as small as can be.
         """
-        against, allowed = self._against_change, 1 - confidence
-        left = [(int(way), int(at) + 1) for way, at in np.argwhere(against > allowed)]
-        none = self._against_none > allowed
-        excluded = [*against[against <= allowed], *([] if none else [self._against_none])]
-        return left, none, 1 - float(max(excluded, default=0.0))
+        against = self._against_change
+        possible = against > 1 - confidence
+        left = [(int(way), int(at) + 1) for way, at in np.argwhere(possible)]
+        return left, 1 - float(against[~possible].max(initial=0.0))
 
     def excluded(self, confidence: float) -> float | None:
         """The smallest change of the rate, in hundredths, that is excluded; None if none is."""
@@ -277,7 +276,7 @@ class Rates:
         """How many more should answer, were they like those so far; None where too many would.
 
         The answer is that there is no change as large as `least`, or, without it, that there is one
-        at all, wherever.
+        at all, wherever. 0 where these tell it.
         """
 
         def answers(times: float) -> bool:
@@ -285,6 +284,8 @@ class Rates:
             error = grown._against_none if least is None else grown.error_of_none(least)
             return error <= 1 - confidence
 
+        if answers(1.0):
+            return 0
         low, high = 1.0, 2.0
         while not answers(high):
             low, high = high, 2 * high

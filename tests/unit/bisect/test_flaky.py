@@ -201,7 +201,7 @@ def test_the_error_is_that_of_the_worst_rates() -> None:
     weighed = rates(tallies)
     assert weighed.likeliest() == (REGRESSION, 2)
     assert 1 - weighed.error((REGRESSION, 2)) < weighed.chances[REGRESSION, 1]
-    taken, _, sure = weighed.most(0.99)
+    taken, sure = weighed.most(0.99)
     assert (REGRESSION, 2) in taken
     assert sure >= 0.99
     assert all(error <= 1 for error in errors_at_worst(tallies))

@@ -150,9 +150,9 @@ def _range(state: AxisState, rates: Rates, least: float) -> AxisFinding:
     notes = [f"{counted(state.evidence.runs, 'run')} did not suffice to be surer"]
     told: dict[str, Any] = {"least": least, "failed": _failed(state)}
     if len(ways) == 1:
-        first, last = min(at for _, at in taken), max(at for _, at in taken)
+        first, last = min(taken), max(taken)
         notes += _told(state, rates)
-        found = state.between(_direction(taken[0]), first - 1, last)
+        found = state.between(_direction(first), first[1] - 1, last[1])
         return state.change(found, (), confidence=sure, notes=tuple(notes), **told)
     changes, chance = 1 - rates.no_change, float(rates.chances.max())
     likeliest = f"that nothing changes is {rates.no_change:.0%} likely"

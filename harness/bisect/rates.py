@@ -26,6 +26,7 @@ they are plain: `one_change`), runs that influence each other (a device that sta
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -62,6 +63,8 @@ _STAYS: Final = (0.3, 0.1, 0.6)
 # Odds at which answers that fit no single change are no accident.
 _NO_ACCIDENT: Final = math.log(10_000)
 _MOST_TIMES: Final = 1e4
+# More runs of a version than any change and any confidence need where none fails.
+_MOST_EACH: Final = 100_000
 
 
 def _weights() -> tuple[Floats, Floats]:
@@ -306,13 +309,7 @@ def runs_if_none_fails(versions: int, least: float, confidence: float) -> int:
         alike = Rates.of(ends, [1.0] * (versions - 1), [None] * versions)
         return alike.error_of_none(least) <= 1 - confidence
 
-    low, high = 1, 2
-    while not suffice(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if suffice(middle) else (middle, high)
-    return 2 * high
+    return 2 * bisect_left(range(_MOST_EACH), True, lo=2, key=suffice)
 
 
 def _at_rates(counts: Floats) -> Floats:

@@ -287,6 +287,15 @@ def test_what_is_excluded_and_what_more_runs_would_exclude(
     assert said == ([f"to exclude a change {offers}"] if targets else [])
 
 
+def test_beside_an_end_that_was_never_run_nothing_is_excluded() -> None:
+    """However sure what was said of the other one makes it that nothing changed."""
+    of = state((0, 9), NOT_RUN, bad="2.10", max_runs=9)
+    assert rates(of).no_change > 0.5
+    found = ended(of)
+    assert found.excluded is None
+    assert not [note for note in found.notes if "exclude" in note]
+
+
 @pytest.mark.parametrize(
     ("confidence", "said"), [(0.99, "99 %"), (0.999, "99.9 %"), (0.75, "75 %")]
 )

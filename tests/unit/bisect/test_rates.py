@@ -621,6 +621,7 @@ def test_whether_answers_fit_one_change(runs: list[tuple[int, int]], single: boo
         (model((0, 18), (0, 18)), 0.3),  # but few more
         (model((1, 9), (1, 9)), 0.25),
         (model((3, 7), (2, 8)), 0.5),
+        (model((1, 6), (1, 5)), 0.038),  # thousands of times as many
         (model((0, 5), (2, 3)), None),
         (model((3, 0), (1, 2)), None),
         (model((0, 40), (3, 37)), None),

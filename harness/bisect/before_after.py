@@ -46,9 +46,9 @@ def edges_of(
     if isinstance(finding, GridFinding):
         pairs = _unlike(finding, answers)
         shown, _ = pairs[0]
-        for axis in range(2):
+        for axis, mattered in enumerate(finding.mattered):
             alone = [pair for on, pair in pairs if on == {axis}]
-            if alone and axis not in shown and finding.mattered[axis] is not False:
+            if alone and axis not in shown and mattered is not False:
                 edges.append(alone[0])
     return edges
 
@@ -69,18 +69,23 @@ def _unlike(
 ) -> list[tuple[frozenset[int], tuple[int, int]]]:
     """All pairs of a good and a bad answer, the older run first; those that tell most in front.
 
-    With each the axes, 0 or 1, on which the two differ.
+    With each the axes, 0 or 1, on which the two differ. An answer that is not what its point was
+    found to be is none: a flaky one has both kinds.
     """
     rows = list(dict.fromkeys(row for row, _ in finding.cells))
     columns = list(dict.fromkeys(column for _, column in finding.cells))
     cells = [(rows.index(one.at[0]), columns.index(one.at[1])) for one in answers]
+    told = [
+        i for i, one in enumerate(answers) if finding.cells[one.at].verdict in (None, one.answer)
+    ]
+    goods, bads = ([i for i in told if answers[i].answer == one] for one in ("good", "bad"))
     found = []
-    for good, bad in itertools.product(range(len(answers)), repeat=2):
-        if (answers[good].answer, answers[bad].answer) == ("good", "bad"):
+    for good, bad in itertools.product(goods, bads):
+        if cells[good] != cells[bad]:
             apart = [abs(a - b) for a, b in zip(cells[good], cells[bad], strict=True)]
             on = frozenset(axis for axis, far in enumerate(apart) if far)
             # pairs that differ on one axis only say more than neighbours across a corner
             order = len(on), sum(apart), -good, -bad
-            older_first = (good, bad) if cells[good] < cells[bad] else (bad, good)
-            found.append((order, on, older_first))
+            older, newer = sorted((good, bad), key=cells.__getitem__)
+            found.append((order, on, (older, newer)))
     return [(on, pair) for _, on, pair in sorted(found, key=lambda one: one[0])]

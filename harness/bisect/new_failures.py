@@ -66,7 +66,7 @@ class NewFailure:
                 words += [f"--{axis}", _between(old, new)]
             else:
                 words += ["--good", old, "--bad", new]
-        if self.before.is_bad and self.after.failure is not None:
+        if self.before.is_bad:
             words += ["--match", f"signature={self.after.failure}{ELSE_GOOD}"]
         words += ["--device", self.after.device.name, "--lab", lab, "--reports", reports]
         return [*words, "--max-minutes", f"{minutes:g}"] if minutes is not None else words
@@ -97,7 +97,7 @@ def version_of(record: Brief, axis: Axis) -> str:
     """The version that a case ran with, as options call it."""
     named = NamedPlacement.beginning(split_node_id(record.case)[1] or "")
     said = getattr(named, axis) if named is not None else None
-    if said is None and axis == "ort" and record.ort is not None:
+    if said is None and axis == "ort":
         said = record.ort
     return str(said or record.axes.get(axis) or "")
 

@@ -145,15 +145,14 @@ def _not_looked_for(state: AxisState) -> Iterator[str]:
 
 def _range(state: AxisState, rates: Rates, least: float) -> AxisFinding:
     """At the bound: the change lies in the range of the likeliest histories, if they have one."""
-    taken, none, sure = rates.most(state.spec.confidence)
+    taken, sure = rates.most(state.spec.confidence)
     ways = {way for way, _ in taken}
     notes = [f"{counted(state.evidence.runs, 'run')} did not suffice to be surer"]
     told: dict[str, Any] = {"least": least, "failed": _failed(state)}
-    if len(ways) == 1 and not none:
-        first, last = min(at for _, at in taken), max(at for _, at in taken)
-        history = max(taken, key=lambda one: rates.chances[one[0], one[1] - 1])
+    if len(ways) == 1:
+        first, last = min(taken), max(taken)
         notes += _told(state, rates)
-        found = state.between(_direction(history), first - 1, last)
+        found = state.between(_direction(first), first[1] - 1, last[1])
         return state.change(found, (), confidence=sure, notes=tuple(notes), **told)
     changes, chance = 1 - rates.no_change, float(rates.chances.max())
     likeliest = f"that nothing changes is {rates.no_change:.0%} likely"
@@ -194,7 +193,7 @@ def _told(state: AxisState, rates: Rates) -> Iterator[str]:
         yield f"excluded ({sure}): that the share that fails changes by {points(excluded)} or more"
     if rates.no_change < 0.5:
         more = rates.more_runs(None, confidence)
-        if more is not None:
+        if more:
             yield f"some {more} more runs like these would tell whether it changes at all"
         return
     smaller = [one for one in _TARGETS if excluded is None or one < excluded]

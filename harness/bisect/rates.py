@@ -26,6 +26,7 @@ they are plain: `one_change`), runs that influence each other (a device that sta
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -62,6 +63,8 @@ _STAYS: Final = (0.3, 0.1, 0.6)
 # Odds at which answers that fit no single change are no accident.
 _NO_ACCIDENT: Final = math.log(10_000)
 _MOST_TIMES: Final = 1e4
+# More runs of a version than any change and any confidence need where none fails.
+_MOST_EACH: Final = 100_000
 
 
 def _weights() -> tuple[Floats, Floats]:
@@ -176,7 +179,7 @@ class Rates:
 
         Beside them, every version may have a rate of its own, or one of them alone.
         """
-        if self.odds_alone.max(initial=0.0) > _NO_ACCIDENT + math.log(len(self.counts)):
+        if self.odds_alone.max() > _NO_ACCIDENT + math.log(len(self.counts)):
             return False
         alone = _at_rates(self.counts)
         tops = alone.max(axis=1)
@@ -190,7 +193,7 @@ class Rates:
         In logarithms, each at its best rates. 0 for both ends: those alone are single changes.
         """
         sides = np.stack([self.counts, self._all - self.counts])
-        fits = _log_likelihood(sides, _share(sides, if_none=0.5)).sum(axis=0)
+        fits = _log_likelihood(sides, _share(sides)).sum(axis=0)
         best = math.log(max(self._against_none, float(self._against_change.max())))
         odds = np.asarray(fits - self._evidence - best)
         odds[[0, -1]] = 0.0
@@ -231,7 +234,7 @@ class Rates:
     @cached_property
     def _against_none(self) -> float:
         """W of no change by E."""
-        best = float(_log_likelihood(self._all, _share(self._all, if_none=0.5)))
+        best = float(_log_likelihood(self._all, _share(self._all)))
         return math.exp(min(50.0, best - self._evidence))
 
     def error(self, history: History) -> float:
@@ -244,16 +247,15 @@ class Rates:
         """The same of answering that no change of the rate by `least` or more is there."""
         return min(1.0, float(self._against(least).max()))
 
-    def most(self, confidence: float) -> tuple[list[History], bool, float]:
+    def most(self, confidence: float) -> tuple[list[History], float]:
         """The changes that cannot be excluded with this confidence, and how sure that is.
 
-        And whether that nothing changed cannot be excluded either.
+        Nothing is excluded sooner than that nothing changed: a change may be as small as can be.
         """
-        against, allowed = self._against_change, 1 - confidence
-        left = [(int(way), int(at) + 1) for way, at in np.argwhere(against > allowed)]
-        none = self._against_none > allowed
-        excluded = [*against[against <= allowed], *([] if none else [self._against_none])]
-        return left, none, 1 - float(max(excluded, default=0.0))
+        against = self._against_change
+        possible = against > 1 - confidence
+        left = [(int(way), int(at) + 1) for way, at in np.argwhere(possible)]
+        return left, 1 - float(against[~possible].max(initial=0.0))
 
     def excluded(self, confidence: float) -> float | None:
         """The smallest change of the rate, in hundredths, that is excluded; None if none is."""
@@ -265,7 +267,7 @@ class Rates:
     def sides(self, at: int, confidence: float) -> tuple[Side, Side]:
         """The runs before a change and behind it, and where their rates lie."""
         sides = [side[at - 1] for side in self._around]
-        best = [float(_log_likelihood(one, _share(one, if_none=0.5))) for one in sides]
+        best = [float(_log_likelihood(one, _share(one))) for one in sides]
         floor = math.log(1 - confidence) + self._evidence
         return _side(sides[0], floor - best[1]), _side(sides[1], floor - best[0])
 
@@ -277,7 +279,7 @@ class Rates:
         """How many more should answer, were they like those so far; None where too many would.
 
         The answer is that there is no change as large as `least`, or, without it, that there is one
-        at all, wherever.
+        at all, wherever. 0 where these tell it.
         """
 
         def answers(times: float) -> bool:
@@ -285,6 +287,8 @@ class Rates:
             error = grown._against_none if least is None else grown.error_of_none(least)
             return error <= 1 - confidence
 
+        if answers(1.0):
+            return 0
         low, high = 1.0, 2.0
         while not answers(high):
             low, high = high, 2 * high
@@ -305,13 +309,7 @@ def runs_if_none_fails(versions: int, least: float, confidence: float) -> int:
         alike = Rates.of(ends, [1.0] * (versions - 1), [None] * versions)
         return alike.error_of_none(least) <= 1 - confidence
 
-    low, high = 1, 2
-    while not suffice(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if suffice(middle) else (middle, high)
-    return 2 * high
+    return 2 * bisect_left(range(_MOST_EACH), True, lo=2, key=suffice)
 
 
 def _at_rates(counts: Floats) -> Floats:
@@ -325,10 +323,9 @@ def _log_likelihood(counts: Floats, rate: Floats) -> Floats:
     return np.asarray(counts[..., 0] * bad + counts[..., 1] * good)
 
 
-def _share(counts: Floats, if_none: float) -> Floats:
-    """The share of each row that failed: the rate that fits it best, whichever where none ran."""
-    runs = counts.sum(axis=-1)
-    return np.asarray(np.where(runs > 0, counts[..., 0] / np.maximum(runs, 1), if_none))
+def _share(counts: Floats) -> Floats:
+    """The share of each row that failed: the rate that fits it best. 0 where none ran: any does."""
+    return np.asarray(counts[..., 0] / np.maximum(counts.sum(axis=-1), 1))
 
 
 def _best_rise(lower: Floats, upper: Floats, least: float) -> tuple[Floats, Floats]:
@@ -337,10 +334,10 @@ def _best_rise(lower: Floats, upper: Floats, least: float) -> tuple[Floats, Floa
     Where the shares do not differ by so much, the best two differ by just that (the likelihood has
     a single hill); the slope along these says on which side of the top one is.
     """
-    low, high = _share(lower, if_none=0.0), _share(upper, if_none=1.0)
+    low, high = _share(lower), _share(upper)
     if least == 0:  # one rate for all of these runs: no need to look for it
-        both = _share(lower + upper, if_none=0.5)
-        return np.where(low <= high, low, both), np.where(low <= high, high, both)
+        falls, both = low > high, _share(lower + upper)
+        return np.where(falls, both, low), np.where(falls, both, high)
     (low_bad, low_good), (high_bad, high_good) = np.moveaxis(np.stack([lower, upper]), -1, 1)
     below, above = np.zeros_like(low), np.full_like(low, 1 - least)
     with np.errstate(divide="ignore", invalid="ignore"):  # at 0 and 1, where nothing is left
@@ -349,14 +346,15 @@ def _best_rise(lower: Floats, upper: Floats, least: float) -> tuple[Floats, Floa
             other = rate + least
             slope = low_bad / rate - low_good / (1 - rate)
             slope += high_bad / other - high_good / (1 - other)
-            below, above = np.where(slope > 0, rate, below), np.where(slope > 0, above, rate)
+            rises = slope > 0
+            below, above = np.where(rises, rate, below), np.where(rises, above, rate)
     enough = high - low >= least
     return np.where(enough, low, below), np.where(enough, high, below + least)
 
 
 def _side(counts: Floats, floor: float) -> Side:
     """These runs, and the rates at which they are no less likely than `floor`."""
-    best = float(_share(counts, if_none=0.5))
+    best = float(_share(counts))
     ends = []
     for end in (0.0, 1.0):
         inside, outside = best, end

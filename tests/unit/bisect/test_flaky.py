@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +21,10 @@ from harness.bisect.flaky import (
     WEIGHTS,
     WORST,
     chances_bad,
+    entropy,
     errors_at_worst,
+    log_likelihoods,
+    log_sum,
 )
 from harness.bisect.rates import REGRESSION, Rates
 from harness.bisect.search import AxisSpec, Bound, ideal_flaky_runs
@@ -196,7 +201,7 @@ def test_the_error_is_that_of_the_worst_rates() -> None:
     weighed = rates(tallies)
     assert weighed.likeliest() == (REGRESSION, 2)
     assert 1 - weighed.error((REGRESSION, 2)) < weighed.chances[REGRESSION, 1]
-    taken, _, sure = weighed.most(0.99)
+    taken, sure = weighed.most(0.99)
     assert (REGRESSION, 2) in taken
     assert sure >= 0.99
     assert all(error <= 1 for error in errors_at_worst(tallies))
@@ -209,6 +214,115 @@ def test_unconnected_places_share_the_rates() -> None:
     assert beside_flaky > alone
     assert chances_bad([]) == []
     assert chances_bad([Tally()])[0] == pytest.approx(0.5)
+
+
+STEPS = [step * 0.05 for step in range(1, 9)]
+EXPECTED = (
+    {(0.0, 0.0): 0.3}
+    | {(rate, 0.0): 0.7 * 0.25 / 8 for rate in STEPS}
+    | {(0.0, rate): 0.7 * 0.10 / 8 for rate in STEPS}
+    | {(hides, alarms): 0.7 * 0.65 / 64 for hides in STEPS for alarms in STEPS}
+)
+"""What is expected of each pair of rates before any run."""
+TALLIES = [
+    [Tally()],
+    [Tally(good=1)],
+    [Tally(bad=1)],
+    [Tally(good=4)],
+    [Tally(good=3, bad=3)],
+    [Tally(good=9, bad=1), Tally(bad=6)],
+    [Tally(good=5), Tally(), Tally(good=1, bad=4)],
+    [Tally(good=2, bad=1), Tally(good=1, bad=2), Tally(good=6), Tally(bad=7)],
+]
+
+
+def test_the_table_is_what_is_said_of_it() -> None:
+    table = {
+        (round(float(hides), 9), round(float(alarms), 9)): float(weight)
+        for hides, alarms, weight in zip(HIDES, ALARMS, WEIGHTS, strict=True)
+    }
+    assert len(table) == len(WEIGHTS) == 81
+    assert table == pytest.approx(
+        {tuple(round(one, 9) for one in k): w for k, w in EXPECTED.items()}
+    )
+
+
+def fits(tally: Tally, fails: float) -> float:
+    """How likely these runs are where one fails in this share."""
+    return fails**tally.bad * (1 - fails) ** tally.good
+
+
+def any_verdict(tallies: list[Tally], hides: float, alarms: float) -> float:
+    """How likely all runs are, where a point is as likely good as bad."""
+    return math.prod((fits(one, alarms) + fits(one, 1 - hides)) / 2 for one in tallies)
+
+
+@pytest.mark.parametrize("tallies", TALLIES)
+def test_chances_and_errors_are_those_of_all_pairs_of_rates(tallies: list[Tally]) -> None:
+    """Summed up one by one, without a logarithm."""
+    evidence = sum(weight * any_verdict(tallies, *at) for at, weight in EXPECTED.items())
+    chances, errors = [], []
+    for i, tally in enumerate(tallies):
+        others = tallies[:i] + tallies[i + 1 :]
+        if_bad = {at: any_verdict(others, *at) * fits(tally, 1 - at[0]) for at in EXPECTED}
+        if_good = {at: any_verdict(others, *at) * fits(tally, at[1]) for at in EXPECTED}
+        chances.append(sum(EXPECTED[at] * chance / 2 for at, chance in if_bad.items()) / evidence)
+        worst = min(max(if_bad.values()), max(if_good.values()))
+        errors.append(min(1.0, worst / evidence))
+    assert chances_bad(tallies) == pytest.approx(chances)
+    assert errors_at_worst(tallies) == pytest.approx(errors)
+
+
+def test_a_contradiction_tells_nothing_and_no_error_is_above_1() -> None:
+    assert errors_at_worst([Tally(good=3, bad=3)]) == [1.0]
+
+
+def test_so_many_runs_that_their_likelihood_is_no_number_tell_what_they_say() -> None:
+    many = [Tally(good=9000, bad=1000), Tally(good=1000, bad=9000)]
+    assert chances_bad(many) == pytest.approx([0.0, 1.0])
+    assert errors_at_worst(many) == pytest.approx([0.0, 0.0])
+
+
+def test_the_worst_rates_of_the_table_are_those_that_bounds_are_reckoned_with() -> None:
+    at = list(zip(HIDES, ALARMS, strict=True)).index((WORST, WORST))
+    if_good, if_bad = log_likelihoods([Tally(good=1)])
+    assert math.exp(if_good[0, at]) == pytest.approx(0.6)
+    assert math.exp(if_bad[0, at]) == pytest.approx(0.4)
+
+
+def test_likelihoods_are_of_a_tally_and_a_pair_of_rates() -> None:
+    tallies = [Tally(good=2, bad=1), Tally(bad=3)]
+    if_good, if_bad = log_likelihoods(tallies)
+    assert if_good.shape == if_bad.shape == (2, 81)
+    for row, tally in enumerate(tallies):
+        for at in range(81):
+            if ALARMS[at] and HIDES[at]:
+                good, bad = fits(tally, ALARMS[at]), fits(tally, 1 - HIDES[at])
+                assert (math.exp(if_good[row, at]), math.exp(if_bad[row, at])) == pytest.approx(
+                    (good, bad)
+                )
+
+
+@pytest.mark.parametrize(
+    ("values", "total"),
+    [
+        ([0.0], 0.0),
+        ([math.log(2), math.log(3), math.log(5)], math.log(10)),
+        ([-1000.0, -1000.0], -1000 + math.log(2)),  # too small for exp
+        ([1000.0, 1000.0, 0.0], 1000 + math.log(2)),  # too great for it
+    ],
+)
+def test_the_logarithm_of_a_sum(values: list[float], total: float) -> None:
+    assert log_sum(np.array(values)) == pytest.approx(total)
+
+
+@pytest.mark.parametrize(
+    ("chance", "bits"), [(0.0, 0.0), (1.0, 0.0), (0.5, 1.0), (0.25, 0.8112781), (0.9, 0.4689956)]
+)
+def test_the_entropy_of_an_answer(chance: float, bits: float) -> None:
+    assert float(entropy(np.array(chance))) == pytest.approx(bits, abs=1e-7)
+    both = entropy(np.array([chance, 1 - chance]))
+    assert list(both) == pytest.approx([bits, bits], abs=1e-7)
 
 
 def axis_bound(candidates: int, **given: Any) -> Bound:

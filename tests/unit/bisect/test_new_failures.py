@@ -8,15 +8,17 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from pydantic import JsonValue
 
+from harness.bisect.answers import AXES
 from harness.bisect.findings import AxisFinding
-from harness.bisect.new_failures import NewFailure, bisected_apart
+from harness.bisect.new_failures import NewFailure, bisected_apart, version_of
 from harness.bisect.search import AxisSpec
 from harness.cli.main import commands
 from harness.errors import ConfigError
-from harness.failure.error import Diagnosis
-from harness.history.brief import Brief
-from harness.history.comparison import Category, Comparison, groups
+from harness.failure.error import Diagnosis, Outcome
+from harness.history.brief import Brief, Fate, Named
+from harness.history.comparison import Category, Comparison, Pair, groups
 from harness.history.comparison import compare as compare_briefs
 from harness.results.record import CaseRecord, Expected
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
@@ -149,6 +151,173 @@ def test_of_three_axes_two_are_searched_with_the_third_at_both_ends() -> None:
     assert told["--qnn"] == ">=2.47.0,<=2.51.0"
     assert told["--ort"] == ">=1.27.0,<=1.31.1"
     assert told["--compiler"] == "2.47.0,2.48.40"
+
+
+def brief(
+    case: str,
+    outcome: Outcome = "passed",
+    *,
+    axes: dict[str, JsonValue] | None = None,
+    device: str | None = "sim",
+    ort: str | None = None,
+    failure: str | None = None,
+    known_issue: str | None = None,
+) -> Brief:
+    named = Named(device) if device else None
+    fate = Fate(outcome, device=named, ort=ort, failure=failure, known_issue=known_issue)
+    return Brief(case, axes, fate, "2026-11-21T00:00:00Z")
+
+
+def new_failure(before: Brief, after: Brief) -> NewFailure:
+    return NewFailure.of(Pair(before, after))
+
+
+OLD, NEW = "f.py::t[sim-htp-2.50.40-io]", "f.py::t[sim-htp-2.51.0-io]"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "hindrance"),
+    [
+        (brief(OLD), brief(NEW, "failed", failure="a"), None),
+        (brief(OLD), brief(NEW, "crashed"), None),
+        (brief(OLD, "crashed", failure="a"), brief(NEW, "failed", failure="b"), None),
+        (
+            brief(NEW),
+            brief(NEW, "failed", failure="a"),
+            "with the same versions as before: bisecting them tells nothing",
+        ),
+        (
+            brief(OLD),
+            brief(NEW, "failed", device=None),
+            "it is not known on which device it ran",
+        ),
+        (
+            brief(OLD, "failed", failure="a"),
+            brief(NEW, "failed", failure="a"),
+            "it failed alike before",
+        ),
+        (
+            brief(OLD, "failed", failure="a", known_issue="x"),
+            brief(NEW, "failed", failure="a"),
+            "it failed alike before, where a known issue expected it",
+        ),
+        (
+            brief(OLD, "failed", failure="a"),
+            brief(NEW, "crashed"),
+            "nothing tells its failure from the one before",
+        ),
+    ],
+)
+def test_what_hinders_a_bisection(before: Brief, after: Brief, hindrance: str | None) -> None:
+    found = new_failure(before, after)
+    assert found.hindrance == hindrance
+    assert bisected_apart(Pair(before, after)) == (found.changed, hindrance)
+    told = found.bisectable("lab.yaml", "reports")
+    assert (told.changed, told.hindrance) == (found.changed, hindrance)
+    assert (told.bisect is None) == (hindrance is not None)
+
+
+ENDS = ("--device", "sim", "--lab", "lab.yaml", "--reports", "reports")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "command"),
+    [
+        (brief(OLD), brief(NEW, "failed"), ["qnn", "--good", "2.50.40", "--bad", "2.51.0"]),
+        (
+            brief(OLD, "crashed", failure="a"),
+            brief(NEW, "failed", failure="b"),
+            [
+                *("qnn", "--good", "2.50.40", "--bad", "2.51.0"),
+                *("--match", "signature=b else good"),
+            ],
+        ),
+        (
+            brief("t[sim-htp-2.51.0-ort-1.31.1]"),
+            brief("t[sim-htp-2.50.40-ort-1.24.1]", "failed"),
+            ["qnn,ort", "--qnn", ">=2.50.40,<=2.51.0", "--ort", ">=1.24.1,<=1.31.1"],
+        ),
+        (
+            brief("t[sim-htp-2.9.0-ort-1.9.0]"),
+            brief("t[sim-htp-2.10.0-ort-1.24.1]", "failed"),
+            ["qnn,ort", "--qnn", ">=2.9.0,<=2.10.0", "--ort", ">=1.9.0,<=1.24.1"],
+        ),
+        (  # of sources that have no order
+            brief("t[sim-htp-mine:2.50-ort-1.24.1]"),
+            brief("t[sim-htp-2.51.0-ort-1.31.1]", "failed"),
+            ["qnn,ort", "--qnn", "mine:2.50,2.51.0", "--ort", ">=1.24.1,<=1.31.1"],
+        ),
+        (
+            brief("t[sim-htp-2.47.0-ort-1.27.0-by-2.47.0]"),
+            brief("t[sim-htp-2.51.0-ort-1.31.1-by-2.48.40]", "failed"),
+            [
+                *("qnn,ort", "--qnn", ">=2.47.0,<=2.51.0", "--ort", ">=1.27.0,<=1.31.1"),
+                *("--compiler", "2.47.0,2.48.40"),
+            ],
+        ),
+    ],
+)
+@pytest.mark.parametrize("minutes", [None, 7.5])
+def test_the_command_of_a_bisection(
+    before: Brief, after: Brief, command: list[str], minutes: float | None
+) -> None:
+    found = new_failure(before, after)
+    limit = ["--max-minutes", "7.5"] if minutes else []
+    whole = ["bisect", "--case", after.case, "--axis", *command, *ENDS]
+    assert found.command("lab.yaml", "reports", minutes) == [*whole, *limit]
+    assert found.bisectable("lab.yaml", "reports").bisect == ("qnn-harness", *whole)
+
+
+@pytest.mark.parametrize(
+    ("record", "versions"),
+    [
+        (brief("t[sim-htp-2.51.0]"), ("2.51.0", "", "")),
+        (brief("t[sim-htp-2.51.0-ort-1.31.1-by-2.48]"), ("2.51.0", "1.31.1", "2.48")),
+        # what options call it, before what the runtime calls itself
+        (brief("t[sim-htp-2.51.0-ort-1.31.1]", ort="1.31.1+mine"), ("2.51.0", "1.31.1", "")),
+        (brief("t[sim-htp-2.51.0]", ort="1.30"), ("2.51.0", "1.30", "")),
+        (brief("t[sim-htp-2.51.0]", ort="1.30", axes={"ort": "1.29"}), ("2.51.0", "1.30", "")),
+        (brief("t[sim-htp-2.51.0]", axes={"ort": "1.29"}), ("2.51.0", "1.29", "")),
+        (brief("t[sim-htp-2.51.0]", axes={"qnn": "2.40"}), ("2.51.0", "", "")),
+        # a test that names its versions otherwise, or has no parameters
+        (brief("t[fast]", ort="1.30", axes={"qnn": "2.40"}), ("2.40", "1.30", "")),
+        (brief("t", axes={"qnn": 2, "ort": None, "compiler": "2.4"}), ("2", "", "2.4")),
+        (brief("t"), ("", "", "")),
+    ],
+)
+def test_the_versions_that_a_case_ran_with(record: Brief, versions: tuple[str, str, str]) -> None:
+    assert tuple(version_of(record, axis) for axis in AXES) == versions
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed"),
+    [
+        (brief(OLD), brief(OLD), ()),
+        (brief(OLD), brief(NEW), ("qnn",)),
+        (brief("t[a-htp-2.5-ort-1.3]"), brief("t[a-htp-2.5-ort-1.4]"), ("ort",)),
+        (brief("t[a-htp-2.5-by-2.3]"), brief("t[a-htp-2.5-by-2.4]"), ("compiler",)),
+        # contexts of the runtime's own compiler change with it, which is one axis
+        (
+            brief("t[a-htp-2.5]", axes={"compiler": "2.5"}),
+            brief("t[a-htp-2.6]", axes={"compiler": "2.6"}),
+            ("qnn",),
+        ),
+        (
+            brief("t[a-htp-2.5]", axes={"compiler": "2.5"}),
+            brief("t[a-htp-2.6-by-2.5]"),
+            ("qnn",),
+        ),
+        (
+            brief("t[a-htp-2.5-by-2.5]"),
+            brief("t[a-htp-2.5]", axes={"compiler": "2.4"}),
+            ("compiler",),
+        ),
+        (brief("t", axes={"qnn": "2.5"}), brief("t", axes={"qnn": "2.6"}), ("qnn",)),
+        (brief("t", axes={"compiler": "2.5"}), brief("t", axes={"compiler": "2.6"}), ()),
+    ],
+)
+def test_the_axes_that_changed(before: Brief, after: Brief, changed: tuple[str, ...]) -> None:
+    assert new_failure(before, after).changed == changed
 
 
 def compared(*words: str) -> tuple[int, str]:

@@ -6,20 +6,23 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from harness.bisect.answers import Answer, Evidence, Point, Question, Tally, least_change
+from harness.bisect.answers import Answer, Evidence, Point, Question, Tally, Verdict, least_change
 from harness.bisect.axis_search import AxisSearch
 from harness.bisect.findings import AxisFinding
+from harness.bisect.flaky import Floats
 from harness.bisect.grid_search import GridSearch
-from harness.bisect.rates import FIX, REGRESSION, Rates, runs_if_none_fails
+from harness.bisect.rates import FIX, REGRESSION, History, Rates, runs_if_none_fails
 from harness.errors.outgoing_text import counted
 from tests.properties import reached, reaches
 from tests.unit.bisect.histories import World, axis, drive, drive_grid, grid, names
@@ -368,6 +371,310 @@ def test_no_rates_fit_better_than_those_that_an_error_is_reckoned_with(
         for before, after in ((p, q), (q, p)):
             fits = likelihood(bad, good, before) + likelihood(bad_after, good_after, after)
             assert min(0.0, fits - rates._evidence) <= math.log(max(most, 1e-320)) + 1e-6
+
+
+# --- beside a model that is summed up pair by pair of rates, without logarithms
+
+TABLE = np.array([math.sin(math.pi / 2 * step / 160) ** 2 for step in range(161)])
+"""Even steps of the angle whose squared sine the rate is."""
+FINE = np.linspace(0, 1, 2001)
+"""Where the best rates are looked for."""
+
+
+@cache
+def rising() -> Floats:
+    """What is expected of the two rates where the first is the smaller one."""
+    weights = np.zeros((161, 161))
+    for low, high in itertools.combinations(range(161), 2):
+        weights[low, high] = 0.455 / (161 * 160 / 2)
+        weights[low, high] += 0.175 / 160 if low == 0 else 0
+        weights[low, high] += 0.07 / 160 if high == 160 else 0
+    weights[0, 160] += 0.3
+    return weights
+
+
+STAYING = np.array([0.3 * (at == 0) + 0.1 * (at == 160) + 0.6 / 161 for at in range(161)])
+
+
+def fits(tallies: Sequence[Tally], rates: Floats) -> Floats:
+    """How likely these runs are at each rate."""
+    bad, good = sum(one.bad for one in tallies), sum(one.good for one in tallies)
+    return np.asarray(rates**bad * (1 - rates) ** good)
+
+
+def expected(gaps: Sequence[float], said: Sequence[Verdict | None]) -> dict[History | None, float]:
+    """How likely each history is before any run; None is that nothing changes."""
+    chances: dict[History | None, float] = {None: 0.3 * (0.1 if {"good", "bad"} <= {*said} else 1)}
+    for (way, share), at in itertools.product([(REGRESSION, 0.45), (FIX, 0.25)], range(len(gaps))):
+        chance = share * gaps[at] / sum(gaps)
+        for i, verdict in enumerate(said):
+            is_bad = (i > at) == (way == REGRESSION)
+            if verdict is not None and is_bad != (verdict == "bad"):
+                chance *= 0.1
+        chances[way, at + 1] = chance
+    whole = sum(chances.values())
+    return {history: chance / whole for history, chance in chances.items()}
+
+
+@dataclass(frozen=True)
+class Model:
+    tallies: list[Tally]
+    gaps: list[float]
+    said: list[Verdict | None]
+
+    @property
+    def rates(self) -> Rates:
+        return Rates.of(self.tallies, self.gaps, self.said)
+
+    @property
+    def expected(self) -> dict[History | None, float]:
+        return expected(self.gaps, self.said)
+
+    def joint(self, history: History | None) -> Floats:
+        """How likely the answers are with each pair of rates, before and behind the change."""
+        if history is None:
+            return np.diag(STAYING * fits(self.tallies, TABLE))
+        way, at = history
+        before, behind = fits(self.tallies[:at], TABLE), fits(self.tallies[at:], TABLE)
+        return np.outer(before, behind) * (rising() if way == REGRESSION else rising().T)
+
+    @cached_property
+    def evidence(self) -> float:
+        return float(sum(w * self.joint(one).sum() for one, w in self.expected.items()))
+
+    @property
+    def chances(self) -> dict[History | None, float]:
+        return {
+            one: w * float(self.joint(one).sum()) / self.evidence
+            for one, w in self.expected.items()
+        }
+
+    def best(self, history: History | None, least: float = 0.0) -> float:
+        """W / E: the answers at the rates that fit best, the greater one by so much at least."""
+        if history is None:
+            return float(fits(self.tallies, FINE).max()) / self.evidence
+        way, at = history
+        sides = [fits(self.tallies[:at], FINE), fits(self.tallies[at:], FINE)]
+        low, high = sides if way == REGRESSION else sides[::-1]
+        off = round(2000 * least)
+        return float((np.maximum.accumulate(low)[: 2001 - off] * high[off:]).max()) / self.evidence
+
+    def within(self, tallies: Sequence[Tally], others: Sequence[Tally]) -> tuple[float, float]:
+        """Between which rates of some runs W is 1 % of E or more."""
+        least = 0.01 * self.evidence / float(fits(others, FINE).max())
+        inside = FINE[fits(tallies, FINE) >= least]
+        return float(inside[0]), float(inside[-1])
+
+
+def model(*runs: tuple[int, int], said: str = "", gaps: Sequence[float] | None = None) -> Model:
+    """Of (failed, passed) of each version; `said` is such as "+ -", good and bad."""
+    words: dict[str, Verdict | None] = {"+": "good", "-": "bad", " ": None}
+    claims = [words[one] for one in said.ljust(len(runs))]
+    tallies = [Tally(bad=bad, good=good) for bad, good in runs]
+    return Model(tallies, [*(gaps or [1.0] * (len(runs) - 1))], claims)
+
+
+MODELS = [
+    model((0, 0), (0, 0)),
+    model((0, 0), (0, 0), (0, 0), gaps=[1, 3], said=" +"),
+    model((0, 0), (0, 0), (0, 0), said="- +"),
+    model((0, 0), (0, 0), said="+-", gaps=[7]),
+    model((0, 3), (4, 1)),
+    model((1, 0), (0, 1)),
+    model((5, 0), (1, 6), said="+ "),
+    model((0, 6), (0, 0), (3, 1), (4, 0), gaps=[1, 9, 2]),
+    model((1, 7), (0, 0), (0, 0), (0, 9), said="+  -"),
+    model((4, 0), (0, 1), (0, 5), gaps=[0.2, 0.1], said=" -"),
+    model((0, 0), (4, 9), (0, 0)),
+    model((7, 0), (0, 0), (5, 0)),
+    model((2, 2), (0, 8), (7, 1), (3, 3), (1, 0)),
+    model((3, 3), (0, 0), (1, 2), (0, 0), said=" +- "),
+    model((0, 2), (0, 7), (7, 0), (0, 7), (0, 3)),
+    model((0, 9), (9, 0), (9, 0)),
+    model((0, 9), (0, 9), (9, 0), (9, 0)),
+    model((9, 0), (9, 0), (0, 9)),
+    model((12, 28), (10, 30)),
+    model((3, 9), (0, 0), (4, 8)),
+    model((9, 3), (11, 4)),
+    model((1, 19), (19, 1), (19, 1), (1, 19)),
+]
+
+
+@pytest.mark.parametrize("one", MODELS)
+def test_chances_are_those_of_all_pairs_of_rates(one: Model) -> None:
+    rates, chances = one.rates, one.chances
+    for (way, at), chance in ((key, c) for key, c in chances.items() if key):
+        assert rates.chances[way, at - 1] == pytest.approx(chance, rel=1e-6)
+    assert rates.no_change == pytest.approx(chances.pop(None), rel=1e-6)
+    assert chances[rates.likeliest()] == pytest.approx(max(chances.values()))
+
+
+@pytest.mark.parametrize("one", MODELS)
+def test_a_run_is_expected_to_tell_what_it_tells_of_the_history(one: Model) -> None:
+    """The bits of a failure's chance, less those that are left where the history is known."""
+
+    def bits(chance: float) -> float:
+        return -sum(p * math.log2(p) for p in (chance, 1 - chance) if p > 1e-12)
+
+    fails = {}
+    for history in one.chances:
+        joint = one.joint(history)
+        before, behind = joint.sum(axis=1) @ TABLE, joint.sum(axis=0) @ TABLE
+        fails[history] = (before / joint.sum(), behind / joint.sum())
+    for i in range(len(one.tallies)):
+        each = {h: fails[h][int(h is not None and i >= h[1])] for h in fails}
+        whole = sum(chance * each[h] for h, chance in one.chances.items())
+        left = sum(chance * bits(each[h]) for h, chance in one.chances.items())
+        assert one.rates.gains[i] == pytest.approx(bits(whole) - left, abs=1e-9)
+
+
+@pytest.mark.parametrize("one", MODELS)
+def test_errors_are_those_at_the_rates_that_fit_best(one: Model) -> None:
+    rates = one.rates
+    for history in one.expected:
+        if history is not None:
+            against = max(one.best(other) for other in one.expected if other != history)
+            assert rates.error(history) == pytest.approx(min(1.0, against), rel=1e-3)
+    for least in (0.05, 0.3, 0.5, 1.0):
+        against = max(one.best(other, least) for other in one.expected if other)
+        assert rates.error_of_none(least) == pytest.approx(min(1.0, against), rel=5e-4, abs=1e-12)
+
+
+@pytest.mark.parametrize("one", MODELS)
+@pytest.mark.parametrize("confidence", [0.6, 0.99])
+def test_what_cannot_be_excluded_is_left(one: Model, confidence: float) -> None:
+    left, sure = one.rates.most(confidence)
+    allowed = 1 - confidence
+    against = {history: one.best(history) for history in one.expected if history}
+    assert left == [history for history in sorted(against) if against[history] > allowed]
+    assert sure == pytest.approx(1 - max((w for w in against.values() if w <= allowed), default=0))
+    assert one.best(None) <= min(against.values()) * (1 + 1e-9), "so it need not be told"
+
+
+@pytest.mark.parametrize("one", [*MODELS, model((0, 4000), (0, 4000)), model((0, 12), (0, 12))])
+def test_the_smallest_change_that_is_excluded(one: Model) -> None:
+    def error(percent: int) -> float:
+        return max(one.best(other, percent / 100) for other in one.expected if other)
+
+    excluded = next((n / 100 for n in range(1, 101) if error(n) <= 0.01), None)
+    assert one.rates.excluded(0.99) == excluded
+
+
+def test_a_change_by_a_hundredth_is_excluded_by_thousands_of_runs() -> None:
+    assert model((0, 4000), (0, 4000)).rates.excluded(0.99) == 0.01
+    assert model((0, 0), (0, 0)).rates.excluded(0.99) is None
+
+
+@pytest.mark.parametrize("one", MODELS)
+def test_rates_lie_where_their_runs_are_not_too_unlikely(one: Model) -> None:
+    def told(tallies: Sequence[Tally]) -> tuple[int, int]:
+        failed = sum(one.bad for one in tallies)
+        return failed, failed + sum(one.good for one in tallies)
+
+    possible = {history for history in one.expected if one.best(history) > 0.01}
+    for at in {history[1] for history in possible if history}:
+        parts = one.tallies[:at], one.tallies[at:]
+        for side, own, others in zip(one.rates.sides(at, 0.99), parts, parts[::-1], strict=True):
+            assert (side.failed, side.runs) == told(own)
+            assert (side.low, side.high) == pytest.approx(one.within(own, others), abs=6e-4)
+    whole = one.rates.throughout(0.99)
+    assert (whole.failed, whole.runs) == told(one.tallies)
+    if None in possible:
+        assert (whole.low, whole.high) == pytest.approx(one.within(one.tallies, []), abs=6e-4)
+
+
+@pytest.mark.parametrize("one", MODELS)
+def test_a_version_alone_is_put_beside_the_best_single_change(one: Model) -> None:
+    rates = one.rates
+    single = max(one.best(history) for history in one.expected)
+    odds = [0.0] * len(one.tallies)
+    for i in range(1, len(odds) - 1):
+        own, others = one.tallies[i : i + 1], one.tallies[:i] + one.tallies[i + 1 :]
+        alone = float(fits(own, FINE).max() * fits(others, FINE).max()) / one.evidence
+        odds[i] = math.log(alone / single)
+    assert list(rates.odds_alone) == pytest.approx(odds, abs=1e-3)
+    each = math.prod(float((STAYING * fits([t], TABLE)).sum()) for t in one.tallies)
+    accident = each / one.evidence < 10_000 and max(odds) <= math.log(10_000 * len(odds))
+    assert rates.one_change == accident
+
+
+@pytest.mark.parametrize(
+    ("runs", "single"),
+    [
+        ([(0, 9), (0, 9), (9, 0), (9, 0)], True),
+        ([(0, 9), (0, 9), (0, 9), (0, 9)], True),
+        ([(0, 9), (9, 0), (0, 9), (0, 9)], False),  # one is alone
+        ([(0, 6), (6, 0), (0, 6)], True),  # that may be an accident still
+        ([(0, 9), (9, 0), (9, 0), (0, 9)], False),  # each has a rate of its own
+        ([(1, 19), (19, 1), (19, 1), (1, 19)], False),
+    ],
+)
+def test_whether_answers_fit_one_change(runs: list[tuple[int, int]], single: bool) -> None:
+    assert model(*runs).rates.one_change is single
+
+
+@pytest.mark.parametrize(
+    ("one", "least"),
+    [
+        (model((0, 10), (0, 10)), 0.25),
+        (model((0, 10), (0, 0), (0, 10)), 0.1),
+        (model((0, 18), (0, 18)), 0.3),  # but few more
+        (model((1, 9), (1, 9)), 0.25),
+        (model((3, 7), (2, 8)), 0.5),
+        (model((1, 6), (1, 5)), 0.038),  # thousands of times as many
+        (model((0, 5), (2, 3)), None),
+        (model((3, 0), (1, 2)), None),
+        (model((0, 40), (3, 37)), None),
+    ],
+)
+def test_more_runs_are_the_fewest_that_answer(one: Model, least: float | None) -> None:
+    """To some 2 %."""
+    rates, total = one.rates, sum(tally.told for tally in one.tallies)
+    more = rates.more_runs(least, 0.99)
+    assert more is not None
+    assert more > 0
+
+    def error(times: float) -> float:
+        grown = Rates(rates.counts * times, rates.before)
+        if least is not None:
+            return grown.error_of_none(least)
+        # that nothing changes is wrong whichever change it is
+        return grown._against_none
+
+    assert error((total + more) / total) <= 0.01
+    assert error((total + more - 1) / total / 1.025) > 0.01
+
+
+def test_where_the_runs_tell_it_no_more_are_needed() -> None:
+    assert model((0, 20), (0, 20)).rates.more_runs(0.5, 0.99) == 0
+    assert model((0, 9), (9, 0)).rates.more_runs(None, 0.99) == 0
+
+
+def test_where_too_many_runs_would_be_needed_none_are_told() -> None:
+    assert model((0, 10), (9, 1)).rates.more_runs(0.5, 0.99) is None
+    assert model((1, 9), (1, 9)).rates.more_runs(None, 0.99) is None
+
+
+@pytest.mark.parametrize(
+    ("versions", "least", "confidence"),
+    [
+        (2, 0.5, 0.99),
+        (8, 0.5, 0.99),
+        (8, 0.25, 0.99),
+        (3, 0.2, 0.9),
+        (2, 1.0, 0.8),
+        (2, 0.9, 0.6),
+        (2, 0.4, 0.99),
+        (3, 0.2, 0.99),
+    ],
+)
+def test_runs_that_suffice_where_none_fails(versions: int, least: float, confidence: float) -> None:
+    def error(each: int) -> float:
+        alike = model((0, each), *[(0, 0)] * (versions - 2), (0, each))
+        return max(alike.best(other, least) for other in alike.expected if other)
+
+    each = next(n for n in range(2, 500) if error(n) <= 1 - confidence)
+    assert runs_if_none_fails(versions, least, confidence) == 2 * each
 
 
 TALLIES = st.lists(

@@ -362,8 +362,9 @@ def test_no_rates_fit_better_than_those_that_an_error_is_reckoned_with(
     pairs = [(low, high)]
     if all_bad + all_good:  # and close to the best
         share = all_bad / (all_bad + all_good)
-        pairs.append((max(0.0, share - least / 2), min(1.0, share + least / 2)))
-    pairs = [(p, q) for p, q in pairs if q - p >= least]
+        nearest = min(max(0.0, share - least / 2), 1 - least)
+        pairs.append((nearest, nearest + least))
+    pairs = [(p, q) for p, q in pairs if q - p >= least - 1e-12]
     most = rates.error_of_none(least)
     if pairs:
         reached()

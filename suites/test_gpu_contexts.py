@@ -89,7 +89,7 @@ def test_damaged(bench: Bench, model: Model) -> None:
         copy = f"{binary}.damaged"
         for name, (command, _) in DAMAGE.items():
             script = f"set -- {shlex.quote(binary)} {shlex.quote(copy)}; {command}"
-            assert bench.device.adb.shell(script, timeout_s=SHELL_S).exit_code == 0
+            assert bench.device.transport.shell(script, timeout_s=SHELL_S).exit_code == 0
             seen = bench.attempt(plan(bench, steps.context_load(0, copy), frees=1)).verdict
             code = seen.error.code if seen.error else 0
             answers[name] = code if seen.outcome in ("passed", "failed") else seen.outcome
@@ -114,7 +114,7 @@ def made(bench: Bench, model: Model, compiler: str | None = None) -> Iterator[st
         dump = steps.dump_options(f"{folder}/context.onnx", embed=False)
         session = (*ort.session(0, deployed.file, options=dump), steps.ort_session_free(0))
         maker.attempt(ort.plan(session, sessions=1)).check()
-        listed = bench.device.adb.shell(f"ls {folder}/*.bin", timeout_s=SHELL_S)
+        listed = bench.device.transport.shell(f"ls {folder}/*.bin", timeout_s=SHELL_S)
         (binary,) = listed.stdout.decode().split()
         yield binary
 

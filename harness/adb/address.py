@@ -9,6 +9,9 @@ import socket
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+from harness.host.unix_socket import unix_connection
+from harness.ssh.login import SshLogin
+
 USER_PORT: Final = 5037
 """Where adb listens unless it is told otherwise."""
 
@@ -76,14 +79,7 @@ class UnixAddress:
 
     def connect(self, timeout_s: float) -> socket.socket:
         """A new connection to it. Raises OSError."""
-        connected = socket.socket(socket.AF_UNIX)
-        try:
-            connected.settimeout(timeout_s)
-            connected.connect(self.path)
-        except BaseException:
-            connected.close()
-            raise
-        return connected
+        return unix_connection(self.path, timeout_s)
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ class SshAddress:
     def spec(self) -> str:
         """This computer's end of the tunnel, as `adb -L` takes it while there is one."""
         # most who read addresses have no need of it, and it brings ctypes
-        from harness.adb.socket_folder import host_file
+        from harness.host.socket_folder import host_file
 
         return UnixAddress(str(host_file(self, "socket"))).spec
 
@@ -154,6 +150,12 @@ def ssh_address(
         return None
     ssh_port = None if found[2] is None else int(found[2])
     return SshAddress(re.sub(r"[\[\]]", "", found[1]), ssh_port, behind, port)
+
+
+def board_at(computer: str) -> SshLogin | None:
+    """The board at `[user@]host[:port]`, None if it is written in another way."""
+    found = ssh_address(computer)
+    return None if found is None else SshLogin(found.login, found.ssh_port)
 
 
 def device_at(url: str) -> tuple[TcpAddress | SshAddress, str] | None:

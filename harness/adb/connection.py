@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Final, Self
 
 from harness.adb.address import ServerAddress, SshAddress
-from harness.adb.deadline import Deadline
-from harness.adb.faults import AdbFailError, NoServerError, OutOfReachError, ProtocolError
 from harness.adb.reach import Reach
 from harness.adb.tunnel import connect_through
+from harness.host.deadline import Deadline
+from harness.transport.faults import AdbFailError, NoServerError, OutOfReachError, ProtocolError
 
 _PATIENT_S: Final = 2.0
 MAX_REQUEST_BYTES = 0xFFFF

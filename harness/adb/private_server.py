@@ -12,11 +12,11 @@ from typing import Self
 from filelock import FileLock, Timeout
 
 from harness.adb.address import UnixAddress
-from harness.adb.deadline import Deadline
-from harness.adb.guard import GuardedProcess, spawn_guarded
 from harness.adb.server import AdbServer, adb_binary
-from harness.adb.socket_folder import new_socket_path
 from harness.errors import InfraError
+from harness.host.deadline import Deadline
+from harness.host.guard import GuardedProcess, spawn_guarded
+from harness.host.socket_folder import new_socket_path
 
 _START_S = 10.0
 _KEYGEN_S = 30.0

@@ -14,8 +14,8 @@ from typing import Final
 from filelock import FileLock
 
 from harness.adb.address import ServerAddress
-from harness.adb.faults import OutOfReachError
-from harness.adb.socket_folder import host_file
+from harness.host.socket_folder import host_file
+from harness.transport.faults import OutOfReachError
 
 _PAUSE_S: Final = (0.5, 15.0)
 # whoever looks has so long before another one does

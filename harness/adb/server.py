@@ -15,9 +15,9 @@ from typing import Final
 
 from harness.adb.address import USER_SERVER, ServerAddress
 from harness.adb.connection import BoundedConnection
-from harness.adb.deadline import Deadline
-from harness.adb.faults import AdbFailError, device_faults, server_faults
 from harness.errors import ConfigError, InfraError
+from harness.host.deadline import Deadline
+from harness.transport.faults import AdbFailError, device_faults, server_faults
 
 _REQUEST_S = 5.0
 _RETRY_S = 0.1

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from harness.adb.channel import Channel
-from harness.adb.deadline import Deadline
-from harness.adb.faults import ProtocolError, device_faults, reason
 from harness.adb.server import AdbServer
 from harness.adb.sync_protocol import (
     CHUNK_BYTES,
@@ -24,7 +19,6 @@ from harness.adb.sync_protocol import (
     Done,
     Fail,
     Okay,
-    RemoteStat,
     Reply,
     ReplyReader,
     data_header,
@@ -32,14 +26,20 @@ from harness.adb.sync_protocol import (
 )
 from harness.errors import DeviceError, DeviceRefused, InfraError
 from harness.files.whole_file import open_regular
+from harness.host.deadline import Deadline
+from harness.transport.channel import Channel
+from harness.transport.faults import device_faults
+from harness.transport.files import (
+    PSEUDO_FOLDERS,
+    IncomingFile,
+    Progress,
+    PushItem,
+    RemoteStat,
+    local_faults,
+)
 
-__all__ = ["Progress", "PushItem", "RemoteStat", "SyncStream"]
-
-_PSEUDO_FOLDERS = ("/proc/", "/sys/", "/dev/")  # sizes there say nothing about content
 _READ_BYTES = 4 * CHUNK_BYTES
 _MAX_UNANSWERED = 256
-
-Progress = Callable[[int], None]
 
 QUEUED_BYTES = 256 * 1024
 """A sender goes on reading its files while less than this waits to be sent."""
@@ -97,40 +97,6 @@ class SyncLink:
             self._replies.extend(self._reader.feed(self.channel.receive(room_below=room_below)))
 
 
-@contextlib.contextmanager
-def valid_path(command: str) -> Iterator[None]:
-    """Turns a path that cannot even be sent into InfraError."""
-    try:
-        yield
-    except ProtocolError as error:
-        raise InfraError(f"{command}: {error}") from error
-
-
-@contextlib.contextmanager
-def local_faults(path: Path) -> Iterator[None]:
-    """Turns the host's own refusal (no such file, disk full) into InfraError naming the file."""
-    try:
-        yield
-    except OSError as error:
-        raise InfraError(f"{path} on this host: {error.strerror or reason(error)}") from error
-
-
-@dataclass(frozen=True)
-class PushItem:
-    """One file to send: content or a local path, where to, permission bits.
-
-    The modification time is the local file's, or now for content from memory. `checked`: whether
-    its size is asked back; not for one that may be gone again by then. `size` is what a local file
-    had when it was looked at; one of another size is not sent.
-    """
-
-    source: Path | bytes
-    remote: str
-    mode: int = 0o644
-    checked: bool = True
-    size: int | None = None
-
-
 @dataclass
 class _Sent:
     command: str
@@ -162,9 +128,8 @@ class Pusher:
     def _send(self, item: PushItem) -> None:
         command = f"push {item.remote}"
         link = self._link
-        with valid_path(command):
-            begin = link.dialect.send(item.remote, item.mode)
-            check = link.dialect.stat(item.remote, follow=False) if item.checked else b""
+        begin = link.dialect.send(item.remote, item.mode)
+        check = link.dialect.stat(item.remote, follow=False) if item.checked else b""
         sent = _Sent(command, 0, item.checked)
         if isinstance(item.source, bytes):
             link.channel.queue(begin)
@@ -274,8 +239,7 @@ class SyncStream:
         DeviceRefused if the device may not look.
         """
         command = f"stat {remote}"
-        with valid_path(command):
-            self._link.channel.queue(self._link.dialect.stat(remote, follow=follow))
+        self._link.channel.queue(self._link.dialect.stat(remote, follow=follow))
         reply = self._link.reply(command)
         if not isinstance(reply, RemoteStat):
             raise self._link.nonsense(reply, command)
@@ -298,38 +262,19 @@ class SyncStream:
         # only a device that cannot follow links answers with a link here
         if not (found.is_file or stat.S_ISLNK(found.mode)):
             raise self._link.refused("not a regular file", command)
-        sized = found.is_file and not remote.startswith(_PSEUDO_FOLDERS)
+        sized = found.is_file and not remote.startswith(PSEUDO_FOLDERS)
         if sized and found.size > max_bytes:
             raise self._link.error(
                 f"{found.size} bytes, more than the {max_bytes} allowed", command
             )
-        with valid_path(command):
-            self._link.channel.queue(self._link.dialect.receive(remote))
-        partial = local.with_name(f".pull-{secrets.token_hex(8)}.partial")
-        try:
-            size = self._write(partial, command, max_bytes)
-            if sized and not same_size(found.size, size, self._link.dialect.stat_v2):
-                raise self._link.error(f"{size} bytes came, not {found.size}", command)
-            with local_faults(local):
-                if found.is_file:
-                    partial.chmod(stat.S_IMODE(found.mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
-                    os.utime(partial, (found.mtime_s, found.mtime_s))
-                partial.replace(local)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
-
-    def _write(self, partial: Path, command: str, max_bytes: int) -> int:
-        size = 0
-        with local_faults(partial):
-            target = partial.open("xb", buffering=0)
-        with target:
+        self._link.channel.queue(self._link.dialect.receive(remote))
+        with IncomingFile(local) as file:
             while not isinstance(reply := self._link.reply(command), Done):
                 if not isinstance(reply, Data):
                     raise self._link.nonsense(reply, command)
-                size += len(reply.content)
-                if size > max_bytes:
+                if file.size + len(reply.content) > max_bytes:
                     raise self._link.error(f"more than the {max_bytes} bytes allowed", command)
-                with local_faults(partial):
-                    target.write(reply.content)
-        return size
+                file.write(reply.content)
+            if sized and not same_size(found.size, file.size, self._link.dialect.stat_v2):
+                raise self._link.error(f"{file.size} bytes came, not {found.size}", command)
+            file.keep(found)

@@ -6,48 +6,22 @@ request is four letters, a length and a path; numbers are little-endian.
 
 from __future__ import annotations
 
+import errno
 import stat
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.adb.faults import ProtocolError
+from harness.transport.faults import ProtocolError
+from harness.transport.files import RemoteStat, path_bytes
 
 CHUNK_BYTES = 64 * 1024
 """The most that one DATA message may carry."""
-
-MAX_PATH_BYTES = 1024
-"""adbd refuses longer paths."""
 
 _WORD = struct.Struct("<4sI")
 _STAT_V1 = struct.Struct("<III")
 _STAT_V2 = struct.Struct("<IQQIIIIQqqq")
 _MAX_TEXT_BYTES = 64 * 1024
-_ENOENT, _ENOTDIR = 2, 20
-
-
-@dataclass(frozen=True)
-class RemoteStat:
-    """What a device says about a file; `mtime_s` is seconds since 1970.
-
-    `error` is the device's errno, 0 if there was none; v1 devices tell only that a file is not
-    there (2, ENOENT) and give sizes modulo 4 GiB.
-    """
-
-    mode: int
-    size: int
-    mtime_s: int
-    error: int = 0
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether there is no such file."""
-        return self.error in (_ENOENT, _ENOTDIR)
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it is a regular file."""
-        return stat.S_ISREG(self.mode)
 
 
 @dataclass(frozen=True)
@@ -83,10 +57,8 @@ class Dialect:
 
 
 def request(kind: bytes, path: str) -> bytes:
-    """A request about a path. Raises ProtocolError for a path that adbd cannot take."""
-    encoded = path.encode("utf-8", "surrogateescape")
-    if not encoded or b"\0" in encoded or len(encoded) > MAX_PATH_BYTES:
-        raise ProtocolError(f"not a path for a device: {path[:80]!r} ({len(encoded)} bytes)")
+    """A request about a path. Raises InfraError for a path that adbd cannot take."""
+    encoded = path_bytes(path)
     return _WORD.pack(kind, len(encoded)) + encoded
 
 
@@ -176,7 +148,7 @@ class ReplyReader:
                 return None, 0
             if layout is _STAT_V1:
                 mode, length, mtime = layout.unpack_from(held, len(kind))
-                return RemoteStat(mode, length, mtime, 0 if mode else _ENOENT), size
+                return RemoteStat(mode, length, mtime, 0 if mode else errno.ENOENT), size
             error, _, _, mode, _, _, _, length, _, mtime, _ = layout.unpack_from(held, len(kind))
             return RemoteStat(mode, length, mtime, error), size
         if kind not in (b"OKAY", b"FAIL", b"DATA", b"DONE"):

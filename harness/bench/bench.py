@@ -74,7 +74,7 @@ class Bench:
 
     @property
     def device(self) -> AttachedDevice:
-        """The device; `device.adb` runs commands there and moves files."""
+        """The device; `device.transport` runs commands there and moves files."""
         return self._case.device
 
     def qnn_in(self, versions: str) -> bool:

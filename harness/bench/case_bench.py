@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.adb.deadline import Deadline
 from harness.errors import DeviceRefused, InfraError
 from harness.errors.outgoing_text import log_without_secrets
 from harness.evidence.case_evidence import CaseEvidence, telling_lines
@@ -20,6 +19,7 @@ from harness.failure.diagnosis import Foreseen
 from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict, judge
 from harness.files.scratch import scratch_folder
+from harness.host.deadline import Deadline
 from harness.lab.lease import LeaseLost
 from harness.probe.events import kept_events
 from harness.probe.plan import Plan
@@ -130,7 +130,7 @@ class CaseBench:
         self.notes.runtime = ready.runtime_record
         self._log_folder = log_folder
         self._runs = 0
-        self._evidence = CaseEvidence(self.device.adb, ready.held.baseline)
+        self._evidence = CaseEvidence(self.device.transport, ready.held.baseline)
 
     def beside(self, qnn: str) -> CaseBench:
         """The same device with another QNN on it."""
@@ -177,7 +177,7 @@ class CaseBench:
         started = time.monotonic()
         with self._current_folder() as folder:
             run = run_plan(
-                self.device.adb,
+                self.device.transport,
                 probe or self.probe,
                 plan,
                 env=self.runtime.environment | dict(environment or {}),
@@ -232,7 +232,7 @@ class CaseBench:
         base = f"{self.device.workdir}/scratch"
         folder = f"{base}/{secrets.token_hex(8)}"
         old = f"find {shlex.quote(base)} -mindepth 1 -maxdepth 1 -mtime +0 -exec rm -rf {{}} +"
-        made = self.device.adb.shell(
+        made = self.device.transport.shell(
             f"mkdir -p {shlex.quote(folder)} && {{ {old}; :; }}",
             timeout_s=_SCRATCH_S,
             doing="make a folder",
@@ -240,7 +240,7 @@ class CaseBench:
         if made.exit_code != 0:
             raise DeviceRefused(
                 "cannot make a folder for what the case writes",
-                serial=self.device.adb.serial,
+                serial=self.device.transport.serial,
                 command=f"mkdir -p {folder}",
                 output=made.stderr,
             )
@@ -248,13 +248,13 @@ class CaseBench:
             yield folder
         finally:
             with contextlib.suppress(InfraError):
-                self.device.adb.shell(f"rm -rf {shlex.quote(folder)}", timeout_s=_SCRATCH_S)
+                self.device.transport.shell(f"rm -rf {shlex.quote(folder)}", timeout_s=_SCRATCH_S)
 
     def fetch(self, remote: str, *, max_bytes: int) -> bytes:
         """A file of the device, as `Bench.fetch`."""
         with scratch_folder() as folder:
             local = folder / "fetched"
-            self.device.adb.pull(remote, local, timeout_s=_FETCH_S, max_bytes=max_bytes)
+            self.device.transport.pull(remote, local, timeout_s=_FETCH_S, max_bytes=max_bytes)
             return local.read_bytes()
 
     def lost_lease(self) -> LeaseLost | None:

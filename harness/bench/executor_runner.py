@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
-from harness.adb.shell import Completed, ScriptTimeout
 from harness.contexts.metadata import Tensor
 from harness.errors import ConfigError
 from harness.failure.runner_log import (
@@ -25,13 +24,14 @@ from harness.probe.plan import Plan
 from harness.probe.run import ProbeRun
 from harness.probe.transcript import StepResult
 from harness.runtimes.executorch import RUNNER
+from harness.transport.shell import Completed, ScriptTimeout
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.adb.device import AdbDevice
     from harness.bench.case_bench import CaseBench, Observation
     from harness.bench.executorch import Program
+    from harness.transport.device import Transport
 
 _INFERENCES: Final = 2  # so that outputs can be compared with each other
 _NOT_STARTED: Final = ("CANNOT LINK EXECUTABLE", "error while loading shared libraries")
@@ -106,7 +106,7 @@ class _Lines:
 
 
 def call_runner(
-    device: AdbDevice, call: RunnerCall, plan: Plan, *, first: str, timeout_s: float
+    device: Transport, call: RunnerCall, plan: Plan, *, first: str, timeout_s: float
 ) -> ProbeRun:
     """Runs it in the place of a probe that had this plan, and says how that went.
 
@@ -183,7 +183,7 @@ def run_with(
     file, environment = plan.steps[0].fields["file"], case.runtime.environment
     with case.scratch() as folder:
         call = RunnerCall(runner, file, inputs, folder, environment, program.number)
-        adb, first = case.device.adb, case.ready.check()
+        adb, first = case.device.transport, case.ready.check()
         run = call_runner(adb, call, plan, first=first, timeout_s=timeout_s)
         if run.transcript.done and program.outputs and inputs:
             listed = adb.shell(f"ls {shlex.quote(call.outputs)}", timeout_s=_LOOK_S).stdout
@@ -202,7 +202,7 @@ def run_with(
     return case.judged(run)
 
 
-def _with_logcat(device: AdbDevice, process: int, heard: Sequence[Heard]) -> list[Heard]:
+def _with_logcat(device: Transport, process: int, heard: Sequence[Heard]) -> list[Heard]:
     """What Android's log has of the process, before what was heard of it behind its start."""
     asked = f"logcat -d -v brief --pid={process} 2>/dev/null"
     answer = device.shell(asked, timeout_s=_LOOK_S, max_output_bytes=8 << 20)

@@ -13,8 +13,6 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
-from harness.adb.deadline import Deadline
-from harness.adb.guard import spawn_guarded
 from harness.bisect.answers import Axis, Point
 from harness.bisect.log import Log
 from harness.bisect.match import Judged, Match
@@ -22,6 +20,8 @@ from harness.errors import ConfigError
 from harness.errors.outgoing_text import INSTEAD, log_without_secrets, without_secrets
 from harness.files.cache import PRIVATE
 from harness.files.whole_file import disk_errors
+from harness.host.deadline import Deadline
+from harness.host.guard import spawn_guarded
 from harness.pytest_plugin.own_contexts import is_of_a_file, nothing_beside
 from harness.pytest_plugin.problem import Problem, read_problem
 from harness.pytest_plugin.terminal import NO_DEVICE

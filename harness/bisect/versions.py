@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.adb.guard import GuardedProcess, spawn_guarded
 from harness.bisect.answers import AXES, Axis, Point
 from harness.bisect.case_run import Task
 from harness.bisect.folder import read_text
 from harness.errors import ConfigError, HarnessError, InfraError
+from harness.host.guard import GuardedProcess, spawn_guarded
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.matching import kinds, twins
 from harness.results.case_names import NamedPlacement, split_node_id

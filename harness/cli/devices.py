@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.adb.device import UNPLUGGED
 from harness.cli.lab_options import json_option, lab_option, open_lab
 from harness.cli.say import say, say_json
 from harness.errors import HarnessError, InfraError
 from harness.errors.outgoing_text import outgoing
 from harness.files.cache import cache_root, quarantine_root
-from harness.lab.attach import UNPLUGGED, OpenLab
+from harness.lab.attach import OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import LabEvent
 from harness.lab.inventory import DeviceConfig, load_lab
@@ -133,7 +134,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict
     facts = attached.facts
     if facts.coprocessors is not None and facts.coprocessors.gpu_compiler:
         row["findings"].append(PREPARES)
-    row |= {"serial": attached.adb.serial, "state": "device"}
+    row |= {"serial": attached.transport.serial, "state": "device"}
     row |= {name: getattr(attached, name) for name in _DESCRIBED}
     return row | {name: getattr(facts, name) for name in _ASKED}
 
@@ -210,7 +211,7 @@ def clean(
         for config in configs:
             try:
                 device = opened.device(config.name).attach()
-                cleaned = clean_device(device.adb, device.workdir, everything=everything)
+                cleaned = clean_device(device.transport, device.workdir, everything=everything)
             except HarnessError as error:
                 failed = True
                 rows.append({"name": config.name, "problem": str(error)})

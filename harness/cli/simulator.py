@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from harness.adb.device import AdbDevice
 from harness.cli.lab_options import lab_option, open_lab
 from harness.cli.say import say
 from harness.errors import ConfigError, InfraError
@@ -73,7 +74,8 @@ def simulator(
     done = _told_to_end()
     with open_lab(lab, "simulator") as opened:
         device = opened.device(chosen).attach()
-        address, serial = device.adb.server.address, device.adb.serial
+        assert isinstance(device.transport, AdbDevice)
+        address, serial = device.transport.server.address, device.transport.serial
         say(f"{chosen} is up as {serial}; in another terminal:")
         say(f"    export ADB_SERVER_SOCKET={address.spec}")
         say("    adb devices -l")

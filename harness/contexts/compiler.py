@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
-from harness.adb.deadline import Deadline
-from harness.adb.guard import GuardedProcess, spawn_guarded
 from harness.errors import Cause, HarnessError, InfraError
 from harness.files.notices import followed, working
 from harness.files.scratch import scratch_folder
 from harness.files.whole_file import read_bounded
+from harness.host.deadline import Deadline
+from harness.host.guard import GuardedProcess, spawn_guarded
 from harness.runtimes.pypi import CompilerHost
 
 WORKER: Final = Path(__file__).with_name("worker.py")

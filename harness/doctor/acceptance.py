@@ -78,7 +78,8 @@ def accept(
         lab = load_lab(order.lab_file)
         words |= lab_words(lab)
         (config,) = lab.select([name])
-        for address in {USER_SERVER, lab.server_of(config)}:
+        own = () if config.login is not None else (lab.server_of(config),)
+        for address in {USER_SERVER, *own}:
             if (server := AdbServer(address)).is_running():
                 # also who else hangs there
                 words |= {one.serial: "<serial>" for one in server.devices()}
@@ -96,7 +97,7 @@ def accept(
     try:
         ground = Ground(bench, name, order.qnn, logs, ask, lab.recovery_of(config))
         device = ground.device
-        serial, said = device.adb.serial, device.facts.serial_number
+        serial, said = device.transport.serial, device.facts.serial_number
         words |= dict.fromkeys((serial, serial.rpartition(":")[0], said or ""), "<serial>")
         yield from take(ground, STEPS, options)
     except HarnessError as error:
@@ -169,7 +170,7 @@ def gone(ground: Ground) -> str | None:
         return None
     ground.doubtful = False
     try:
-        ground.device.adb.shell("exit 0", timeout_s=_BACK_S)
+        ground.device.transport.shell("exit 0", timeout_s=_BACK_S)
     except HarnessError:
         return "the device went away"
     return None

@@ -6,7 +6,6 @@ import posixpath
 import time
 from typing import Final
 
-from harness.adb.deadline import Deadline
 from harness.bench import Bench, CaseBench
 from harness.contexts.models import Model
 from harness.doctor.check import Answer
@@ -19,6 +18,7 @@ from harness.errors import DeviceLost, InfraError
 from harness.errors.outgoing_text import log_without_secrets
 from harness.evidence.case_evidence import CaseEvidence
 from harness.failure.verdict import Verdict, judge
+from harness.host.deadline import Deadline
 from harness.lab.recovery import Recovery, ask_vitals
 from harness.probe.build import PROBE_NAME
 from harness.probe.events import kept_events
@@ -83,9 +83,9 @@ def _provoked(ground: Ground, name: str, step: Step, outcome: str, timeout_s: fl
 def _ran(ground: Ground, name: str, plan: Plan, timeout_s: float) -> tuple[Verdict, CaseEvidence]:
     """Runs a plan without any library; what was said goes to the logs."""
     device, logs = ground.device, ground.logs / name
-    evidence = CaseEvidence(device.adb, ground.workbench.held(ground.name).baseline)
+    evidence = CaseEvidence(device.transport, ground.workbench.held(ground.name).baseline)
     run = run_plan(
-        device.adb,
+        device.transport,
         ground.probe,
         plan,
         env={},
@@ -154,7 +154,7 @@ def unplug(ground: Ground) -> Answer:
     device = ground.device
     ground.ask(f"pull the cable of {ground.name} out now, or take its network away")
     try:
-        device.adb.shell("while :; do echo; sleep 1; done", timeout_s=PERSON_S)
+        device.transport.shell("while :; do echo; sleep 1; done", timeout_s=PERSON_S)
     except DeviceLost:
         pass
     except InfraError:
@@ -170,10 +170,12 @@ def unplug(ground: Ground) -> Answer:
             why = str(error)
             time.sleep(min(_POLL_S, deadline.remaining()))
             continue
-        if not device.adb.end_leftovers(timeout_s=_EVIDENCE_S):
+        if not device.transport.end_leftovers(timeout_s=_EVIDENCE_S):
             return Answer("fail", "what ran there could not be ended", "reboot it")
         took = PERSON_S - deadline.remaining()
-        return Answer("ok", f"the loss was noticed, {back.adb.serial} was back after {took:.0f} s")
+        return Answer(
+            "ok", f"the loss was noticed, {back.transport.serial} was back after {took:.0f} s"
+        )
     return Answer("fail", f"not back after {PERSON_S:.0f} s: {why}", "see `adb devices -l`")
 
 
@@ -182,15 +184,15 @@ def reboot(ground: Ground) -> Answer:
     if not ground.rules.reboot:
         return Answer("not-applicable", "devices.yaml forbids it: `recovery: {reboot: false}`")
     device, began = ground.device, time.monotonic()
-    before = ask_vitals(device.adb, device.workdir).boot_id
+    before = ask_vitals(device.transport, device.workdir).boot_id
     Recovery(ground.lab_device, ground.rules, come_back=Deadline(0)).take("reboot")
     took, device = time.monotonic() - began, ground.device
-    if before is not None and ask_vitals(device.adb, device.workdir).boot_id == before:
+    if before is not None and ask_vitals(device.transport, device.workdir).boot_id == before:
         return Answer("fail", "it is the same boot as before", "reboot it by hand")
     if not ground.probe:
         return Answer("ok", f"back after {took:.0f} s")
-    counting, held = CountingDevice(device.adb), ground.workbench.held(ground.name)
-    after = Deployer(counting, device.workdir)
+    counting, held = CountingDevice(device.transport), ground.workbench.held(ground.name)
+    after = Deployer(counting.way, device.workdir)
     after.deploy_files("probe", {PROBE_NAME: held.probe}, programs=[PROBE_NAME])
     after.release()
     if counting.pushed_bytes:

@@ -85,7 +85,7 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         yield of(REACHABLE, "fail", str(error), advice)
         yield from without_it(workbench, name, order)
         return
-    yield of(REACHABLE, "ok", f"{device.adb.serial} answers")
+    yield of(REACHABLE, "ok", f"{device.transport.serial} answers")
     patient = Patient(
         device=device,
         answers=answers,
@@ -150,14 +150,14 @@ def ask(device: AttachedDevice) -> tuple[DeviceAnswers, float | None]:
     """
     script = script_for(PLATFORMS[device.target], device.workdir)
     before = time.time()
-    answer = device.adb.shell(
+    answer = device.transport.shell(
         script, timeout_s=_ASK_S, max_output_bytes=MAX_BYTES, doing="ask what it has"
     )
     after = time.time()
     answers = parse_answers(answer.stdout.decode("utf-8", "replace"))
     if answers is None:
         said = answer.stdout[-400:]
-        raise DeviceError("its answer is not whole", serial=device.adb.serial, output=said)
+        raise DeviceError("its answer is not whole", serial=device.transport.serial, output=said)
     return answers, clock_skew(answers.clock_s, before, after)
 
 
@@ -206,7 +206,7 @@ def validated(device: AttachedDevice, sdk: Path | None) -> Iterator[Check]:
         yield Check("device", device.name, validator.PROGRAM, "not-applicable", files)
         return
     try:
-        answers = validator.run_validator(device.adb, device.workdir, device.target, files)
+        answers = validator.run_validator(device.transport, device.workdir, device.target, files)
     except InfraError as error:
         found = f"it could not be run: {error}"
         yield Check("device", device.name, validator.PROGRAM, "unknown", found)

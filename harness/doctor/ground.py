@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shlex
 import threading
 from collections.abc import Callable, Sequence
@@ -9,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.adb.device import AdbDevice, PushItem
-from harness.adb.sync import Progress
 from harness.doctor.check import Answer
 from harness.errors import DeviceLost
 from harness.lab.attach import AttachedDevice, LabDevice
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import Lab
+from harness.transport.device import Transport
+from harness.transport.files import Progress, PushItem
 from harness.workbench import Workbench
 
 FOLDER: Final = "acceptance"
@@ -76,15 +77,15 @@ def own_folder(lab: Lab, name: str) -> Lab:
 def nothing_left(ground: Ground) -> Answer:
     """Ends what still runs on the device and removes what was put there."""
     device = ground.device
-    ended = device.adb.end_leftovers(timeout_s=_LEFT_S)
+    ended = device.transport.end_leftovers(timeout_s=_LEFT_S)
     if ground.going_on is not None:
         # what it is about to put there would come back
         ground.going_on.join(_LEFT_S)
-        ended = device.adb.end_leftovers(timeout_s=_LEFT_S)
+        ended = device.transport.end_leftovers(timeout_s=_LEFT_S)
     folder = ground.folder if device.config.simulated else device.workdir
     quoted = shlex.quote(folder)
     script = f"rm -rf {quoted}; [ ! -e {quoted} ]"
-    removed = device.adb.shell(
+    removed = device.transport.shell(
         script, timeout_s=_REMOVED_S, max_output_bytes=1 << 16, doing="remove what was left"
     )
     if not ended:
@@ -97,25 +98,27 @@ def nothing_left(ground: Ground) -> Answer:
     return Answer("ok", "no process and no file of ours")
 
 
-class CountingDevice(AdbDevice):
-    """A device that counts the bytes pushed to it, and whose link ends behind `lost_after` files.
+class CountingDevice:
+    """A way to a device that counts the bytes pushed, and ends behind `lost_after` files.
 
     The link is not really cut: what was pushed by then arrived, as behind a cable pulled out.
     """
 
-    def __init__(self, adb: AdbDevice, lost_after: int | None = None) -> None:
-        super().__init__(adb.serial, adb.server)
+    def __init__(self, way: Transport, lost_after: int | None = None) -> None:
         self.pushed_bytes = 0
+        self.way = copy.copy(way)
+        """The same way with a `push` of ours."""
+        self.way.push = self._push  # type: ignore[method-assign]
+        self._push_really = way.push
         self._lost_after = lost_after
 
-    def push(
+    def _push(
         self, files: Sequence[PushItem], *, timeout_s: float, progress: Progress | None = None
     ) -> None:
-        """See `AdbDevice.push`."""
         taken = files[: self._lost_after]
-        super().push(taken, timeout_s=timeout_s, progress=progress)
+        self._push_really(taken, timeout_s=timeout_s, progress=progress)
         for item in taken:
             source = item.source
             self.pushed_bytes += len(source) if isinstance(source, bytes) else source.stat().st_size
         if len(taken) < len(files):
-            raise DeviceLost("the link ends here, as it was told to", serial=self.serial)
+            raise DeviceLost("the link ends here, as it was told to", serial=self.way.serial)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from harness.adb.address import USER_SERVER, ServerAddress, SshAddress
-from harness.adb.deadline import Deadline
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.doctor.check import LAB_FILE, Check, Status
 from harness.doctor.host_checks import LabNeeds
 from harness.errors import ConfigError, HarnessError, InfraError
+from harness.host.deadline import Deadline
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.lease import Held
 from harness.lab.quarantine import Quarantined
@@ -68,7 +68,8 @@ def source_checks(catalog: Catalog) -> Iterator[Check]:
 
 def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
     """Whether the adb servers on other computers answer."""
-    addresses = {lab.server_of(one): one for one in devices if one.host or one.address}
+    far = [one for one in devices if one.login is None and (one.host or one.address)]
+    addresses = {lab.server_of(one): one for one in far}
     for address, one in addresses.items():
         name = one.host or address.host
         try:
@@ -86,12 +87,12 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
 
 def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
     """What the adb servers see of each real device, and whom else the user's own one sees."""
-    servers = {lab.server_of(device) for device in devices if not device.simulated}
-    lists = {server: _seen(server) for server in {USER_SERVER, *servers}}
-    for device in devices:
-        if not device.simulated:
-            yield state_check(device, lists[lab.server_of(device)])
-    known = {device.serial for device in lab.devices if lab.server_of(device) == USER_SERVER}
+    attached = [one for one in devices if not one.simulated and one.login is None]
+    lists = {server: _seen(server) for server in {USER_SERVER, *map(lab.server_of, attached)}}
+    for device in attached:
+        yield state_check(device, lists[lab.server_of(device)])
+    by_adb = [device for device in lab.devices if device.login is None]
+    known = {device.serial for device in by_adb if lab.server_of(device) == USER_SERVER}
     own = lists[USER_SERVER]
     if isinstance(own, list):
         yield from (stranger_check(seen) for seen in own if seen.serial not in known)

@@ -8,14 +8,14 @@ import time
 from pathlib import Path
 from typing import Final
 
-from harness.adb.device import PushItem
-from harness.adb.shell import ScriptTimeout
 from harness.doctor.check import Answer
 from harness.doctor.ground import CountingDevice, Ground
 from harness.errors import DeviceLost
 from harness.files.scratch import scratch_folder
 from harness.store.claims import own_claim
 from harness.store.deploy import Deployer
+from harness.transport.files import PushItem
+from harness.transport.shell import ScriptTimeout
 
 _SHELL_S: Final = 20.0
 _PUSH_S: Final = 120.0
@@ -29,7 +29,7 @@ _NAME: Final = "a file's name, \u00e4.bin"
 
 def shells(ground: Ground) -> Answer:
     """Exit codes, a signal, input, output and its end, a deadline."""
-    adb = ground.device.adb
+    adb = ground.device.transport
     wrong = []
     told = {f"exit {code}": (code, None) for code in (0, 1, 7, 126)}
     for script, ends in {**told, "sh -c 'kill -9 $$'": (None, 9)}.items():
@@ -60,7 +60,7 @@ def shells(ground: Ground) -> Answer:
 
 def push(ground: Ground) -> Answer:
     """A file there and back."""
-    adb, content = ground.device.adb, os.urandom(_PUSHED_BYTES)
+    adb, content = ground.device.transport, os.urandom(_PUSHED_BYTES)
     remote = f"{ground.folder}/{_NAME}"
     began = time.monotonic()
     adb.push([PushItem(content, remote)], timeout_s=_PUSH_S)
@@ -81,14 +81,14 @@ def resume(ground: Ground) -> Answer:
     with scratch_folder() as folder:
         files = _files(folder, _FILES)
         total = sum(path.stat().st_size for path in files.values())
-        cut = Deployer(CountingDevice(ground.device.adb, 1), workdir, claim=claim)
+        cut = Deployer(CountingDevice(ground.device.transport, 1).way, workdir, claim=claim)
         try:
             cut.deploy_files("cut", files)
             return Answer("fail", "what was cut off arrived all the same")
         except DeviceLost:
             pass
-        counting = CountingDevice(ground.device.adb)
-        Deployer(counting, workdir, claim=claim).deploy_files("cut", files)
+        counting = CountingDevice(ground.device.transport)
+        Deployer(counting.way, workdir, claim=claim).deploy_files("cut", files)
     left = counting.pushed_bytes
     if left >= total:
         return Answer("fail", f"after the cut all {total} bytes travelled again", _STORE)
@@ -97,7 +97,7 @@ def resume(ground: Ground) -> Answer:
 
 def store(ground: Ground) -> Answer:
     """What was used longest ago goes, what is there does not travel again, damage is noticed."""
-    adb, workdir = ground.device.adb, f"{ground.folder}/store"
+    adb, workdir = ground.device.transport, f"{ground.folder}/store"
     cap, wrong = 2 * _FILE_BYTES - 1, []
     with scratch_folder() as folder:
         first, second = _files(folder, 2).items()
@@ -108,7 +108,7 @@ def store(ground: Ground) -> Answer:
         if adb.stat(f"{gone}/{first[0]}") is not None:
             wrong.append("what nobody uses did not make room")
         counting = CountingDevice(adb)
-        if Deployer(counting, workdir).deploy_files("second", dict([second])) != kept:
+        if Deployer(counting.way, workdir).deploy_files("second", dict([second])) != kept:
             wrong.append("what is there went to another folder")
         if counting.pushed_bytes:
             wrong.append(f"{counting.pushed_bytes} bytes that are there travelled again")

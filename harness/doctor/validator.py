@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.adb.device import AdbDevice
 from harness.adb.sections import sections_of
 from harness.doctor.check import Check, Status
 from harness.errors import ConfigError
 from harness.qnn.platforms import process_environment
 from harness.runtimes.local_sources import folders_in, kept_inside, target_folder
 from harness.store.deploy import Deployer
+from harness.transport.device import Transport
 
 PROGRAM: Final = "qnn-platform-validator"
 _TIMEOUT_S: Final = 60.0
@@ -73,7 +73,7 @@ def validator_files(sdk: Path | None, target: str, htp_arch: int | None) -> dict
 
 
 def run_validator(
-    adb: AdbDevice, workdir: str, target: str, files: Mapping[str, Path]
+    adb: Transport, workdir: str, target: str, files: Mapping[str, Path]
 ) -> BackendAnswers:
     """Pushes it and asks it about all backends. Raises InfraError if that is impossible."""
     deployer = Deployer(adb, workdir)

@@ -19,11 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from harness.adb.deadline import Deadline
-from harness.adb.device import AdbDevice
-from harness.adb.ending import END_GRACE_S
 from harness.adb.sections import Section, sections_with
-from harness.adb.shell import ScriptTimeout
 from harness.errors import DeviceError, InfraError
 from harness.errors.outgoing_text import without_secrets, without_secrets_in
 from harness.evidence.report import MARGIN_S, Baseline, Report, baseline_of
@@ -34,6 +30,10 @@ from harness.evidence.script import (
 )
 from harness.evidence.text import EvidenceFile, clean, fit, redact
 from harness.files.names_inside import create_inside, name_problem
+from harness.host.deadline import Deadline
+from harness.transport.device import Transport
+from harness.transport.ending import END_GRACE_S
+from harness.transport.shell import ScriptTimeout
 
 SUMMARY: Final = "evidence.json"
 _STATE_BYTES: Final = 64 << 10
@@ -70,7 +70,7 @@ class Collected:
     lost: str | None
 
 
-def take_baseline(device: AdbDevice, *, timeout_s: float) -> Baseline:
+def take_baseline(device: Transport, *, timeout_s: float) -> Baseline:
     """Asks a device what it is like, in one round trip. Raises DeviceError."""
     token = secrets.token_hex(8)
     answer = device.shell(
@@ -96,7 +96,7 @@ class CaseEvidence:
     because of a device that is gone or does not permit something: what is missing is noted.
     """
 
-    device: AdbDevice
+    device: Transport
     baseline: Baseline | None = None
     limits: EvidenceLimits = EvidenceLimits()
     _began_s: float = field(default_factory=host_now_s, init=False)

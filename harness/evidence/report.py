@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Final
 
 from harness.adb.sections import Section, integer
-from harness.adb.shell_protocol import TOKEN_VARIABLE
 from harness.evidence.script import NO_STACK
 from harness.evidence.text import EvidenceFile, clean, whole_lines
 from harness.evidence.window import (
@@ -25,6 +24,7 @@ from harness.evidence.window import (
     total_dmabuf,
     window,
 )
+from harness.transport.shell_protocol import TOKEN_VARIABLE
 
 MARGIN_S: Final = 2
 """Seconds before a case's beginning that its window begins, for clocks that count in seconds."""

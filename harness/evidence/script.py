@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from harness.adb.sections import PREFIX
-from harness.adb.shell_protocol import TOKEN_VARIABLE
+from harness.transport.shell_protocol import TOKEN_VARIABLE
 
 DEVICE_READ_BYTES: Final = 16 << 20
 """How much of a log is looked through on the device for its last part."""

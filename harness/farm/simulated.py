@@ -16,11 +16,11 @@ from typing import Final, Self
 
 import yaml
 
-from harness.adb.deadline import Deadline
 from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.server import AdbServer
 from harness.errors import ConfigError
 from harness.files.scratch import scratch_folder
+from harness.host.deadline import Deadline
 from harness.simulator.auth import is_ours
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.emulation import build_flaky_dsp

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Self
 
 from harness.adb.address import ServerAddress
-from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.adb.reach import Reach
-from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
+from harness.adb.server import AdbServer, SeenDevice
 from harness.errors import DeviceError, InfraError
 from harness.files.notices import at_work
 from harness.lab.facts import SCRIPT, DeviceFacts, parse_facts
@@ -26,11 +25,9 @@ from harness.lab.lease import DeviceHeld, Held, LeaseLost, Leases
 from harness.lab.simulation import CONNECT_S, Instances, Simulation
 from harness.qnn.platforms import PLATFORMS, Target
 from harness.qnn.socs import SOCS
+from harness.ssh.board import SshBoard
+from harness.transport.device import Transport
 
-UNPLUGGED = "is unplugged or switched off"
-"""What the error says of a device that its adb server does not see."""
-
-_RECONNECT_S = 3.0
 _FACTS_S = 15.0
 _MAX_FACTS_BYTES = 1 << 20
 
@@ -40,7 +37,7 @@ class AttachedDevice:
     """A device of the lab that is reachable now, and what it said about itself."""
 
     config: DeviceConfig
-    adb: AdbDevice
+    transport: Transport
     facts: DeviceFacts
     target: Target
     workdir: str
@@ -79,7 +76,7 @@ class AttachedDevice:
         shown = self.facts.coprocessors
         return {
             "name": self.name,
-            "serial": self.adb.serial,
+            "serial": self.transport.serial,
             "soc": self.soc,
             "htp_arch": self.htp_arch,
             "target": self.target,
@@ -145,8 +142,10 @@ class LabDevice:
     @property
     def lost_host(self) -> ServerAddress | None:
         """Its adb server, if that is on another computer and nobody reaches it now."""
+        if self.is_ours or self.config.login is not None:
+            return None
         address = self.lab.lab.server_of(self.config)
-        if self.is_ours or address.is_here or not Reach(address).is_lost:
+        if address.is_here or not Reach(address).is_lost:
             return None
         return address
 
@@ -155,7 +154,7 @@ class LabDevice:
         """Whether its power can be switched, and is not to blame for its host."""
         if self.place is None or not self.place.has_power_port or self.lost_host is not None:
             return False
-        return self._server().is_running()
+        return AdbServer(self.lab.lab.server_of(self.config)).is_running()
 
     @property
     def is_taken(self) -> bool:
@@ -222,26 +221,17 @@ class LabDevice:
         attached, self._attached, self._changes = self._attached, None, None
         if self.lab.simulation.end(self.name) and attached is not None:
             with contextlib.suppress(InfraError):
-                attached.adb.server.disconnect(attached.adb.serial)
+                attached.transport.disconnect()
 
     def reconnect(self, *, within_s: float = CONNECT_S) -> None:
-        """Has the adb server connect a real device anew; a simulated one need not be.
+        """Connects a real device anew; a simulated one need not be.
 
         Raises InfraError if one with an address is not back in `within_s` or 20 s, or its adb
         server does not answer.
         """
         self.detach()
-        serial = self.config.serial
-        if self.is_ours or serial is None:
-            return
-        server = self._server()
-        if ":" in serial:
-            server.disconnect(serial)
-            server.connect(serial, deadline=Deadline(min(within_s, CONNECT_S)))
-        elif server.state(serial, deadline=Deadline(_RECONNECT_S)) in ("device", "offline"):
-            # whether it helped is for the one to say who uses the device next
-            with contextlib.suppress(InfraError):
-                server.reconnect(serial, deadline=Deadline(_RECONNECT_S))
+        if not self.is_ours:
+            self._way.reconnect(timeout_s=min(within_s, CONNECT_S))
 
     def _claim(self, found: AttachedDevice) -> bool:
         """Leases what it says it is; False if what it said is old by now.
@@ -252,7 +242,7 @@ class LabDevice:
             return True
         said = found.facts.identity
         if said is None:
-            own_id = self.device_id.look(found.adb, found.workdir)
+            own_id = self.device_id.look(found.transport, found.workdir)
             said = None if own_id is None else f"device id {own_id.text}"
         if said is None:
             return True
@@ -264,26 +254,27 @@ class LabDevice:
             raise
 
     def _ask(self) -> AttachedDevice:
-        config = self.config
+        config, transport, workdir = self.config, self._way, self.config.workdir
         if self.is_ours:
             server, serial, workdir = self.lab.simulation.start(config)
+            transport = AdbDevice(serial, server)
         else:
-            server, serial, workdir = self._server(), config.serial or "", config.workdir
-            if ":" in serial:
-                server.connect(serial, deadline=Deadline(CONNECT_S))
-            _require_ready(server, serial)
-        adb = AdbDevice(serial, server)
+            transport.connect(timeout_s=CONNECT_S)
+        serial = transport.serial
         at_work(serial, name=config.name)
-        facts = read_facts(adb, workdir)
+        facts = read_facts(transport, workdir)
         if not self.is_ours:
             require_serial(serial, facts.serial_number)
         require_same_device(serial, self._identity, facts.identity)
         self._identity = self._identity or facts.identity
         self.answered = True
-        return AttachedDevice(config, adb, facts, require_target(config, facts, serial), workdir)
+        target = require_target(config, facts, serial)
+        return AttachedDevice(config, transport, facts, target, workdir)
 
-    def _server(self) -> AdbServer:
-        return AdbServer(self.lab.lab.server_of(self.config))
+    @property
+    def _way(self) -> Transport:
+        """How a real device is reached; a new one, since who loses a call asks anew."""
+        return transport_of(self.lab.lab, self.config)
 
 
 class OpenLab:
@@ -366,27 +357,22 @@ class OpenLab:
         return server.devices() if server.is_running() else []
 
 
-def read_facts(adb: AdbDevice, folder: str) -> DeviceFacts:
+def transport_of(lab: Lab, config: DeviceConfig) -> Transport:
+    """How a real device of the lab is reached; nothing is asked of it."""
+    if config.login is not None:
+        return SshBoard(config.login)
+    return AdbDevice(config.serial or "", AdbServer(lab.server_of(config)))
+
+
+def read_facts(device: Transport, folder: str) -> DeviceFacts:
     """Asks a device about itself in one round trip; `folder` is where the harness will work.
 
     Raises DeviceError if it does not answer in time or answers endlessly.
     """
     script = f"set -- {shlex.quote(folder)}\n{SCRIPT}"
-    answer = adb.shell(
+    answer = device.shell(
         script, timeout_s=_FACTS_S, max_output_bytes=_MAX_FACTS_BYTES, doing="ask what it is"
     )
     if answer.truncated:
-        raise DeviceError("its description of itself does not end", serial=adb.serial)
+        raise DeviceError("its description of itself does not end", serial=device.serial)
     return parse_facts(answer.stdout.decode("utf-8", "replace"))
-
-
-def _require_ready(server: AdbServer, serial: str) -> None:
-    states = {seen.serial: seen.state for seen in server.devices()}
-    if serial not in states:
-        there = ", ".join(f"{name} ({state})" for name, state in states.items()) or "no device"
-        raise InfraError(
-            f"device {serial} {UNPLUGGED}: it is not attached to the {server}, which sees {there}"
-        )
-    if (state := states[serial]) != "device":
-        advice = STATE_ADVICE.get(state, "see `adb devices -l`")
-        raise InfraError(f"device {serial} is {state}: {advice}")

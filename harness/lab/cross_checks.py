@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from harness.adb.address import DEVICE_URLS
 from harness.errors import ConfigError
 from harness.lab.device_address import LOCAL, device_address
 from harness.qnn.platforms import TARGETS
@@ -23,7 +24,7 @@ ALIKE: Final = (
     *("simulated", "shows_soc", "prepares_gpu"),
 )
 """The fields that are the same in devices on which a verdict says the same."""
-_FORBIDDEN_IF_SIMULATED: Final = ("serial", "address", "host", "workdir")
+_FORBIDDEN_IF_SIMULATED: Final = ("transport", "serial", "address", "host", "workdir")
 
 
 def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
@@ -108,6 +109,15 @@ def _wrong_soc(device: Mapping[str, object]) -> Iterator[_Wrong]:
 
 
 def _wrong_if_real(device: Mapping[str, object]) -> Iterator[_Wrong]:
+    address = device.get("address")
+    if device.get("transport") == "ssh":
+        if address is None:
+            yield _Wrong("address", "is missing: where does ssh find it? [user@]host[:port]")
+        elif isinstance(address, str) and "://" in address:
+            yield _Wrong("address", "with `transport: ssh` it is [user@]host[:port], without //")
+    elif isinstance(address, str) and "://" not in address:
+        hint = f"must be {' or '.join(DEVICE_URLS)}; [user@]host[:port] needs `transport: ssh`"
+        yield _Wrong("address", hint)
     if device.get("address") is not None:
         for field in ("serial", "host"):
             if device.get(field) is not None:

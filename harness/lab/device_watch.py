@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from harness.adb.deadline import Deadline
 from harness.errors import InfraError
 from harness.files.notices import working
+from harness.host.deadline import Deadline
 from harness.lab.attach import LabDevice
 from harness.lab.health import (
     EventKind,
@@ -164,9 +164,9 @@ class DeviceWatch:
         with working(name) as tell:
             while True:
                 attached = device.attach()
-                vitals = ask_vitals(attached.adb, attached.workdir)
+                vitals = ask_vitals(attached.transport, attached.workdir)
                 device.fitness.vitals = self._clock(), vitals
-                busy = ask_load(attached.adb)
+                busy = ask_load(attached.transport)
                 why = gate_problem(vitals, busy, gate)
                 waited_s = round(self._clock() - began, 1)
                 if why is None:

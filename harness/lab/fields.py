@@ -54,6 +54,11 @@ def _device_url(text: str) -> str:
     return text
 
 
+def _device_address(text: str) -> str:
+    # which of the two it must be, `transport` says
+    return text if ssh_address(text) is not None else _device_url(text)
+
+
 def _ssh(text: str) -> str:
     if ssh_address(text) is None:
         raise PydanticCustomError("ssh", "must be a computer that ssh knows: [user@]host[:port]")
@@ -95,7 +100,11 @@ Name = Annotated[Text, AfterValidator(_is_name), _in_schema(_NAME)]
 Word = Annotated[Text, AfterValidator(_is_word), _in_schema(_WORD)]
 Serial = Annotated[Text, AfterValidator(_is_serial), _in_schema(_SERIAL)]
 Address = Annotated[Text, AfterValidator(_is_address), _in_schema(_ADDRESS)]
-DeviceUrl = Annotated[Text, AfterValidator(_device_url), _in_schema(DEVICE_URL)]
+DeviceAddress = Annotated[
+    Text,
+    AfterValidator(_device_address),
+    _in_schema(re.compile(f"{DEVICE_URL.pattern}|{SSH_COMPUTER.pattern}")),
+]
 SshComputer = Annotated[Text, AfterValidator(_ssh), _in_schema(SSH_COMPUTER)]
 Workdir = Annotated[Text, AfterValidator(_workdir), _in_schema(_WORKDIR)]
 HtpArch = Annotated[

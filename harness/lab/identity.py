@@ -12,11 +12,11 @@ import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from harness.adb.device import AdbDevice
 from harness.errors import DeviceError, DeviceRefused
 from harness.lab.facts import DeviceFacts
 from harness.lab.inventory import DeviceConfig
 from harness.qnn.platforms import PLATFORMS, Target
+from harness.transport.device import Transport
 
 _TIMEOUT_S = 15.0
 _NAME = ".device-badge"
@@ -50,7 +50,7 @@ class DeviceId:
         )
 
 
-def give_device_id(adb: AdbDevice, workdir: str) -> DeviceId | None:
+def give_device_id(adb: Transport, workdir: str) -> DeviceId | None:
     """A device's id, made if it has none; None where nothing can be written.
 
     Raises DeviceError if the device does not answer.
@@ -85,7 +85,7 @@ class CarriedId:
         self._last: DeviceId | None = None
         self._known: set[str] = set()
 
-    def look(self, adb: AdbDevice, workdir: str) -> DeviceId | None:
+    def look(self, adb: Transport, workdir: str) -> DeviceId | None:
         """Looks at the device's id in one round trip, and gives it one if it has none.
 
         None where nothing can be written.

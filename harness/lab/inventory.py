@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -29,6 +29,7 @@ from harness.adb.address import (
     ServerAddress,
     TcpAddress,
     UnixAddress,
+    board_at,
     device_at,
     ssh_address,
 )
@@ -40,11 +41,11 @@ from harness.lab.cross_checks import (
     SIMULATED_TARGETS,
     mistakes_between_fields,
 )
-from harness.lab.device_address import device_address, is_this_computer
+from harness.lab.device_address import canonical_host, device_address, is_this_computer
 from harness.lab.fields import (
     Address,
     Adreno,
-    DeviceUrl,
+    DeviceAddress,
     Enabled,
     HtpArch,
     Name,
@@ -61,12 +62,15 @@ from harness.labgrid.session import Found, FoundPlace, found_places
 from harness.qnn.platforms import Target
 from harness.qnn.socs import SOCS
 from harness.simulator.emulation import why_no_board
+from harness.ssh.login import SshLogin
 from harness.yaml_lines.document import read_document, shown
 from harness.yaml_lines.models import SchemaOne, check_document, did_you_mean
 
 _log = logging.getLogger(__name__)
 
 DEFAULT_WORKDIR: Final = "/data/local/tmp/qnn-harness"
+BOARD_WORKDIR: Final = "/var/tmp/qnn-harness"
+"""With `transport: ssh`: every account may write there, and it outlives a reboot."""
 
 SIMULATED_LAB: Final = Path(__file__).with_name("simulated.yaml")
 """A lab of one simulated device, for those who have not described theirs yet."""
@@ -126,8 +130,12 @@ class DeviceConfig(_Strict):
     serial: Serial | None = None
     """As `adb devices` prints it, or host:port of an adbd that listens on the network."""
 
-    address: DeviceUrl | None = None
-    """In place of `serial` and `host`: adb://host:port/serial, or ssh://user@host/serial."""
+    transport: Literal["adb", "ssh"] = "adb"
+    """What leads to it. `ssh`: a board with sshd; it needs no adbd, and no adb server."""
+
+    address: DeviceAddress | None = None
+    """In place of `serial` and `host`: adb://host:port/serial, or ssh://user@host/serial for an adb
+    server behind ssh. With `transport: ssh`: [user@]host[:port], or a name of ssh's own."""
 
     simulated: StrictBool = False
     """Whether the harness starts it itself; it needs no serial then."""
@@ -181,6 +189,11 @@ class DeviceConfig(_Strict):
     """Its own in place of the lab's; a simulated device has none unless it is given here."""
 
     @property
+    def login(self) -> SshLogin | None:
+        """Where ssh finds it; None if it is not reached so."""
+        return None if self.transport != "ssh" else board_at(self.address or "")
+
+    @property
     def store_limit_bytes(self) -> int | None:
         """`store_limit_mb` in bytes."""
         return None if self.store_limit_mb is None else self.store_limit_mb * 1_000_000
@@ -193,6 +206,10 @@ class DeviceConfig(_Strict):
         filled = {key: value for key, value in data.items() if value is not None}
         if (at := device_at(str(filled.get("address")))) is not None:
             filled.setdefault("serial", at[1])
+        if filled.get("transport") == "ssh":
+            filled.setdefault("workdir", BOARD_WORKDIR)
+            if (login := board_at(str(filled.get("address")))) is not None:
+                filled.setdefault("serial", str(login))
         soc = SOCS.get(str(filled.get("soc")))
         if soc is not None and soc.htp_arch is not None:
             filled.setdefault("htp_arch", soc.htp_arch)
@@ -323,6 +340,9 @@ class Lab(_Strict):
 
     def address_of(self, device: DeviceConfig) -> str:
         """One name for where a real device hangs, however it was written. Raises ConfigError."""
+        if device.login is not None:
+            host, port = device.login.login.rpartition("@")[2], device.login.port or 22
+            return f"ssh:{canonical_host(host, is_this_computer)}:{port}"
         server = self.server_of(device)
         return device_address(device.serial or "", server.host, server.port, is_this_computer)
 

@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Literal
 
-from harness.adb.deadline import Deadline
-from harness.adb.device import AdbDevice
 from harness.errors import DeviceError, DeviceTimeout, InfraError
 from harness.files.notices import at_work
+from harness.host.deadline import Deadline
 from harness.lab.attach import LabDevice
 from harness.lab.health import (
     Health,
@@ -22,6 +21,7 @@ from harness.lab.health import (
 )
 from harness.lab.lease import DeviceHeld
 from harness.lab.vitals import LOAD_SCRIPT, SCRIPT, Vitals, parse_load, parse_vitals
+from harness.transport.device import Transport
 
 _VITALS_S: Final = 12.0
 _LEFTOVERS_S: Final = 8.0
@@ -40,7 +40,7 @@ ProbeProblem = Callable[[LabDevice], str | None]
 """Says why the probe does not run on a device that answers, None if it does or is not there yet."""
 
 
-def ask_vitals(adb: AdbDevice, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
+def ask_vitals(adb: Transport, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
     """Asks a device how it is, in one round trip. Raises DeviceError."""
     script = f"set -- {shlex.quote(workdir)} ''\n{SCRIPT}"
     answer = adb.shell(
@@ -55,7 +55,7 @@ def ask_vitals(adb: AdbDevice, workdir: str, *, timeout_s: float = _VITALS_S) ->
     return vitals
 
 
-def ask_load(adb: AdbDevice) -> float | None:
+def ask_load(adb: Transport) -> float | None:
     """How busy a device's processors are within one second, 0 to 1. Raises DeviceError."""
     answer = adb.shell(
         f"set -- '' ''\n{LOAD_SCRIPT}",
@@ -73,7 +73,7 @@ def check(device: LabDevice, probe_problem: ProbeProblem) -> Health:
     """
     try:
         attached = device.attach()
-        vitals = ask_vitals(attached.adb, attached.workdir)
+        vitals = ask_vitals(attached.transport, attached.workdir)
         health = judge_health(vitals, device.health_rules, has_dsp=attached.has_dsp)
         why = probe_problem(device) if health.state != "bad" else None
     except DeviceHeld:
@@ -150,7 +150,7 @@ class Recovery:
                 device.release()
                 device.reconnect(within_s=max(_LEAST_S, deadline.remaining()))
                 attached = device.attach()
-                if ask_vitals(attached.adb, attached.workdir).booted is not False:
+                if ask_vitals(attached.transport, attached.workdir).booted is not False:
                     return
                 raise InfraError(f"device {device.name} has not finished booting")
             except DeviceHeld:
@@ -161,7 +161,7 @@ class Recovery:
             time.sleep(min(2 * _POLL_S, deadline.remaining()))
 
     def _end_leftovers(self) -> None:
-        if not self._device.attach().adb.end_leftovers(timeout_s=_LEFTOVERS_S):
+        if not self._device.attach().transport.end_leftovers(timeout_s=_LEFTOVERS_S):
             name = self._device.name
             raise InfraError(f"what earlier runs left on device {name} could not be ended")
 
@@ -171,7 +171,7 @@ class Recovery:
 
     def _reboot(self) -> None:
         device = self._device.attach()
-        adb, deadline = device.adb, Deadline(self._rules.reboot_timeout_s)
+        adb, deadline = device.transport, Deadline(self._rules.reboot_timeout_s)
         before = None
         with contextlib.suppress(InfraError):
             before = ask_vitals(adb, device.workdir, timeout_s=5).boot_id
@@ -182,7 +182,9 @@ class Recovery:
             self._device.detach()
             try:
                 up = self._device.attach()
-                vitals = ask_vitals(up.adb, up.workdir, timeout_s=deadline.at_most(15).seconds)
+                vitals = ask_vitals(
+                    up.transport, up.workdir, timeout_s=deadline.at_most(15).seconds
+                )
                 again = before is not None and vitals.boot_id == before
                 if vitals.booted is not False and not again:
                     return
@@ -195,10 +197,10 @@ class Recovery:
         text = f"not back {deadline.seconds:g} s after a reboot: {why}"
         raise DeviceTimeout(text, serial=adb.serial, command="reboot")
 
-    def _wait_until_down(self, adb: AdbDevice, deadline: Deadline) -> None:
+    def _wait_until_down(self, adb: Transport, deadline: Deadline) -> None:
         while not deadline.expired:
             try:
-                if adb.server.state(adb.serial, deadline=deadline.at_most(5)) != "device":
+                if not adb.is_there(timeout_s=deadline.at_most(5).seconds):
                     return
             except InfraError:
                 return

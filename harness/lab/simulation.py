@@ -8,11 +8,11 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
-from harness.adb.deadline import Deadline
 from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.server import AdbServer
 from harness.errors import InfraError
 from harness.files.cache import BOARDS
+from harness.host.deadline import Deadline
 from harness.lab.cross_checks import EMULATED_TARGET
 from harness.lab.inventory import DEFAULT_WORKDIR, DeviceConfig
 from harness.qnn.socs import KERNEL_SOC_IDS, SOCS

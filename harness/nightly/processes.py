@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Sequence
 from typing import IO, Any, Final
 
-from harness.adb.deadline import Deadline
-from harness.adb.guard import spawn_guarded
+from harness.host.deadline import Deadline
+from harness.host.guard import spawn_guarded
 
 ENOUGH_S: Final = 10.0
 """With less time than this nothing is begun."""

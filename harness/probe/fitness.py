@@ -6,7 +6,6 @@ import logging
 import posixpath
 from typing import Final
 
-from harness.adb.device import AdbDevice
 from harness.errors import ConfigError, DeviceError, DeviceLost, DeviceRefused, DeviceTimeout
 from harness.lab.attach import AttachedDevice
 from harness.probe.build import PROBE_NAME, ProbeBuilder, read_sources, source_hash
@@ -14,12 +13,13 @@ from harness.probe.plan import Plan, Step
 from harness.probe.run import EXIT_DONE, run_plan
 from harness.probe.wholeness import misfit
 from harness.store.deploy import Deployer
+from harness.transport.device import Transport
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 10.0
 
 
-def probe_problem(adb: AdbDevice, probe: str, *, source: str | None = None) -> str | None:
+def probe_problem(adb: Transport, probe: str, *, source: str | None = None) -> str | None:
     """Runs a plan that does nothing; why that fails, None if it does not or the file is gone.
 
     `source` is the hash of the sources that it must say it was built from. A file that is gone is
@@ -71,11 +71,13 @@ class ProbeFitness:
         except ConfigError as error:
             _log.warning(f"the probe was not tried on {device.name}: {error}")
             return None
-        deployer = Deployer(device.adb, device.workdir, cap_bytes=device.config.store_limit_bytes)
+        deployer = Deployer(
+            device.transport, device.workdir, cap_bytes=device.config.store_limit_bytes
+        )
         try:
             folder = deployer.deploy_files("probe", {PROBE_NAME: probe}, programs=[PROBE_NAME])
             source = source_hash(read_sources())
-            return probe_problem(device.adb, f"{folder}/{PROBE_NAME}", source=source)
+            return probe_problem(device.transport, f"{folder}/{PROBE_NAME}", source=source)
         except DeviceRefused as refused:
             return f"it cannot be put there: {refused.problem}"
         finally:

@@ -17,18 +17,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.adb.deadline import Deadline
-from harness.adb.ending import Found
-from harness.adb.shell import Completed, ScriptTimeout
 from harness.errors import ConfigError, DeviceError, InfraError
 from harness.files.notices import at_work, followed
+from harness.host.deadline import Deadline
 from harness.probe.deadline import LOOK_S, alive_at_deadline, with_deadline
 from harness.probe.events import TranscriptParser
 from harness.probe.plan import Plan, loads
 from harness.probe.transcript import Transcript
+from harness.transport.ending import Found
+from harness.transport.shell import Completed, ScriptTimeout
 
 if TYPE_CHECKING:
-    from harness.adb.device import AdbDevice
+    from harness.transport.device import Transport
 
 MAX_STDERR_BYTES: Final = 256 << 10
 MAX_OUTPUT_BYTES: Final = 64 << 20
@@ -73,7 +73,7 @@ class ProbeRun:
 
 
 def run_plan(
-    device: AdbDevice,
+    device: Transport,
     probe: str,
     plan: Plan,
     *,
@@ -98,7 +98,7 @@ def run_plan(
 
     Raises DeviceError if the probe did not start; DeviceLost if the connection broke, with a note
     of the step that was under way; DeviceTimeout if nothing proves that the process was alive at
-    its deadline, since then the link may have been what hung; whatever else `AdbDevice.shell`
+    its deadline, since then the link may have been what hung; whatever else `Transport.shell`
     raises.
     """
     parser = TranscriptParser()

@@ -17,7 +17,7 @@ from harness.workbench.prefetch import DeviceAddress, PrefetchJob, start
 _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from harness.adb.guard import GuardedProcess
+    from harness.host.guard import GuardedProcess
     from harness.pytest_plugin.asked import Asked
     from harness.workbench import Workbench
 

@@ -15,7 +15,7 @@ from harness.pytest_plugin.options import Options
 from harness.pytest_plugin.records import Records
 
 if TYPE_CHECKING:
-    from harness.adb.guard import GuardedProcess
+    from harness.host.guard import GuardedProcess
     from harness.pytest_plugin.collected import Collected
     from harness.pytest_plugin.messages import Messages
     from harness.pytest_plugin.terminal import Live

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from harness.adb.deadline import Deadline
 from harness.errors import InfraError
 from harness.files.whole_file import read_json
+from harness.host.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Final
 
-from harness.adb.deadline import Deadline
-from harness.adb.guard import spawn_guarded
 from harness.errors import InfraError
 from harness.files.verified_folder import locked
 from harness.files.whole_file import read_note, sha256_of, write_json
+from harness.host.deadline import Deadline
+from harness.host.guard import spawn_guarded
 
 _log = logging.getLogger(__name__)
 

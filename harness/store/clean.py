@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.adb.deadline import Deadline
-from harness.adb.device import AdbDevice
+from harness.host.deadline import Deadline
 from harness.store.claims import is_dead
 from harness.store.client import StoreClient
 from harness.store.eviction import Inventory, plan_eviction
+from harness.transport.device import Transport
 
 _TIMEOUT_S = 300.0
 
@@ -28,7 +28,7 @@ class Cleaned:
     holders: tuple[str, ...]
 
 
-def clean(device: AdbDevice, workdir: str, *, everything: bool = False) -> Cleaned:
+def clean(device: Transport, workdir: str, *, everything: bool = False) -> Cleaned:
     """Removes what no live process uses; with `everything`, also what is in use.
 
     With `everything`, who uses the device meanwhile loses its files; `holders` are then those who

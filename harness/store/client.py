@@ -8,9 +8,8 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from harness.adb.deadline import Deadline
-from harness.adb.device import AdbDevice, Completed
 from harness.errors import DeviceError, DeviceRefused, InfraError
+from harness.host.deadline import Deadline
 from harness.store.eviction import Eviction, Inventory, parse_inventory
 from harness.store.layout import (
     CLAIM_LASTS_S,
@@ -24,6 +23,8 @@ from harness.store.layout import (
     parse_look,
 )
 from harness.store.scripts import Name, script
+from harness.transport.device import Transport
+from harness.transport.shell import Completed
 
 _MAX_OUTPUT_BYTES = 32 << 20
 _CLEANUP_S = 10.0
@@ -39,7 +40,7 @@ class StoreClient:
     said no.
     """
 
-    def __init__(self, device: AdbDevice, workdir: str) -> None:
+    def __init__(self, device: Transport, workdir: str) -> None:
         self._device = device
         self._workdir = workdir
 

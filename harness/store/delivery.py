@@ -12,10 +12,9 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from harness.adb.deadline import Deadline
-from harness.adb.device import AdbDevice, PushItem
 from harness.errors import DeviceError, DeviceRefused, InfraError
 from harness.files.notices import working
+from harness.host.deadline import Deadline
 from harness.runtimes.runtime import LocalFile
 from harness.store.claims import is_dead
 from harness.store.client import StoreClient
@@ -23,6 +22,8 @@ from harness.store.eviction import Eviction, plan_eviction
 from harness.store.host_cache import push_from_host
 from harness.store.layout import FileSet, Incoming, StoreView, base, names_used
 from harness.store.push_plan import ALL_PUSHED, SMALL_BYTES, PushPlan, plan_push, stored_mode
+from harness.transport.device import Transport
+from harness.transport.files import PushItem
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Delivery:
 
     def __init__(
         self,
-        device: AdbDevice,
+        device: Transport,
         workdir: str,
         claim: str,
         *,

@@ -7,17 +7,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.adb.deadline import Deadline
-from harness.adb.device import AdbDevice
 from harness.errors import ConfigError, InternalError
 from harness.files.verified_folder import valid_name
 from harness.files.whole_file import disk_errors, sha256_of
+from harness.host.deadline import Deadline
 from harness.qnn.platforms import process_environment
 from harness.runtimes.runtime import LocalFile, Runtime, content_key
 from harness.store.claims import own_claim
 from harness.store.client import StoreClient
 from harness.store.delivery import Delivery, TellPush
 from harness.store.layout import FileSet, names_used
+from harness.transport.device import Transport
 
 _BASE_TIMEOUT_S = 60.0
 _SLOWEST_BYTES_PER_S = 1_500_000
@@ -62,7 +62,7 @@ class Deployer:
 
     def __init__(
         self,
-        device: AdbDevice,
+        device: Transport,
         workdir: str,
         *,
         cap_bytes: int | None = None,

@@ -22,15 +22,16 @@ from typing import Final, Literal
 from filelock import FileLock
 
 from harness.adb.address import SshAddress
-from harness.adb.channel import Channel
-from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.adb.sections import PREFIX
-from harness.adb.socket_folder import host_file
 from harness.adb.sync import QUEUED_BYTES
 from harness.adb.tunnel import running_there
 from harness.files.whole_file import open_regular
+from harness.host.deadline import Deadline
+from harness.host.socket_folder import host_file
 from harness.runtimes.runtime import LocalFile
+from harness.transport.channel import Channel
+from harness.transport.device import Transport
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class _Refused(Exception):
 
 
 def push_from_host(
-    device: AdbDevice,
+    device: Transport,
     files: Mapping[str, LocalFile],
     folder: str,
     deadline: Deadline,
@@ -67,7 +68,7 @@ def push_from_host(
     went wrong; then some may be there nevertheless. `progress` is told what is being done, and with
     how many bytes it was.
     """
-    host = device.server.address
+    host = device.server.address if isinstance(device, AdbDevice) else None
     if not isinstance(host, SshAddress) or host in _refusing:
         return []
     kept = _kept(files, host.cache_mb * 1_000_000)

@@ -82,7 +82,7 @@ class HeldDevice:
     def baseline(self) -> Baseline | None:
         """What it was like before its cases, for evidence to be compared with; None if unknown."""
         try:
-            return take_baseline(self.device.adb, timeout_s=_BASELINE_S)
+            return take_baseline(self.device.transport, timeout_s=_BASELINE_S)
         except InfraError:
             return None
 
@@ -90,7 +90,7 @@ class HeldDevice:
     def deployer(self) -> Deployer:
         """Puts files there."""
         device = self.device
-        self.lab_device.device_id.look(device.adb, device.workdir)
+        self.lab_device.device_id.look(device.transport, device.workdir)
         return self._open_deployer(device)
 
     def release(self) -> None:
@@ -116,9 +116,9 @@ class HeldDevice:
             device = self.device
             # tried once at each path
             known, self.lab_device.probe = self.lab_device.probe, path
-            if known != path and (why := probe_problem(device.adb, path)):
+            if known != path and (why := probe_problem(device.transport, path)):
                 problem = f"the probe does not run on {placement.device}: {why}"
-                raise DeviceError(problem, serial=device.adb.serial)
+                raise DeviceError(problem, serial=device.transport.serial)
             _ = self.baseline  # before its first case, whose time it would be
             self.ready[placement] = ReadyPlacement(placement, self, runtime, path)
         return self.ready[placement]

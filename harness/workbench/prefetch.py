@@ -14,17 +14,20 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from harness.adb.address import ServerAddress
+from harness.adb.address import USER_SERVER, ServerAddress
 from harness.adb.device import AdbDevice
-from harness.adb.guard import GuardedProcess, spawn_guarded
 from harness.adb.server import AdbServer
 from harness.errors import HarnessError
 from harness.files.cache import cache_root
+from harness.host.guard import GuardedProcess, spawn_guarded
 from harness.lab.attach import AttachedDevice
 from harness.lab.inventory import load_lab
 from harness.runtimes.catalog import Catalog
+from harness.ssh.board import SshBoard
+from harness.ssh.login import SshLogin
 from harness.store.deploy import Deployer, runtime_set
 from harness.store.layout import FileSet
+from harness.transport.device import Transport
 from harness.workbench.placement import Need
 from harness.workbench.pushed import context_set, model_set
 from harness.workbench.supplies import Supplies
@@ -33,7 +36,8 @@ from harness.workbench.supplies import Supplies
 class DeviceAddress(BaseModel, extra="forbid", frozen=True):
     """How a device is reached that somebody else has attached, and what it is."""
 
-    server: ServerAddress
+    server: ServerAddress | None
+    login: SshLogin | None
     serial: str
     workdir: str
     target: str
@@ -43,14 +47,22 @@ class DeviceAddress(BaseModel, extra="forbid", frozen=True):
     @classmethod
     def of(cls, device: AttachedDevice) -> DeviceAddress:
         """That of an attached device."""
+        way = device.transport
         return cls(
-            server=device.adb.server.address,
-            serial=device.adb.serial,
+            server=way.server.address if isinstance(way, AdbDevice) else None,
+            login=device.config.login,
+            serial=way.serial,
             workdir=device.workdir,
             target=device.target,
             htp_arch=device.htp_arch,
             cap_bytes=device.config.store_limit_bytes,
         )
+
+    def transport(self) -> Transport:
+        """The way to it."""
+        if self.login is not None:
+            return SshBoard(self.login)
+        return AdbDevice(self.serial, AdbServer(self.server or USER_SERVER))
 
 
 class PrefetchJob(BaseModel, extra="forbid", frozen=True):
@@ -76,8 +88,7 @@ def main(text: str) -> int:
     address, cache, failed = job.address, cache_root(), 0
     catalog = Catalog.of(load_lab(job.lab, places=None), os.environ, cache)
     supplies = Supplies(catalog, cache)
-    adb = AdbDevice(address.serial, AdbServer(address.server))
-    deployer = Deployer(adb, address.workdir, cap_bytes=address.cap_bytes)
+    deployer = Deployer(address.transport(), address.workdir, cap_bytes=address.cap_bytes)
     try:
         for need in job.needs:
             try:

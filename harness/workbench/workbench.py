@@ -215,7 +215,7 @@ class Workbench:
 
     def _open_deployer(self, device: AttachedDevice) -> Deployer:
         return Deployer(
-            device.adb,
+            device.transport,
             device.workdir,
             cap_bytes=device.config.store_limit_bytes,
             claim=self._claim,
@@ -225,7 +225,7 @@ class Workbench:
 
 def _probe_problem(device: LabDevice) -> str | None:
     """Why our probe does not run on a device; None if it does, or is not there yet."""
-    return None if device.probe is None else probe_problem(device.attach().adb, device.probe)
+    return None if device.probe is None else probe_problem(device.attach().transport, device.probe)
 
 
 def _pushed(device: str, push: Push) -> LabEvent:

@@ -19,16 +19,18 @@ import adbutils
 import pytest
 
 from harness.adb.connection import connect_to
-from harness.adb.deadline import Deadline
-from harness.adb.device import AdbDevice, Completed, SyncStream
+from harness.adb.device import AdbDevice
 from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.server import adb_binary
+from harness.adb.sync import SyncStream
 from harness.files.cache import cache_root
+from harness.host.deadline import Deadline
 from harness.runtimes.catalog import Catalog
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
 from harness.store.deploy import Deployer, runtime_set
 from harness.store.layout import FileSet
+from harness.transport.shell import Completed
 from tests.integration.adb.real_adbd import RealDevice
 
 CONTEXTS = 66

@@ -46,7 +46,7 @@ def sample(bench):
     gc.collect()
     processes = tree(os.getpid())
     others = [pid for pid in processes if pid != os.getpid()]
-    files = bench.device.adb.shell(f"find '{{bench.device.workdir}}' | wc -l", timeout_s=30)
+    files = bench.device.transport.shell(f"find '{{bench.device.workdir}}' | wc -l", timeout_s=30)
     return {{
         "own_kb": status(os.getpid(), "VmRSS"),
         "others_kb": sum(status(pid, "VmRSS") for pid in others),
@@ -60,7 +60,7 @@ def sample(bench):
 @pytest.mark.device
 @pytest.mark.parametrize("number", range(CASES))
 def test_true(bench, number):
-    assert bench.device.adb.shell("true", timeout_s=30).ok
+    assert bench.device.transport.shell("true", timeout_s=30).ok
     if number % EVERY == EVERY - 1:
         with open(os.environ["SAMPLES"], "a") as file:
             file.write(json.dumps(sample(bench)) + "\\n")

@@ -15,13 +15,13 @@ from typing import Any, Self
 import yaml
 
 from harness.adb.address import TcpAddress
-from harness.adb.deadline import Deadline
-from harness.adb.guard import GuardedProcess, spawn_guarded
 from harness.adb.private_server import harness_key
 from harness.adb.server import AdbServer, adb_binary
 from harness.contexts.compile import ContextStore
 from harness.contexts.models import Model
 from harness.files.cache import cache_root
+from harness.host.deadline import Deadline
+from harness.host.guard import GuardedProcess, spawn_guarded
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
 from harness.simulator.device import SimulatedDevice

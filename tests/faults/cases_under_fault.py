@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.adb.device import AdbDevice, PushItem
+from harness.adb.device import AdbDevice
 from harness.bench import Bench
 from harness.contexts.models import Model
 from harness.contexts.schedule import schedule
 from harness.probe.events import MARK
 from harness.probe.plan import Plan, Settings, Step, backend_load
 from harness.probe.run import run_plan
+from harness.transport.files import PushItem
 from tests.faults.control import ask
 from tests.faults.inside import deploy_anew, preloaded, probe_of, use_probe
 from tests.faults.table import CASES, Fault
@@ -67,7 +68,7 @@ def while_it_waits(bench: Bench, act: Callable[[str], object]) -> None:
 
     def watch() -> None:
         script = WAITING.format(folder=shlex.quote(bench.device.workdir))
-        found = bench.device.adb.shell(script, timeout_s=5)
+        found = bench.device.transport.shell(script, timeout_s=5)
         act(found.stdout.decode().strip())
 
     watcher = threading.Thread(target=watch)
@@ -80,7 +81,7 @@ def while_it_waits(bench: Bench, act: Callable[[str], object]) -> None:
 
 def on_the_device(bench: Bench, name: str, content: bytes | Path, mode: int = 0o755) -> str:
     remote = f"{bench.device.workdir}/{name}"
-    bench.device.adb.push([PushItem(content, remote, mode)], timeout_s=20)
+    bench.device.transport.push([PushItem(content, remote, mode)], timeout_s=20)
     return remote
 
 
@@ -119,7 +120,7 @@ def foreign_elf() -> bytes:
 
 
 def signal_to_probe(bench: Bench, name: str) -> None:
-    adb = bench.device.adb
+    adb = bench.device.transport
     while_it_waits(bench, lambda pid: adb.shell(f"kill -{name} {int(pid)}", timeout_s=5))
 
 
@@ -132,7 +133,7 @@ def full_at_run(bench: Bench) -> None:
         Step(step.verb, {**step.fields, **saved}) if step.verb == "execute" else step
         for step in made.steps
     ]
-    bench.device.adb.shell(f"cat /dev/zero >{shlex.quote(folder)}/filler", timeout_s=10)
+    bench.device.transport.shell(f"cat /dev/zero >{shlex.quote(folder)}/filler", timeout_s=10)
     bench.run(Plan(tuple(steps), made.settings)).check()
 
 
@@ -146,7 +147,8 @@ def clock_jump(bench: Bench) -> None:
 
 
 def leftover_holds_file(bench: Bench) -> None:
-    adb, folder = bench.device.adb, shlex.quote(bench.device.workdir)
+    adb, folder = bench.device.transport, shlex.quote(bench.device.workdir)
+    assert isinstance(adb, AdbDevice)
     # another user's, who is still at it
     stranger = AdbDevice(adb.serial, adb.server)
 
@@ -173,7 +175,7 @@ def leftover_holds_file(bench: Bench) -> None:
 
 
 def work_folder_removed(bench: Bench) -> None:
-    bench.device.adb.shell(f"rm -rf {shlex.quote(bench.device.workdir)}", timeout_s=10)
+    bench.device.transport.shell(f"rm -rf {shlex.quote(bench.device.workdir)}", timeout_s=10)
     bench.run(NOTHING, timeout_s=5).check()
 
 
@@ -277,7 +279,7 @@ def test_main(broken_before: None, bench: Bench, fault: Fault, part: str) -> Non
         INJECT.get(fault.name, fine)(bench)
     else:
         fine(bench)
-        bench.measure(left=left_behind(bench.device.adb, bench.device.workdir).splitlines())
+        bench.measure(left=left_behind(bench.device.transport, bench.device.workdir).splitlines())
 
 
 @pytest.mark.device(tags=["small"])

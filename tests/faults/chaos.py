@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from harness.adb.deadline import Deadline
 from harness.adb.private_server import harness_key
+from harness.host.deadline import Deadline
 from harness.results.journal import read_journal
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties

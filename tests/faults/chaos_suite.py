@@ -33,9 +33,9 @@ def damaged(bench: Bench) -> Plan:
     (whole,) = {step.fields["file"] for step in plan.steps if step.verb == "context-load"}
     copy = f"head -c 3000 {shlex.quote(whole)} >{shlex.quote(cut)}.new"
     moved = f"{copy} && mv {shlex.quote(cut)}.new {shlex.quote(cut)} && wc -c <{shlex.quote(cut)}"
-    answer = bench.device.adb.shell(moved, timeout_s=10)
+    answer = bench.device.transport.shell(moved, timeout_s=10)
     if answer.stdout.strip() != b"3000":  # the script itself was damaged on its way
-        raise DeviceError("no file was made", serial=bench.device.adb.serial, command=moved)
+        raise DeviceError("no file was made", serial=bench.device.transport.serial, command=moved)
     steps = (
         replace(step, fields={**step.fields, "file": cut}) if step.verb == "context-load" else step
         for step in plan.steps

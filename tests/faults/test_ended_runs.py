@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.adb.deadline import Deadline
+from harness.host.deadline import Deadline
 from harness.results.journal import read_journal
 from tests.faults.conftest import HERE, Background
 from tests.integration.device_runs import ROOT, DeviceRuns

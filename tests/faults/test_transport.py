@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from harness.adb.device import AdbDevice, PushItem
-from harness.adb.ending import END_GRACE_S
+from harness.adb.device import AdbDevice
 from harness.errors import InfraError
+from harness.transport.ending import END_GRACE_S
+from harness.transport.files import PushItem
 from tests.faults.breakable import BreakableLab
 from tests.faults.conftest import daemon_parameters
 from tests.faults.table import ALL, ANDROID, SIMULATED, TRANSPORT, Fault

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from harness.adb.deadline import Deadline
 from harness.adb.private_server import harness_key
+from harness.host.deadline import Deadline
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
 from tests.faults.breakable import CONNECT_S, KeptServer

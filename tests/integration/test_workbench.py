@@ -8,11 +8,12 @@ from typing import get_args
 
 import pytest
 
-from harness.adb.device import AdbDevice, Completed
+from harness.adb.device import AdbDevice
 from harness.contexts.models import Model
 from harness.files.cache import cache_root, simulated_root
 from harness.lab.inventory import load_lab
 from harness.store.scripts import Name, script
+from harness.transport.shell import Completed
 from harness.workbench import Need, Placement, Workbench
 from tests.logged import Logged
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.adb.guard import spawn_guarded
 from harness.adb.private_server import harness_key
 from harness.adb.server import adb_binary
 from harness.bisect.folder import BisectFolder
@@ -21,6 +20,7 @@ from harness.doctor.new_lab import with_addresses
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.archive import names_of
 from harness.history.database import open_database
+from harness.host.guard import spawn_guarded
 from harness.lab.lease import Leases
 from harness.nightly.chain import held
 from harness.probe.build import ProbeBuilder, read_sources

@@ -20,10 +20,10 @@ from typing import Any, Protocol
 import pytest
 from _pytest.runner import runtestprotocol
 
-from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.adb.private_server import harness_key
 from harness.adb.server import AdbServer
+from harness.host.deadline import Deadline
 from harness.simulator.device import SimulatedDevice
 from tests.android.bionic import x64_root
 from tests.integration.adb.faulty_link import FaultyLink

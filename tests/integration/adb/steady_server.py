@@ -11,9 +11,9 @@ import signal
 import time
 from pathlib import Path
 
-from harness.adb.deadline import Deadline
 from harness.adb.private_server import PrivateAdbServer
 from harness.adb.server import AdbServer
+from harness.host.deadline import Deadline
 
 CRASHES = {128 + number for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)}
 

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from harness.adb import ending
-from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
-from harness.adb.ending import END_GRACE_S
-from harness.adb.shell import LOOK_GRACE_S
 from harness.errors import DeviceLost, DeviceTimeout
+from harness.host.deadline import Deadline
+from harness.transport import ending
+from harness.transport.ending import END_GRACE_S
+from harness.transport.shell import LOOK_GRACE_S
 from tests.integration.adb.conftest import REAL_BY_DAY, Linked
 from tests.integration.adb.remote import SLACK_S, family, survivors
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from harness.adb.address import TcpAddress
-from harness.adb.deadline import Deadline
-from harness.adb.device import AdbDevice, PushItem
+from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer
 from harness.evidence.case_evidence import (
     SUMMARY,
@@ -22,9 +21,11 @@ from harness.evidence.case_evidence import (
 )
 from harness.evidence.report import Baseline
 from harness.files.cache import cache_root
+from harness.host.deadline import Deadline
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.run import run_plan
+from harness.transport.files import PushItem
 from tests.android.bionic import android_probe
 from tests.integration.adb.conftest import NEWEST_SERVER, Lab, Linked, Place, linked_to
 from tests.integration.adb.remote import SLACK_S

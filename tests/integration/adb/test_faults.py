@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 
 from harness.adb.address import TcpAddress
-from harness.adb.deadline import Deadline
-from harness.adb.device import AdbDevice, PushItem
-from harness.adb.ending import END_GRACE_S
+from harness.adb.device import AdbDevice
 from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.server import AdbServer
 from harness.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
+from harness.host.deadline import Deadline
+from harness.transport.ending import END_GRACE_S
+from harness.transport.files import PushItem
 from tests.integration.adb.conftest import (
     ANDROID_BY_NIGHT,
     LABS,

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.adb.device import AdbDevice, PushItem
+from harness.adb.device import AdbDevice
 from harness.errors import DeviceError, DeviceRefused, InfraError
+from harness.transport.files import PushItem
 
 MAX = 1 << 30
 

@@ -8,13 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness.adb.device import AdbDevice, PushItem
+from harness.adb.device import AdbDevice
 from harness.errors import InfraError
 from harness.failure.verdict import judge
 from harness.files.cache import cache_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.run import ProbeRun, run_plan
+from harness.transport.files import PushItem
 from tests.integration.adb.conftest import REAL_BY_DAY, Lab, Linked, Place, linked_to
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.needed import C_COMPILERS, need

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from harness.adb.address import UnixAddress
-from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.server import adb_binary
 from harness.farm.simulated import STEADY, FarmDevice, SimulatedFarm
+from harness.host.deadline import Deadline
 from harness.simulator import protocol
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.protocol import Packet, encode

@@ -19,14 +19,14 @@ from pathlib import Path
 import pytest
 
 from harness.adb.address import TcpAddress, UnixAddress
-from harness.adb.deadline import Deadline
 from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.server import AdbServer, adb_binary
 from harness.errors import ConfigError, InfraError
+from harness.host.deadline import Deadline
 from tests.integration.adb.conftest import OLD_ADB, old_adb
 from tests.integration.adb.remote import SLACK_S
 from tests.integration.adb.steady_server import SteadyServer, end_in_words
-from tests.unit.adb.test_guard import wait_gone
+from tests.unit.host.test_guard import wait_gone
 
 HOLDER = """
 import sys, time
@@ -94,7 +94,7 @@ def test_the_users_server_home_and_temporary_folder_are_not_touched(tmp_path: Pa
         environment |= {"ADB_SERVER_SOCKET": f"tcp:127.0.0.1:{port}", "ANDROID_SERIAL": "x"}
         code = (
             "import sys; from pathlib import Path\n"
-            "from harness.adb.deadline import Deadline\n"
+            "from harness.host.deadline import Deadline\n"
             "from harness.adb.private_server import PrivateAdbServer\n"
             "from harness.errors import InfraError\n"
             "with PrivateAdbServer(key_folder=Path(sys.argv[1])) as private:\n"

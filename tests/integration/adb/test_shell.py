@@ -13,8 +13,8 @@ import pytest
 
 from harness.adb.address import UnixAddress
 from harness.adb.device import AdbDevice
-from harness.adb.ending import END_GRACE_S
 from harness.errors import DeviceTimeout, InternalError
+from harness.transport.ending import END_GRACE_S
 from tests.integration.adb.conftest import Place
 from tests.integration.adb.remote import SLACK_S, family, survivors
 

@@ -242,7 +242,7 @@ def test_what_comes_next_is_made_ready_while_a_case_runs(lab: DeviceRuns) -> Non
         "def test_mine(bench, model):\n"
         '    look = f"ls {bench.device.workdir}/sets"\n'
         "    def there():\n"
-        "        said = bench.device.adb.shell(look, timeout_s=10).stdout.decode().split()\n"
+        "        said = bench.device.transport.shell(look, timeout_s=10).stdout.decode().split()\n"
         '        return sorted({name.split("-")[1] for name in said if name.startswith("qnn-")})\n'
         "    bench.measure(at_first=there())\n"
         "    until = time.monotonic() + 60\n"

@@ -15,7 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from harness.adb.device import AdbDevice, Completed
+from harness.adb.device import AdbDevice
 from harness.cli.doctor import lines_of
 from harness.doctor import acceptance, device_steps, transport_steps
 from harness.doctor.acceptance import STEPS, Step, accept, take
@@ -27,6 +27,7 @@ from harness.files.cache import cache_root
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import load_lab
 from harness.probe.plan import Step as ProbeStep
+from harness.transport.shell import Completed
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.cli.test_doctor import NAME
 from tests.integration.device_runs import ROOT
@@ -266,7 +267,7 @@ def test_nobody_at_the_device(ground: Ground, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_a_step_left_running_is_ended(ground: Ground) -> None:
-    adb = ground.device.adb
+    adb = ground.device.transport
 
     def leave(_: Ground) -> Answer:
         adb.shell("setsid sleep 600 </dev/null >/dev/null 2>&1 &", timeout_s=20)

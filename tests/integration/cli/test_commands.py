@@ -63,7 +63,7 @@ def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: P
     file.write_bytes(os.urandom(200_000))
     with opened(simulated_lab) as lab:
         device = lab.device("sim-test").attach()
-        deployer = Deployer(device.adb, device.workdir)
+        deployer = Deployer(device.transport, device.workdir)
         folder = Path(deployer.deploy_files("inputs", {"input.raw": file}))
         deployer.deploy_files("again", {"input.raw": file})
     assert (folder / "input.raw").exists()
@@ -92,7 +92,7 @@ def test_devices_clean_all_removes_what_is_used_too(simulated_lab: Path, tmp_pat
     file.write_bytes(b"x" * 1000)
     with opened(simulated_lab) as lab:
         device = lab.device("sim-test").attach()
-        Deployer(device.adb, device.workdir).deploy_files("one", {"input.raw": file})
+        Deployer(device.transport, device.workdir).deploy_files("one", {"input.raw": file})
         workdir = Path(device.workdir)
     done = qnn_harness("devices", "clean", "--all", "--lab", simulated_lab)
     assert done.returncode == 0, done.stderr

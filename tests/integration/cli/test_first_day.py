@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from harness.adb.address import TcpAddress
-from harness.adb.deadline import Deadline
 from harness.adb.server import AdbServer
 from harness.doctor.acceptance import STEPS
+from harness.host.deadline import Deadline
 from harness.lab.inventory import load_lab
 from tests.android.phone import ADBD, Phone
 from tests.android.runtimes import REAL_BUDGET, add_stand_in

@@ -12,11 +12,11 @@ from typing import Final
 
 import pytest
 
-from harness.adb.device import PushItem
 from harness.bench import Bench
 from harness.contexts.models import Model
 from harness.contexts.schedule import Move, Schedule
 from harness.probe.plan import Settings
+from harness.transport.files import PushItem
 
 TINY = Model.parse("tiny")
 CASES = 400
@@ -49,7 +49,7 @@ def run(bench: Bench, seed: int) -> None:
     bench.measure(bit=bit)
     with bench.scratch() as folder:
         damaged = replace(whole, binary=f"{folder}/context.bin")
-        bench.device.adb.push([PushItem(content, damaged.binary)], timeout_s=20)
+        bench.device.transport.push([PushItem(content, damaged.binary)], timeout_s=20)
         plan = bench.context_plan([whole, damaged], IN_TURN, Settings(memory="off"))
         bench.run(plan, timeout_s=TIMEOUT_S).check()
 

@@ -101,7 +101,7 @@ def test_another_address_is_no_way_around_a_lease(
         both.close()
         first.close()
         again = second.device("at-0").attach()
-        assert again.adb.shell("echo here", timeout_s=60).stdout == b"here\n"
+        assert again.transport.shell("echo here", timeout_s=60).stdout == b"here\n"
         second.close()
         assert not list((tmp_path / "leases").iterdir())
 
@@ -121,11 +121,11 @@ def test_whoever_waits_gets_it_as_it_is_by_then(
         )
         thread.start()
         assert waiting.wait(60)
-        held.adb.reboot(timeout_s=60)
+        held.transport.reboot(timeout_s=60)
         until, boot = time.monotonic() + 60, held.facts.boot
         while boot == held.facts.boot and time.monotonic() < until:
             with contextlib.suppress(InfraError):
-                boot = read_facts(held.adb, held.workdir).boot
+                boot = read_facts(held.transport, held.workdir).boot
         first.close()
         thread.join(60)
         assert got == [boot]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.adb.deadline import Deadline
 from harness.errors import InfraError
+from harness.host.deadline import Deadline
 from harness.lab.attach import OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import LabEvent
@@ -72,7 +72,10 @@ def test_a_host_is_waited_for_once_and_brings_its_devices_back(
                     watch.require(lab.device(name))
                     out.discard(name)
             time.sleep(0.05)
-        assert lab.device("far-1").attach().adb.shell("echo here", timeout_s=60).stdout == b"here\n"
+        assert (
+            lab.device("far-1").attach().transport.shell("echo here", timeout_s=60).stdout
+            == b"here\n"
+        )
     told = [(event.device, event.event) for event in events if event.event != "health"]
     assert [name for name, event in told if event == "quarantine"] == ["far-0", "far-1"]
     assert {name for name, event in told if event == "healed"} == {"far-0", "far-1"}

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.adb.sync import PushItem
 from harness.errors import InfraError
 from harness.lab.attach import OpenLab
 from harness.lab.device_watch import DeviceWatch
@@ -20,6 +19,7 @@ from harness.lab.quarantine import Quarantine
 from harness.lab.recovery import ask_vitals
 from harness.probe.fitness import probe_problem
 from harness.store.deploy import Deployer
+from harness.transport.files import PushItem
 from tests.android.bionic import android_probe
 from tests.android.phone import ADBD, Phone
 from tests.android.system import API, SOC
@@ -65,7 +65,7 @@ def test_what_it_says_of_itself(phone: Phone, open_lab: Open) -> None:
     assert facts.free_storage_bytes
     assert facts.ram_bytes
     assert facts.boot
-    vitals = ask_vitals(device.adb, device.workdir)
+    vitals = ask_vitals(device.transport, device.workdir)
     assert (vitals.booted, vitals.is_root, vitals.write_problem) == (True, False, None)
     assert vitals.boot_id
     assert vitals.uptime_s
@@ -92,10 +92,12 @@ def test_it_comes_back_when_it_is_plugged_in_again(
     watch.require(lab.device("phone"))
     phone.link.cut()
     with pytest.raises(InfraError):
-        lab.device("phone").attach().adb.shell("echo here", timeout_s=20)
+        lab.device("phone").attach().transport.shell("echo here", timeout_s=20)
     phone.link.resume()
     assert watch.failed(lab.device("phone"), case_over=False)
-    assert lab.device("phone").attach().adb.shell("echo here", timeout_s=60).stdout == b"here\n"
+    assert (
+        lab.device("phone").attach().transport.shell("echo here", timeout_s=60).stdout == b"here\n"
+    )
 
 
 @pytest.mark.nightly
@@ -103,14 +105,14 @@ def test_a_full_phone_and_one_that_cannot_be_written_to(tmp_path: Path, open_lab
     with Phone(tmp_path / "small", storage_limit_bytes=1 << 20) as small:
         lab = open_lab(small)
         device = lab.device("phone").attach()
-        device.adb.shell("cat /dev/zero >/data/local/tmp/all 2>/dev/null", timeout_s=60)
-        full = ask_vitals(device.adb, device.workdir)
+        device.transport.shell("cat /dev/zero >/data/local/tmp/all 2>/dev/null", timeout_s=60)
+        full = ask_vitals(device.transport, device.workdir)
         assert full.free_storage_bytes == 0
         assert "No space left" in (full.write_problem or "")
     lab.close()  # it is the same phone by its serial number
     with Phone(tmp_path / "frozen", read_only=True) as frozen:
         device = open_lab(frozen, "second").device("phone").attach()
-        vitals = ask_vitals(device.adb, device.workdir)
+        vitals = ask_vitals(device.transport, device.workdir)
         assert "Read-only file system" in (vitals.write_problem or "")
 
 
@@ -120,26 +122,26 @@ def test_a_boot_that_may_not_be_asked_for(phone: Phone, open_lab: Open, tmp_path
     boot, file = "/proc/sys/kernel/random/boot_id", tmp_path / "file"
     file.write_text("content")
     try:
-        refused = device.adb.shell(f"chmod 000 {boot}; cat {boot}", timeout_s=60)
+        refused = device.transport.shell(f"chmod 000 {boot}; cat {boot}", timeout_s=60)
         assert "Permission denied" in refused.stderr.decode()
-        assert ask_vitals(device.adb, device.workdir).boot_id is None
+        assert ask_vitals(device.transport, device.workdir).boot_id is None
         placed = []
         for _ in range(2):
-            deployer = Deployer(device.adb, device.workdir)
+            deployer = Deployer(device.transport, device.workdir)
             placed.append(deployer.deploy_files("inputs", {"file": file}))
             deployer.release()
         assert placed[0] == placed[1]
-        assert device.adb.shell(f"cat {placed[0]}/file", timeout_s=60).stdout == b"content"
+        assert device.transport.shell(f"cat {placed[0]}/file", timeout_s=60).stdout == b"content"
     finally:
-        device.adb.shell(f"chmod 444 {boot}", timeout_s=60)
+        device.transport.shell(f"chmod 444 {boot}", timeout_s=60)
 
 
 @pytest.mark.nightly
 def test_nothing_runs_on_its_card(phone: Phone, open_lab: Open, tmp_path: Path) -> None:
     device = open_lab(phone).device("phone").attach()
     probe = "/sdcard/test-card/qnn-probe"
-    device.adb.push([PushItem(android_probe(tmp_path), probe, 0o755)], timeout_s=60)
-    problem = probe_problem(device.adb, probe)
+    device.transport.push([PushItem(android_probe(tmp_path), probe, 0o755)], timeout_s=60)
+    problem = probe_problem(device.transport, probe)
     assert "Permission denied" in (problem or ""), problem
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.adb.deadline import Deadline
 from harness.adb.private_server import harness_key
 from harness.adb.server import AdbServer
 from harness.cli.devices import describe
 from harness.errors import InfraError
 from harness.files.notices import followed_by
+from harness.host.deadline import Deadline
 from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import Fitness, LabEvent
@@ -60,7 +60,7 @@ class Ward:
         return [one for one in found if one != ("health", "good")]
 
     def answers(self) -> bool:
-        return self.device.attach().adb.shell("echo here", timeout_s=60).stdout == b"here\n"
+        return self.device.attach().transport.shell("echo here", timeout_s=60).stdout == b"here\n"
 
 
 @pytest.fixture
@@ -113,18 +113,18 @@ def test_an_adb_server_that_hangs_is_replaced(ward: Ward) -> None:
 
 def test_a_reboot_is_waited_for(ward: Ward) -> None:
     device = ward.device.attach()
-    before = ask_vitals(device.adb, device.workdir).boot_id
-    device.adb.shell("sleep 1000 >/dev/null 2>&1 &", timeout_s=60)
+    before = ask_vitals(device.transport, device.workdir).boot_id
+    device.transport.shell("sleep 1000 >/dev/null 2>&1 &", timeout_s=60)
     Recovery(ward.device, ward.device.recovery_rules, come_back=Deadline(0)).take("reboot")
     device = ward.device.attach()
-    after = ask_vitals(device.adb, device.workdir).boot_id
+    after = ask_vitals(device.transport, device.workdir).boot_id
     assert before
     assert after
     assert before != after
 
 
 def test_leftovers_of_this_computer_are_ended_and_nobody_elses(ward: Ward) -> None:
-    adb = ward.device.attach().adb
+    adb = ward.device.attach().transport
     script = "setsid sh -c 'echo $$; exec sleep 1000' >{0} 2>&1 </dev/null & sleep 0.3; cat {0}"
     ours = int(adb.shell(script.format("$TMPDIR/ours"), timeout_s=60).stdout)
     foreign = "QNN_HARNESS_CALL=00000000ffffffff " + script.format("$TMPDIR/foreign")
@@ -364,7 +364,7 @@ def test_a_second_fault_while_a_device_is_brought_back_is_waited_out(
         if looks <= 2:
             link.cut()
             attached = device.attach()
-            ask_vitals(attached.adb, attached.workdir)
+            ask_vitals(attached.transport, attached.workdir)
 
     watch = DeviceWatch(ward.quarantine, probe_problem=fails_twice, tell=ward.events.append)
     assert watch.failed(ward.device, case_over=True)

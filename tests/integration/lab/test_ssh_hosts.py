@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from harness.adb.address import SshAddress, ssh_address
-from harness.adb.deadline import Deadline
 from harness.adb.server import AdbServer
 from harness.errors import InfraError
+from harness.host.deadline import Deadline
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import load_lab
 from tests.integration.lab.ssh_host import SSHD, SshHost
@@ -59,8 +59,8 @@ def test_an_address_in_devices_yaml(far: SshHost, tmp_path: Path) -> None:
     with OpenLab(load_lab(file), key_folder=tmp_path, storage_root=tmp_path / "none") as lab:
         for name, serial in (("far-0", serials[0]), ("far-1", serials[1])):
             device = lab.device(name).attach()
-            assert (device.adb.serial, device.facts.soc) == (serial, "QCS8550")
-            assert device.adb.shell("echo here", timeout_s=60).stdout == b"here\n"
+            assert (device.transport.serial, device.facts.soc) == (serial, "QCS8550")
+            assert device.transport.shell("echo here", timeout_s=60).stdout == b"here\n"
     assert far.begun() == 1
 
 

@@ -14,9 +14,9 @@ from typing import Self
 
 import yaml
 
-from harness.adb.deadline import Deadline
-from harness.adb.guard import GuardedProcess, spawn_guarded
 from harness.adb.private_server import harness_key
+from harness.host.deadline import Deadline
+from harness.host.guard import GuardedProcess, spawn_guarded
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
 from tests.faults.breakable import KeptServer, port_of_ones_own

@@ -45,7 +45,7 @@ def test_use(bench, number):
     owner = Path(os.environ["QNN_HARNESS_LABGRID_SESSION"], "owner.json").read_text()
     name = shlex.quote(json.loads(owner)["name"])
     bench.run(Plan((Step("noop"),))).check()
-    used = bench.device.adb.shell(f"set -- {{name}}\\n{{SCRIPT}}", timeout_s=60)
+    used = bench.device.transport.shell(f"set -- {{name}}\\n{{SCRIPT}}", timeout_s=60)
     assert used.exit_code == 0, used
 '''
 

@@ -25,11 +25,11 @@ TINY = pytest.mark.parametrize("model", [Model("tiny")], ids=str)
 def test_long(bench, model):
     device = bench.device
     look = f"cd {device.workdir}/sets && ls"
-    before = set(device.adb.shell(look, timeout_s=60).stdout.decode().split())
+    before = set(device.transport.shell(look, timeout_s=60).stdout.decode().split())
     new = set()
     until = time.monotonic() + 90
     while len(new) < int(os.environ["NEW_SETS"]) and time.monotonic() < until:
-        new = set(device.adb.shell(look, timeout_s=60).stdout.decode().split()) - before
+        new = set(device.transport.shell(look, timeout_s=60).stdout.decode().split()) - before
         time.sleep(0.2)
     bench.measure(new=sorted(new))
 

@@ -39,7 +39,7 @@ CONF = "/data/local/tmp/stand_in.conf"
 
 
 def run(bench, told, timeout_s=30):
-    shell = bench.device.adb.shell
+    shell = bench.device.transport.shell
     shell(f"echo {told} >{CONF}", timeout_s=60)
     try:
         plan = bench.context_plan(bench.contexts(Model("tiny")), schedule(1, "resident"))
@@ -57,7 +57,7 @@ def test_code(bench):
 def test_crash(bench):
     # in place of crash_dump, which cannot trace a program under qemu
     dump = "mkdir -p /data/tombstones; echo 'signal 11' >/data/tombstones/tombstone_07"
-    bench.device.adb.shell(dump, timeout_s=60)
+    bench.device.transport.shell(dump, timeout_s=60)
     run(bench, "crash=load")
 
 
@@ -70,7 +70,8 @@ def test_hang(bench):
 def test_ended(bench):
     # as lmkd does; the program that runs is the loader that starts qemu
     kill = "until pgrep ld-linux; do sleep 0.1; done; sleep 2; pkill -KILL ld-linux"
-    bench.device.adb.shell(f"setsid sh -c '{kill}' >/dev/null 2>&1 </dev/null &", timeout_s=60)
+    beside = f"setsid sh -c '{kill}' >/dev/null 2>&1 </dev/null &"
+    bench.device.transport.shell(beside, timeout_s=60)
     bench.run(Plan((Step("hang"),)), timeout_s=30).check()
 
 
@@ -93,7 +94,7 @@ def test_pulled(bench):
     pulled = Path(__file__).with_name("pulled")
     if not pulled.exists():
         pulled.touch()
-        bench.device.adb.shell("sleep 60", timeout_s=60)
+        bench.device.transport.shell("sleep 60", timeout_s=60)
     bench.run_contexts(Model("tiny"), 1, "resident").check()
 
 

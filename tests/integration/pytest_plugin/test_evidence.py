@@ -30,8 +30,8 @@ def test_hangs(bench):
 
 @pytest.mark.device
 def test_says_no(bench):
-    bench.device.adb.shell("log -t QnnDsp of this case", timeout_s=60)
-    bench.device.adb.shell("log -t adsprpc SSR Detected for domain 3", timeout_s=60)
+    bench.device.transport.shell("log -t QnnDsp of this case", timeout_s=60)
+    bench.device.transport.shell("log -t adsprpc SSR Detected for domain 3", timeout_s=60)
     assert False, "it must not"
 '''
 

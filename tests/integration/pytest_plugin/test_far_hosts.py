@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.adb.deadline import Deadline
+from harness.host.deadline import Deadline
 from tests.faults.control import VARIABLE, controlled
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.device_runs import DeviceRuns

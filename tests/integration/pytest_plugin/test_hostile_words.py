@@ -34,7 +34,8 @@ def test_case(bench, how):
     if how == "said":
         bench.run(Plan((Step("context-inspect", {{"file": words}}),)), timeout_s=60).check()
     if how == "crash":
-        bench.device.adb.shell(f"log -p e -t qnn 'password={{SECRET}} {{words}}'", timeout_s=9)
+        said = f"log -p e -t qnn 'password={{SECRET}} {{words}}'"
+        bench.device.transport.shell(said, timeout_s=9)
         bench.run(Plan((Step("crash", {{"signal": "11"}}),)), timeout_s=60).check()
     if how == "skip":
         pytest.skip(SAID)

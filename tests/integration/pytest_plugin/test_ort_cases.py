@@ -58,7 +58,7 @@ def test_scratch_goes_after_a_failure(bench):
 
 def test_what_is_left(bench):
     folder = f"{bench.device.workdir}/scratch"
-    listed = bench.device.adb.shell(f"cd '{folder}' && ls -A", timeout_s=60)
+    listed = bench.device.transport.shell(f"cd '{folder}' && ls -A", timeout_s=60)
     assert listed.ok
     bench.measure(left=listed.stdout.decode().split())
 """

@@ -27,7 +27,7 @@ def end_device(bench):
     os.kill(simulated.pid, signal.SIGKILL)
     with contextlib.suppress(InfraError):
         while True:
-            bench.device.adb.shell("true", timeout_s=60)
+            bench.device.transport.shell("true", timeout_s=60)
 
 
 @pytest.mark.device

@@ -67,7 +67,7 @@ def test_case(bench):
         os.kill(simulated.pid, signal.SIGKILL)
         with contextlib.suppress(InfraError):
             while True:
-                bench.device.adb.shell("true", timeout_s=60)
+                bench.device.transport.shell("true", timeout_s=60)
     bench.run(NOOP).check()
 
 

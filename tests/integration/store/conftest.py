@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.adb.deadline import Deadline
-from harness.adb.device import AdbDevice, Completed, PushItem
+from harness.adb.device import AdbDevice
 from harness.adb.private_server import PrivateAdbServer, harness_key
 from harness.adb.server import AdbServer
+from harness.host.deadline import Deadline
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
+from harness.transport.files import PushItem
+from harness.transport.shell import Completed
 from tests.android.bionic import x64_root
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.adb.real_adbd import Android, RealDevice

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from harness.adb.address import SshAddress, ssh_address
-from harness.adb.deadline import Deadline
 from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer, adb_binary
+from harness.host.deadline import Deadline
 from harness.store import host_cache
 from harness.store.deploy import Deployer
 from tests.integration.adb.faulty_link import FaultyLink

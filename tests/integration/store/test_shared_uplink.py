@@ -14,7 +14,7 @@ import pytest
 from harness.adb.address import ssh_address
 from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer
-from harness.adb.sync import PushItem
+from harness.transport.files import PushItem
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.lab.ssh_host import SSHD, SshHost
 

@@ -15,7 +15,7 @@ from harness.adb.address import (
     device_at,
     why_no_device,
 )
-from harness.adb.tunnel import tunnel_command
+from harness.ssh.login import SshLogin
 
 ADDRESSES: list[tuple[ServerAddress, str, str, str]] = [
     (USER_SERVER, "127.0.0.1:5037", "tcp:localhost:5037", "adb start-server"),
@@ -110,8 +110,8 @@ def test_which_part_of_an_address_is_wrong(url: str, why: str) -> None:
 
 
 def test_what_holds_a_tunnel() -> None:
-    host = SshAddress("qa@h", 22, "::1", 9)
-    command = tunnel_command(host, Path("/run/s"), Path("/run/10%/c"))
+    words = ("-N", "-L", "/run/s:[::1]:9")
+    command = SshLogin("qa@h", 22).command(Path("/run/10%/c"), "ControlMaster=yes", words=words)
     assert command[-9:-5] == ["-S", "/run/10%%/c", "-p", "22"]
     assert command[-5:] == ["-N", "-L", "/run/s:[::1]:9", "--", "qa@h"]
     assert {"BatchMode=yes", "ExitOnForwardFailure=yes"} < set(command)

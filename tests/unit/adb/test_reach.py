@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from harness.adb.address import TcpAddress
-from harness.adb.deadline import Deadline
-from harness.adb.faults import OutOfReachError
 from harness.adb.reach import Reach
 from harness.adb.server import AdbServer
-from harness.adb.socket_folder import host_file
 from harness.errors import InfraError
+from harness.host.deadline import Deadline
+from harness.host.socket_folder import host_file
+from harness.transport.faults import OutOfReachError
 
 ADDRESS = TcpAddress("lab-pc.invalid", 5037)
 

@@ -7,8 +7,9 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.adb.sync import QUEUED_BYTES, Pusher, PushItem, SyncLink
-from harness.adb.sync_protocol import Dialect, Okay, RemoteStat, Reply
+from harness.adb.sync import QUEUED_BYTES, Pusher, SyncLink
+from harness.adb.sync_protocol import Dialect, Okay, Reply
+from harness.transport.files import PushItem, RemoteStat
 
 
 class StandInLink:

@@ -10,18 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.adb.faults import ProtocolError
 from harness.adb.sync_protocol import (
     Data,
     Dialect,
     Fail,
     Okay,
-    RemoteStat,
     Reply,
     ReplyReader,
     done,
     request,
 )
+from harness.errors import InfraError
+from harness.transport.faults import ProtocolError
+from harness.transport.files import RemoteStat
 from tests.properties import reached, reaches
 
 OLD = Dialect.of(frozenset())
@@ -134,7 +135,7 @@ def test_requests_of_both_versions() -> None:
 
 @pytest.mark.parametrize("path", ["", "a\0b", "x" * 1025])
 def test_paths_that_adbd_cannot_take(path: str) -> None:
-    with pytest.raises(ProtocolError):
+    with pytest.raises(InfraError, match="not a path for a device"):
         request(b"STAT", path)
 
 

@@ -31,7 +31,7 @@ class MockDevice:
         self.workdir = "/w"
         self.scripts: list[str] = []
         self.left = left
-        self.adb = self
+        self.transport = self
 
     def end_leftovers(self, *, timeout_s: float) -> bool:
         return True

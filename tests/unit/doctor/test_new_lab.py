@@ -41,7 +41,7 @@ def found(facts: DeviceFacts = FACTS, text: str = PHONE, **changes: str) -> Foun
     made = {"name": "desk", "serial": "1a2b", "workdir": DEFAULT_WORKDIR} | changes
     device = AttachedDevice(
         config=DeviceConfig(name="desk", serial="1a2b"),
-        adb=AdbDevice("1a2b", AdbServer()),
+        transport=AdbDevice("1a2b", AdbServer()),
         facts=facts,
         target=facts.target or "android-arm64",
         workdir=made["workdir"],

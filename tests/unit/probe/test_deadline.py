@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.adb.ending import Found
 from harness.probe.deadline import LOOK_S, alive_at_deadline, with_deadline
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.transcript import Accepted, Done, Start, Transcript
+from harness.transport.ending import Found
 
 NOTHING = Plan((Step("noop"),))
 

@@ -8,16 +8,22 @@ import hashlib
 import secrets
 import signal as signals
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from harness.adb.channel import Channel
-from harness.adb.connection import MAX_REQUEST_BYTES
-from harness.adb.deadline import Deadline
-from harness.adb.ending import Found, ask_for_processes, end_script, find_script
-from harness.adb.faults import device_faults
-from harness.adb.server import AdbServer
-from harness.adb.shell_protocol import (
+from harness.errors import (
+    DeviceLost,
+    DeviceRefused,
+    DeviceTimeout,
+    InfraError,
+    InternalError,
+)
+from harness.host.deadline import Deadline
+from harness.transport.channel import Channel
+from harness.transport.ending import Found, ask_for_processes, end_script, find_script
+from harness.transport.faults import device_faults
+from harness.transport.link import Link
+from harness.transport.shell_protocol import (
     CLOSE_STDIN_PACKET,
     EXIT,
     STDERR,
@@ -28,15 +34,6 @@ from harness.adb.shell_protocol import (
     PacketReader,
     exit_status,
     header,
-    legacy_script,
-    v2_script,
-)
-from harness.errors import (
-    DeviceLost,
-    DeviceRefused,
-    DeviceTimeout,
-    InfraError,
-    InternalError,
 )
 
 DRAIN_GRACE_S = 2.0
@@ -146,17 +143,20 @@ class _V2Call:
     def group(self) -> int | None:
         return self._banner.group
 
-    def output(self, channel: Channel, stdin: bytes) -> Iterator[tuple[int, bytes]]:
+    def output(
+        self, channel: Channel, stdin: bytes | Iterable[bytes]
+    ) -> Iterator[tuple[int, bytes]]:
         """Feeds stdin and gives (stream, data) until the exit status is there."""
-        left = memoryview(stdin)
-        if not left:
-            channel.queue(CLOSE_STDIN_PACKET)
+        chunks = _chunks([stdin] if isinstance(stdin, bytes) else stdin)
+        left = True
         while True:
             while left and channel.queued_bytes < _QUEUED_BYTES:
-                chunk, left = left[:_CHUNK_BYTES], left[_CHUNK_BYTES:]
-                channel.queue(header(STDIN, len(chunk)), chunk)
-                if not left:
+                chunk = next(chunks, None)
+                if chunk is None:
                     channel.queue(CLOSE_STDIN_PACKET)
+                    left = False
+                else:
+                    channel.queue(header(STDIN, len(chunk)), chunk)
             yield from self._take(channel.receive(room_below=_QUEUED_BYTES // 2 if left else 0))
             if self.status is not None:
                 return
@@ -175,6 +175,12 @@ class _V2Call:
             yield kind, self._banner.feed(data) if kind == STDERR else data
 
 
+def _chunks(pieces: Iterable[bytes]) -> Iterator[memoryview]:
+    for piece in pieces:
+        for start in range(0, len(piece), _CHUNK_BYTES):
+            yield memoryview(piece)[start : start + _CHUNK_BYTES]
+
+
 class _LegacyCall:
     """The exchange with a device that has no shell_v2: one stream, the status at its end."""
 
@@ -189,7 +195,9 @@ class _LegacyCall:
     def status(self) -> int | None:
         return self._reader.status
 
-    def output(self, channel: Channel, stdin: bytes) -> Iterator[tuple[int, bytes]]:
+    def output(
+        self, channel: Channel, stdin: bytes | Iterable[bytes]
+    ) -> Iterator[tuple[int, bytes]]:
         """Gives (stdout, data) until the status is there; stdin comes from a file."""
         if stdin:
             raise InternalError("a legacy shell takes its stdin from a file on the device")
@@ -213,12 +221,10 @@ def call_mark(serial: str) -> str:
 
 
 def run_script(
-    server: AdbServer,
-    serial: str,
+    link: Link,
     script: str,
     *,
-    shell_v2: bool,
-    stdin: bytes = b"",
+    stdin: bytes | Iterable[bytes] = b"",
     stdin_file: str | None = None,
     deadline: Deadline,
     on_stdout: Sink | None = None,
@@ -229,21 +235,22 @@ def run_script(
     doing: str = "",
     collect: bool = True,
 ) -> Completed:
-    """Runs `script` in the device's shell; see `AdbDevice.shell`.
+    """Runs `script` in the device's shell; see `ShellDevice.shell`.
 
-    `stdin` is for devices with shell_v2; without it, `stdin_file` names a file on the device.
+    `stdin` is for devices with shell_v2, whole or in pieces as they are wanted; without it,
+    `stdin_file` names a file on the device.
     `abandoned` gets the token of a call whose processes may have been left running, for
     `end_script` to find them by when the device can be reached again. `before_end` is called
     when the deadline has passed and the device says that processes are still there, with a
     deadline of its own. What is still in the stream then is read, and ScriptTimeout tells.
     """
+    serial = link.serial
     token = call_mark(serial) + secrets.token_hex(6)
     output = _Output(max_output_bytes, on_stdout, on_stderr, collect=collect)
     words = doing or script
-    call = _V2Call(token) if shell_v2 else _LegacyCall(token)
-    service = _service(script, token, shell_v2, stdin_file)
+    call: _V2Call | _LegacyCall = _V2Call(token) if link.shell_v2 else _LegacyCall(token)
     begun = False
-    asked = functools.partial(ask_for_processes, server, serial, shell_v2=shell_v2)
+    asked = functools.partial(ask_for_processes, link)
 
     def end() -> Found:
         ending = asked(end_script(token, call.group))
@@ -253,7 +260,9 @@ def run_script(
 
     with contextlib.ExitStack() as cleanup:
         try:
-            channel = Channel(server.transport(serial, service, deadline, command=words), deadline)
+            channel = Channel(
+                link.open(script, deadline, words, token=token, stdin_file=stdin_file), deadline
+            )
             cleanup.callback(channel.close)
             begun = True
             for kind, data in _mapped(call.output(channel, stdin), serial, words, output):
@@ -297,7 +306,7 @@ def run_script(
                 completed=completed if ended_itself else None,
                 late_bytes=late_bytes,
                 # without shell_v2, the shell that would tell the status is ended, too
-                heard_out=call.status is not None or not shell_v2,
+                heard_out=call.status is not None or not link.shell_v2,
             ) from error
         if output.full:
             end()
@@ -335,20 +344,6 @@ def _end_in_words(found: Found, ended_itself: bool) -> str:
     if ended_itself:
         return "it had ended by itself, and its end was heard of too late"
     return "its processes were ended" if found.ended else "its processes may still run"
-
-
-def _service(script: str, token: str, shell_v2: bool, stdin_file: str | None) -> bytes:
-    if shell_v2:
-        text = "shell,v2,raw:" + v2_script(script, token)
-    else:
-        text = "shell:" + legacy_script(script, token, stdin_file)
-    service = text.encode("utf-8", "surrogateescape")
-    if len(service) > MAX_REQUEST_BYTES or b"\0" in service:
-        raise InternalError(
-            f"a script of {len(service)} bytes does not fit into one adb request, or has a NUL; "
-            "pass its data by stdin"
-        )
-    return service
 
 
 def _mapped(

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.adb.socket_folder import MAX_SOCKET_PATH_BYTES, new_socket_path
 from harness.errors import InfraError
+from harness.host.socket_folder import MAX_SOCKET_PATH_BYTES, new_socket_path
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_where_others_could_rename_it_no_folder_is_made(
     temporary.chmod(0o1777)
     assert new_socket_path().parent.parent == temporary
     temporary.chmod(0o777)
-    monkeypatch.setattr("harness.adb.socket_folder._LAST_RESORT", temporary)
+    monkeypatch.setattr("harness.host.socket_folder._LAST_RESORT", temporary)
     with pytest.raises(InfraError, match="no sticky bit"):
         new_socket_path()
 

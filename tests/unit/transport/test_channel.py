@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from harness.adb.channel import Channel
-from harness.adb.deadline import Deadline
+from harness.host.deadline import Deadline
+from harness.transport.channel import Channel
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

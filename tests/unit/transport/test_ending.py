@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 
-from harness.adb.ending import Found, end_script, find_script, parse_found
-from harness.adb.shell_protocol import Banner, v2_script
+from harness.transport.ending import Found, end_script, find_script, parse_found
+from harness.transport.shell_protocol import Banner, v2_script
 from tests.properties import damaged, reached, reaches
 
 TOKEN = secrets.token_hex(10)  # what carries it is looked for on the whole computer

@@ -11,7 +11,7 @@ import shlex
 import struct
 from collections.abc import Iterator
 
-from harness.adb.faults import ProtocolError
+from harness.transport.faults import ProtocolError
 
 STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN = range(5)
 CLOSE_STDIN_PACKET = struct.pack("<BI", CLOSE_STDIN, 0)
@@ -97,6 +97,23 @@ def legacy_script(script: str, token: str, stdin_file: str | None) -> str:
     )
 
 
+def told_script(script: str, token: str | None, mark: str) -> str:
+    """As `v2_script`, for a daemon that does not tell what ended a program.
+
+    The status follows on stderr behind `mark`. The shell that tells it stays out of the script's
+    process group and does not carry the token, neither in its environment nor, thanks to the empty
+    quotes, on its command line: so it can tell of processes that were ended, too.
+    """
+    named = ""
+    if token is not None:
+        named = f"export {TOKEN_VARIABLE}''={token};"
+        script = f"echo '\x1e{token}' $$ >&2;{script}"
+    return (
+        f"s=;command -v setsid >/dev/null&&s=setsid;exec 3>&2 2>/dev/null;{named}"
+        f"(exec $s sh -c {shlex.quote(script)} 2>&3 3>&-);echo '\x1e{mark}' =$? >&3"
+    )
+
+
 def _find(mark: re.Pattern[bytes], data: bytes, token: bytes) -> re.Match[bytes] | None:
     return next((match for match in mark.finditer(data) if match[1] == token), None)
 
@@ -139,6 +156,38 @@ class Banner:
         return held
 
 
+class LastMark:
+    """Takes the mark with the status out of the end of a stream."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+        self._longest = len(token) + len("\x1e =255\r\n")
+        self._held = b""
+        self.status: int | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        """The part of `data`, and of what was held back, that is output; none behind the mark."""
+        if self.status is not None:
+            return b""
+        self._held += data
+        match = _find(_LAST_MARK, self._held, self._token)
+        if match is not None:
+            self.status = int(match[2])
+            output, self._held = self._held[: match.start()], b""
+            return output
+        # a mark may be under way in the last bytes, and so may a CR LF
+        start = self._held.rfind(b"\x1e", -self._longest)
+        if start < 0:
+            start = len(self._held) - self._held.endswith(b"\r")
+        output, self._held = self._held[:start], self._held[start:]
+        return output
+
+    def rest(self) -> bytes:
+        """What was held back for a mark that did not come."""
+        held, self._held = self._held, b""
+        return held
+
+
 class LegacyReader:
     """Splits the single stream of a legacy shell into output and, at its end, the status.
 
@@ -148,10 +197,12 @@ class LegacyReader:
 
     def __init__(self, token: str) -> None:
         self._banner = Banner(token)
-        self._token = token.encode()
-        self._longest = len(token) + len("\x1e =255\r\n")
-        self._held = b""
-        self.status: int | None = None
+        self._last = LastMark(token)
+
+    @property
+    def status(self) -> int | None:
+        """The script's status, once known."""
+        return self._last.status
 
     @property
     def group(self) -> int | None:
@@ -160,25 +211,11 @@ class LegacyReader:
 
     def feed(self, data: bytes) -> bytes:
         """The output in `data` and in what was held back."""
-        if self.status is not None:
-            return b""
-        self._held += self._banner.feed(data)
-        match = _find(_LAST_MARK, self._held, self._token)
-        if match is not None:
-            self.status = int(match[2])
-            output, self._held = self._held[: match.start()], b""
-            return self._unix(output)
-        # a mark may be under way in the last bytes, and so may a CR LF
-        start = self._held.rfind(b"\x1e", -self._longest)
-        if start < 0:
-            start = len(self._held) - self._held.endswith(b"\r")
-        output, self._held = self._held[:start], self._held[start:]
-        return self._unix(output)
+        return self._unix(self._last.feed(self._banner.feed(data)))
 
     def rest(self) -> bytes:
         """What was held back for a mark that did not come."""
-        held, self._held = self._held + self._banner.rest(), b""
-        return self._unix(held)
+        return self._unix(self._last.rest() + self._banner.rest())
 
     def _unix(self, output: bytes) -> bytes:
         return output.replace(b"\r\n", b"\n") if self._banner.crlf else output

@@ -9,19 +9,19 @@ import pytest
 
 from harness.adb.address import TcpAddress
 from harness.adb.device import AdbDevice
-from harness.adb.faults import (
-    AdbFailError,
-    NoServerError,
-    ProtocolError,
-    device_faults,
-    server_faults,
-)
 from harness.adb.server import AdbServer
 from harness.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 from harness.evidence.case_evidence import take_baseline
 from harness.lab.attach import read_facts
 from harness.lab.identity import give_device_id
 from harness.lab.recovery import ask_vitals
+from harness.transport.faults import (
+    AdbFailError,
+    NoServerError,
+    ProtocolError,
+    device_faults,
+    server_faults,
+)
 
 FAULTS: list[tuple[BaseException, type[DeviceError], str]] = [
     (ConnectionResetError("reset by peer"), DeviceLost, "ended early: reset by peer"),

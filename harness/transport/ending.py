@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.adb.channel import Channel
-from harness.adb.deadline import Deadline
-from harness.adb.faults import device_faults
-from harness.adb.server import AdbServer
-from harness.adb.shell_protocol import EXIT, TOKEN_VARIABLE, PacketReader
 from harness.errors import InfraError
+from harness.host.deadline import Deadline
+from harness.transport.channel import Channel
+from harness.transport.faults import device_faults
+from harness.transport.link import Link
+from harness.transport.shell_protocol import EXIT, TOKEN_VARIABLE, PacketReader
 
 END_GRACE_S: Final = 2.0
 """Seconds beyond its deadline that a call may take to find its processes, and again to end them."""
@@ -85,28 +85,20 @@ def parse_found(said: bytes) -> Found:
     return Found(float(looked[1]), alive, _ENDED.search(said) is not None)
 
 
-def ask_for_processes(
-    server: AdbServer,
-    serial: str,
-    script: str,
-    *,
-    shell_v2: bool,
-    timeout_s: float = END_GRACE_S,
-) -> Found:
+def ask_for_processes(link: Link, script: str, *, timeout_s: float = END_GRACE_S) -> Found:
     """What one of the scripts says on a device; never raises because of the device."""
-    return parse_found(_said(server, serial, script, shell_v2, Deadline(timeout_s)))
+    return parse_found(_said(link, script, Deadline(timeout_s)))
 
 
-def _said(server: AdbServer, serial: str, script: str, shell_v2: bool, deadline: Deadline) -> bytes:
-    said = bytearray()
-    with contextlib.suppress(InfraError), device_faults(serial, "end the processes of a call"):
-        service = f"shell,v2,raw:{script}" if shell_v2 else f"shell:{script}"
-        channel = Channel(server.transport(serial, service, deadline), deadline)
+def _said(link: Link, script: str, deadline: Deadline) -> bytes:
+    said, words = bytearray(), "end the processes of a call"
+    with contextlib.suppress(InfraError), device_faults(link.serial, words):
+        channel = Channel(link.open(script, deadline, words), deadline)
         reader = PacketReader()
         with contextlib.closing(channel):
             while b"ended" not in said and len(said) < _MAX_SAID_BYTES:
                 received = channel.receive()
-                if not shell_v2:
+                if not link.shell_v2:
                     said += received
                     continue
                 for kind, data in reader.feed(received):

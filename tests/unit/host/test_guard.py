@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import IO
 
-from harness.adb.deadline import Deadline
-from harness.adb.guard import GuardedProcess, spawn_guarded
+from harness.host.deadline import Deadline
+from harness.host.guard import GuardedProcess, spawn_guarded
 
 
 def gone(pid: int) -> bool:
@@ -85,7 +85,7 @@ def start_stubborn(argv: list[str]) -> tuple[subprocess.Popen[bytes], list[int]]
 
 PARENT = f"""
 import subprocess, sys, time
-from harness.adb.guard import GuardedProcess, spawn_guarded
+from harness.host.guard import GuardedProcess, spawn_guarded
 spawn_guarded(["sh", "-c", {STUBBORN!r}], stdout=sys.stdout)
 time.sleep(100)
 """
@@ -106,7 +106,7 @@ def test_the_command_ignores_no_signal() -> None:
 
 
 def test_the_module_is_a_program() -> None:
-    argv = [sys.executable, "-m", "harness.adb.guardian", "sh", "-c", "echo $$; exec sleep 100"]
+    argv = [sys.executable, "-m", "harness.host.guardian", "sh", "-c", "echo $$; exec sleep 100"]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     pid = int(process.stdout.readline())

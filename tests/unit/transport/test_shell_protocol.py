@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.adb.faults import ProtocolError
-from harness.adb.shell_protocol import (
+from harness.transport.faults import ProtocolError
+from harness.transport.shell_protocol import (
     CLOSE_STDIN_PACKET,
     EXIT,
     STDERR,

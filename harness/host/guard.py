@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
-from harness.adb import guardian
-from harness.adb.deadline import Deadline
 from harness.errors import InfraError
+from harness.host import guardian
+from harness.host.deadline import Deadline
 
 _STOP_S = 3 * guardian.GRACE_S + 1.0
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.adb.deadline import Deadline
+from harness.host.deadline import Deadline
 
 
 @pytest.mark.parametrize("seconds", [-1, math.inf, math.nan])

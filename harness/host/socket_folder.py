@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from harness.adb.guardian import remove_folder
 from harness.errors import InfraError
+from harness.host.guardian import remove_folder
 
 MAX_SOCKET_PATH_BYTES: Final = 107
 """What fits into `sun_path` with the zero at its end (unix(7))."""

@@ -1,0 +1,1 @@
+"""This computer: child processes that end with us, deadlines, folders for sockets."""

@@ -1,0 +1,40 @@
+"""A computer that ssh leads to, and how ssh is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_OPTIONS: Final = (
+    *("BatchMode=yes", "ExitOnForwardFailure=yes", "ConnectTimeout=10"),
+    *("ServerAliveInterval=5", "ServerAliveCountMax=3"),
+    *("StreamLocalBindUnlink=yes", "StreamLocalBindMask=0177"),
+    *("ForwardAgent=no", "ForwardX11=no"),
+    # shared by commands of ours alone: a connection that the user shares may end at any time
+    "ControlPersist=no",
+)
+
+
+@dataclass(frozen=True)
+class SshLogin:
+    """A computer that ssh leads to: `[user@]host`, as ssh's own configuration knows it."""
+
+    login: str
+    port: int | None = None
+
+    def __str__(self) -> str:
+        return self.login if self.port is None else f"{self.login}:{self.port}"
+
+    @property
+    def advice(self) -> str:
+        """What to try where it is out of reach."""
+        port = "" if self.port is None else f"-p {self.port} "
+        return f"`ssh {port}{self.login} true` must work without asking anything"
+
+    def command(self, shared: Path, *more: str, words: tuple[str, ...] = ()) -> list[str]:
+        """ssh to it, by the connection whose socket is `shared`, with more options (pure)."""
+        options = [word for option in (*_OPTIONS, *more) for word in ("-o", option)]
+        port = [] if self.port is None else ["-p", str(self.port)]
+        escaped = str(shared).replace("%", "%%")
+        return ["ssh", "-T", *options, "-S", escaped, *port, *words, "--", self.login]

@@ -1,0 +1,1 @@
+"""Boards behind a real sshd on loopback."""

@@ -1,0 +1,169 @@
+"""A board with sshd alone: what holds of a device by adb holds of it, with a link that is cut."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InternalError
+from harness.ssh.board import SshBoard
+from harness.ssh.login import SshLogin
+from harness.transport.files import PushItem
+from harness.transport.shell import DRAIN_GRACE_S, ScriptTimeout
+from tests.integration.adb.faulty_link import FaultyLink
+from tests.integration.adb.remote import SLACK_S, family, survivors, wait_ready
+from tests.integration.adb.test_files import (  # noqa: F401
+    test_a_file_larger_than_allowed_is_not_kept,
+    test_a_file_replaces_the_one_before,
+    test_a_folder_cannot_be_pulled,
+    test_a_link_on_the_device,
+    test_a_path_that_adb_cannot_carry,
+    test_a_path_where_nobody_may_write,
+    test_pull_of_a_missing_path_leaves_nothing,
+    test_there_and_back,
+    test_trouble_on_this_host_is_told_as_such,
+)
+from tests.integration.adb.test_shell import (  # noqa: F401
+    test_50_mb_of_input_come_back,
+    test_a_syntax_error_is_an_exit_code,
+    test_an_error_of_the_callers_passes_and_ends_the_script,
+    test_calls_leave_no_descriptor_open,
+    test_endless_output_is_bounded_and_ended,
+    test_input_that_nobody_reads_does_not_hold_us,
+    test_many_calls_from_many_threads,
+    test_no_input_is_an_end_of_file,
+    test_output_does_not_put_the_deadline_off,
+    test_output_streams_while_the_script_runs,
+    test_status,
+    test_streams_are_kept_apart_and_binary,
+    test_the_deadline_ends_the_whole_family,
+)
+from tests.integration.lab.ssh_host import SshHost
+
+CALLER = """
+import sys
+from harness.ssh.board import SshBoard
+from harness.ssh.login import SshLogin
+login, port, script = sys.argv[1:]
+show = lambda data: print(data.decode(), end="", flush=True)
+SshBoard(SshLogin(login, int(port))).shell(script, timeout_s=60, on_stdout=show)
+"""
+
+
+def test_what_the_board_says_of_a_push_that_it_refuses(board: SshBoard, folder: str) -> None:
+    board.push([PushItem(b"x", f"{folder}/file")], timeout_s=60)
+    with pytest.raises(DeviceRefused) as caught:
+        board.push([PushItem(b"y", f"{folder}/file/below"), PushItem(b"", "/x")], timeout_s=60)
+    assert "Not a directory" in caught.value.problem or "File exists" in caught.value.problem
+    assert caught.value.command == f"push {folder}/file/below and 1 more"
+
+
+def test_many_files_in_one_push(board: SshBoard, folder: str) -> None:
+    files = [PushItem(b"%d" % n * n, f"{folder}/{n % 7}/f{n}") for n in range(300)]
+    board.push([*files, PushItem(b"long", f"{folder}/{'d' * 120}/{'n' * 200}")], timeout_s=60)
+    done = board.shell(f"cd {folder}&&find . -type f|wc -l&&cat 6/f13", timeout_s=60)
+    assert done.stdout.split() == [b"301", b"13" * 13]
+    board.push([], timeout_s=0)
+
+
+def test_a_script_that_no_command_line_holds(board: SshBoard) -> None:
+    with pytest.raises(InternalError, match="pass its data by stdin"):
+        board.shell("true " + "x" * 120_000, timeout_s=60)
+
+
+@pytest.mark.parametrize("how", ["ended", "killed"])
+def test_a_caller_that_ends_leaves_nothing(board: SshBoard, folder: str, how: str) -> None:
+    argv = [sys.executable, "-c", CALLER, board.login.login, str(board.login.port), family(folder)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        (process.terminate if how == "ended" else process.kill)()
+        process.communicate(timeout=60)
+    assert board.end_leftovers(timeout_s=20)
+    assert survivors(board, folder) == []
+
+
+def test_a_link_that_is_cut(board: SshBoard, link: FaultyLink, folder: str) -> None:
+    """The call is lost, and what it had begun is ended before the next one."""
+    with pytest.raises(DeviceLost) as caught:
+        board.shell(family(folder), timeout_s=60, on_stdout=lambda _: link.cut())
+    assert caught.value.output.startswith(b"ready")
+    with pytest.raises(DeviceLost, match="out of reach"):
+        board.shell("true", timeout_s=10)
+    link.resume()
+    wait_ready(board)
+    assert survivors(board, folder) == []
+
+
+def test_a_link_that_stalls(board: SshBoard, link: FaultyLink, folder: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(ScriptTimeout) as caught:
+        board.shell(family(folder), timeout_s=2, on_stdout=lambda _: link.stall())
+    assert time.monotonic() - began < 2 + 2 * DRAIN_GRACE_S + SLACK_S
+    assert caught.value.completed is None
+    assert caught.value.found.uptime_s is None
+    link.resume()
+    wait_ready(board)
+    assert survivors(board, folder) == []
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
+def test_a_push_and_a_pull_that_are_cut(
+    part: float, board: SshBoard, link: FaultyLink, folder: str, tmp_path: Path
+) -> None:
+    big = bytes(4_000_000)
+    board.push([PushItem(big, f"{folder}/there")], timeout_s=60)
+    for work in (
+        lambda: board.push([PushItem(big, f"{folder}/new")], timeout_s=60),
+        lambda: board.pull(f"{folder}/there", tmp_path / "x", timeout_s=60, max_bytes=len(big)),
+    ):
+        link.cut_after(int(part * len(big)))
+        with pytest.raises(DeviceLost):
+            work()
+        link.resume()
+        wait_ready(board)
+    assert list(tmp_path.iterdir()) == []
+    work()
+    assert (tmp_path / "x").read_bytes() == big
+
+
+def test_a_stalled_connection_is_begun_anew(board: SshBoard, link: FaultyLink) -> None:
+    board.shell("true", timeout_s=60)
+    link.stall()
+    with pytest.raises(DeviceTimeout):
+        board.shell("true", timeout_s=0.5)
+    link.cut()
+    link.resume()
+    board.reconnect(timeout_s=20)
+    assert board.is_there(timeout_s=20)
+    assert board.shell("echo here", timeout_s=60).stdout == b"here\n"
+
+
+def test_who_is_not_let_in(board: SshBoard, sshd: SshHost) -> None:
+    sshd.trust(known=False)
+    with pytest.raises(DeviceError, match=r"Host key verification failed.*`ssh -p \d+ .* true`"):
+        board.connect(timeout_s=20)
+
+
+def test_a_board_that_is_not_there(link: FaultyLink) -> None:
+    board = SshBoard(SshLogin("nobody.invalid"))
+    with pytest.raises(DeviceLost, match=r"nobody\.invalid is out of reach"):
+        board.shell("true", timeout_s=30)
+    assert not board.is_there(timeout_s=5)
+
+
+def test_what_is_asked_of_a_file_with_any_name(board: SshBoard, folder: str) -> None:
+    path = f"{folder}/-n 'a'\n\"$x\""
+    board.push([PushItem(b"12", path, 0o600)], timeout_s=60)
+    board.shell(f"ln -s {shlex.quote(path)} {folder}/to;ln -s none {folder}/off", timeout_s=60)
+    found = [board.stat(path), board.stat(f"{folder}/to")]
+    assert [one and (one.size, one.is_file) for one in found] == [(2, True)] * 2
+    seen = board.stat(f"{folder}/off", follow=False)
+    assert seen is not None
+    assert not seen.is_file
+    assert board.stat(f"{folder}/off") is None

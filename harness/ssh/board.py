@@ -7,6 +7,7 @@ connection has ended. Files travel as a tar on stdin, which every board can take
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import secrets
 import shlex
@@ -47,6 +48,12 @@ from harness.transport.shell_protocol import LastMark, told_script
 
 _READ_BYTES: Final = 256 << 10
 _BLOCK: Final = 512
+_RETRY_S: Final = 0.5
+_HOPELESS: Final = (
+    *("Permission denied", "Too many authentication failures", "Host key verification failed"),
+    *("Could not resolve", "Bad port"),
+)
+"""What ssh says where time changes nothing."""
 _MAX_SCRIPT_BYTES: Final = 100_000
 """Linux takes 128 KiB as one word of a command line."""
 _ENOENT: Final = 2
@@ -113,9 +120,17 @@ class SshBoard(Transport):
         return Bridge(ssh, LastMark(mark)).socket
 
     def connect(self, *, timeout_s: float) -> None:
-        """As `Transport.connect`: we are let in."""
-        with device_faults(self.serial, "connect"):
-            self._connection.require(timeout_s)
+        """As `Transport.connect`: we are let in. A board that boots is tried until the deadline."""
+        deadline = Deadline(timeout_s)
+        while True:
+            try:
+                with device_faults(self.serial, "connect"):
+                    return self._connection.require(deadline.remaining() or 1e-3)
+            except DeviceLost as error:
+                hopeless = any(words in error.problem for words in _HOPELESS)
+                if hopeless or deadline.remaining() < _RETRY_S:
+                    raise
+            time.sleep(_RETRY_S)
 
     def reconnect(self, *, timeout_s: float) -> None:
         """As `Transport.reconnect`, for all who share the connection."""
@@ -148,7 +163,7 @@ class SshBoard(Transport):
         command = f"push {files[0].remote}" + (f" and {len(files) - 1} more" * (len(files) > 1))
         done = self.shell(
             "tar -x -p -o -f - -C /",
-            stdin=_told(_tar(files), progress),
+            stdin=_tar(files, progress),
             timeout_s=timeout_s,
             doing=command,
         )
@@ -214,48 +229,47 @@ class SshBoard(Transport):
         return DeviceRefused(text, serial=self.serial, command=command)
 
 
-def _tar(files: Iterable[PushItem]) -> Iterator[bytes]:
-    """The files as one tar, piece by piece. Raises InfraError where one cannot be read."""
+def _tar(files: Iterable[PushItem], progress: Progress | None) -> Iterator[bytes]:
+    """The files as one tar, piece by piece; of a piece is told when the next one is wanted.
+
+    Raises InfraError where a file cannot be read.
+    """
+    sent = 0
     for file in files:
         path_bytes(file.remote)
         info = tarfile.TarInfo(file.remote.lstrip("/"))
         info.mode = file.mode & 0o7777
-        if isinstance(file.source, bytes):
-            info.size, info.mtime = len(file.source), int(time.time())
-            yield _header(info)
-            yield file.source
-        else:
-            yield from _local(info, file.source, file.size)
+        with _opened(file, info) as blocks:
+            yield info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+            for block in blocks:
+                yield block
+                sent += len(block)
+                if progress is not None:
+                    progress(sent)
         yield bytes(-info.size % _BLOCK)
     yield bytes(2 * _BLOCK)
 
 
-def _local(info: tarfile.TarInfo, path: Path, size: int | None) -> Iterator[bytes]:
-    with local_faults(path):
-        source = open_regular(path, size)
+@contextlib.contextmanager
+def _opened(file: PushItem, info: tarfile.TarInfo) -> Iterator[Iterator[bytes]]:
+    """The content of a file; its size and time go into `info`."""
+    if isinstance(file.source, bytes):
+        info.size, info.mtime = len(file.source), int(time.time())
+        yield iter([file.source])
+        return
+    with local_faults(file.source):
+        source = open_regular(file.source, file.size)
     with source:
         found = os.fstat(source.fileno())
         info.size, info.mtime = found.st_size, int(found.st_mtime)
-        yield _header(info)
-        left = info.size
-        while left:
-            with local_faults(path):
-                block = source.read(min(_READ_BYTES, left))
-            if not block:
-                raise InfraError(f"{path} on this host became shorter meanwhile")
-            left -= len(block)
-            yield block
+        yield _blocks(source, file.source, info.size)
 
 
-def _header(info: tarfile.TarInfo) -> bytes:
-    return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
-
-
-def _told(pieces: Iterator[bytes], progress: Progress | None) -> Iterator[bytes]:
-    """The pieces; how much of them went before each is told."""
-    sent = 0
-    for piece in pieces:
-        yield piece
-        sent += len(piece)
-        if progress is not None:
-            progress(sent)
+def _blocks(source: io.FileIO, path: Path, size: int) -> Iterator[bytes]:
+    while size:
+        with local_faults(path):
+            block = source.read(min(_READ_BYTES, size))
+        if not block:
+            raise InfraError(f"{path} on this host became shorter meanwhile")
+        size -= len(block)
+        yield block

@@ -34,7 +34,9 @@ class Link(Protocol):
 
         With `token`, all that it starts carries that, and its process group is told first
         (`shell_protocol.Banner`). Without shell_v2 its stdin is `stdin_file`, a file there, or
-        nothing. `command` names it in errors. Raises DeviceLost if the device is not there, DeviceRefused if
-        we are not let in, DeviceTimeout at the deadline.
+        nothing. `command` names it in errors.
+
+        Raises DeviceLost if the device is not there, DeviceRefused if we are not let in,
+        DeviceTimeout at the deadline.
         """
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import shutil
 from collections import Counter
@@ -23,9 +24,10 @@ from tests.faults.breakable import CONNECT_S, KeptServer
 from tests.faults.chaos_link import CASE_S, ChaosLink, Disturbance
 from tests.faults.chaos_suite import KINDS, kind_of
 from tests.faults.control import VARIABLE, controlled
-from tests.faults.table import REAL
+from tests.faults.table import REAL, SSH
 from tests.integration.adb.real_adbd import RealDevice
 from tests.integration.device_runs import ROOT, DeviceRuns, Finished
+from tests.integration.lab.ssh_host import SshHost
 
 SUITE = Path(__file__).parent / "chaos_suite.py"
 MOST_IN_A_RUN = 30
@@ -76,15 +78,46 @@ def verdict_of(record: dict[str, Any]) -> Verdict:
 
 @contextlib.contextmanager
 def chaos_lab(folder: Path, daemon: str) -> Iterator[tuple[DeviceRuns, ChaosLink]]:
-    """One device behind a ChaosLink, and an adb server that its user has started."""
+    """One device behind a ChaosLink: on an adb server that its user has started, or behind sshd."""
+    storage = folder / "storage-main"
+    runs = DeviceRuns(folder)
+    lab: dict[str, Any] = {"schema": 1}
+    main = {"name": "main", "soc": "QCS8550", "target": "linux-x64"}
+    main |= {"workdir": f"{storage}/data/local/tmp/qnn-harness"}
+    with contextlib.ExitStack() as cleanup:
+        cleanup.callback(shutil.rmtree, storage, ignore_errors=True)
+        if daemon == SSH:
+            storage.mkdir(parents=True)
+            (folder / "sshd").mkdir()
+            host = cleanup.enter_context(SshHost(folder / "sshd", devices=0))
+            link = cleanup.enter_context(ChaosLink(f"127.0.0.1:{host.port}", is_legible=False))
+            host.trust(link.address.rpartition(":")[2])
+            main |= {"transport": "ssh", "address": f"{getpass.getuser()}@{link.address}"}
+            runs.environment["PATH"] = f"{host.bin}:{os.environ['PATH']}"
+        else:
+            link, port = _adb_link(cleanup, folder, daemon, storage)
+            if daemon == REAL:
+                main |= {"workdir": "/data/local/tmp/qnn-harness"}
+            main |= {"serial": link.address, "host": "here"}
+            lab |= {"hosts": [{"name": "here", "host": "127.0.0.1", "port": port}]}
+        lab |= {"devices": [main], "recovery": {"reboot": False, "come_back_s": COME_BACK_S}}
+        runs.file.write_text(yaml.safe_dump(lab))
+        control = folder / "control"
+        cleanup.enter_context(controlled(control, _Disturbing(link)))
+        runs.environment[VARIABLE] = str(control)
+        yield runs, link
+
+
+def _adb_link(
+    cleanup: contextlib.ExitStack, folder: Path, daemon: str, storage: Path
+) -> tuple[ChaosLink, int]:
+    """A link to a daemon, connected, and the port of the adb server."""
     home = folder / "home"
     server = KeptServer(home)
-    storage = folder / "storage-main"
     device: SimulatedDevice | RealDevice
     if daemon == REAL:
         storage.mkdir(parents=True)
         device = RealDevice(Path(os.environ["QNN_HARNESS_ADBD_ROOT"]), storage=storage)
-        workdir = "/data/local/tmp/qnn-harness"
     else:
         device = SimulatedDevice(
             "sim-main",
@@ -92,26 +125,13 @@ def chaos_lab(folder: Path, daemon: str) -> Iterator[tuple[DeviceRuns, ChaosLink
             properties=device_properties("sim-main", "QCS8550"),
             public_key=harness_key(home).with_suffix(".pub"),
         )
-        workdir = f"{storage}/data/local/tmp/qnn-harness"
-    with contextlib.ExitStack() as cleanup:
-        cleanup.callback(shutil.rmtree, storage, ignore_errors=True)
-        cleanup.callback(server.stop)
-        server.start()
-        cleanup.callback(device.stop)
-        device.start()
-        link = cleanup.enter_context(ChaosLink(device.address))
-        server.server.connect(link.address, deadline=Deadline(CONNECT_S))
-        runs = DeviceRuns(folder)
-        host = {"name": "here", "host": "127.0.0.1", "port": server.port}
-        main = {"name": "main", "serial": link.address, "host": "here", "soc": "QCS8550"}
-        main |= {"target": "linux-x64", "workdir": workdir}
-        lab = {"schema": 1, "hosts": [host], "devices": [main]}
-        lab |= {"recovery": {"reboot": False, "come_back_s": COME_BACK_S}}
-        runs.file.write_text(yaml.safe_dump(lab))
-        control = folder / "control"
-        cleanup.enter_context(controlled(control, _Disturbing(link)))
-        runs.environment[VARIABLE] = str(control)
-        yield runs, link
+    cleanup.callback(server.stop)
+    server.start()
+    cleanup.callback(device.stop)
+    device.start()
+    link = cleanup.enter_context(ChaosLink(device.address))
+    server.server.connect(link.address, deadline=Deadline(CONNECT_S))
+    return link, server.port
 
 
 class _Disturbing:

@@ -7,7 +7,7 @@ import random
 import socket
 import struct
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.integration.adb.faulty_link import FaultyLink
@@ -77,10 +77,15 @@ class Disturbance:
 
 
 class ChaosLink(FaultyLink):
-    """A FaultyLink that is given one Disturbance at a time."""
+    """A FaultyLink that is given one Disturbance at a time.
 
-    def __init__(self, target: str) -> None:
+    `is_legible`: the events of a probe can be read as they pass. Where all is enciphered, a
+    disturbance behind an event strikes behind so many bytes in its place.
+    """
+
+    def __init__(self, target: str, *, is_legible: bool = True) -> None:
         super().__init__(target)
+        self._is_legible = is_legible
         self._armed: Disturbance | None = None
         self._passed = 0
         self._seen = b""
@@ -89,6 +94,9 @@ class ChaosLink(FaultyLink):
 
     def disturb(self, disturbance: Disturbance) -> None:
         """Waits for the moment of `disturbance`, then carries it out once."""
+        if disturbance.event is not None and not self._is_legible:
+            byte_count = 200 << _MARKS.index(disturbance.event)
+            disturbance = replace(disturbance, event=None, byte_count=byte_count)
         with self._guard:
             self._armed, self._passed, self._seen = disturbance, 0, b""
         if disturbance.wait_s is not None:

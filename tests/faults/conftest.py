@@ -15,9 +15,10 @@ import pytest
 
 from tests.faults.breakable import BreakableLab
 from tests.faults.cases_under_fault import ON
-from tests.faults.table import ANDROID, REAL, SIMULATED
+from tests.faults.table import ANDROID, REAL, SIMULATED, SSH
 from tests.faults.unreachable import run_all
 from tests.integration.device_runs import Finished
+from tests.integration.lab.ssh_host import SSHD
 from tests.needed import ANDROID as KIT
 
 HERE = Path(__file__).parent
@@ -31,7 +32,12 @@ def daemon_parameters(
     daemons: tuple[str, ...], *values: Any, by_night: tuple[str, ...] = ()
 ) -> list[Any]:
     """`values` once for each daemon, on some only by night; those on the real one want it there."""
-    marks = {SIMULATED: [], REAL: [NEEDS_REAL], ANDROID: [*NEEDS_ANDROID]}
+    marks = {
+        SIMULATED: [],
+        REAL: [NEEDS_REAL],
+        ANDROID: [*NEEDS_ANDROID],
+        SSH: [pytest.mark.needs(SSHD)],
+    }
     for daemon in by_night:
         marks[daemon].append(pytest.mark.nightly)
     return [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SIMULATED, REAL, ANDROID = "simulated", "real", "android"
+SIMULATED, REAL, ANDROID, SSH = "simulated", "real", "android", "ssh"
 BOTH = (SIMULATED, REAL)
 ALL = (*BOTH, ANDROID)
 ANDROID_TAKES = 3

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.faults.chaos import EXPECTED, Chaos, run_many
 from tests.faults.conftest import daemon_parameters
-from tests.faults.table import REAL, SIMULATED
+from tests.faults.table import REAL, SIMULATED, SSH
+from tests.integration.lab.ssh_host import SSHD
 
 CASES = 12
 AT_ONCE = 2  # six cases in each run: plans of all kinds
@@ -19,8 +21,10 @@ FIRST = int(os.environ.get("QNN_CHAOS_FIRST") or 2537)
 
 @pytest.fixture(scope="module")
 def chaos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Chaos]:
-    """What came of the cases on each daemon; both at once, since they mostly wait."""
-    daemons = [SIMULATED, REAL] if os.environ.get("QNN_HARNESS_ADBD_ROOT") else [SIMULATED]
+    """What came of the cases on each daemon; all at once, since they mostly wait."""
+    daemons = [SIMULATED]
+    daemons += [REAL] * bool(os.environ.get("QNN_HARNESS_ADBD_ROOT"))
+    daemons += [SSH] * bool(shutil.which(SSHD))
     folder = tmp_path_factory.mktemp("chaos")
     seeds = range(FIRST, FIRST + CASES)
     with ThreadPoolExecutor() as pool:
@@ -30,7 +34,7 @@ def chaos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Chaos]:
         return dict(zip(daemons, runs, strict=True))
 
 
-@pytest.mark.parametrize("daemon", daemon_parameters((SIMULATED, REAL)))
+@pytest.mark.parametrize("daemon", daemon_parameters((SIMULATED, REAL, SSH)))
 def test_no_disturbance_makes_a_wrong_verdict(chaos: dict[str, Chaos], daemon: str) -> None:
     seen = chaos[daemon]
     assert {kind: verdict[:2] for kind, verdict in seen.truth.items()} == EXPECTED

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.chaos import EXPECTED, run_many
 from tests.faults.conftest import daemon_parameters
-from tests.faults.table import REAL, SIMULATED
+from tests.faults.table import REAL, SIMULATED, SSH
 
 CASES = int(os.environ.get("QNN_CHAOS_CASES", "1000"))
 AT_ONCE = 8
@@ -19,7 +19,7 @@ AT_ONCE = 8
 pytestmark = pytest.mark.nightly
 
 
-@pytest.mark.parametrize("daemon", daemon_parameters((SIMULATED, REAL)))
+@pytest.mark.parametrize("daemon", daemon_parameters((SIMULATED, REAL, SSH)))
 def test_no_disturbance_makes_a_wrong_verdict(
     tmp_path: Path, daemon: str, show_figures: Callable[..., None]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -32,7 +33,6 @@ from tests.integration.adb.test_shell import (  # noqa: F401
     test_50_mb_of_input_come_back,
     test_a_syntax_error_is_an_exit_code,
     test_an_error_of_the_callers_passes_and_ends_the_script,
-    test_calls_leave_no_descriptor_open,
     test_endless_output_is_bounded_and_ended,
     test_input_that_nobody_reads_does_not_hold_us,
     test_many_calls_from_many_threads,
@@ -74,6 +74,22 @@ def test_many_files_in_one_push(board: SshBoard, folder: str) -> None:
 def test_a_script_that_no_command_line_holds(board: SshBoard) -> None:
     with pytest.raises(InternalError, match="pass its data by stdin"):
         board.shell("true " + "x" * 120_000, timeout_s=60)
+
+
+def test_calls_leave_no_descriptor_open(board: SshBoard) -> None:
+    def count() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    board.shell("true", timeout_s=60)
+    before = count()
+    for _ in range(20):
+        board.shell("true", timeout_s=60)
+        with pytest.raises(DeviceTimeout):
+            board.shell("sleep 10", timeout_s=0)
+    until = time.monotonic() + SLACK_S
+    while count() > before and time.monotonic() < until:
+        time.sleep(0.05)
+    assert count() <= before
 
 
 @pytest.mark.parametrize("how", ["ended", "killed"])

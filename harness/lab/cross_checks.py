@@ -115,7 +115,7 @@ def _wrong_if_real(device: Mapping[str, object]) -> Iterator[_Wrong]:
             yield _Wrong("address", "is missing: where does ssh find it? [user@]host[:port]")
         elif isinstance(address, str) and "://" in address:
             yield _Wrong("address", "with `transport: ssh` it is [user@]host[:port], without //")
-    elif isinstance(address, str) and "://" not in address:
+    elif device.get("transport", "adb") == "adb" and "://" not in str(address or "://"):
         hint = f"must be {' or '.join(DEVICE_URLS)}; [user@]host[:port] needs `transport: ssh`"
         yield _Wrong("address", hint)
     if device.get("address") is not None:
@@ -124,7 +124,7 @@ def _wrong_if_real(device: Mapping[str, object]) -> Iterator[_Wrong]:
                 yield _Wrong(field, "`address` says that already")
     elif "://" in str(device.get("serial")):
         yield _Wrong("serial", "is the address of a device: write it as `address`")
-    elif device.get("serial") is None:
+    elif device.get("serial") is None and device.get("transport") != "ssh":
         yield _Wrong("serial", "is missing: a device needs one unless it is `simulated: true`")
     if device.get("storage_limit_mb") is not None:
         yield _Wrong("storage_limit_mb", "only a simulated device's storage can be limited")

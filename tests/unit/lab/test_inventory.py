@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from harness.adb.address import SshAddress, TcpAddress
 from harness.errors import ConfigError
 from harness.lab.inventory import DEFAULT_WORKDIR, SIMULATED_LAB, DeviceConfig, Lab, load_lab
+from harness.ssh.login import SshLogin
 from harness.yaml_lines.document import parse_document
 from harness.yaml_lines.models import check_document
 from tests.properties import reached, reaches
 
 ROOT = Path(__file__).parents[3]
+BOARD = "schema: 1\ndevices:\n  - name: board\n    transport: ssh\n    address: qa@rb3\n"
 SIMULATED = "schema: 1\ndevices:\n  - name: sim\n    simulated: true\n    soc: QCS8550\n"
 REAL = "schema: 1\ndevices:\n  - name: phone\n    serial: ABC\n"
 
@@ -65,9 +67,10 @@ def test_the_shipped_example_is_valid_when_uncommented(tmp_path: Path) -> None:
         line.removeprefix("#").removeprefix(" ") for line in example.splitlines(keepends=True)
     )
     lab = lab_of(tmp_path, before + marker + uncommented)
-    names = ["sim-v73", "sim-arm64", "sim-arm64-sm8650", "phone", "board", "far-phone"]
+    names = ["sim-v73", "sim-arm64", "sim-arm64-sm8650"]
+    names += ["phone", "board", "ssh-board", "far-phone"]
     assert [device.name for device in lab.devices] == names
-    assert [device.soc for device in lab.devices][3:] == ["SM8650", "QCS9100", "SM8750"]
+    assert [device.soc for device in lab.devices][3:] == ["SM8650", "QCS9100", "QCS6490", "SM8750"]
     assert lab.host("lab-pc").port == 5037
 
 
@@ -93,6 +96,17 @@ def test_where_the_server_of_a_device_listens(
     lab = lab_of(tmp_path, text)
     (config,) = lab.devices
     assert (lab.server_of(config), config.serial) == (server, "A")
+
+
+def test_a_board_that_ssh_leads_to(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, BOARD + "  - {name: b, transport: ssh, address: 'rb3:22'}\n")
+    board, same = lab.devices
+    assert (board.login, board.serial) == (SshLogin("qa@rb3"), "qa@rb3")
+    assert (same.login, same.serial) == (SshLogin("rb3", 22), "rb3:22")
+    assert board.workdir == "/var/tmp/qnn-harness"
+    # one sshd, whoever logs in there
+    assert lab.address_of(board) == lab.address_of(same) == "ssh:rb3:22"
+    assert lab_of(tmp_path, REAL).devices[0].login is None
 
 
 def test_what_a_host_behind_ssh_keeps(tmp_path: Path) -> None:
@@ -251,6 +265,22 @@ ONE_MISTAKE = [
         REAL.replace("serial: ABC", "serial: ssh://h/ABC"),
         "4: devices[0].serial: is the address of a device: write it as `address`",
     ),
+    (
+        REAL.replace("serial: ABC", "address: qa@rb3"),
+        "4: devices[0].address: must be adb://HOST[:PORT]/SERIAL or ssh://LOGIN[:PORT]/SERIAL, ",
+    ),
+    (BOARD.replace("    address: qa@rb3\n", ""), "3: devices[0].address: is missing: where does"),
+    (BOARD.replace("qa@rb3", "ssh://qa@rb3/X"), "5: devices[0].address: with `transport: ssh` it"),
+    (BOARD.replace("qa@rb3", "-oX"), "5: devices[0].address: must be the address of a device"),
+    (BOARD.replace("qa@rb3", "qa@rb3:0"), "5: devices[0].address: must be the address of a dev"),
+    (BOARD + "    serial: A\n", "6: devices[0].serial: `address` says that already"),
+    (BOARD + "    host: h\nhosts:\n  - {name: h, ssh: a}\n", "6: devices[0].host: `address` says"),
+    (BOARD.replace("ssh", "usb"), "4: devices[0].transport: unknown value 'usb' (valid: adb, ssh)"),
+    (
+        BOARD + "  - {name: b, transport: ssh, address: qa@rb3}\n",
+        "6: devices[1].address: 'qa@rb3' is taken already by line 5",
+    ),
+    (SIMULATED + "    transport: ssh\n", "6: devices[0].transport: a simulated device has none"),
     (SIMULATED + "    address: adb://h/A\n", "6: devices[0].address: a simulated device has none"),
     (
         "schema: 1\ndevices:\n  - {name: a, address: adb://h/A}\n  - {name: b, address: adb://h/A}\n",

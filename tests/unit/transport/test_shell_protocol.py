@@ -16,11 +16,13 @@ from harness.transport.shell_protocol import (
     STDERR,
     STDOUT,
     Banner,
+    LastMark,
     LegacyReader,
     PacketReader,
     exit_status,
     header,
     legacy_script,
+    told_script,
     v2_script,
 )
 
@@ -173,3 +175,39 @@ def test_wrapped_scripts_end_as_they_would_alone(
     reader.feed(legacy.stdout)
     assert reader.status is not None
     assert reader.status == status or (status == 2 and reader.status in (1, 2))
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+@pytest.mark.parametrize(("script", "status"), SCRIPTS)
+def test_what_tells_the_status_of_a_script_is_not_of_its_group(
+    shell: list[str], script: str, status: int
+) -> None:
+    told = told_script(f"echo $QNN_HARNESS_CALL $$;{script}", TOKEN, "feed")
+    done = subprocess.run([*shell, "-c", told], capture_output=True, check=False)
+    last, banner = LastMark("feed"), Banner(TOKEN)
+    said = banner.feed(last.feed(done.stderr))
+    assert last.status == status or (status == 2 and last.status in (1, 2))
+    if "unterminated" not in script:
+        assert done.stdout.decode().split() == [TOKEN, str(banner.group)]
+        # what the shell that tells prints of a crash is no word of the script's
+        assert said == b""
+    # nothing that looks for the token finds who tells by its command line
+    assert f"QNN_HARNESS_CALL={TOKEN}" not in told
+
+
+def test_who_tells_outlives_a_group_that_is_ended() -> None:
+    told = told_script("kill -9 -$$", TOKEN, "feed")
+    done = subprocess.run(["sh", "-c", told], capture_output=True, check=False)
+    last = LastMark("feed")
+    last.feed(done.stderr)
+    assert last.status == 137
+
+
+@given(st.binary(max_size=300), st.integers(0, 255), st.binary(max_size=30), CUTS)
+def test_the_last_mark_is_taken_out(
+    output: bytes, status: int, behind: bytes, cuts: list[int]
+) -> None:
+    stream = output + b"\x1e" + TOKEN.encode() + b" =%d\n" % status + behind
+    last = LastMark(TOKEN)
+    assert b"".join(last.feed(piece) for piece in cut(stream, cuts)) + last.rest() == output
+    assert last.status == status

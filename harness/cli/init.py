@@ -13,9 +13,11 @@ from harness.adb.address import USER_SERVER, TcpAddress
 from harness.adb.server import AdbServer, adb_binary
 from harness.cli.lab_options import json_option, lab_option, open_lab
 from harness.cli.say import say, say_json
-from harness.doctor.new_lab import SIMULATED, FoundDevice, find_devices, lab_text
+from harness.doctor.new_lab import SIMULATED, FoundDevice, find_boards, find_devices, lab_text
 from harness.errors import ConfigError, InfraError
 from harness.files.whole_file import write_whole
+from harness.lab.attach import OpenLab
+from harness.lab.inventory import Lab
 
 _WITHOUT: Final = "Without one: qnn-harness init --simulated"
 
@@ -23,9 +25,14 @@ _WITHOUT: Final = "Without one: qnn-harness init --simulated"
 @click.command()
 @click.option("--simulated", is_flag=True, help="Switch the simulated device on.")
 @click.option("--server", metavar="HOST[:PORT]", default=str(USER_SERVER), show_default=True)
+@click.option(
+    "--board", "boards", metavar="[USER@]HOST[:PORT]", multiple=True, help="A board with sshd."
+)
 @lab_option
 @json_option
-def init(simulated: bool, server: str, lab_file: Path, as_json: bool) -> None:
+def init(
+    simulated: bool, server: str, boards: Sequence[str], lab_file: Path, as_json: bool
+) -> None:
     """Write a devices.yaml of the devices that the adb server sees, with what each says it is.
 
     Nothing is overwritten: --lab FILE names another place. A device that does not answer stands
@@ -34,7 +41,7 @@ def init(simulated: bool, server: str, lab_file: Path, as_json: bool) -> None:
     if lab_file.exists():
         raise _there_already(lab_file)
     address = _address(server)
-    found = _found(address, simulated)
+    found = _found(address, boards, simulated)
     day = f"{datetime.now(UTC):%Y-%m-%d}"
     text = lab_text(found, address, simulated=simulated, day=day)
     try:
@@ -67,18 +74,25 @@ def _address(server: str) -> TcpAddress:
     return TcpAddress(host, int(port))
 
 
-def _found(address: TcpAddress, simulated: bool) -> Sequence[FoundDevice]:
-    """What the server sees. Raises InfraError where that is no device that answers."""
-    adb = AdbServer(address)
+def _found(address: TcpAddress, boards: Sequence[str], simulated: bool) -> Sequence[FoundDevice]:
+    """The boards, and what the server sees. Raises InfraError where no device of them answers."""
+
+    def look(lab: Lab) -> OpenLab:
+        return open_lab(lab, "init")
+
+    adb, by_ssh = AdbServer(address), find_boards(boards, (), look)
     if not adb.is_running():
-        if simulated:
-            return ()
+        if simulated or any(one.device for one in by_ssh):
+            return by_ssh
+        if by_ssh:
+            said = "; ".join(f"{one.serial}: {one.problem}" for one in by_ssh)
+            raise InfraError(f"no board answers: {said}. {_WITHOUT}")
         start, where = address.start_command, f" on {address.host}"
         if address.is_here:
             start, where = f"{adb_binary()} {start.removeprefix('adb ')}", ""
         how = f"`{start}`{where} starts one"
         raise InfraError(f"no adb server answers at {address}; {how}. {_WITHOUT}")
-    found = find_devices(adb, lambda lab: open_lab(lab, "init"))
+    found = find_devices(adb, look, [one.name for one in by_ssh]) + by_ssh
     if simulated or any(one.device for one in found):
         return found
     seen = "; ".join(f"{one.serial}: {one.problem}" for one in found)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from harness.adb.address import DEVICE_URLS, USER_SERVER, TcpAddress, why_no_device
+from harness.adb.address import DEVICE_URLS, USER_SERVER, TcpAddress, board_at, why_no_device
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.doctor.check import one_line
 from harness.doctor.device_script import DeviceAnswers
@@ -20,14 +20,14 @@ from harness.errors import ConfigError, HarnessError
 from harness.errors.outgoing_text import outgoing
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.facts import DeviceFacts
-from harness.lab.inventory import DEFAULT_WORKDIR, DeviceConfig, Lab
+from harness.lab.inventory import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig, Lab
 from harness.qnn.platforms import PLATFORMS
 from harness.qnn.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS, near_socs
 from harness.yaml_lines.document import shown
 
 SIMULATED: Final = "sim-v73"
 _HOST: Final = "adb-host"
-_WORKDIRS: Final = (DEFAULT_WORKDIR, "/opt/qnn-harness", "/var/tmp/qnn-harness", "/tmp/qnn-harness")
+_WORKDIRS: Final = (DEFAULT_WORKDIR, "/opt/qnn-harness", BOARD_WORKDIR, "/tmp/qnn-harness")
 _SERIAL: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SKEL: Final = re.compile(r"libQnnHtpV(\d{2})Skel\.so$", re.ASCII)
@@ -44,13 +44,17 @@ class ToldSoc(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundDevice:
-    """A device that adb sees: what it answered, or else why it did not."""
+    """A device that adb sees, or a board: what it answered, or else why it did not.
+
+    `serial` is the address of a board.
+    """
 
     name: str
     serial: str
     device: AttachedDevice | None = None
     answers: DeviceAnswers | None = None
     problem: str = ""
+    is_board: bool = False
 
     @property
     def soc(self) -> ToldSoc:
@@ -73,14 +77,41 @@ class FoundDevice:
         return told | {"soc": self.soc.name, "htp_arch": self.soc.htp_arch, "problem": self.problem}
 
 
-def find_devices(server: AdbServer, open_lab: Callable[[Lab], OpenLab]) -> list[FoundDevice]:
+def find_devices(
+    server: AdbServer, open_lab: Callable[[Lab], OpenLab], taken_names: Sequence[str] = ()
+) -> list[FoundDevice]:
     """Asks each device that an adb server sees what it is. Raises InfraError without a server."""
     found: list[FoundDevice] = []
     for seen in server.devices():
         one = _asked(seen, server, open_lab)
-        taken = [SIMULATED, *(other.name for other in found)]
+        taken = [SIMULATED, *taken_names, *(other.name for other in found)]
         target = "" if one.device is None else one.device.target
         found.append(replace(one, name=free_name(seen.model, target, taken)))
+    return found
+
+
+def find_boards(
+    logins: Iterable[str], taken: Sequence[str], open_lab: Callable[[Lab], OpenLab]
+) -> list[FoundDevice]:
+    """Asks each board, [user@]host[:port], that ssh leads to what it is; `taken` are names.
+
+    Raises ConfigError for what is no such address.
+    """
+    found: list[FoundDevice] = []
+    for login in dict.fromkeys(logins):
+        at = board_at(login)
+        if at is None:
+            problem = f"{shown(login)!r} is not [user@]host[:port]"
+            raise ConfigError(problem, field="--board")
+        names = [SIMULATED, *taken, *(other.name for other in found)]
+        name = free_name(at.login.rpartition("@")[2], "linux", names)
+        device = {"name": name, "transport": "ssh", "address": login}
+        lab = Lab.model_validate({"schema": 1, "devices": [device]})
+        try:
+            one = _visited(lab, open_lab)
+        except HarnessError as error:
+            one = FoundDevice(name, login, problem=str(error))
+        found.append(replace(one, serial=login, is_board=True))
     return found
 
 
@@ -154,7 +185,8 @@ def _with_workdir(device: AttachedDevice) -> tuple[AttachedDevice, DeviceAnswers
     """What a device answers, with the first work folder that takes files and runs them."""
     tried: list[tuple[AttachedDevice, DeviceAnswers]] = []
     phone = PLATFORMS[device.target].libc == "bionic"
-    for folder in _WORKDIRS[: 1 if phone else None]:
+    folders = tuple(dict.fromkeys((device.workdir, *_WORKDIRS)))
+    for folder in folders[: 1 if phone else None]:
         there = replace(device, workdir=folder)
         tried.append((there, ask(there)[0]))
         if tried[-1][1].vitals.write_problem is None and tried[-1][1].exec_exit == 7:
@@ -241,8 +273,10 @@ def _entry(one: FoundDevice, device: AttachedDevice, host: str | None) -> Iterat
     api = "" if facts.android_api is None else f", API {facts.android_api}"
     yield from _comment(f"{facts.os_build or 'an unknown system'}{api}")
     yield f"  - name: {_word(one.name)}"
-    yield f"    serial: {json.dumps(one.serial)}"
-    if host is not None:
+    if one.is_board:
+        yield "    transport: ssh"
+    yield f"    {'address' if one.is_board else 'serial'}: {json.dumps(one.serial)}"
+    if host is not None and not one.is_board:
         yield f"    host: {host}"
     known = SOCS.get(soc.name or "")
     arch = "" if soc.htp_arch is None else f"HTP v{soc.htp_arch}"
@@ -255,8 +289,9 @@ def _entry(one: FoundDevice, device: AttachedDevice, host: str | None) -> Iterat
         yield f"    htp_arch: {soc.htp_arch}"
     yield from _comment(f"by its own words: {facts.target_reason}", "    ")
     yield f"    target: {device.target}"
-    if device.workdir != DEFAULT_WORKDIR:
-        yield from _comment(f"{DEFAULT_WORKDIR} takes no files there, or does not run them", "    ")
+    usual = BOARD_WORKDIR if one.is_board else DEFAULT_WORKDIR
+    if device.workdir != usual:
+        yield from _comment(f"{usual} takes no files there, or does not run them", "    ")
         yield f"    workdir: {device.workdir}"
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.adb import tunnel
 from harness.contexts.compile import ContextStore
 from harness.contexts.models import Model
 from harness.contexts.source import Context
@@ -21,6 +20,7 @@ from harness.files.cache import cache_root
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.runtime import Runtime
+from harness.ssh import connection
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.lab.ssh_host import SshHost
 
@@ -84,7 +84,7 @@ def far(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SshHost]:
     """A computer with two simulated devices, or as many as a parameter says, behind ssh."""
-    monkeypatch.setattr(tunnel, "_tunnels", {})
+    monkeypatch.setattr(connection, "_held", {})
     folder = tmp_path / "far"
     folder.mkdir()
     with (

@@ -340,7 +340,7 @@ def test_time_is_linear(piece: str) -> None:
 
 # What runs on a device or beside it, and answers programs; and the one place of each kind.
 PRINTS_ITSELF = {
-    "adb/guardian.py",
+    "host/guardian.py",
     "cli/say.py",
     "cli/doctor.py",
     "cli/devices.py",

@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import selectors
 import shlex
 import signal
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from harness.errors import ConfigError, DeviceError, InfraError
 from harness.files.notices import at_work, followed
@@ -24,8 +21,8 @@ from harness.probe.deadline import LOOK_S, alive_at_deadline, with_deadline
 from harness.probe.events import TranscriptParser
 from harness.probe.plan import Plan, loads
 from harness.probe.transcript import Transcript
-from harness.transport.ending import Found
 from harness.transport.shell import Completed, ScriptTimeout
+from harness.transport.this_computer import ThisComputer
 
 if TYPE_CHECKING:
     from harness.transport.device import Transport
@@ -44,7 +41,6 @@ EXIT_OUTPUT: Final = 125
 """With these only the probe itself ends (native/probe.h), so that a library's `exit(0)` is told
 from a plan that was carried out, the end of which nobody heard."""
 _NO_FOLDER: Final = 97
-_CHUNK_BYTES: Final = 1 << 16
 _STATUS: Final = "qnn-harness-status"
 _STATUS_SAID: Final = re.compile(rf"{_STATUS} ([0-9]{{1,3}})\n\Z".encode())
 
@@ -132,8 +128,9 @@ def run_plan(
 
     plan = with_deadline(plan, timeout_s, looks=on_hang is not None)
     overall = Deadline(timeout_s)
-    # without shell_v2 the status comes as text already, and there is no other stream to tell it in
-    tells = "shell_v2" in device.features
+    # without shell_v2 the status comes as text already, and there is no other stream to tell it in;
+    # a link that is checked needs no second witness
+    tells = "shell_v2" in device.features and not device.is_checked
     script = first + _script(probe, env, cwd, tell_status=tells)
     started = time.monotonic()
     completed: Completed | None = None
@@ -251,122 +248,20 @@ def run_plan_locally(
     timeout_s: float,
     cwd: Path | None = None,
 ) -> ProbeRun:
-    """Runs `plan` on this host with exactly `env` as its environment; as `run_plan` otherwise.
+    """Runs `plan` on this host with `env` as its environment, and PATH; as `run_plan` otherwise.
 
     Raises ConfigError if the probe cannot be executed, InfraError if it did not start properly.
     """
-    plan = with_deadline(plan, timeout_s)
-    started = time.monotonic()
-    # no memfd: as such it would count as a buffer that the backend shares
-    with tempfile.TemporaryFile(buffering=0) as text:
-        text.write(plan.text().encode())
-        text.seek(0)
-        try:
-            process = subprocess.Popen(
-                [str(probe)],
-                stdin=text,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=dict(env),
-                cwd=cwd,
-                bufsize=0,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ConfigError(f"cannot run the probe: {error}", file=probe) from error
-    run = _LocalRun(process, started + timeout_s, _due_s(plan, timeout_s), most_output(plan))
-    with process:
-        try:
-            run.listen()
-        finally:
-            # what is left of its group; the leader, not yet reaped, keeps the number ours
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-    transcript = run.parser.close()
-    if run.late and not transcript.deadline and not run.timed_out:
-        raise InfraError(f"the probe was not heard of within {timeout_s:g} s, and may not have run")
-    if transcript.start is None:
-        said = bytes(run.stderr[-2000:]).decode("utf-8", "replace")
-        raise InfraError(f"the probe did not start (status {process.returncode}): {said}")
-    ended = run.late or run.truncated
-    status = process.returncode
-    return ProbeRun(
-        plan=plan,
-        transcript=transcript,
-        exit_code=status if status >= 0 and not ended else None,
-        signal=-status if status < 0 and not ended else None,
-        timed_out=run.timed_out or transcript.deadline,
-        truncated=run.truncated,
-        raw_events=bytes(run.raw),
-        stderr=bytes(run.stderr),
-        duration_s=time.monotonic() - started,
+    if not os.access(probe, os.X_OK):
+        raise ConfigError("cannot run the probe: no program is there", file=probe)
+    return run_plan(
+        ThisComputer(env),
+        str(probe),
+        plan,
+        env=env,
+        cwd=str(cwd or Path.cwd()),
+        timeout_s=timeout_s,
     )
-
-
-class _LocalRun:
-    """Takes a process's output, bounded, until a moment."""
-
-    def __init__(
-        self, process: subprocess.Popen[bytes], until: float, due_s: float, most: int
-    ) -> None:
-        self._process = process
-        self._until = until
-        self._due_s = due_s
-        self._most = most
-        self.parser = TranscriptParser()
-        self.raw = bytearray()
-        self.stderr = bytearray()
-        self.late = False
-        self.timed_out = False
-        self.truncated = False
-
-    def listen(self) -> None:
-        """Returns when the process has ended, unreaped, or must be ended."""
-        process = self._process
-        pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe]
-        ended = os.pidfd_open(process.pid)
-        try:
-            with selectors.DefaultSelector() as selector:
-                selector.register(ended, selectors.EVENT_READ)
-                for pipe in pipes:
-                    os.set_blocking(pipe.fileno(), False)
-                    selector.register(pipe, selectors.EVENT_READ)
-                self._serve(selector, ended)
-        finally:
-            os.close(ended)
-        # what a process of the library's still holds open never reaches its end
-        for pipe in pipes:
-            while not self.truncated and self._read(pipe):
-                pass
-        if self.late:
-            found = Found(time.clock_gettime(time.CLOCK_BOOTTIME), {process.pid: "?"})
-            self.timed_out = alive_at_deadline(self.parser.transcript, found, self._due_s)
-
-    def _serve(self, selector: selectors.BaseSelector, ended: int) -> None:
-        while not self.truncated and not self.late:
-            # looked at once more when time is up: this computer, too, may have been held up
-            remaining = self._until - time.monotonic()
-            self.late = remaining <= 0
-            for key, _ in selector.select(max(0, remaining)):
-                if key.fd == ended:
-                    self.late = False
-                    return
-                if not self._read(key.fileobj):
-                    selector.unregister(key.fileobj)
-
-    def _read(self, pipe: Any) -> int:
-        try:
-            data = os.read(pipe.fileno(), _CHUNK_BYTES)
-        except BlockingIOError:
-            return 0
-        if pipe is self._process.stderr:
-            self.stderr += data
-            del self.stderr[:-MAX_STDERR_BYTES]
-        else:
-            self.raw += data
-            self.parser.feed(data)
-            self.truncated = len(self.raw) > self._most
-        return len(data)
 
 
 def _script(probe: str, env: Mapping[str, str], cwd: str, *, tell_status: bool) -> str:

@@ -30,9 +30,9 @@ from harness.errors import (
 )
 from harness.files.whole_file import open_regular
 from harness.host.deadline import Deadline
-from harness.ssh.bridge import Bridge
 from harness.ssh.connection import shared_connection
 from harness.ssh.login import SshLogin
+from harness.transport.bridge import Bridge
 from harness.transport.device import SHORT_S, Transport
 from harness.transport.faults import device_faults
 from harness.transport.files import (
@@ -64,6 +64,8 @@ class SshBoard(Transport):
 
     Calls share one connection, begun by the first of them and for as long as this process lives.
     """
+
+    is_checked = True
 
     def __init__(self, login: SshLogin) -> None:
         super().__init__(str(login))

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from harness.errors import InfraError
 from harness.host.deadline import Deadline
@@ -30,6 +30,9 @@ class Transport(ABC):
     command and output so far. Callbacks run in the calling thread; while one runs, the deadline
     waits.
     """
+
+    is_checked: ClassVar[bool] = False
+    """Whether what comes is what was sent, for certain, or else nothing comes."""
 
     def __init__(self, serial: str) -> None:
         self.serial = serial

@@ -1,10 +1,11 @@
-"""Carries what one ssh and one socket say to each other, as packets of shell_v2."""
+"""Carries what one process with three pipes and one socket say to each other, as packets."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import selectors
+import signal
 import socket
 import struct
 import subprocess
@@ -24,23 +25,24 @@ from harness.transport.shell_protocol import (
 _READ_BYTES: Final = 64 << 10
 _QUEUED_BYTES: Final = 256 << 10
 _HEADER: Final = struct.Struct("<BI")
-_END_S: Final = 5.0
+_POLL_S: Final = 0.01
 
 
 class Bridge:
-    """A thread between an ssh with three pipes and a socket on which somebody speaks shell_v2.
+    """A thread between a process of ours and a `socket` on which somebody speaks shell_v2.
 
-    The status that `mark` finds on ssh's stderr becomes the exit packet. Without one the socket is
-    closed behind what ssh said, as a connection that broke. ssh is ended when the socket is closed.
+    The exit packet tells the process's own status; with `mark`, the status that this finds on its
+    stderr: without one the socket is closed behind what was said, as a connection that broke. When
+    the socket is closed the process is ended, with its group, which it must lead.
     """
 
-    def __init__(self, ssh: subprocess.Popen[bytes], mark: LastMark) -> None:
-        assert ssh.stdin is not None
-        assert ssh.stdout is not None
-        assert ssh.stderr is not None
-        self._ssh = ssh
-        self._stdin, self._mark = ssh.stdin, mark
-        self._kinds = {ssh.stdout.fileno(): STDOUT, ssh.stderr.fileno(): STDERR}
+    def __init__(self, process: subprocess.Popen[bytes], mark: LastMark | None = None) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self._stdin, self._mark = process.stdin, mark
+        self._kinds = {process.stdout.fileno(): STDOUT, process.stderr.fileno(): STDERR}
         self._packets = _StdinPackets()
         self._left = memoryview(b"")
         self._ours, self.socket = socket.socketpair()
@@ -49,13 +51,20 @@ class Bridge:
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
-        with self._ours, self._ssh, contextlib.suppress(OSError):
+        with self._ours, self._process, contextlib.suppress(OSError):
+            heard_out = False
             try:
-                self._carry()
+                heard_out = self._carry() and (self._mark is not None or self._awaited())
             finally:
-                self._ssh.kill()
+                # it is not reaped yet, so that the number is still its group's
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+            status = self._status()
+            if heard_out and status is not None:
+                self._send(EXIT, bytes([status & 0xFF]))
 
-    def _carry(self) -> None:
+    def _carry(self) -> bool:
+        """Carries until the process has closed its outputs; False if the socket was closed."""
         with selectors.DefaultSelector() as selector:
             for fd in self._kinds:
                 selector.register(fd, selectors.EVENT_READ)
@@ -64,17 +73,33 @@ class Bridge:
                 for key, _ in selector.select():
                     if key.fileobj is self._ours:
                         if not self._take():
-                            return
+                            return False
                     elif key.fd in self._kinds and not self._give(key.fd):
                         selector.unregister(key.fd)
                         del self._kinds[key.fd]
                 self._feed()
                 self._watch(selector)
-        if self._mark.status is not None:
-            self._send(EXIT, bytes([self._mark.status & 0xFF]))
+        return True
+
+    def _awaited(self) -> bool:
+        """Waits for the end of a process that has closed its outputs; False as `_carry`."""
+        how = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        self._ours.settimeout(_POLL_S)
+        while os.waitid(os.P_PID, self._process.pid, how) is None:
+            with contextlib.suppress(TimeoutError):
+                if not self._ours.recv(_READ_BYTES):
+                    return False
+        self._ours.settimeout(None)
+        return True
+
+    def _status(self) -> int | None:
+        if self._mark is not None:
+            return self._mark.status
+        ended = self._process.wait()
+        return ended if ended >= 0 else 128 - ended
 
     def _watch(self, selector: selectors.BaseSelector) -> None:
-        """Reads from the socket while there is room, and waits for room in ssh's stdin."""
+        """Reads from the socket while there is room, and waits for room in the process's stdin."""
         wanted: dict[object, int] = {}
         if len(self._left) < _QUEUED_BYTES:
             wanted[self._ours] = selectors.EVENT_READ
@@ -101,16 +126,15 @@ class Bridge:
         except BrokenPipeError:
             self._left = memoryview(b"")
             self._packets.closed = True
-        if (self._packets.closed and not self._left) and not self._stdin.closed:
+        if self._packets.closed and not self._left and not self._stdin.closed:
             self._stdin.close()
 
     def _give(self, fd: int) -> bool:
         data = os.read(fd, _READ_BYTES)
-        if self._kinds[fd] == STDOUT:
-            self._send(STDOUT, data)
-        else:
-            said = self._mark.feed(data)
-            self._send(STDERR, said if data else self._mark.rest())
+        said = data
+        if self._kinds[fd] == STDERR and self._mark is not None:
+            said = self._mark.feed(data) if data else self._mark.rest()
+        self._send(self._kinds[fd], said)
         return bool(data)
 
     def _send(self, kind: int, data: bytes) -> None:

@@ -78,7 +78,7 @@ def accept(
         lab = load_lab(order.lab_file)
         words |= lab_words(lab)
         (config,) = lab.select([name])
-        own = () if config.login is not None else (lab.server_of(config),)
+        own = (lab.server_of(config),) if config.transport == "adb" else ()
         for address in {USER_SERVER, *own}:
             if (server := AdbServer(address)).is_running():
                 # also who else hangs there

@@ -56,7 +56,7 @@ def lab_words(lab: Lab) -> dict[str, str]:
         for value in source.model_dump(mode="json").values():
             if isinstance(value, str) and "/" in value:
                 words |= {value: "<source>", urlsplit(value).hostname or "": "<source>"}
-    by_adb = [lab.server_of(one) for one in lab.devices if one.login is None]
+    by_adb = [lab.server_of(one) for one in lab.devices if one.transport == "adb"]
     servers = [one.address for one in lab.hosts] + by_adb
     for at in filter(None, (one.login for one in lab.devices)):
         words |= dict.fromkeys((str(at), *at.login.split("@")), "<board>")

@@ -26,12 +26,13 @@ _check = partial(Check, "lab")
 
 def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
     """What these devices want of this computer (pure)."""
-    local = [one for one in devices if not (one.simulated or one.host or one.address)]
+    by_adb = [one for one in devices if one.transport == "adb"]
+    local = [one for one in by_adb if not (one.simulated or one.host or one.address)]
     return LabNeeds(
         targets=frozenset(device.target for device in devices if device.target),
         untold=tuple(
             device.name
-            for device in devices
+            for device in by_adb
             if device.target is None and ":" not in (device.serial or "")
         ),
         usb=any(":" not in (device.serial or "") for device in local),
@@ -68,7 +69,7 @@ def source_checks(catalog: Catalog) -> Iterator[Check]:
 
 def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
     """Whether the adb servers on other computers answer."""
-    far = [one for one in devices if one.login is None and (one.host or one.address)]
+    far = [one for one in devices if one.transport == "adb" and (one.host or one.address)]
     addresses = {lab.server_of(one): one for one in far}
     for address, one in addresses.items():
         name = one.host or address.host
@@ -87,11 +88,11 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
 
 def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Check]:
     """What the adb servers see of each real device, and whom else the user's own one sees."""
-    attached = [one for one in devices if not one.simulated and one.login is None]
+    attached = [one for one in devices if not one.simulated and one.transport == "adb"]
     lists = {server: _seen(server) for server in {USER_SERVER, *map(lab.server_of, attached)}}
     for device in attached:
         yield state_check(device, lists[lab.server_of(device)])
-    by_adb = [device for device in lab.devices if device.login is None]
+    by_adb = [device for device in lab.devices if device.transport == "adb"]
     known = {device.serial for device in by_adb if lab.server_of(device) == USER_SERVER}
     own = lists[USER_SERVER]
     if isinstance(own, list):

@@ -27,6 +27,7 @@ from harness.qnn.platforms import PLATFORMS, Target
 from harness.qnn.socs import SOCS
 from harness.ssh.board import SshBoard
 from harness.transport.device import Transport
+from harness.transport.this_computer import ThisComputer
 
 _FACTS_S = 15.0
 _MAX_FACTS_BYTES = 1 << 20
@@ -142,7 +143,7 @@ class LabDevice:
     @property
     def lost_host(self) -> ServerAddress | None:
         """Its adb server, if that is on another computer and nobody reaches it now."""
-        if self.is_ours or self.config.login is not None:
+        if self.is_ours or self.config.transport != "adb":
             return None
         address = self.lab.lab.server_of(self.config)
         if address.is_here or not Reach(address).is_lost:
@@ -359,6 +360,8 @@ class OpenLab:
 
 def transport_of(lab: Lab, config: DeviceConfig) -> Transport:
     """How a real device of the lab is reached; nothing is asked of it."""
+    if config.transport == "local":
+        return ThisComputer()
     if config.login is not None:
         return SshBoard(config.login)
     return AdbDevice(config.serial or "", AdbServer(lab.server_of(config)))

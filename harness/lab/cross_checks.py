@@ -108,24 +108,32 @@ def _wrong_soc(device: Mapping[str, object]) -> Iterator[_Wrong]:
         yield _Wrong("prepares_gpu", hint)
 
 
-def _wrong_if_real(device: Mapping[str, object]) -> Iterator[_Wrong]:
-    address = device.get("address")
-    if device.get("transport") == "ssh":
+def _wrong_address(device: Mapping[str, object]) -> Iterator[_Wrong]:
+    """What of a real device's address does not go with its transport."""
+    transport, address = device.get("transport", "adb"), device.get("address")
+    said = [field for field in ("serial", "host") if device.get(field) is not None]
+    if transport == "local":
+        there = [*said, *(["address"] if address is not None else [])]
+        yield from (_Wrong(field, "this computer has none of its own") for field in there)
+    elif transport == "ssh":
         if address is None:
             yield _Wrong("address", "is missing: where does ssh find it? [user@]host[:port]")
-        elif isinstance(address, str) and "://" in address:
+        elif "://" in str(address):
             yield _Wrong("address", "with `transport: ssh` it is [user@]host[:port], without //")
-    elif device.get("transport", "adb") == "adb" and "://" not in str(address or "://"):
-        hint = f"must be {' or '.join(DEVICE_URLS)}; [user@]host[:port] needs `transport: ssh`"
-        yield _Wrong("address", hint)
-    if device.get("address") is not None:
-        for field in ("serial", "host"):
-            if device.get(field) is not None:
-                yield _Wrong(field, "`address` says that already")
+        yield from (_Wrong(field, "`address` says that already") for field in said)
+    elif address is not None:
+        if transport == "adb" and "://" not in str(address):
+            hint = f"must be {' or '.join(DEVICE_URLS)}; [user@]host[:port] needs `transport: ssh`"
+            yield _Wrong("address", hint)
+        yield from (_Wrong(field, "`address` says that already") for field in said)
     elif "://" in str(device.get("serial")):
         yield _Wrong("serial", "is the address of a device: write it as `address`")
-    elif device.get("serial") is None and device.get("transport") != "ssh":
+    elif device.get("serial") is None:
         yield _Wrong("serial", "is missing: a device needs one unless it is `simulated: true`")
+
+
+def _wrong_if_real(device: Mapping[str, object]) -> Iterator[_Wrong]:
+    yield from _wrong_address(device)
     if device.get("storage_limit_mb") is not None:
         yield _Wrong("storage_limit_mb", "only a simulated device's storage can be limited")
     if device.get("enabled") == "auto":

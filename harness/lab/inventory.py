@@ -41,7 +41,12 @@ from harness.lab.cross_checks import (
     SIMULATED_TARGETS,
     mistakes_between_fields,
 )
-from harness.lab.device_address import canonical_host, device_address, is_this_computer
+from harness.lab.device_address import (
+    LOCAL,
+    canonical_host,
+    device_address,
+    is_this_computer,
+)
 from harness.lab.fields import (
     Address,
     Adreno,
@@ -63,6 +68,7 @@ from harness.qnn.platforms import Target
 from harness.qnn.socs import SOCS
 from harness.simulator.emulation import why_no_board
 from harness.ssh.login import SshLogin
+from harness.transport import this_computer
 from harness.yaml_lines.document import read_document, shown
 from harness.yaml_lines.models import SchemaOne, check_document, did_you_mean
 
@@ -70,7 +76,7 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_WORKDIR: Final = "/data/local/tmp/qnn-harness"
 BOARD_WORKDIR: Final = "/var/tmp/qnn-harness"
-"""With `transport: ssh`: every account may write there, and it outlives a reboot."""
+"""With another transport: every account may write there, and it outlives a reboot."""
 
 SIMULATED_LAB: Final = Path(__file__).with_name("simulated.yaml")
 """A lab of one simulated device, for those who have not described theirs yet."""
@@ -130,8 +136,8 @@ class DeviceConfig(_Strict):
     serial: Serial | None = None
     """As `adb devices` prints it, or host:port of an adbd that listens on the network."""
 
-    transport: Literal["adb", "ssh"] = "adb"
-    """What leads to it. `ssh`: a board with sshd; it needs no adbd, and no adb server."""
+    transport: Literal["adb", "ssh", "local"] = "adb"
+    """What leads to it. `ssh`: a board with sshd, without adb; `local`: it is this computer."""
 
     address: DeviceAddress | None = None
     """In place of `serial` and `host`: adb://host:port/serial, or ssh://user@host/serial for an adb
@@ -206,10 +212,13 @@ class DeviceConfig(_Strict):
         filled = {key: value for key, value in data.items() if value is not None}
         if (at := device_at(str(filled.get("address")))) is not None:
             filled.setdefault("serial", at[1])
-        if filled.get("transport") == "ssh":
+        if filled.get("transport") in ("ssh", "local"):
             filled.setdefault("workdir", BOARD_WORKDIR)
-            if (login := board_at(str(filled.get("address")))) is not None:
-                filled.setdefault("serial", str(login))
+        if filled.get("transport") == "local":
+            filled.setdefault("serial", this_computer.SERIAL)
+        at_ssh = board_at(str(filled.get("address"))) if filled.get("transport") == "ssh" else None
+        if at_ssh is not None:
+            filled.setdefault("serial", str(at_ssh))
         soc = SOCS.get(str(filled.get("soc")))
         if soc is not None and soc.htp_arch is not None:
             filled.setdefault("htp_arch", soc.htp_arch)
@@ -340,6 +349,8 @@ class Lab(_Strict):
 
     def address_of(self, device: DeviceConfig) -> str:
         """One name for where a real device hangs, however it was written. Raises ConfigError."""
+        if device.transport == "local":
+            return LOCAL
         if device.login is not None:
             host, port = device.login.login.rpartition("@")[2], device.login.port or 22
             return f"ssh:{canonical_host(host, is_this_computer)}:{port}"

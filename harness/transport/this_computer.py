@@ -18,6 +18,7 @@ from harness.host.deadline import Deadline
 from harness.transport.bridge import Bridge
 from harness.transport.device import SHORT_S, Transport
 from harness.transport.files import (
+    PSEUDO_FOLDERS,
     IncomingFile,
     Progress,
     PushItem,
@@ -148,6 +149,9 @@ class ThisComputer(Transport):
         if found is None or not found.is_file:
             why = "No such file or directory" if found is None else "not a regular file"
             raise DeviceRefused(why, serial=self.serial, command=command)
+        if not remote.startswith(PSEUDO_FOLDERS) and found.size > max_bytes:
+            problem = f"{found.size} bytes, more than the {max_bytes} allowed"
+            raise DeviceError(problem, serial=self.serial, command=command)
         with IncomingFile(local) as file:
             try:
                 with open(path_bytes(remote), "rb") as source:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from harness.adb.address import USER_SERVER, ServerAddress
+from harness.adb.address import ServerAddress
 from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer
 from harness.errors import HarnessError
@@ -28,6 +28,7 @@ from harness.ssh.login import SshLogin
 from harness.store.deploy import Deployer, runtime_set
 from harness.store.layout import FileSet
 from harness.transport.device import Transport
+from harness.transport.this_computer import ThisComputer
 from harness.workbench.placement import Need
 from harness.workbench.pushed import context_set, model_set
 from harness.workbench.supplies import Supplies
@@ -62,7 +63,9 @@ class DeviceAddress(BaseModel, extra="forbid", frozen=True):
         """The way to it."""
         if self.login is not None:
             return SshBoard(self.login)
-        return AdbDevice(self.serial, AdbServer(self.server or USER_SERVER))
+        if self.server is None:
+            return ThisComputer()
+        return AdbDevice(self.serial, AdbServer(self.server))
 
 
 class PrefetchJob(BaseModel, extra="forbid", frozen=True):

@@ -18,6 +18,7 @@ from harness.yaml_lines.models import check_document
 from tests.properties import reached, reaches
 
 ROOT = Path(__file__).parents[3]
+LOCAL = "schema: 1\ndevices:\n  - name: here\n    transport: local\n"
 BOARD = "schema: 1\ndevices:\n  - name: board\n    transport: ssh\n    address: qa@rb3\n"
 SIMULATED = "schema: 1\ndevices:\n  - name: sim\n    simulated: true\n    soc: QCS8550\n"
 REAL = "schema: 1\ndevices:\n  - name: phone\n    serial: ABC\n"
@@ -107,6 +108,13 @@ def test_a_board_that_ssh_leads_to(tmp_path: Path) -> None:
     # one sshd, whoever logs in there
     assert lab.address_of(board) == lab.address_of(same) == "ssh:rb3:22"
     assert lab_of(tmp_path, REAL).devices[0].login is None
+
+
+def test_this_computer_as_a_device(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, LOCAL)
+    (here,) = lab.devices
+    assert (here.serial, here.workdir) == ("this-computer", "/var/tmp/qnn-harness")
+    assert (lab.address_of(here), here.login) == ("local", None)
 
 
 def test_what_a_host_behind_ssh_keeps(tmp_path: Path) -> None:
@@ -275,11 +283,16 @@ ONE_MISTAKE = [
     (BOARD.replace("qa@rb3", "qa@rb3:0"), "5: devices[0].address: must be the address of a dev"),
     (BOARD + "    serial: A\n", "6: devices[0].serial: `address` says that already"),
     (BOARD + "    host: h\nhosts:\n  - {name: h, ssh: a}\n", "6: devices[0].host: `address` says"),
-    (BOARD.replace("ssh", "usb"), "4: devices[0].transport: unknown value 'usb' (valid: adb, ssh)"),
+    (
+        BOARD.replace("ssh", "usb"),
+        "4: devices[0].transport: unknown value 'usb' (valid: adb, ssh, local)",
+    ),
     (
         BOARD + "  - {name: b, transport: ssh, address: qa@rb3}\n",
         "6: devices[1].address: 'qa@rb3' is taken already by line 5",
     ),
+    (LOCAL + "    serial: A\n", "5: devices[0].serial: this computer has none of its own"),
+    (LOCAL + "    address: h\n", "5: devices[0].address: this computer has none of its own"),
     (SIMULATED + "    transport: ssh\n", "6: devices[0].transport: a simulated device has none"),
     (SIMULATED + "    address: adb://h/A\n", "6: devices[0].address: a simulated device has none"),
     (

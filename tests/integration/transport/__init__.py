@@ -1,0 +1,1 @@
+"""Ways to a device other than adb and ssh."""

@@ -29,25 +29,25 @@ _NAME: Final = "a file's name, \u00e4.bin"
 
 def shells(ground: Ground) -> Answer:
     """Exit codes, a signal, input, output and its end, a deadline."""
-    adb = ground.device.transport
+    way = ground.device.transport
     wrong = []
     told = {f"exit {code}": (code, None) for code in (0, 1, 7, 126)}
     for script, ends in {**told, "sh -c 'kill -9 $$'": (None, 9)}.items():
-        done = adb.shell(script, timeout_s=_SHELL_S)
+        done = way.shell(script, timeout_s=_SHELL_S)
         if (done.exit_code, done.signal) != ends:
             wrong.append(f"`{script}`: exit code {done.exit_code}, signal {done.signal}")
     data = os.urandom(_INPUT_BYTES)
-    if adb.shell("cat", stdin=data, timeout_s=_SHELL_S).stdout != data:
+    if way.shell("cat", stdin=data, timeout_s=_SHELL_S).stdout != data:
         wrong.append(f"{len(data)} bytes of input did not come back as they were")
-    said = adb.shell("echo out; echo err >&2", timeout_s=_SHELL_S)
-    apart = "shell_v2" in adb.features
+    said = way.shell("echo out; echo err >&2", timeout_s=_SHELL_S)
+    apart = "shell_v2" in way.features
     if (said.stdout, said.stderr) != (b"out\n", b"err\n") and apart:
         wrong.append(f"stdout {said.stdout[:40]!r}, stderr {said.stderr[:40]!r}")
     endless = "while :; do echo endless; done"
-    if not adb.shell(endless, timeout_s=_SHELL_S, max_output_bytes=1 << 16).truncated:
+    if not way.shell(endless, timeout_s=_SHELL_S, max_output_bytes=1 << 16).truncated:
         wrong.append("endless output came to an end")
     try:
-        adb.shell("sleep 60", timeout_s=2.0)
+        way.shell("sleep 60", timeout_s=2.0)
         wrong.append("`sleep 60` ended within 2 s")
     except ScriptTimeout as late:
         if not late.found.ended:
@@ -60,13 +60,13 @@ def shells(ground: Ground) -> Answer:
 
 def push(ground: Ground) -> Answer:
     """A file there and back."""
-    adb, content = ground.device.transport, os.urandom(_PUSHED_BYTES)
+    way, content = ground.device.transport, os.urandom(_PUSHED_BYTES)
     remote = f"{ground.folder}/{_NAME}"
     began = time.monotonic()
-    adb.push([PushItem(content, remote)], timeout_s=_PUSH_S)
+    way.push([PushItem(content, remote)], timeout_s=_PUSH_S)
     there = time.monotonic()
     with scratch_folder() as folder:
-        adb.pull(remote, folder / "back", timeout_s=_PUSH_S, max_bytes=len(content))
+        way.pull(remote, folder / "back", timeout_s=_PUSH_S, max_bytes=len(content))
         back = (folder / "back").read_bytes()
     if back != content:
         return Answer("fail", f"{len(content)} bytes came back as {len(back)} others", _CABLE)
@@ -97,25 +97,25 @@ def resume(ground: Ground) -> Answer:
 
 def store(ground: Ground) -> Answer:
     """What was used longest ago goes, what is there does not travel again, damage is noticed."""
-    adb, workdir = ground.device.transport, f"{ground.folder}/store"
+    way, workdir = ground.device.transport, f"{ground.folder}/store"
     cap, wrong = 2 * _FILE_BYTES - 1, []
     with scratch_folder() as folder:
         first, second = _files(folder, 2).items()
-        before = Deployer(adb, workdir, cap_bytes=cap)
+        before = Deployer(way, workdir, cap_bytes=cap)
         gone = before.deploy_files("first", dict([first]))
         before.release()
-        kept = Deployer(adb, workdir, cap_bytes=cap).deploy_files("second", dict([second]))
-        if adb.stat(f"{gone}/{first[0]}") is not None:
+        kept = Deployer(way, workdir, cap_bytes=cap).deploy_files("second", dict([second]))
+        if way.stat(f"{gone}/{first[0]}") is not None:
             wrong.append("what nobody uses did not make room")
-        counting = CountingDevice(adb)
+        counting = CountingDevice(way)
         if Deployer(counting.way, workdir).deploy_files("second", dict([second])) != kept:
             wrong.append("what is there went to another folder")
         if counting.pushed_bytes:
             wrong.append(f"{counting.pushed_bytes} bytes that are there travelled again")
         file = shlex.quote(f"{kept}/{second[0]}")
-        adb.shell(f"chmod u+w {file}; echo damage >>{file}", timeout_s=_SHELL_S)
-        mended = Deployer(adb, workdir).deploy_files("second", dict([second]))
-        found = adb.stat(f"{mended}/{second[0]}")
+        way.shell(f"chmod u+w {file}; echo damage >>{file}", timeout_s=_SHELL_S)
+        mended = Deployer(way, workdir).deploy_files("second", dict([second]))
+        found = way.stat(f"{mended}/{second[0]}")
         if found is None or found.size != second[1].stat().st_size:
             wrong.append("a file that was written to was taken for the one it had been")
     if wrong:

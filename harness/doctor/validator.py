@@ -73,13 +73,13 @@ def validator_files(sdk: Path | None, target: str, htp_arch: int | None) -> dict
 
 
 def run_validator(
-    adb: Transport, workdir: str, target: str, files: Mapping[str, Path]
+    way: Transport, workdir: str, target: str, files: Mapping[str, Path]
 ) -> BackendAnswers:
     """Pushes it and asks it about all backends. Raises InfraError if that is impossible."""
-    deployer = Deployer(adb, workdir)
+    deployer = Deployer(way, workdir)
     try:
         folder = deployer.deploy_files("validator", files, programs=[PROGRAM])
-        answer = adb.shell(
+        answer = way.shell(
             _script(folder, workdir, target),
             timeout_s=_TIMEOUT_S,
             max_output_bytes=_MAX_BYTES,

@@ -264,7 +264,7 @@ class LabDevice:
         serial = transport.serial
         at_work(serial, name=config.name)
         facts = read_facts(transport, workdir)
-        if not self.is_ours:
+        if not self.is_ours and config.transport == "adb":
             require_serial(serial, facts.serial_number)
         require_same_device(serial, self._identity, facts.identity)
         self._identity = self._identity or facts.identity

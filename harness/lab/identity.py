@@ -50,13 +50,13 @@ class DeviceId:
         )
 
 
-def give_device_id(adb: Transport, workdir: str) -> DeviceId | None:
+def give_device_id(way: Transport, workdir: str) -> DeviceId | None:
     """A device's id, made if it has none; None where nothing can be written.
 
     Raises DeviceError if the device does not answer.
     """
     script = f"set -- {shlex.quote(workdir)}\n{_SCRIPT.replace('NAME', _NAME)}"
-    answer = adb.shell(
+    answer = way.shell(
         script, timeout_s=_TIMEOUT_S, max_output_bytes=4096, doing="ask for its device id"
     )
     lines = answer.stdout.decode("utf-8", "replace").split()
@@ -85,15 +85,15 @@ class CarriedId:
         self._last: DeviceId | None = None
         self._known: set[str] = set()
 
-    def look(self, adb: Transport, workdir: str) -> DeviceId | None:
+    def look(self, way: Transport, workdir: str) -> DeviceId | None:
         """Looks at the device's id in one round trip, and gives it one if it has none.
 
         None where nothing can be written.
 
         Raises DeviceError if it is none of those that this device had before.
         """
-        own_id = give_device_id(adb, workdir)
-        require_same_id(adb.serial, self._known, own_id)
+        own_id = give_device_id(way, workdir)
+        require_same_id(way.serial, self._known, own_id)
         if own_id is not None:
             self._last = own_id
             self._known.add(own_id.text)

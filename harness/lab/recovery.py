@@ -40,24 +40,24 @@ ProbeProblem = Callable[[LabDevice], str | None]
 """Says why the probe does not run on a device that answers, None if it does or is not there yet."""
 
 
-def ask_vitals(adb: Transport, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
+def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
     """Asks a device how it is, in one round trip. Raises DeviceError."""
     script = f"set -- {shlex.quote(workdir)} ''\n{SCRIPT}"
-    answer = adb.shell(
+    answer = way.shell(
         script, timeout_s=timeout_s, max_output_bytes=_MAX_BYTES, doing="ask how it is"
     )
     vitals = parse_vitals(answer.stdout.decode("utf-8", "replace"))
     if vitals is None:
         raise DeviceError(
-            "it does not tell how it is", serial=adb.serial, output=answer.stdout[-400:]
+            "it does not tell how it is", serial=way.serial, output=answer.stdout[-400:]
         )
-    at_work(adb.serial, degrees=vitals.hottest_c)
+    at_work(way.serial, degrees=vitals.hottest_c)
     return vitals
 
 
-def ask_load(adb: Transport) -> float | None:
+def ask_load(way: Transport) -> float | None:
     """How busy a device's processors are within one second, 0 to 1. Raises DeviceError."""
-    answer = adb.shell(
+    answer = way.shell(
         f"set -- '' ''\n{LOAD_SCRIPT}",
         timeout_s=15,
         max_output_bytes=4096,
@@ -171,12 +171,12 @@ class Recovery:
 
     def _reboot(self) -> None:
         device = self._device.attach()
-        adb, deadline = device.transport, Deadline(self._rules.reboot_timeout_s)
+        way, deadline = device.transport, Deadline(self._rules.reboot_timeout_s)
         before = None
         with contextlib.suppress(InfraError):
-            before = ask_vitals(adb, device.workdir, timeout_s=5).boot_id
-        adb.reboot(timeout_s=deadline.at_most(15).seconds)
-        self._wait_until_down(adb, deadline.at_most(_GOING_DOWN_S))
+            before = ask_vitals(way, device.workdir, timeout_s=5).boot_id
+        way.reboot(timeout_s=deadline.at_most(15).seconds)
+        self._wait_until_down(way, deadline.at_most(_GOING_DOWN_S))
         why = "it did not answer"
         while not deadline.expired:
             self._device.detach()
@@ -195,12 +195,12 @@ class Recovery:
                 why = str(error)
             time.sleep(min(_POLL_S, deadline.remaining()))
         text = f"not back {deadline.seconds:g} s after a reboot: {why}"
-        raise DeviceTimeout(text, serial=adb.serial, command="reboot")
+        raise DeviceTimeout(text, serial=way.serial, command="reboot")
 
-    def _wait_until_down(self, adb: Transport, deadline: Deadline) -> None:
+    def _wait_until_down(self, way: Transport, deadline: Deadline) -> None:
         while not deadline.expired:
             try:
-                if not adb.is_there(timeout_s=deadline.at_most(5).seconds):
+                if not way.is_there(timeout_s=deadline.at_most(5).seconds):
                     return
             except InfraError:
                 return

@@ -19,18 +19,18 @@ _log = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 10.0
 
 
-def probe_problem(adb: Transport, probe: str, *, source: str | None = None) -> str | None:
+def probe_problem(way: Transport, probe: str, *, source: str | None = None) -> str | None:
     """Runs a plan that does nothing; why that fails, None if it does not or the file is gone.
 
     `source` is the hash of the sources that it must say it was built from. A file that is gone is
     no fault of the device: the next deployment brings it back. Raises DeviceLost or DeviceTimeout
     if the link fails, which says nothing about the probe.
     """
-    if adb.stat(probe) is None:
+    if way.stat(probe) is None:
         return None
     try:
         run = run_plan(
-            adb,
+            way,
             probe,
             Plan((Step("noop"),)),
             env={},

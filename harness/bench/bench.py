@@ -31,6 +31,7 @@ from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict
 from harness.probe.plan import Plan, Settings
 from harness.qnn.backends import BACKEND_LIBRARIES
+from harness.qnn.engines import EXECUTORCH, ORT
 from harness.qnn.versions import QnnVersion, VersionRange
 from harness.results.checks import Check, conclusion, failure_text
 from harness.results.drift import KEPT
@@ -178,7 +179,7 @@ class Bench:
         `libraries`.
         """
         backend = self.placement.backend
-        if self.placement.engine != "ort":
+        if self.placement.engine != ORT.name:
             raise ConfigError(
                 'a test that uses ONNX Runtime is marked `@pytest.mark.device(engine="ort")`'
             )
@@ -234,7 +235,7 @@ class Bench:
         Raises ConfigError unless the test is marked `device(engine="executorch")`, for a file that
         is no .pte, and for a device that ExecuTorch's wheel has no libraries for.
         """
-        if self.placement.engine != "executorch":
+        if self.placement.engine != EXECUTORCH.name:
             raise ConfigError(
                 'a test that uses ExecuTorch is marked `@pytest.mark.device(engine="executorch")`'
             )
@@ -418,7 +419,7 @@ class Bench:
         Runtime on the CPU backend does without libQnnSystem.
         """
         names = {file.path.name for file in self._case.runtime.runtime.files}
-        without = self.placement.engine == "ort" and _SYSTEM not in names
+        without = self.placement.takes_models and _SYSTEM not in names
         with _has_backend(self._case):
             return Libraries(
                 backend=self._case.runtime.library(BACKEND_LIBRARIES[self.placement.backend]),

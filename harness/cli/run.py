@@ -16,9 +16,10 @@ from harness.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, simulat
 from harness.cli.say import say
 from harness.contexts.schedule import RESIDENCIES
 from harness.errors import ConfigError, HarnessError
-from harness.pytest_plugin.options import CONTEXTS_ENGINES, split_list
+from harness.pytest_plugin.options import split_list
 from harness.pytest_plugin.terminal import LIVE_FROM
 from harness.qnn.backends import BACKENDS
+from harness.qnn.engines import ENGINES
 
 if TYPE_CHECKING:
     from harness.report.rundir import RunFolder
@@ -56,7 +57,7 @@ _CODES: Final = {4: 2, 5: 2}
 )
 @click.option("--tolerance", "contexts_tolerance", type=float, help="How far they may be off.")
 @click.option("--graph", "contexts_graph", metavar="NAME", help="Which of several to execute.")
-@click.option("--engine", "contexts_engine", default="qnn", help=f"{', '.join(CONTEXTS_ENGINES)}.")
+@click.option("--engine", "contexts_engine", default="qnn", help=f"{', '.join(ENGINES)}.")
 @click.option(
     "--executorch",
     metavar="BUILD_DIR",
@@ -98,15 +99,14 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **given: 
     Exit codes: 0 all is well, 1 a case failed, 2 the input is wrong, 3 the lab failed.
     """
     engine = given["contexts_engine"]
-    if engine not in CONTEXTS_ENGINES:
+    if engine not in ENGINES:
         problem = f"no engine {engine!r} runs artefacts"
-        raise ConfigError(problem, field="--engine", choices=CONTEXTS_ENGINES)
-    if given["ort"] and engine != "ort":
-        problem = f"the engine {engine} does without ONNX Runtime"
-        raise ConfigError(problem, field="--ort", choices=["--engine ort"])
-    if given["executorch"] and engine != "executorch":
-        problem = f"the engine {engine} does without ExecuTorch"
-        raise ConfigError(problem, field="--executorch", choices=["--engine executorch"])
+        raise ConfigError(problem, field="--engine", choices=tuple(ENGINES))
+    for other in ENGINES.values():
+        if other.option is not None and given[other.option] and engine != other.name:
+            problem = f"the engine {engine} does without {other.title}"
+            choices = [f"--engine {other.name}"]
+            raise ConfigError(problem, field=f"--{other.option}", choices=choices)
     if not files:
         raise click.UsageError("FILE: which contexts to run")
     from harness.contexts.artefact_sources import artefacts_with_contexts

@@ -33,7 +33,13 @@ def clean_text(text: object) -> object:
     return text.encode("utf-8", "replace").decode()
 
 
-Text = Annotated[str, BeforeValidator(clean_text)]
+def named_text(text: object) -> object:
+    """`clean_text` that databases can hold, too: zero, which PostgreSQL has not got, is U+FFFD."""
+    cleaned = clean_text(text)
+    return cleaned.replace("\0", "\ufffd") if isinstance(cleaned, str) else cleaned
+
+
+Text = Annotated[str, BeforeValidator(named_text)]
 
 
 class Part(BaseModel):

@@ -11,11 +11,10 @@ from harness.errors import ConfigError
 from harness.lab.cross_checks import ALIKE
 from harness.lab.inventory import DeviceConfig
 from harness.qnn.backends import BACKENDS
+from harness.qnn.engines import ENGINES
 from harness.qnn.platforms import TARGETS
 from harness.qnn.socs import HTP_ARCHS, SOCS
 from harness.yaml_lines.models import did_you_mean
-
-ENGINES: Final = ("qnn", "ort", "executorch")
 
 _Check = Callable[[DeviceConfig, tuple[object, ...]], str | None]
 
@@ -123,7 +122,7 @@ def _tags(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
 
 _CHECKS: Final[Mapping[str, tuple[tuple[object, ...] | None, _Check]]] = {
     "backend": (BACKENDS, _backend),
-    "engine": (ENGINES, lambda device, wanted: None),
+    "engine": (tuple(ENGINES), lambda device, wanted: None),
     "compilers": (("own", "all"), lambda device, wanted: None),
     "qnn": (None, lambda device, wanted: None),
     "htp_arch": (HTP_ARCHS, partial(_one_of, "htp_arch")),

@@ -25,7 +25,8 @@ from harness.files.names_inside import inner_name, refuse_links
 from harness.files.whole_file import disk_errors, read_bounded, write_whole
 from harness.minimize.search import Answer, Way, shrunk
 from harness.minimize.subject import Subject, expected_of
-from harness.pytest_plugin.own_contexts import TESTS, nothing_beside
+from harness.pytest_plugin.own_contexts import nothing_beside
+from harness.qnn.engines import QNN
 from harness.report.rundir import RunFolder, making_folders, new_run_id
 from harness.results.record import CaseRecord
 
@@ -299,7 +300,7 @@ class Minimization:
                 hold(file, folder / name)
             write_whole(listed, manifest.text().encode())
         name = f"{_SET}/{listed.name}"
-        case, plan = f"{name}::{TESTS['qnn']}", subject.plan
+        case, plan = f"{name}::{QNN.test}", subject.plan
         arguments = case_arguments(case, subject.lab, reports, subject.devices, str(plan.backend))
         arguments += nothing_beside(self.folder)
         arguments += [f"--qnn={plan.qnn}"] if plan.qnn else []

@@ -24,6 +24,7 @@ from harness.lab.inventory import Lab
 from harness.minimize.search import Way
 from harness.probe.build import ProbeBuilder
 from harness.pytest_plugin.own_contexts import TESTS, named_way
+from harness.qnn.engines import QNN
 from harness.report.rundir import JOURNAL, LATEST, RunFolder
 from harness.results.case_names import split_node_id
 from harness.results.record import CaseRecord
@@ -121,9 +122,9 @@ def subject_of(
     """The case of that name. Raises ConfigError for one that cannot be taken apart."""
     base, parameters = split_node_id(case)
     file, _, test = base.partition("::")
-    if test != TESTS["qnn"]:
+    if test != QNN.test:
         why = f"{test or case[:200]!r} is no test of contexts in a file"
-        why = _OTHER_ENGINE if test in TESTS.values() else why
+        why = _OTHER_ENGINE if test in TESTS else why
         raise ConfigError(why, field="CASE", choices=[_TAKEN])
     root = where_pytest_starts(case, "CASE")
     where = where_to_run(lab, case, devices, backend)
@@ -213,7 +214,7 @@ def record_in_run(case: str, run: Path | None, reports: Path) -> CaseRecord | No
     if run is None and not found:
         return None
     problem = "several cases are called so" if found else f"has no case {case}"
-    known = found or [one for one in records if f"::{TESTS['qnn']}" in one.case]
+    known = found or [one for one in records if f"::{QNN.test}" in one.case]
     choices = [one.case for one in known] or [_TAKEN]
     raise ConfigError(problem, file=run or reports / LATEST, field="CASE", choices=choices)
 

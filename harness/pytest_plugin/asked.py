@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.errors import ConfigError, HarnessError
 from harness.pytest_plugin.options import Options
 from harness.pytest_plugin.terminal import NOT_ASKED
+from harness.qnn.engines import EXECUTORCH
 
 if TYPE_CHECKING:
     from harness.lab.inventory import DeviceConfig, Lab
@@ -187,7 +188,7 @@ class Asked:
                 )
         runtimes, reasons = self._runtimes_for(requirements.get("qnn"))
         named = options.qnn_given or requirements.get("qnn")
-        if requirements.get("engine") == "executorch" and not named:
+        if requirements.get("engine") == EXECUTORCH.name and not named:
             runtimes = self._fitting_executorch(made_by) or runtimes
         if compiled:
             runtimes.require_compilers()

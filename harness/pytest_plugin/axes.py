@@ -16,6 +16,7 @@ from harness.errors import ConfigError, VersionError
 from harness.lab.inventory import DeviceConfig
 from harness.lab.matching import misfits
 from harness.pytest_plugin.terminal import NOT_ASKED
+from harness.qnn.engines import ENGINES, QNN
 from harness.qnn.platforms import TARGETS
 from harness.runtimes.catalog import Catalog, choose_runtimes, resolve_versions
 from harness.workbench import Placement
@@ -139,13 +140,13 @@ def _versions(
     orts: Sequence[str],
 ) -> list[tuple[str, str | None, str, str | None]]:
     """Runtime, compiler, engine and ORT of each case that a test has on one device and backend."""
-    engine = str(requirements.get("engine") or "qnn")
-    if engine == "executorch":  # its program holds the contexts
+    engine = ENGINES[str(requirements.get("engine") or QNN.name)]
+    if not (engine.takes_contexts or engine.takes_models):  # a file holds its contexts
         runtimes = dict.fromkeys(runtimes, (None,))
-    with_ort: Sequence[str | None] = orts if engine == "ort" and orts else (None,)
+    with_ort: Sequence[str | None] = orts if engine.takes_models and orts else (None,)
     every = list(dict.fromkeys(one for compilers in runtimes.values() for one in compilers))
     return [
-        (runtime, compiler, engine, ort)
+        (runtime, compiler, engine.name, ort)
         for runtime, compilers in runtimes.items()
         for compiler in (every if requirements.get("compilers") == "all" else compilers)
         for ort in with_ort

@@ -141,6 +141,7 @@ class Case:
         return CaseRecord(
             run=self._run.records.open_folder().run_id,
             case=self.item.nodeid,
+            engine=self.placement.engine,
             suite=suite_of(self.item),
             line=None if (line := self.item.location[1]) is None else line + 1,
             axes=self._axes(),
@@ -186,7 +187,7 @@ class Case:
     def foreseen(self) -> Foreseen:
         """What preflight said of this case, for the diagnosis of a failure."""
         # ONNX Runtime makes one session of all the contexts that a model has
-        loaded = () if self.placement.engine == "ort" else sources_in(parameters_of(self.item))
+        loaded = () if self.placement.takes_models else sources_in(parameters_of(self.item))
         return Foreseen(self.own_findings(), tuple(map(str, loaded)))
 
     def _ort(self) -> str | None:

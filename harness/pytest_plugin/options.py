@@ -11,8 +11,7 @@ from typing import Final, Literal
 
 import pytest
 
-CONTEXTS_ENGINES: Final = ("qnn", "ort", "executorch")
-"""What can load the contexts of a file that a user names."""
+from harness.qnn.engines import ENGINES
 
 
 def split_list(values: Sequence[str] | None) -> list[str]:
@@ -256,7 +255,7 @@ def _add_contexts_options(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--contexts-engine",
         default="qnn",
-        choices=CONTEXTS_ENGINES,
+        choices=tuple(ENGINES),
         help="what loads the contexts of a named file: the harness by QNN's API (default), ONNX "
         "Runtime (ort), for an .onnx, or ExecuTorch, for a .pte",
     )

@@ -21,6 +21,7 @@ import pytest
 from harness.artefacts.artefact import SUFFIXES
 from harness.errors import ConfigError
 from harness.pytest_plugin.options import ContextsAsked, Options
+from harness.qnn.engines import ENGINES, EXECUTORCH, QNN, Engine
 from harness.results.case_names import split_node_id
 
 if TYPE_CHECKING:
@@ -31,10 +32,9 @@ if TYPE_CHECKING:
 
 TAKES: Final = "takes_contexts"
 
-# By engine: the test in own_cases.py, and what records call the suite.
-TESTS: Final = {"qnn": "test_contexts", "ort": "test_session", "executorch": "test_program"}
-_SUITES: Final = {"qnn": "run_contexts", "ort": "run_ort", "executorch": "run_executorch"}
-_NAMES: Final = {"ort": "ONNX Runtime", "executorch": "ExecuTorch"}
+TESTS: Final = frozenset(engine.test for engine in ENGINES.values())
+"""The tests that a file of a user's can have."""
+
 _RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
 _UNNAMED: Final = ("[", "::")
 
@@ -50,19 +50,20 @@ def nothing_beside(root: Path) -> list[str]:
 def is_of_a_file(case: str) -> bool:
     """Whether a case is one of a file that was named, and not of a test in Python (pure)."""
     file, _, test = split_node_id(case)[0].partition("::")
-    return not file.endswith(".py") and test in TESTS.values()
+    return not file.endswith(".py") and test in TESTS
 
 
 class ArtefactFile(pytest.Module):
     """A file of the user's that was named on pytest's command line."""
 
     @property
-    def engine(self) -> str:
+    def engine(self) -> Engine:
         """What loads its contexts; the case of a search says it by its name."""
         only_case = self.config.getoption("--only-case")
         if only_case is not None:
-            return next((one for one in _NAMES if f"::{TESTS[one]}" in only_case), "qnn")
-        return str(self.config.getoption("--contexts-engine"))
+            others = (one for one in ENGINES.values() if not one.takes_contexts)
+            return next((one for one in others if f"::{one.test}" in only_case), QNN)
+        return ENGINES[self.config.getoption("--contexts-engine")]
 
     def _getobj(self) -> ModuleType:
         from harness.pytest_plugin import own_cases
@@ -71,7 +72,7 @@ class ArtefactFile(pytest.Module):
 
     def funcnamefilter(self, name: str) -> bool:
         """Which functions are its tests: pytest asks for each that the module has."""
-        return name == TESTS[self.engine]
+        return name == self.engine.test
 
 
 def collect_artefact(file: Path, parent: pytest.Collector) -> ArtefactFile | None:
@@ -105,7 +106,7 @@ def _recognised(file: Path) -> bool:
 def suite_of(item: pytest.Item) -> str:
     """What records call the file that a test stands in."""
     module = item.getparent(ArtefactFile)
-    return _SUITES[module.engine] if module is not None else item.path.stem.removeprefix("test_")
+    return module.engine.suite if module is not None else item.path.stem.removeprefix("test_")
 
 
 def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
@@ -115,7 +116,7 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
     """
     own = metafunc.definition.getparent(ArtefactFile)
     marker = metafunc.definition.get_closest_marker(TAKES)
-    if own is not None and own.engine != "qnn":
+    if own is not None and not own.engine.takes_contexts:
         wholes = _whole_files(own.path, own.engine, options.contexts)
         _parametrize(metafunc, "workload", wholes)
     elif own is not None:
@@ -128,15 +129,15 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
 
 
 @cache
-def _whole_files(path: Path, engine: str, asked: ContextsAsked) -> list[WholeFile]:
+def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[WholeFile]:
     """What of a file another engine than the probe is to run. Raises ConfigError."""
     from harness.contexts.artefact_sources import Given, WholeFile
 
     if asked.numbers or asked.residencies:
-        problem = f"{_NAMES[engine]} loads what a file holds, all at once: no number, no residency"
+        problem = f"{engine.title} loads what a file holds, all at once: no number, no residency"
         raise ConfigError(problem, file=path)
     given = Given(asked.inputs, asked.expected, asked.tolerance, asked.graph)
-    if engine == "executorch":
+    if engine is EXECUTORCH:
         _require_use_of_tolerance(path, asked)
         from harness.bench.executorch import methods_to_run, open_program
 

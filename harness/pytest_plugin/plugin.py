@@ -47,6 +47,7 @@ from harness.pytest_plugin.terminal import (
     tell_controller,
     tell_progress,
 )
+from harness.qnn.engines import EXECUTORCH
 
 _log = logging.getLogger(__name__)
 
@@ -158,7 +159,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         choose_contexts(metafunc, run.options)
         requirements = dict(marker.kwargs) if marker else {}
         given = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
-        own = run.options.executorch is not None and requirements.get("engine") == "executorch"
+        own = run.options.executorch is not None and requirements.get("engine") == EXECUTORCH.name
         values, reasons = run.asked.placements(
             requirements,
             compiled=takes_compiled(given),

@@ -47,7 +47,7 @@ def begin_ahead(asked: Asked, workbench: Workbench, needs: Sequence[Need]) -> Gu
         except HarnessError as error:
             _log.warning(f"--ahead: {error}")
             continue
-        orts = runtimes.orts[own.device] if own.engine == "ort" else ()
+        orts = runtimes.orts[own.device] if own.takes_models else ()
         for qnn, compilers in runtimes.compilers[own.device].items():
             compiler = None if own.compiler is None else next(iter(compilers), None)
             other = replace(own, qnn=qnn, compiler=compiler, ort=orts[0] if orts else own.ort)

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 from harness import __version__
 from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets, without_secrets_in
-from harness.failure.error import clean_text
+from harness.failure.error import named_text
 from harness.files.cache import PRIVATE
 from harness.files.names_inside import NotInsideError, read_inside, refuse_links
 from harness.files.whole_file import disk_errors, keep_whole, write_whole
@@ -223,7 +223,7 @@ class RunFolder:
         """
         info, listed = self.info(), self.selected_cases() or set()
         before = info.get("selected")
-        names = listed.union(map(clean_text, cases))  # as records have them
+        names = listed.union(map(named_text, cases))  # as records have them
         held = {one.case for one in self.contents().cases if one.device is not None}
         most = max(len(names | held), before if type(before) is int else 0)
         keep_whole(self.path / CASES, json.dumps(sorted(names), indent=0).encode())

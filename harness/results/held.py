@@ -15,7 +15,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from harness.errors import ConfigError
-from harness.failure.error import ErrorRecord, clean_text
+from harness.failure.error import ErrorRecord, clean_text, named_text
 from harness.results.json_value import as_json
 from harness.results.record import CaseRecord, DeviceRecord, Expected
 
@@ -27,7 +27,7 @@ _MOST_ERRORS: Final = 300
 _MOST_HELD_CHARS: Final = 4000
 _MOST_AXES: Final = 32
 _SMALL: Final = (
-    *("run", "case", "suite", "line", "outcome", "cause", "fixed", "outputs"),
+    *("run", "case", "engine", "suite", "line", "outcome", "cause", "fixed", "outputs"),
     *("started", "duration_s", "attempt"),
 )
 _LARGE: Final = ("runtime", "preflight", "checks", "logs")
@@ -56,7 +56,7 @@ class OpenJournal:
                 said = from_json(line)
             except ValueError:
                 said = None
-            if not isinstance(said, dict) or said.get("case") != case:
+            if not isinstance(said, dict) or named_text(said.get("case")) != case:
                 raise ConfigError("was changed while it was read", file=self._path)
             self._last = place, said
         return line

@@ -9,6 +9,7 @@ from typing import Final
 
 from harness.errors.outgoing_text import counted
 from harness.qnn.backends import BACKENDS
+from harness.qnn.engines import ENGINES
 from harness.qnn.platforms import TARGETS
 from harness.qnn.socs import HTP_ARCHS, SOCS
 from harness.qnn.versions import QnnVersion, VersionRange
@@ -122,6 +123,7 @@ def never_matches(issue: KnownIssue, collected: CollectedTests) -> str | None:
 def _reasons(conditions: Conditions, collected: CollectedTests) -> Iterator[str]:
     known: dict[str, Iterable[object]] = {
         "backend": BACKENDS,
+        "engine": tuple(ENGINES),
         "target": TARGETS,
         "htp_arch": HTP_ARCHS,
         "soc": {*SOCS, *collected.socs},

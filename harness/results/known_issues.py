@@ -117,6 +117,7 @@ class Conditions(Part):
     htp_arch: AnyOf | None = None
     target: AnyOf | None = None
     backend: AnyOf | None = None
+    engine: AnyOf | None = None
     qnn: Range | None = None
     compiler: Range | None = None
     ort: Range | None = None
@@ -237,7 +238,7 @@ def _says(record: CaseRecord, issue: KnownIssue) -> bool:
 def holds_under(record: CaseRecord, conditions: Conditions) -> bool:
     """Whether a case ran where the conditions want it."""
     facts = _facts(record)
-    for name in ("suite", "test", "device", "soc", "htp_arch", "target", "backend"):
+    for name in ("suite", "test", "device", "soc", "htp_arch", "target", "backend", "engine"):
         alternatives = getattr(conditions, name)
         if alternatives is not None and not one_holds(facts.get(name), alternatives):
             return False
@@ -259,6 +260,7 @@ def _facts(record: CaseRecord) -> Mapping[str, object]:
         "suite": record.suite,
         "test": record.case.rpartition("::")[2].partition("[")[0],
         "backend": record.axes.get("backend"),
+        "engine": record.engine,
         "device": device.name if device else None,
         "soc": device.soc if device else None,
         "target": device.target if device else None,

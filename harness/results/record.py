@@ -123,6 +123,7 @@ class Fixed(Part):
 class CaseRecord(Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
+    `engine` is what executed (`qnn/engines.py`), null in records that are older than this field.
     `line` is where in the test's file it stands, null where that is not Python.
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
@@ -143,6 +144,7 @@ class CaseRecord(Part):
     kind: Literal["case"] = "case"
     run: Text
     case: Text
+    engine: Text | None = None
     suite: Text
     line: Count | None = None
     axes: JsonObject

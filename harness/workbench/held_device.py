@@ -20,6 +20,7 @@ from harness.lab.attach import AttachedDevice, LabDevice
 from harness.lab.device_watch import DeviceWatch
 from harness.probe.build import PROBE_NAME
 from harness.probe.fitness import probe_problem
+from harness.qnn.engines import EXECUTORCH
 from harness.results.record import DeviceRecord, RuntimeRecord
 from harness.runtimes.executorch import EXECUTORCH_VERSION, OWN_BUILD, RUNNER
 from harness.store.deploy import DeployedRuntime, Deployer, runtime_set
@@ -130,9 +131,9 @@ class HeldDevice:
             supplies.runtime(placement, self),
             self.probe,
             supplies.required_contexts(need, self),
-            supplies.models(placement, self, need.models) if placement.engine == "ort" else {},
+            supplies.models(placement, self, need.models) if placement.takes_models else {},
         )
-        if placement.engine == "executorch":
+        if placement.engine == EXECUTORCH.name:
             own = supplies.executor_runner(self.target)
             made = supplies.executorch(self.target) if own is None else own
             origin = f"ExecuTorch {EXECUTORCH_VERSION if own is None else OWN_BUILD}"

@@ -11,6 +11,7 @@ from harness.contexts.metadata import memory_bytes, named_build, needs
 from harness.contexts.source import Context
 from harness.lab.attach import AttachedDevice
 from harness.qnn.backends import RPC_LIBRARY, backend_of
+from harness.qnn.engines import EXECUTORCH, ORT
 from harness.results.record import RuntimeRecord
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.executorch import EXECUTORCH_VERSION
@@ -54,7 +55,7 @@ class Libraries:
                 placement.backend,
                 _engine(placement, whole),
                 htp_arch,
-                online_prepare=placement.engine == "ort",
+                online_prepare=placement.takes_models,
                 needed=needed,
             )
         return self._narrowed[key]
@@ -65,7 +66,7 @@ class Libraries:
         if key not in self._wholes:
             self._wholes[key] = (
                 self._catalog.with_ort(placement.qnn, placement.ort, target)
-                if placement.engine == "ort"
+                if placement.takes_models
                 else self._catalog.runtime(placement.qnn, target)
             )
         return self._wholes[key]
@@ -85,7 +86,7 @@ class Libraries:
             backend=backend_of(placement.backend) or "htp",
             contexts=contexts,
             qnn_version=whole.qnn_version,
-            executorch=self._executorch if placement.engine == "executorch" else None,
+            executorch=self._executorch if placement.engine == EXECUTORCH.name else None,
         )
         return tuple(preflight(subject))
 
@@ -96,13 +97,13 @@ class Libraries:
             qnn=whole.qnn_version,
             build_id=whole.build_id or build_id_of(self._known.of(whole)),
             source=whole.source,
-            ort=whole.ort_version if placement.engine == "ort" else None,
+            ort=whole.ort_version if placement.takes_models else None,
         )
 
 
 def _engine(placement: Placement, whole: Runtime) -> str:
     """Which column of the table of file sets is meant."""
-    if placement.engine != "ort":
+    if placement.engine != ORT.name:
         return placement.engine
     plugin = any(file.path.name == PLUGIN for file in whole.files)
     return "ort-plugin" if plugin else "ort-builtin"

@@ -9,14 +9,15 @@ from typing import Self
 
 from harness.contexts.contexts import Source
 from harness.contexts.models import Model
+from harness.qnn.engines import ENGINES, QNN
 
 
 @dataclass(frozen=True, order=True)
 class Placement:
     """Where and with what a case runs: one device, backend, runtime and compiler.
 
-    `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130. `engine` is what
-    drives the backend: qnn (the probe itself) or ort. `ort` is the name of an ONNX Runtime, None
+    `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130. `engine` is the name
+    of what drives the backend (`qnn/engines.py`). `ort` is the name of an ONNX Runtime, None
     for the runtime's own or the usual one. `compiler` makes the contexts that are compiled; None
     where a case takes none of those. With a `pool`, a name that devices share, any of `among` will
     do: `device` is the one that the case is on, or would be if only one process ran cases.
@@ -26,7 +27,7 @@ class Placement:
     backend: str
     qnn: str
     compiler: str | None
-    engine: str = "qnn"
+    engine: str = QNN.name
     ort: str | None = None
     pool: str = ""
     among: tuple[str, ...] = ()
@@ -50,6 +51,16 @@ class Placement:
         if device not in self.candidates:
             raise ValueError(f"a case of {self.where} was to run on {device}")
         return replace(self, device=device)
+
+    @property
+    def takes_contexts(self) -> bool:
+        """Whether its engine is given contexts one by one."""
+        return ENGINES[self.engine].takes_contexts
+
+    @property
+    def takes_models(self) -> bool:
+        """Whether its engine makes graphs on the device, with an ONNX Runtime."""
+        return ENGINES[self.engine].takes_models
 
     @property
     def qnn_version(self) -> str:

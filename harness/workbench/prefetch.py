@@ -110,7 +110,7 @@ def _sets(
     sets = [runtime_set(supplies.runtime(placement, address))]
     contexts = supplies.expected_contexts(need, address)
     sets += [context_set(deployer, *made) for made in contexts.items()]
-    if placement.engine == "ort":
+    if placement.takes_models:
         models = supplies.models(placement, address, need.models)
         sets += [model_set(deployer, *made) for made in models.values()]
     return sets

@@ -89,7 +89,7 @@ class Supplies:
     def expected_contexts(self, need: Need, kind: Kind) -> dict[Source, Context]:
         """Those that are made ready before a case asks for them, as far as they can be had."""
         placement, sources = need.placement, need.sources
-        if placement.engine != "qnn":
+        if not placement.takes_contexts:
             return {}
         if placement.backend not in _WITH_CONTEXTS:
             sources = tuple(one for one in sources if not one.compiled)
@@ -97,14 +97,14 @@ class Supplies:
 
     def required_contexts(self, need: Need, kind: Kind) -> dict[Source, Context]:
         """The same. Raises ConfigError for a wrong file."""
-        if need.placement.engine != "qnn":
+        if not need.placement.takes_contexts:
             return {}
         self.contexts(need.placement, kind, [one for one in need.sources if not one.compiled])
         return self.expected_contexts(need, kind)
 
     def context_facts(self, need: Need, kind: Kind) -> list[ContextFacts]:
         """What preflight wants to know of the contexts that a case takes, whatever loads them."""
-        if need.placement.engine == "qnn":
+        if need.placement.takes_contexts:
             made = self.expected_contexts(need, kind)
             return [preflight_context(str(source), context) for source, context in made.items()]
         inside = self._contexts.metadata(need.sources)

@@ -172,6 +172,14 @@ def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
     agree()
 
 
+def test_a_case_with_a_zero_in_its_name_is_the_same_to_all(tmp_path: Path) -> None:
+    line = record(case="a").model_dump_json().replace('"a"', '"a\\u0000b"', 1)
+    (tmp_path / "results.jsonl").write_text(line + "\n")
+    (tmp_path / "run.json").write_text(json.dumps({"run": tmp_path.name}))
+    assert final(tmp_path) == {"a\ufffdb": 1}
+    assert [reader(tmp_path) for reader in READERS] == [{"a\ufffdb": 1}] * 2
+
+
 def durations_of(folder: Path) -> dict[str, int]:
     return dict.fromkeys(durations(RunFolder(folder)), 0)
 

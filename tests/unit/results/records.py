@@ -54,6 +54,7 @@ def record(**changed: Any) -> CaseRecord:
     given: dict[str, Any] = {
         "run": "20261121T060000Z-00ff",
         "case": "suites/test_context_count.py::test_contexts[66-resident]",
+        "engine": "qnn",
         "suite": "context_count",
         "axes": {
             "backend": "htp",

@@ -176,6 +176,7 @@ def collected() -> CollectedTests:
             "in no case of its suite contexts is >66 (there are: 50, 66)",
         ),
         ({"backend": "dsp"}, "no backend is dsp"),
+        ({"engine": "tflite"}, "no engine is tflite"),
         ({"backend": ["dsp", "gpu"]}, None),
         ({"htp_arch": 72}, "no htp_arch is 72"),
         ({"htp_arch": ">=73"}, None),

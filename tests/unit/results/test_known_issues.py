@@ -102,6 +102,8 @@ def on_day(day: datetime.date, **changed: Any) -> CaseRecord:
         ({"test": ["test_limit", "test_context"]}, False),
         ({"backend": "htp"}, True),
         ({"backend": "gpu"}, False),
+        ({"engine": "qnn"}, True),
+        ({"engine": ["ort", "executorch"]}, False),
         ({"device": "phone"}, False),
         ({"target": "android-*"}, False),
         ({"compiler": ">=2.51"}, True),

@@ -32,7 +32,7 @@ from tests.unit.results.records import DEVICE, error, json_values, record, recor
 # The example of the design, with what it leaves open filled in.
 CONTRACT = """
 {"schema": 1, "kind": "case", "run": "r", "case": "suites/test_x.py::test[a]",
- "suite": "context_count",
+ "engine": "qnn", "suite": "context_count",
  "axes": {"backend": "htp", "qnn": "2.51.0", "ort": null, "compiler": "2.51.0", "contexts": 66,
           "residency": "resident"},
  "device": {"name": "a", "serial": "b", "soc": "c", "target": "linux-x64", "simulated": true},
@@ -72,6 +72,12 @@ def test_a_record_of_before_confidence_was_said_is_read() -> None:
     assert parsed.error.diagnosis is not None
     assert parsed.error.diagnosis.confidence is None
     assert parsed.error.diagnosis.text() == "x: w; f"
+
+
+def test_a_record_of_before_engines_were_told_is_read() -> None:
+    line = json.loads(CONTRACT)
+    del line["engine"]
+    assert CaseRecord.model_validate(line).engine is None
 
 
 def test_a_record_of_before_libraries_were_told_is_read() -> None:

@@ -1,0 +1,42 @@
+"""What executes on a device: the probe alone, or a runtime that the probe drives. As data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine. `name` is what markers, options and records call it, `title` what people do.
+
+    `test` is the test of `pytest_plugin/own_cases.py` that a file of a user's gets with it, `suite`
+    what records call the suite of such cases. `option` chooses its version, None: it has none.
+
+    `takes_contexts`: contexts are given to it one by one, made by a compiler or taken out of files.
+    Another one loads a file as it is. `takes_models`: it makes graphs on the device itself.
+    """
+
+    name: str
+    title: str
+    test: str
+    suite: str
+    option: str | None = None
+    takes_contexts: bool = False
+    takes_models: bool = False
+
+
+QNN: Final = Engine("qnn", "the probe", "test_contexts", "run_contexts", takes_contexts=True)
+ORT: Final = Engine(
+    "ort", "ONNX Runtime", "test_session", "run_ort", option="ort", takes_models=True
+)
+EXECUTORCH: Final = Engine(
+    "executorch", "ExecuTorch", "test_program", "run_executorch", option="executorch"
+)
+
+ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
+    {engine.name: engine for engine in (QNN, ORT, EXECUTORCH)}
+)
+"""All of them by name, the usual one first."""

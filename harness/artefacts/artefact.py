@@ -11,7 +11,7 @@ from harness.errors import ConfigError
 from harness.files.copy_range import sha256_of_range
 from harness.files.names_inside import open_below
 
-Kind = Literal["context", "pte", "epcontext", "tflite", "dlc", "onnx", "manifest", "bundle"]
+ArtefactKind = Literal["context", "pte", "epcontext", "tflite", "dlc", "onnx", "manifest", "bundle"]
 PieceKind = Literal["context", "dlc", "empty"]
 
 SUFFIXES: Final = (".bin", ".pte", ".onnx", ".tflite", ".dlc")
@@ -89,6 +89,6 @@ class Artefact:
     """A file that was recognised; its pieces are in the order in which a runtime loads them."""
 
     path: Path
-    kind: Kind
+    kind: ArtefactKind
     pieces: tuple[Piece, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)

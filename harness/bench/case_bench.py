@@ -23,7 +23,7 @@ from harness.host.deadline import Deadline
 from harness.lab.lease import LeaseLost
 from harness.probe.events import kept_events
 from harness.probe.plan import Plan
-from harness.probe.run import ProbeRun, run_plan
+from harness.probe.plan_runner import ProbeRun, run_plan
 from harness.results.checks import Check
 from harness.results.measurements import loaded_contexts, measure
 from harness.results.outputs import Execution, Outputs, disagreement, executions, outputs_of

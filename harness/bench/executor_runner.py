@@ -21,7 +21,7 @@ from harness.failure.runner_log import (
 )
 from harness.probe.deadline import alive_at_deadline
 from harness.probe.plan import Plan
-from harness.probe.run import ProbeRun
+from harness.probe.plan_runner import ProbeRun
 from harness.probe.transcript import StepResult
 from harness.runtimes.executorch import RUNNER
 from harness.transport.shell import Completed, ScriptTimeout

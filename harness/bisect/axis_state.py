@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.bisect.answers import Evidence, Question, Tally, Verdict
-from harness.bisect.findings import AxisChange, AxisFinding, Direction, Kind
+from harness.bisect.findings import AxisChange, AxisFinding, Direction, FindingKind
 from harness.bisect.search import AxisSpec, Cost, seconds, testable
 from harness.errors.outgoing_text import counted
 
@@ -77,7 +77,7 @@ class AxisState:
         yield last - first
 
     def finding(
-        self, kind: Kind, states: Sequence[Verdict | None] = (), **told: Any
+        self, kind: FindingKind, states: Sequence[Verdict | None] = (), **told: Any
     ) -> AxisFinding:
         """A finding with what every one says: the runs, the tallies, and remarks on the search.
 
@@ -115,7 +115,7 @@ class AxisState:
         self, found: AxisChange, states: Sequence[Verdict | None], **told: Any
     ) -> AxisFinding:
         """The finding of a change."""
-        kind: Kind = "range" if found.between else "change"
+        kind: FindingKind = "range" if found.between else "change"
         return self.finding(kind, states, **vars(found), **told)
 
     def _wrongly_said(self, states: Sequence[Verdict | None]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from harness.bisect.search import GridSpec
 from harness.errors.outgoing_text import counted
 from harness.report.grid import aligned
 
-Kind = Literal["change", "range", "no-change", "undecided"]
+FindingKind = Literal["change", "range", "no-change", "undecided"]
 Direction = Literal["regression", "fix"]
 
 
@@ -66,7 +66,7 @@ class AxisFinding:
     smallest change of the rate that was looked for) and `excluded` (the smallest that is excluded).
     """
 
-    kind: Kind
+    kind: FindingKind
     direction: Direction | None = None
     before: str | None = None
     after: str | None = None

@@ -42,8 +42,8 @@ from harness.fit.calibration import (
     kept_calibration,
     reserved,
 )
+from harness.fit.fit_text import FitContext, fit, fit_lines
 from harness.fit.packing import Room
-from harness.fit.report import FitContext, fit, fit_lines
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.runtime import Runtime

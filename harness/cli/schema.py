@@ -25,7 +25,7 @@ from harness.contexts.inspection import Inspection
 from harness.doctor.check import DoctorReport
 from harness.failure.explanation import Explanation
 from harness.files.whole_file import write_whole
-from harness.fit.report import Fit
+from harness.fit.fit_text import Fit
 from harness.history.comparison_json import ComparisonReport
 from harness.history.timeline_text import HistoryReport
 from harness.lab import health, inventory, labgrid, runtime_sources

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from harness.artefacts.artefact import Artefact, Kind, Piece, PieceKind
+from harness.artefacts.artefact import Artefact, ArtefactKind, Piece, PieceKind
 from harness.contexts.metadata import Unreadable, entries, memory_bytes, needs
 from harness.contexts.source import BACKENDS_BY_ID
 from harness.qnn.socs import SOCS
@@ -60,7 +60,7 @@ class ContextReport:
     """
 
     file: str
-    artefact: Kind
+    artefact: ArtefactKind
     origin: str
     kind: PieceKind
     offset: int

@@ -12,7 +12,7 @@ from harness.contexts.compiler import CompileError
 from harness.errors import ConfigError, InfraError, VersionError
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step, context_inspect, system_load
-from harness.probe.run import run_plan_locally
+from harness.probe.plan_runner import run_plan_locally
 from harness.probe.transcript import StepResult
 from harness.probe.wholeness import damage, misfit
 from harness.qnn.codes import describe

@@ -23,7 +23,7 @@ from harness.lab.recovery import Recovery, ask_vitals
 from harness.probe.build import PROBE_NAME
 from harness.probe.events import kept_events
 from harness.probe.plan import Plan, Step
-from harness.probe.run import run_plan
+from harness.probe.plan_runner import run_plan
 from harness.runtimes.library_facts import read_library
 from harness.runtimes.runtime import Runtime
 from harness.store.deploy import Deployer

@@ -22,7 +22,7 @@ from typing import Final
 from harness.adb.sections import Section, sections_with
 from harness.errors import DeviceError, InfraError
 from harness.errors.outgoing_text import without_secrets, without_secrets_in
-from harness.evidence.report import MARGIN_S, Baseline, Report, baseline_of
+from harness.evidence.answers import MARGIN_S, Baseline, Report, baseline_of
 from harness.evidence.script import (
     collect_script,
     look_script,

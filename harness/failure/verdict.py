@@ -18,7 +18,7 @@ from harness.failure.error import ErrorRecord, LoadedLibrary, Outcome
 from harness.failure.step_error import BLAME, Blame, cause_of, step_error
 from harness.failure.unsupported import is_unsupported
 from harness.lab.facts import Coprocessors
-from harness.probe.run import (
+from harness.probe.plan_runner import (
     EXIT_BAD_PLAN,
     EXIT_DEADLINE,
     EXIT_DONE,

@@ -31,7 +31,7 @@ from harness.probe.plan import (
     context_load,
     device_create,
 )
-from harness.probe.run import ProbeRun, run_plan_locally
+from harness.probe.plan_runner import ProbeRun, run_plan_locally
 from harness.probe.transcript import StepResult
 from harness.probe.wholeness import damage
 from harness.runtimes.catalog import Catalog

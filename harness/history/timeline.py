@@ -125,7 +125,7 @@ class Line:
 
 
 @dataclass
-class Kind:
+class FailureKind:
     """A kind of failure: all that have one diagnosis, or one signature where no rule knows them."""
 
     name: str

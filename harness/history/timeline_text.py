@@ -11,7 +11,7 @@ from harness.failure.error import Part
 from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable, Side
 from harness.history.not_run import LackingRun
-from harness.history.timeline import Kind, Line, Trend
+from harness.history.timeline import FailureKind, Line, Trend
 from harness.report.pages import template
 from harness.report.summary import shortened
 from harness.results.coverage import LOST_TO, Fault
@@ -208,7 +208,7 @@ def rates(case: CaseRow) -> str:
     return ", ".join(told)
 
 
-def kind_row(kind: Kind) -> KindRow:
+def kind_row(kind: FailureKind) -> KindRow:
     """A kind as it is told."""
 
     return KindRow(

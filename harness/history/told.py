@@ -13,7 +13,7 @@ from harness.history.brief import Brief
 from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable
 from harness.history.not_run import LackingRun
-from harness.history.timeline import Failure, Kind, lines_of
+from harness.history.timeline import Failure, FailureKind, lines_of
 from harness.history.timeline_text import CaseRow, KindRow, case_row, kind_row
 
 _TABLES: Final = (
@@ -132,9 +132,9 @@ class History:
             f"SELECT * FROM failures {only} ORDER BY kind, kin", [diagnosis] if diagnosis else []
         )
         for name, of_kind in groupby((Failure(*row) for row in rows), key=lambda one: one.kind):
-            kind: Kind | None = None
+            kind: FailureKind | None = None
             for failure in of_kind:
-                kind = kind or Kind(name, failure.started)
+                kind = kind or FailureKind(name, failure.started)
                 kind.add(failure)
             if kind is not None:
                 self.kind_rows += 1

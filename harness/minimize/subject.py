@@ -39,7 +39,7 @@ _OTHER_ENGINE: Final = (
 )
 
 
-class Kind(BaseModel, extra="forbid", frozen=True):
+class LoadedBinary(BaseModel, extra="forbid", frozen=True):
     """One of the binaries that a case loads, with its inputs and what it should give (files)."""
 
     name: str
@@ -56,7 +56,7 @@ class Subject(BaseModel, extra="forbid", frozen=True):
     """A case: which contexts, in which order, how and where they are run."""
 
     case: str
-    kinds: tuple[Kind, ...]
+    kinds: tuple[LoadedBinary, ...]
     order: Annotated[tuple[int, ...], Field(max_length=_MOST)]
     plan: RunPlan
     devices: tuple[str, ...]
@@ -159,12 +159,12 @@ def subject_of(
 
 def _kinds(
     artefact: Artefact, files: Sequence[ContextFile], catalog: Catalog
-) -> tuple[tuple[Kind, ...], list[int]]:
+) -> tuple[tuple[LoadedBinary, ...], list[int]]:
     """The different ones among these contexts, and which each of them is."""
     root = cache_root()
     read = ContextFiles(root, catalog, ProbeBuilder(root / "probe")).contexts(files)
     pieces = [piece for piece in artefact.pieces if piece.kind != "empty"]
-    kinds: dict[tuple[Any, ...], Kind] = {}
+    kinds: dict[tuple[Any, ...], LoadedBinary] = {}
     numbers = []
     for file, piece in zip(files, pieces, strict=True):
         context = read[file]
@@ -180,8 +180,8 @@ def _kinds(
     return tuple(kinds.values()), numbers
 
 
-def _kind(context: Context, artefact: str, origin: str) -> Kind:
-    return Kind(
+def _kind(context: Context, artefact: str, origin: str) -> LoadedBinary:
+    return LoadedBinary(
         name=str(context.source),
         path=context.path.absolute(),
         size=context.size,

@@ -10,7 +10,7 @@ from harness.errors import ConfigError, DeviceError, DeviceLost, DeviceRefused, 
 from harness.lab.attach import AttachedDevice
 from harness.probe.build import PROBE_NAME, ProbeBuilder, read_sources, source_hash
 from harness.probe.plan import Plan, Step
-from harness.probe.run import EXIT_DONE, run_plan
+from harness.probe.plan_runner import EXIT_DONE, run_plan
 from harness.probe.wholeness import misfit
 from harness.store.deploy import Deployer
 from harness.transport.device import Transport

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from harness.errors import ConfigError
 
-Kind = Literal["text", "number", "real", "word"]
+FieldType = Literal["text", "number", "real", "word"]
 
 SOURCE_FOLDER: Final = Path(__file__).parent / "native"
 _NOT_C: Final = re.compile(r"/\*.*?\*/|^#.*?$", re.DOTALL | re.MULTILINE)
@@ -18,7 +18,7 @@ _ENTRY: Final = re.compile(
     r'^(LIMIT|LINE|VERB)\("?([\w-]+)"?,\s(.*?)\)$(?!\n )', re.DOTALL | re.MULTILINE
 )
 _FIELD: Final = re.compile(r'(MUST|MAY|LIST)\("([a-z_.0]+)", (\w+)(?:\(([^()]*)\))?\)')
-_KINDS: Final[Mapping[str, Kind]] = {"TEXT": "text", "REAL": "real", "NUMBER": "number"}
+_KINDS: Final[Mapping[str, FieldType]] = {"TEXT": "text", "REAL": "real", "NUMBER": "number"}
 _NUMBERED_KEY: Final = re.compile(r"([a-z]+\.)(0|[1-9][0-9]{0,18})")
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _REAL: Final = re.compile(r"[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
@@ -32,7 +32,7 @@ class Field:
     """
 
     required: bool
-    kind: Kind = "text"
+    kind: FieldType = "text"
     least: int = 0
     most: int = 10**19 - 1
     words: tuple[str, ...] = ()

@@ -37,7 +37,7 @@ from harness.results.record import (
 from harness.runtimes.runtime import NotOffered
 
 if TYPE_CHECKING:
-    from harness.pytest_plugin.run import Run
+    from harness.pytest_plugin.device_run import Run
     from harness.runtimes.findings import Finding
     from harness.workbench import Placement
 

@@ -35,7 +35,7 @@ from harness.pytest_plugin.terminal import (
 _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from harness.pytest_plugin.run import Run
+    from harness.pytest_plugin.device_run import Run
 
 
 class Controller:

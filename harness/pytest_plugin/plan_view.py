@@ -14,7 +14,7 @@ from harness.pytest_plugin.terminal import write_line
 from harness.yaml_lines.document import all_of
 
 if TYPE_CHECKING:
-    from harness.pytest_plugin.run import Run
+    from harness.pytest_plugin.device_run import Run
     from harness.workbench import Need, PushedFile
 
 

@@ -15,6 +15,7 @@ import pytest
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.pytest_plugin.asked import Asked
 from harness.pytest_plugin.collected import Collected, leave_out, need_of, placement_of
+from harness.pytest_plugin.device_run import Run
 from harness.pytest_plugin.ending import Ending
 from harness.pytest_plugin.neighbours import (
     ignored_options,
@@ -30,7 +31,6 @@ from harness.pytest_plugin.own_contexts import (
     left_out,
 )
 from harness.pytest_plugin.recorder import Recorder, end_session, show_summary
-from harness.pytest_plugin.run import Run
 from harness.pytest_plugin.terminal import (
     LAB_ERROR,
     NO_DEVICE,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.pytest_plugin.axes import device_runtimes
 from harness.workbench import Need
+from harness.workbench.ahead import DeviceAddress, PrefetchJob, start
 from harness.workbench.placement import by_placement
-from harness.workbench.prefetch import DeviceAddress, PrefetchJob, start
 
 _log = logging.getLogger(__name__)
 

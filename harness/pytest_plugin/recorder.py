@@ -10,7 +10,7 @@ from harness.errors import ConfigError, HarnessError
 from harness.pytest_plugin.terminal import OURS, RECORDS, tell, write_line
 
 if TYPE_CHECKING:
-    from harness.pytest_plugin.run import Run
+    from harness.pytest_plugin.device_run import Run
     from harness.report.rundir import RunFolder
 
 _EXIT_AFTER_FAILURES = 1

@@ -13,7 +13,7 @@ from harness.files.whole_file import read_bounded
 from harness.qnn.platforms import PLATFORMS
 from harness.runtimes.elf import ElfError, ElfFacts, read_elf
 
-Kind = Literal[
+LibraryKind = Literal[
     "backend-htp",
     "backend-gpu",
     "backend-cpu",
@@ -30,7 +30,7 @@ Kind = Literal[
 MAX_LIBRARY_BYTES: Final = 1 << 30
 """The largest library of QNN 2.51.0 has 106 MB."""
 
-_KINDS: Final[tuple[tuple[str, Kind], ...]] = (
+_KINDS: Final[tuple[tuple[str, LibraryKind], ...]] = (
     (r"libQnnHtp\.so", "backend-htp"),
     (r"libQnnGpu\.so", "backend-gpu"),
     (r"libQnnCpu\.so", "backend-cpu"),
@@ -67,7 +67,7 @@ _FOLDER = re.compile(
     r"(?<![\d.])(\d{1,3}\.\d{1,3}\.\d{1,3}(?:\.\d{6,12}(?:_\d{1,12})?)?)(?![\d.]*\d)"
 )
 _VERSION = re.compile(r"(\d{1,3}\.\d{1,3}\.\d{1,3})(?:\.(\d{6})(\d{0,6}))?(?:_\w*)?", re.ASCII)
-_TELLING: tuple[Kind, ...] = (
+_TELLING: tuple[LibraryKind, ...] = (
     "backend-htp",
     "backend-gpu",
     "backend-cpu",
@@ -111,7 +111,7 @@ class LibraryFacts:
     """
 
     name: str
-    kind: Kind
+    kind: LibraryKind
     htp_arch: int | None = None
     content_arch: int | None = None
     elf: ElfFacts | None = None
@@ -126,7 +126,7 @@ class LibraryFacts:
         return self.name.rsplit("/", 1)[-1]
 
 
-def kind_of(name: str) -> tuple[Kind, int | None]:
+def kind_of(name: str) -> tuple[LibraryKind, int | None]:
     """What a library is by its name, and the HTP arch of a stub or skel (pure)."""
     file_name = name.rsplit("/", 1)[-1]
     for pattern, kind in _NAMES:
@@ -174,7 +174,7 @@ def read_library(path: Path, name: str) -> LibraryFacts:
     return library_facts(name, data)
 
 
-def _build_of(kind: Kind, data: bytes) -> SdkBuild | None:
+def _build_of(kind: LibraryKind, data: bytes) -> SdkBuild | None:
     if kind in ("ort", "ort-plugin", "c++-runtime"):
         return None
     found = _distinct((match[1], match[2]) for match in _BUILD.finditer(data))

@@ -14,8 +14,8 @@ from harness.contexts.schedule import Schedule
 from harness.contexts.session_plan import DeployedContext, DeployedModel
 from harness.contexts.source import Context, Reference
 from harness.errors import DeviceError, HarnessError, InfraError
+from harness.evidence.answers import Baseline
 from harness.evidence.case_evidence import take_baseline
-from harness.evidence.report import Baseline
 from harness.lab.attach import AttachedDevice, LabDevice
 from harness.lab.device_watch import DeviceWatch
 from harness.probe.build import PROBE_NAME

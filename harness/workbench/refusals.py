@@ -8,7 +8,7 @@ from typing import Final
 
 from harness.failure.verdict import Verdict
 from harness.probe.plan import Plan
-from harness.probe.run import ProbeRun
+from harness.probe.plan_runner import ProbeRun
 
 _OPENING: Final = frozenset(
     {"backend-load", "system-load", "log-create", "backend-create", "device-create"}

@@ -24,7 +24,7 @@ from harness.workbench.placement import Need, Placement
 _WITH_CONTEXTS = ("htp",)
 
 
-class Kind(Protocol):
+class TargetSpec(Protocol):
     """What must be known of a device to make something for it."""
 
     @property
@@ -50,7 +50,7 @@ class Supplies:
         self._onnx = OnnxFiles(cache)
         self._built: dict[tuple[str, int | None], Path] = {}
 
-    def runtime(self, placement: Placement, kind: Kind) -> Runtime:
+    def runtime(self, placement: Placement, kind: TargetSpec) -> Runtime:
         """The libraries of a placement, cut down to what its device needs."""
         arch = kind.htp_arch if placement.backend == "htp" else None
         return self.libraries.runtime(placement, kind.target, arch)
@@ -78,7 +78,7 @@ class Supplies:
         return {PROBE_NAME: program, **libraries}
 
     def contexts(
-        self, placement: Placement, kind: Kind, sources: Sequence[Source]
+        self, placement: Placement, kind: TargetSpec, sources: Sequence[Source]
     ) -> dict[Source, Context]:
         """The contexts of these sources.
 
@@ -86,7 +86,7 @@ class Supplies:
         """
         return self._contexts.of(sources, *self._compiling(placement, kind, sources))
 
-    def expected_contexts(self, need: Need, kind: Kind) -> dict[Source, Context]:
+    def expected_contexts(self, need: Need, kind: TargetSpec) -> dict[Source, Context]:
         """Those that are made ready before a case asks for them, as far as they can be had."""
         placement, sources = need.placement, need.sources
         if not placement.takes_contexts:
@@ -95,14 +95,14 @@ class Supplies:
             sources = tuple(one for one in sources if not one.compiled)
         return self._contexts.available(sources, *self._compiling(placement, kind, sources))
 
-    def required_contexts(self, need: Need, kind: Kind) -> dict[Source, Context]:
+    def required_contexts(self, need: Need, kind: TargetSpec) -> dict[Source, Context]:
         """The same. Raises ConfigError for a wrong file."""
         if not need.placement.takes_contexts:
             return {}
         self.contexts(need.placement, kind, [one for one in need.sources if not one.compiled])
         return self.expected_contexts(need, kind)
 
-    def context_facts(self, need: Need, kind: Kind) -> list[ContextFacts]:
+    def context_facts(self, need: Need, kind: TargetSpec) -> list[ContextFacts]:
         """What preflight wants to know of the contexts that a case takes, whatever loads them."""
         if need.placement.takes_contexts:
             made = self.expected_contexts(need, kind)
@@ -119,33 +119,33 @@ class Supplies:
         ]
 
     def _compiling(
-        self, placement: Placement, kind: Kind, sources: Sequence[Source]
+        self, placement: Placement, kind: TargetSpec, sources: Sequence[Source]
     ) -> tuple[str | None, int | None]:
         """Compiler and HTP architecture, as far as one of the sources needs them."""
         if not any(one.compiled for one in sources):
             return None, None
         return self._compiler(placement, kind), arch_of(placement, kind)
 
-    def _compiler(self, placement: Placement, kind: Kind) -> str:
+    def _compiler(self, placement: Placement, kind: TargetSpec) -> str:
         """What compiles for a placement, also where it was not made for that."""
         return placement.compiler or self.catalog.compiler_for(placement.qnn, kind.target)
 
     def models(
-        self, placement: Placement, kind: Kind, models: Sequence[Model]
+        self, placement: Placement, kind: TargetSpec, models: Sequence[Model]
     ) -> dict[Model, tuple[Path, Reference]]:
         """The ONNX files of these models, with what goes with them."""
         references = self.references(placement, kind, models)
         return {model: (self._onnx.path(model), made) for model, made in references.items()}
 
     def references(
-        self, placement: Placement, kind: Kind, models: Sequence[Model]
+        self, placement: Placement, kind: TargetSpec, models: Sequence[Model]
     ) -> dict[Model, Reference]:
         """The inputs and expected outputs of these models."""
         made = self._contexts.references(models, self._compiler(placement, kind))
         return dict(zip(models, made, strict=True))
 
 
-def arch_of(placement: Placement, kind: Kind) -> int:
+def arch_of(placement: Placement, kind: TargetSpec) -> int:
     """The HTP architecture of a placement's device. Raises ConfigError if nobody knows it."""
     if kind.htp_arch is None:
         raise ConfigError(

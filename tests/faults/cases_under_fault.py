@@ -20,7 +20,7 @@ from harness.contexts.models import Model
 from harness.contexts.schedule import schedule
 from harness.probe.events import MARK
 from harness.probe.plan import Plan, Settings, Step, backend_load
-from harness.probe.run import run_plan
+from harness.probe.plan_runner import run_plan
 from harness.transport.files import PushItem
 from tests.faults.control import ask
 from tests.faults.inside import deploy_anew, preloaded, probe_of, use_probe

@@ -24,7 +24,7 @@ from harness.files.cache import cache_root
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step
-from harness.probe.run import EXIT_DONE, run_plan_locally
+from harness.probe.plan_runner import EXIT_DONE, run_plan_locally
 from tests.stand_in.build import build_backend
 from tests.unit.bisect.histories import fewest_runs
 

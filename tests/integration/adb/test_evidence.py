@@ -12,6 +12,7 @@ import pytest
 from harness.adb.address import TcpAddress
 from harness.adb.device import AdbDevice
 from harness.adb.server import AdbServer
+from harness.evidence.answers import Baseline
 from harness.evidence.case_evidence import (
     SUMMARY,
     CaseEvidence,
@@ -19,12 +20,11 @@ from harness.evidence.case_evidence import (
     EvidenceLimits,
     take_baseline,
 )
-from harness.evidence.report import Baseline
 from harness.files.cache import cache_root
 from harness.host.deadline import Deadline
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
-from harness.probe.run import run_plan
+from harness.probe.plan_runner import run_plan
 from harness.transport.files import PushItem
 from tests.android.bionic import android_probe
 from tests.integration.adb.conftest import NEWEST_SERVER, Lab, Linked, Place, linked_to

@@ -14,7 +14,7 @@ from harness.failure.verdict import judge
 from harness.files.cache import cache_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
-from harness.probe.run import ProbeRun, run_plan
+from harness.probe.plan_runner import ProbeRun, run_plan
 from harness.transport.files import PushItem
 from tests.integration.adb.conftest import REAL_BY_DAY, Lab, Linked, Place, linked_to
 from tests.integration.adb.faulty_link import FaultyLink

@@ -93,7 +93,7 @@ from pathlib import Path
 from harness.failure.verdict import judge
 from harness.probe.events import kept_events
 from harness.probe.plan import Plan, Step
-from harness.probe.run import run_plan_locally
+from harness.probe.plan_runner import run_plan_locally
 run = run_plan_locally(Path(sys.argv[1]), Plan((Step("noop"),)), env={}, timeout_s=120)
 verdict = judge(run)
 kept = kept_events(run.raw_events)

@@ -20,7 +20,7 @@ from harness.contexts.models import Model
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan
-from harness.probe.run import run_plan_locally
+from harness.probe.plan_runner import run_plan_locally
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.probe.conftest import build_backend
 from tests.logged import Logged

@@ -19,7 +19,7 @@ from harness.fit.packing import Size
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step
-from harness.probe.run import run_plan_locally
+from harness.probe.plan_runner import run_plan_locally
 from harness.runtimes.catalog import Catalog
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.device_runs import ROOT, DeviceRuns

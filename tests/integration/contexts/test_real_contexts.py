@@ -24,7 +24,7 @@ from harness.files.notices import far, followed_by
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step
-from harness.probe.run import run_plan_locally
+from harness.probe.plan_runner import run_plan_locally
 from harness.runtimes.catalog import Catalog
 from tests.integration.conftest import HTP_ARCH, ContextFor, RuntimeFor
 from tests.logged import Logged

@@ -12,7 +12,7 @@ from harness.contexts.session_plan import DeployedContext, Libraries
 from harness.contexts.source import Context
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan
-from harness.probe.run import ProbeRun, run_plan_locally
+from harness.probe.plan_runner import ProbeRun, run_plan_locally
 from harness.runtimes.runtime import Runtime
 from tests.needed import C_COMPILERS, need
 from tests.stand_in.build import build_htp, build_rpcmem

@@ -21,7 +21,7 @@ from harness.experiments.pairing import (
 )
 from harness.failure.verdict import judge
 from harness.probe.build import ProbeBuilder
-from harness.probe.run import EXIT_DONE, EXIT_STEP_FAILED
+from harness.probe.plan_runner import EXIT_DONE, EXIT_STEP_FAILED
 from harness.results.checks import Check, broken
 from tests.integration.experiments.conftest import Target
 

@@ -18,7 +18,7 @@ from harness.probe.memory_steps import (
     memory_sample,
 )
 from harness.probe.plan import Plan, Step, context_free, context_load
-from harness.probe.run import run_plan_locally
+from harness.probe.plan_runner import run_plan_locally
 from harness.probe.transcript import StepResult
 from harness.runtimes.runtime import Runtime
 

@@ -19,7 +19,7 @@ from harness.fit.packing import Room, Size, forecast
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
-from harness.probe.run import run_plan_locally
+from harness.probe.plan_runner import run_plan_locally
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.probe.conftest import build_backend

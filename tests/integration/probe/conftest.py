@@ -14,7 +14,7 @@ from harness.files.cache import cache_root
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
-from harness.probe.run import ProbeRun, run_plan_locally
+from harness.probe.plan_runner import ProbeRun, run_plan_locally
 from tests.android.bionic import ARM64, BIONIC, X64, ProbeBuild, bionic_probe
 from tests.needed import C_COMPILERS, need
 from tests.stand_in.build import build_backend

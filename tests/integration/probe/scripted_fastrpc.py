@@ -21,7 +21,7 @@ from harness.contexts.session_plan import Libraries, within_session
 from harness.files.cache import cache_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings
-from harness.probe.run import ProbeRun
+from harness.probe.plan_runner import ProbeRun
 from harness.qnn.codes import dsp_error, dsp_errors
 from harness.simulator.board import soc_files
 from harness.simulator.emulation import find_tools

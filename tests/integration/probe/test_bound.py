@@ -15,7 +15,7 @@ from harness.probe.memory_steps import (
     memory_sample,
 )
 from harness.probe.plan import Step
-from harness.probe.run import EXIT_DONE
+from harness.probe.plan_runner import EXIT_DONE
 from tests.integration.probe.conftest import Runner, StandIn
 
 FOUR = np.array([1.5, -2.0, 0.25, 1e6], np.float32)

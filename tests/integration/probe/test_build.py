@@ -14,8 +14,8 @@ from harness.errors import ConfigError, InfraError
 from harness.probe import build
 from harness.probe.build import ProbeBuilder, read_sources, source_hash
 from harness.probe.plan import Plan, Step
+from harness.probe.plan_runner import run_plan_locally
 from harness.probe.prebuilt import check_probe
-from harness.probe.run import run_plan_locally
 
 SYSTEM = {"PATH": os.environ["PATH"]}
 

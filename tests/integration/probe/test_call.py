@@ -10,7 +10,7 @@ import pytest
 from harness.probe import plan
 from harness.probe.call_steps import APP_READ, APP_WRITE, call, operation, tensor
 from harness.probe.plan import Step
-from harness.probe.run import EXIT_DONE, ProbeRun
+from harness.probe.plan_runner import EXIT_DONE, ProbeRun
 from harness.runtimes.runtime import Runtime
 from harness.simulator.device import DeviceSettings
 from harness.simulator.programs import install

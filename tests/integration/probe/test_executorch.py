@@ -15,7 +15,7 @@ from harness.failure.verdict import judge
 from harness.files.cache import cache_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
-from harness.probe.run import ProbeRun, run_plan_locally
+from harness.probe.plan_runner import ProbeRun, run_plan_locally
 from harness.results.measurements import measure
 from harness.runtimes.catalog import Catalog
 from harness.workbench.supplies import Supplies

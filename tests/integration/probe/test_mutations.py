@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.failure.verdict import Verdict, judge
 from harness.probe import plan
 from harness.probe.plan import Plan, Step
-from harness.probe.run import ProbeRun, run_plan_locally
+from harness.probe.plan_runner import ProbeRun, run_plan_locally
 from harness.probe.transcript import Transcript
 from harness.probe.wholeness import misfit
 from tests.integration.probe.conftest import StandIn

@@ -27,7 +27,7 @@ from harness.probe.ort_plan import (
     ort_session_free,
 )
 from harness.probe.plan import Settings, Step
-from harness.probe.run import EXIT_DONE, ProbeRun
+from harness.probe.plan_runner import EXIT_DONE, ProbeRun
 from harness.probe.transcript import StepResult
 from harness.results.measurements import ort_figures
 from harness.runtimes.catalog import Catalog

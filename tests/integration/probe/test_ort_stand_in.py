@@ -24,7 +24,7 @@ from harness.probe.ort_plan import (
     ort_session_free,
 )
 from harness.probe.plan import Settings, Step
-from harness.probe.run import EXIT_DONE, ProbeRun
+from harness.probe.plan_runner import EXIT_DONE, ProbeRun
 from harness.probe.transcript import StepResult
 from harness.probe.verbs import SOURCE_FOLDER
 from tests.android.bionic import ProbeBuild

@@ -17,7 +17,7 @@ import pytest
 from harness.errors import ConfigError, InfraError
 from harness.probe import plan
 from harness.probe.plan import Plan, Settings, Step
-from harness.probe.run import (
+from harness.probe.plan_runner import (
     EXIT_BAD_PLAN,
     EXIT_DONE,
     EXIT_STEP_FAILED,
@@ -388,7 +388,7 @@ def test_noise_of_a_library_lands_on_stderr_and_is_bounded(run: Runner) -> None:
 
 
 def test_a_flood_of_output_ends_it(plain_probe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.probe.run.MAX_OUTPUT_BYTES", 1 << 20)
+    monkeypatch.setattr("harness.probe.plan_runner.MAX_OUTPUT_BYTES", 1 << 20)
     flood = Step("spew", {"bytes": str(1 << 40), "to": "events"})
     done = run_plan_locally(plain_probe, Plan((flood,)), env={}, timeout_s=60)
     assert (done.truncated, done.exit_code, done.signal) == (True, None, None)

@@ -15,7 +15,7 @@ from harness.failure.explanation import explain
 from harness.failure.verdict import judge
 from harness.probe import plan
 from harness.probe.plan import Settings, Step
-from harness.probe.run import EXIT_DONE, EXIT_STEP_FAILED, ProbeRun
+from harness.probe.plan_runner import EXIT_DONE, EXIT_STEP_FAILED, ProbeRun
 from harness.probe.transcript import StepResult
 from harness.runtimes.runtime import Runtime
 from tests.integration.probe.conftest import PLAIN_ONLY, PLAIN_TOO, Runner

@@ -19,7 +19,7 @@ from harness.files.cache import cache_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import probe_problem
 from harness.probe.plan import Plan, Step, sealed
-from harness.probe.run import run_plan
+from harness.probe.plan_runner import run_plan
 from harness.simulator.board import libc_version, soc_files
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.emulation import find_tools, make_board

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.artefacts.artefact import Artefact, ArtefactError, Kind
+from harness.artefacts.artefact import Artefact, ArtefactError, ArtefactKind
 from harness.artefacts.open import open_artefact, open_artefacts
 from tests.logged import Logged
 from tests.unit.artefacts.made import FIELD, bytes_of
@@ -18,7 +18,7 @@ from tests.unit.artefacts.made import FIELD, bytes_of
 # of each piece: origin, offset, size, and how its sha256 begins
 ADD = ("node QNNExecutionProvider_QNN_13756297062807309455_1_0", 0, 17776, "18dce2")
 OUTPUT = ("node QNNExecutionProvider_QNN_14402433416346871126_1_0", 0, 17776, "70f792")
-KNOWN: dict[str, tuple[Kind, list[tuple[str, int, int, str]]]] = {
+KNOWN: dict[str, tuple[ArtefactKind, list[tuple[str, int, int, str]]]] = {
     "executorch-3-contexts.pte": (
         "pte",
         [

@@ -15,7 +15,7 @@ from harness.contexts.metadata import Tensor
 from harness.errors import ConfigError
 from harness.failure.runner_log import Heard, runner_transcript
 from harness.failure.verdict import judge
-from harness.probe.run import ProbeRun
+from harness.probe.plan_runner import ProbeRun
 from harness.results.outputs import executions, outputs_of
 from harness.runtimes.executorch import RUNNER, runner_files
 from tests.unit.runtimes.elf_files import elf_file

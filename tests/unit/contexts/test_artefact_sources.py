@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.artefacts.artefact import Artefact, Kind, Piece, PieceKind
+from harness.artefacts.artefact import Artefact, ArtefactKind, Piece, PieceKind
 from harness.contexts.artefact_sources import Given, artefacts_with_contexts, contexts_of
 from harness.contexts.context_file import ContextFile
 from harness.contexts.models import Model
@@ -17,7 +17,7 @@ from tests.unit.artefacts.made import CONTEXT, Pte
 CONTENT = b"head" + b"first" + b"second!" + b"tail"
 
 
-def artefact(folder: Path, *kinds: PieceKind, kind: Kind = "pte") -> Artefact:
+def artefact(folder: Path, *kinds: PieceKind, kind: ArtefactKind = "pte") -> Artefact:
     """A file with three pieces: two with content, and one without."""
     path = folder / "model.pte"
     path.write_bytes(CONTENT)
@@ -108,7 +108,7 @@ def test_a_folder_that_no_context_has_is_named(
     ],
 )
 def test_what_holds_no_contexts(
-    tmp_path: Path, kinds: tuple[PieceKind, ...], kind: Kind, problem: str
+    tmp_path: Path, kinds: tuple[PieceKind, ...], kind: ArtefactKind, problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         contexts_of(artefact(tmp_path, *kinds, kind=kind), tmp_path / "cache")

@@ -11,7 +11,7 @@ from harness.failure.error import ErrorRecord, Outcome
 from harness.failure.rule import Rule
 from harness.failure.rules import RULES
 from harness.failure.verdict import judge
-from harness.probe.run import ProbeRun
+from harness.probe.plan_runner import ProbeRun
 from harness.qnn.codes import dsp_error
 from harness.runtimes.findings import CODES, finding
 from tests.unit.failure.probe_runs import DONE, LOAD, START, begin, end, log, run

@@ -21,7 +21,7 @@ from harness.failure.runner_log import (
 from harness.failure.step_error import step_error
 from harness.failure.verdict import judge
 from harness.probe.plan import Plan
-from harness.probe.run import ProbeRun
+from harness.probe.plan_runner import ProbeRun
 from harness.probe.transcript import EARLIER_FAILED, LogLine, StepResult, Transcript
 from harness.probe.wholeness import misfit
 from harness.results.measurements import measure

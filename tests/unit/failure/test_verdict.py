@@ -12,7 +12,7 @@ from harness.failure.error import ErrorRecord, signature
 from harness.failure.verdict import Verdict, judge
 from harness.lab.facts import Coprocessors
 from harness.probe.plan import Plan, Step
-from harness.probe.run import EXIT_BAD_PLAN, EXIT_DONE, EXIT_STEP_FAILED
+from harness.probe.plan_runner import EXIT_BAD_PLAN, EXIT_DONE, EXIT_STEP_FAILED
 from harness.results.record import NO_CAUSE
 from tests.properties import reached, reaches
 from tests.unit.failure.probe_runs import DONE, LOAD, START, begin, end, log, run

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.contexts.schedule import Move, schedule
+from harness.fit.fit_text import FitContext, fit, fit_lines
 from harness.fit.packing import Change, Forecast, Refusal, Room, Size, changes, forecast
-from harness.fit.report import FitContext, fit, fit_lines
 from tests.properties import reached, reaches
 
 SIZES = st.lists(

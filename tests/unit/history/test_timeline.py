@@ -19,7 +19,7 @@ from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable
 from harness.history.database import kin_of
 from harness.history.not_run import LackingRun
-from harness.history.timeline import Failure, Filter, Kind, Line, lines_of
+from harness.history.timeline import Failure, FailureKind, Filter, Line, lines_of
 from harness.history.timeline_text import HistoryReport, lines, page
 from harness.history.told import History
 from tests.integration.hostile_words import CANARY, steering
@@ -138,7 +138,7 @@ def test_versions_side_by_side_are_a_line_each() -> None:
 
 
 def test_a_kind_is_counted_in_any_order_by_cases_that_stand_together() -> None:
-    kind = Kind("x", "2026-11-05")
+    kind = FailureKind("x", "2026-11-05")
     rows = [("a", "r3", "2026-11-03"), ("a", "r1", "2026-11-01"), ("b", "r9", "2026-11-09")]
     for kin, run, started in [*rows, ("b", "r1", "2026-11-02")]:
         kind.add(Failure("x", kin, run, started, f"on {kin}", "qnn 1"))

@@ -18,7 +18,7 @@ from harness.cli.schema import FOLDER
 from harness.errors import ConfigError, InfraError
 from harness.minimize.driver import Minimization, Result, Task, Tried
 from harness.minimize.search import Way
-from harness.minimize.subject import Kind, Subject
+from harness.minimize.subject import LoadedBinary, Subject
 from harness.report.rundir import RunFolder
 from tests.unit.artefacts.made import CONTEXT, OTHER, bytes_of
 from tests.unit.results.records import error, record
@@ -35,7 +35,7 @@ def subject(folder: Path, order: Sequence[int], expects: Expects | None = None) 
         path.write_bytes(content)
         given = {"size": len(content), "artefact": "m.pte", "origin": f"forward/{number}"}
         same = {"path": path, "inputs": (), "expected": (), **given}
-        kinds.append(Kind(name=f"m.pte#{number}", sha256=f"{number}" * 64, **same))  # type: ignore[arg-type]
+        kinds.append(LoadedBinary(name=f"m.pte#{number}", sha256=f"{number}" * 64, **same))  # type: ignore[arg-type]
     return Subject(
         case="m.pte::test_contexts[sim-htp-2.51.0-m.pte-resident-9]",
         kinds=tuple(kinds),

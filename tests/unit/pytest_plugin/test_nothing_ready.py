@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from harness.errors import DeviceLost, DeviceRefused, HarnessError, InfraError, VersionError
+from harness.pytest_plugin.device_run import Run
 from harness.pytest_plugin.options import Options
-from harness.pytest_plugin.run import Run
 from harness.workbench import Need, Placement, Workbench
 
 PLACEMENT = Placement("phone", "htp", "2.51.0", "2.51.0")

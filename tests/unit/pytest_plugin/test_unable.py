@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.pytest_plugin.run import Run
+from harness.pytest_plugin.device_run import Run
 from harness.workbench import Placement
 
 KINDS = {"old-a": "v68", "old-b": "v68", "new-a": "v75", "new-b": "v75"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from harness.runtimes import library_facts as module
 from harness.runtimes.known_facts import KnownFacts
 from harness.runtimes.library_facts import (
-    Kind,
+    LibraryKind,
     SdkBuild,
     build_id_of,
     kind_of,
@@ -46,7 +46,7 @@ from tests.unit.runtimes.elf_files import elf_file
         ("libQnnHtp.so.bak", "other", None),
     ],
 )
-def test_kinds(name: str, kind: Kind, arch: int | None) -> None:
+def test_kinds(name: str, kind: LibraryKind, arch: int | None) -> None:
     assert kind_of(name) == (kind, arch)
 
 

@@ -10,7 +10,7 @@ from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict
 from harness.probe.ort_plan import ort_env, ort_load, ort_register_ep, ort_session
 from harness.probe.plan import Plan, Settings, Step, backend_load, device_create
-from harness.probe.run import ProbeRun
+from harness.probe.plan_runner import ProbeRun
 from harness.probe.transcript import Transcript
 from harness.workbench.refusals import Refusal, Refusals
 

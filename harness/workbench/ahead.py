@@ -1,6 +1,6 @@
 """Makes ready what a later run may need, beside the run that uses the device.
 
-`python -m harness.workbench.prefetch JSON` fetches, compiles and pushes it, one placement after the
+`python -m harness.workbench.ahead JSON` fetches, compiles and pushes it, one placement after the
 other. It takes no lease, since whoever starts it has one, and never touches a device's health: what
 it cannot do is left to the run that needs it.
 """

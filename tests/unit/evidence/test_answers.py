@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.adb.sections import Section
-from harness.evidence.report import Baseline, Report, baseline_of
+from harness.evidence.answers import Baseline, Report, baseline_of
 from harness.evidence.script import NO_STACK
 from harness.evidence.text import EvidenceFile
 from harness.transport.shell_protocol import TOKEN_VARIABLE

@@ -15,7 +15,7 @@ from harness.files.notices import followed_by
 from harness.host.deadline import Deadline
 from harness.probe.events import TranscriptParser
 from harness.probe.plan import Plan, Settings, Step, backend_load
-from harness.probe.run import EXIT_DONE, ProbeRun, run_plan
+from harness.probe.plan_runner import EXIT_DONE, ProbeRun, run_plan
 from harness.simulator.device import SimulatedDevice
 from harness.transport.files import PushItem
 from harness.transport.shell_protocol import exit_status
@@ -209,7 +209,7 @@ def test_a_lost_device_tells_the_step(
             if b'"crash"' in data:
                 heard.touch()
 
-    monkeypatch.setattr("harness.probe.run.TranscriptParser", Hearing)
+    monkeypatch.setattr("harness.probe.plan_runner.TranscriptParser", Hearing)
     plan = Plan((Step("noop"), Step("crash", {"signal": "9"})))
     waits = f"until [ -e {shlex.quote(str(heard))} ]; do sleep 0.1; done"
     script = f"#!/bin/sh\n{shlex.quote(f'{folder}/qnn-probe')}\n{waits}\nreboot\nsleep 60\n"

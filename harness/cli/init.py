@@ -1,4 +1,4 @@
-"""`qnn-harness init`: writes a devices.yaml of what adb sees."""
+"""`qnn-harness init`: writes a devices.yaml of what adb sees, and of boards behind ssh."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ def init(
     simulated: bool, server: str, boards: Sequence[str], lab_file: Path, as_json: bool
 ) -> None:
     """Write a devices.yaml of the devices that the adb server sees, with what each says it is.
+
+    --board names boards that ssh leads to; no adb server is needed for them.
 
     Nothing is overwritten: --lab FILE names another place. A device that does not answer stands
     there as a comment with what to do. Exit code 3 if there is none that answers.

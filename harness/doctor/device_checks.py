@@ -197,7 +197,7 @@ def _clock(patient: Patient) -> Answer:
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this computer's"
     if abs(skew) <= _SKEW_S:
         return Answer("ok", "within a second of this computer's" if abs(skew) < 1.5 else found)
-    advice = "set its clock (automatic time, or `adb shell date`): logs are compared by time"
+    advice = "set its clock (automatic time, or `date`): logs are compared by time"
     return Answer("warn", found, advice)
 
 

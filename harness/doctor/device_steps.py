@@ -176,11 +176,13 @@ def unplug(ground: Ground) -> Answer:
         return Answer(
             "ok", f"the loss was noticed, {back.transport.serial} was back after {took:.0f} s"
         )
-    return Answer("fail", f"not back after {PERSON_S:.0f} s: {why}", "see `adb devices -l`")
+    return Answer("fail", f"not back after {PERSON_S:.0f} s: {why}", "see `qnn-harness devices`")
 
 
 def reboot(ground: Ground) -> Answer:
     """A reboot, and whether what was put there outlived it."""
+    if ground.lab_device.config.transport == "local":
+        return Answer("not-applicable", "it is this computer")
     if not ground.rules.reboot:
         return Answer("not-applicable", "devices.yaml forbids it: `recovery: {reboot: false}`")
     device, began = ground.device, time.monotonic()

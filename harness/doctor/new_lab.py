@@ -1,4 +1,4 @@
-"""What `qnn-harness init` writes: a devices.yaml of what adb sees, each line with its reason."""
+"""What `qnn-harness init` writes: a devices.yaml of what is there, each line with its reason."""
 
 from __future__ import annotations
 

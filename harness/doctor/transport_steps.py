@@ -53,7 +53,9 @@ def shells(ground: Ground) -> Answer:
         if not late.found.ended:
             wrong.append("what ran past its deadline could not be ended")
     if wrong:
-        return Answer("fail", "; ".join(wrong), "its adbd or shell does what no other does")
+        return Answer(
+            "fail", "; ".join(wrong), "its shell, or what leads to it, does what no other does"
+        )
     streams = "stdout and stderr apart" if apart else "stdout and stderr in one (no shell_v2)"
     return Answer("ok", f"exit codes, a signal, input, {streams}, a deadline, endless output")
 

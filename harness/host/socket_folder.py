@@ -53,7 +53,7 @@ def new_socket_path() -> Path:
     try:
         return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base)) / _NAME
     except OSError as error:
-        raise InfraError(f"no folder for the adb server's socket in {base}: {error}") from error
+        raise InfraError(f"no folder for a socket in {base}: {error}") from error
 
 
 def socket_base(longest: str) -> Path:
@@ -68,7 +68,7 @@ def socket_base(longest: str) -> Path:
         if _fits(folder / longest) and _keeps_others_off(folder):
             return folder
     raise InfraError(
-        f"no folder for the adb server's socket: in {tempfile.gettempdir()} and {_LAST_RESORT} "
+        f"no folder for a socket: in {tempfile.gettempdir()} and {_LAST_RESORT} "
         "other accounts can rename our files (no sticky bit), or the path is too long; set "
         "XDG_RUNTIME_DIR to a folder of yours with mode 0700"
     )

@@ -14,7 +14,7 @@ from harness.adb.address import ServerAddress
 from harness.adb.device import AdbDevice
 from harness.adb.reach import Reach
 from harness.adb.server import AdbServer, SeenDevice
-from harness.errors import DeviceError, InfraError
+from harness.errors import DeviceError, DeviceRefused, InfraError
 from harness.files.notices import at_work
 from harness.lab.facts import SCRIPT, DeviceFacts, parse_facts
 from harness.lab.health import Fitness, HealthRules, RecoveryRules, TimedGate
@@ -122,6 +122,11 @@ class LabDevice:
     def recovery_rules(self) -> RecoveryRules:
         """What may be done to bring it back."""
         return self.lab.lab.recovery_of(self.config)
+
+    @property
+    def may_reboot(self) -> bool:
+        """Whether it may be rebooted to bring it back: not the computer that we are on."""
+        return self.recovery_rules.reboot and self.config.transport != "local"
 
     @property
     def gate(self) -> TimedGate | None:
@@ -263,6 +268,8 @@ class LabDevice:
             transport.connect(timeout_s=CONNECT_S)
         serial = transport.serial
         at_work(serial, name=config.name)
+        if not self.is_ours and config.transport != "adb":
+            require_own_folder(transport, workdir)
         facts = read_facts(transport, workdir)
         if not self.is_ours and config.transport == "adb":
             require_serial(serial, facts.serial_number)
@@ -365,6 +372,28 @@ def transport_of(lab: Lab, config: DeviceConfig) -> Transport:
     if config.login is not None:
         return SshBoard(config.login)
     return AdbDevice(config.serial or "", AdbServer(lab.server_of(config)))
+
+
+def require_own_folder(device: Transport, folder: str) -> None:
+    """Makes the work folder if it is not there; it has to be of our account there, and only ours.
+
+    Else another account of a board could exchange what runs as us. Raises DeviceRefused.
+    """
+    path = shlex.quote(folder)
+    done = device.shell(
+        f"mkdir -p {path}&&[ -O {path} ]&&[ ! -h {path} ]&&"
+        f"case $(ls -ld {path}) in ????????w*)exit 1;;esac",
+        timeout_s=_FACTS_S,
+        doing="look whose its work folder is",
+    )
+    if not done.ok:
+        said = done.stderr.decode("utf-8", "replace").strip()[-300:]
+        why = f": {said}" if said else ", or others may write there"
+        raise DeviceRefused(
+            f"its work folder {folder} is not that of the account that we have there{why}; name "
+            "another `workdir`",
+            serial=device.serial,
+        )
 
 
 def read_facts(device: Transport, folder: str) -> DeviceFacts:

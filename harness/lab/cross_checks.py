@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from harness.adb.address import DEVICE_URLS
+from harness.adb.address import DEVICE_URLS, board_at
 from harness.errors import ConfigError
-from harness.lab.device_address import LOCAL, device_address
+from harness.lab.device_address import LOCAL, board_address, device_address
 from harness.qnn.platforms import TARGETS
 from harness.qnn.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS
 from harness.yaml_lines.document import Document
@@ -32,7 +32,12 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
     hosts, devices = entries_of(document, "hosts"), entries_of(document, "devices")
     yield from names_taken_twice(document, "hosts", hosts, "name")
     yield from names_taken_twice(document, "devices", devices, "name")
-    yield from names_taken_twice(document, "devices", devices, "address")
+    by_ssh = {at: one for at, one in devices.items() if one.get("transport") == "ssh"}
+    here = {at: one for at, one in devices.items() if one.get("transport") == "local"}
+    others = {at: one for at, one in devices.items() if at not in by_ssh}
+    yield from names_taken_twice(document, "devices", others, "address")
+    yield from names_taken_twice(document, "devices", by_ssh, "address", named=_board)
+    yield from names_taken_twice(document, "devices", here, "transport")
     # The same serial may well exist behind two adb servers.
     yield from names_taken_twice(document, "devices", devices, "serial", "host", named=_address)
     yield from _unlike_pools(document, devices)
@@ -161,6 +166,12 @@ def _wrong_if_simulated(device: Mapping[str, object]) -> Iterator[_Wrong]:
         elif isinstance(soc, str) and soc in choices and soc not in KERNEL_SOC_IDS:
             hint = f"the number that kernels give to {soc} is not known"
             yield _Wrong("shows_soc", hint, list(KERNEL_SOC_IDS))
+
+
+def _board(address: str) -> str:
+    """One name for a board, whoever logs in there; what is no address is wrong by itself."""
+    at = board_at(address)
+    return address if at is None else board_address(at, lambda _: False)
 
 
 def _address(serial: str) -> str:

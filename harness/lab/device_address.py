@@ -13,6 +13,8 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from harness.ssh.login import SshLogin
+
 LOCAL: Final = "local"
 """The canonical name of the computer that an address is looked up on."""
 
@@ -91,6 +93,12 @@ def device_address(serial: str, server_host: str, server_port: int, is_own: IsOw
     if host == LOCAL or (_ip(host) or ipaddress.ip_address("0.0.0.0")).is_loopback:
         return f"{server}:{server_port}:{host}:{address[1]}"
     return f"tcp:{host}:{address[1]}"
+
+
+def board_address(login: SshLogin, is_own: IsOwn) -> str:
+    """One name for the sshd that ssh leads to, whoever logs in there."""
+    host = login.login.rpartition("@")[2]
+    return f"ssh:{canonical_host(host, is_own)}:{login.port or 22}"
 
 
 def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

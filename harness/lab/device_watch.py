@@ -207,7 +207,9 @@ class DeviceWatch:
         pause_s, most_s = _PAUSE_S
         for number in itertools.count(1):
             codes = _codes(health)
-            for step in recovery_steps(codes, strikes, own_server=ours, may_reboot=rules.reboot):
+            for step in recovery_steps(
+                codes, strikes, own_server=ours, may_reboot=device.may_reboot
+            ):
                 if is_worth_trying(step, _codes(health)):
                     health = self._take_step(device, step, health, recovery)
                     if health.state != "bad":
@@ -217,7 +219,7 @@ class DeviceWatch:
                 break
             time.sleep(min(pause_s, come_back.remaining()))
             pause_s, strikes = min(2 * pause_s, most_s), 1
-        may = rules.reboot and health.state == "bad"
+        may = device.may_reboot and health.state == "bad"
         if may and is_worth_trying("power-cycle", _codes(health)) and _may_switch(device):
             health = self._take_step(device, "power-cycle", health, recovery)
         return health

@@ -56,7 +56,7 @@ def _device_url(text: str) -> str:
 
 def _device_address(text: str) -> str:
     # which of the two it must be, `transport` says
-    return text if ssh_address(text) is not None else _device_url(text)
+    return _device_url(text) if "://" in text else _ssh(text)
 
 
 def _ssh(text: str) -> str:

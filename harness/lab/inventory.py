@@ -43,7 +43,7 @@ from harness.lab.cross_checks import (
 )
 from harness.lab.device_address import (
     LOCAL,
-    canonical_host,
+    board_address,
     device_address,
     is_this_computer,
 )
@@ -83,7 +83,7 @@ SIMULATED_LAB: Final = Path(__file__).with_name("simulated.yaml")
 
 _NO_FILE: Final = (
     "no such file; --lab FILE names another. `qnn-harness init` writes one of the devices that adb "
-    "sees. A whole one for a phone is `{schema: 1, devices: "
+    "sees, and of boards. A whole one for a phone is `{schema: 1, devices: "
     "[{name: desk, serial: 1a2b3c4d, soc: QCS8550}]}`, with the serial that `adb devices` prints; "
     "`simulated: true` instead of the serial has this computer simulate one"
 )
@@ -352,8 +352,7 @@ class Lab(_Strict):
         if device.transport == "local":
             return LOCAL
         if device.login is not None:
-            host, port = device.login.login.rpartition("@")[2], device.login.port or 22
-            return f"ssh:{canonical_host(host, is_this_computer)}:{port}"
+            return board_address(device.login, is_this_computer)
         server = self.server_of(device)
         return device_address(device.serial or "", server.host, server.port, is_this_computer)
 

@@ -255,7 +255,7 @@ def run_plan_locally(
     if not os.access(probe, os.X_OK):
         raise ConfigError("cannot run the probe: no program is there", file=probe)
     return run_plan(
-        ThisComputer(env),
+        ThisComputer.for_plans(env),
         str(probe),
         plan,
         env=env,

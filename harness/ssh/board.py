@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import secrets
 import shlex
 import socket
@@ -16,7 +17,7 @@ import stat
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ from harness.errors import (
     DeviceError,
     DeviceLost,
     DeviceRefused,
+    DeviceTimeout,
     InfraError,
     InternalError,
 )
@@ -44,16 +46,23 @@ from harness.transport.files import (
     local_faults,
     path_bytes,
 )
-from harness.transport.shell_protocol import LastMark, told_script
+from harness.transport.shell_protocol import TOKEN_VARIABLE, ToldStreams, told_script
 
 _READ_BYTES: Final = 256 << 10
 _BLOCK: Final = 512
 _RETRY_S: Final = 0.5
+_END_S: Final = 2.0
+_REBOOT: Final = (
+    f"(unset {TOKEN_VARIABLE};command -v setsid >/dev/null&&s=setsid;"
+    "exec $s sh -c 'reboot||sudo -n reboot')& wait $!"
+)
+_STAT: Final = re.compile(rb"([0-9a-f]{1,8}) ([0-9]{1,19}) ([0-9]{1,11})(?:\.[0-9]*)?\n")
+_CHECKED_AT_ONCE_BYTES: Final = 50_000
 _HOPELESS: Final = (
     *("Permission denied", "Too many authentication failures", "Host key verification failed"),
     *("Could not resolve", "Bad port"),
 )
-"""What ssh says where time changes nothing."""
+"""What ssh says where it is no use to try again at once."""
 _MAX_SCRIPT_BYTES: Final = 100_000
 """Linux takes 128 KiB as one word of a command line."""
 _ENOENT: Final = 2
@@ -70,7 +79,7 @@ class SshBoard(Transport):
     def __init__(self, login: SshLogin) -> None:
         super().__init__(str(login))
         self.login = login
-        self._connection = shared_connection(login, ("board", login), name=f"board {login}")
+        self._connection = shared_connection(login, ("board", login), name="it")
 
     def __repr__(self) -> str:
         return f"SshBoard({self.login})"
@@ -100,11 +109,10 @@ class SshBoard(Transport):
         """As `Link.open`. Raises ConfigError where this computer has no ssh."""
         mark = secrets.token_hex(8)
         told = f"exec sh -c {shlex.quote(told_script(script, token, mark))}"
-        encoded = told.encode("utf-8", "surrogateescape")
-        if len(encoded) > _MAX_SCRIPT_BYTES or b"\0" in encoded:
+        if len(os.fsencode(told)) > _MAX_SCRIPT_BYTES or "\0" in told:
             raise InternalError(
-                f"a script of {len(encoded)} bytes does not fit into a command line, or has a NUL; "
-                "pass its data by stdin"
+                f"a script of {len(script)} characters does not fit into a command line, or has a "
+                "NUL; pass its data by stdin"
             )
         with device_faults(self.serial, command):
             self._connection.require(deadline.remaining() or 1e-3)
@@ -119,25 +127,34 @@ class SshBoard(Transport):
             )
         except OSError as error:
             raise ConfigError(f"ssh cannot be run: {error}") from error
-        return Bridge(ssh, LastMark(mark)).socket
+        return Bridge(ssh, ToldStreams(mark)).socket
 
     def connect(self, *, timeout_s: float) -> None:
-        """As `Transport.connect`: we are let in. A board that boots is tried until the deadline."""
+        """As `Transport.connect`: we are let in, and its login shell runs what it is given.
+
+        A board that boots is tried until the deadline.
+        """
         deadline = Deadline(timeout_s)
         while True:
             try:
                 with device_faults(self.serial, "connect"):
-                    return self._connection.require(deadline.remaining() or 1e-3)
+                    self._connection.require(deadline.remaining() or 1e-3)
+                done = self.shell("echo here", timeout_s=deadline.remaining(), doing="connect")
             except DeviceLost as error:
                 hopeless = any(words in error.problem for words in _HOPELESS)
                 if hopeless or deadline.remaining() < _RETRY_S:
                     raise
+            else:
+                if done.stdout == b"here\n":
+                    return
+                raise self._refused("its login shell runs no commands", "connect", done.stderr)
             time.sleep(_RETRY_S)
 
     def reconnect(self, *, timeout_s: float) -> None:
         """As `Transport.reconnect`, for all who share the connection."""
-        self._connection.end()
-        self.connect(timeout_s=timeout_s)
+        deadline = Deadline(timeout_s)
+        self._connection.end(timeout_s=deadline.at_most(_END_S).seconds)
+        self.connect(timeout_s=deadline.remaining())
 
     def is_there(self, *, timeout_s: float) -> bool:
         """Whether it answers."""
@@ -147,12 +164,16 @@ class SshBoard(Transport):
 
     def disconnect(self) -> None:
         """Ends the shared connection."""
-        self._connection.end()
+        self._connection.end(timeout_s=_END_S)
 
     def reboot(self, *, timeout_s: float) -> None:
-        """As `Transport.reboot`, by the command of that name, which takes root or sudo."""
-        with contextlib.suppress(DeviceLost):
-            done = self.shell("reboot||sudo -n reboot", timeout_s=timeout_s, doing="reboot")
+        """As `Transport.reboot`, by the command of that name, which takes root or sudo.
+
+        It is none of the call's processes: how long it takes, or that the connection ends with it,
+        keeps nobody from waiting for the board.
+        """
+        with contextlib.suppress(DeviceLost, DeviceTimeout):
+            done = self.shell(_REBOOT, timeout_s=timeout_s, doing="reboot")
             if not done.ok:
                 raise self._refused("it does not reboot", "reboot", done.stderr)
 
@@ -163,14 +184,36 @@ class SshBoard(Transport):
         if not files:
             return
         command = f"push {files[0].remote}" + (f" and {len(files) - 1} more" * (len(files) > 1))
+        deadline, sizes = Deadline(timeout_s), dict[str, int]()
         done = self.shell(
             "tar -x -p -o -f - -C /",
-            stdin=_tar(files, progress),
+            stdin=_tar(files, sizes, progress),
             timeout_s=timeout_s,
             doing=command,
         )
         if not done.ok:
             raise self._refused("it does not take them", command, done.stderr)
+        self._check({one.remote: sizes[one.remote] for one in files if one.checked}, deadline)
+
+    def _check(self, sizes: Mapping[str, int], deadline: Deadline) -> None:
+        """Asks back what size files have there, a command line's worth at a time."""
+        asked: dict[str, int] = {}
+        for remote in (*sizes, None):
+            if remote is None or sum(map(len, asked)) > _CHECKED_AT_ONCE_BYTES:
+                done = self.shell(
+                    f"stat -c %s -- {shlex.join(asked)}" if asked else "",
+                    timeout_s=deadline.remaining(),
+                    doing="push",
+                )
+                for said, (path, size) in zip(done.stdout.split(), asked.items(), strict=False):
+                    if said != str(size).encode():
+                        problem = f"{size} bytes were sent, {said.decode()[:20]} arrived"
+                        raise self._error(problem, f"push {path}")
+                if len(done.stdout.split()) != len(asked):
+                    raise self._refused("not all of it arrived", "push", done.stderr)
+                asked = {}
+            if remote is not None:
+                asked[remote] = sizes[remote]
 
     def stat(
         self, remote: str, *, timeout_s: float = SHORT_S, follow: bool = True
@@ -185,14 +228,12 @@ class SshBoard(Transport):
             timeout_s=timeout_s,
             doing=command,
         )
-        said = done.stdout.decode("utf-8", "replace").split()
-        if done.ok and said == ["none"]:
+        if done.ok and done.stdout == b"none\n":
             return None
-        try:
-            mode, size, mtime_s = int(said[0], 16), int(said[1]), int(said[2])
-        except (ValueError, IndexError):
-            raise self._refused("it does not say", command, done.stderr) from None
-        return RemoteStat(mode, size, mtime_s)
+        said = _STAT.fullmatch(done.stdout)
+        if said is None:
+            raise self._refused("it does not say", command, done.stderr)
+        return RemoteStat(int(said[1], 16), int(said[2]), int(said[3]))
 
     def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
         """As `Transport.pull`."""
@@ -231,10 +272,12 @@ class SshBoard(Transport):
         return DeviceRefused(text, serial=self.serial, command=command)
 
 
-def _tar(files: Iterable[PushItem], progress: Progress | None) -> Iterator[bytes]:
+def _tar(
+    files: Iterable[PushItem], sizes: dict[str, int], progress: Progress | None
+) -> Iterator[bytes]:
     """The files as one tar, piece by piece; of a piece is told when the next one is wanted.
 
-    Raises InfraError where a file cannot be read.
+    Their sizes go into `sizes`. Raises InfraError where a file cannot be read.
     """
     sent = 0
     for file in files:
@@ -242,6 +285,7 @@ def _tar(files: Iterable[PushItem], progress: Progress | None) -> Iterator[bytes
         info = tarfile.TarInfo(file.remote.lstrip("/"))
         info.mode = file.mode & 0o7777
         with _opened(file, info) as blocks:
+            sizes[file.remote] = info.size
             yield info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
             for block in blocks:
                 yield block

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,10 +18,11 @@ import threading
 import time
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from filelock import FileLock, Timeout
 
+from harness.errors import ConfigError
 from harness.host.deadline import Deadline
 from harness.host.guard import GuardedProcess, spawn_guarded
 from harness.host.socket_folder import host_file
@@ -29,7 +31,7 @@ from harness.ssh.login import SshLogin
 from harness.transport.faults import OutOfReachError
 
 _POLL_S: Final = 0.02
-_END_S: Final = 2.0
+_START_S: Final = 15.0
 _NONE: Final = (FileNotFoundError, ConnectionRefusedError)
 _FOR_A_COMMAND: Final = ("ControlMaster=no", "RemoteCommand=none", "ClearAllForwardings=yes")
 
@@ -72,6 +74,8 @@ class SharedConnection:
         self._least_s = least_s
         self._users: int | None = None
         self._ssh: GuardedProcess | None = None
+        self._due = Deadline(0)
+        self._log: IO[bytes] | None = None
 
     @property
     def _shared(self) -> Path:
@@ -101,14 +105,27 @@ class SharedConnection:
         self.connect(timeout_s).close()
 
     def command(self, script: str) -> list[str]:
-        """What runs a script of the login shell there, by this connection."""
-        return [*self._login.command(self._shared, *_FOR_A_COMMAND), script]
+        """What runs a script of the login shell there, by this connection.
 
-    def end(self) -> None:
+        One that is only for commands has no other way there: ssh would begin one by itself.
+        """
+        only = ("ProxyCommand=false",) if self._forward is None else ()
+        return [*self._login.command(self._shared, *_FOR_A_COMMAND, *only), script]
+
+    def end(self, *, timeout_s: float) -> None:
         """Ends it for all who share it; the next to use it begins it anew."""
         argv = self._login.command(self._shared, words=("-O", "exit"))
+        asked = {"capture_output": True, "stdin": subprocess.DEVNULL}
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(argv, capture_output=True, timeout=_END_S, stdin=subprocess.DEVNULL)
+            subprocess.run(argv, timeout=timeout_s, check=False, **asked)  # type: ignore[call-overload]
+        # where it stands still and hears nothing, whoever comes next must not find it
+        self._shared.unlink(missing_ok=True)
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._ssh is not None and self._ssh.running:
+            os.kill(self._ssh.pid, signal.SIGTERM)
+            self._ssh.stop()
 
     def _connected(self, deadline: Deadline) -> socket.socket:
         pipe = host_file(self._key, "users")
@@ -119,29 +136,48 @@ class SharedConnection:
             self._users = os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         with contextlib.suppress(*_NONE):
             return unix_connection(self._socket, deadline.remaining() or 1e-3)
-        with tempfile.TemporaryFile() as log:
-            stdin = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                # ssh shares nothing where one that was killed has left its socket
-                self._shared.unlink(missing_ok=True)
-                self._ssh = spawn_guarded(self._holder(), stdin=stdin, stderr=log)
-            finally:
-                os.close(stdin)
-            while self._ssh.running and not deadline.expired:
-                with contextlib.suppress(*_NONE):
-                    return unix_connection(self._socket, deadline.remaining() or 1e-3)
-                time.sleep(_POLL_S)
-            ended = self._ssh.exit_code
-            if ended is None:
-                os.kill(self._ssh.pid, signal.SIGTERM)
-                self._ssh.stop()
-            log.seek(0)
-            said = " ".join(log.read(4000).decode("utf-8", "replace").split())[-500:]
+        if shutil.which("ssh") is None:
+            raise ConfigError("this computer has no ssh: apt install openssh-client")
+        # one that was begun and is not there yet is waited for, until it has had its time
+        if self._ssh is None or not self._ssh.running or self._due.expired:
+            self._begin(pipe)
+        assert self._ssh is not None
+        while self._ssh.running and not deadline.expired:
+            with contextlib.suppress(*_NONE):
+                return unix_connection(self._socket, deadline.remaining() or 1e-3)
+            time.sleep(_POLL_S)
+        if self._ssh.running and self._due.remaining() > 1:
+            raise TimeoutError(f"no connection within {deadline.seconds:.2g} s")
+        ended = self._ssh.exit_code
+        self._stop()
+        assert self._log is not None
+        self._log.seek(0)
+        said = " ".join(self._log.read(4000).decode("utf-8", "replace").split())[-500:]
         if not said:
-            none = f"no connection in {deadline.seconds:g} s"
+            none = f"no connection in {_START_S:g} s"
             said = none if ended is None else f"ssh ended with {ended}"
-        raise OutOfReachError(f"{self._name} is out of reach: {said}. {self._login.advice}")
+        raise OutOfReachError(
+            f"{self._name} is out of reach: {said.rstrip('.')}. {self._login.advice}"
+        )
+
+    def _begin(self, pipe: Path) -> None:
+        self._stop()
+        if self._log is not None:
+            self._log.close()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  it is kept as long as ssh runs
+        stdin = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            # ssh shares nothing where one that was killed has left its socket
+            self._shared.unlink(missing_ok=True)
+            self._ssh = spawn_guarded(self._holder(), stdin=stdin, stderr=self._log)
+        finally:
+            os.close(stdin)
+        self._due = Deadline(_START_S)
 
     def _holder(self) -> list[str]:
-        forward = () if self._forward is None else ("-L", f"{self._socket}:{self._forward}")
-        return self._login.command(self._shared, "ControlMaster=yes", words=("-N", *forward))
+        if self._forward is None:
+            # what else the user has ssh do there is not for us
+            only = ("ControlMaster=yes", "RemoteCommand=none", "ClearAllForwardings=yes")
+            return self._login.command(self._shared, *only, words=("-N",))
+        forward = ("-N", "-L", f"{self._socket}:{self._forward}")
+        return self._login.command(self._shared, "ControlMaster=yes", words=forward)

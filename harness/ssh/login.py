@@ -24,7 +24,9 @@ class SshLogin:
     port: int | None = None
 
     def __str__(self) -> str:
-        return self.login if self.port is None else f"{self.login}:{self.port}"
+        user, at, host = self.login.rpartition("@")
+        host = f"[{host}]" if ":" in host else host
+        return f"{user}{at}{host}" + ("" if self.port is None else f":{self.port}")
 
     @property
     def advice(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
+import select
 import signal
 import socket
 import struct
@@ -18,30 +18,37 @@ from harness.transport.shell_protocol import (
     STDERR,
     STDIN,
     STDOUT,
-    LastMark,
+    ToldStreams,
     header,
 )
 
 _READ_BYTES: Final = 64 << 10
 _QUEUED_BYTES: Final = 256 << 10
 _HEADER: Final = struct.Struct("<BI")
-_POLL_S: Final = 0.01
+_POLL_MS: Final = 10
 
 
 class Bridge:
     """A thread between a process of ours and a `socket` on which somebody speaks shell_v2.
 
-    The exit packet tells the process's own status; with `mark`, the status that this finds on its
-    stderr: without one the socket is closed behind what was said, as a connection that broke. When
-    the socket is closed the process is ended, with its group, which it must lead.
+    The exit packet tells the process's own status; with `told`, the status that its streams tell.
+    Without one the socket is closed behind what was said, as a connection that broke. When the
+    socket is closed the process is ended, with its group, which it must lead; `leaves_nothing`:
+    its group is ended in any case.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], mark: LastMark | None = None) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        told: ToldStreams | None = None,
+        *,
+        leaves_nothing: bool = False,
+    ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        self._process = process
-        self._stdin, self._mark = process.stdin, mark
+        self._process, self._told, self._leaves_nothing = process, told, leaves_nothing
+        self._stdin = process.stdin
         self._kinds = {process.stdout.fileno(): STDOUT, process.stderr.fileno(): STDERR}
         self._packets = _StdinPackets()
         self._left = memoryview(b"")
@@ -54,62 +61,51 @@ class Bridge:
         with self._ours, self._process, contextlib.suppress(OSError):
             heard_out = False
             try:
-                heard_out = self._carry() and (self._mark is not None or self._awaited())
+                heard_out = self._carry()
             finally:
-                # it is not reaped yet, so that the number is still its group's
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
-            status = self._status()
-            if heard_out and status is not None:
+                if self._leaves_nothing or not heard_out:
+                    # it is not reaped yet, so that the number is still its group's
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.killpg(self._process.pid, signal.SIGKILL)
+            status = self._status() if heard_out else None
+            if status is not None:
                 self._send(EXIT, bytes([status & 0xFF]))
 
     def _carry(self) -> bool:
-        """Carries until the process has closed its outputs; False if the socket was closed."""
-        with selectors.DefaultSelector() as selector:
+        """Carries until the process has closed its outputs, and has ended if it is to tell how.
+
+        False if the socket was closed before.
+        """
+        ours = self._ours.fileno()
+        while self._kinds or (self._told is None and not self._has_ended()):
+            poll = select.poll()
             for fd in self._kinds:
-                selector.register(fd, selectors.EVENT_READ)
-            self._watch(selector)
-            while self._kinds:
-                for key, _ in selector.select():
-                    if key.fileobj is self._ours:
-                        if not self._take():
-                            return False
-                    elif key.fd in self._kinds and not self._give(key.fd):
-                        selector.unregister(key.fd)
-                        del self._kinds[key.fd]
-                self._feed()
-                self._watch(selector)
+                poll.register(fd, select.POLLIN)
+            # without room for more only its end is waited for
+            poll.register(ours, select.POLLIN if len(self._left) < _QUEUED_BYTES else 0)
+            if self._left and not self._stdin.closed:
+                poll.register(self._stdin, select.POLLOUT)
+            ready = dict(poll.poll(None if self._kinds else _POLL_MS))
+            if ready.get(ours, 0) & select.POLLIN:
+                if not self._take():
+                    return False
+            elif ours in ready:
+                return False
+            for fd in [fd for fd in self._kinds if fd in ready]:
+                if not self._give(fd):
+                    del self._kinds[fd]
+            self._feed()
         return True
 
-    def _awaited(self) -> bool:
-        """Waits for the end of a process that has closed its outputs; False as `_carry`."""
+    def _has_ended(self) -> bool:
         how = os.WEXITED | os.WNOWAIT | os.WNOHANG
-        self._ours.settimeout(_POLL_S)
-        while os.waitid(os.P_PID, self._process.pid, how) is None:
-            with contextlib.suppress(TimeoutError):
-                if not self._ours.recv(_READ_BYTES):
-                    return False
-        self._ours.settimeout(None)
-        return True
+        return os.waitid(os.P_PID, self._process.pid, how) is not None
 
     def _status(self) -> int | None:
-        if self._mark is not None:
-            return self._mark.status
+        if self._told is not None:
+            return self._told.status
         ended = self._process.wait()
         return ended if ended >= 0 else 128 - ended
-
-    def _watch(self, selector: selectors.BaseSelector) -> None:
-        """Reads from the socket while there is room, and waits for room in the process's stdin."""
-        wanted: dict[object, int] = {}
-        if len(self._left) < _QUEUED_BYTES:
-            wanted[self._ours] = selectors.EVENT_READ
-        if self._left and not self._stdin.closed:
-            wanted[self._stdin] = selectors.EVENT_WRITE
-        for one in (self._ours, self._stdin):
-            with contextlib.suppress(KeyError, ValueError):
-                selector.unregister(one)
-            if one in wanted:
-                selector.register(one, wanted[one])
 
     def _take(self) -> bool:
         data = self._ours.recv(_READ_BYTES)
@@ -130,11 +126,11 @@ class Bridge:
             self._stdin.close()
 
     def _give(self, fd: int) -> bool:
-        data = os.read(fd, _READ_BYTES)
+        data, kind = os.read(fd, _READ_BYTES), self._kinds[fd]
         said = data
-        if self._kinds[fd] == STDERR and self._mark is not None:
-            said = self._mark.feed(data) if data else self._mark.rest()
-        self._send(self._kinds[fd], said)
+        if self._told is not None:
+            said = self._told.feed(kind, data) if data else self._told.rest(kind)
+        self._send(kind, said)
         return bool(data)
 
     def _send(self, kind: int, data: bytes) -> None:

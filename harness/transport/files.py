@@ -21,6 +21,9 @@ MAX_PATH_BYTES: Final = 1024
 PSEUDO_FOLDERS: Final = ("/proc/", "/sys/", "/dev/")
 """Sizes there say nothing about content."""
 
+_LATEST_S: Final = 1 << 33
+"""No file is of a later time: what a device says of that may be anything."""
+
 Progress = Callable[[int], None]
 
 
@@ -67,7 +70,7 @@ class RemoteStat:
 def path_bytes(path: str) -> bytes:
     """A path as a device takes it. Raises InfraError for one that none can."""
     encoded = path.encode("utf-8", "surrogateescape")
-    if not encoded or b"\0" in encoded or len(encoded) > MAX_PATH_BYTES:
+    if not encoded.startswith(b"/") or b"\0" in encoded or len(encoded) > MAX_PATH_BYTES:
         raise InfraError(f"not a path for a device: {path[:80]!r} ({len(encoded)} bytes)")
     return encoded
 
@@ -110,5 +113,6 @@ class IncomingFile:
             if found.is_file:
                 mode = stat.S_IMODE(found.mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR
                 self._partial.chmod(mode)
-                os.utime(self._partial, (found.mtime_s, found.mtime_s))
+                mtime_s = min(max(0, found.mtime_s), _LATEST_S)
+                os.utime(self._partial, (mtime_s, mtime_s))
             self._partial.replace(self._local)

@@ -157,14 +157,22 @@ class _V2Call:
                     left = False
                 else:
                     channel.queue(header(STDIN, len(chunk)), chunk)
-            yield from self._take(channel.receive(room_below=_QUEUED_BYTES // 2 if left else 0))
+            yield from self._received(channel, room_below=_QUEUED_BYTES // 2 if left else 0)
             if self.status is not None:
                 return
 
     def rest(self, channel: Channel) -> Iterator[tuple[int, bytes]]:
         """Gives what comes until the exit status is there, and feeds nothing any more."""
         while self.status is None:
-            yield from self._take(channel.receive())
+            yield from self._received(channel)
+
+    def _received(self, channel: Channel, *, room_below: int = 0) -> Iterator[tuple[int, bytes]]:
+        try:
+            received = channel.receive(room_below=room_below)
+        except EOFError:
+            yield STDERR, self._banner.rest()
+            raise
+        yield from self._take(received)
 
     def _take(self, received: bytes) -> Iterator[tuple[int, bytes]]:
         for kind, data in self._reader.feed(received):
@@ -235,7 +243,7 @@ def run_script(
     doing: str = "",
     collect: bool = True,
 ) -> Completed:
-    """Runs `script` in the device's shell; see `ShellDevice.shell`.
+    """Runs `script` in the device's shell; see `Transport.shell`.
 
     `stdin` is for devices with shell_v2, whole or in pieces as they are wanted; without it,
     `stdin_file` names a file on the device.

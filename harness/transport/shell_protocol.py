@@ -98,9 +98,10 @@ def legacy_script(script: str, token: str, stdin_file: str | None) -> str:
 
 
 def told_script(script: str, token: str | None, mark: str) -> str:
-    """As `v2_script`, for a daemon that does not tell what ended a program.
+    """As `v2_script`, for a daemon that does not tell what ended a program (`ToldStreams`).
 
-    The status follows on stderr behind `mark`. The shell that tells it stays out of the script's
+    Both streams begin with `mark`, since a login shell may print before. The status follows on
+    stderr behind another one. The shell that tells it stays out of the script's
     process group and does not carry the token, neither in its environment nor, thanks to the empty
     quotes, on its command line: so it can tell of processes that were ended, too.
     """
@@ -109,6 +110,7 @@ def told_script(script: str, token: str | None, mark: str) -> str:
         named = f"export {TOKEN_VARIABLE}''={token};"
         script = f"echo '\x1e{token}' $$ >&2;{script}"
     return (
+        f"echo '\x1e{mark}' 0;echo '\x1e{mark}' 0 >&2;"
         f"s=;command -v setsid >/dev/null&&s=setsid;exec 3>&2 2>/dev/null;{named}"
         f"(exec $s sh -c {shlex.quote(script)} 2>&3 3>&-);echo '\x1e{mark}' =$? >&3"
     )
@@ -121,10 +123,12 @@ def _find(mark: re.Pattern[bytes], data: bytes, token: bytes) -> re.Match[bytes]
 class Banner:
     """Takes the first mark out of a stream and learns the process group from it.
 
-    Something else may stand before it (a linker's warning), which is passed on.
+    Something else may stand before it (a linker's warning), which is passed on, unless it `drops`
+    that.
     """
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, *, drops: bool = False) -> None:
+        self._drops = drops
         self._token = token.encode()
         self._held = b""
         self._done = False
@@ -145,7 +149,8 @@ class Banner:
         group = int(match[2])
         self.group = group if group > 1 else None
         self.crlf = match[3] == b"\r\n"
-        output = self._held[: match.start()] + self._held[match.end() :]
+        before = b"" if self._drops else self._held[: match.start()]
+        output = before + self._held[match.end() :]
         self._held, self._done = b"", True
         return output
 
@@ -157,24 +162,29 @@ class Banner:
 
 
 class LastMark:
-    """Takes the mark with the status out of the end of a stream."""
+    """Takes the mark with the status out of the end of a stream.
 
-    def __init__(self, token: str) -> None:
+    What follows it is no output, unless `goes_on`.
+    """
+
+    def __init__(self, token: str, *, goes_on: bool = False) -> None:
+        self._goes_on = goes_on
         self._token = token.encode()
         self._longest = len(token) + len("\x1e =255\r\n")
         self._held = b""
         self.status: int | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """The part of `data`, and of what was held back, that is output; none behind the mark."""
+        """The part of `data`, and of what was held back, that is output."""
         if self.status is not None:
-            return b""
+            return data if self._goes_on else b""
         self._held += data
         match = _find(_LAST_MARK, self._held, self._token)
         if match is not None:
             self.status = int(match[2])
-            output, self._held = self._held[: match.start()], b""
-            return output
+            output, behind = self._held[: match.start()], self._held[match.end() :]
+            self._held = b""
+            return output + behind if self._goes_on else output
         # a mark may be under way in the last bytes, and so may a CR LF
         start = self._held.rfind(b"\x1e", -self._longest)
         if start < 0:
@@ -186,6 +196,33 @@ class LastMark:
         """What was held back for a mark that did not come."""
         held, self._held = self._held, b""
         return held
+
+
+class ToldStreams:
+    """The two outputs of a `told_script`: what it printed, and its `status` once that is known.
+
+    What a stream says before the first mark is not the script's, and given only by `rest`, where
+    the stream has ended without one.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self._first = {STDOUT: Banner(mark, drops=True), STDERR: Banner(mark, drops=True)}
+        self._last = LastMark(mark, goes_on=True)
+
+    @property
+    def status(self) -> int | None:
+        """The script's status."""
+        return self._last.status
+
+    def feed(self, kind: int, data: bytes) -> bytes:
+        """The part of `data`, and of what was held back, that the script has printed there."""
+        said = self._first[kind].feed(data)
+        return said if kind == STDOUT else self._last.feed(said)
+
+    def rest(self, kind: int) -> bytes:
+        """What was held back for a mark that did not come."""
+        held = self._first[kind].rest()
+        return held if kind == STDOUT else self._last.rest() + held
 
 
 class LegacyReader:

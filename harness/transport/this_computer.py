@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
-import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
-from harness.errors import DeviceError, DeviceRefused, InfraError
+from harness.errors import DeviceError, DeviceRefused, DeviceTimeout, InfraError
 from harness.files.whole_file import open_regular
 from harness.host.deadline import Deadline
 from harness.transport.bridge import Bridge
@@ -33,16 +33,27 @@ _READ_BYTES: Final = 1 << 20
 
 
 class ThisComputer(Transport):
-    """Runs scripts here, with `env` as their whole environment (None: ours).
-
-    A process that a script becomes by `exec` is our own child.
-    """
+    """Runs scripts here. A process that a script becomes by `exec` is our own child."""
 
     is_checked = True
 
-    def __init__(self, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__(SERIAL)
-        self._env = None if env is None else {"PATH": os.environ.get("PATH", os.defpath), **env}
+        self._env: dict[str, str] | None = None
+        self._leaves_nothing = False
+
+    @classmethod
+    def for_plans(cls, env: Mapping[str, str]) -> ThisComputer:
+        """One for plans that need no device: `env` and PATH are all of their environment.
+
+        What they have begun is ended with them, and not by who ends what was left on the device
+        that this computer may be, too.
+        """
+        made = cls()
+        made.serial = "this-host"
+        made._env = {"PATH": os.environ.get("PATH", os.defpath), **env}
+        made._leaves_nothing = True
+        return made
 
     @property
     def features(self) -> frozenset[str]:
@@ -79,7 +90,7 @@ class ThisComputer(Transport):
             )
         except (OSError, ValueError) as error:
             raise InfraError(f"cannot start a shell on this computer: {error}") from error
-        return Bridge(process).socket
+        return Bridge(process, leaves_nothing=self._leaves_nothing).socket
 
     def connect(self, *, timeout_s: float) -> None:
         """Nothing: it is here."""
@@ -104,42 +115,47 @@ class ThisComputer(Transport):
         """As `Transport.push`: copies them."""
         deadline, sent = Deadline(timeout_s), 0
         for file in files:
-            sent += self._copied(file, deadline)
-            if progress is not None:
-                progress(sent)
+            command = f"push {file.remote}"
+            with self._faults(command), self._content(file) as (source, mtime):
+                path = path_bytes(file.remote)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)  # it may be running
+                with open(path, "xb", buffering=0) as target:
+                    for block in self._blocks(source, deadline, command):
+                        target.write(block)
+                        sent += len(block)
+                        if progress is not None:
+                            progress(sent)
+                    os.fchmod(target.fileno(), file.mode)
+                os.utime(path, (mtime, mtime))
 
-    def _copied(self, file: PushItem, deadline: Deadline) -> int:
-        remote = Path(os.fsdecode(path_bytes(file.remote)))
-        command = f"push {file.remote}"
-        try:
-            remote.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):
-                remote.unlink()  # it may be running
-            if isinstance(file.source, bytes):
-                remote.write_bytes(file.source)
-                mtime = time.time()
-            else:
-                with local_faults(file.source):
-                    source = open_regular(file.source, file.size)
-                with source, remote.open("xb") as target:
-                    shutil.copyfileobj(source, target, _READ_BYTES)
-                    mtime = os.fstat(source.fileno()).st_mtime
-            remote.chmod(file.mode)
-            os.utime(remote, (mtime, mtime))
-            return remote.stat().st_size
-        except OSError as error:
-            raise self._refused(error, command) from error
+    @contextlib.contextmanager
+    def _content(self, file: PushItem) -> Iterator[tuple[IO[bytes], float]]:
+        if isinstance(file.source, bytes):
+            yield io.BytesIO(file.source), time.time()
+            return
+        with local_faults(file.source):
+            source = open_regular(file.source, file.size)
+        with source:
+            yield source, os.fstat(source.fileno()).st_mtime
+
+    def _blocks(self, source: IO[bytes], deadline: Deadline, command: str) -> Iterator[bytes]:
+        while block := source.read(_READ_BYTES):
+            yield block
+            if deadline.expired:
+                problem = f"not done within {deadline.seconds:g} s"
+                raise DeviceTimeout(problem, serial=self.serial, command=command)
 
     def stat(
         self, remote: str, *, timeout_s: float = SHORT_S, follow: bool = True
     ) -> RemoteStat | None:
         """As `Transport.stat`."""
-        try:
-            found = os.stat(path_bytes(remote), follow_symlinks=follow)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise self._refused(error, f"stat {remote}") from error
+        with self._faults(f"stat {remote}"):
+            try:
+                found = os.stat(path_bytes(remote), follow_symlinks=follow)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
         return RemoteStat(found.st_mode, found.st_size, int(found.st_mtime))
 
     def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
@@ -152,17 +168,20 @@ class ThisComputer(Transport):
         if not remote.startswith(PSEUDO_FOLDERS) and found.size > max_bytes:
             problem = f"{found.size} bytes, more than the {max_bytes} allowed"
             raise DeviceError(problem, serial=self.serial, command=command)
-        with IncomingFile(local) as file:
-            try:
-                with open(path_bytes(remote), "rb") as source:
-                    while block := source.read(_READ_BYTES):
-                        if file.size + len(block) > max_bytes:
-                            problem = f"more than the {max_bytes} bytes allowed"
-                            raise DeviceError(problem, serial=self.serial, command=command)
-                        file.write(block)
-            except OSError as error:
-                raise self._refused(error, command) from error
+        deadline = Deadline(timeout_s)
+        with IncomingFile(local) as file, self._faults(command):
+            with open_regular(Path(os.fsdecode(path_bytes(remote)))) as source:
+                for block in self._blocks(source, deadline, command):
+                    if file.size + len(block) > max_bytes:
+                        problem = f"more than the {max_bytes} bytes allowed"
+                        raise DeviceError(problem, serial=self.serial, command=command)
+                    file.write(block)
             file.keep(found)
 
-    def _refused(self, error: OSError, command: str) -> DeviceRefused:
-        return DeviceRefused(error.strerror or str(error), serial=self.serial, command=command)
+    @contextlib.contextmanager
+    def _faults(self, command: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise DeviceRefused(why, serial=self.serial, command=command) from error

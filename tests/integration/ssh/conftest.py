@@ -16,8 +16,20 @@ from tests.integration.lab.ssh_host import SshHost
 
 
 @pytest.fixture(scope="session")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHost]:
+def shared_sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHost]:
     with SshHost(tmp_path_factory.mktemp("sshd"), devices=0) as host:
+        yield host
+
+
+@pytest.fixture
+def sshd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SshHost]:
+    """The one of all tests, or where a parameter says `own` one that a test may configure."""
+    if getattr(request, "param", None) != "own":
+        yield request.getfixturevalue("shared_sshd")
+        return
+    folder = tmp_path / "sshd"
+    folder.mkdir()
+    with SshHost(folder, devices=0) as host:
         yield host
 
 

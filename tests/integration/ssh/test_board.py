@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -160,15 +163,114 @@ def test_a_stalled_connection_is_begun_anew(board: SshBoard, link: FaultyLink) -
     assert board.shell("echo here", timeout_s=60).stdout == b"here\n"
 
 
+OWN = pytest.mark.parametrize("sshd", ["own"], indirect=True)
+
+
+@OWN
 def test_who_is_not_let_in(board: SshBoard, sshd: SshHost) -> None:
     sshd.trust(known=False)
     with pytest.raises(DeviceError, match=r"Host key verification failed.*`ssh -p \d+ .* true`"):
         board.connect(timeout_s=20)
 
 
+@OWN
+def test_a_login_shell_that_prints(
+    board: SshBoard, sshd: SshHost, folder: str, tmp_path: Path
+) -> None:
+    sshd.force("echo Welcome to the lab; echo 'be nice' >&2")
+    board.connect(timeout_s=20)
+    done = board.shell("echo out; echo err >&2; exit 3", timeout_s=60)
+    assert (done.stdout, done.stderr, done.exit_code) == (b"out\n", b"err\n", 3)
+    board.push([PushItem(b"content", f"{folder}/f")], timeout_s=60)
+    board.pull(f"{folder}/f", tmp_path / "f", timeout_s=60, max_bytes=7)
+    assert (tmp_path / "f").read_bytes() == b"content"
+
+
+@OWN
+def test_a_login_shell_that_runs_nothing(board: SshBoard, sshd: SshHost) -> None:
+    sshd.force("echo This account is not available; exit 1")
+    with pytest.raises(DeviceLost) as caught:
+        board.connect(timeout_s=3)
+    assert b"This account is not available" in caught.value.output
+
+
+@OWN
+def test_a_board_that_allows_no_further_session(board: SshBoard, sshd: SshHost) -> None:
+    """It is told, and not got round by a connection of its own."""
+    sshd.configure("MaxSessions 1")
+    board.connect(timeout_s=20)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(board.shell, "sleep 2; echo first", timeout_s=60)
+        time.sleep(0.7)
+        with pytest.raises(DeviceLost) as caught:
+            board.shell("echo second", timeout_s=60)
+        assert first.result().stdout == b"first\n"
+    assert b"refused" in caught.value.output
+    assert board.shell("echo third", timeout_s=60).stdout == b"third\n"
+
+
+@OWN
+def test_what_a_board_says_of_a_file_is_not_believed(
+    board: SshBoard, sshd: SshHost, folder: str, tmp_path: Path
+) -> None:
+    board.push([PushItem(b"x", f"{folder}/f")], timeout_s=60)
+    stat = sshd.there / "stat"
+    for said in ("f" * 20 + " 1 1", "81a4 1 " + "9" * 26, "81a4 -1 1", "81a4", ""):
+        stat.write_text(f"#!/bin/sh\necho '{said}'\n")
+        stat.chmod(0o755)
+        with pytest.raises(DeviceRefused, match="it does not say"):
+            board.pull(f"{folder}/f", tmp_path / "x", timeout_s=60, max_bytes=9)
+    stat.write_text("#!/bin/sh\necho '81a4 1 99999999999'\n")
+    board.pull(f"{folder}/f", tmp_path / "x", timeout_s=60, max_bytes=9)
+    # one byte less than was sent
+    with pytest.raises(DeviceError, match="1 bytes were sent, 81a4 arrived"):
+        board.push([PushItem(b"x", f"{folder}/g")], timeout_s=60)
+
+
+@OWN
+def test_a_board_that_reboots_slowly(board: SshBoard, sshd: SshHost, tmp_path: Path) -> None:
+    mark = tmp_path / "rebooted"
+    (sshd.there / "reboot").write_text(f"#!/bin/sh\nsleep 2\ntouch {mark}\n")
+    (sshd.there / "reboot").chmod(0o755)
+    board.reboot(timeout_s=0.7)
+    until = time.monotonic() + SLACK_S
+    while not mark.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert mark.exists()
+    (sshd.there / "reboot").write_text("#!/bin/sh\necho 'must be root' >&2\nexit 1\n")
+    (sshd.there / "sudo").write_text("#!/bin/sh\nexit 1\n")
+    (sshd.there / "sudo").chmod(0o755)
+    with pytest.raises(DeviceRefused, match="it does not reboot: must be root"):
+        board.reboot(timeout_s=20)
+
+
+def test_a_connection_that_stands_still_is_begun_anew(board: SshBoard, sshd: SshHost) -> None:
+    board.shell("true", timeout_s=60)
+    tunnels = sshd.tunnels()
+    for process in tunnels:
+        os.kill(process, signal.SIGSTOP)
+    with pytest.raises(DeviceTimeout):
+        board.shell("true", timeout_s=0.5)
+    board.reconnect(timeout_s=20)
+    assert board.shell("echo here", timeout_s=60).stdout == b"here\n"
+    assert not {*tunnels} & {*sshd.tunnels()}
+
+
+def test_a_stalled_call_with_much_input_leaves_nothing(board: SshBoard, link: FaultyLink) -> None:
+    board.shell("true", timeout_s=60)
+    before = threading.active_count()
+    link.stall()
+    with pytest.raises(DeviceTimeout):
+        board.shell("sleep 100", stdin=bytes(20 << 20), timeout_s=1)
+    until = time.monotonic() + SLACK_S
+    while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.05)
+    assert threading.active_count() <= before
+
+
 def test_a_board_that_is_not_there(link: FaultyLink) -> None:
     board = SshBoard(SshLogin("nobody.invalid"))
-    with pytest.raises(DeviceLost, match=r"nobody\.invalid is out of reach"):
+    with pytest.raises(DeviceLost, match=r"nobody\.invalid: it is out of reach"):
         board.shell("true", timeout_s=30)
     assert not board.is_there(timeout_s=5)
 

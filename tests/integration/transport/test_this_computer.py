@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import yaml
 
-from harness.errors import DeviceRefused
+from harness.errors import DeviceRefused, DeviceTimeout
 from harness.transport.files import PushItem
 from harness.transport.this_computer import ThisComputer
 from tests.integration.adb.remote import SLACK_S, family, survivors
@@ -69,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_what_becomes_of_a_script_is_our_own_child(device: ThisComputer) -> None:
     done = device.shell("exec cut -d' ' -f4 /proc/self/stat", timeout_s=60)
     assert int(done.stdout) == os.getpid()
-    own = ThisComputer({"ONLY": "this"}).shell("env", timeout_s=60).stdout.decode()
+    own = ThisComputer.for_plans({"ONLY": "this"}).shell("env", timeout_s=60).stdout.decode()
     names = {line.partition("=")[0] for line in own.splitlines()}
     assert "ONLY" in names
     assert names <= {"ONLY", "PATH", "PWD", "OLDPWD", "SHLVL", "_", "QNN_HARNESS_CALL"}
@@ -79,6 +80,46 @@ def test_a_process_that_closes_its_outputs_is_waited_for(device: ThisComputer) -
     began = time.monotonic()
     done = device.shell("exec >&- 2>&-; sleep 0.5; exit 4", timeout_s=60)
     assert (done.exit_code, time.monotonic() - began > 0.5) == (4, True)
+
+
+def test_one_that_closes_its_outputs_may_still_read(device: ThisComputer) -> None:
+    done = device.shell("exec >&- 2>&-; wc -c >/dev/null", stdin=bytes(3 << 20), timeout_s=60)
+    assert done.exit_code == 0
+
+
+def test_what_ends_leftovers_leaves_plans_of_this_host_alone(device: ThisComputer) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        plan = pool.submit(ThisComputer.for_plans({}).shell, "sleep 1; echo fine", timeout_s=60)
+        time.sleep(0.3)
+        assert device.end_leftovers(timeout_s=20)
+        assert plan.result().stdout == b"fine\n"
+
+
+def test_what_was_begun_in_the_background_goes_on_but_for_plans(device: ThisComputer) -> None:
+    script = "sleep 50 >/dev/null 2>&1 </dev/null & echo $!"
+    left = int(device.shell(script, timeout_s=60).stdout)
+    os.kill(left, 0)
+    assert device.end_leftovers(timeout_s=20)
+    gone = int(ThisComputer.for_plans({}).shell(script, timeout_s=60).stdout)
+    until = time.monotonic() + SLACK_S
+    while Path(f"/proc/{gone}").exists() and time.monotonic() < until:
+        if ") Z " in Path(f"/proc/{gone}/stat").read_text():
+            return
+        time.sleep(0.05)
+    assert not Path(f"/proc/{gone}").exists()
+
+
+def test_files_have_a_deadline(device: ThisComputer, folder: str, tmp_path: Path) -> None:
+    big = tmp_path / "big"
+    with big.open("wb") as sparse:
+        sparse.truncate(1 << 33)
+    began = time.monotonic()
+    with pytest.raises(DeviceTimeout):
+        device.push([PushItem(big, f"{folder}/big")], timeout_s=0.05)
+    with pytest.raises(DeviceTimeout):
+        device.pull(str(big), tmp_path / "back", timeout_s=0.05, max_bytes=1 << 40)
+    assert time.monotonic() - began < SLACK_S
+    assert not (tmp_path / "back").exists()
 
 
 def test_a_caller_that_is_killed_leaves_nothing(device: ThisComputer, folder: str) -> None:

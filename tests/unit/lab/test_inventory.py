@@ -100,13 +100,12 @@ def test_where_the_server_of_a_device_listens(
 
 
 def test_a_board_that_ssh_leads_to(tmp_path: Path) -> None:
-    lab = lab_of(tmp_path, BOARD + "  - {name: b, transport: ssh, address: 'rb3:22'}\n")
-    board, same = lab.devices
+    lab = lab_of(tmp_path, BOARD + "  - {name: b, transport: ssh, address: 'rb3:2222'}\n")
+    board, other = lab.devices
     assert (board.login, board.serial) == (SshLogin("qa@rb3"), "qa@rb3")
-    assert (same.login, same.serial) == (SshLogin("rb3", 22), "rb3:22")
+    assert (other.login, other.serial) == (SshLogin("rb3", 2222), "rb3:2222")
     assert board.workdir == "/var/tmp/qnn-harness"
-    # one sshd, whoever logs in there
-    assert lab.address_of(board) == lab.address_of(same) == "ssh:rb3:22"
+    assert [lab.address_of(one) for one in lab.devices] == ["ssh:rb3:22", "ssh:rb3:2222"]
     assert lab_of(tmp_path, REAL).devices[0].login is None
 
 
@@ -279,17 +278,19 @@ ONE_MISTAKE = [
     ),
     (BOARD.replace("    address: qa@rb3\n", ""), "3: devices[0].address: is missing: where does"),
     (BOARD.replace("qa@rb3", "ssh://qa@rb3/X"), "5: devices[0].address: with `transport: ssh` it"),
-    (BOARD.replace("qa@rb3", "-oX"), "5: devices[0].address: must be the address of a device"),
-    (BOARD.replace("qa@rb3", "qa@rb3:0"), "5: devices[0].address: must be the address of a dev"),
+    (BOARD.replace("qa@rb3", "-oX"), "5: devices[0].address: must be a computer that ssh knows: ["),
+    (BOARD.replace("qa@rb3", "qa@rb3:0"), "5: devices[0].address: must be a computer that ssh kn"),
+    (LOCAL + "  - {name: b, transport: local}\n", "5: devices[1].transport: 'local' is taken alre"),
     (BOARD + "    serial: A\n", "6: devices[0].serial: `address` says that already"),
     (BOARD + "    host: h\nhosts:\n  - {name: h, ssh: a}\n", "6: devices[0].host: `address` says"),
     (
         BOARD.replace("ssh", "usb"),
         "4: devices[0].transport: unknown value 'usb' (valid: adb, ssh, local)",
     ),
+    # one sshd, whoever logs in there
     (
-        BOARD + "  - {name: b, transport: ssh, address: qa@rb3}\n",
-        "6: devices[1].address: 'qa@rb3' is taken already by line 5",
+        BOARD + "  - {name: b, transport: ssh, address: 'root@RB3:22'}\n",
+        "6: devices[1].address: 'root@RB3:22' is taken already by line 5",
     ),
     (LOCAL + "    serial: A\n", "5: devices[0].serial: this computer has none of its own"),
     (LOCAL + "    address: h\n", "5: devices[0].address: this computer has none of its own"),

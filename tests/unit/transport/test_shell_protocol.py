@@ -19,6 +19,7 @@ from harness.transport.shell_protocol import (
     LastMark,
     LegacyReader,
     PacketReader,
+    ToldStreams,
     exit_status,
     header,
     legacy_script,
@@ -183,12 +184,15 @@ def test_what_tells_the_status_of_a_script_is_not_of_its_group(
     shell: list[str], script: str, status: int
 ) -> None:
     told = told_script(f"echo $QNN_HARNESS_CALL $$;{script}", TOKEN, "feed")
-    done = subprocess.run([*shell, "-c", told], capture_output=True, check=False)
-    last, banner = LastMark("feed"), Banner(TOKEN)
-    said = banner.feed(last.feed(done.stderr))
-    assert last.status == status or (status == 2 and last.status in (1, 2))
+    # a login shell may print before it does what it is told
+    noisy = f"echo welcome;echo 'no \x1e mark' >&2;{told}"
+    done = subprocess.run([*shell, "-c", noisy], capture_output=True, check=False)
+    streams, banner = ToldStreams("feed"), Banner(TOKEN)
+    printed = streams.feed(STDOUT, done.stdout) + streams.rest(STDOUT)
+    said = banner.feed(streams.feed(STDERR, done.stderr) + streams.rest(STDERR))
+    assert streams.status == status or (status == 2 and streams.status in (1, 2))
     if "unterminated" not in script:
-        assert done.stdout.decode().split() == [TOKEN, str(banner.group)]
+        assert printed.decode().split() == [TOKEN, str(banner.group)]
         # what the shell that tells prints of a crash is no word of the script's
         assert said == b""
     # nothing that looks for the token finds who tells by its command line
@@ -198,9 +202,16 @@ def test_what_tells_the_status_of_a_script_is_not_of_its_group(
 def test_who_tells_outlives_a_group_that_is_ended() -> None:
     told = told_script("kill -9 -$$", TOKEN, "feed")
     done = subprocess.run(["sh", "-c", told], capture_output=True, check=False)
-    last = LastMark("feed")
-    last.feed(done.stderr)
-    assert last.status == 137
+    streams = ToldStreams("feed")
+    streams.feed(STDERR, done.stderr)
+    assert streams.status == 137
+
+
+def test_what_a_login_shell_says_that_runs_nothing_is_all_there_is() -> None:
+    streams = ToldStreams("feed")
+    assert streams.feed(STDOUT, b"not available\n") == b""
+    assert streams.rest(STDOUT) == b"not available\n"
+    assert (streams.rest(STDERR), streams.status) == (b"", None)
 
 
 @given(st.binary(max_size=300), st.integers(0, 255), st.binary(max_size=30), CUTS)
@@ -211,3 +222,5 @@ def test_the_last_mark_is_taken_out(
     last = LastMark(TOKEN)
     assert b"".join(last.feed(piece) for piece in cut(stream, cuts)) + last.rest() == output
     assert last.status == status
+    on = LastMark(TOKEN, goes_on=True)
+    assert b"".join(on.feed(piece) for piece in cut(stream, cuts)) + on.rest() == output + behind

@@ -12,11 +12,13 @@ import pytest
 
 from harness.adb.device import AdbDevice
 from harness.errors import InfraError
+from harness.transport.device import Transport
 from harness.transport.ending import END_GRACE_S
 from harness.transport.files import PushItem
 from tests.faults.breakable import BreakableLab
 from tests.faults.conftest import daemon_parameters
 from tests.faults.table import ALL, ANDROID, SIMULATED, TRANSPORT, Fault
+from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.adb.remote import wait_ready
 
 BIG = 4 << 20
@@ -59,7 +61,7 @@ def test_the_link_breaks(
     wait_ready(device)
     operation, _, kind = fault.name.partition("_")
     act = operations(device, lab.workdir, tmp_path / "pulled", fault.deadline_s)[operation]
-    inject(lab, operation, kind)
+    inject(lab.link, operation, kind)
     began = time.monotonic()
     try:
         if fault.outcome == "passed":
@@ -84,7 +86,7 @@ SECONDS = 1_000_000 + os.getpid()  # a simulated device shows the processes of o
 
 
 def operations(
-    device: AdbDevice, workdir: str, local: Path, seconds: float
+    device: Transport, workdir: str, local: Path, seconds: float
 ) -> dict[str, Callable[[], Any]]:
     endless = f"sleep {SECONDS} & cat /dev/zero"
     item = PushItem(bytes(BIG), f"{workdir}/pushed")
@@ -96,9 +98,8 @@ def operations(
     }
 
 
-def inject(lab: BreakableLab, operation: str, kind: str) -> None:
+def inject(link: FaultyLink, operation: str, kind: str) -> None:
     """Breaks the link in the middle of what passes; a stat, which is short, while it is asked."""
-    link = lab.link
     count = 100 if operation == "stat" else AFTER
     match kind:
         case "cut":

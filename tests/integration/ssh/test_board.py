@@ -14,11 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InternalError
+from harness.errors import (
+    DeviceError,
+    DeviceLost,
+    DeviceRefused,
+    DeviceTimeout,
+    InfraError,
+    InternalError,
+)
 from harness.ssh.board import SshBoard
 from harness.ssh.login import SshLogin
 from harness.transport.files import PushItem
 from harness.transport.shell import DRAIN_GRACE_S, ScriptTimeout
+from tests.faults.table import TRANSPORT, Fault
+from tests.faults.test_transport import BIG, SECONDS, inject, operations
 from tests.integration.adb.faulty_link import FaultyLink
 from tests.integration.adb.remote import SLACK_S, family, survivors, wait_ready
 from tests.integration.adb.test_files import (  # noqa: F401
@@ -161,6 +170,34 @@ def test_a_stalled_connection_is_begun_anew(board: SshBoard, link: FaultyLink) -
     board.reconnect(timeout_s=20)
     assert board.is_there(timeout_s=20)
     assert board.shell("echo here", timeout_s=60).stdout == b"here\n"
+
+
+@pytest.mark.parametrize("fault", TRANSPORT, ids=lambda fault: fault.name)
+def test_the_link_breaks_in_the_middle(
+    board: SshBoard, link: FaultyLink, folder: str, tmp_path: Path, fault: Fault
+) -> None:
+    """As in tests/faults/test_transport.py, where the link is that of an adb server."""
+    board.push([PushItem(bytes(BIG), f"{folder}/source")], timeout_s=60)
+    operation, _, kind = fault.name.partition("_")
+    act = operations(board, folder, tmp_path / "pulled", fault.deadline_s)[operation]
+    inject(link, operation, kind)
+    began = time.monotonic()
+    try:
+        if fault.outcome == "passed":
+            act()
+        else:
+            with pytest.raises(InfraError) as caught:
+                act()
+            assert link.address in str(caught.value)
+    finally:
+        took = time.monotonic() - began
+        link.resume()
+    assert took < fault.deadline_s + SLACK_S
+    assert list(tmp_path.iterdir()) == []
+    wait_ready(board, timeout_s=60)
+    assert board.end_abandoned(timeout_s=20)
+    left = "for p in /proc/[0-9]*;do tr '\\0' ' ' <$p/cmdline;echo;done 2>/dev/null"
+    assert f"sleep {SECONDS}" not in board.shell(left, timeout_s=20).stdout.decode()
 
 
 OWN = pytest.mark.parametrize("sshd", ["own"], indirect=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from harness.host.unix_socket import unix_connection
-from harness.ssh.login import SshLogin
+from harness.ssh.login import SSH_COMPUTER, is_port, login_at
 
 USER_PORT: Final = 5037
 """Where adb listens unless it is told otherwise."""
@@ -130,11 +130,6 @@ USER_SERVER: Final = TcpAddress()
 """Where the user's own adb server listens."""
 
 
-HOST: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-"""A host name, or an IPv4 address. None begins with what a program takes for an option."""
-_LOGIN: Final = rf"(?:[A-Za-z_][A-Za-z0-9._-]{{0,63}}@)?(?:{HOST}|\[[0-9A-Fa-f:.%]{{2,45}}\])"
-SSH_COMPUTER: Final = re.compile(rf"({_LOGIN})(?::(\d{{1,5}}))?", re.ASCII)
-"""[user@]host[:port]"""
 _SERIAL: Final = r'[!"$-.0->@-~]{1,128}'  # of a URL: without / ? and #
 DEVICE_URL: Final = re.compile(rf"(adb|ssh)://{SSH_COMPUTER.pattern}/({_SERIAL})", re.ASCII)
 DEVICE_URLS: Final = ("adb://HOST[:PORT]/SERIAL", "ssh://LOGIN[:PORT]/SERIAL, LOGIN: [user@]host")
@@ -145,17 +140,8 @@ def ssh_address(
     computer: str, behind: str = "127.0.0.1", port: int = USER_PORT
 ) -> SshAddress | None:
     """The server behind `[user@]host[:port]`, None if it is written in another way."""
-    found = SSH_COMPUTER.fullmatch(computer)
-    if found is None or not is_port(found[2]):
-        return None
-    ssh_port = None if found[2] is None else int(found[2])
-    return SshAddress(re.sub(r"[\[\]]", "", found[1]), ssh_port, behind, port)
-
-
-def board_at(computer: str) -> SshLogin | None:
-    """The board at `[user@]host[:port]`, None if it is written in another way."""
-    found = ssh_address(computer)
-    return None if found is None else SshLogin(found.login, found.ssh_port)
+    found = login_at(computer)
+    return None if found is None else SshAddress(found.login, found.port, behind, port)
 
 
 def device_at(url: str) -> tuple[TcpAddress | SshAddress, str] | None:
@@ -189,11 +175,6 @@ def why_no_device(url: str) -> str | None:
     if not serial:
         return "a serial must follow the host, after a slash"
     return "its serial must be 1 to 128 visible characters without spaces, slashes, ? and #"
-
-
-def is_port(port: str | None) -> bool:
-    """Whether digits are the number of a port; None, for one that is not named, is."""
-    return port is None or 0 < int(port) < 65536
 
 
 def _bracketed(host: str) -> str:

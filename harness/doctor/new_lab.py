@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from harness.adb.address import DEVICE_URLS, USER_SERVER, TcpAddress, board_at, why_no_device
+from harness.adb.address import DEVICE_URLS, USER_SERVER, TcpAddress, why_no_device
 from harness.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.doctor.check import one_line
 from harness.doctor.device_script import DeviceAnswers
@@ -23,6 +23,7 @@ from harness.lab.facts import DeviceFacts
 from harness.lab.inventory import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig, Lab
 from harness.qnn.platforms import PLATFORMS
 from harness.qnn.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS, near_socs
+from harness.ssh.login import login_at
 from harness.yaml_lines.document import shown
 
 SIMULATED: Final = "sim-v73"
@@ -99,7 +100,7 @@ def find_boards(
     """
     found: list[FoundDevice] = []
     for login in dict.fromkeys(logins):
-        at = board_at(login)
+        at = login_at(login)
         if at is None:
             problem = f"{shown(login)!r} is not [user@]host[:port]"
             raise ConfigError(problem, field="--board")

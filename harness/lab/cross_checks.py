@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from harness.adb.address import DEVICE_URLS, board_at
+from harness.adb.address import DEVICE_URLS
 from harness.errors import ConfigError
 from harness.lab.device_address import LOCAL, board_address, device_address
 from harness.qnn.platforms import TARGETS
 from harness.qnn.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS
+from harness.ssh.login import login_at
 from harness.yaml_lines.document import Document
 from harness.yaml_lines.models import did_you_mean, entries_of, names_taken_twice
 
@@ -170,7 +171,7 @@ def _wrong_if_simulated(device: Mapping[str, object]) -> Iterator[_Wrong]:
 
 def _board(address: str) -> str:
     """One name for a board, whoever logs in there; what is no address is wrong by itself."""
-    at = board_at(address)
+    at = login_at(address)
     return address if at is None else board_address(at, lambda _: False)
 
 

@@ -15,15 +15,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from harness.adb.address import (
-    DEVICE_URL,
-    DEVICE_URLS,
-    HOST,
-    SSH_COMPUTER,
-    ssh_address,
-    why_no_device,
-)
+from harness.adb.address import DEVICE_URL, DEVICE_URLS, why_no_device
 from harness.qnn.socs import HTP_ARCHS
+from harness.ssh.login import HOST, SSH_COMPUTER, login_at
 from harness.yaml_lines.models import Text, matching
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
@@ -60,7 +54,7 @@ def _device_address(text: str) -> str:
 
 
 def _ssh(text: str) -> str:
-    if ssh_address(text) is None:
+    if login_at(text) is None:
         raise PydanticCustomError("ssh", "must be a computer that ssh knows: [user@]host[:port]")
     return text
 

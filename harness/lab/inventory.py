@@ -29,7 +29,6 @@ from harness.adb.address import (
     ServerAddress,
     TcpAddress,
     UnixAddress,
-    board_at,
     device_at,
     ssh_address,
 )
@@ -67,7 +66,7 @@ from harness.labgrid.session import Found, FoundPlace, found_places
 from harness.qnn.platforms import Target
 from harness.qnn.socs import SOCS
 from harness.simulator.emulation import why_no_board
-from harness.ssh.login import SshLogin
+from harness.ssh.login import SshLogin, login_at
 from harness.transport import this_computer
 from harness.yaml_lines.document import read_document, shown
 from harness.yaml_lines.models import SchemaOne, check_document, did_you_mean
@@ -197,7 +196,7 @@ class DeviceConfig(_Strict):
     @property
     def login(self) -> SshLogin | None:
         """Where ssh finds it; None if it is not reached so."""
-        return None if self.transport != "ssh" else board_at(self.address or "")
+        return None if self.transport != "ssh" else login_at(self.address or "")
 
     @property
     def store_limit_bytes(self) -> int | None:
@@ -216,7 +215,7 @@ class DeviceConfig(_Strict):
             filled.setdefault("workdir", BOARD_WORKDIR)
         if filled.get("transport") == "local":
             filled.setdefault("serial", this_computer.SERIAL)
-        at_ssh = board_at(str(filled.get("address"))) if filled.get("transport") == "ssh" else None
+        at_ssh = login_at(str(filled.get("address"))) if filled.get("transport") == "ssh" else None
         if at_ssh is not None:
             filled.setdefault("serial", str(at_ssh))
         soc = SOCS.get(str(filled.get("soc")))

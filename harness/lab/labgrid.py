@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictInt, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from harness.adb.address import is_port
 from harness.lab.fields import Name, Word, Workdir
 from harness.labgrid.place import Place, Wanted
 from harness.qnn.platforms import Target
+from harness.ssh.login import is_port
 from harness.yaml_lines.models import Text, matching
 
 _COORDINATOR = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")

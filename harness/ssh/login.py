@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,13 @@ _OPTIONS: Final = (
     # shared by commands of ours alone: a connection that the user shares may end at any time
     "ControlPersist=no",
 )
+
+
+HOST: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+"""A host name, or an IPv4 address. None begins with what a program takes for an option."""
+_LOGIN: Final = rf"(?:[A-Za-z_][A-Za-z0-9._-]{{0,63}}@)?(?:{HOST}|\[[0-9A-Fa-f:.%]{{2,45}}\])"
+SSH_COMPUTER: Final = re.compile(rf"({_LOGIN})(?::(\d{{1,5}}))?", re.ASCII)
+"""[user@]host[:port]"""
 
 
 @dataclass(frozen=True)
@@ -40,3 +48,16 @@ class SshLogin:
         port = [] if self.port is None else ["-p", str(self.port)]
         escaped = str(shared).replace("%", "%%")
         return ["ssh", "-T", *options, "-S", escaped, *port, *words, "--", self.login]
+
+
+def login_at(computer: str) -> SshLogin | None:
+    """The computer at `[user@]host[:port]`, None if it is written in another way."""
+    found = SSH_COMPUTER.fullmatch(computer)
+    if found is None or not is_port(found[2]):
+        return None
+    return SshLogin(re.sub(r"[\[\]]", "", found[1]), None if found[2] is None else int(found[2]))
+
+
+def is_port(port: str | None) -> bool:
+    """Whether digits are the number of a port; None, for one that is not named, is."""
+    return port is None or 0 < int(port) < 65536

@@ -31,6 +31,7 @@ from harness.evidence.script import (
 from harness.evidence.text import EvidenceFile, clean, fit, redact
 from harness.files.names_inside import create_inside, name_problem
 from harness.host.deadline import Deadline
+from harness.host.platform import boot_clock_s
 from harness.transport.device import Transport
 from harness.transport.ending import END_GRACE_S
 from harness.transport.shell import ScriptTimeout
@@ -41,11 +42,6 @@ _TELLING: Final = ("dsp.", "avc.", "dmesg.", "logcat-")
 _MAX_TELLING_LINES: Final = 200
 _MAX_NOTES: Final = 200
 _MAX_NOTE_CHARS: Final = 500
-
-
-def host_now_s() -> float:
-    """A clock that goes on while the host sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ class CaseEvidence:
     device: Transport
     baseline: Baseline | None = None
     limits: EvidenceLimits = EvidenceLimits()
-    _began_s: float = field(default_factory=host_now_s, init=False)
+    _began_s: float = field(default_factory=boot_clock_s, init=False)
     _notes: list[str] = field(default_factory=list, init=False)
     _process: dict[str, Section] = field(default_factory=dict, init=False)
     _pid: int | None = field(default=None, init=False)
@@ -124,7 +120,7 @@ class CaseEvidence:
         The whole takes no longer than `deadline`, but for what a slow disk takes.
         """
         began = time.monotonic()
-        last_s = math.ceil(host_now_s() - self._began_s) + MARGIN_S
+        last_s = math.ceil(boot_clock_s() - self._began_s) + MARGIN_S
         token = secrets.token_hex(8)
         script = collect_script(
             token,

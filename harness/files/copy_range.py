@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import sys
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -72,9 +73,9 @@ def _next_data(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
 
 def _copy(read: BinaryIO, at: int, write: BinaryIO, to: int, size: int) -> None:
     source, target = read.fileno(), write.fileno()
-    by_range = True
+    by_range = sys.platform == "linux"
     while size:
-        if by_range:
+        if sys.platform == "linux" and by_range:
             try:
                 done = os.copy_file_range(source, target, min(size, _MOST_AT_ONCE), at, to)
             except OSError as error:
@@ -82,9 +83,11 @@ def _copy(read: BinaryIO, at: int, write: BinaryIO, to: int, size: int) -> None:
                     raise
                 by_range = False
                 continue
-        else:
+        elif sys.platform == "linux":
             os.lseek(target, to, os.SEEK_SET)
             done = os.sendfile(target, source, at, min(size, _MOST_AT_ONCE))
+        else:
+            done = os.pwrite(target, os.pread(source, min(size, _CHUNK), at), to)
         if not done:
             raise EOFError(f"it ends {size} bytes early")
         at, to, size = at + done, to + done, size - done

@@ -101,7 +101,9 @@ def remove_folder(folder: str) -> None:
 
 
 def _guard(argv: list[str]) -> int:
-    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    woken, wake = os.pipe()
+    os.set_blocking(woken, False)
+    os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     asked_to_end: list[int] = []
 

@@ -12,6 +12,7 @@ import subprocess
 import threading
 from typing import Final
 
+from harness.host.platform import has_ended
 from harness.transport.shell_protocol import (
     CLOSE_STDIN,
     EXIT,
@@ -77,7 +78,7 @@ class Bridge:
         False if the socket was closed before.
         """
         ours = self._ours.fileno()
-        while self._kinds or (self._told is None and not self._has_ended()):
+        while self._kinds or (self._told is None and not has_ended(self._process)):
             poll = select.poll()
             for fd in self._kinds:
                 poll.register(fd, select.POLLIN)
@@ -96,10 +97,6 @@ class Bridge:
                     del self._kinds[fd]
             self._feed()
         return True
-
-    def _has_ended(self) -> bool:
-        how = os.WEXITED | os.WNOWAIT | os.WNOHANG
-        return os.waitid(os.P_PID, self._process.pid, how) is not None
 
     def _status(self) -> int | None:
         if self._told is not None:

@@ -17,7 +17,7 @@ from harness.errors import DeviceRefused, InfraError, InternalError
 from harness.host.deadline import Deadline
 from harness.transport.device import SHORT_S, Transport
 from harness.transport.files import Progress, PushItem, RemoteStat
-from harness.transport.link import Link
+from harness.transport.link import Link, ShellCall
 from harness.transport.shell import run_script
 from harness.transport.shell_protocol import legacy_script, v2_script
 
@@ -42,19 +42,13 @@ class AdbLink:
     serial: str
     shell_v2: bool
 
-    def open(
-        self,
-        script: str,
-        deadline: Deadline,
-        command: str,
-        *,
-        token: str | None = None,
-        stdin_file: str | None = None,
-    ) -> socket.socket:
+    def open(self, call: ShellCall) -> socket.socket:
         """As `Link.open`. Raises InternalError for a script that no request can hold."""
-        if token is not None:
-            v2 = self.shell_v2
-            script = v2_script(script, token) if v2 else legacy_script(script, token, stdin_file)
+        script = call.script
+        if call.token is not None and self.shell_v2:
+            script = v2_script(script, call.token)
+        elif call.token is not None:
+            script = legacy_script(script, call.token, call.stdin_file)
         text = ("shell,v2,raw:" if self.shell_v2 else "shell:") + script
         service = text.encode("utf-8", "surrogateescape")
         if len(service) > MAX_REQUEST_BYTES or b"\0" in service:
@@ -62,7 +56,7 @@ class AdbLink:
                 f"a script of {len(service)} bytes does not fit into one adb request, or has a "
                 "NUL; pass its data by stdin"
             )
-        return self.server.transport(self.serial, service, deadline, command=command)
+        return self.server.transport(self.serial, service, call.deadline, command=call.command)
 
 
 class AdbDevice(Transport):

@@ -35,7 +35,7 @@ from harness.host.deadline import Deadline
 from harness.ssh.connection import shared_connection
 from harness.ssh.login import SshLogin
 from harness.transport.bridge import Bridge
-from harness.transport.device import SHORT_S, Transport
+from harness.transport.device import SHORT_S, PacketTransport
 from harness.transport.faults import device_faults
 from harness.transport.files import (
     PSEUDO_FOLDERS,
@@ -46,6 +46,7 @@ from harness.transport.files import (
     local_faults,
     path_bytes,
 )
+from harness.transport.link import ShellCall
 from harness.transport.shell_protocol import TOKEN_VARIABLE, ToldStreams, told_script
 
 _READ_BYTES: Final = 256 << 10
@@ -65,16 +66,13 @@ _HOPELESS: Final = (
 """What ssh says where it is no use to try again at once."""
 _MAX_SCRIPT_BYTES: Final = 100_000
 """Linux takes 128 KiB as one word of a command line."""
-_ENOENT: Final = 2
 
 
-class SshBoard(Transport):
+class SshBoard(PacketTransport):
     """A board by its address; `serial` is that address.
 
     Calls share one connection, begun by the first of them and for as long as this process lives.
     """
-
-    is_checked = True
 
     def __init__(self, login: SshLogin) -> None:
         super().__init__(str(login))
@@ -84,38 +82,17 @@ class SshBoard(Transport):
     def __repr__(self) -> str:
         return f"SshBoard({self.login})"
 
-    @property
-    def features(self) -> frozenset[str]:
-        """As if adbd spoke shell_v2."""
-        return frozenset({"shell_v2"})
-
-    @property
-    def shell_v2(self) -> bool:
-        """Whether its shells tell their outputs apart: they do."""
-        return True
-
-    def _link(self, deadline: Deadline) -> SshBoard:
-        return self
-
-    def open(
-        self,
-        script: str,
-        deadline: Deadline,
-        command: str,
-        *,
-        token: str | None = None,
-        stdin_file: str | None = None,
-    ) -> socket.socket:
+    def open(self, call: ShellCall) -> socket.socket:
         """As `Link.open`. Raises ConfigError where this computer has no ssh."""
         mark = secrets.token_hex(8)
-        told = f"exec sh -c {shlex.quote(told_script(script, token, mark))}"
+        told = f"exec sh -c {shlex.quote(told_script(call.script, call.token, mark))}"
         if len(os.fsencode(told)) > _MAX_SCRIPT_BYTES or "\0" in told:
             raise InternalError(
-                f"a script of {len(script)} characters does not fit into a command line, or has a "
+                f"a script of {len(call.script)} characters does not fit into one word, or has a "
                 "NUL; pass its data by stdin"
             )
-        with device_faults(self.serial, command):
-            self._connection.require(deadline.remaining() or 1e-3)
+        with device_faults(self.serial, call.command):
+            self._connection.require(call.deadline.remaining() or 1e-3)
         try:
             ssh = subprocess.Popen(
                 self._connection.command(told),
@@ -197,23 +174,22 @@ class SshBoard(Transport):
 
     def _check(self, sizes: Mapping[str, int], deadline: Deadline) -> None:
         """Asks back what size files have there, a command line's worth at a time."""
-        asked: dict[str, int] = {}
-        for remote in (*sizes, None):
-            if remote is None or sum(map(len, asked)) > _CHECKED_AT_ONCE_BYTES:
-                done = self.shell(
-                    f"stat -c %s -- {shlex.join(asked)}" if asked else "",
-                    timeout_s=deadline.remaining(),
-                    doing="push",
-                )
-                for said, (path, size) in zip(done.stdout.split(), asked.items(), strict=False):
-                    if said != str(size).encode():
-                        problem = f"{size} bytes were sent, {said.decode()[:20]} arrived"
-                        raise self._error(problem, f"push {path}")
-                if len(done.stdout.split()) != len(asked):
-                    raise self._refused("not all of it arrived", "push", done.stderr)
-                asked = {}
-            if remote is not None:
-                asked[remote] = sizes[remote]
+        left = list(sizes)
+        while left:
+            asked, length = [left.pop()], 0
+            while left and length < _CHECKED_AT_ONCE_BYTES:
+                asked.append(left.pop())
+                length += len(asked[-1])
+            done = self.shell(
+                f"stat -c %s -- {shlex.join(asked)}", timeout_s=deadline.remaining(), doing="push"
+            )
+            told = done.stdout.decode("utf-8", "replace").split()
+            for path, said in zip(asked, told, strict=False):
+                if said != str(sizes[path]):
+                    problem = f"{sizes[path]} bytes were sent, {said[:20]} arrived"
+                    raise self._error(problem, f"push {path}")
+            if len(told) != len(asked):
+                raise self._refused("not all of it arrived", "push", done.stderr)
 
     def stat(
         self, remote: str, *, timeout_s: float = SHORT_S, follow: bool = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,7 @@ from harness.errors import InfraError
 from harness.host.deadline import Deadline
 from harness.transport.ending import END_GRACE_S, ask_for_processes, end_script
 from harness.transport.files import Progress, PushItem, RemoteStat
-from harness.transport.link import Link
+from harness.transport.link import Link, ShellCall
 from harness.transport.shell import Completed, call_mark, run_script
 
 MAX_OUTPUT_BYTES: Final = 8 << 20
@@ -190,3 +191,26 @@ class Transport(ABC):
             link, script = self._link(deadline), end_script(token, None)
             return ask_for_processes(link, script, timeout_s=deadline.remaining()).ended
         return False
+
+
+class PacketTransport(Transport):
+    """A way that opens its shells itself: they speak in packets, and each byte is vouched for."""
+
+    is_checked = True
+
+    @property
+    def features(self) -> frozenset[str]:
+        """As if adbd spoke shell_v2."""
+        return frozenset({"shell_v2"})
+
+    @property
+    def shell_v2(self) -> bool:
+        """Whether its shells tell their outputs apart: they do."""
+        return True
+
+    def _link(self, deadline: Deadline) -> PacketTransport:
+        return self
+
+    @abstractmethod
+    def open(self, call: ShellCall) -> socket.socket:
+        """As `Link.open`."""

@@ -13,7 +13,7 @@ from harness.errors import InfraError
 from harness.host.deadline import Deadline
 from harness.transport.channel import Channel
 from harness.transport.faults import device_faults
-from harness.transport.link import Link
+from harness.transport.link import Link, ShellCall
 from harness.transport.shell_protocol import EXIT, TOKEN_VARIABLE, PacketReader
 
 END_GRACE_S: Final = 2.0
@@ -93,7 +93,7 @@ def ask_for_processes(link: Link, script: str, *, timeout_s: float = END_GRACE_S
 def _said(link: Link, script: str, deadline: Deadline) -> bytes:
     said, words = bytearray(), "end the processes of a call"
     with contextlib.suppress(InfraError), device_faults(link.serial, words):
-        channel = Channel(link.open(script, deadline, words), deadline)
+        channel = Channel(link.open(ShellCall(script, deadline, words)), deadline)
         reader = PacketReader()
         with contextlib.closing(channel):
             while b"ended" not in said and len(said) < _MAX_SAID_BYTES:

@@ -22,7 +22,7 @@ from harness.host.deadline import Deadline
 from harness.transport.channel import Channel
 from harness.transport.ending import Found, ask_for_processes, end_script, find_script
 from harness.transport.faults import device_faults
-from harness.transport.link import Link
+from harness.transport.link import Link, ShellCall
 from harness.transport.shell_protocol import (
     CLOSE_STDIN_PACKET,
     EXIT,
@@ -268,9 +268,8 @@ def run_script(
 
     with contextlib.ExitStack() as cleanup:
         try:
-            channel = Channel(
-                link.open(script, deadline, words, token=token, stdin_file=stdin_file), deadline
-            )
+            wanted = ShellCall(script, deadline, words, token, stdin_file)
+            channel = Channel(link.open(wanted), deadline)
             cleanup.callback(channel.close)
             begun = True
             for kind, data in _mapped(call.output(channel, stdin), serial, words, output):

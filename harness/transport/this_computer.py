@@ -16,7 +16,7 @@ from harness.errors import DeviceError, DeviceRefused, DeviceTimeout, InfraError
 from harness.files.whole_file import open_regular
 from harness.host.deadline import Deadline
 from harness.transport.bridge import Bridge
-from harness.transport.device import SHORT_S, Transport
+from harness.transport.device import SHORT_S, PacketTransport
 from harness.transport.files import (
     PSEUDO_FOLDERS,
     IncomingFile,
@@ -26,16 +26,15 @@ from harness.transport.files import (
     local_faults,
     path_bytes,
 )
+from harness.transport.link import ShellCall
 from harness.transport.shell_protocol import v2_script
 
 SERIAL: Final = "this-computer"
 _READ_BYTES: Final = 1 << 20
 
 
-class ThisComputer(Transport):
+class ThisComputer(PacketTransport):
     """Runs scripts here. A process that a script becomes by `exec` is our own child."""
-
-    is_checked = True
 
     def __init__(self) -> None:
         super().__init__(SERIAL)
@@ -55,32 +54,12 @@ class ThisComputer(Transport):
         made._leaves_nothing = True
         return made
 
-    @property
-    def features(self) -> frozenset[str]:
-        """As if adbd spoke shell_v2."""
-        return frozenset({"shell_v2"})
-
-    @property
-    def shell_v2(self) -> bool:
-        """Whether its shells tell their outputs apart: they do."""
-        return True
-
-    def _link(self, deadline: Deadline) -> ThisComputer:
-        return self
-
-    def open(
-        self,
-        script: str,
-        deadline: Deadline,
-        command: str,
-        *,
-        token: str | None = None,
-        stdin_file: str | None = None,
-    ) -> socket.socket:
+    def open(self, call: ShellCall) -> socket.socket:
         """As `Link.open`. Raises InfraError if no shell can be started."""
+        script = call.script if call.token is None else v2_script(call.script, call.token)
         try:
             process = subprocess.Popen(
-                ["sh", "-c", script if token is None else v2_script(script, token)],
+                ["sh", "-c", script],
                 env=self._env,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

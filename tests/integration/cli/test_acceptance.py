@@ -162,7 +162,7 @@ def test_options_that_do_not_go_together(arguments: list[str], simulated_lab: Pa
 
 def on(adb: AdbDevice, workdir: str, logs: Path = Path("/none")) -> Ground:
     """For steps that need nothing but a shell and files."""
-    device = SimpleNamespace(adb=adb, workdir=workdir)
+    device = SimpleNamespace(transport=adb, workdir=workdir)
     in_use = SimpleNamespace(attach=lambda: device)
     bench: Any = SimpleNamespace(lab=SimpleNamespace(device=lambda name: in_use))
     return Ground(bench, NAME, "latest", logs, print, RecoveryRules())

@@ -86,7 +86,7 @@ def test_replies_survive_any_cut(replies: list[Reply], cuts: list[int], dialect:
     assert joined(seen) == joined(replies)
 
 
-@reaches(0.3)
+@reaches(0.2)
 @given(
     st.lists(REPLIES, max_size=4),
     st.binary(max_size=7) | st.binary(min_size=8, max_size=64),

@@ -138,7 +138,7 @@ def test_models_that_do_not_exist(kind: str, megabytes: int, variant: int, told:
         Model(kind, megabytes, variant)
 
 
-@reaches(0.02)
+@reaches(0.01)
 @given(damaged("io-heavy-56mb-variant12") | damaged("tiny") | damaged("weights-heavy-8mb"))
 def test_any_name_is_a_model_or_a_config_error(name: str) -> None:
     try:

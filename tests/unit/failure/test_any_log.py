@@ -120,7 +120,7 @@ def test_any_bytes_are_read_and_explained(before: bytes, behind: bytes) -> None:
     assert explain(log.lines) == explain(log.lines)
 
 
-@reaches(0.5)
+@reaches(0.35)
 @given(damaged(f"12-07 04:15:01.332 17202 17203 E tag : {LINE}\nerr 1002\n"))
 def test_any_text_is_read_and_explained(text: str) -> None:
     for found in explain(read(text.encode("utf-8", "replace")).lines).diagnoses:

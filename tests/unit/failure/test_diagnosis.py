@@ -291,7 +291,7 @@ def test_evidence_changes_a_diagnosis_only_if_it_says_more() -> None:
     assert second.id == "dsp-restarted"
 
 
-@reaches(0.1)
+@reaches(0.03)
 @given(
     st.text(max_size=30),
     st.integers(0, 2**64 - 1),

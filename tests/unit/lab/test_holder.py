@@ -16,7 +16,7 @@ def test_round_trip_and_text() -> None:
     assert str(ANNA) == "anna, process 4711 (pytest, run 1), since 2026-11-21T08:15:00Z"
 
 
-@reaches(0.07)
+@reaches(0.02)
 @given(damaged(ANNA.content().decode()))
 def test_any_content_is_survived(content: str) -> None:
     holder = parse_holder(content.encode())

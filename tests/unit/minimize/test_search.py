@@ -147,7 +147,7 @@ def test_all_that_are_the_same_are_left_away_together() -> None:
     assert len(ask.asked) < 30, "some for ten kinds, and one for each of ten contexts"
 
 
-@reaches(0.2)
+@reaches(0.03)
 @given(ORDERS, st.lists(st.integers(1, 9), min_size=6, max_size=6), st.integers(9, 60))
 def test_a_domain_that_is_full(order: tuple[int, ...], sizes: list[int], budget: int) -> None:
     ask = Counted(full(sizes, budget))

@@ -108,7 +108,7 @@ def test_a_plan_with_one_character_changed_is_refused(made: Plan, data: st.DataO
         parse(text[:place] + other + text[place + 1 :])
 
 
-@reaches(0.03)
+@reaches(0.01)
 @given(damaged("backend-load lib=/a/b.so\nsleep ms=5\ncontext-free context=3"))
 def test_any_text_is_a_plan_or_refused(text: str) -> None:
     for whole in (text, sealed(text.split("\n"))):

@@ -41,7 +41,7 @@ PUSH = DeviceEvent(
 LISTS = st.lists(records(), max_size=6)
 
 
-@reaches(0.5)
+@reaches(0.2)
 @settings(max_examples=60)
 @given(LISTS, st.integers(60, 200), st.binary(max_size=200))
 def test_any_records_are_told_everywhere(made: list[CaseRecord], width: int, log: bytes) -> None:

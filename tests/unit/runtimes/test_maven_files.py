@@ -81,7 +81,7 @@ def test_damaged_files(content: bytes) -> None:
             read(content)
 
 
-@reaches(0.05)
+@reaches(0.01)
 @given(st.binary(max_size=200), st.integers(0, len(POM)))
 def test_any_bytes_are_survived(noise: bytes, at: int) -> None:
     for whole in (METADATA, POM):

@@ -112,13 +112,17 @@ class SshBoard(PacketTransport):
 
         A board that boots is tried until the deadline.
         """
-        deadline = Deadline(timeout_s)
+        deadline, lost = Deadline(timeout_s), None
         while True:
             try:
                 with device_faults(self.serial, "connect"):
                     self._connection.require(deadline.remaining() or 1e-3)
                 done = self.shell("echo here", timeout_s=deadline.remaining(), doing="connect")
+            except DeviceTimeout as error:
+                # why it was lost before says more than that the last try took too long
+                raise lost or error from None
             except DeviceLost as error:
+                lost = error
                 hopeless = any(words in error.problem for words in _HOPELESS)
                 if hopeless or deadline.remaining() < _RETRY_S:
                     raise

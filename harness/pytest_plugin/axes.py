@@ -140,7 +140,8 @@ def _versions(
     orts: Sequence[str],
 ) -> list[tuple[str, str | None, str, str | None]]:
     """Runtime, compiler, engine and ORT of each case that a test has on one device and backend."""
-    engine = ENGINES[str(requirements.get("engine") or QNN.name)]
+    # one that does not exist is told where requirements are matched with the device
+    engine = ENGINES.get(str(requirements.get("engine") or QNN.name), QNN)
     if not (engine.takes_contexts or engine.takes_models):  # a file holds its contexts
         runtimes = dict.fromkeys(runtimes, (None,))
     with_ort: Sequence[str | None] = orts if engine.takes_models and orts else (None,)

@@ -8,7 +8,7 @@ import pytest
 
 from harness.contexts.context_file import ContextFile
 from harness.contexts.models import Model
-from harness.errors import VersionError
+from harness.errors import ConfigError, VersionError
 from harness.lab.inventory import DeviceConfig
 from harness.pytest_plugin.axes import (
     axis_value,
@@ -47,6 +47,11 @@ def test_without_compilers_each_runtime_gets_its_own() -> None:
         ("2.51.0", "2.51.0"),
     ]
     assert not reasons
+
+
+def test_an_engine_that_there_is_not_is_the_tests_mistake() -> None:
+    with pytest.raises(ConfigError, match=r"cannot require 'tflite' \(valid: qnn, ort, exec"):
+        placements([V73], {"engine": "tflite"}, ["htp"], {"a": {"2.51.0": ["2.51.0"]}})
 
 
 NEWEST = "2.51.0"

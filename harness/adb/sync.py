@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -30,11 +29,11 @@ from harness.host.deadline import Deadline
 from harness.transport.channel import Channel
 from harness.transport.faults import device_faults
 from harness.transport.files import (
-    PSEUDO_FOLDERS,
     IncomingFile,
     Progress,
     PushItem,
     RemoteStat,
+    is_sized,
     local_faults,
 )
 
@@ -257,16 +256,8 @@ class SyncStream:
         """
         command = f"pull {remote}"
         found = self.stat(remote)
-        if found is None:
-            raise self._link.refused("No such file or directory", command)
-        # only a device that cannot follow links answers with a link here
-        if not (found.is_file or stat.S_ISLNK(found.mode)):
-            raise self._link.refused("not a regular file", command)
-        sized = found.is_file and not remote.startswith(PSEUDO_FOLDERS)
-        if sized and found.size > max_bytes:
-            raise self._link.error(
-                f"{found.size} bytes, more than the {max_bytes} allowed", command
-            )
+        sized = is_sized(found, remote, max_bytes, serial=self._link.serial, links=True)
+        assert found is not None
         self._link.channel.queue(self._link.dialect.receive(remote))
         with IncomingFile(local) as file:
             while not isinstance(reply := self._link.reply(command), Done):

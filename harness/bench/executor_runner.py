@@ -183,10 +183,10 @@ def run_with(
     file, environment = plan.steps[0].fields["file"], case.runtime.environment
     with case.scratch() as folder:
         call = RunnerCall(runner, file, inputs, folder, environment, program.number)
-        adb, first = case.device.transport, case.ready.check()
-        run = call_runner(adb, call, plan, first=first, timeout_s=timeout_s)
+        way, first = case.device.transport, case.ready.check()
+        run = call_runner(way, call, plan, first=first, timeout_s=timeout_s)
         if run.transcript.done and program.outputs and inputs:
-            listed = adb.shell(f"ls {shlex.quote(call.outputs)}", timeout_s=_LOOK_S).stdout
+            listed = way.shell(f"ls {shlex.quote(call.outputs)}", timeout_s=_LOOK_S).stdout
             there = listed.decode("utf-8", "replace").split()
             found = [
                 [

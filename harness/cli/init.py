@@ -82,7 +82,7 @@ def _found(address: TcpAddress, boards: Sequence[str], simulated: bool) -> Seque
     def look(lab: Lab) -> OpenLab:
         return open_lab(lab, "init")
 
-    adb, by_ssh = AdbServer(address), find_boards(boards, (), look)
+    adb, by_ssh = AdbServer(address), find_boards(boards, look)
     if not adb.is_running():
         if simulated or any(one.device for one in by_ssh):
             return by_ssh

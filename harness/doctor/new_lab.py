@@ -91,10 +91,8 @@ def find_devices(
     return found
 
 
-def find_boards(
-    logins: Iterable[str], taken: Sequence[str], open_lab: Callable[[Lab], OpenLab]
-) -> list[FoundDevice]:
-    """Asks each board, [user@]host[:port], that ssh leads to what it is; `taken` are names.
+def find_boards(logins: Iterable[str], open_lab: Callable[[Lab], OpenLab]) -> list[FoundDevice]:
+    """Asks each board, [user@]host[:port], that ssh leads to what it is.
 
     Raises ConfigError for what is no such address.
     """
@@ -104,7 +102,7 @@ def find_boards(
         if at is None:
             problem = f"{shown(login)!r} is not [user@]host[:port]"
             raise ConfigError(problem, field="--board")
-        names = [SIMULATED, *taken, *(other.name for other in found)]
+        names = [SIMULATED, *(other.name for other in found)]
         name = free_name(at.login.rpartition("@")[2], "linux", names)
         device = {"name": name, "transport": "ssh", "address": login}
         lab = Lab.model_validate({"schema": 1, "devices": [device]})

@@ -26,6 +26,7 @@ from harness.lab.simulation import CONNECT_S, Instances, Simulation
 from harness.qnn.platforms import PLATFORMS, Target
 from harness.qnn.socs import SOCS
 from harness.ssh.board import SshBoard
+from harness.ssh.login import SshLogin
 from harness.transport.device import Transport
 from harness.transport.this_computer import ThisComputer
 
@@ -260,11 +261,12 @@ class LabDevice:
             raise
 
     def _ask(self) -> AttachedDevice:
-        config, transport, workdir = self.config, self._way, self.config.workdir
+        config, workdir = self.config, self.config.workdir
         if self.is_ours:
             server, serial, workdir = self.lab.simulation.start(config)
-            transport = AdbDevice(serial, server)
+            transport: Transport = AdbDevice(serial, server)
         else:
+            transport = self._way
             transport.connect(timeout_s=CONNECT_S)
         serial = transport.serial
         at_work(serial, name=config.name)
@@ -367,11 +369,15 @@ class OpenLab:
 
 def transport_of(lab: Lab, config: DeviceConfig) -> Transport:
     """How a real device of the lab is reached; nothing is asked of it."""
-    if config.transport == "local":
-        return ThisComputer()
-    if config.login is not None:
-        return SshBoard(config.login)
-    return AdbDevice(config.serial or "", AdbServer(lab.server_of(config)))
+    server = lab.server_of(config) if config.transport == "adb" else None
+    return transport_at(config.serial or "", server, config.login)
+
+
+def transport_at(serial: str, server: ServerAddress | None, login: SshLogin | None) -> Transport:
+    """The way to a device by its adb server or by ssh; by neither, it is this computer."""
+    if login is not None:
+        return SshBoard(login)
+    return ThisComputer() if server is None else AdbDevice(serial, AdbServer(server))
 
 
 def require_own_folder(device: Transport, folder: str) -> None:

@@ -13,19 +13,15 @@ import re
 import secrets
 import shlex
 import socket
-import stat
-import subprocess
 import tarfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from harness.errors import (
     ConfigError,
-    DeviceError,
     DeviceLost,
-    DeviceRefused,
     DeviceTimeout,
     InfraError,
     InternalError,
@@ -39,8 +35,6 @@ from harness.transport.device import SHORT_S, PacketTransport
 from harness.transport.faults import device_faults
 from harness.transport.files import (
     MAX_PATH_BYTES,
-    PSEUDO_FOLDERS,
-    IncomingFile,
     Progress,
     PushItem,
     RemoteStat,
@@ -53,6 +47,7 @@ from harness.transport.shell_protocol import TOKEN_VARIABLE, ToldStreams, told_s
 _READ_BYTES: Final = 256 << 10
 _BLOCK: Final = 512
 _RETRY_S: Final = 0.5
+_ANY_BYTES: Final = 1 << 62  # who takes them counts them
 _END_S: Final = 2.0
 _REBOOT: Final = (
     f"(unset {TOKEN_VARIABLE};command -v setsid >/dev/null&&s=setsid;"
@@ -95,17 +90,10 @@ class SshBoard(PacketTransport):
         with device_faults(self.serial, call.command):
             self._connection.require(call.deadline.remaining() or 1e-3)
         try:
-            ssh = subprocess.Popen(
-                self._connection.command(told),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-            )
+            bridge = Bridge(self._connection.command(told), told=ToldStreams(mark))
         except OSError as error:
             raise ConfigError(f"ssh cannot be run: {error}") from error
-        return Bridge(ssh, ToldStreams(mark)).socket
+        return bridge.socket
 
     def connect(self, *, timeout_s: float) -> None:
         """As `Transport.connect`: we are let in, and its login shell runs what it is given.
@@ -200,41 +188,19 @@ class SshBoard(PacketTransport):
             raise self._refused("it does not say", command, done.stderr)
         return RemoteStat(int(said[1], 16), int(said[2]), int(said[3]))
 
-    def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
-        """As `Transport.pull`."""
-        command, deadline = f"pull {remote}", Deadline(timeout_s)
-        found = self.stat(remote, timeout_s=timeout_s)
-        if found is None:
-            raise self._refused("No such file or directory", command)
-        if not stat.S_ISREG(found.mode):
-            raise self._refused("not a regular file", command)
-        sized = not remote.startswith(PSEUDO_FOLDERS)
-        if sized and found.size > max_bytes:
-            raise self._error(f"{found.size} bytes, more than the {max_bytes} allowed", command)
-        with IncomingFile(local) as file:
-            done = self.shell(
-                f"cat -- {shlex.quote(remote)}",
-                timeout_s=deadline.remaining(),
-                on_stdout=file.write,
-                max_output_bytes=max_bytes + 1,
-                doing=command,
-                collect=False,
-            )
-            if done.truncated or file.size > max_bytes:
-                raise self._error(f"more than the {max_bytes} bytes allowed", command)
-            if not done.ok:
-                raise self._refused("it does not give it", command, done.stderr)
-            if sized and file.size != found.size:
-                raise self._error(f"{file.size} bytes came, not {found.size}", command)
-            file.keep(found)
-
-    def _error(self, problem: str, command: str) -> DeviceError:
-        return DeviceError(problem, serial=self.serial, command=command)
-
-    def _refused(self, problem: str, command: str, said: bytes = b"") -> DeviceRefused:
-        words = " ".join(said[-500:].decode("utf-8", "replace").split())
-        text = f"{problem}: {words}" if words else problem
-        return DeviceRefused(text, serial=self.serial, command=command)
+    def _fetch(
+        self, remote: str, take: Callable[[bytes], None], deadline: Deadline, command: str
+    ) -> None:
+        done = self.shell(
+            f"cat -- {shlex.quote(remote)}",
+            timeout_s=deadline.remaining(),
+            on_stdout=take,
+            max_output_bytes=_ANY_BYTES,
+            doing=command,
+            collect=False,
+        )
+        if not done.ok:
+            raise self._refused("it does not give it", command, done.stderr)
 
 
 def _tar(files: Iterable[PushItem], progress: Progress | None) -> Iterator[bytes]:

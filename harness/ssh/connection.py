@@ -115,9 +115,9 @@ class SharedConnection:
     def end(self, *, timeout_s: float) -> None:
         """Ends it for all who share it; the next to use it begins it anew."""
         argv = self._login.command(self._shared, words=("-O", "exit"))
-        asked = {"capture_output": True, "stdin": subprocess.DEVNULL}
+        nothing = subprocess.DEVNULL
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(argv, timeout=timeout_s, check=False, **asked)  # type: ignore[call-overload]
+            subprocess.run(argv, timeout=timeout_s, stdin=nothing, stdout=nothing, stderr=nothing)
         # where it stands still and hears nothing, whoever comes next must not find it
         self._shared.unlink(missing_ok=True)
         self._stop()

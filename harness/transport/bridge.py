@@ -7,9 +7,9 @@ import os
 import select
 import signal
 import socket
-import struct
 import subprocess
 import threading
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from harness.host.platform import has_ended
@@ -19,39 +19,50 @@ from harness.transport.shell_protocol import (
     STDERR,
     STDIN,
     STDOUT,
+    PacketReader,
     ToldStreams,
     header,
 )
 
 _READ_BYTES: Final = 64 << 10
 _QUEUED_BYTES: Final = 256 << 10
-_HEADER: Final = struct.Struct("<BI")
 _POLL_MS: Final = 10
 
 
 class Bridge:
-    """A thread between a process of ours and a `socket` on which somebody speaks shell_v2.
+    """Begins a process of ours, and a thread between it and a `socket` that speaks shell_v2.
 
     The exit packet tells the process's own status; with `told`, the status that its streams tell.
     Without one the socket is closed behind what was said, as a connection that broke. When the
-    socket is closed the process is ended, with its group, which it must lead; `leaves_nothing`:
-    its group is ended in any case.
+    socket is closed the process is ended, with its group; `leaves_nothing`: its group is ended in
+    any case. Raises OSError or ValueError if the process cannot be begun.
     """
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
-        told: ToldStreams | None = None,
+        argv: Sequence[str],
         *,
+        env: Mapping[str, str] | None = None,
+        told: ToldStreams | None = None,
         leaves_nothing: bool = False,
     ) -> None:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            argv,
+            env=env,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            bufsize=0,
+            start_new_session=True,
+        )
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         self._process, self._told, self._leaves_nothing = process, told, leaves_nothing
-        self._stdin = process.stdin
+        self._stdin, self._stdin_ends = process.stdin, False
         self._kinds = {process.stdout.fileno(): STDOUT, process.stderr.fileno(): STDERR}
-        self._packets = _StdinPackets()
+        self._packets = PacketReader((STDIN, CLOSE_STDIN))
         self._left = memoryview(b"")
         self._ours, self.socket = socket.socketpair()
         for fd in (self._stdin.fileno(), *self._kinds):
@@ -105,9 +116,13 @@ class Bridge:
         return ended if ended >= 0 else 128 - ended
 
     def _take(self) -> bool:
-        data = self._ours.recv(_READ_BYTES)
-        self._left = memoryview(bytes(self._left) + self._packets.feed(data))
-        return bool(data)
+        received = self._ours.recv(_READ_BYTES)
+        data = b""
+        for kind, part in self._packets.feed(received):
+            data += part
+            self._stdin_ends |= kind == CLOSE_STDIN
+        self._left = memoryview(bytes(self._left) + data)
+        return bool(received)
 
     def _feed(self) -> None:
         try:
@@ -118,8 +133,8 @@ class Bridge:
             return
         except BrokenPipeError:
             self._left = memoryview(b"")
-            self._packets.closed = True
-        if self._packets.closed and not self._left and not self._stdin.closed:
+            self._stdin_ends = True
+        if self._stdin_ends and not self._left and not self._stdin.closed:
             self._stdin.close()
 
     def _give(self, fd: int) -> bool:
@@ -133,25 +148,3 @@ class Bridge:
     def _send(self, kind: int, data: bytes) -> None:
         if data:
             self._ours.sendall(header(kind, len(data)) + data)
-
-
-class _StdinPackets:
-    """Takes stdin's data out of the packets that come for it."""
-
-    def __init__(self) -> None:
-        self._held = b""
-        self.closed = False
-
-    def feed(self, data: bytes) -> bytes:
-        self._held += data
-        found = []
-        while len(self._held) >= _HEADER.size:
-            kind, length = _HEADER.unpack_from(self._held)
-            if len(self._held) < _HEADER.size + length:
-                break
-            body = self._held[_HEADER.size : _HEADER.size + length]
-            self._held = self._held[_HEADER.size + length :]
-            self.closed |= kind == CLOSE_STDIN
-            if kind == STDIN:
-                found.append(body)
-        return b"".join(found)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-from harness.errors import InfraError
+from harness.errors import DeviceError, DeviceRefused, InfraError
 from harness.host.deadline import Deadline
 from harness.transport.ending import END_GRACE_S, ask_for_processes, end_script
-from harness.transport.files import Progress, PushItem, RemoteStat
+from harness.transport.files import IncomingFile, Progress, PushItem, RemoteStat, is_sized
 from harness.transport.link import Link, ShellCall
 from harness.transport.shell import Completed, call_mark, run_script
 
@@ -214,3 +214,35 @@ class PacketTransport(Transport):
     @abstractmethod
     def open(self, call: ShellCall) -> socket.socket:
         """As `Link.open`."""
+
+    def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
+        """As `Transport.pull`."""
+        command, deadline = f"pull {remote}", Deadline(timeout_s)
+        found = self.stat(remote, timeout_s=timeout_s)
+        sized = is_sized(found, remote, max_bytes, serial=self.serial)
+        assert found is not None
+        with IncomingFile(local) as file:
+
+            def take(data: bytes) -> None:
+                if file.size + len(data) > max_bytes:
+                    raise self._error(f"more than the {max_bytes} bytes allowed", command)
+                file.write(data)
+
+            self._fetch(remote, take, deadline, command)
+            if sized and file.size != found.size:
+                raise self._error(f"{file.size} bytes came, not {found.size}", command)
+            file.keep(found)
+
+    @abstractmethod
+    def _fetch(
+        self, remote: str, take: Callable[[bytes], None], deadline: Deadline, command: str
+    ) -> None:
+        """Hands on what is in a file, piece by piece; `command` names it in errors."""
+
+    def _error(self, problem: str, command: str) -> DeviceError:
+        return DeviceError(problem, serial=self.serial, command=command)
+
+    def _refused(self, problem: str, command: str, said: bytes = b"") -> DeviceRefused:
+        words = " ".join(said[-500:].decode("utf-8", "replace").split())
+        text = f"{problem}: {words}" if words else problem
+        return DeviceRefused(text, serial=self.serial, command=command)

@@ -10,9 +10,9 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from harness.errors import InfraError
+from harness.errors import DeviceError, DeviceRefused, InfraError
 from harness.transport.faults import reason
 
 MAX_PATH_BYTES: Final = 1024
@@ -82,6 +82,25 @@ def local_faults(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InfraError(f"{path} on this host: {error.strerror or reason(error)}") from error
+
+
+def is_sized(
+    found: RemoteStat | None, remote: str, max_bytes: int, *, serial: str, links: bool = False
+) -> bool:
+    """Whether a file to be fetched has the size that the device tells, and not any (pure).
+
+    Raises DeviceRefused where there is no such file, DeviceError for one of more than `max_bytes`.
+    `links`: the device cannot follow them, and tells of a link what it is.
+    """
+    told: dict[str, Any] = {"serial": serial, "command": f"pull {remote}"}
+    if found is None:
+        raise DeviceRefused("No such file or directory", **told)
+    if not (found.is_file or (links and stat.S_ISLNK(found.mode))):
+        raise DeviceRefused("not a regular file", **told)
+    sized = found.is_file and not remote.startswith(PSEUDO_FOLDERS)
+    if sized and found.size > max_bytes:
+        raise DeviceError(f"{found.size} bytes, more than the {max_bytes} allowed", **told)
+    return sized
 
 
 class IncomingFile:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from harness.transport.faults import ProtocolError
 
@@ -34,11 +34,13 @@ def header(kind: int, length: int) -> bytes:
 class PacketReader:
     """Cuts a received stream into packets.
 
-    stdout and stderr data is handed on as it comes, so that no packet has to fit in memory; an
-    exit packet is whole. Raises ProtocolError for ids that a device never sends.
+    Data is handed on as it comes, so that no packet has to fit in memory; an exit packet is whole,
+    and an empty one has its turn, too. Raises ProtocolError for ids that are not `allowed`: by
+    default those that a device sends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, allowed: Collection[int] = (STDOUT, STDERR, EXIT)) -> None:
+        self._allowed = allowed
         self._header = b""
         self._kind = 0
         self._left = 0
@@ -55,10 +57,12 @@ class PacketReader:
                     return
                 self._kind, self._left = _HEADER.unpack(self._header)
                 self._header = b""
-                if self._kind not in (STDOUT, STDERR, EXIT):
+                if self._kind not in self._allowed:
                     raise ProtocolError(f"unknown shell packet {self._kind}")
                 if self._kind == EXIT and self._left != 1:
                     raise ProtocolError(f"exit packet of {self._left} bytes")
+                if not self._left:
+                    yield self._kind, b""
                 continue
             taken = data[position : position + self._left]
             position += len(taken)

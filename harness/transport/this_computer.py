@@ -6,20 +6,17 @@ import contextlib
 import io
 import os
 import socket
-import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from harness.errors import DeviceError, DeviceRefused, DeviceTimeout, InfraError
+from harness.errors import DeviceTimeout, InfraError
 from harness.files.whole_file import open_regular
 from harness.host.deadline import Deadline
 from harness.transport.bridge import Bridge
 from harness.transport.device import SHORT_S, PacketTransport
 from harness.transport.files import (
-    PSEUDO_FOLDERS,
-    IncomingFile,
     Progress,
     PushItem,
     RemoteStat,
@@ -58,18 +55,12 @@ class ThisComputer(PacketTransport):
         """As `Link.open`. Raises InfraError if no shell can be started."""
         script = call.script if call.token is None else v2_script(call.script, call.token)
         try:
-            process = subprocess.Popen(
-                ["sh", "-c", script],
-                env=self._env,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
+            bridge = Bridge(
+                ["sh", "-c", script], env=self._env, leaves_nothing=self._leaves_nothing
             )
         except (OSError, ValueError) as error:
             raise InfraError(f"cannot start a shell on this computer: {error}") from error
-        return Bridge(process, leaves_nothing=self._leaves_nothing).socket
+        return bridge.socket
 
     def connect(self, *, timeout_s: float) -> None:
         """Nothing: it is here."""
@@ -86,7 +77,7 @@ class ThisComputer(PacketTransport):
 
     def reboot(self, *, timeout_s: float) -> None:
         """Raises DeviceRefused: whoever runs the tests runs here, too."""
-        raise DeviceRefused("this computer is not rebooted", serial=self.serial, command="reboot")
+        raise self._refused("this computer is not rebooted", "reboot")
 
     def push(
         self, files: Sequence[PushItem], *, timeout_s: float, progress: Progress | None = None
@@ -137,30 +128,16 @@ class ThisComputer(PacketTransport):
                 return None
         return RemoteStat(found.st_mode, found.st_size, int(found.st_mtime))
 
-    def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
-        """As `Transport.pull`."""
-        command = f"pull {remote}"
-        found = self.stat(remote)
-        if found is None or not found.is_file:
-            why = "No such file or directory" if found is None else "not a regular file"
-            raise DeviceRefused(why, serial=self.serial, command=command)
-        if not remote.startswith(PSEUDO_FOLDERS) and found.size > max_bytes:
-            problem = f"{found.size} bytes, more than the {max_bytes} allowed"
-            raise DeviceError(problem, serial=self.serial, command=command)
-        deadline = Deadline(timeout_s)
-        with IncomingFile(local) as file, self._faults(command):
-            with open_regular(Path(os.fsdecode(path_bytes(remote)))) as source:
-                for block in self._blocks(source, deadline, command):
-                    if file.size + len(block) > max_bytes:
-                        problem = f"more than the {max_bytes} bytes allowed"
-                        raise DeviceError(problem, serial=self.serial, command=command)
-                    file.write(block)
-            file.keep(found)
+    def _fetch(
+        self, remote: str, take: Callable[[bytes], None], deadline: Deadline, command: str
+    ) -> None:
+        with self._faults(command), open_regular(Path(remote)) as source:
+            for block in self._blocks(source, deadline, command):
+                take(block)
 
     @contextlib.contextmanager
     def _faults(self, command: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            why = error.strerror or str(error)
-            raise DeviceRefused(why, serial=self.serial, command=command) from error
+            raise self._refused(error.strerror or str(error), command) from error

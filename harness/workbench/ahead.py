@@ -16,19 +16,16 @@ from pydantic import BaseModel
 
 from harness.adb.address import ServerAddress
 from harness.adb.device import AdbDevice
-from harness.adb.server import AdbServer
 from harness.errors import HarnessError
 from harness.files.cache import cache_root
 from harness.host.guard import GuardedProcess, spawn_guarded
-from harness.lab.attach import AttachedDevice
+from harness.lab.attach import AttachedDevice, transport_at
 from harness.lab.inventory import load_lab
 from harness.runtimes.catalog import Catalog
-from harness.ssh.board import SshBoard
 from harness.ssh.login import SshLogin
 from harness.store.deploy import Deployer, runtime_set
 from harness.store.layout import FileSet
 from harness.transport.device import Transport
-from harness.transport.this_computer import ThisComputer
 from harness.workbench.placement import Need
 from harness.workbench.pushed import context_set, model_set
 from harness.workbench.supplies import Supplies
@@ -61,11 +58,7 @@ class DeviceAddress(BaseModel, extra="forbid", frozen=True):
 
     def transport(self) -> Transport:
         """The way to it."""
-        if self.login is not None:
-            return SshBoard(self.login)
-        if self.server is None:
-            return ThisComputer()
-        return AdbDevice(self.serial, AdbServer(self.server))
+        return transport_at(self.serial, self.server, self.login)
 
 
 class PrefetchJob(BaseModel, extra="forbid", frozen=True):

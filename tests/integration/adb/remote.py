@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 
-from harness.adb.device import AdbDevice
-from harness.errors import InfraError
+import pytest
+
+from harness.errors import DeviceTimeout, InfraError
+from harness.transport.device import Transport
 
 SLACK_S = 30.0
 """What a busy machine may add to a deadline: far less than what runs without one would take."""
@@ -28,7 +31,7 @@ def family(folder: str) -> str:
     )
 
 
-def survivors(device: AdbDevice, folder: str) -> list[str]:
+def survivors(device: Transport, folder: str) -> list[str]:
     """Those pids in the file that are still running."""
     script = (
         f"cd {shlex.quote(folder)}&&wc -l <pids&&while read p;do "
@@ -40,7 +43,28 @@ def survivors(device: AdbDevice, folder: str) -> list[str]:
     return alive
 
 
-def wait_ready(device: AdbDevice, *, timeout_s: float = 10) -> None:
+def open_descriptors_after_calls(device: Transport, *, within_s: float = 0.0) -> tuple[int, int]:
+    """How many descriptors are open before calls, done and late ones, and after them.
+
+    What a thread of its own closes has `within_s` for that.
+    """
+
+    def count() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    device.shell("true", timeout_s=60)
+    before = count()
+    for _ in range(20):
+        device.shell("true", timeout_s=60)
+        with pytest.raises(DeviceTimeout):
+            device.shell("sleep 10", timeout_s=0)
+    until = time.monotonic() + within_s
+    while count() > before and time.monotonic() < until:
+        time.sleep(0.05)
+    return before, count()
+
+
+def wait_ready(device: Transport, *, timeout_s: float = 10) -> None:
     """Waits until the device's shell answers again."""
     until = time.monotonic() + timeout_s
     while True:

@@ -29,7 +29,13 @@ from harness.transport.shell import DRAIN_GRACE_S, ScriptTimeout
 from tests.faults.table import TRANSPORT, Fault
 from tests.faults.test_transport import BIG, SECONDS, inject, operations
 from tests.integration.adb.faulty_link import FaultyLink
-from tests.integration.adb.remote import SLACK_S, family, survivors, wait_ready
+from tests.integration.adb.remote import (
+    SLACK_S,
+    family,
+    open_descriptors_after_calls,
+    survivors,
+    wait_ready,
+)
 from tests.integration.adb.test_files import (  # noqa: F401
     test_a_file_larger_than_allowed_is_not_kept,
     test_a_file_replaces_the_one_before,
@@ -89,19 +95,8 @@ def test_a_script_that_no_command_line_holds(board: SshBoard) -> None:
 
 
 def test_calls_leave_no_descriptor_open(board: SshBoard) -> None:
-    def count() -> int:
-        return len(os.listdir("/proc/self/fd"))
-
-    board.shell("true", timeout_s=60)
-    before = count()
-    for _ in range(20):
-        board.shell("true", timeout_s=60)
-        with pytest.raises(DeviceTimeout):
-            board.shell("sleep 10", timeout_s=0)
-    until = time.monotonic() + SLACK_S
-    while count() > before and time.monotonic() < until:
-        time.sleep(0.05)
-    assert count() <= before
+    before, after = open_descriptors_after_calls(board, within_s=SLACK_S)
+    assert after <= before
 
 
 @pytest.mark.parametrize("how", ["ended", "killed"])

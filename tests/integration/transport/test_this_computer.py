@@ -15,7 +15,7 @@ import yaml
 from harness.errors import DeviceRefused, DeviceTimeout
 from harness.transport.files import PushItem
 from harness.transport.this_computer import ThisComputer
-from tests.integration.adb.remote import SLACK_S, family, survivors
+from tests.integration.adb.remote import SLACK_S, family, open_descriptors_after_calls, survivors
 from tests.integration.adb.test_files import (  # noqa: F401
     test_a_file_larger_than_allowed_is_not_kept,
     test_a_file_replaces_the_one_before,
@@ -134,17 +134,8 @@ def test_a_caller_that_is_killed_leaves_nothing(device: ThisComputer, folder: st
 
 
 def test_calls_leave_no_descriptor_open(device: ThisComputer) -> None:
-    def count() -> int:
-        return len(os.listdir("/proc/self/fd"))
-
-    device.shell("true", timeout_s=60)
-    before = count()
-    for _ in range(20):
-        device.shell("true", timeout_s=60)
-    until = time.monotonic() + SLACK_S
-    while count() > before and time.monotonic() < until:
-        time.sleep(0.05)
-    assert count() <= before
+    before, after = open_descriptors_after_calls(device, within_s=SLACK_S)
+    assert after <= before
 
 
 def test_a_program_that_runs_is_replaced(device: ThisComputer, folder: str) -> None:

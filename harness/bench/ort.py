@@ -22,8 +22,8 @@ from harness.probe.ort_plan import (
 )
 from harness.probe.plan import Plan, Settings, Step
 from harness.qnn.backends import BACKEND_LIBRARIES
+from harness.runtimes.deployed import DeployedRuntime
 from harness.runtimes.ort import PLUGIN, ort_library_of
-from harness.store.deploy import DeployedRuntime
 
 
 @dataclass(frozen=True)

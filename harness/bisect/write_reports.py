@@ -20,6 +20,7 @@ from harness.bisect.result import BisectionResult, Builds, result_of
 from harness.bisect.versions import COMPILING_TARGET, Versions
 from harness.errors import HarnessError
 from harness.errors.outgoing_text import printable, without_secrets_in
+from harness.files.local_file import LocalFile
 from harness.files.whole_file import disk_errors, write_whole
 from harness.lab.inventory import load_lab
 from harness.report.bisections import write_index
@@ -27,7 +28,6 @@ from harness.runtimes.catalog import Catalog
 from harness.runtimes.difference import Difference, difference
 from harness.runtimes.known_facts import KnownFacts
 from harness.runtimes.library_facts import build_id_of, kind_of
-from harness.runtimes.runtime import LocalFile
 
 RESULT: Final = "result.json"
 REPORT_TEXT: Final = "report.md"

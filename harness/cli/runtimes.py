@@ -13,6 +13,7 @@ from harness.cli.lab_options import json_option, lab_option, open_catalog
 from harness.cli.say import say, say_found, say_json
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.cache import cache_root
+from harness.files.local_file import LocalFile
 from harness.files.notices import Notices, shown_by
 from harness.qnn.backends import BACKENDS, Backend
 from harness.qnn.platforms import TARGETS, Target
@@ -24,7 +25,7 @@ from harness.runtimes.needed_files import narrowed
 from harness.runtimes.preflight import Subject, preflight
 from harness.runtimes.preflight_linking import DeviceFacts
 from harness.runtimes.pypi import PYPI
-from harness.runtimes.runtime import LocalFile, Runtime
+from harness.runtimes.runtime import Runtime
 
 _NEGATIVE = 1
 _ENGINE = "qnn"

@@ -14,6 +14,7 @@ from harness.errors import ConfigError, InfraError, VersionError
 from harness.errors.outgoing_text import outgoing
 from harness.files.archive import unpacked_once
 from harness.files.hash_cache import HashCache
+from harness.files.local_file import LocalFile
 from harness.files.verified_folder import VerifiedFolder, damage_of
 from harness.files.whole_file import read_bounded, sha256_of
 from harness.runtimes.download import NotThere
@@ -26,7 +27,7 @@ from harness.runtimes.maven_repository import (
     HttpRepository,
     pom_dependencies,
 )
-from harness.runtimes.runtime import LocalFile, Runtime, Source, is_library, version_key
+from harness.runtimes.runtime import Runtime, Source, is_library, version_key
 
 AAR_TARGET: Final = "android-arm64"
 JNI_FOLDER: Final = "jni/arm64-v8a"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from harness.errors import ConfigError, VersionError
+from harness.files.local_file import LocalFile
 from harness.files.verified_folder import VerifiedFolder
 from harness.lab.inventory import Lab
 from harness.lab.runtime_sources import PACKAGE_INDEX, RuntimeSource
@@ -30,7 +31,7 @@ from harness.runtimes.pypi import (
     ort_folder,
     require_compiling_host,
 )
-from harness.runtimes.runtime import LocalFile, Runtime, Source
+from harness.runtimes.runtime import Runtime, Source
 from harness.runtimes.version_specs import choose, choose_all, is_path, names, split_specs
 from harness.runtimes.wheels import WheelCache
 

@@ -9,10 +9,10 @@ from typing import Final, Self
 
 from pydantic import BaseModel
 
+from harness.files.local_file import LocalFile
 from harness.files.whole_file import read_bounded
 from harness.runtimes.elf import ElfError, exported_symbols, read_elf
 from harness.runtimes.library_facts import MAX_LIBRARY_BYTES
-from harness.runtimes.runtime import LocalFile
 
 # libonnxruntime.so.1.24.1 and libstdc++-1a2b3c4d.so.6 are the same library in another version.
 _NUMBERED: Final = re.compile(r"(?:-[0-9a-f]{8})?\.so(?:\.\d+)+$", re.ASCII)

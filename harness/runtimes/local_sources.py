@@ -17,6 +17,7 @@ from typing import Final
 
 from harness.errors import ConfigError, VersionError
 from harness.files.hash_cache import HashCache
+from harness.files.local_file import LocalFile
 from harness.files.names_inside import read_inside, stays_inside
 from harness.files.verified_folder import valid_name
 from harness.qnn.versions import QnnVersion
@@ -31,7 +32,7 @@ from harness.runtimes.library_facts import (
     sdk_version,
 )
 from harness.runtimes.needed_files import is_device_file
-from harness.runtimes.runtime import LocalFile, Runtime, Source, is_library, version_key
+from harness.runtimes.runtime import Runtime, Source, is_library, version_key
 
 MAX_FILES: Final = 2000
 _DEPTH = 4

@@ -14,8 +14,9 @@ from types import MappingProxyType
 from typing import Final, Literal, get_args
 
 from harness.errors import ConfigError
+from harness.files.local_file import LocalFile
 from harness.qnn.backends import BACKENDS, Backend
-from harness.runtimes.runtime import LocalFile, Runtime
+from harness.runtimes.runtime import Runtime
 
 Engine = Literal["qnn", "ort-builtin", "ort-plugin", "executorch"]
 """What drives the backend: our probe, ORT with the EP built in or as plug-in, or a program."""

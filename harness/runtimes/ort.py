@@ -10,11 +10,12 @@ from typing import Final
 
 from harness.errors import ConfigError, InfraError, VersionError
 from harness.files.hash_cache import HashCache
+from harness.files.local_file import LocalFile
 from harness.runtimes.aar import JNI_FOLDER, AarStore
 from harness.runtimes.library_facts import kind_of, library_target, read_library
 from harness.runtimes.local_sources import kept_inside, listed_files
 from harness.runtimes.pypi import ORT_PROJECT, UnpackedWheels
-from harness.runtimes.runtime import LocalFile, NotOffered, Runtime
+from harness.runtimes.runtime import NotOffered, Runtime
 from harness.runtimes.version_specs import choose_all, is_path, split_specs
 from harness.runtimes.wheels import WheelRequest
 

@@ -21,10 +21,11 @@ from typing import Final, Literal
 
 from harness.errors import ConfigError, InfraError, VersionError
 from harness.files.archive import names_of, unpacked_once
+from harness.files.local_file import LocalFile
 from harness.files.verified_folder import VerifiedFolder, damage_of
 from harness.files.whole_file import read_bounded
 from harness.qnn.versions import QNN_WHEELS, QnnVersion
-from harness.runtimes.runtime import LocalFile, Runtime, Source
+from harness.runtimes.runtime import Runtime, Source
 from harness.runtimes.wheels import WheelCache, WheelRequest
 
 Use = Literal["device", "host", "none"]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from harness.errors import VersionError
-from harness.files.verified_folder import VerifiedFile
+from harness.files.local_file import LocalFile, content_key
 from harness.qnn.versions import QnnVersion
 from harness.runtimes.library_facts import kind_of
 
@@ -21,25 +19,6 @@ class NotOffered(VersionError):
 
 class LibraryMissing(NotOffered):
     """A runtime does not have a library: it cannot do what that one is for."""
-
-
-@dataclass(frozen=True)
-class LocalFile:
-    """A file on this computer that goes to devices, and its name in the set it is of (slashes).
-
-    `size` in bytes, `sha256` in hex, `mode` as on the device.
-    """
-
-    path: Path
-    name: str
-    size: int
-    sha256: str
-    mode: int = 0o644
-
-    @classmethod
-    def of(cls, file: VerifiedFile) -> LocalFile:
-        """A file of a verified folder, by its name there."""
-        return cls(file.path, file.name, file.size, file.sha256)
 
 
 @dataclass(frozen=True)
@@ -98,12 +77,6 @@ def is_library(name: str) -> bool:
     """Whether a file is a shared library by its name: libx.so, libx.so.1.2 (pure)."""
     file_name = name.rsplit("/", 1)[-1]
     return file_name.endswith(".so") or ".so." in file_name
-
-
-def content_key(files: Iterable[LocalFile]) -> str:
-    """A name for a set of files by their names, hashes and modes: hex, the same in any order."""
-    lines = sorted(f"{file.name}\0{file.sha256}\0{file.mode:o}\n" for file in files)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 class Source(Protocol):

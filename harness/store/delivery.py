@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from harness.errors import DeviceError, DeviceRefused, InfraError
+from harness.files.local_file import LocalFile
 from harness.files.notices import working
 from harness.host.deadline import Deadline
-from harness.runtimes.runtime import LocalFile
 from harness.store.claims import is_dead
 from harness.store.client import StoreClient
 from harness.store.eviction import Eviction, plan_eviction

@@ -1,18 +1,17 @@
-"""Puts runtimes and files on a device: only what is not there yet travels, checked by sha256."""
+"""Puts sets of files on a device: only what is not there yet travels, checked by sha256."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from harness.errors import ConfigError, InternalError
+from harness.files.local_file import LocalFile, content_key
 from harness.files.verified_folder import valid_name
 from harness.files.whole_file import disk_errors, sha256_of
 from harness.host.deadline import Deadline
-from harness.qnn.platforms import process_environment
-from harness.runtimes.runtime import LocalFile, Runtime, content_key
 from harness.store.claims import own_claim
 from harness.store.client import StoreClient
 from harness.store.delivery import Delivery, TellPush
@@ -21,22 +20,8 @@ from harness.transport.device import Transport
 
 _BASE_TIMEOUT_S = 60.0
 _SLOWEST_BYTES_PER_S = 1_500_000
-_KEY_LENGTH = 20
-
-
-@dataclass(frozen=True)
-class DeployedRuntime:
-    """A runtime on a device: its folder and what a process needs in its environment to use it."""
-
-    runtime: Runtime
-    root: str
-    environment: dict[str, str]
-
-    def library(self, name: str) -> str:
-        """The path on the device of a library such as libQnnHtp.so. Raises ConfigError."""
-        path = self.runtime.library(name)
-        (found,) = (file.name for file in self.runtime.files if file.path == path)
-        return f"{self.root}/{found}"
+KEY_LENGTH: Final = 20
+"""So many digits of its content's key stand in the name of a set."""
 
 
 class Deployer:
@@ -81,16 +66,6 @@ class Deployer:
         self._using: dict[str, None] = {}
         self._hashes: dict[tuple[Path, int, int], str] = {}
 
-    def deploy_runtime(self, runtime: Runtime) -> DeployedRuntime:
-        """Puts a runtime on the device; one round trip if it is there already."""
-        (root,) = self.deploy_sets([runtime_set(runtime)])
-        folders = [f"{root}/{folder}" for folder in runtime.library_dirs]
-        return DeployedRuntime(
-            runtime=runtime,
-            root=root,
-            environment=process_environment(runtime.target, folders),
-        )
-
     def deploy_files(
         self, name: str, files: Mapping[str, Path], programs: Collection[str] = ()
     ) -> str:
@@ -114,7 +89,7 @@ class Deployer:
             mode = 0o755 if own_name in programs else 0o644
             found.append(LocalFile(path, own_name, size, sha256, mode))
         short = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "files"
-        return FileSet(f"{short}-{content_key(found)[:_KEY_LENGTH]}", name, tuple(found))
+        return FileSet(f"{short}-{content_key(found)[:KEY_LENGTH]}", name, tuple(found))
 
     def deploy_sets(self, sets: Sequence[FileSet]) -> list[str]:
         """Puts several sets on the device together; their folders, in order.
@@ -151,9 +126,3 @@ class Deployer:
             if key not in self._hashes:
                 self._hashes[key] = sha256_of(path)
         return status.st_size, self._hashes[key]
-
-
-def runtime_set(runtime: Runtime) -> FileSet:
-    """A runtime as the set that `deploy_runtime` makes, to deploy it together with others."""
-    name = f"qnn-{runtime.qnn_version}-{runtime.key[:_KEY_LENGTH]}"
-    return FileSet(name, f"QNN {runtime.qnn_version}", runtime.files)

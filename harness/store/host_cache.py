@@ -26,10 +26,10 @@ from harness.adb.device import AdbDevice
 from harness.adb.sections import PREFIX
 from harness.adb.sync import QUEUED_BYTES
 from harness.adb.tunnel import running_there
+from harness.files.local_file import LocalFile
 from harness.files.whole_file import open_regular
 from harness.host.deadline import Deadline
 from harness.host.socket_folder import host_file
-from harness.runtimes.runtime import LocalFile
 from harness.transport.channel import Channel
 from harness.transport.device import Transport
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from harness.adb.sections import PREFIX, free_storage
-from harness.runtimes.runtime import LocalFile
+from harness.files.local_file import LocalFile
 
 LinkKind = Literal["hard", "soft", "copy"]
 

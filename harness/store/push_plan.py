@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from harness.files.local_file import LocalFile
 from harness.files.whole_file import open_regular
-from harness.runtimes.runtime import LocalFile
 from harness.store.layout import FileSet, Incoming, LinkKind, entry_name
 
 SMALL_BYTES: Final = 64 << 10

@@ -22,8 +22,9 @@ from harness.host.guard import GuardedProcess, spawn_guarded
 from harness.lab.attach import AttachedDevice, transport_at
 from harness.lab.inventory import load_lab
 from harness.runtimes.catalog import Catalog
+from harness.runtimes.deployed import runtime_set
 from harness.ssh.login import SshLogin
-from harness.store.deploy import Deployer, runtime_set
+from harness.store.deploy import Deployer
 from harness.store.layout import FileSet
 from harness.transport.device import Transport
 from harness.workbench.placement import Need

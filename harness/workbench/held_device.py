@@ -22,8 +22,9 @@ from harness.probe.build import PROBE_NAME
 from harness.probe.fitness import probe_problem
 from harness.qnn.engines import EXECUTORCH
 from harness.results.record import DeviceRecord, RuntimeRecord
+from harness.runtimes.deployed import DeployedRuntime, deploy_runtime, runtime_set
 from harness.runtimes.executorch import EXECUTORCH_VERSION, OWN_BUILD, RUNNER
-from harness.store.deploy import DeployedRuntime, Deployer, runtime_set
+from harness.store.deploy import Deployer
 from harness.store.layout import FileSet
 from harness.workbench.placement import Need, Placement, PushedFile
 from harness.workbench.pushed import (
@@ -111,7 +112,7 @@ class HeldDevice:
     def place(self, placement: Placement) -> ReadyPlacement:
         """Puts runtime and probe there, and sees once that the probe runs."""
         if placement not in self.ready:
-            runtime = self.deployer.deploy_runtime(self.supplies.runtime(placement, self))
+            runtime = deploy_runtime(self.deployer, self.supplies.runtime(placement, self))
             (folder,) = self.deployer.deploy_sets([self._probe_set()])
             path = f"{folder}/{PROBE_NAME}"
             device = self.device

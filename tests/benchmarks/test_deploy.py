@@ -26,9 +26,10 @@ from harness.adb.sync import SyncStream
 from harness.files.cache import cache_root
 from harness.host.deadline import Deadline
 from harness.runtimes.catalog import Catalog
+from harness.runtimes.deployed import runtime_set
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.properties import device_properties
-from harness.store.deploy import Deployer, runtime_set
+from harness.store.deploy import Deployer
 from harness.store.layout import FileSet
 from harness.transport.shell import Completed
 from tests.integration.adb.real_adbd import RealDevice

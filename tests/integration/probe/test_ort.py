@@ -31,7 +31,7 @@ from harness.probe.plan_runner import EXIT_DONE, ProbeRun
 from harness.probe.transcript import StepResult
 from harness.results.measurements import ort_figures
 from harness.runtimes.catalog import Catalog
-from harness.store.deploy import DeployedRuntime
+from harness.runtimes.deployed import DeployedRuntime
 from tests.integration.conftest import HTP_ARCH
 from tests.integration.probe.conftest import PLAIN_ONLY, Runner
 

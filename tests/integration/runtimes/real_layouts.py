@@ -8,7 +8,8 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.runtimes.runtime import LocalFile, Runtime
+from harness.files.local_file import LocalFile
+from harness.runtimes.runtime import Runtime
 
 TOOLCHAINS = {"linux-x64": "x86_64-linux-clang", "linux-arm64": "aarch64-oe-linux-gcc11.2"}
 

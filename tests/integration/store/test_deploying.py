@@ -12,6 +12,7 @@ import pytest
 
 from harness.errors import ConfigError, DeviceRefused, InternalError
 from harness.files.notices import followed_by
+from harness.runtimes.deployed import deploy_runtime
 from harness.store.delivery import Push
 from harness.store.deploy import Deployer
 from harness.store.push_plan import SMALL_BYTES
@@ -52,7 +53,7 @@ def test_a_runtime_travels_once(
     told: list[dict[str, object]] = []
     began = time.monotonic()
     with followed_by(lambda device, facts: told.append(dict(facts))):
-        cold = deployer(device).deploy_runtime(runtime)
+        cold = deploy_runtime(deployer(device), runtime)
     cold_s = time.monotonic() - began
     # how far it is grows up to all of what does not go packed with others
     far = [(one["done"], one["total"]) for one in told if one.get("doing") == "pushing"]
@@ -74,10 +75,10 @@ def test_a_runtime_travels_once(
 
     warm = deployer(device)
     began = time.monotonic()
-    assert warm.deploy_runtime(runtime) == cold
+    assert deploy_runtime(warm, runtime) == cold
     warm_s = time.monotonic() - began
     assert (device.scripts, device.pushes) == (1, 0)
-    assert warm.deploy_runtime(runtime) == cold
+    assert deploy_runtime(warm, runtime) == cold
     assert device.scripts == 1
     assert leftovers(device) == []
     show_figures(
@@ -177,7 +178,7 @@ def test_a_device_without_room(
     runtime = runtime_for("2.51.0")
     needed = sum(file.size for file in runtime.files)
     with pytest.raises(DeviceRefused) as caught:
-        deployer(device).deploy_runtime(runtime)
+        deploy_runtime(deployer(device), runtime)
     text = str(caught.value)
     assert text.count("No space left on device") == 1
     assert f"QNN 2.51.0 needs {needed} bytes, " in text
@@ -201,7 +202,7 @@ def test_a_device_that_becomes_full_on_the_way(
     stat.chmod(0o755)
     told: list[Push] = []
     with pytest.raises(DeviceRefused) as caught:
-        Deployer(device, device.workdir, tell=told.append).deploy_runtime(runtime_for("2.51.0"))
+        deploy_runtime(Deployer(device, device.workdir, tell=told.append), runtime_for("2.51.0"))
     (push,) = told
     assert "No space left on device" in (push.problem or "")
     assert str(caught.value).count("No space left on device") == 1

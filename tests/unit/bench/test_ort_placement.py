@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from harness.bench.ort import OrtOnDevice
+from harness.runtimes.deployed import DeployedRuntime
 from harness.runtimes.runtime import Runtime
-from harness.store.deploy import DeployedRuntime
 
 
 @pytest.mark.parametrize(

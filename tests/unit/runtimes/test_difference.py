@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.files.local_file import LocalFile
 from harness.runtimes.difference import NameList, difference, plain_name
 from harness.runtimes.elf import ElfError, exported_symbols
-from harness.runtimes.runtime import LocalFile
 
 SOURCE = """
 int offered(void) { return 1; }

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
+from harness.files.local_file import LocalFile
 from harness.qnn.backends import BACKENDS, Backend
 from harness.runtimes.needed_files import (
     DEVICE_FILES,
@@ -19,7 +20,7 @@ from harness.runtimes.needed_files import (
     Engine,
     narrowed,
 )
-from harness.runtimes.runtime import LocalFile, Runtime
+from harness.runtimes.runtime import Runtime
 
 ARCHS = (68, 69, 73, 75, 79, 81)
 

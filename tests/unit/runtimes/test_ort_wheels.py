@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ConfigError
+from harness.files.local_file import LocalFile
 from harness.runtimes.ort import (
     ORT_DEVICE_VERSION,
     ORT_PLATFORMS,
@@ -20,7 +21,7 @@ from harness.runtimes.ort import (
     ort_request,
 )
 from harness.runtimes.pypi import UnpackedWheels
-from harness.runtimes.runtime import LocalFile, Runtime
+from harness.runtimes.runtime import Runtime
 from harness.runtimes.wheels import WheelCache, known_sha256
 
 

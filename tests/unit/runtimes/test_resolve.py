@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
+from harness.files.local_file import LocalFile, content_key
 from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.pypi import WHEEL_RULES, all_versions, build_info_version, use_of
-from harness.runtimes.runtime import LocalFile, content_key
 from harness.runtimes.wheels import known_sha256
 from tests.properties import damaged, reached, reaches
 

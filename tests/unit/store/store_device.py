@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.runtimes.runtime import LocalFile
+from harness.files.local_file import LocalFile
 from harness.store.eviction import Eviction, Inventory, parse_inventory
 from harness.store.layout import (
     CONDEMNED_TOUCH,

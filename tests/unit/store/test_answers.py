@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.runtimes.runtime import LocalFile
+from harness.files.local_file import LocalFile
 from harness.store.layout import (
     CLAIM_LASTS_S,
     Incoming,

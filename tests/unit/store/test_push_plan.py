@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.runtimes.runtime import LocalFile
+from harness.files.local_file import LocalFile
 from harness.store.layout import FileSet, entry_name
 from harness.store.push_plan import SMALL_BYTES, plan_push
 

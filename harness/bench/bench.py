@@ -318,8 +318,8 @@ class Bench:
         """Runs a plan in a probe process of its own and judges it.
 
         The observation becomes the case's own: its verdict and figures go into the record.
-        Raises DeviceError or TargetFailure (with the cause `infra`) if the lab failed on the way; a
-        failing target raises nothing here.
+        Raises DeviceError or NoVerdict if the lab failed on the way; a failing target raises
+        nothing here.
         """
         observation = self.attempt(plan, timeout_s=timeout_s)
         self._case.notes.verdict = observation.verdict
@@ -335,8 +335,8 @@ class Bench:
     ) -> Observation:
         """Like `run`, for a process whose failure is an answer and not yet the case's verdict.
 
-        `environment` is added to what the runtime needs. Raises TargetFailure where the lab kept
-        the target from an answer, for nobody to take that for one. A backend that did not open
+        `environment` is added to what the runtime needs. Raises NoVerdict where the lab kept the
+        target from an answer, for nobody to take that for one. A backend that did not open
         before is not asked again: that process's answer is given, and says so.
         """
         return self._case.run(plan, timeout_s, environment)

@@ -41,12 +41,25 @@ _FETCH_S = 60.0
 _EVIDENCE = "evidence"
 
 
-class TargetFailure(AssertionError):
-    """The target did not do what the case demands; carries the verdict for the record."""
+class NotPassed(Exception):
+    """A case ends without having passed; carries the verdict for the record."""
 
     def __init__(self, verdict: Verdict) -> None:
         self.verdict = verdict
         super().__init__(verdict.explanation())
+
+    @staticmethod
+    def of(verdict: Verdict) -> NotPassed:
+        """What is raised for a verdict: whether it is one about the target decides."""
+        return NoVerdict(verdict) if verdict.outcome == "error" else TargetFailure(verdict)
+
+
+class TargetFailure(NotPassed, AssertionError):
+    """The target did not do what the case demands."""
+
+
+class NoVerdict(NotPassed):
+    """The lab or the harness kept the target from an answer: nothing is known of the target."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +76,9 @@ class Observation:
         return loaded_contexts(self.run.transcript.steps)
 
     def check(self) -> None:
-        """Raises TargetFailure unless everything in the plan succeeded."""
+        """Raises TargetFailure, or NoVerdict, unless everything in the plan succeeded."""
         if self.verdict.outcome != "passed":
-            raise TargetFailure(self.verdict)
+            raise NotPassed.of(self.verdict)
 
 
 @dataclass
@@ -196,7 +209,7 @@ class CaseBench:
         return seen
 
     def judged(self, run: ProbeRun, *, plan_kept: bool = False) -> Observation:
-        """Keeps what a process said, and judges it. Raises TargetFailure where the lab failed."""
+        """Keeps what a process said, and judges it. Raises NoVerdict where the lab failed."""
         if not plan_kept:
             self._keep_plan(run.plan)
         self._keep("jsonl", run.raw_events)
@@ -206,7 +219,7 @@ class CaseBench:
         verdict = judge(run, self.device.facts.coprocessors, foreseen=self.foreseen)
         if verdict.cause == "infra":
             self.notes.verdict = verdict
-            raise TargetFailure(verdict)
+            raise NoVerdict(verdict)
         self.notes.executions += executions(run.plan, run.transcript)
         if verdict.outcome == "passed" and (why := disagreement(self.notes.executions)):
             error = ErrorRecord.of(api="QnnGraph_execute", message=why)

@@ -90,7 +90,7 @@ def remarks(row: dict[str, Any]) -> list[str]:
 def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> dict[str, Any]:
     """One row: what devices.yaml says, completed by what the device says if it answers."""
     row: dict[str, Any] = dict.fromkeys(_KEYS)
-    why_off = lab.lab.why_off(config)
+    why_off = lab.described.why_off(config)
     entry, problem = None, None
     try:
         entry = quarantine.find(lab.device(config.name).key) if why_off is None else None

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from harness.adb.address import USER_SERVER
 from harness.adb.server import AdbServer
-from harness.bench import TargetFailure
+from harness.bench import NotPassed
 from harness.doctor import device_steps, transport_steps
 from harness.doctor.archive import lab_words
 from harness.doctor.check import REACHABLE, Answer, Check
@@ -146,7 +146,7 @@ def within(step: Step, ground: Ground) -> Answer | None:
         except HarnessError as error:
             ground.doubtful = isinstance(error, InfraError)
             done.put(Answer("fail", str(error), "the lines above may tell why"))
-        except TargetFailure as failure:
+        except NotPassed as failure:
             ground.doubtful = failure.verdict.cause == "infra"
             done.put(what_it_means(failure.verdict, ground.name, "", ground.logs))
         except Exception as error:  # a thread has nobody else to tell

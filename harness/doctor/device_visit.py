@@ -119,7 +119,7 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
 
 def without_it(workbench: Workbench, name: str, order: Order) -> Iterator[Check]:
     """What can be told of a device that is not there: what it needs from this computer."""
-    (config,) = workbench.lab.lab.select([name])
+    (config,) = workbench.lab.described.select([name])
     if config.soc is not None and config.soc not in SOCS and config.htp_arch is None:
         yield Check("device", name, "SoC", *unknown_soc(config.soc, config.soc))
     if config.target is None:

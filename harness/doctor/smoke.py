@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from harness.bench import Bench, CaseBench, TargetFailure
+from harness.bench import Bench, CaseBench, NotPassed
 from harness.contexts.models import Model
 from harness.contexts.session_plan import Libraries, within_session
 from harness.doctor.check import Answer, Check
@@ -129,7 +129,7 @@ def try_backend(
                 done += "; no inference: it only prepares, there is no GPU behind it"
             else:
                 done += " and executed"
-    except TargetFailure as failure:
+    except NotPassed as failure:
         return Tried(what_it_means(failure.verdict, device, "", logs), failure.verdict.error)
     except ConfigError as error:
         return Tried(Answer("fail", str(error), "correct the lab or --qnn"))

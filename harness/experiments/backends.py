@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Final
 
-from harness.bench import Bench, TargetFailure
+from harness.bench import Bench, NotPassed, TargetFailure
 from harness.contexts.contexts import SourceList
 from harness.contexts.models import Model
 from harness.contexts.schedule import schedule
@@ -98,7 +98,7 @@ def _settle(bench: Bench, model: Model | None, found: Progress) -> bool:
     bench.measure(**found.record())
     bench.check(*checks)
     if verdict.outcome != "passed":
-        raise TargetFailure(verdict)
+        raise NotPassed.of(verdict)
     if found.refused is None:
         return True
     bench.accept_refusal()

@@ -196,7 +196,7 @@ def _compared(
 ) -> PairingFigures | None:
     """What another pairing shows; None if this target or its compiler does not give it.
 
-    Raises TargetFailure if the lab kept it from being seen.
+    Raises NoVerdict if the lab kept it from being seen.
     """
     if pairing.prepare not in sources:
         return None

@@ -98,8 +98,9 @@ class LabDevice:
 
     def __init__(self, lab: OpenLab, config: DeviceConfig) -> None:
         self.lab = lab
+        self._described = lab.described
         self.config = config
-        self.place = lab.lab.place_of(config.name)
+        self.place = lab.described.place_of(config.name)
         self.fitness = Fitness()
         self.device_id = CarriedId()
         self.answered = False
@@ -117,12 +118,12 @@ class LabDevice:
     @property
     def health_rules(self) -> HealthRules:
         """From when on it is suspect or bad."""
-        return self.lab.lab.health_of(self.config)
+        return self._described.health_of(self.config)
 
     @property
     def recovery_rules(self) -> RecoveryRules:
         """What may be done to bring it back."""
-        return self.lab.lab.recovery_of(self.config)
+        return self._described.recovery_of(self.config)
 
     @property
     def may_reboot(self) -> bool:
@@ -132,7 +133,7 @@ class LabDevice:
     @property
     def gate(self) -> TimedGate | None:
         """What timed cases on it wait for, None: nothing."""
-        return self.lab.lab.gate_of(self.config)
+        return self._described.gate_of(self.config)
 
     @property
     def is_ours(self) -> bool:
@@ -144,14 +145,14 @@ class LabDevice:
         """One name for its address on this computer, whatever a lab calls it."""
         if self.is_ours:
             return self.lab.simulation.key(self.name)
-        return self.lab.lab.address_of(self.config)
+        return self._described.address_of(self.config)
 
     @property
     def lost_host(self) -> ServerAddress | None:
         """Its adb server, if that is on another computer and nobody reaches it now."""
         if self.is_ours or self.config.transport != "adb":
             return None
-        address = self.lab.lab.server_of(self.config)
+        address = self._described.server_of(self.config)
         if address.is_here or not Reach(address).is_lost:
             return None
         return address
@@ -161,7 +162,7 @@ class LabDevice:
         """Whether its power can be switched, and is not to blame for its host."""
         if self.place is None or not self.place.has_power_port or self.lost_host is not None:
             return False
-        return AdbServer(self.lab.lab.server_of(self.config)).is_running()
+        return AdbServer(self._described.server_of(self.config)).is_running()
 
     @property
     def is_taken(self) -> bool:
@@ -284,7 +285,7 @@ class LabDevice:
     @property
     def _way(self) -> Transport:
         """How a real device is reached; a new one, since who loses a call asks anew."""
-        return transport_of(self.lab.lab, self.config)
+        return transport_of(self._described, self.config)
 
 
 class OpenLab:
@@ -310,7 +311,7 @@ class OpenLab:
 
         `lease_wait_s` is how long (seconds) a device is waited for that another process holds.
         """
-        self.lab = lab
+        self.described = lab
         self.leases = None if leases is None else SharedLeases(leases, wait_s=lease_wait_s)
         self.simulation = Simulation(
             key_folder=key_folder, storage_root=storage_root, instances=instances
@@ -334,7 +335,7 @@ class OpenLab:
     def device(self, name: str) -> LabDevice:
         """The device of that name. Raises ConfigError for one that the lab does not have."""
         if name not in self._devices:
-            (config,) = self.lab.select([name])
+            (config,) = self.described.select([name])
             self._devices[name] = LabDevice(self, config)
         return self._devices[name]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from _pytest.runner import runtestprotocol
 
-from harness.bench import CaseBench, TargetFailure
+from harness.bench import CaseBench, NotPassed
 from harness.bench.wrong_call import at_fault
 from harness.errors import Cause, ConfigError, DeviceError, HarnessError, InfraError
 from harness.failure.diagnosis import Foreseen, diagnosed
@@ -101,7 +101,7 @@ class Case:
     def unchecked_failure(self) -> BaseException | None:
         """The failure of a plan whose observation the test did not `check`; None if it passed."""
         verdict = self.bench.notes.verdict if self.bench else None
-        return TargetFailure(verdict) if verdict and verdict.outcome != "passed" else None
+        return NotPassed.of(verdict) if verdict and verdict.outcome != "passed" else None
 
     def problem_of_the_suite(self) -> ConfigError | None:
         """What the test's own code did wrong, if that is why there is no verdict."""
@@ -196,7 +196,7 @@ class Case:
         return (runtime and runtime.ort) or self.placement.ort_version
 
     def _fail(self, report: pytest.TestReport, failure: BaseException | None) -> None:
-        if isinstance(failure, TargetFailure):
+        if isinstance(failure, NotPassed):
             verdict = failure.verdict
             self._outcome, self._cause, self._error = (
                 verdict.outcome,

@@ -348,7 +348,7 @@ def _explain(
     item: pytest.Item, case: Case, report: pytest.TestReport, failure: BaseException | None
 ) -> None:
     """Says what a failure means: an expected one, the target's, or the lab's."""
-    from harness.bench import TargetFailure
+    from harness.bench import NotPassed
 
     record, run = case.record(), item.config.stash[RUN]
     issue = run.asked.expected(record)
@@ -365,9 +365,9 @@ def _explain(
         setattr(report, LAB_ERROR, record.cause)
     if case.is_unsupported:
         path, line, _ = item.location
-        told = "" if isinstance(failure, TargetFailure) else "unsupported: "
+        told = "" if isinstance(failure, NotPassed) else "unsupported: "
         report.longrepr = (path, (line or 0) + 1, f"{told}{failure}")
-    elif isinstance(failure, TargetFailure | HarnessError):
+    elif isinstance(failure, NotPassed | HarnessError):
         named = record.error is not None and isinstance(failure, InfraError)
         told = record.error.message if named and record.error else str(failure)
         report.longrepr = "\n".join([told, *remarks])

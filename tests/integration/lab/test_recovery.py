@@ -340,7 +340,7 @@ def test_a_cut_at_any_moment_of_the_first_look_costs_no_device(
     cuts_before = link.cuts
     for share in range(1, 20):
         ward.device.release()
-        AdbServer(ward.lab.lab.host("here").address).disconnect(link.address)
+        AdbServer(ward.lab.described.host("here").address).disconnect(link.address)
         ward.device.fitness = Fitness()  # as of a new run
         link.cut_after(whole * share // 20)
         ward.watch.require(ward.device)
@@ -415,7 +415,7 @@ def test_a_device_that_was_only_unplugged_is_back_as_soon_as_it_answers(
 
 
 def test_devices_ends_the_quarantine_of_what_answers(ward: Ward) -> None:
-    key, (config,) = ward.device.key, ward.lab.lab.devices
+    key, (config,) = ward.device.key, ward.lab.described.devices
     ward.quarantine.put(key, "it does not answer: cut off", until="answers")
     row = describe(ward.lab, config, ward.quarantine)
     assert (row["health"], row["quarantine"]) == ("good", None)

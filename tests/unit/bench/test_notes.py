@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.bench.case_bench import Notes
+from harness.bench.case_bench import Notes, NotPassed, NoVerdict, TargetFailure
+from harness.failure.verdict import Verdict
 from harness.results.record import RuntimeRecord
 from tests.unit.results.records import record
 
@@ -52,3 +53,11 @@ def test_each_maker_of_contexts_is_named_once() -> None:
     assert told is not None
     assert told.contexts_by == "2.48.40, 2.51.0"
     assert Notes(makers=["2.51.0"]).libraries() is None
+
+
+def test_only_what_the_target_did_is_a_failure_of_the_target() -> None:
+    lab = NotPassed.of(Verdict("error", "infra"))
+    assert isinstance(lab, NoVerdict)
+    assert not isinstance(lab, AssertionError)
+    for outcome in ("failed", "crashed", "hung", "unsupported"):
+        assert isinstance(NotPassed.of(Verdict(outcome, "target")), TargetFailure)

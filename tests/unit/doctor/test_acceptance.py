@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.bench import TargetFailure
+from harness.bench import NoVerdict
 from harness.doctor.acceptance import STEPS, Step, take, within
 from harness.doctor.check import Answer
 from harness.doctor.ground import FOLDER, Ground, nothing_left, own_folder
@@ -79,7 +79,7 @@ def test_what_comes_of_steps_and_nothing_is_left() -> None:
     steps = [
         step(lambda _: OK._replace(advice="see /logs/x")),
         step(raising(InfraError("gone"))),
-        step(raising(TargetFailure(Verdict("error", "infra", refused)))),
+        step(raising(NoVerdict(Verdict("error", "infra", refused)))),
         step(raising(ZeroDivisionError("x"))),
         step(lambda _: OK, option="--reboot"),
         step(lambda _: OK, option="--unplug"),

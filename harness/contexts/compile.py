@@ -19,10 +19,12 @@ from harness.contexts.compile_jobs import (
     compile_job,
     compile_options,
     epcontext_max_size,
+    read_metadata,
     reference_job,
+    tensor_order,
 )
 from harness.contexts.compiler import CompileError, CompileJob, ReferenceJob, run_jobs
-from harness.contexts.metadata import check_arch, memory_bytes, read_metadata, tensor_order
+from harness.contexts.metadata import check_arch, memory_bytes
 from harness.contexts.models import Model
 from harness.contexts.source import Context, Reference
 from harness.errors import HarnessError, InfraError

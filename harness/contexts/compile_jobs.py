@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from harness.artefacts.artefact import ArtefactError
+from harness.artefacts.artefact import ArtefactError, Piece
 from harness.artefacts.open import open_artefact
 from harness.contexts.compiler import CompileError, CompileJob, InputFile, ReferenceJob
+from harness.contexts.metadata import Sizes, Unreadable, entries, read_each
 from harness.contexts.models import PREPARATIONS, Model
+from harness.probe.build import ProbeBuilder
 from harness.qnn.socs import SOCS
 from harness.runtimes.pypi import ORT_HOST_VERSION
 
@@ -77,3 +80,40 @@ def epcontext_max_size(model: Path, what: str) -> int | None:
     except ArtefactError as error:
         raise CompileError(what, chain=[f"cannot read {model.name}: {error}"]) from error
     return max((one.facts["max_size"] for one in pieces if "max_size" in one.facts), default=None)
+
+
+def read_metadata(
+    probes: ProbeBuilder, system_library: Path, binaries: Sequence[Path]
+) -> list[dict[str, Any]]:
+    """The metadata of files that are binaries.
+
+    Raises CompileError if the library does not read one of them; else as `read_each`.
+    """
+    pieces = [Piece(path, 0, path.stat().st_size, "", "context") for path in binaries]
+    found = []
+    for one in read_each(probes, system_library, pieces):
+        if isinstance(one, Unreadable):
+            problem = f"{system_library.name} cannot read a context that its own compiler made"
+            raise CompileError(problem, chain=[one.reason], output=one.log)
+        found.append(one)
+    return found
+
+
+def tensor_order(
+    metadata: Mapping[str, Any], what: str, inputs: Sizes, outputs: Sizes
+) -> tuple[list[str], list[str]]:
+    """The names of the graph's inputs and outputs in the binary's order (pure).
+
+    Raises CompileError, whose text begins with `what`, unless the binary holds one graph with
+    exactly these tensors, of these sizes.
+    """
+    graphs = entries(metadata, "graphs")
+    if len(graphs) != 1:
+        raise CompileError(what, chain=[f"it has {len(graphs)} graphs instead of one"])
+    found = []
+    for kind, expected in (("inputs", inputs), ("outputs", outputs)):
+        sizes = {str(one.get("name")): one.get("bytes") for one in entries(graphs[0], kind)}
+        if sizes != dict(expected):
+            raise CompileError(what, chain=[f"its {kind} are {sizes}, the model's {expected}"])
+        found.append(list(sizes))
+    return found[0], found[1]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from harness.artefacts.artefact import Piece
-from harness.contexts.compiler import CompileError
 from harness.errors import ConfigError, InfraError, VersionError
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step, context_inspect, system_load
@@ -95,43 +94,6 @@ def _answer(step: StepResult) -> dict[str, Any] | Unreadable:
     reason = step.message or step.error or f"{step.code} ({known or 'no meaning is known'})"
     log = "\n".join(line.text for line in step.logs)
     return Unreadable(f"{step.api or step.verb}: {reason}", log)
-
-
-def read_metadata(
-    probes: ProbeBuilder, system_library: Path, binaries: Sequence[Path]
-) -> list[dict[str, Any]]:
-    """The metadata of files that are binaries.
-
-    Raises CompileError if the library does not read one of them; else as `read_each`.
-    """
-    pieces = [Piece(path, 0, path.stat().st_size, "", "context") for path in binaries]
-    found = []
-    for one in read_each(probes, system_library, pieces):
-        if isinstance(one, Unreadable):
-            problem = f"{system_library.name} cannot read a context that its own compiler made"
-            raise CompileError(problem, chain=[one.reason], output=one.log)
-        found.append(one)
-    return found
-
-
-def tensor_order(
-    metadata: Mapping[str, Any], what: str, inputs: Sizes, outputs: Sizes
-) -> tuple[list[str], list[str]]:
-    """The names of the graph's inputs and outputs in the binary's order (pure).
-
-    Raises CompileError, whose text begins with `what`, unless the binary holds one graph with
-    exactly these tensors, of these sizes.
-    """
-    graphs = entries(metadata, "graphs")
-    if len(graphs) != 1:
-        raise CompileError(what, chain=[f"it has {len(graphs)} graphs instead of one"])
-    found = []
-    for kind, expected in (("inputs", inputs), ("outputs", outputs)):
-        sizes = {str(one.get("name")): one.get("bytes") for one in entries(graphs[0], kind)}
-        if sizes != dict(expected):
-            raise CompileError(what, chain=[f"its {kind} are {sizes}, the model's {expected}"])
-        found.append(list(sizes))
-    return found[0], found[1]
 
 
 def graphs_named(

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from harness.artefacts.extract import piece_file
 from harness.artefacts.open import open_artefact
+from harness.contexts.compile_jobs import read_metadata
 from harness.contexts.compiler import CompileJob, run_jobs
-from harness.contexts.metadata import read_metadata
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import CompilerHost

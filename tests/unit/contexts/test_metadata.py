@@ -7,16 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.contexts.compile_jobs import compile_options
+from harness.contexts.compile_jobs import compile_options, tensor_order
 from harness.contexts.compiler import CompileError
-from harness.contexts.metadata import (
-    Tensor,
-    check_arch,
-    graphs_named,
-    memory_bytes,
-    tensor_order,
-    tensors_of,
-)
+from harness.contexts.metadata import Tensor, check_arch, graphs_named, memory_bytes, tensors_of
 from harness.errors import ConfigError
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from harness.errors import InfraError
+from harness.files.fetched import BrokeOff
 from harness.files.whole_file import read_json
 from harness.host.deadline import Deadline
 
@@ -48,9 +49,9 @@ def download(url: str, folder: Path, bounds: Bounds) -> Path:
     """The content of an http(s) URL as the file `part` in `folder`, which is for this one only.
 
     User and password of the URL go to its own host only, not to one that it leads to. What an
-    earlier call left there is continued if the server still has the same file. After an
-    error what came stays for the next call. Raises NotThere, or InfraError if it does not come
-    whole within the bounds.
+    earlier call left there is continued if the server still has the same file. Raises NotThere;
+    BrokeOff, after which what came stays for the next call; InfraError if it does not come whole
+    within the bounds.
     """
     url, authorization = _apart(url)
     part, note = folder / "part", folder / "part.json"
@@ -70,7 +71,7 @@ def download(url: str, folder: Path, bounds: Bounds) -> Path:
             if isinstance(error, _DiskError):
                 raise InfraError(f"cannot write to the cache: {error}") from error
             if failures >= _TRIES_WITHOUT_PROGRESS or deadline.remaining() <= _PAUSE_S:
-                raise InfraError(
+                raise BrokeOff(
                     f"{url} broke off after {now} bytes: {error or type(error).__name__}; what "
                     "came is kept, and the next try goes on from there"
                 ) from error

@@ -6,19 +6,17 @@ import hashlib
 import logging
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 from xml.etree import ElementTree
 
 from harness.errors import ConfigError, InfraError
 from harness.errors.outgoing_text import without_secrets
+from harness.files.fetched import FetchedFiles
 from harness.files.names_inside import inside, name_problem, stays_inside
-from harness.files.verified_folder import locked
-from harness.files.whole_file import read_bounded, read_note, sha256_of, write_json
+from harness.files.whole_file import read_bounded
 from harness.runtimes.download import Bounds, NotThere, download
 
 _log = logging.getLogger(__name__)
@@ -199,90 +197,50 @@ class HttpRepository:
         bounds: Bounds = AAR_BOUNDS,
     ) -> None:
         self._url = url.rstrip("/")
-        self._root = (
-            cache_root
-            / "maven"
-            / hashlib.sha256(without_secrets(self._url).encode()).hexdigest()[:16]
-        )
+        key = hashlib.sha256(without_secrets(self._url).encode()).hexdigest()[:16]
+        root = cache_root / "maven" / key
+        self._files = FetchedFiles(root, timeout_s=bounds.timeout_s, note=".qnn-harness.json")
         self._bounds = bounds
         self._versions: dict[str, list[str]] = {}
-        self._checked: dict[str, Path] = {}
 
     def versions(self, artifact: Coordinates) -> list[str]:
         """See `FolderRepository`; without a network, those known from the last time."""
         name = f"{artifact.folder}/{METADATA}"
         if name not in self._versions:
-            kept = inside(self._root, name)
+            kept = self._files.path(name)
             try:
-                content = self._fetched(name, TEXT_BOUNDS).read_bytes()
+                self._get(name, TEXT_BOUNDS, anew=True)
             except NotThere:
                 raise
             except InfraError as error:
                 if not kept.is_file():
                     raise
                 _log.warning(f"{error}; taking the list of versions of the last time")
-                content = kept.read_bytes()
             try:
-                self._versions[name] = metadata_versions(content)
+                self._versions[name] = metadata_versions(kept.read_bytes())
             except ValueError as error:
                 raise InfraError(f"{self._url}/{name}: {error}") from error
         return self._versions[name]
 
     def file(self, name: str) -> Path:
         """See `FolderRepository`; hashed once per process."""
-        if name not in self._checked:
-            path = inside(self._root, name)
-            damage = self.damage(name)
-            if damage or not path.exists():
-                path = self._fetched(name, self._bounds)
-                if damage:
-                    _log.warning(f"{damage[0]}; it was fetched again")
-            self._checked[name] = path
-        return self._checked[name]
+        return self._get(name, self._bounds)
 
     def is_cached(self, name: str) -> bool:
         """See `FolderRepository`."""
-        return inside(self._root, name).is_file() and read_note(self._note_path(name)) is not None
+        return self._files.is_cached(name)
 
     def damage(self, name: str) -> list[str]:
         """What is wrong with what was fetched; nothing for a file that is not there."""
-        path = inside(self._root, name)
-        if not path.exists():
-            return []
-        said = (read_note(self._note_path(name)) or {}).get("sha256")
-        try:
-            found = sha256_of(path)
-        except OSError as error:
-            return [f"cached {path.name}: {error.strerror or error}"]
-        wrong = f"cached {path.name} has sha256 {found}, expected {said or 'one that is lost'}"
-        return [] if said == found else [wrong]
+        return self._files.damage(name)
 
-    def _fetched(self, name: str, bounds: Bounds) -> Path:
-        """Fetches a file and gives it its name once it is whole and checked, not earlier."""
-        path = inside(self._root, name)
-        incoming = self._root / ".incoming" / hashlib.sha256(name.encode()).hexdigest()[:32]
-        lock = self._root / ".locks" / f"{incoming.name}.lock"
-        what = f"fetching {path.name}"
-        with locked(lock, what, timeout_s=bounds.timeout_s):
-            _log.info(what)
-            part = download(f"{self._url}/{name}", incoming, bounds)
-            try:
-                trust = self._verify(name, part)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                note = {
-                    "sha256": sha256_of(part),
-                    "size": part.stat().st_size,
-                    "fetched": datetime.now(UTC).isoformat(timespec="seconds"),
-                    "trust": trust,
-                }
-                write_json(self._note_path(name), note)
-                part.replace(path)
-            except OSError as error:
-                raise InfraError(f"{path.name} cannot be kept in the cache: {error}") from error
-            finally:
-                # whole or wrong, it is not to be continued
-                shutil.rmtree(incoming, ignore_errors=True)
-        return path
+    def _get(self, name: str, bounds: Bounds, *, anew: bool = False) -> Path:
+        def bring(folder: Path) -> tuple[Path, dict[str, str]]:
+            part = download(f"{self._url}/{name}", folder, bounds)
+            return part, {"trust": self._verify(name, part)}
+
+        what = name.rpartition("/")[2]
+        return self._files.get(name, bring, what=what, anew=anew).path
 
     def _verify(self, name: str, part: Path) -> str:
         """Compares with the checksum that the repository has beside the file."""
@@ -303,9 +261,6 @@ class HttpRepository:
                 )
             return kind
         return "first use"
-
-    def _note_path(self, name: str) -> Path:
-        return inside(self._root, f"{name}.qnn-harness.json")
 
 
 def _digest(path: Path, kind: str) -> str:

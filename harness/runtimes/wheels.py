@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
-import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -19,12 +15,9 @@ from types import MappingProxyType
 from typing import IO, Final
 
 from harness.errors import InfraError
-from harness.files.verified_folder import locked
-from harness.files.whole_file import read_note, sha256_of, write_json
+from harness.files.fetched import FetchedFile, FetchedFiles
 from harness.host.deadline import Deadline
 from harness.host.guard import spawn_guarded
-
-_log = logging.getLogger(__name__)
 
 _KEPT_OUTPUT_BYTES = 256 * 1024
 _MAX_LINE = 240
@@ -131,14 +124,6 @@ class WheelRequest:
         return f"{self.project} {self.version} ({self.platform})"
 
 
-@dataclass(frozen=True)
-class CachedWheel:
-    """A wheel in the cache whose hash was right when it was looked at."""
-
-    path: Path
-    sha256: str
-
-
 @cache
 def known_sha256() -> Mapping[str, str]:
     """{name in the cache: sha256} of the wheels that the harness names itself.
@@ -154,11 +139,10 @@ def known_sha256() -> Mapping[str, str]:
 
 
 class WheelCache:
-    """Wheels below `root`, each with a note beside it that holds its sha256.
+    """Wheels below `root`, each fetched by pip and kept as `FetchedFiles` keeps them.
 
-    Every wheel is hashed once per process before it is handed out. `known` are the hashes that a
-    wheel must have, by file name in the cache (`known_sha256` unless given); others are trusted
-    when first fetched.
+    `known` are the hashes that a wheel must have, by file name in the cache (`known_sha256` unless
+    given); others are trusted when first fetched.
     """
 
     def __init__(
@@ -168,97 +152,41 @@ class WheelCache:
         known: Mapping[str, str] | None = None,
         timeout_s: float = FETCH_TIMEOUT_S,
     ) -> None:
-        self._root = root
+        self._files = FetchedFiles(root, timeout_s=timeout_s)
         self._known = known_sha256() if known is None else known
         self._timeout_s = timeout_s
-        self._looked_at: dict[WheelRequest, CachedWheel] = {}
 
     def is_cached(self, request: WheelRequest) -> bool:
         """Whether the wheel is in the cache; it is not hashed for this."""
-        return self._path(request).is_file() and read_note(self._note_path(request)) is not None
+        return self._files.is_cached(request.file_name)
 
     def is_kept(self, request: WheelRequest) -> bool:
         """Whether anything of the wheel is in the cache, whole or damaged."""
-        return self._path(request).exists()
+        return self._files.path(request.file_name).exists()
 
-    def fetch(self, request: WheelRequest) -> CachedWheel:
+    def fetch(self, request: WheelRequest) -> FetchedFile:
         """The wheel, fetched by pip if it is not there or damaged.
 
         Raises InfraError if it cannot be fetched, or if what comes is not what it should be.
         """
-        if request not in self._looked_at:
-            lock = self._root / ".locks" / f"{request.file_name}.lock"
-            what = f"fetching {request}"
-            with locked(lock, what, timeout_s=self._timeout_s):
-                self._looked_at[request] = self._fetch(request)
-        return self._looked_at[request]
+        name, trust = request.file_name, "known"
+        expected = self._known.get(name)
+        if expected is None:
+            expected, trust = self._files.noted_sha256(name), "first use"
+
+        def bring(folder: Path) -> tuple[Path, dict[str, str]]:
+            wheel = self._from_pip(request, folder)
+            return wheel, {"served_as": wheel.name, "trust": trust}
+
+        return self._files.get(name, bring, what=str(request), expected=expected)
 
     def damage(self, request: WheelRequest) -> list[str]:
         """What is wrong with a wheel of the cache; nothing for one that is not there."""
-        if not self._path(request).exists():
-            return []
-        damage = self._damage(self._path(request), self._expected(request))
-        return [f"{request.file_name}: {damage}"] if damage else []
-
-    def _expected(self, request: WheelRequest) -> str | None:
-        known = self._known.get(request.file_name)
-        return known or (read_note(self._note_path(request)) or {}).get("sha256")
-
-    def _fetch(self, request: WheelRequest) -> CachedWheel:
-        path = self._path(request)
-        expected = self._expected(request)
-        if not path.exists():
-            return self._download(request, expected)
-        damage = self._damage(path, expected)
-        if damage is None:
-            assert expected is not None
-            if read_note(self._note_path(request)) is None:
-                self._write_note(request, path, expected)
-            return CachedWheel(path, expected)
-        try:
-            wheel = self._download(request, expected)
-        except InfraError as error:
-            raise InfraError(
-                f"cached wheel {path.name} is damaged ({damage}) and could not be fetched again: "
-                f"{error}"
-            ) from error
-        _log.warning(f"cached wheel {path.name} was damaged: {damage}; it was fetched again")
-        return wheel
-
-    def _damage(self, path: Path, expected: str | None) -> str | None:
-        if expected is None:
-            return "its sha256 is not known"
-        try:
-            found = sha256_of(path)
-        except OSError as error:
-            return str(error.strerror or error)
-        return None if found == expected else f"sha256 {found}, expected {expected}"
-
-    def _download(self, request: WheelRequest, expected: str | None) -> CachedWheel:
-        folder = self._root / ".incoming" / request.file_name
-        _log.info(f"fetching {request}")
-        began = time.monotonic()
-        try:
-            # A process that was ended in the middle may have left its part; we hold the lock.
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            wheel = self._from_pip(request, folder)
-            digest, size = sha256_of(wheel), wheel.stat().st_size
-            if expected is not None and digest != expected:
-                raise InfraError(
-                    f"what the package index serves as {request} has sha256 {digest}, expected "
-                    f"{expected}; it was not kept"
-                )
-            self._write_note(request, wheel, digest)
-            wheel.replace(self._path(request))
-        except OSError as error:
-            raise InfraError(f"{request} cannot be kept in the cache: {error}") from error
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        _log.info(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - began:.1f} s")
-        return CachedWheel(self._path(request), digest)
+        return self._files.damage(request.file_name, self._known.get(request.file_name))
 
     def _from_pip(self, request: WheelRequest, folder: Path) -> Path:
+        for left in folder.iterdir():
+            left.unlink()
         try:
             wheel = pip_download(request, folder, self._timeout_s)
         except InfraError as error:
@@ -271,19 +199,3 @@ class WheelCache:
         if (project.lower().replace("_", "-"), version) != (request.project, request.version):
             raise InfraError(f"pip was asked for {request} and brought {wheel.name[:120]}")
         return wheel
-
-    def _path(self, request: WheelRequest) -> Path:
-        return self._root / request.file_name
-
-    def _note_path(self, request: WheelRequest) -> Path:
-        return self._root / f"{request.file_name}.json"
-
-    def _write_note(self, request: WheelRequest, wheel: Path, sha256: str) -> None:
-        note = {
-            "sha256": sha256,
-            "size": wheel.stat().st_size,
-            "fetched": datetime.now(UTC).isoformat(timespec="seconds"),
-            "served_as": wheel.name,
-            "trust": "known" if request.file_name in self._known else "first use",
-        }
-        write_json(self._note_path(request), note)

@@ -1,7 +1,6 @@
 """One case while pytest runs it: its attempts, and one result record of the phases of each.
 
-A fault of the lab is no verdict and is tried again. pytest has no public hook that runs an item
-and keeps its reports back: like pytest-rerunfailures this calls `runtestprotocol`.
+A fault of the lab is no verdict and is tried again.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from _pytest.runner import runtestprotocol
 
 from harness.bench import CaseBench, NotPassed
 from harness.bench.wrong_call import at_fault
@@ -25,6 +23,7 @@ from harness.pytest_plugin.axes import own_axes, sources_in, sources_of, takes_c
 from harness.pytest_plugin.collected import parameters_of, placement_of
 from harness.pytest_plugin.neighbours import told_by_timeout
 from harness.pytest_plugin.own_contexts import suite_of
+from harness.pytest_plugin.pytest_internals import missing_fixture, run_phases, tear_down_for
 from harness.pytest_plugin.terminal import GIVEN_UP, UNSUPPORTED, fits_nowhere
 from harness.results.record import (
     CaseRecord,
@@ -221,7 +220,7 @@ class Case:
             self._outcome, self._cause = "error", cause
         text = str(report.longrepr if failure is None else failure).strip()
         if isinstance(failure, pytest.FixtureLookupError):  # whose words are not its own
-            text = str(getattr(report.longrepr, "errorstring", text)).partition("\n")[0]
+            text = (missing_fixture(report) or text).partition("\n")[0]
         if failure is not None and not isinstance(failure, (HarnessError, *_JUDGED)):
             text = f"{type(failure).__name__}: {text}"
             text = text if wrong_call is None else f"{wrong_call}; {text}"
@@ -278,7 +277,7 @@ def run_case(
         attempt += 1
         at_work(place.device, case=item.nodeid)
         try:
-            reports = runtestprotocol(item, log=False, nextitem=nextitem)
+            reports = run_phases(item, nextitem)
         finally:
             at_work(place.device, case=None)
         records += [*run.records.take_events(), case.record()]
@@ -309,10 +308,9 @@ def run_case(
 
 def _end_pause(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Tears down what the case before had in common with others and not with the next one."""
-    state = item.session._setupstate
     ends = (pytest.exit.Exception, KeyboardInterrupt)
     call = pytest.CallInfo.from_call(
-        lambda: state.teardown_exact(nextitem), when="teardown", reraise=ends
+        lambda: tear_down_for(item, nextitem), when="teardown", reraise=ends
     )
     if call.excinfo is not None:
         report = item.ihook.pytest_runtest_makereport(item=item, call=call)

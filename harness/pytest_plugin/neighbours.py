@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import os
 import shlex
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
 import pytest
-from _pytest.config.findpaths import determine_setup
-from _pytest.junitxml import xml_key
 
 from harness.errors import ConfigError
+from harness.pytest_plugin.pytest_internals import known_arguments, root_for
 
 _RERUNS: Final = (
     "what only the lab failed is tried again without it (--retries N), and a verdict about the "
@@ -45,42 +42,6 @@ def _ini(config: pytest.Config, name: str) -> object:
         return config.getini(name)
     except (KeyError, ValueError):  # an older version has only options
         return None
-
-
-@contextlib.contextmanager
-def no_test_of_junitxml(config: pytest.Config) -> Generator[None]:
-    """Reports of an attempt that is made again add no test to pytest's own `--junitxml`.
-
-    It makes one of the reports of each worker, whatever their outcome.
-    """
-    xml = config.stash.get(xml_key, None)
-    before = 0 if xml is None else len(xml.node_reporters_ordered)
-    yield
-    if xml is not None:
-        made = xml.node_reporters_ordered[before:]
-        del xml.node_reporters_ordered[before:]
-        for key in [key for key, one in xml.node_reporters.items() if one in made]:
-            del xml.node_reporters[key]
-
-
-def forget_in_junitxml(
-    config: pytest.Config, worker: object, said: Sequence[pytest.TestReport]
-) -> None:
-    """Takes the test out of `--junitxml` that a worker died in, which is run again by another.
-
-    `said` are the reports of it that had come.
-    """
-    xml = config.stash.get(xml_key, None)
-    if xml is None:
-        return
-    for key in [key for key in xml.node_reporters if key[1] is worker]:
-        made = xml.node_reporters.pop(key)
-        xml.node_reporters_ordered.remove(made)
-        for node in made.nodes:
-            if node.tag in xml.stats:
-                xml.stats[node.tag] -= 1
-    xml.stats["passed"] -= sum(one.passed and one.when == "call" for one in said)
-    xml.open_reports[:] = [one for one in xml.open_reports if one not in said]
 
 
 def told_by_timeout(failure: BaseException) -> str | None:
@@ -125,20 +86,11 @@ def refuse_a_moved_rootdir(config: pytest.Config, options: Collection[str]) -> N
     paths = [(option, value) for option, value in taken if _is_path(here, value)]
     if not paths:
         return
-    known = config.known_args_namespace
     for option, _ in taken:
         if option in given:
             del given[given.index(option) : given.index(option) + 2]
     tests = [word for word in given if not word.startswith("-") and _is_path(here, word)]
-    wanted = {
-        "inifile": known.inifilename,
-        "override_ini": known.override_ini,
-        "args": tests,
-        "rootdir_cmd_arg": known.rootdir or None,
-        "invocation_dir": here,
-    }
-    takes = inspect.signature(determine_setup).parameters
-    root, file, *_ = determine_setup(**{k: v for k, v in wanted.items() if k in takes})
+    root, file = root_for(config, tests)
     if (root, file) != (config.rootpath, config.inipath):
         better = " ".join(f"{option}={value}" for option, value in paths)
         raise pytest.UsageError(
@@ -154,7 +106,7 @@ def refuse_programs_beside_files(config: pytest.Config) -> None:
     a pytest.ini there. Beside a file of contexts they may be somebody else's: they are not run but
     in the folder where pytest is called, those above, and those that are named themselves.
     """
-    known, here = config.known_args_namespace, config.invocation_params.dir
+    known, here = known_arguments(config), config.invocation_params.dir
     paths = [Path(os.path.abspath(here / word.partition("::")[0])) for word in known.file_or_dir]
     files = [one for one in paths if one.suffix != ".py" and one.is_file()]
     named = [one for one in paths if one not in files]

@@ -21,6 +21,7 @@ import pytest
 from harness.artefacts.artefact import SUFFIXES
 from harness.errors import ConfigError
 from harness.pytest_plugin.options import ContextsAsked, Options
+from harness.pytest_plugin.pytest_internals import FileOfTests
 from harness.qnn.engines import ENGINES, EXECUTORCH, QNN, Engine
 from harness.results.case_names import split_node_id
 
@@ -53,7 +54,7 @@ def is_of_a_file(case: str) -> bool:
     return not file.endswith(".py") and test in TESTS
 
 
-class ArtefactFile(pytest.Module):
+class ArtefactFile(FileOfTests):
     """A file of the user's that was named on pytest's command line."""
 
     @property
@@ -65,13 +66,14 @@ class ArtefactFile(pytest.Module):
             return next((one for one in others if f"::{one.test}" in only_case), QNN)
         return ENGINES[self.config.getoption("--contexts-engine")]
 
-    def _getobj(self) -> ModuleType:
+    def module_of_tests(self) -> ModuleType:
+        """The tests of all engines."""
         from harness.pytest_plugin import own_cases
 
         return own_cases
 
-    def funcnamefilter(self, name: str) -> bool:
-        """Which functions are its tests: pytest asks for each that the module has."""
+    def is_test(self, name: str) -> bool:
+        """Whether a function there is the test of the engine."""
         return name == self.engine.test
 
 

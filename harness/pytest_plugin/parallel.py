@@ -15,9 +15,10 @@ import pytest
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.files.scratch import scratch_folder
 from harness.pytest_plugin.messages import Messages, Move
-from harness.pytest_plugin.neighbours import (
+from harness.pytest_plugin.neighbours import ignored_options
+from harness.pytest_plugin.pytest_internals import (
     forget_in_junitxml,
-    ignored_options,
+    is_maxfail,
     no_test_of_junitxml,
 )
 from harness.pytest_plugin.scheduler import ByDevice, Told
@@ -76,7 +77,7 @@ class Controller:
                 return (yield)
             except KeyboardInterrupt as error:
                 # pytest-xdist's word for --maxfail, too, whose workers are done by now
-                if not self._run.records.to_run or not str(error).startswith("stopping after"):
+                if not self._run.records.to_run or not is_maxfail(error):
                     raise
                 raise session.Failed(str(error)) from error
 

@@ -12,9 +12,9 @@ from enum import Enum
 from typing import Any, Final
 
 import pytest
-from xdist.report import report_collection_diff
 
 from harness.farm.scheduling import Scheduler, Waiting
+from harness.pytest_plugin.pytest_internals import collection_difference
 
 _log = logging.getLogger(__name__)
 _FEW: Final = 2
@@ -375,7 +375,7 @@ class ByDevice:
         (first, names), *others = self._collected.items()
         differ = False
         for node, found in others:
-            text = report_collection_diff(names, found, first.gateway.id, node.gateway.id)
+            text = collection_difference(names, found, first.gateway.id, node.gateway.id)
             if text:
                 differ = True
                 report = pytest.CollectReport(node.gateway.id, "failed", text, [])

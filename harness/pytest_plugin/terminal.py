@@ -18,6 +18,14 @@ from harness.errors import HarnessError
 from harness.errors.outgoing_stream import OutgoingStream
 from harness.errors.outgoing_text import continued, outgoing
 from harness.files.notices import Notices, followed_by, shown_by
+from harness.pytest_plugin.pytest_internals import (
+    column,
+    is_pytests_own,
+    message_of,
+    reword,
+    uncaptured,
+    write_through,
+)
 
 if TYPE_CHECKING:
     from harness.live.channel import Listener
@@ -78,7 +86,7 @@ def tell(config: pytest.Config, text: str, **markup: bool) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.ensure_newline()
-        if reporter._width_of_current_line:  # with -q it leaves letters of cases where they are
+        if column(reporter):  # with -q it leaves letters of cases where they are
             reporter.line("")
         write_line(reporter, text, **markup)
 
@@ -116,13 +124,8 @@ def clean_report(report: pytest.TestReport) -> None:
         report.longrepr = continued(outgoing(told))
     elif isinstance(told, tuple):
         report.longrepr = (told[0], told[1], continued(outgoing(told[2])))
-    elif hasattr(told, "reprtraceback"):  # what else pytest knows to tell, `guard_output` sees
-        chain = getattr(told, "chain", ())
-        for trace, crash, _ in chain or ((told.reprtraceback, told.reprcrash, None),):
-            for place in filter(None, (crash, getattr(told, "reprcrash", None))):
-                place.message = continued(outgoing(place.message))
-            for entry in trace.reprentries:
-                entry.lines[:] = map(outgoing, entry.lines)
+    else:  # what else pytest knows to tell, `guard_output` sees
+        reword(told, message=lambda text: continued(outgoing(text)), line=outgoing)
     if hasattr(report, "wasxfail"):
         report.wasxfail = continued(outgoing(report.wasxfail))
     report.sections[:] = [(name, outgoing(text)) for name, text in report.sections]
@@ -135,8 +138,7 @@ def guard_output(config: pytest.Config) -> None:
     """
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
-        writer = reporter._tw  # pytest has no public way to see what it writes
-        writer._file = OutgoingStream(writer._file, trusted=False)
+        write_through(reporter, lambda file: OutgoingStream(file, trusted=False))
 
 
 def show_notices(config: pytest.Config) -> None:
@@ -162,16 +164,10 @@ def show_notices(config: pytest.Config) -> None:
                 kwargs={"warning_message": told, **more}
             )
             return
-        with uncaptured():
-            tell(config, f"warning: {text}", yellow=True)
-
-    def uncaptured() -> contextlib.AbstractContextManager[None]:
-        capture = config.pluginmanager.get_plugin("capturemanager")
         # no other thread can know when this one begins and ends to capture
-        if capture is None or threading.current_thread() is not threading.main_thread():
-            return contextlib.nullcontext()
-        disabled: contextlib.AbstractContextManager[None] = capture.global_and_fixture_disabled()
-        return disabled
+        own = threading.current_thread() is threading.main_thread()
+        with uncaptured(config) if own else contextlib.nullcontext():
+            tell(config, f"warning: {text}", yellow=True)
 
     shown = contextlib.ExitStack()
     shown.enter_context(shown_by(Notices(progress=progress, warn=warn)))
@@ -206,7 +202,7 @@ class Live:
     def _is_possible(self) -> bool:
         reporter = self._reporter
         return (
-            type(reporter).__module__ == "_pytest.terminal"  # public since pytest 8.4 only
+            is_pytests_own(reporter)
             and self._verbosity >= 0
             and bool(reporter.isatty)
             and self._config.getoption("capture") == "fd"
@@ -257,16 +253,18 @@ class Live:
         return last_durations(self._folder) if self._folder is not None else {}
 
     def _start(self) -> None:
-        writer = self._reporter._tw
-        if self._show is not None and self._file is None:
+        show, reporter = self._show, self._reporter
+        if show is not None and self._file is None:
             with contextlib.suppress(OSError):
-                screen = self._show.start(writer._file, lambda: int(writer.width_of_current_line))
-                self._file, writer._file = writer._file, screen
+                self._file = write_through(
+                    reporter, lambda file: show.start(file, lambda: column(reporter))
+                )
 
     def _stop(self) -> None:
         if self._show is not None and self._file is not None:
             self._show.stop()
-            self._reporter._tw._file, self._file = self._file, None
+            file, self._file = self._file, None
+            write_through(self._reporter, lambda _: file)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
@@ -311,14 +309,13 @@ class Live:
             return
         from harness.live.state import one_line
 
-        crash = getattr(report.longrepr, "reprcrash", None)
-        why = str(crash.message if crash is not None else report.longrepr).partition("\n")[0]
+        why = message_of(report).partition("\n")[0]
         word = "ERROR" if getattr(report, LAB_ERROR, None) else "FAILED"
         self._say(f"{word} {one_line(report.nodeid)} - {one_line(why)}", red=True)
 
     def _say(self, line: str, **markup: bool) -> None:
         self._reporter.ensure_newline()
-        if self._reporter._tw.width_of_current_line:  # dots of pytest-xdist, without a file's name
+        if column(self._reporter):  # dots of pytest-xdist, without a file's name
             self._reporter.write("\n")
         write_line(self._reporter, line, **markup)
 

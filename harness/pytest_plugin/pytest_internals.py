@@ -1,0 +1,227 @@
+"""What the plug-in uses of pytest and pytest-xdist although neither promises that it stays.
+
+All of it is in this file, so that a new version is read against one page. Each part says why
+nothing public does the same, and what fails without it. `make matrix` runs every version that
+pyproject.toml allows.
+
+One part is a class elsewhere. `pytest_xdist_make_scheduler` is a public hook, but only the protocol
+`xdist.scheduler.protocol.Scheduling` says what it has to return: `ByDevice` (`scheduler.py`) has
+its methods, and uses of a worker `gateway.id`, `shutting_down`, `shutdown` and `send_runtest_some`.
+Without it, workers would wait for each other's devices. A test compares the methods.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from argparse import Namespace
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TextIO
+
+import pytest
+from _pytest.config.findpaths import determine_setup
+from _pytest.junitxml import xml_key
+from _pytest.runner import runtestprotocol
+from xdist.report import report_collection_diff
+
+
+def run_phases(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+    """Runs setup, call and teardown of an item, and logs none of their reports.
+
+    Every public way logs each report at once; pytest-rerunfailures calls this, too. Without it a
+    case that only the lab failed could not be tried again.
+    """
+    return runtestprotocol(item, log=False, nextitem=nextitem)
+
+
+def tear_down_for(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Tears down what `item` has set up and `nextitem` does not share.
+
+    pytest does so only at the end of an item, when it must know the next one. Without it, a worker
+    that waits for its next case could not begin one of another file.
+    """
+    item.session._setupstate.teardown_exact(nextitem)
+
+
+class FileOfTests(pytest.Module):
+    """A file whose tests are functions of a module that lies elsewhere.
+
+    pytest imports the file itself. Without these two methods `pytest model.pte` would have no case.
+    """
+
+    def module_of_tests(self) -> ModuleType:
+        """The module that has the tests."""
+        raise NotImplementedError
+
+    def is_test(self, name: str) -> bool:
+        """Whether a function of that module is a test of this file."""
+        raise NotImplementedError
+
+    def _getobj(self) -> ModuleType:
+        return self.module_of_tests()
+
+    def funcnamefilter(self, name: str) -> bool:
+        """What pytest asks of each function of the module."""
+        return self.is_test(name)
+
+
+def known_arguments(config: pytest.Config) -> Namespace:
+    """What pytest makes of its command line before plug-ins have options.
+
+    The public `config.option` is not filled yet. Without it a conftest.py beside a user's file
+    would be run before anybody could refuse it.
+    """
+    return config.known_args_namespace
+
+
+def root_for(config: pytest.Config, tests: Sequence[str]) -> tuple[Path, Path | None]:
+    """The root folder and the configuration that pytest would take if it were given `tests`.
+
+    Nothing public says how pytest finds them. Without it the value of `--lab FILE` could move the
+    root folder, and nobody would know.
+    """
+    known = known_arguments(config)
+    wanted = {
+        "inifile": known.inifilename,
+        "override_ini": known.override_ini,
+        "args": tests,
+        "rootdir_cmd_arg": known.rootdir or None,
+        "invocation_dir": config.invocation_params.dir,
+    }
+    takes = inspect.signature(determine_setup).parameters  # not the same in all versions
+    root, file, *_ = determine_setup(**{k: v for k, v in wanted.items() if k in takes})
+    return root, file
+
+
+@contextlib.contextmanager
+def no_test_of_junitxml(config: pytest.Config) -> Generator[None]:
+    """Reports of an attempt that is made again add no test to pytest's own `--junitxml`.
+
+    It makes one of the reports of each worker, whatever their outcome. Without this, a case that
+    went on with another device would be several tests of that file.
+    """
+    xml = config.stash.get(xml_key, None)
+    before = 0 if xml is None else len(xml.node_reporters_ordered)
+    yield
+    if xml is not None:
+        made = xml.node_reporters_ordered[before:]
+        del xml.node_reporters_ordered[before:]
+        for key in [key for key, one in xml.node_reporters.items() if one in made]:
+            del xml.node_reporters[key]
+
+
+def forget_in_junitxml(
+    config: pytest.Config, worker: object, said: Sequence[pytest.TestReport]
+) -> None:
+    """Takes the test out of `--junitxml` that a worker died in, which is run again by another.
+
+    `said` are the reports of it that had come. Nothing public takes one back; without this, the
+    case would be counted twice.
+    """
+    xml = config.stash.get(xml_key, None)
+    if xml is None:
+        return
+    for key in [key for key in xml.node_reporters if key[1] is worker]:
+        made = xml.node_reporters.pop(key)
+        xml.node_reporters_ordered.remove(made)
+        for node in made.nodes:
+            if node.tag in xml.stats:
+                xml.stats[node.tag] -= 1
+    xml.stats["passed"] -= sum(one.passed and one.when == "call" for one in said)
+    xml.open_reports[:] = [one for one in xml.open_reports if one not in said]
+
+
+def is_pytests_own(reporter: object) -> bool:
+    """Whether the plug-in that writes to the terminal is the one of pytest.
+
+    Its class is public since pytest 8.4 only. Without this, live lines would be drawn into what
+    another plug-in draws.
+    """
+    return type(reporter).__module__ == "_pytest.terminal"
+
+
+def column(reporter: Any) -> int:
+    """How many columns of the terminal's current line are written.
+
+    The reporter says it of file names only. Without it, our lines would begin behind the dots of
+    `pytest -q` or of pytest-xdist.
+    """
+    return int(reporter._tw.width_of_current_line)
+
+
+def write_through(reporter: Any, made_of: Callable[[TextIO], Any]) -> TextIO:
+    """Has all that pytest prints go to what `made_of` makes of its file; returns that file.
+
+    pytest has no public way to see what it writes. Without it, a word of a device could steer the
+    terminal, and live lines would be mixed with pytest's own.
+    """
+    before: TextIO = reporter._tw._file
+    reporter._tw._file = made_of(before)
+    return before
+
+
+@contextlib.contextmanager
+def uncaptured(config: pytest.Config) -> Generator[None]:
+    """What is written meanwhile is seen, though pytest captures what a case writes.
+
+    The public way is a fixture, which only a test has. Without it, warnings in a case that passes
+    are lost.
+    """
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
+        yield
+
+
+def reword(longrepr: Any, message: Callable[[str], str], line: Callable[[str], str]) -> None:
+    """Changes what pytest will print of an exception: the messages in it, and its lines.
+
+    Nothing else is changed, nor what is of a form that pytest does not make of exceptions. The form
+    is not public. Without it, a word of a device in a traceback could steer the terminal.
+    """
+    if not hasattr(longrepr, "reprtraceback"):
+        return
+    chain = getattr(longrepr, "chain", ()) or ((longrepr.reprtraceback, longrepr.reprcrash, None),)
+    for trace, crash, _ in chain:
+        for place in filter(None, (crash, getattr(longrepr, "reprcrash", None))):
+            place.message = message(place.message)
+        for entry in trace.reprentries:
+            entry.lines[:] = map(line, entry.lines)
+
+
+def message_of(report: pytest.TestReport) -> str:
+    """What a failed report says went wrong, without the traceback.
+
+    The form of a traceback is not public. Without it, a line about a failure would show code.
+    """
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message if crash is not None else report.longrepr)
+
+
+def missing_fixture(report: pytest.TestReport) -> str | None:
+    """What pytest says of a fixture that there is not; None where it says nothing.
+
+    The words of the exception are not its own. Without it, a record would have its address only.
+    """
+    said = getattr(report.longrepr, "errorstring", None)
+    return None if said is None else str(said)
+
+
+def is_maxfail(error: KeyboardInterrupt) -> bool:
+    """Whether pytest-xdist ends because of `--maxfail`, and not of Ctrl-C: its text alone tells.
+
+    Without it, such a run would end with the exit code of an interrupt.
+    """
+    return str(error).startswith("stopping after")
+
+
+def collection_difference(
+    first: Sequence[str], other: Sequence[str], worker: str, other_worker: str
+) -> str | None:
+    """In what the tests of two workers differ, in words of pytest-xdist; None if in nothing.
+
+    Without it, workers that collected different tests would end the run with no reason.
+    """
+    told: str | None = report_collection_diff(first, other, worker, other_worker)
+    return told

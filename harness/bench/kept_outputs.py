@@ -10,8 +10,8 @@ from harness.contexts.metadata import tensors_of
 from harness.contexts.session_plan import DeployedContext, saved_output
 from harness.files.whole_file import keep_whole
 from harness.probe.transcript import Transcript
-from harness.report.rundir import OUTPUTS
 from harness.results.measurements import whole_numbers
+from harness.results.run_folder import OUTPUTS
 
 _MAX_BYTES: Final = 256 << 20
 

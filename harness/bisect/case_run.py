@@ -25,10 +25,10 @@ from harness.host.guard import spawn_guarded
 from harness.pytest_plugin.own_contexts import is_of_a_file, nothing_beside
 from harness.pytest_plugin.problem import Problem, read_problem
 from harness.pytest_plugin.terminal import NO_DEVICE
-from harness.report.rundir import JOURNAL, LATEST, RunFolder
 from harness.results.case_names import split_node_id
 from harness.results.drift import Output
 from harness.results.record import CaseRecord
+from harness.results.run_folder import JOURNAL, LATEST, RunFolder
 
 _LEASE_WAIT_S: Final = 600
 

@@ -23,9 +23,9 @@ from harness.bisect.versions import Supply
 from harness.errors import ConfigError
 from harness.history.noise import needs_scipy
 from harness.history.performance import MOST_RUNS, Change
-from harness.report.rundir import JOURNAL, RunFolder
 from harness.results.drift import KEPT, Output, changes
 from harness.results.record import CaseRecord
+from harness.results.run_folder import JOURNAL, RunFolder
 
 Runner = Callable[[list[str], Path, Path, float], RunEnd]
 WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0, 60.0)

@@ -22,8 +22,8 @@ from harness.errors import ConfigError, InfraError
 from harness.files.cache import PRIVATE
 from harness.files.names_inside import NotInsideError, refuse_links
 from harness.files.whole_file import disk_errors, read_bounded, write_whole
-from harness.report.order import give_place, ordered
-from harness.report.rundir import making_folders, new_run_id
+from harness.results.run_folder import making_folders, new_run_id
+from harness.results.run_order import give_place, ordered
 
 LOG: Final = "log.jsonl"
 RUNS: Final = "runs"

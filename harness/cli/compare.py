@@ -23,7 +23,8 @@ from harness.history.previous import previous_of, since_previous
 from harness.history.side_by_side import compared
 from harness.nightly.processes import ENOUGH_S, bisection
 from harness.pytest_plugin.ending import Ending
-from harness.report.rundir import RunFolder
+from harness.report.projections import project
+from harness.results.run_folder import RunFolder
 
 _LATEST: Final = Path("reports/latest")
 
@@ -126,7 +127,7 @@ def compare(
         until = time.monotonic() + 60 * max_minutes
         bisections = tuple(_bisect(wanted, lab, reports, until, as_json=as_json))
         with contextlib.suppress(HarnessError):
-            folder.project(since_previous(folder))  # its report lists them
+            project(folder, since_previous(folder))  # its report lists them
     if as_json:
         _say_report(whole, bisectable, bisections)
     return whole.exit_code

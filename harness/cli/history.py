@@ -27,7 +27,7 @@ from harness.history.importing import (
 from harness.history.timeline import Filter
 from harness.history.timeline_text import HistoryReport, lines, page
 from harness.history.told import History
-from harness.report.rundir import JOURNAL
+from harness.results.run_folder import JOURNAL
 
 _NEGATIVE: Final = 1
 _FILE: Final = "history.sqlite"

@@ -20,7 +20,7 @@ from harness.nightly.chain import SUFFIX, Chain, held, nights, summary_lines
 from harness.nightly.night import Night, seconds_of
 from harness.pytest_plugin.ending import Ending
 from harness.pytest_plugin.options import selection
-from harness.report.rundir import new_run_id
+from harness.results.run_folder import new_run_id
 
 _BUDGET: Final = "4h"
 

@@ -14,8 +14,9 @@ from harness.files.whole_file import disk_errors
 from harness.history.previous import since_previous
 from harness.report.bisections import bisections_in, write_index
 from harness.report.ci import tell_ci
-from harness.report.rundir import JOURNAL, RunFolder
+from harness.report.projections import project
 from harness.report.summary import cut_short, summary_lines, totals
+from harness.results.run_folder import JOURNAL, RunFolder
 
 
 @click.command()
@@ -30,16 +31,13 @@ def report(run: Path, trace: bool) -> None:
     if not (run / JOURNAL).is_file() and _of_bisections(run):
         return
     folder = RunFolder.open(run)
-    since = since_previous(folder)
-    folder.project(since, trace=trace)
-    if why := cut_short(folder.info()):
+    made_of = project(folder, since_previous(folder), trace=trace)
+    if why := cut_short(made_of.info):
         say(f"warning: {folder.run_id} was cut short: {why}", err=True)
     for text in folder.contents().left_out.told(folder.path / JOURNAL):
         say(f"warning: {text}", err=True)
-    cases, coverage = folder.contents().cases, folder.coverage()
-    became = since.became if since is not None else None
-    lines = tell_ci(cases, coverage, folder.path, os.environ, became, why)
-    for line in summary_lines(cases, coverage, folder.path) + lines:
+    lines = summary_lines(made_of.cases, made_of.coverage, folder.path)
+    for line in lines + tell_ci(made_of, folder.path, os.environ):
         say(line)
 
 

@@ -22,7 +22,7 @@ from harness.qnn.backends import BACKENDS
 from harness.qnn.engines import ENGINES
 
 if TYPE_CHECKING:
-    from harness.report.rundir import RunFolder
+    from harness.results.run_folder import RunFolder
 
 _FLAGS: Final = ("plan", "strict_known", "trace_json")
 # How pytest ends where the plug-in had no word in it: wrong usage, nothing collected.
@@ -167,7 +167,7 @@ class _Watch:
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """Comes when all is written."""
         from harness.pytest_plugin.plugin import RUN
-        from harness.report.rundir import RunFolder
+        from harness.results.run_folder import RunFolder
 
         records = config.stash[RUN].records
         self.folder = records.folder

@@ -32,9 +32,9 @@ from harness.lab import health, inventory, labgrid, runtime_sources
 from harness.lab.inventory import Lab
 from harness.minimize.driver import Result
 from harness.nightly.night import Night
-from harness.report.order import Place
 from harness.results.known_issues import KnownIssues
 from harness.results.record import Line
+from harness.results.run_order import Place
 
 FOLDER: Final = Path("docs/schema")
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

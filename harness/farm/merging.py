@@ -26,7 +26,10 @@ from harness.farm.shards import Part, Shard, gaps
 from harness.files.names_inside import create_inside, listed_inside, open_below, open_inside
 from harness.history.previous import since_previous
 from harness.probe.events import kept_events
-from harness.report.rundir import (
+from harness.report.projections import finish, project
+from harness.results.journal import Damage, LeftOut, cases_in, said_in, uncollected
+from harness.results.record import CaseRecord
+from harness.results.run_folder import (
     CASES,
     INFO,
     JOURNAL,
@@ -36,8 +39,6 @@ from harness.report.rundir import (
     new_run_id,
     rfc3339,
 )
-from harness.results.journal import Damage, LeftOut, cases_in, said_in, uncollected
-from harness.results.record import CaseRecord
 
 _MOST_FILE_BYTES: Final = 1 << 30
 _INCOMPLETE: Final = 3
@@ -155,7 +156,7 @@ def merge(runs: Sequence[Path], reports: Path, *, partial: bool = False) -> Merg
         left_out, code = _write(sources, told, beside, run_id, lacks)
     folder = RunFolder.open(reports / run_id)
     if (since := since_previous(folder)) is not None:
-        folder.project(since)
+        project(folder, since)
     return Merged(folder, lacks, left_out, code)
 
 
@@ -191,7 +192,7 @@ def _write(
     code = folder.coverage().exit_code or max(_code(one["exit_code"]) for one in told)
     code = code or (_INCOMPLETE if lacks else 0)
     ended = max(begun, *(one.moment("finished") for one in sources))
-    folder.finish(exit_code=code, problem="; ".join(lacks) or None, finished=ended)
+    finish(folder, exit_code=code, problem="; ".join(lacks) or None, finished=ended)
     return left_out, code
 
 

@@ -23,9 +23,9 @@ from harness.history.brief import Brief, Fate, Named, moment_text
 from harness.history.database import MERGED, Connection, Database, kin_of
 from harness.history.not_run import LackingRun, Names, said_of_selection
 from harness.history.timeline import Filter
-from harness.report.order import Place, in_order, place_of
-from harness.report.rundir import JOURNAL, RunFolder, run_folders
 from harness.results.journal import LeftOut, cases_in
+from harness.results.run_folder import JOURNAL, RunFolder, run_folders
+from harness.results.run_order import Place, in_order, place_of
 
 # What an index of PostgreSQL holds at most is 2,700 bytes.
 _NAME_CHARS: Final = 500

@@ -12,10 +12,10 @@ from harness.errors import ConfigError, HarnessError
 from harness.history.attempts import attempts_by_name, finder
 from harness.history.brief import Brief, read_briefs
 from harness.history.comparison import TITLES, compare
-from harness.report.order import ordered
-from harness.report.page_data import Since
-from harness.report.rundir import JOURNAL, RunFolder, run_folders
+from harness.report.run_data import Since
 from harness.results.journal import LeftOut, cases_in, uncollected
+from harness.results.run_folder import JOURNAL, RunFolder, run_folders
+from harness.results.run_order import ordered
 
 _MOST_RUNS: Final = 300
 _EARLIER: Final = 12

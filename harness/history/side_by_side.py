@@ -12,8 +12,8 @@ from harness.history.comparison import Comparison, FailOn, compare
 from harness.history.performance import EFFECT
 from harness.history.previous import runs_around
 from harness.history.speed import judge_speed
-from harness.report.rundir import JOURNAL, RunFolder
 from harness.report.summary import cut_short
+from harness.results.run_folder import JOURNAL, RunFolder
 
 _log = logging.getLogger(__name__)
 

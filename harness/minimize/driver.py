@@ -27,8 +27,8 @@ from harness.minimize.search import Answer, Way, shrunk
 from harness.minimize.subject import Subject, expected_of
 from harness.pytest_plugin.own_contexts import nothing_beside
 from harness.qnn.engines import QNN
-from harness.report.rundir import RunFolder, making_folders, new_run_id
 from harness.results.record import CaseRecord
+from harness.results.run_folder import RunFolder, making_folders, new_run_id
 
 BUNDLE: Final = "minimal.zip"
 _TASK, _LOG, _SET = "task.json", "log.jsonl", "set"

@@ -25,9 +25,9 @@ from harness.minimize.search import Way
 from harness.probe.build import ProbeBuilder
 from harness.pytest_plugin.own_contexts import TESTS, named_way
 from harness.qnn.engines import QNN
-from harness.report.rundir import JOURNAL, LATEST, RunFolder
 from harness.results.case_names import split_node_id
 from harness.results.record import CaseRecord
+from harness.results.run_folder import JOURNAL, LATEST, RunFolder
 from harness.runtimes.catalog import Catalog
 
 _MOST: Final = 4096

@@ -39,9 +39,10 @@ from harness.nightly.night import STEPS, Night
 from harness.nightly.processes import ENOUGH_S, bisection, ended
 from harness.pytest_plugin.problem import read_problem
 from harness.report.ci import add_to_summary
-from harness.report.order import ORDER, give_place, ordered
-from harness.report.rundir import RunFolder, making_folders, point_to, run_folders
+from harness.report.projections import project
 from harness.report.summary import as_code
+from harness.results.run_folder import RunFolder, making_folders, point_to, run_folders
+from harness.results.run_order import ORDER, give_place, ordered
 from harness.runtimes.catalog import Catalog, Entry
 
 STATE: Final = "nightly.json"
@@ -257,7 +258,7 @@ class Chain:
     def _publish(self) -> None:
         run = self._folder
         base = RunFolder(self.reports / self.night.base) if self.night.base else None
-        run.project(since_previous(run, base))
+        project(run, since_previous(run, base))
         try:
             import_run(open_database(self._database), run.path)
         except HarnessError as error:

@@ -11,7 +11,7 @@ from harness.pytest_plugin.terminal import OURS, RECORDS, tell, write_line
 
 if TYPE_CHECKING:
     from harness.pytest_plugin.device_run import Run
-    from harness.report.rundir import RunFolder
+    from harness.results.run_folder import RunFolder
 
 _EXIT_AFTER_FAILURES = 1
 _EXIT_NOTHING_WRONG = (0, 1)
@@ -96,7 +96,7 @@ def _close(session: pytest.Session, run: Run) -> None:
 
 def _finish_complete(session: pytest.Session, run: Run) -> None:
     """Ends a `--resume` for which nothing was left to do: as that run ended, and says so."""
-    from harness.report.rundir import RunFolder
+    from harness.results.run_folder import RunFolder
 
     run.close()
     folder = RunFolder.open(run.records.planned_folder)

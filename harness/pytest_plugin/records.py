@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from harness.lab.health import LabEvent
     from harness.pytest_plugin.asked import Asked
     from harness.pytest_plugin.ending import Ending
-    from harness.report.rundir import RunFolder
     from harness.results.known_issue_lint import CollectedTests
     from harness.results.record import CaseRecord, DeviceEvent
+    from harness.results.run_folder import RunFolder
 
     Record = CaseRecord | DeviceEvent
 
@@ -57,7 +57,7 @@ class Records:
     @cached_property
     def planned_folder(self) -> Path:
         """Where the results will be; `open_folder` makes it once there is something to keep."""
-        from harness.report.rundir import RunFolder, new_run_id
+        from harness.results.run_folder import RunFolder, new_run_id
 
         if self._asked.options.resume is not None:
             return RunFolder.open(self._asked.options.resume).path
@@ -65,7 +65,7 @@ class Records:
 
     def open_folder(self) -> RunFolder:
         """The folder of the run, made on first use. Raises ConfigError or InfraError."""
-        from harness.report.rundir import RunFolder
+        from harness.results.run_folder import RunFolder
 
         if self.folder is None and self._works_for is not None:
             self.folder = RunFolder(self._works_for)
@@ -91,8 +91,8 @@ class Records:
         """With `--resume`, the last record of each case that the run holds already."""
         if self._asked.options.resume is None:
             return {}
-        from harness.report.rundir import RunFolder
         from harness.results.record import final_attempts
+        from harness.results.run_folder import RunFolder
 
         records = RunFolder.open(self._asked.options.resume).contents().records
         return {record.case: record for record in final_attempts(records)}
@@ -118,7 +118,7 @@ class Records:
         if self._asked.options.shard_by is None:
             return {}
         from harness.history.previous import durations
-        from harness.report.rundir import RunFolder
+        from harness.results.run_folder import RunFolder
 
         return durations(RunFolder.open(self._asked.options.shard_by))
 
@@ -129,7 +129,7 @@ class Records:
         """
         options, held = self._asked.options, None
         if options.resume is not None:
-            from harness.report.rundir import RunFolder
+            from harness.results.run_folder import RunFolder
 
             held = RunFolder.open(options.resume).info().get("shard")
         if options.shard is None:
@@ -213,22 +213,19 @@ class Records:
         if self.folder is None or self.is_worker:
             return []
         from harness.history.previous import since_previous
+        from harness.report import projections
         from harness.report.ci import tell_ci
-        from harness.report.summary import cut_short
 
         self.write_events()
-        since, trace = since_previous(self.folder), self._asked.options.trace
-        self.folder.finish(
+        made_of = projections.finish(
+            self.folder,
             exit_code=exit_code,
             problem=problem,
             other_failures=other_failures,
-            since=since,
-            trace=trace,
+            since=since_previous(self.folder),
+            trace=self._asked.options.trace,
         )
-        became = since.became if since is not None else None
-        cases, coverage = self.folder.contents().cases, self.folder.coverage()
-        why = cut_short(self.folder.info())
-        return tell_ci(cases, coverage, self.folder.path, os.environ, became, why)
+        return tell_ci(made_of, self.folder.path, os.environ)
 
 
 def _is_unfit(item: pytest.Item) -> bool:

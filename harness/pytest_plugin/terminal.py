@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.live.show import Show
     from harness.live.state import RunState
     from harness.pytest_plugin.messages import Messages
-    from harness.report.rundir import RunFolder
+    from harness.results.run_folder import RunFolder
 
 STOPPED_BY: Final = "qnn_harness_stopped_by"
 """Where a worker of pytest-xdist says what kept it from all tests, and its exit code."""

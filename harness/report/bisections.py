@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from harness.files.whole_file import read_json, write_whole
-from harness.report.order import ordered
 from harness.report.pages import clip, link, template
+from harness.results.run_order import ordered
 
 INDEX: Final = "bisections.html"
 _RESULT = "result.json"

@@ -15,8 +15,10 @@ from typing import Any, Final, Literal
 
 from harness.errors.outgoing_text import Command, counted, outgoing
 from harness.files.whole_file import write_whole
+from harness.report.run_data import RunData
 from harness.report.summary import (
     as_code,
+    cut_short,
     failure_groups,
     first_line,
     outputs_lines,
@@ -132,32 +134,33 @@ def step_summary(
     return text
 
 
-def attachments_root(environment: Mapping[str, str]) -> Path | None:
-    """The folder from which the CI system that runs this looks for attachments, if any does."""
+def path_for_attachments(folder: Path, environment: Mapping[str, str]) -> str:
+    """A run's folder as seen from where the CI system that runs this looks for attachments.
+
+    Empty where none does, or looks elsewhere: attachments are then named from the folder itself.
+    """
     jenkins = environment.get("WORKSPACE") if environment.get("JENKINS_URL") else None
     root = environment.get("CI_PROJECT_DIR") or jenkins
-    return Path(root).resolve() if root else None
+    if not root or not folder.is_relative_to(Path(root).resolve()):
+        return ""
+    path = folder.relative_to(Path(root).resolve()).as_posix()
+    return "" if path == "." else path
 
 
-def tell_ci(
-    records: Sequence[CaseRecord],
-    coverage: Coverage,
-    folder: Path,
-    environment: Mapping[str, str],
-    became: Mapping[str, str] | None = None,
-    cut: str | None = None,
-) -> list[str]:
+def tell_ci(run: RunData, folder: Path, environment: Mapping[str, str]) -> list[str]:
     """Tells the CI system that runs this about a run, in its own way; lines to print at once.
 
     What cannot be written is such a line, too: it changes nothing about the run.
     """
     lines: list[str] = []
+    became, cut = run.since.became if run.since else None, cut_short(run.info)
     try:
         if environment.get("GITHUB_ACTIONS") == "true":
-            lines += github_lines(records, coverage)
-            add_to_summary(environment, step_summary(records, coverage, folder.name, became, cut))
+            lines += github_lines(run.cases, run.coverage)
+            text = step_summary(run.cases, run.coverage, run.run, became, cut)
+            add_to_summary(environment, text)
         if environment.get("GITLAB_CI") == "true":
-            text = json.dumps(code_quality(records, coverage), indent=1)
+            text = json.dumps(code_quality(run.cases, run.coverage), indent=1)
             write_whole(folder / CODE_QUALITY, text.encode())
     except OSError as error:
         lines.append(f"warning: CI cannot be told: {error.filename}: {error.strerror}")

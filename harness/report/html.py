@@ -18,14 +18,14 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from harness.errors.outgoing_text import counted, printable
+from harness.errors.outgoing_text import counted
 from harness.files.names_inside import open_inside
-from harness.files.whole_file import write_whole
-from harness.report.bisections import Listed, bisections_in, of_cases
+from harness.report.bisections import of_cases
 from harness.report.forecast import forecast_of
 from harness.report.grid import asked_grids
-from harness.report.page_data import Since, blocks, packed, rows
+from harness.report.page_data import blocks, packed, rows
 from harness.report.pages import asset, clip, outcome_bar, template
+from harness.report.run_data import RunData, Since
 from harness.report.summary import (
     SECTIONS,
     FailureGroup,
@@ -36,9 +36,7 @@ from harness.report.summary import (
     totals,
 )
 from harness.report.tables import drift_tables, pairings, sharings
-from harness.results.coverage import Coverage, coverage_of
-from harness.results.drift import Output
-from harness.results.journal import Contents
+from harness.results.coverage import Coverage
 from harness.results.record import CaseRecord, is_figure
 
 _MAX_SHOWN_CHARS: Final = 4000
@@ -83,35 +81,24 @@ class Reason:
         return list(dict.fromkeys(named))
 
 
-def html_text(
-    contents: Contents,
-    info: Mapping[str, Any],
-    *,
-    run: str,
-    bisections: Sequence[Listed] = (),
-    outputs: Sequence[Output] = (),
-    evidence: Mapping[str, str] | None = None,
-    since: Since | None = None,
-) -> str:
+def html_text(run: RunData) -> str:
     """The whole page (pure but for loading the template).
 
-    `bisections` are those of the same folder of reports; those of this run's tests are listed.
-    `outputs` are those that cases have kept; what differs somewhere is shown. `evidence` has texts
-    of logs by their paths in the run's folder. `since` is what became of cases since a run before.
+    Of the bisections those of this run's tests are listed, of the outputs what differs somewhere.
     """
-    cases = contents.cases
+    cases, info, since = run.cases, run.info, run.since
     last = {id(record) for record in cases}
-    groups, cut, coverage = failure_groups(cases), cut_short(info), coverage_of(cases, info)
+    groups, cut, coverage = failure_groups(cases), cut_short(info), run.coverage
     reasons = _reasons(groups, since)
     issues = _issue_links(info)
     more = {
-        "evidence": dict(evidence or {}),
+        "evidence": dict(run.evidence),
         "issues": issues,
         "lab": _lab_option(info),
         "grids": asked_grids(cases),
     }
     return template("harness.report", "report.html.j2").render(
-        run=run,
+        run=run.run,
         info=info,
         verdict=verdict(cases, coverage, reasons, since, cut=cut is not None),
         cut=cut,
@@ -128,25 +115,18 @@ def html_text(
         tables={
             "Memory types": pairings(cases),
             "Sharing": sharings(cases),
-            "Drift: outputs that are not the same everywhere": drift_tables(outputs),
+            "Drift: outputs that are not the same everywhere": drift_tables(run.outputs),
         },
         shown=_shown,
         short=partial(clip, most=_SHORT_CHARS),
         issues=issues,
-        bisections=of_cases(bisections, (record.case for record in cases)),
-        damage=contents.damage,
-        retries=[record for record in contents.records if id(record) not in last],
-        rows=Markup(packed(chain(rows(cases, contents.events, groups, since), more.items()))),
+        bisections=of_cases(run.bisections, (record.case for record in cases)),
+        damage=run.contents.damage,
+        retries=[record for record in run.contents.records if id(record) not in last],
+        rows=Markup(packed(chain(rows(cases, run.contents.events, groups, since), more.items()))),
         blocks=Markup(" ".join(blocks(cases))),
         scripts=[asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
     )
-
-
-def write_html(contents: Contents, info: Mapping[str, Any], path: Path, **more: Any) -> None:
-    """Writes the page, in a run's folder, in one step; `more` as `html_text`. Raises OSError."""
-    bisections, evidence = bisections_in(path.parent.parent), _evidence(contents.cases, path.parent)
-    text = html_text(contents, info, bisections=bisections, evidence=evidence, **more)
-    write_whole(path, printable(text).encode())
 
 
 def verdict(
@@ -216,7 +196,7 @@ def _sections(reasons: Sequence[Reason]) -> list[tuple[str, str, list[Reason]]]:
     return [(name, SECTIONS[name], list(found)) for name, found in parts]
 
 
-def _evidence(cases: Sequence[CaseRecord], folder: Path) -> dict[str, str]:
+def evidence_of(cases: Sequence[CaseRecord], folder: Path) -> dict[str, str]:
     """The ends of the logs of what went wrong, as long as they make the page no heavier than 1 MB.
 
     A log that is no file of this folder, or cannot be read, is left out.

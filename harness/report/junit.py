@@ -12,13 +12,11 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestSuite
 
-from harness.files.whole_file import written_whole
 from harness.report.summary import shortened
 from harness.results.coverage import LOST_TO, Coverage
 from harness.results.record import CaseRecord, are_figures, final_attempts
@@ -76,25 +74,6 @@ def junit_parts(
         yield b'\n<testcase name="coverage" classname="coverage" time="0.000">' + error
         yield b"</testcase>\n</testsuite>"
     yield b"\n</testsuites>\n"
-
-
-def write_junit(
-    records: Iterable[CaseRecord],
-    coverage: Coverage,
-    path: Path,
-    *,
-    run: str,
-    root: Path | None = None,
-) -> None:
-    """Writes the document in one step; attachments are named from `root`, if it lies in there.
-
-    Raises OSError.
-    """
-    inside = root is not None and path.is_relative_to(root)
-    logs = path.parent.relative_to(root).as_posix() if root and inside else ""
-    with written_whole(path) as stream:
-        logs = "" if logs == "." else logs
-        stream.writelines(junit_parts(records, coverage, run=run, logs=logs))
 
 
 def legal(text: str) -> str:

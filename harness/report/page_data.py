@@ -11,14 +11,14 @@ import gzip
 import io
 import json
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice
 from typing import Any, Final, cast
 
 from harness.report.grid import code_of
 from harness.report.pages import clip, thinned
+from harness.report.run_data import Since
 from harness.report.summary import FailureGroup, part_of
 from harness.results.record import CaseRecord, DeviceEvent, are_figures, is_figure
 
@@ -32,20 +32,6 @@ _AT_ONCE: Final = 1000
 _MAX_CASE_BYTES: Final = 256 << 10
 _TOLD_APART: Final = frozenset({str, int, type(None)})
 """Of these none is the same as one of another: 1 is 1.0, and true."""
-
-
-@dataclass(frozen=True)
-class Since:
-    """What became of cases since an earlier run, which is called `base`.
-
-    `became` has a word for each case of either run (`harness.history.comparison.Category`), `gone`
-    the cases that were not run this time, `titles` what is said of each word worth a mention.
-    """
-
-    base: str
-    became: Mapping[str, str]
-    gone: tuple[str, ...]
-    titles: Mapping[str, str]
 
 
 def packed(columns: Iterable[tuple[str, Any]]) -> str:

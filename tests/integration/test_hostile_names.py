@@ -34,10 +34,10 @@ from harness.files.names_inside import create_inside, listed_inside, open_inside
 from harness.files.verified_folder import FolderChangedError, damage_of, open_verified
 from harness.history.importing import _digest
 from harness.report.html import _tail
-from harness.report.rundir import INFO, JOURNAL, OUTPUTS, RunFolder
 from harness.report.trace import write_trace
 from harness.results.coverage import coverage_of
 from harness.results.journal import read_journal
+from harness.results.run_folder import INFO, JOURNAL, OUTPUTS, RunFolder
 from harness.runtimes.local_sources import FolderSource, SdkSource
 from harness.runtimes.maven_repository import (
     Coordinates,

@@ -15,7 +15,8 @@ from harness.bisect.search import AxisSpec
 from harness.bisect.write_reports import RESULT, write_reports
 from harness.cli.main import commands
 from harness.report.bisections import INDEX, bisections_in
-from harness.report.rundir import RunFolder
+from harness.report.projections import finish
+from harness.results.run_folder import RunFolder
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
 
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40")
@@ -70,7 +71,7 @@ def test_the_report_of_a_run_of_the_same_test_lists_them(bisection: Bisection) -
     for case, listed in ((bisection.task.case.replace("tiny", "other"), True), ("a.py::b", False)):
         run = RunFolder.create(bisection.folder.path.parent, command=[], lab={}, devices=[])
         run.journal.append(record("passed").model_copy(update={"case": case}))
-        run.finish(exit_code=0)
+        finish(run, exit_code=0)
         page = (run.path / "report.html").read_text()
         link = f'href=".././{bisection.folder.path.name}/report.html"'
         assert ((link in page), (SAID in page)) == (listed, listed)

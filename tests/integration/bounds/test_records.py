@@ -11,7 +11,7 @@ import pytest
 from harness.errors.outgoing_text import LINE_WAS_CUT, MOST_LINE_BYTES
 from harness.farm.shards import shard_of
 from harness.probe.events import MARK, SEAL
-from harness.report.rundir import RunFolder
+from harness.results.run_folder import RunFolder
 from tests.integration.bounds.test_streams import MOST_KB, peak_kb
 from tests.unit.results.records import DEVICE, record
 

@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.report.rundir import RunFolder
+from harness.report.projections import finish
 from harness.results.journal import Journal
+from harness.results.run_folder import RunFolder
 from tests.integration.hostile_words import CANARY, SECRET, files_with, steering
 from tests.integration.in_process import qnn_harness
 from tests.integration.runtimes.maven_server import MavenServer
@@ -71,7 +72,7 @@ def test_runs_with_odd_words(tmp_path: Path) -> None:
         with Journal(folder.path / "results.jsonl") as journal:
             failure = error(message=f"said {CANARY}") if outcome == "failed" else None
             journal.append(record(outcome=outcome, case=case, suite=CANARY, error=failure))
-        folder.finish(exit_code=0)
+        finish(folder, exit_code=0)
         ElementTree.parse(folder.path / "junit.xml")
         assert steering((folder.path / "report.html").read_bytes(), log=False) == []
     before, after = tmp_path / "before/latest", tmp_path / "after/latest"

@@ -18,11 +18,15 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from harness.report.html import html_text, write_html
+from harness.report.html import html_text
+from harness.report.projections import PROJECTIONS
+from harness.report.run_data import RunData
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord, DeviceEvent
 from tests.needed import need
 from tests.unit.results.records import DEVICE, error, record
+
+write_page = PROJECTIONS["report.html"]
 
 WAIT_S = 60
 CASES = 5000
@@ -138,7 +142,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
         log.write_text(f"what the library of case {number} said")
     contents = Contents(tuple(many(CASES)), (), events())
     info = {"command": ["pytest", "-m", "device", "--lab", "my lab.yaml"], "selected": CASES}
-    write_html(contents, info, folder / "report.html", run="20261121T060000Z-00ff")
+    write_page(RunData("20261121T060000Z-00ff", contents, info), folder / "report.html")
     return folder / "report.html"
 
 
@@ -267,7 +271,7 @@ def test_the_last_time_of_a_timeline_is_whole(reader: Reader, tmp_path: Path) ->
     page = tmp_path / "report.html"
     late = record().started + timedelta(seconds=159)
     last = record(case="test_b.py::test_b", started=late, duration_s=1.5)
-    write_html(Contents((record(), last), ()), {}, page, run="r")
+    write_page(RunData("r", Contents((record(), last), ())), page)
     reader.see(1400, "light")
     reader.open(page)
     beyond = "return [...document.querySelectorAll('#timeline text')].filter(one => one"
@@ -311,7 +315,7 @@ def test_whatever_names_and_logs_hold_is_text(reader: Reader, tmp_path: Path) ->
     (tmp_path / "run/logs/link.txt").symlink_to(tmp_path / "secret.txt")
     contents = Contents((evil, record(axes={"n": 2})), (), events())
     page = tmp_path / "run/report.html"
-    write_html(contents, {EVIL: EVIL, "problem": EVIL}, page, run=EVIL)
+    write_page(RunData(EVIL, contents, {EVIL: EVIL, "problem": EVIL}), page)
     reader.open(page)
     reader.one("#cases tbody tr[data-at]").click()
     dialog = reader.wait(lambda: next((one for one in reader.all("dialog[open]")), None))
@@ -327,7 +331,7 @@ def test_whatever_names_and_logs_hold_is_text(reader: Reader, tmp_path: Path) ->
 
 
 def test_without_its_script_the_first_screen_is_there(tmp_path: Path) -> None:
-    text = html_text(Contents(tuple(many(200)), ()), {}, run="r")
+    text = html_text(RunData("r", Contents(tuple(many(200)), ())))
     still = text.partition("<script")[0]
     assert "fail, for 2 reasons." in still
     assert "QnnContext_createFromBinary" in still

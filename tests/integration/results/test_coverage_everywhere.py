@@ -23,8 +23,8 @@ from harness.nightly.chain import Chain, summary_lines
 from harness.nightly.issues import issue_text
 from harness.nightly.night import Night
 from harness.report.ci import code_quality, github_lines, step_summary
-from harness.report.rundir import RunFolder
 from harness.results.coverage import Coverage
+from harness.results.run_folder import RunFolder
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.forked import ROOT
@@ -390,7 +390,8 @@ TOLD_BY = {
     "report/html.py": "page",
     "report/junit.py": "junit",
     "report/metrics.py": "metrics",
-    "report/rundir.py": "page",
+    "report/projections.py": "page",
+    "results/run_folder.py": "page",
     "report/summary.py": "terminal",
     "pytest_plugin/recorder.py": "terminal",
     "pytest_plugin/records.py": "terminal",

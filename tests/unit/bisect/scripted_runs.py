@@ -19,8 +19,9 @@ from harness.bisect.versions import Supply
 from harness.errors import ConfigError, HarnessError, InfraError, VersionError
 from harness.failure.error import ErrorRecord
 from harness.pytest_plugin.problem import Problem, write_problem
-from harness.report.rundir import OUTPUTS, RunFolder
+from harness.report.projections import finish
 from harness.results.record import CaseRecord, DeviceRecord
+from harness.results.run_folder import OUTPUTS, RunFolder
 
 CASE = "suites/test_a.py::test_b[sim-htp-2.51.0-tiny]"
 NO_RECORD = {
@@ -126,7 +127,7 @@ class ScriptedRuns:
         if self.output is not None and outcome == "passed":
             told_of = told_of.model_copy(update={"measurements": self.kept(folder, at)})
         folder.journal.append(told_of)
-        folder.finish(exit_code=0)
+        finish(folder, exit_code=0)
         self.dies("after")
         return read_run(reports, 0, 1.0)
 

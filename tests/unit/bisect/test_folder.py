@@ -14,7 +14,7 @@ from harness.bisect.log import Answered, Begun, Concluded
 from harness.bisect.search import AxisSpec
 from harness.cli.bisect import bisect
 from harness.errors import ConfigError
-from harness.report.order import give_place, ordered
+from harness.results.run_order import give_place, ordered
 
 BEGUN = Begun(spec=AxisSpec(axis="qnn", candidates=("1", "2")))
 OVER = Concluded(text="no change")

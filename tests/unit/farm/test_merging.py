@@ -27,10 +27,11 @@ from harness.history.importing import import_run, runs_in
 from harness.history.timeline import Filter
 from harness.probe.events import MARK, SEAL, kept_events
 from harness.pytest_plugin.options import selection
-from harness.report.rundir import RunFolder
+from harness.report.projections import finish
 from harness.results.coverage import Coverage
 from harness.results.journal import LeftOut, cases_in
 from harness.results.record import CaseRecord
+from harness.results.run_folder import RunFolder
 from tests.properties import reached, reaches
 from tests.unit.history.runs import attempt, run_folder, stored_runs
 
@@ -67,7 +68,7 @@ def shards(
             (folder.path / log).write_text(f"of {one.case}")
             more = {"run": folder.run_id, "logs": (log,)}
             folder.journal.append(one.model_copy(update=more))
-        folder.finish(exit_code=0)
+        finish(folder, exit_code=0)
         found.append(folder.path)
     return found
 
@@ -266,10 +267,10 @@ def test_nothing_is_left_of_what_could_not_be_made(
 ) -> None:
     runs = shards(tmp_path)
 
-    def no_room(self: RunFolder, **given: object) -> None:
+    def no_room(self: RunFolder, *given: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(RunFolder, "finish", no_room)
+    monkeypatch.setattr(RunFolder, "end", no_room)
     done = merge(*runs, "--reports", tmp_path / "reports")
     assert "No space left on device" in str(done.exception)
     assert list((tmp_path / "reports").iterdir()) == []

@@ -15,8 +15,9 @@ from harness.history.importing import runs_in_order, stored_attempts
 from harness.history.speed import judge_speed
 from harness.history.timeline import Filter
 from harness.pytest_plugin.options import selection
-from harness.report.rundir import RunFolder
+from harness.report.projections import finish
 from harness.results.record import NO_CAUSE, CaseRecord
+from harness.results.run_folder import RunFolder
 from tests.unit.results.records import record
 
 ERRORS = {"failed": 1002, "crashed": None, "hung": None, "error": None}
@@ -86,7 +87,7 @@ def run_folder(
     )
     for one in records:
         folder.journal.append(one.model_copy(update={"run": folder.run_id}))
-    folder.finish(exit_code=0, problem=problem)
+    finish(folder, exit_code=0, problem=problem)
     return folder.path
 
 

@@ -23,9 +23,9 @@ from harness.history.database import open_database
 from harness.history.importing import import_run, rediagnose, runs_in, runs_in_order
 from harness.history.not_run import Names
 from harness.history.timeline import Filter
-from harness.report.rundir import new_run_id
 from harness.results.coverage import coverage_of
 from harness.results.record import CaseRecord
+from harness.results.run_folder import new_run_id
 from tests.properties import reached, reaches
 from tests.unit.history.runs import attempt, run_folder, stored_runs
 from tests.unit.results.records import error, record

@@ -21,7 +21,8 @@ from harness.history.previous import (
 )
 from harness.history.side_by_side import compared
 from harness.pytest_plugin.options import selection
-from harness.report.rundir import RunFolder, new_run_id, run_folders
+from harness.report.projections import project
+from harness.results.run_folder import RunFolder, new_run_id, run_folders
 from tests.report_page import rows_of
 from tests.unit.history.runs import attempt, run_folder
 
@@ -129,7 +130,7 @@ def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
     assert sorted(since.became.values()) == ["fixed", "new", "vanished"]
     (gone,) = since.gone
     assert gone.endswith("-c]")
-    folder.project(since)
+    project(folder, since)
     page = (folder.path / "report.html").read_text()
     assert "2 of 2 cases have a verdict. 1 fails, for 1 reason; 1 of them new." in page
     for told in ("1 new", "1 fixed", "1 tested no more", gone, f"../{since.base}/report.html"):

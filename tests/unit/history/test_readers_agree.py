@@ -20,9 +20,9 @@ from harness.history.database import open_database
 from harness.history.importing import import_run
 from harness.history.previous import durations
 from harness.history.timeline import Filter
-from harness.report.rundir import RunFolder
 from harness.results.journal import Damage, read_journal, said_in
 from harness.results.record import CaseRecord
+from harness.results.run_folder import RunFolder
 from tests.properties import reached, reaches
 from tests.unit.history.runs import stored_runs
 from tests.unit.results.records import error, record

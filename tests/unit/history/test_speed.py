@@ -20,8 +20,8 @@ from harness.history.comparison_json import Bisectable, comparison_report
 from harness.history.comparison_text import lines, markdown, page, told
 from harness.history.previous import runs_around
 from harness.history.speed import Speed, sample
-from harness.report.rundir import RunFolder
 from harness.results.record import CaseRecord
+from harness.results.run_folder import RunFolder
 from tests.integration.hostile_words import CANARY, steering
 from tests.unit.history.runs import attempt, run_folder, with_speed
 

@@ -19,7 +19,8 @@ from harness.errors import ConfigError, InfraError
 from harness.minimize.driver import Minimization, Result, Task, Tried
 from harness.minimize.search import Way
 from harness.minimize.subject import LoadedBinary, Subject
-from harness.report.rundir import RunFolder
+from harness.report.projections import finish
+from harness.results.run_folder import RunFolder
 from tests.unit.artefacts.made import CONTEXT, OTHER, bytes_of
 from tests.unit.results.records import error, record
 
@@ -72,7 +73,7 @@ class ScriptedRuns:
             told = {"outcome": "failed", "error": error(context=len(contents) - 1)}
         folder = RunFolder.create(reports, command=[], lab={}, devices=["sim"])
         folder.journal.append(record(**told))
-        folder.finish(exit_code=0)
+        finish(folder, exit_code=0)
         return read_run(reports, 0, 1.0)
 
 

@@ -12,7 +12,8 @@ from harness.contexts.artefact_sources import NOTHING
 from harness.errors import ConfigError
 from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.minimize.subject import expected_of, record_in_run, subject_of
-from harness.report.rundir import RunFolder
+from harness.report.projections import finish
+from harness.results.run_folder import RunFolder
 from harness.runtimes.catalog import Catalog
 from tests.unit.artefacts.made import epcontext
 from tests.unit.results.records import error, record
@@ -50,7 +51,7 @@ def test_a_case_in_a_run(tmp_path: Path) -> None:
     other = CASE.replace("66", "3")
     for case in (CASE, other, "suites/test_a.py::test_b[1]", "one.bin::test_contexts[1]"):
         folder.journal.append(record(case=case, outcome="failed"))
-    folder.finish(exit_code=1)
+    finish(folder, exit_code=1)
     found = record_in_run(CASE, None, tmp_path)
     assert found is not None
     assert found.case == CASE

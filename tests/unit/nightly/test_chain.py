@@ -10,7 +10,7 @@ import pytest
 from harness.errors import InfraError
 from harness.nightly.chain import PROBLEM, STATE, Chain, held, nights
 from harness.nightly.night import STEPS, Night
-from harness.report.rundir import RunFolder, new_run_id
+from harness.results.run_folder import RunFolder, new_run_id
 from tests.unit.history.runs import attempt, run_folder
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -24,8 +24,8 @@ from harness.nightly.chain import (
 )
 from harness.nightly.issues import Issue, Search
 from harness.nightly.night import STEPS, Night, seconds_of
-from harness.report.rundir import RunFolder
 from harness.results.coverage import Coverage
+from harness.results.run_folder import RunFolder
 from harness.runtimes.catalog import Entry
 from tests.logged import Logged
 from tests.unit.history.runs import attempt, run_folder

@@ -18,6 +18,7 @@ from harness.report.grid import grid_json, grid_lines, grids
 from harness.report.html import html_text
 from harness.report.junit import junit_parts
 from harness.report.metrics import metrics_text
+from harness.report.run_data import RunData
 from harness.report.summary import failure_groups, summary_lines, totals
 from harness.report.trace import trace_of
 from harness.results.coverage import coverage_of
@@ -95,7 +96,7 @@ def trace(made: list[CaseRecord], log: bytes) -> None:
 
 
 def page(made: list[CaseRecord]) -> None:
-    found = Page(html_text(Contents(tuple(made), ()), {}, run="r"))
+    found = Page(html_text(RunData("r", Contents(tuple(made), ()))))
     assert found.tags.count("script") == SCRIPTS
     assert found.tags.count("body") == 1
 

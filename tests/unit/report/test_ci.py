@@ -13,13 +13,15 @@ import pytest
 from harness.report.ci import (
     CODE_QUALITY,
     annotated,
-    attachments_root,
     code_quality,
     github_lines,
+    path_for_attachments,
     step_summary,
     tell_ci,
 )
+from harness.report.run_data import RunData
 from harness.results.coverage import coverage_of
+from harness.results.journal import Contents
 from harness.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY
 from tests.unit.results.records import error, record
@@ -42,8 +44,9 @@ def summary_of(made: Sequence[CaseRecord], *more: Any, **named: Any) -> str:
     return step_summary(made, coverage_of(made), *more, **named)
 
 
-def told(made: Sequence[CaseRecord], *more: Any) -> list[str]:
-    return tell_ci(made, coverage_of(made), *more)
+def told(made: Sequence[CaseRecord], folder: Path, environment: dict[str, str]) -> list[str]:
+    run = RunData(folder.name, Contents(tuple(made), ()), {"selected": len(made)})
+    return tell_ci(run, folder, environment)
 
 
 def test_failures_of_one_kind_are_one_annotation_where_the_test_is() -> None:
@@ -151,12 +154,17 @@ def test_gitlab_gets_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "root"),
+    ("given", "path"),
     [
-        ({"CI_PROJECT_DIR": "/builds/a"}, "/builds/a"),
-        ({"JENKINS_URL": "http://j", "WORKSPACE": "/ws"}, "/ws"),
-        ({"WORKSPACE": "/home/me"}, None),
+        ({"CI_PROJECT_DIR": "{here}"}, "reports/r"),
+        ({"JENKINS_URL": "http://j", "WORKSPACE": "{here}/reports"}, "r"),
+        ({"CI_PROJECT_DIR": "{here}/reports/r"}, ""),
+        ({"CI_PROJECT_DIR": "{here}/other"}, ""),
+        ({"WORKSPACE": "{here}"}, ""),
     ],
 )
-def test_where_attachments_are_looked_for(given: dict[str, str], root: str | None) -> None:
-    assert attachments_root(given) == (Path(root) if root else None)
+def test_attachments_are_named_from_where_ci_looks(
+    tmp_path: Path, given: dict[str, str], path: str
+) -> None:
+    environment = {name: value.format(here=tmp_path) for name, value in given.items()}
+    assert path_for_attachments(tmp_path / "reports/r", environment) == path

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.report.forecast import forecast_of
 from harness.report.html import html_text
 from harness.report.pages import fill_bar
+from harness.report.run_data import RunData
 from harness.results.journal import Contents
 from tests.unit.results.records import json_values, record
 
@@ -45,7 +46,7 @@ def test_a_forecast_stands_beside_what_happened(
     found = forecast_of(case)
     assert found is not None
     assert (found.words, found.came_true) == (words, came_true)
-    page = html_text(Contents((case,), ()), {}, run="r")
+    page = html_text(RunData("r", Contents((case,), ())))
     assert came_true in page
     assert all(bar in page for bar in found.bars)
 
@@ -59,7 +60,7 @@ def test_each_domain_has_its_bar_and_what_does_not_fit_stands_at_the_emptiest() 
 
 
 def test_a_report_without_forecasts_says_nothing_of_them() -> None:
-    assert "Will it fit" not in html_text(Contents((record(),), ()), {}, run="r")
+    assert "Will it fit" not in html_text(RunData("r", Contents((record(),), ())))
 
 
 def test_how_full_is_drawn_to_scale() -> None:
@@ -88,5 +89,5 @@ def test_what_cannot_be_drawn_is_left_out(told: dict[str, Any]) -> None:
 def test_a_page_is_made_of_any_journal(told: dict[str, Any], loaded: Any) -> None:
     told_of = (told, FULL | told, FITS | {"first_refused": REFUSED | told})
     cases = [record(measurements={"forecast": one, "loaded": loaded}) for one in told_of]
-    pages = [html_text(Contents((case,), ()), {}, run="r") for case in cases]
+    pages = [html_text(RunData("r", Contents((case,), ()))) for case in cases]
     assert all(page.count("</body>") == 1 for page in pages)

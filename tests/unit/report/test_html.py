@@ -11,8 +11,8 @@ import pytest
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import LoadedLibrary
 from harness.report.html import html_text, verdict
-from harness.report.page_data import Since
 from harness.report.pages import outcome_bar, thinned
+from harness.report.run_data import RunData, Since
 from harness.results.checks import held, undecided
 from harness.results.coverage import coverage_of
 from harness.results.journal import Contents, Damage
@@ -44,7 +44,7 @@ class Page(HTMLParser):
 
 
 def page(made: list[CaseRecord], info: dict[str, Any] | None = None, *damage: Damage) -> Page:
-    return Page(html_text(Contents(tuple(made), damage), info or {}, run="r"))
+    return Page(html_text(RunData("r", Contents(tuple(made), damage), info or {})))
 
 
 def test_everything_foreign_is_escaped() -> None:
@@ -71,7 +71,7 @@ def test_everything_foreign_is_escaped() -> None:
 
 
 def test_nothing_is_fetched() -> None:
-    text = html_text(Contents((record(logs=["logs/a b/javascript'x.txt"]),), ()), {}, run="r")
+    text = html_text(RunData("r", Contents((record(logs=["logs/a b/javascript'x.txt"]),), ())))
     foreign = [url for url in re.findall(r"https?://[^\s\"']+", text) if "www.w3.org" not in url]
     assert foreign == []
     assert not re.search(r"//cdn|@import|url\(|fetch\(|XMLHttpRequest|innerHTML|eval\(", text)

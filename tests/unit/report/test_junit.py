@@ -12,8 +12,11 @@ from junitparser import JUnitXml
 
 from harness.failure.diagnosis import diagnosed
 from harness.failure.error import LoadedLibrary
-from harness.report.junit import junit_parts, legal, write_junit
+from harness.report.junit import junit_parts, legal
+from harness.report.projections import PROJECTIONS
+from harness.report.run_data import RunData
 from harness.results.coverage import coverage_of
+from harness.results.journal import Contents
 from harness.results.record import NO_CAUSE, CaseRecord
 from tests.integration.hostile_words import CANARY
 from tests.unit.results.records import error, record
@@ -169,15 +172,6 @@ def test_where_a_test_stands_and_what_it_left() -> None:
     )
 
 
-def test_attachments_are_named_from_where_ci_looks(tmp_path: Path) -> None:
-    path = tmp_path / "reports/r/junit.xml"
-    path.parent.mkdir(parents=True)
-    made = [record(logs=("logs/x",))]
-    for root, named in ((tmp_path, "reports/r/logs/x"), (tmp_path / "other", "logs/x")):
-        write_junit(made, coverage_of(made), path, run="r", root=root)
-        assert f"[[ATTACHMENT|{named}]]".encode() in path.read_bytes()
-
-
 def test_a_path_that_ends_its_own_mark_is_no_attachment() -> None:
     made = record(logs=("a]]b", "c"))
     assert only_case(made).findtext("system-out") == "[[ATTACHMENT|c]]"
@@ -221,6 +215,6 @@ def test_one_case_whatever_the_retries() -> None:
 def test_no_part_of_a_file_is_ever_seen(tmp_path: Path) -> None:
     path = tmp_path / "junit.xml"
     path.write_text("before")
-    write_junit([record()], coverage_of([record()]), path, run="r")
+    PROJECTIONS["junit.xml"](RunData("r", Contents((record(),), ()), {"selected": 1}), path)
     assert path.read_bytes() == junit_bytes([record()], run="r")
     assert [item.name for item in tmp_path.iterdir()] == ["junit.xml"]

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.report.page_data import Since, blocks, packed, rows
+from harness.report.page_data import blocks, packed, rows
+from harness.report.run_data import Since
 from harness.results.record import CaseRecord, DeviceEvent
 from tests.properties import reached, reaches
 from tests.report_page import unpacked

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.report.html import html_text
+from harness.report.run_data import RunData
 from harness.report.tables import Cell, Table, drift_tables, pairings, sharings
 from harness.results.checks import held, undecided
 from harness.results.drift import Difference, Output
@@ -107,7 +108,7 @@ def test_drift_has_a_column_for_each_version() -> None:
 
 
 def test_the_page_has_the_tables_and_leads_to_their_cases() -> None:
-    page = html_text(Contents((pairing("raw", "raw"),), ()), {}, run="r")
+    page = html_text(RunData("r", Contents((pairing("raw", "raw"),), ())))
     assert "<h2>Memory types</h2>" in page
     assert 'href="#case=suites/test_mem_type_pairing.py%3A%3Atest%5Braw-raw%5D"' in page
     assert "<h2>Sharing</h2>" not in page

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.report.html import html_text
-from harness.report.rundir import OUTPUTS, RunFolder
+from harness.report.projections import finish
+from harness.report.run_data import RunData
 from harness.results.drift import Difference, difference, drift, drift_lines
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord
+from harness.results.run_folder import OUTPUTS, RunFolder
 from tests.unit.results.records import DEVICE, record
 
 FILES = {
@@ -168,7 +170,7 @@ def test_one_version_that_gives_several_outputs_is_not_deterministic() -> None:
         "max abs 1.5, cosine 0.9660918",
         "  two 2.51.0: the first",
     ]
-    page = html_text(Contents(tuple(records), ()), {}, run="r", outputs=[found])
+    page = html_text(RunData("r", Contents(tuple(records), ()), outputs=[found]))
     assert "<td>m.pte#0, y</td>" in page
     assert "not deterministic" in page
 
@@ -192,7 +194,7 @@ def test_a_run_reads_what_it_has_kept_and_nothing_else(tmp_path: Path) -> None:
         folder.journal.append(one.model_dump(mode="json"))
     (found,) = folder.drift()
     assert [one is not None for one in found.differences] == [True, True, False]
-    folder.finish(exit_code=0)
+    finish(folder, exit_code=0)
     (told,) = folder.info()["drift"]
     assert (told["context"], told["differences"][1]["max_steps"]) == ("m.pte#0", 3)
     assert "outputs that are not the same everywhere" in (folder.path / "report.html").read_text()

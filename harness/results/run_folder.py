@@ -1,4 +1,4 @@
-"""A run's folder, reports/<run-id>/: its journal, what is made from it, and `latest`."""
+"""A run's folder, reports/<run-id>/: its journal, run.json, what its cases kept, and `latest`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from pydantic import TypeAdapter
 
@@ -29,16 +29,11 @@ from harness.failure.error import named_text
 from harness.files.cache import PRIVATE
 from harness.files.names_inside import NotInsideError, read_inside, refuse_links
 from harness.files.whole_file import disk_errors, keep_whole, write_whole
-from harness.report.ci import attachments_root
-from harness.report.grid import grid_json, grids
-from harness.report.order import ORDER, give_place, ordered
 from harness.results.coverage import Coverage, coverage_of
 from harness.results.drift import Output, drift
-from harness.results.journal import Contents, Journal, read_journal, uncollected
+from harness.results.journal import Contents, Journal, read_journal
 from harness.results.json_value import as_json, more_values_than
-
-if TYPE_CHECKING:
-    from harness.report.page_data import Since
+from harness.results.run_order import ORDER, give_place, ordered
 
 JOURNAL: Final = "results.jsonl"
 INFO: Final = "run.json"
@@ -60,7 +55,7 @@ OUTPUTS: Final = "outputs"
 def new_run_id(now: datetime | None = None, salt: str | None = None) -> str:
     """An id that no other run has, with the time in front: 20261121T060000Z-3f9a0c55d2e1b784.
 
-    Behind the time are 64 random bits; the order of runs is kept apart from it (`order.py`).
+    Behind the time are 64 random bits; the order of runs is kept apart from it (`run_order.py`).
     """
     now, salt = now or datetime.now(UTC), salt or secrets.token_hex(_ID_BYTES)
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{salt}"
@@ -255,59 +250,16 @@ class RunFolder:
         except OSError:
             return None
 
-    @uncollected()
-    def project(self, since: Since | None = None, *, trace: bool = False) -> None:
-        """Writes junit.xml, metrics.prom and report.html anew from the journal.
+    def end(self, said: Mapping[str, object], finished: datetime | None = None) -> None:
+        """Closes the journal and completes run.json with what is `said` of the run's end.
 
-        `since` is what became of cases since an earlier run, for the page; `trace` writes
-        trace.json, too. Raises InfraError if the disk fails.
-        """
-        from harness.report.html import write_html
-        from harness.report.junit import write_junit
-        from harness.report.metrics import METRICS, metrics_text
-        from harness.report.trace import write_trace
-
-        contents = self.contents()
-        info = self.info()
-        with disk_errors(f"cannot write reports to {self.path}"):
-            junit = self.path / "junit.xml"
-            coverage, root = self.coverage(), attachments_root(os.environ)
-            write_junit(contents.cases, coverage, junit, run=self.run_id, root=root)
-            text = metrics_text(contents.cases, contents.events, info)
-            write_whole(self.path / METRICS, text.encode("utf-8", "replace"))
-            if trace:
-                write_trace(contents.records, contents.events, coverage, self.path)
-            page = self.path / "report.html"
-            write_html(contents, info, page, run=self.run_id, outputs=self.drift(), since=since)
-
-    def finish(
-        self,
-        *,
-        exit_code: int,
-        problem: str | None = None,
-        other_failures: bool = False,
-        since: Since | None = None,
-        trace: bool = False,
-        finished: datetime | None = None,
-    ) -> None:
-        """Closes the journal, completes run.json and writes the reports.
-
-        It ended now, if not at `finished`. With `other_failures` it fails for what is in no record:
-        a test without a device, or outputs that drift. run.json is completed even if the reports
-        cannot be written. Raises InfraError then.
+        It ended now, where not `finished` at another time. Raises InfraError.
         """
         if self._journal is not None:
             self._journal.close()
             self._journal = None
-        ended: dict[str, object] = {
-            "finished": rfc3339(finished or datetime.now(UTC)),
-            "exit_code": exit_code,
-            "other_failures": other_failures,
-            "grids": [grid_json(grid) for grid in grids(self.contents().cases)],
-            "drift": [one.as_json() for one in self.drift() if one.drifts],
-        }
-        self._write_info(self.info() | ended | {"problem": problem})
-        self.project(since, trace=trace)
+        ended = {"finished": rfc3339(finished or datetime.now(UTC))}
+        self._write_info({**self.info(), **ended, **said})
 
     def _write_info(self, info: Mapping[str, object]) -> None:
         safe = without_secrets_in(as_json(info))

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError
-from harness.report.rundir import RunFolder, case_slug, new_run_id
+from harness.report.projections import finish, project
+from harness.results.run_folder import RunFolder, case_slug, new_run_id
 from tests.unit.results.records import record
 
 MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1))
@@ -42,7 +43,7 @@ def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
 
     folder.journal.append(record(case="a"))
     folder.journal.append(record(case="b", outcome="failed"))
-    folder.finish(exit_code=1, problem=None)
+    finish(folder, exit_code=1, problem=None)
     assert [item.case for item in folder.contents().records] == ["a", "b"]
     assert folder.info()["exit_code"] == 1
     assert folder.info()["started"] == begun["started"]
@@ -54,15 +55,15 @@ def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
 def test_reports_can_be_made_again(tmp_path: Path) -> None:
     folder = create(tmp_path)
     folder.journal.append(record())
-    folder.finish(exit_code=0)
+    finish(folder, exit_code=0)
     before = (folder.path / "junit.xml").read_bytes()
     (folder.path / "junit.xml").unlink()
     again = RunFolder.open(tmp_path / "latest")
     assert again.path == folder.path
-    again.project()
+    project(again)
     assert (folder.path / "junit.xml").read_bytes() == before
     (folder.path / "run.json").write_text("{")
-    again.project()
+    project(again)
     assert b"of how many is unknown" in (folder.path / "junit.xml").read_bytes()
     assert again.info() == {}
     (folder.path / "run.json").unlink()
@@ -75,7 +76,7 @@ def test_secrets_of_a_command_are_not_kept(tmp_path: Path) -> None:
     lab = {"runtimes": [{"repository": url}]}
     folder = RunFolder.create(tmp_path, command=["pytest", f"--x={url}"], lab=lab, devices=[])
     RunFolder.resume(folder.path, command=["pytest", url])
-    folder.finish(exit_code=2, problem=f"{url} is gone")
+    finish(folder, exit_code=2, problem=f"{url} is gone")
     kept = (folder.path / "run.json").read_text()
     assert "s3cret" not in kept
     assert kept.count("https://***@host/x") == 5
@@ -104,7 +105,7 @@ def test_a_run_that_died_can_be_reported(tmp_path: Path) -> None:
     with (folder.path / "results.jsonl").open("ab") as stream:
         stream.write(b'{"schema": 1, "kind": "ca')
     again = RunFolder.open(folder.path)
-    again.project()
+    project(again)
     assert len(again.contents().records) == 1
     assert "line 2 is cut off" in (folder.path / "report.html").read_text()
 

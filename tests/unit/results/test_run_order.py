@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import InfraError
-from harness.report.order import ORDER, Place, give_place, in_order, ordered, place_of
-from harness.report.rundir import new_run_id
+from harness.results.run_folder import new_run_id
+from harness.results.run_order import ORDER, Place, give_place, in_order, ordered, place_of
 
 SERIES = ("0" * 16, "1" * 16, "2" * 16)
 

@@ -12,11 +12,6 @@ from typing import Annotated, Final, Literal
 
 from pydantic import StringConstraints
 
-Axis = Literal["qnn", "ort", "compiler"]
-AXES: Final[tuple[Axis, ...]] = ("qnn", "ort", "compiler")
-Each = Literal["device", "soc"]
-EACH: Final[tuple[Each, ...]] = ("device", "soc")
-"""Axes without an order: nothing is searched along them, each value has a search of its own."""
 Answer = Literal["good", "bad", "unsure", "untestable", "unknown"]
 Verdict = Literal["good", "bad"]
 Rate = Annotated[str, StringConstraints(strict=True, pattern=r"^rate:([1-9]\d?|100)%$")]

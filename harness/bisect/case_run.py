@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
-from harness.bisect.answers import Axis, Point
+from harness.bisect.answers import Point
 from harness.bisect.log import Log
 from harness.bisect.match import Judged, Match
 from harness.errors import ConfigError
@@ -25,6 +25,7 @@ from harness.host.guard import spawn_guarded
 from harness.pytest_plugin.own_contexts import is_of_a_file, nothing_beside
 from harness.pytest_plugin.problem import Problem, read_problem
 from harness.pytest_plugin.terminal import NO_DEVICE
+from harness.qnn.axes import AxisName
 from harness.results.case_names import split_node_id
 from harness.results.drift import Output
 from harness.results.record import CaseRecord
@@ -45,9 +46,9 @@ class Task(BaseModel, extra="forbid", frozen=True):
     """
 
     case: str
-    axes: Annotated[tuple[Axis, ...], Field(min_length=1, max_length=2)]
-    held: Mapping[Axis, str] = {}
-    paths: Mapping[Axis, Mapping[str, str]] = {}
+    axes: Annotated[tuple[AxisName, ...], Field(min_length=1, max_length=2)]
+    held: Mapping[AxisName, str] = {}
+    paths: Mapping[AxisName, Mapping[str, str]] = {}
     devices: Annotated[tuple[str, ...], Field(min_length=1)]
     on: str | None = None
     target: str
@@ -60,11 +61,11 @@ class Task(BaseModel, extra="forbid", frozen=True):
     run_timeout_s: Annotated[StrictInt, Field(ge=1)] = 1800
     pytest_arguments: tuple[str, ...] = ()
 
-    def versions(self, at: Point) -> dict[Axis, str]:
+    def versions(self, at: Point) -> dict[AxisName, str]:
         """Every version that is fixed in a run at a point."""
         return {**self.held, **dict(zip(self.axes, at, strict=True))}
 
-    def given(self, at: Point) -> dict[Axis, str]:
+    def given(self, at: Point) -> dict[AxisName, str]:
         """The versions of a run as pytest must be told them."""
         return {
             axis: self.paths.get(axis, {}).get(version, version)

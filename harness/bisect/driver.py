@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from harness.bisect.answers import NOTHING, Axis, Point, Question, Stopped
+from harness.bisect.answers import NOTHING, Point, Question, Stopped
 from harness.bisect.case_run import RunEnd, finished_run, judge, run_case, task_of
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import BisectFolder
@@ -23,6 +23,7 @@ from harness.bisect.versions import Supply
 from harness.errors import ConfigError
 from harness.history.noise import needs_scipy
 from harness.history.performance import MOST_RUNS, Change
+from harness.qnn.axes import AxisName
 from harness.results.drift import KEPT, Output, changes
 from harness.results.record import CaseRecord
 from harness.results.run_folder import JOURNAL, RunFolder
@@ -80,7 +81,7 @@ class Bisection:
             needs_scipy()  # before a run is made in vain
         self._turn = 0
         self._records: dict[tuple[str | None, str | None], CaseRecord | None] = {}
-        self._warned: set[Axis] = set()
+        self._warned: set[AxisName] = set()
 
     def go_on(self) -> AxisFinding | GridFinding | Stopped | None:
         """Runs until something is found, the lab stops it, or the time is over (None).
@@ -298,7 +299,7 @@ class Bisection:
         raise ConfigError(problem, field="--compiler")
 
 
-def without_effect(axis: Axis, record: CaseRecord) -> str | None:
+def without_effect(axis: AxisName, record: CaseRecord) -> str | None:
     """Why the version of an axis makes no difference to a case; None if it may make one.
 
     What a case takes is known for certain once it passed.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.bisect.answers import AXES, Axis
 from harness.bisect.match import ELSE_GOOD
 from harness.errors import ConfigError
 from harness.history.attempts import same_failure
 from harness.history.brief import Brief
 from harness.history.comparison import Pair
 from harness.history.comparison_json import Bisectable
+from harness.qnn.axes import SEARCHED, AxisName
 from harness.qnn.versions import QnnVersion
 from harness.results.case_names import NamedPlacement, split_node_id
 
@@ -24,7 +24,7 @@ class NewFailure:
 
     before: Brief
     after: Brief
-    changed: tuple[Axis, ...]
+    changed: tuple[AxisName, ...]
 
     @classmethod
     def of(cls, pair: Pair) -> NewFailure:
@@ -56,7 +56,7 @@ class NewFailure:
         """
         if self.hindrance is not None or self.after.device is None:
             return None
-        searched = self.changed if len(self.changed) < len(AXES) else ("qnn", "ort")
+        searched = self.changed if len(self.changed) < len(SEARCHED) else ("qnn", "ort")
         words = ["bisect", "--case", self.after.case, "--axis", ",".join(searched)]
         for axis in self.changed:
             old, new = version_of(self.before, axis), version_of(self.after, axis)
@@ -93,7 +93,7 @@ def _between(one: str, other: str) -> str:
     return f">={low},<={high}"
 
 
-def version_of(record: Brief, axis: Axis) -> str:
+def version_of(record: Brief, axis: AxisName) -> str:
     """The version that a case ran with, as options call it."""
     named = NamedPlacement.beginning(split_node_id(record.case)[1] or "")
     said = getattr(named, axis) if named is not None else None
@@ -102,9 +102,9 @@ def version_of(record: Brief, axis: Axis) -> str:
     return str(said or record.axes.get(axis) or "")
 
 
-def _changed(before: Brief, after: Brief) -> tuple[Axis, ...]:
+def _changed(before: Brief, after: Brief) -> tuple[AxisName, ...]:
     named = [NamedPlacement.beginning(split_node_id(one.case)[1] or "") for one in (before, after)]
     # without a compiler of their own both had contexts of their runtime: that is one axis
     own = any(one is not None and one.compiler is not None for one in named)
-    searched = [axis for axis in AXES if own or axis != "compiler"]
+    searched = [axis for axis in SEARCHED if own or axis != "compiler"]
     return tuple(one for one in searched if version_of(before, one) != version_of(after, one))

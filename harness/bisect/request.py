@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from harness.bisect.answers import AXES, EACH, Axis, Each, Point, Repeat, least_change
+from harness.bisect.answers import Point, Repeat, least_change
 from harness.bisect.case_run import Task, named_again, task_of
 from harness.bisect.folder import BisectFolder, log_text
 from harness.bisect.log import Answered, Begun, read_log
@@ -22,13 +22,15 @@ from harness.errors import ConfigError
 from harness.history.noise import needs_scipy
 from harness.lab.inventory import Lab
 from harness.lab.matching import kinds
+from harness.qnn.axes import EACH, SEARCHED, AxisName
 from harness.results.case_names import split_node_id
 from harness.runtimes.catalog import Catalog
 
 _log = logging.getLogger(__name__)
 
-_EACH_ITS_OWN: Final = "with two axes give each its own candidates: --qnn, --ort, --compiler"
-_ALONE: Final = "where only devices differ, one version is run on each: --qnn, --ort, --compiler"
+_CHOSEN_BY: Final = ", ".join(f"--{axis}" for axis in SEARCHED)
+_EACH_ITS_OWN: Final = f"with two axes give each its own candidates: {_CHOSEN_BY}"
+_ALONE: Final = f"where only devices differ, one version is run on each: {_CHOSEN_BY}"
 _TWICE: Final = " lists the candidates, too: give one of the two"
 _OPTIONS: Final = {
     "repeat": "--repeat",
@@ -52,7 +54,7 @@ class Request:
     bad: str | None = None
     candidates: str | None = None
     candidates_file: Path | None = None
-    versions: Mapping[Axis, str] | None = None
+    versions: Mapping[AxisName, str] | None = None
     devices: Sequence[str] = ()
     backend: str | None = None
     match: str | None = None
@@ -88,7 +90,7 @@ def begin(request: Request, lab: Lab, catalog: Catalog) -> list[Begun]:
 
 def _begun(
     request: Request,
-    axes: tuple[Axis, ...],
+    axes: tuple[AxisName, ...],
     match: Match | None,
     root: Path,
     versions: Versions,
@@ -106,7 +108,7 @@ def _begun(
     prior = _prior(request.prior, candidates, versions)
     if match is not None and match.needs_good and good is None:
         raise ConfigError("--match compares with the good end: name it", field="--good")
-    paths = {axis: versions.paths(axis, _specs(axis, request, given)) for axis in AXES}
+    paths = {axis: versions.paths(axis, _specs(axis, request, given)) for axis in SEARCHED}
     begun = []
     for held in versions.held(given, axes, where.named):
         task = Task(
@@ -148,13 +150,13 @@ def replayed(file: Path, reports: Path) -> BisectFolder:
     return folder
 
 
-def _axes(given: Sequence[str]) -> tuple[tuple[Axis, ...], Each | None]:
+def _axes(given: Sequence[str]) -> tuple[tuple[AxisName, ...], str | None]:
     """The axes that are searched, and what is asked one by one."""
-    choices = (*AXES, *EACH)
+    choices = (*SEARCHED, *EACH)
     unknown = [one for one in given if one not in choices]
     if unknown:
         raise ConfigError(f"unknown axis {unknown[0][:80]!r}", field="--axis", choices=choices)
-    axes = tuple(axis for one in given for axis in AXES if axis == one)
+    axes = tuple(axis for one in given for axis in SEARCHED if axis == one)
     each = [each for one in given for each in EACH if each == one]
     if not given or len(axes) > 2 or len(each) > 1 or len(set(given)) < len(given):
         problem = (
@@ -166,7 +168,7 @@ def _axes(given: Sequence[str]) -> tuple[tuple[Axis, ...], Each | None]:
 
 
 def _places(
-    lab: Lab, asked: Sequence[str], each: Each | None
+    lab: Lab, asked: Sequence[str], each: str | None
 ) -> list[tuple[str | None, Sequence[str]]]:
     """The devices of each search, with the name they have together where there are several."""
     if each is None:
@@ -181,7 +183,9 @@ def _places(
     return list(places.items())
 
 
-def _one_version(given: Mapping[Axis, str], versions: Versions, where: Where) -> tuple[str, ...]:
+def _one_version(
+    given: Mapping[AxisName, str], versions: Versions, where: Where
+) -> tuple[str, ...]:
     (held, *others) = versions.held(
         {"qnn": given["qnn"]} if "qnn" in given else {}, (), where.named
     )
@@ -191,7 +195,7 @@ def _one_version(given: Mapping[Axis, str], versions: Versions, where: Where) ->
 
 
 def _refuse_what_would_be_ignored(
-    request: Request, axes: tuple[Axis, ...], match: Match | None
+    request: Request, axes: tuple[AxisName, ...], match: Match | None
 ) -> None:
     """Raises ConfigError for what means nothing beside the rest: nobody writes it for nothing."""
     two = len(axes) == 2
@@ -265,7 +269,7 @@ def where_pytest_starts(case: str, field: str) -> Path:
 
 
 def _candidates(
-    axis: Axis, request: Request, given: Mapping[Axis, str], versions: Versions
+    axis: AxisName, request: Request, given: Mapping[AxisName, str], versions: Versions
 ) -> tuple[str, ...]:
     field = "--versions" if request.candidates is not None else f"--{axis}"
     field = "--from-file" if request.candidates_file is not None else field
@@ -274,7 +278,7 @@ def _candidates(
     return versions.candidates(axis, _specs(axis, request, given), field)
 
 
-def _specs(axis: Axis, request: Request, given: Mapping[Axis, str]) -> list[str]:
+def _specs(axis: AxisName, request: Request, given: Mapping[AxisName, str]) -> list[str]:
     """What the user says of the versions of an axis, searched or held."""
     if axis in request.axes and request.candidates is not None:
         return [request.candidates]
@@ -284,7 +288,10 @@ def _specs(axis: Axis, request: Request, given: Mapping[Axis, str]) -> list[str]
 
 
 def _claim(
-    given: str | None, field: str, candidates: Mapping[Axis, tuple[str, ...]], versions: Versions
+    given: str | None,
+    field: str,
+    candidates: Mapping[AxisName, tuple[str, ...]],
+    versions: Versions,
 ) -> Point | None:
     """A point that the user names: a version, or one for each axis with a comma between."""
     if given is None:
@@ -302,7 +309,7 @@ def _claim(
 
 
 def _prior(
-    given: Sequence[str], candidates: Mapping[Axis, tuple[str, ...]], versions: Versions
+    given: Sequence[str], candidates: Mapping[AxisName, tuple[str, ...]], versions: Versions
 ) -> dict[str, float]:
     """{candidate: weight} of texts such as 2.49.40=5."""
     weights: dict[str, float] = {}
@@ -336,10 +343,10 @@ def _repeat(request: Request) -> Repeat:
 
 def _spec(
     request: Request,
-    candidates: Mapping[Axis, tuple[str, ...]],
+    candidates: Mapping[AxisName, tuple[str, ...]],
     good: Point | None,
     bad: Point | None,
-    held: Mapping[Axis, str],
+    held: Mapping[AxisName, str],
     prior: Mapping[str, float],
 ) -> AxisSpec | GridSpec:
     shared = {

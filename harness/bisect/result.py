@@ -9,13 +9,14 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.bisect.answers import Answer, Axis, Repeat, Verdict
+from harness.bisect.answers import Answer, Repeat, Verdict
 from harness.bisect.before_after import edges_of, sides_of
 from harness.bisect.case_run import Task
 from harness.bisect.findings import AxisFinding, GridFinding, draw
 from harness.bisect.log import Answered, Log
 from harness.bisect.search import AxisSpec, GridSpec
 from harness.failure.error import ErrorRecord
+from harness.qnn.axes import AxisName
 from harness.results.record import CaseRecord, PreflightRecord, RuntimeRecord
 from harness.runtimes.difference import Difference
 
@@ -25,7 +26,7 @@ _OF_TASK: Final = {"case", "axes", "held", "paths", "match", "devices", "on", "t
 
 Records = Sequence[CaseRecord | None]
 """The records of answered runs, as far as there are any."""
-Builds = Mapping[Axis, Mapping[str, str | None]]
+Builds = Mapping[AxisName, Mapping[str, str | None]]
 """{axis: {version: build id}}."""
 At = Annotated[list[str], Field(min_length=1, max_length=2)]
 
@@ -109,8 +110,8 @@ class GridAnswer(_Answer):
     edge_good: list[At]
     edge_bad: list[At]
     unsure: list[At]
-    newer_is_better: dict[Axis, bool] | None
-    mattered: dict[Axis, bool | None]
+    newer_is_better: dict[AxisName, bool] | None
+    mattered: dict[AxisName, bool | None]
     axis_said: str | None
     assumed: str | None
     witnesses: list[At]
@@ -164,7 +165,7 @@ class PreflightShape(_Shape):
 class EdgeShape(_Shape):
     """Two unlike runs next to each other; `axes` are those on which they differ."""
 
-    axes: list[Axis]
+    axes: list[AxisName]
     before: SideShape
     after: SideShape
     preflight: PreflightShape | None
@@ -196,10 +197,10 @@ class BisectionResult(_Shape):
     kind: Literal["bisect"]
     bisect: str
     case: str
-    axes: Annotated[list[Axis], Field(min_length=1, max_length=2)]
-    candidates: dict[Axis, list[str]]
-    held: dict[Axis, str]
-    paths: dict[Axis, dict[str, str]]
+    axes: Annotated[list[AxisName], Field(min_length=1, max_length=2)]
+    candidates: dict[AxisName, list[str]]
+    held: dict[AxisName, str]
+    paths: dict[AxisName, dict[str, str]]
     match: str | None
     repeat: Repeat
     bound: BoundShape
@@ -209,13 +210,13 @@ class BisectionResult(_Shape):
     backend: str
     finished: bool
     answer: AxisAnswer | GridAnswer | None
-    versions: dict[Axis, dict[str, BuildShape]]
+    versions: dict[AxisName, dict[str, BuildShape]]
     runs: list[RunShape]
     before: SideShape | None
     after: SideShape | None
     preflight: PreflightShape | None
     edges: list[EdgeShape]
-    libraries: dict[Axis, Difference]
+    libraries: dict[AxisName, Difference]
     grid: str | None
     cells: list[CellShape] | None
     folder: str | None = None
@@ -233,7 +234,7 @@ def result_of(
     finding: AxisFinding | GridFinding | None,
     records: Records,
     *,
-    differences: Mapping[Axis, Difference] | None = None,
+    differences: Mapping[AxisName, Difference] | None = None,
     builds: Builds | None = None,
 ) -> BisectionResult:
     """Everything that is known of a bisection (pure).
@@ -299,9 +300,11 @@ def build_date(build_id: str | None) -> str | None:
 
 def _versions(
     task: Task, runs: Sequence[RunShape], builds: Builds
-) -> dict[Axis, dict[str, BuildShape]]:
+) -> dict[AxisName, dict[str, BuildShape]]:
     """The build of every version that was met."""
-    known: dict[Axis, dict[str, str | None]] = {axis: dict(found) for axis, found in builds.items()}
+    known: dict[AxisName, dict[str, str | None]] = {
+        axis: dict(found) for axis, found in builds.items()
+    }
     for run in runs:
         versions = task.versions(tuple(run.at))
         for axis, version in versions.items():

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.bisect.answers import AXES, Axis, Point
+from harness.bisect.answers import Point
 from harness.bisect.case_run import Task
 from harness.bisect.folder import read_text
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.host.guard import GuardedProcess, spawn_guarded
 from harness.lab.inventory import DeviceConfig, Lab
 from harness.lab.matching import kinds, twins
+from harness.qnn.axes import SEARCHED, AxisName
 from harness.results.case_names import NamedPlacement, split_node_id
 from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.version_specs import is_path, split_specs
@@ -31,7 +32,7 @@ class Versions:
     catalog: Catalog
     target: str
 
-    def meant(self, axis: Axis, spec: str, field: str) -> list[str]:
+    def meant(self, axis: AxisName, spec: str, field: str) -> list[str]:
         """The names that a user's `spec` means on an axis. Raises ConfigError naming `field`."""
         if axis == "compiler":
             return resolve_versions(spec, field=field)
@@ -39,7 +40,7 @@ class Versions:
             return self.catalog.ort.resolve(spec, self.target, field=field)
         return self.catalog.resolve(spec, self.target, field=field)
 
-    def paths(self, axis: Axis, specs: Sequence[str]) -> dict[str, str]:
+    def paths(self, axis: AxisName, specs: Sequence[str]) -> dict[str, str]:
         """{name: path} of those that are named by a path, which is how pytest must be told.
 
         Raises ConfigError for a path that holds several versions: pytest could not be told which.
@@ -58,7 +59,7 @@ class Versions:
             found[named[0]] = path
         return found
 
-    def candidates(self, axis: Axis, specs: Sequence[str], field: str) -> tuple[str, ...]:
+    def candidates(self, axis: AxisName, specs: Sequence[str], field: str) -> tuple[str, ...]:
         """The candidates of an axis, oldest first: all there are without `specs`.
 
         Versions that are listed come in the order of the catalog; where it does not know one's
@@ -75,15 +76,15 @@ class Versions:
         return tuple(found)
 
     def held(
-        self, asked: Mapping[Axis, str], axes: Sequence[Axis], named: NamedPlacement | None
-    ) -> list[dict[Axis, str]]:
+        self, asked: Mapping[AxisName, str], axes: Sequence[AxisName], named: NamedPlacement | None
+    ) -> list[dict[AxisName, str]]:
         """What the other axes are held at: as asked for, else as the name of the case says.
 
         One of them may be held at several versions in turn: then there is a search for each.
         Raises ConfigError for what means no version, or for several on two axes.
         """
-        held: list[dict[Axis, str]] = [{}]
-        for axis in AXES:
+        held: list[dict[AxisName, str]] = [{}]
+        for axis in SEARCHED:
             spec = asked.get(axis) or (getattr(named, axis) if named else None)
             if axis == "qnn" and spec is None:
                 spec = "latest"  # which may be another one when the search is gone on with
@@ -96,7 +97,7 @@ class Versions:
             held = [{**one, axis: version} for one in held for version in found]
         return held
 
-    def know(self, paths: Mapping[Axis, Mapping[str, str]]) -> None:
+    def know(self, paths: Mapping[AxisName, Mapping[str, str]]) -> None:
         """Makes the catalog know these. What is no longer there stays unknown."""
         for axis, found in paths.items():
             for path in found.values():
@@ -185,8 +186,8 @@ class Supply:
     def __init__(self, catalog: Catalog, task: Task) -> None:
         self._catalog = catalog
         self._task = task
-        self._here: dict[tuple[Axis, str], bool] = {}
-        self._used: set[tuple[Axis, str]] = set()
+        self._here: dict[tuple[AxisName, str], bool] = {}
+        self._used: set[tuple[AxisName, str]] = set()
         self._process: GuardedProcess | None = None
 
     def cost(self, at: Point) -> float:
@@ -220,7 +221,7 @@ class Supply:
             self._process.stop()
             self._process = None
 
-    def _of(self, axis: Axis, version: str) -> float:
+    def _of(self, axis: AxisName, version: str) -> float:
         one = axis, version
         if one in self._used:
             return 0.0
@@ -228,7 +229,7 @@ class Supply:
             self._here[one] = is_here(self._catalog, axis, version, self._task.target)
         return _NEW_S if self._here[one] else _FETCH_S
 
-    def _fetch(self, axis: Axis, version: str, at: Point) -> None:
+    def _fetch(self, axis: AxisName, version: str, at: Point) -> None:
         target = COMPILING_TARGET if axis == "compiler" else self._task.target
         command = [sys.executable, "-m", "harness.cli.main", "runtimes", "fetch"]
         command += ["--lab", str(self._task.lab), "--target", target]
@@ -241,7 +242,7 @@ class Supply:
             self._process = spawn_guarded(command, cwd=self._task.folder)
 
 
-def is_here(catalog: Catalog, axis: Axis, version: str, target: str) -> bool:
+def is_here(catalog: Catalog, axis: AxisName, version: str, target: str) -> bool:
     """Whether a version needs no network. What cannot be told is taken to be here."""
     try:
         if axis == "ort":

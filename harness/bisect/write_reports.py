@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.bisect.answers import Axis
 from harness.bisect.before_after import edges_of
 from harness.bisect.case_run import Task, task_of
 from harness.bisect.driver import record_of
@@ -23,6 +22,7 @@ from harness.errors.outgoing_text import printable, without_secrets_in
 from harness.files.local_file import LocalFile
 from harness.files.whole_file import disk_errors, write_whole
 from harness.lab.inventory import load_lab
+from harness.qnn.axes import AxisName
 from harness.report.bisections import write_index
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.difference import Difference, difference
@@ -48,7 +48,7 @@ def write_reports(
     log = folder.read()
     answers = log.answers()
     records = [record_of(folder.path, entry) for entry in answers]
-    differences: Mapping[Axis, Difference] = {}
+    differences: Mapping[AxisName, Difference] = {}
     builds: Builds = {}
     if catalog is not None:
         edges = edges_of(finding, answers)
@@ -99,10 +99,10 @@ def _libraries(
     edges: Sequence[tuple[int, int]],
     catalog: Catalog,
     cache: Path,
-) -> tuple[Mapping[Axis, Difference], Builds]:
+) -> tuple[Mapping[AxisName, Difference], Builds]:
     """What changed between the libraries at each edge, and their build ids."""
-    differences: dict[Axis, Difference] = {}
-    builds: dict[Axis, dict[str, str | None]] = {}
+    differences: dict[AxisName, Difference] = {}
+    builds: dict[AxisName, dict[str, str | None]] = {}
     facts = KnownFacts(cache)
     for edge in edges:
         before, after = (task.versions(answers[number].at) for number in edge)
@@ -126,7 +126,7 @@ def _libraries(
 
 
 def _files_of(
-    axis: Axis, versions: Mapping[Axis, str], target: str, with_ort: bool, catalog: Catalog
+    axis: AxisName, versions: Mapping[AxisName, str], target: str, with_ort: bool, catalog: Catalog
 ) -> tuple[LocalFile, ...]:
     """The libraries that one version brings: with ORT in the game, QNN's plug-in for it as well."""
     if axis == "ort":

@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from harness.bisect.answers import AXES, Axis, Stopped, least_change
+from harness.bisect.answers import Stopped, least_change
 from harness.bisect.case_run import named_again, task_of
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import LOG, BisectFolder, log_text
@@ -28,6 +28,7 @@ from harness.errors import ConfigError
 from harness.files.cache import cache_root
 from harness.lab.inventory import load_lab
 from harness.pytest_plugin.ending import Ending
+from harness.qnn.axes import SEARCHED, AxisName
 from harness.qnn.backends import BACKENDS
 from harness.runtimes.catalog import Catalog
 
@@ -225,7 +226,7 @@ def replay(file: Path, no_run: bool, reports: Path, as_json: bool) -> int:
 
 def _request(given: dict[str, Any]) -> Request:
     same = {field.name: given[field.name] for field in fields(Request) if field.name in given}
-    named: dict[Axis, str | None] = {axis: given[axis] for axis in AXES}
+    named: dict[AxisName, str | None] = {axis: given[axis] for axis in SEARCHED}
     return Request(
         **same,
         axes=tuple(part.strip() for part in given["axis"].split(",")),

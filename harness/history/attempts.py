@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Final
 
 from harness.history.brief import Brief
+from harness.qnn.axes import VERSIONS
 from harness.results.case_names import NamedPlacement, split_node_id
-
-_VERSIONS: Final = ("qnn", "ort", "compiler")
 
 
 @dataclass(slots=True)
@@ -72,7 +70,7 @@ def without_versions(brief: Brief) -> tuple[object, ...]:
     """What a case shares with the same case of other versions."""
     base, parameters = split_node_id(brief.case)
     named = NamedPlacement.beginning(parameters or "")
-    axes = tuple(sorted((k, str(v)) for k, v in brief.axes.items() if k not in _VERSIONS))
+    axes = tuple(sorted((k, str(v)) for k, v in brief.axes.items() if k not in VERSIONS))
     return base, axes, named.device if named else None
 
 

@@ -10,6 +10,7 @@ from typing import Final, Literal, NamedTuple
 from harness.history.attempts import Attempts
 from harness.history.brief import Brief
 from harness.history.comparison import Pair
+from harness.qnn.axes import VERSIONS
 from harness.results.coverage import Fault
 
 MARKS: Final = 30
@@ -194,7 +195,7 @@ def kind_of(brief: Brief) -> str:
 
 
 def _versions(brief: Brief) -> tuple[tuple[str, str | None], ...]:
-    said = ((name, brief.axis(name)) for name in ("qnn", "ort", "compiler"))
+    said = ((name, brief.axis(name)) for name in VERSIONS)
     return tuple((name, None if value is None else str(value)) for name, value in said)
 
 

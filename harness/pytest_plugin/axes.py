@@ -22,8 +22,6 @@ from harness.runtimes.catalog import Catalog, choose_runtimes, resolve_versions
 from harness.workbench import Placement
 
 DEFAULT_BACKEND: Final = "htp"
-AXES: Final = ("backend", "qnn", "ort", "compiler", "device", "soc")
-"""The axes that a record has of where and with what its case ran."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from harness.pytest_plugin.neighbours import told_by_timeout
 from harness.pytest_plugin.own_contexts import suite_of
 from harness.pytest_plugin.pytest_internals import missing_fixture, run_phases, tear_down_for
 from harness.pytest_plugin.terminal import GIVEN_UP, UNSUPPORTED, fits_nowhere
+from harness.qnn.axes import IN_AXES
 from harness.results.record import (
     CaseRecord,
     DeviceEvent,
@@ -340,7 +341,7 @@ def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
     why, folder = _reason(report), run.records.folder
     if not fits_nowhere(why) or folder is None or item.nodeid in run.records.earlier:
         return
-    axes: dict[str, Any] = dict.fromkeys(("backend", "qnn", "ort", "compiler"))
+    axes: dict[str, Any] = dict.fromkeys(IN_AXES)
     path, line, _ = item.location
     record = CaseRecord(
         run=folder.run_id,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import ConfigError
-from harness.pytest_plugin.axes import AXES
 from harness.pytest_plugin.collected import parameters_of, placement_of
+from harness.qnn.axes import AXES
 from harness.results.case_names import NamedPlacement, split_node_id
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ import logging
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.pytest_plugin.axes import device_runtimes
+from harness.qnn.axes import VERSIONS
 from harness.workbench import Need
 from harness.workbench.ahead import DeviceAddress, PrefetchJob, start
 from harness.workbench.placement import by_placement
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from harness.host.guard import GuardedProcess
     from harness.pytest_plugin.asked import Asked
     from harness.workbench import Workbench
-
-AXES: Final = ("qnn", "ort", "compiler")
 
 
 def begin_ahead(asked: Asked, workbench: Workbench, needs: Sequence[Need]) -> GuardedProcess | None:
@@ -72,7 +71,7 @@ def parse_versions(text: str) -> dict[str, list[str]]:
         parts = [part.partition("=") for part in shlex.split(text)]
     except ValueError as error:
         raise ConfigError(f"{text[:80]!r}: {error}", field="--ahead") from None
-    if not parts or any(axis not in AXES or not version for axis, _, version in parts):
+    if not parts or any(axis not in VERSIONS or not version for axis, _, version in parts):
         problem = f'{text[:80]!r} is not of the form "qnn=2.50.40 compiler=2.47.0"'
-        raise ConfigError(problem, field="--ahead", choices=AXES)
+        raise ConfigError(problem, field="--ahead", choices=VERSIONS)
     return {axis: [version] for axis, _, version in parts}

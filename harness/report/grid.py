@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.failure.error import without_varying_parts
+from harness.qnn.axes import VERSIONS
 from harness.qnn.versions import QnnVersion
 from harness.results.record import CaseRecord, final_attempts
 
@@ -116,7 +117,7 @@ def _elsewhere(case: CaseRecord, axes: tuple[str, str]) -> str:
     """The device and the values of all other axes but versions, which tell grids apart."""
     device = [] if "device" in axes else [case.device.name if case.device else "?"]
     # what a case compares may follow from its other versions
-    apart = {*axes, "device", "qnn", "ort", "compiler"}
+    apart = {*axes, "device", *VERSIONS}
     others = [f"{case.axes[name]}" for name in case.axes if name not in apart]
     return ", ".join([*device, *others])
 

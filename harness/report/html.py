@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from harness.errors.outgoing_text import counted
 from harness.files.names_inside import open_inside
+from harness.qnn.axes import VERSIONS
 from harness.report.bisections import of_cases
 from harness.report.forecast import forecast_of
 from harness.report.grid import asked_grids
@@ -74,7 +75,7 @@ class Reason:
         """The versions that it touches, of the axes that name versions."""
         named = (
             f"{axis} {one.axes[axis]}"
-            for axis in ("qnn", "ort", "compiler")
+            for axis in VERSIONS
             for one in self.cases
             if one.axes.get(axis) is not None
         )

@@ -11,10 +11,12 @@ import re
 from dataclasses import dataclass
 from typing import Final, Self
 
+from harness.qnn.backends import BACKENDS
+
 # the name of a source may stand in front; it must not reach back over a version
 _VERSION: Final = r"(?:(?:(?!-ort-|-by-)[^\s:\[\]])+:)?\d[\w.+]*"
 _PLACEMENT: Final = re.compile(
-    rf"(?P<device>[a-z0-9._-]+)-(?P<backend>htp|gpu|cpu)-(?P<qnn>{_VERSION})"
+    rf"(?P<device>[a-z0-9._-]+)-(?P<backend>{'|'.join(BACKENDS)})-(?P<qnn>{_VERSION})"
     rf"(?:-ort-(?P<ort>{_VERSION}))?(?:-by-(?P<compiler>\d[\w.]*))?",
     re.ASCII,
 )

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from harness.errors.outgoing_text import counted
-from harness.qnn.backends import BACKENDS
-from harness.qnn.engines import ENGINES
+from harness.qnn.axes import AXES, IN_AXES, VERSIONS
 from harness.qnn.platforms import TARGETS
 from harness.qnn.socs import HTP_ARCHS, SOCS
 from harness.qnn.versions import QnnVersion, VersionRange
@@ -86,8 +85,6 @@ def _of_one(
     return [] if why is None else [f"known issue {issue.id} can never match: {why}"]
 
 
-# In every record, whatever the parameters of a test.
-_ALWAYS: Final = ("backend", "qnn", "ort", "compiler")
 _MOST_SHOWN: Final = 8
 
 
@@ -122,8 +119,7 @@ def never_matches(issue: KnownIssue, collected: CollectedTests) -> str | None:
 
 def _reasons(conditions: Conditions, collected: CollectedTests) -> Iterator[str]:
     known: dict[str, Iterable[object]] = {
-        "backend": BACKENDS,
-        "engine": tuple(ENGINES),
+        **{axis.name: axis.values for axis in AXES.values() if axis.values},
         "target": TARGETS,
         "htp_arch": HTP_ARCHS,
         "soc": {*SOCS, *collected.socs},
@@ -133,7 +129,7 @@ def _reasons(conditions: Conditions, collected: CollectedTests) -> Iterator[str]
         wanted = getattr(conditions, name)
         if wanted is not None and values and not _any_holds(values, wanted):
             yield f"no {name} is {_shown(wanted)}"
-    for name in ("qnn", "compiler", "ort"):
+    for name in VERSIONS:
         wanted = getattr(conditions, name)
         if wanted is not None and not is_relative(wanted) and _contradicts_itself(wanted):
             yield f"no version of {name} is {wanted}"
@@ -161,14 +157,14 @@ def _unmet_tests(conditions: Conditions, collected: CollectedTests) -> Iterator[
     missing = [
         name
         for name in conditions.axes
-        if name not in _ALWAYS and all(name not in axes for axes in here.values())
+        if name not in IN_AXES and all(name not in axes for axes in here.values())
     ]
     if missing:
         yield f"no case of {whose} has the axis {', '.join(missing)}"
         return
     for name, wanted in conditions.axes.items():
         values = [value for axes in here.values() for value in axes.get(name, {}).values()]
-        if name not in _ALWAYS and not _any_holds(values, wanted):
+        if name not in IN_AXES and not _any_holds(values, wanted):
             shown = _shown(dict.fromkeys(map(str, values)))
             yield f"in no case of {whose} {name} is {_shown(wanted)} (there are: {shown})"
 

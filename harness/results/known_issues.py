@@ -22,6 +22,7 @@ from pydantic import (
 
 from harness.errors import ConfigError
 from harness.failure.error import Part
+from harness.qnn.axes import VERSIONS
 from harness.qnn.codes import same_code
 from harness.qnn.socs import SOCS
 from harness.qnn.versions import QnnVersion, VersionRange
@@ -40,7 +41,7 @@ from harness.yaml_lines.models import (
 _SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _COMPARISON = re.compile(r"(>=|<=|>|<)\s*(-?\d{1,15}(?:\.\d{1,15})?)", re.ASCII)
 # The version of another axis in place of a number: compiler ">qnn".
-_OTHER_AXIS = re.compile(r"((?:>=|<=|>|<|==|!=)\s*)(qnn|compiler|ort)", re.ASCII)
+_OTHER_AXIS = re.compile(rf"((?:>=|<=|>|<|==|!=)\s*)({'|'.join(VERSIONS)})", re.ASCII)
 _ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,79}", re.ASCII)
 _LINK = re.compile(r"https://[!-~]{4,300}", re.ASCII)
 _SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
@@ -242,7 +243,7 @@ def holds_under(record: CaseRecord, conditions: Conditions) -> bool:
         alternatives = getattr(conditions, name)
         if alternatives is not None and not one_holds(facts.get(name), alternatives):
             return False
-    for name in ("qnn", "compiler", "ort"):
+    for name in VERSIONS:
         wanted = getattr(conditions, name)
         if wanted is not None and not _version_within(_version(record, name), wanted, record):
             return False

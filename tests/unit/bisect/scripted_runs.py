@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.bisect.answers import Axis, Point
+from harness.bisect.answers import Point
 from harness.bisect.case_run import PROBLEM, RunEnd, Task, read_run
 from harness.bisect.driver import Bisection, Watcher
 from harness.bisect.folder import BisectFolder
@@ -19,6 +19,7 @@ from harness.bisect.versions import Supply
 from harness.errors import ConfigError, HarnessError, InfraError, VersionError
 from harness.failure.error import ErrorRecord
 from harness.pytest_plugin.problem import Problem, write_problem
+from harness.qnn.axes import AxisName
 from harness.report.projections import finish
 from harness.results.record import CaseRecord, DeviceRecord
 from harness.results.run_folder import OUTPUTS, RunFolder
@@ -88,7 +89,7 @@ class ScriptedRuns:
     """
 
     says: Callable[[Point, str], str]
-    axes: tuple[Axis, ...] = ("qnn",)
+    axes: tuple[AxisName, ...] = ("qnn",)
     value: Callable[[Point], float] = lambda at: 1.0
     output: Callable[[Point], bytes] | None = None
     context: str = "00"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.bisect import driver
-from harness.bisect.answers import Axis, Point, Stopped
+from harness.bisect.answers import Point, Stopped
 from harness.bisect.case_run import RunEnd, judge, task_of
 from harness.bisect.driver import FEWEST_GOOD, Bisection
 from harness.bisect.findings import AxisFinding, GridFinding
@@ -28,6 +28,7 @@ from harness.bisect.write_reports import write_reports
 from harness.errors import ConfigError
 from harness.history.performance import MOST_RUNS
 from harness.pytest_plugin.problem import Problem
+from harness.qnn.axes import AxisName
 from tests.unit.bisect.scripted_runs import (
     NO_RECORD,
     PROBLEMS,
@@ -267,7 +268,7 @@ def test_a_version_that_is_held_and_cannot_be_had_is_wrong_input(tmp_path: Path)
     ],
 )
 def test_an_axis_that_the_case_does_not_have_is_refused(
-    tmp_path: Path, axis: Axis, without: dict[str, Any], says: str
+    tmp_path: Path, axis: AxisName, without: dict[str, Any], says: str
 ) -> None:
     runs = ScriptedRuns(lambda at, _: "passed", **without)
     asked = AxisSpec(axis=axis, candidates=("1", "2", "3"))

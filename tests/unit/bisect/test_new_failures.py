@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 from pydantic import JsonValue
 
-from harness.bisect.answers import AXES
 from harness.bisect.findings import AxisFinding
 from harness.bisect.new_failures import NewFailure, bisected_apart, version_of
 from harness.bisect.search import AxisSpec
@@ -20,6 +19,7 @@ from harness.failure.error import Diagnosis, Outcome
 from harness.history.brief import Brief, Fate, Named
 from harness.history.comparison import Category, Comparison, Pair, groups
 from harness.history.comparison import compare as compare_briefs
+from harness.qnn.axes import SEARCHED
 from harness.results.record import CaseRecord, Expected
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
 from tests.unit.history.runs import run_folder
@@ -286,7 +286,7 @@ def test_the_command_of_a_bisection(
     ],
 )
 def test_the_versions_that_a_case_ran_with(record: Brief, versions: tuple[str, str, str]) -> None:
-    assert tuple(version_of(record, axis) for axis in AXES) == versions
+    assert tuple(version_of(record, axis) for axis in SEARCHED) == versions
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 # The two commands of a fresh checkout: `make device` runs the hardware suites on the simulated
 # lab, `make test` the project's own tests. Both set up .venv first; neither needs root or a phone.
 # `make nightly` runs the tests that take too long for every change, wherever they are marked so;
+# `make matrix` those of them that go through versions of Python, pytest and pytest-xdist;
 # `make atlas` writes docs/error-codes.md.
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations=30
 ALONE := $(addprefix tests/nightly/test_,beside_loops.py chaos_nightly.py farm_nightly.py \
 	performance_nightly.py verdicts_under_load.py mutants_nightly.py)
 
-.PHONY: device test bench nightly atlas lint clean
+.PHONY: device test bench nightly matrix atlas lint clean
 
 device: $(READY)
 	@$(VENV)/bin/pytest -m device -n auto $(ARGS); code=$$?; \
@@ -37,6 +38,9 @@ nightly: $(READY)
 	$(VENV)/bin/pytest $(ALONE) -m nightly --durations=30 \
 	--junitxml=reports/tests/nightly-alone.xml $(ARGS) || code=$$?; \
 	echo "Results: $(CURDIR)/reports/tests/nightly.xml, nightly-alone.xml"; exit $$code
+
+matrix: $(READY)
+	@$(VENV)/bin/pytest tests/nightly/test_matrix_nightly.py -rs -s $(ARGS)
 
 atlas: $(READY)
 	@$(VENV)/bin/pytest -m "device and atlas" --qnn all --device sim-v73 $(ARGS)

@@ -11,7 +11,7 @@ import json
 import os
 import select
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -32,9 +32,15 @@ def _address(folder: Path) -> Iterator[str]:
         os.close(held)
 
 
-def _socket() -> socket.socket:
+def _socket(folder: Path, join: Callable[[socket.socket, str], None]) -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     made.setblocking(False)
+    try:
+        with _address(folder) as address:
+            join(made, address)
+    except OSError:
+        made.close()
+        raise
     return made
 
 
@@ -42,9 +48,7 @@ class Listener:
     """The controller's end, in a folder that only its user can enter. Raises OSError."""
 
     def __init__(self, folder: Path) -> None:
-        self._socket = _socket()
-        with _address(folder) as address:
-            self._socket.bind(address)
+        self._socket = _socket(folder, socket.socket.bind)
 
     def wait(self, seconds: float) -> Iterator[tuple[str, Mapping[str, object]]]:
         """Waits for messages, and gives those that are there: devices and all of their facts.
@@ -75,9 +79,7 @@ class Sender:
     def __init__(self, folder: Path) -> None:
         """Raises OSError if nobody listens."""
         self._lines = Lines()
-        self._socket = _socket()
-        with _address(folder) as address:
-            self._socket.connect(address)
+        self._socket = _socket(folder, socket.socket.connect)
 
     def __call__(self, device: str, facts: Mapping[str, object]) -> None:
         """Sends all that is now known of a device, if that can be done at once."""
@@ -85,3 +87,7 @@ class Sender:
         if merged is not None:
             with contextlib.suppress(OSError):
                 self._socket.send(json.dumps(merged, ensure_ascii=False).encode())
+
+    def close(self) -> None:
+        """Sends no more."""
+        self._socket.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shlex
+from argparse import Namespace
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePath
 from typing import Final
@@ -11,7 +13,7 @@ from typing import Final
 import pytest
 
 from harness.errors import ConfigError
-from harness.pytest_plugin.pytest_internals import known_arguments, root_for
+from harness.pytest_plugin.pytest_internals import root_for
 
 _RERUNS: Final = (
     "what only the lab failed is tried again without it (--retries N), and a verdict about the "
@@ -70,7 +72,21 @@ def words_after(options: Collection[str], words: Sequence[str]) -> list[tuple[st
     return found
 
 
-def refuse_a_moved_rootdir(config: pytest.Config, options: Collection[str]) -> None:
+def known_arguments(
+    config: pytest.Config, parser: pytest.Parser, words: Sequence[str]
+) -> Namespace:
+    """What of its command line pytest knows before it runs a conftest.py; all paths that it has.
+
+    Before pytest 9, a path that stands behind an option is still unknown to it.
+    """
+    known, more = parser.parse_known_and_unknown_args(words, copy.copy(config.option))
+    known.file_or_dir += [word for word in more if not word.startswith("-")]
+    return known
+
+
+def refuse_a_moved_rootdir(
+    config: pytest.Config, known: Namespace, options: Collection[str]
+) -> None:
     """Raises UsageError where the value of one of `options` moved pytest's root folder.
 
     The root folder decides which configuration counts, what tests are called and where reports go.
@@ -90,7 +106,7 @@ def refuse_a_moved_rootdir(config: pytest.Config, options: Collection[str]) -> N
         if option in given:
             del given[given.index(option) : given.index(option) + 2]
     tests = [word for word in given if not word.startswith("-") and _is_path(here, word)]
-    root, file = root_for(config, tests)
+    root, file = root_for(config, known, tests)
     if (root, file) != (config.rootpath, config.inipath):
         better = " ".join(f"{option}={value}" for option, value in paths)
         raise pytest.UsageError(
@@ -99,14 +115,14 @@ def refuse_a_moved_rootdir(config: pytest.Config, options: Collection[str]) -> N
         )
 
 
-def refuse_programs_beside_files(config: pytest.Config) -> None:
+def refuse_programs_beside_files(config: pytest.Config, known: Namespace) -> None:
     """Raises UsageError where pytest would run a program because it lies beside a named file.
 
     pytest imports the conftest.py of a file's folder and of those above, and takes its options from
     a pytest.ini there. Beside a file of contexts they may be somebody else's: they are not run but
     in the folder where pytest is called, those above, and those that are named themselves.
     """
-    known, here = known_arguments(config), config.invocation_params.dir
+    here = config.invocation_params.dir
     paths = [Path(os.path.abspath(here / word.partition("::")[0])) for word in known.file_or_dir]
     files = [one for one in paths if one.suffix != ".py" and one.is_file()]
     named = [one for one in paths if one not in files]

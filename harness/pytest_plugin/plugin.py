@@ -19,6 +19,7 @@ from harness.pytest_plugin.device_run import Run
 from harness.pytest_plugin.ending import Ending
 from harness.pytest_plugin.neighbours import (
     ignored_options,
+    known_arguments,
     refuse_a_moved_rootdir,
     refuse_cases_of_one_name,
     refuse_programs_beside_files,
@@ -65,9 +66,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    refuse_a_moved_rootdir(early_config, WITH_VALUE)
-    refuse_programs_beside_files(early_config)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> None:
+    known = known_arguments(early_config, parser, args)
+    refuse_a_moved_rootdir(early_config, known, WITH_VALUE)
+    refuse_programs_beside_files(early_config, known)
 
 
 def pytest_configure(config: pytest.Config) -> None:

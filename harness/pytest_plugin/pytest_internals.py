@@ -67,22 +67,14 @@ class FileOfTests(pytest.Module):
         return self.is_test(name)
 
 
-def known_arguments(config: pytest.Config) -> Namespace:
-    """What pytest makes of its command line before plug-ins have options.
-
-    The public `config.option` is not filled yet. Without it a conftest.py beside a user's file
-    would be run before anybody could refuse it.
-    """
-    return config.known_args_namespace
-
-
-def root_for(config: pytest.Config, tests: Sequence[str]) -> tuple[Path, Path | None]:
+def root_for(
+    config: pytest.Config, known: Namespace, tests: Sequence[str]
+) -> tuple[Path, Path | None]:
     """The root folder and the configuration that pytest would take if it were given `tests`.
 
-    Nothing public says how pytest finds them. Without it the value of `--lab FILE` could move the
-    root folder, and nobody would know.
+    `known` is what it was given besides. Nothing public says how pytest finds them. Without it the
+    value of `--lab FILE` could move the root folder, and nobody would know.
     """
-    known = known_arguments(config)
     wanted = {
         "inifile": known.inifilename,
         "override_ini": known.override_ini,

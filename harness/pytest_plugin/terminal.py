@@ -349,5 +349,6 @@ def tell_progress(config: pytest.Config, messages: Messages | None) -> None:
 
     with contextlib.suppress(OSError):
         followed = contextlib.ExitStack()
-        followed.enter_context(followed_by(Sender(messages.folder)))
+        sender = followed.enter_context(contextlib.closing(Sender(messages.folder)))
+        followed.enter_context(followed_by(sender))
         config.add_cleanup(followed.close)

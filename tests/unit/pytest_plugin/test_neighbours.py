@@ -23,7 +23,7 @@ def test_all_options_that_take_a_value_are_known() -> None:
     flags = {
         name
         for name, said in attributes.items()
-        if said.get("nargs") == 0 or said.get("action") == "store_true"
+        if said.get("nargs") == 0 or said.get("action") in ("store_true", "store_const")
     }
     assert set(attributes) - flags == set(WITH_VALUE)
     assert "--plan" in flags

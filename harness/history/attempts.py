@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Final
 
 from harness.history.brief import Brief
 from harness.qnn.axes import VERSIONS
 from harness.results.case_names import NamedPlacement, split_node_id
+
+_APART: Final = {*VERSIONS, "engine"}
 
 
 @dataclass(slots=True)
@@ -45,7 +48,7 @@ def attempts_by_name(briefs: Iterable[Brief]) -> dict[str, Attempts]:
 
 def finder(run: Mapping[str, Attempts]) -> Callable[[Brief], Attempts | None]:
     """Finds a case of another run in this one: that of its name, or the only one that differs in
-    its versions alone.
+    its versions alone. With another engine it is another case.
     """
 
     @cache
@@ -59,18 +62,19 @@ def finder(run: Mapping[str, Attempts]) -> Callable[[Brief], Attempts | None]:
     def find(brief: Brief) -> Attempts | None:
         named = run.get(brief.case)
         if named is not None:
-            return named
+            return named if named.last.may_be(brief) else None
         found = known().get(without_versions(brief), [])
+        found = [one for one in found if one.last.may_be(brief)]
         return found[0] if len(found) == 1 else None
 
     return find
 
 
 def without_versions(brief: Brief) -> tuple[object, ...]:
-    """What a case shares with the same case of other versions."""
+    """What a case shares with the same case of other versions, besides its engine."""
     base, parameters = split_node_id(brief.case)
     named = NamedPlacement.beginning(parameters or "")
-    axes = tuple(sorted((k, str(v)) for k, v in brief.axes.items() if k not in VERSIONS))
+    axes = tuple(sorted((k, str(v)) for k, v in brief.axes.items() if k not in _APART))
     return base, axes, named.device if named else None
 
 

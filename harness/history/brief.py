@@ -71,6 +71,7 @@ class Fate:
     failure: str | None = None
     diagnosis: str | None = None
     breaks_strictness: bool = False
+    engine: str | None = None
 
     @classmethod
     def of(cls, record: CaseRecord) -> Fate:
@@ -85,6 +86,7 @@ class Fate:
             error.signature if error is not None else None,
             error.diagnosis.id if error is not None and error.diagnosis is not None else None,
             record.breaks_strictness,
+            record.engine,
         )
 
 
@@ -134,12 +136,33 @@ class Brief:
     def axis(self, name: str) -> JsonValue:
         """The value of an axis; of `ort` also the version that came with a user's own files.
 
-        The device is one, whether or not cases were asked for on each.
+        Device and engine are axes, too, although they are fields of their own in a record.
         """
         said = self.axes.get(name)
-        if said is None and name == "device":
-            return self.device.name if self.device is not None else None
-        return self.ort if name == "ort" and said is None else said
+        if said is not None:
+            return said
+        device = self.device.name if self.device is not None else None
+        return {"device": device, "ort": self.ort, "engine": self.fate.engine}.get(name)
+
+    @property
+    def stored_axes(self) -> dict[str, JsonValue]:
+        """Its axes as a database holds them: with the engine, if that is known."""
+        engine = self.fate.engine
+        return self.axes if engine is None else {**self.axes, "engine": engine}
+
+    @property
+    def engine(self) -> str | None:
+        """What executed; None in old records, which do not say it."""
+        said = self.axis("engine")
+        return None if said is None else str(said)
+
+    def may_be(self, other: Brief) -> bool:
+        """Whether one of that name or of other versions may be this case: not with another engine.
+
+        Old records do not say which it was.
+        """
+        engines = {self.engine, other.engine} - {None}
+        return len(engines) < 2
 
     @property
     def outcome(self) -> Outcome:

@@ -180,8 +180,9 @@ def compare(
     """Compares two runs, whatever their order and whatever versions they ran with.
 
     Cases of the same name belong together; else those that differ in their versions only, if that
-    leaves one. `read` gives the bytes of an output that either run has kept; without it, outputs
-    are not compared. `infos` is run.json of each; without it there are no cases but these.
+    leaves one. With another engine it is another case. `read` gives the bytes of an output that
+    either run has kept; without it, outputs are not compared. `infos` is run.json of each; without
+    it there are no cases but these.
     """
     old, new = attempts_by_name(before), attempts_by_name(after)
     base, covered = (
@@ -189,20 +190,20 @@ def compare(
         for run, info in zip((old, new), infos, strict=True)
     )
     find = finder(old)
-    met_otherwise: set[str] = set()
+    met: set[str] = set()
     pairs: dict[Category, list[Pair]] = {category: [] for category in CATEGORIES}
     drifted = []
     for now in new.values():
         then = find(now.last)
-        if then is not None and then.last.case != now.last.case:
-            met_otherwise.add(then.last.case)
+        if then is not None:
+            met.add(then.last.case)
         pair = Pair(then.last if then is not None else None, now.last)
         pairs[_became(then, now)].append(pair)
         outputs = _drift_of(pair.before, now.last, read) if read is not None else ()
         if outputs:
             drifted.append(Drifted(pair, outputs))
     for name, then in old.items():
-        if name not in new and name not in met_otherwise:
+        if name not in met:
             pairs["vanished" if then.last.has_verdict else "untested"].append(Pair(then.last, None))
     return Comparison(pairs, covered, base, drifted)
 

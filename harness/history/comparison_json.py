@@ -28,6 +28,7 @@ class Side(Part):
     diagnosis: str | None
     known_issue: str | None
     attempts: int
+    engine: str | None = None
 
     @classmethod
     def of(cls, brief: Brief | None) -> Side | None:
@@ -41,6 +42,7 @@ class Side(Part):
             diagnosis=brief.diagnosis,
             known_issue=brief.known_issue,
             attempts=brief.attempt,
+            engine=brief.engine,
         )
 
 

@@ -302,7 +302,7 @@ def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
             "name": _bounded(brief.case),
             "device": brief.device and _bounded(brief.device.name),
             **{name: _version(brief.axis(name)) for name in ("qnn", "ort")},
-            "axes": json.dumps(brief.axes),
+            "axes": json.dumps(brief.stored_axes),
             "outcome": brief.outcome,
             "cause": brief.cause,
             "known_issue": brief.known_issue and _bounded(brief.known_issue),

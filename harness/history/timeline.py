@@ -11,6 +11,7 @@ from harness.history.attempts import Attempts
 from harness.history.brief import Brief
 from harness.history.comparison import Pair
 from harness.qnn.axes import VERSIONS
+from harness.qnn.engines import QNN
 from harness.results.coverage import Fault
 
 MARKS: Final = 30
@@ -180,7 +181,8 @@ def lines_of(runs: Iterable[Mapping[str, Attempts]]) -> list[Line]:
         taken = set()
         for name, attempts in cases.items():
             line = found[0] if len(found) == 1 and len(cases) == 1 else lines.get(name)
-            if line is None or id(line) in taken:  # two versions in one run are two lines
+            again = line is not None and id(line) not in taken and line.last.may_be(attempts.last)
+            if line is None or not again:  # two versions in one run are two lines
                 line = Line(attempts.last)
                 found.append(line)
             taken.add(id(line))
@@ -196,7 +198,9 @@ def kind_of(brief: Brief) -> str:
 
 def _versions(brief: Brief) -> tuple[tuple[str, str | None], ...]:
     said = ((name, brief.axis(name)) for name in VERSIONS)
-    return tuple((name, None if value is None else str(value)) for name, value in said)
+    told = ((name, None if value is None else str(value)) for name, value in said)
+    unusual = brief.engine not in (None, QNN.name)
+    return (*told, *([("engine", brief.engine)] if unusual else []))
 
 
 def _mark(brief: Brief) -> str:

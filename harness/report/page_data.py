@@ -178,7 +178,7 @@ def _details(record: CaseRecord) -> str:
 def _axes(cases: Sequence[CaseRecord]) -> dict[str, list[Any]]:
     """The axes that tell the cases apart, as they first appear, and the value of each case."""
     found: dict[str, list[Any]] = {}
-    axes = [one.axes for one in cases]
+    axes = [one.axes | ({"engine": one.engine} if one.engine else {}) for one in cases]
     for name in dict.fromkeys(chain.from_iterable(axes)):
         if name == "device":
             continue  # which has a column anyway

@@ -31,7 +31,8 @@ def attempt(
     file: str = "suites/test_a.py",
     **changed: Any,
 ) -> CaseRecord:
-    """Of `name outcome`; message=, id=, known=, cause= and n= (the attempt) may stand behind that.
+    """Of `name outcome`; message=, id=, known=, cause=, n= (the attempt) and engine= may
+    stand behind that.
 
     The name may hold its version: `a@2.50.40`.
     """
@@ -64,6 +65,7 @@ def attempt(
         "expected": {"known_issue": known} if known else None,
         "attempt": int(given.get("n", 1)),
         "measurements": {},
+        "engine": {"none": None}.get(engine := given.get("engine", "qnn"), engine),
     }
     return record(**(values | changed))
 

@@ -244,5 +244,6 @@ def test_json_keeps_to_its_schema() -> None:
         "diagnosis": "x",
         "known_issue": "k",
         "attempts": 1,
+        "engine": "qnn",
     }
     assert (told_as["vanished"][0]["after"], told_as["untested"]) == (None, 1)

@@ -113,6 +113,8 @@ def test_what_is_asked_for_is_what_is_told(tmp_path: Path) -> None:
         (("--device", "sim"), 2),
         (("--axis", "qnn=2.50.40"), 2),
         (("--axis", "which=a", "--axis", "qnn=2.51.0"), 1),
+        (("--axis", "engine=qnn"), 2),
+        (("--axis", "engine=ort"), 0),
         (("--since", "2030-01-01"), 0),
         (("--until", "2001-01-01"), 0),
         (("--since", "2001-01-01", "--until", "2100-01-01"), 2),

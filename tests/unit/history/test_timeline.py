@@ -135,6 +135,9 @@ def test_versions_side_by_side_are_a_line_each() -> None:
     assert ["".join(line.marks) for line in found] == [".", "F", ".F"]
     found = lines_of_nights("a@2.49.0 failed", both, "a@2.49.0 failed")
     assert ["".join(line.marks) for line in found] == ["FF", ".", "F"]
+    # as is another engine, also under the same name
+    found = lines_of_nights("a passed", "a failed engine=ort", "a failed engine=ort")
+    assert ["".join(line.marks) for line in found] == [".", "FF"]
 
 
 def test_a_kind_is_counted_in_any_order_by_cases_that_stand_together() -> None:
@@ -153,6 +156,8 @@ def test_a_failure_names_its_versions_and_a_device_if_there_is_one() -> None:
     away = replace(brief.fate, device=None)
     found = Failure.of("kin", "run", replace(brief, held_axes=axes, fate=away))
     assert found == ("x", "kin", "run", brief.started, "?", "qnn 2.51.0, ort 1.27")
+    brief = Brief.of(attempt("a failed engine=executorch"))
+    assert Failure.of("kin", "run", brief).versions == "qnn 2.51.0, engine executorch"
 
 
 def test_kinds_are_diagnoses_or_else_signatures() -> None:
@@ -180,6 +185,7 @@ def test_axes_are_looked_for_by_name_and_value() -> None:
     assert Filter(axes=(("qnn", "2.50.40"), ("which", "a"))).takes(brief)
     assert not Filter(axes=(("qnn", "2.51.0"),)).takes(brief)
     assert not Filter(axes=(("moon", "1"),)).takes(brief)
+    assert Filter(axes=(("engine", "qnn"), ("device", "sim"))).takes(brief)
 
 
 def advised(_: Pair) -> Bisectable:

@@ -88,6 +88,8 @@ def test_axes_are_those_that_tell_cases_apart() -> None:
     assert axis(found, "last") == [None, None, "1"]
     assert shown(cases[:1])["axes"] == []
     assert axis(shown([record(axes={"x": one}) for one in (True, 1)]), "x") == ["true", "1"]
+    engines = shown([record(engine=one) for one in ("qnn", "ort", None)])
+    assert axis(engines, "engine") == ["qnn", "ort", None]
 
 
 def test_axes_and_texts_without_end_are_bounded() -> None:

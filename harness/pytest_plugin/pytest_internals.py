@@ -24,7 +24,6 @@ import pytest
 from _pytest.config.findpaths import determine_setup
 from _pytest.junitxml import xml_key
 from _pytest.runner import runtestprotocol
-from xdist.report import report_collection_diff
 
 
 def run_phases(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
@@ -215,5 +214,8 @@ def collection_difference(
 
     Without it, workers that collected different tests would end the run with no reason.
     """
+    # pytest would complain of a plug-in that is imported before it comes to that itself
+    from xdist.report import report_collection_diff
+
     told: str | None = report_collection_diff(first, other, worker, other_worker)
     return told

@@ -29,8 +29,8 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PYTESTS = ("8.2.1", "8.2.*", "8.3.*", "8.4.*", "9.0.*", "9.1.*", NEWEST)
 XDISTS = ("3.6.*", "3.7.*", NEWEST)
 
-# what tests need besides; pip asks nothing of an index where it is there
-FOR_TESTS = ("hypothesis>=6.100",)
+FOR_TESTS = ("hypothesis", "pyte")
+"""What the tests of a cell need besides, of those that are for developers."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,10 @@ def cells() -> tuple[Cell, ...]:
 
 @cache
 def limits() -> dict[str, str]:
-    """What pyproject.toml requires, by name."""
+    """What pyproject.toml requires, also for developers, by name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return {re.split(r"[<>=\[]", text, maxsplit=1)[0]: text for text in project["dependencies"]}
+    texts = (*project["dependencies"], *project["optional-dependencies"]["dev"])
+    return {re.split(r"[<>=\[]", text, maxsplit=1)[0]: text for text in texts}
 
 
 @cache
@@ -108,7 +109,7 @@ def environment_of(python: str) -> Path:
     if python == HERE:
         return Path(sysconfig.get_path("purelib"))
     made = _made(_folder() / f"python{python}", program_of(python))
-    _pip(made, "--editable", str(ROOT), *FOR_TESTS)
+    _pip(made, "--editable", str(ROOT), *(limits()[name] for name in FOR_TESTS))
     return _packages(made, python)
 
 

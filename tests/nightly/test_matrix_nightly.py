@@ -69,5 +69,5 @@ def test_cell(cell: Cell, tmp_path: Path, show_figures: Callable[..., None]) -> 
             timeout=TIMEOUT_S,
             check=False,
         )
-        show_figures(f"{cell}: {done.stdout.splitlines()[-1]}")
+        show_figures(f"{cell}: {done.stdout.rstrip().splitlines()[-1]}")
         assert done.returncode == 0, done.stdout

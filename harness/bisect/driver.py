@@ -1,22 +1,21 @@
-"""Drives a search: asks it, runs the case, tells it the answer, and writes all of it down."""
+"""Runs a case with the versions that a search asks for, and says what each run answers."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import JsonValue
 
 from harness.bisect.answers import NOTHING, Point, Question, Stopped
-from harness.bisect.case_run import RunEnd, finished_run, judge, run_case, task_of
+from harness.bisect.case_run import RunEnd, judge, task_of
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import BisectFolder
-from harness.bisect.log import Answered, Asked, Concluded, Resumed, concluded
+from harness.bisect.log import Answered
+from harness.bisect.loop import Loop, Watcher, record_of
 from harness.bisect.match import ANY_FAILURE, Comparison, Judged, Unmeasured, parse_match
 from harness.bisect.search import free
 from harness.bisect.versions import Supply
@@ -26,11 +25,8 @@ from harness.history.performance import MOST_RUNS, Change
 from harness.qnn.axes import AxisName
 from harness.results.drift import KEPT, Output, changes
 from harness.results.record import CaseRecord
-from harness.results.run_folder import JOURNAL, RunFolder
+from harness.results.run_folder import RunFolder
 
-Runner = Callable[[list[str], Path, Path, float], RunEnd]
-WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0, 60.0)
-"""How long to wait before the same is asked again, after each failure of the lab in a row."""
 FEWEST_GOOD: Final = 3
 """Where noise is judged, so many runs of the good end come before those of others.
 
@@ -38,139 +34,62 @@ One proves nothing, and of two nobody knows which was the odd one.
 """
 
 
-class Watcher:
-    """Is told what goes on, and says nothing of it; nothing depends on it."""
-
-    def asked(self, question: Question) -> None:
-        """A run begins."""
-
-    def answered(self, question: Question, judged: Judged, end: RunEnd) -> None:
-        """A run ended."""
-
-    def remark(self, text: str) -> None:
-        """Something that a person should know meanwhile."""
-
-
-class Bisection:
-    """Goes on with what the log of a folder says, which is held."""
+class Bisection(Loop[AxisFinding | GridFinding]):
+    """The loop that runs a case with versions."""
 
     def __init__(
-        self,
-        folder: BisectFolder,
-        watcher: Watcher,
-        *,
-        supply: Supply | None = None,
-        run: Runner = run_case,
-        stop_at: float | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        self, folder: BisectFolder, watcher: Watcher, *, supply: Supply | None = None, **more: Any
     ) -> None:
         """Without a `supply`, all runs cost the same, and nothing is fetched beside them.
 
-        `stop_at` is a `time.monotonic()` after which no run begins. Raises ConfigError for a log
-        that does not say what to run.
+        `more` is as for `Loop`. Raises ConfigError for a log that does not say what to run.
         """
-        self.folder = folder
-        self.watcher = watcher
-        self._supply, self._run_case, self._stop_at, self._sleep = supply, run, stop_at, sleep
-        self._log = folder.read()
-        self.task = task_of(self._log)
+        log = folder.read()
+        self.task = task_of(log)
+        cost = supply.cost if supply is not None else free
+        super().__init__(folder, watcher, log.search(cost=cost), **more)
+        self._supply = supply
         self._match = parse_match(self.task.match) if self.task.match else ANY_FAILURE
-        self._search = self._log.search(cost=supply.cost if supply is not None else free)
-        self._judged = self._match.judged if self._log.spec.repeat == "judged" else None
-        if self._judged is not None:
+        self._noisy = self._match.judged if log.spec.repeat == "judged" else None
+        if self._noisy is not None:
             needs_scipy()  # before a run is made in vain
         self._turn = 0
         self._records: dict[tuple[str | None, str | None], CaseRecord | None] = {}
         self._warned: set[AxisName] = set()
 
-    def go_on(self) -> AxisFinding | GridFinding | Stopped | None:
-        """Runs until something is found, the lab stops it, or the time is over (None).
-
-        Raises ConfigError for input that is wrong whatever the versions (nothing is written down as
-        an answer then), InfraError if nothing can be written.
-        """
-        self._tell_supply()
-        if self._log.entries and not concluded(self._log):
-            self.folder.append(Resumed())
-            self._search.resume()
-            self._take_up()
-        while True:
-            step = self._search.next()
-            if isinstance(step, AxisFinding | GridFinding):
-                if not concluded(self.folder.read()):
-                    bound = str(self._search.bound)
-                    self.folder.append(Concluded(text=str(step), detail={"bound": bound}))
-                return step
-            if isinstance(step, Stopped):
-                return step
-            self._wait(self._search.evidence.troubles)
-            if self._time_left() <= 0:
-                return None
-            self._run(self._reference_first(step))
-
-    def _tell_supply(self) -> None:
+    def _next(self) -> Question | Stopped | AxisFinding | GridFinding:
         if self._supply is not None:
             self._supply.ran(self._search.evidence.tallies)
+        step = super()._next()
+        return self._reference_first(step) if isinstance(step, Question) else step
 
-    def _time_left(self) -> float:
-        return math.inf if self._stop_at is None else self._stop_at - time.monotonic()
-
-    def _wait(self, troubles: int) -> None:
-        """Gives the lab time to come back, each time more of it."""
-        wanted = WAITS_S[min(troubles, len(WAITS_S)) - 1] if troubles else 0.0
-        seconds = min(wanted, max(0.0, self._time_left()))
-        if seconds > 0:
-            self.watcher.remark(f"the lab failed; it is tried again in {seconds:.0f} s")
-            self._sleep(seconds)
-
-    def _run(self, question: Question) -> None:
-        self.folder.append(Asked(**vars(question)))
-        self.watcher.asked(question)
+    def _begin(self, at: Point, reports: Path) -> RunEnd:
         likely_next = self._search.likely_next()
         if self._supply is not None:
             self._supply.want(likely_next)
         if self._match.comparison is not None:
             likely_next = ()  # compiling and pushing beside it would spoil what is measured
-        reports = self.folder.reports_of(self.folder.read())
-        arguments = self.task.arguments(question.at, reports, self._devices(), likely_next)
-        end = self._run_case(arguments, reports, self.task.folder, self.task.run_timeout_s)
-        self._take(question, end)
+        arguments = self.task.arguments(at, reports, self._devices(), likely_next)
+        return self._run_case(arguments, reports, self.task.folder, self.task.run_timeout_s)
 
-    def _take(self, question: Question, end: RunEnd) -> None:
+    def _judged(self, at: Point, end: RunEnd) -> tuple[Judged, dict[str, JsonValue]]:
         record = end.record
         good_runs = self._good_runs()
-        if question.at == self.task.good and record is not None and end.folder is not None:
+        if at == self.task.good and record is not None and end.folder is not None:
             good_runs.append((record, end.folder))
         good = self._match.reference(one for one, _ in good_runs)
-        held = self.task.held
-        judged = judge(end, self._match, good, held, self._changes(end, good_runs))
-        if record is not None and self._judged is not None and judged.answer in ("good", "bad"):
-            judged = self._beside_noise(question.at, self._judged, record)
+        judged = judge(end, self._match, good, self.task.held, self._changes(end, good_runs))
+        if record is not None and self._noisy is not None and judged.answer in ("good", "bad"):
+            judged = self._beside_noise(at, self._noisy, record)
         if record is not None:
             self._refuse_an_axis_without_effect(record)
         if judged.answer == "unknown":
             self._turn += 1  # the next try goes to the next device that can stand in
-        detail: dict[str, JsonValue] = {"why": judged.why, "seconds": round(end.seconds, 3)}
-        if record is not None and record.device is not None:
-            detail["device"] = record.device.name
-        run = case = None
-        if end.folder is not None and record is not None:
-            run, case = end.folder.relative_to(self.folder.path).as_posix(), record.case
-        self.folder.append(
-            Answered(at=question.at, answer=judged.answer, run=run, case=case, detail=detail)
-        )
-        self._search.answer(question, judged.answer)
-        self._tell_supply()
-        self.watcher.answered(question, judged, end)
+        device = record.device if record is not None else None
+        return judged, {} if device is None else {"device": device.name}
 
-    def _take_up(self) -> None:
-        """A run that was under way may have ended although nobody was left to hear of it."""
-        at = self._log.under_way()
-        end = finished_run(self.folder.reports_of(self._log)) if at is not None else None
-        if at is not None and end is not None:
-            question = Question(at, self._search.evidence.runs + 1, "it had ended already")
-            self.watcher.asked(question)
-            self._take(question, end)
+    def _concluded(self) -> dict[str, JsonValue]:
+        return {"bound": str(self._search.spec.bound())}
 
     def _devices(self) -> list[str]:
         devices = list(self.task.devices)
@@ -192,9 +111,8 @@ class Bisection:
         if not self._match.needs_good or good is None or question.at == good:
             return question
         compared = self._match.can_compare([one for one, _ in self._good_runs()])
-        if compared and (
-            self._judged is None or self._good_suffices(good, question.at, self._judged)
-        ):
+        noisy = self._noisy
+        if compared and (noisy is None or self._good_suffices(good, question.at, noisy)):
             return question
         if self._search.evidence.tallies.get(good, NOTHING).untestable:
             problem = f"{' with '.join(good)} told nothing that others could be compared with"
@@ -310,12 +228,3 @@ def without_effect(axis: AxisName, record: CaseRecord) -> str | None:
     if axis == "compiler" and taken is None and record.outcome == "passed":
         return "the case takes no contexts of a compiler"
     return None
-
-
-def record_of(folder: Path, entry: Answered) -> CaseRecord | None:
-    """The record of an answered run; None if there is none, or no longer."""
-    run = folder / entry.run if entry.run else None
-    if run is None or not (run / JOURNAL).is_file():
-        return None
-    cases = RunFolder(run).contents().cases
-    return next((one for one in cases if one.case == entry.case), None)

@@ -1,6 +1,6 @@
-"""A bisection on disk, reports/<id>-bisect/: its log, which is all of its state, and its runs.
+"""A search on disk, reports/<id>-bisect/: its log, which is all of its state, and its runs.
 
-Searches that were asked for together, the slices of a third axis, lie side by side as
+Bisections that were asked for together, the slices of a third axis, lie side by side as
 <id>-1-bisect, <id>-2-bisect and so on.
 """
 
@@ -8,48 +8,53 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
-import os
 import re
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
-from harness.bisect.log import Asked, Begun, Entry, Log, concluded, read_log, to_line
+from harness.bisect.log import AnyLog, Entry, FirstLine, Log, read_log, to_line
 from harness.errors import ConfigError, InfraError
 from harness.files.cache import PRIVATE
+from harness.files.lines import AppendedLines
 from harness.files.names_inside import NotInsideError, refuse_links
-from harness.files.whole_file import disk_errors, read_bounded, write_whole
+from harness.files.whole_file import read_bounded, write_whole
 from harness.results.run_folder import making_folders, new_run_id
 from harness.results.run_order import give_place, ordered
 
 LOG: Final = "log.jsonl"
 RUNS: Final = "runs"
-_SUFFIX = "-bisect"
-_NAME = re.compile(r"(?P<id>\d{8}T\d{6}Z-[0-9a-f]+)(?:-(?P<slice>\d{1,4}))?" + _SUFFIX, re.ASCII)
+_NAME = re.compile(r"(?P<id>\d{8}T\d{6}Z-[0-9a-f]+)(?:-(?P<slice>\d{1,4}))?-bisect", re.ASCII)
 _MAX_BYTES = 256 << 20
+AnyLogged = TypeVar("AnyLogged", bound=AnyLog[Any])
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
 
 
-class BisectFolder:
-    """The folder of a bisection, held by one process at a time while it is written to."""
+class SearchFolder(ABC, Generic[AnyLogged]):
+    """The folder of a search, held by one process at a time while it is written to."""
+
+    noun: ClassVar[str]
+    suffix: ClassVar[str]
+    written: ClassVar[tuple[str, ...]] = ()
+    """The folders in it in which files are written over."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.words: Sequence[str] | None = None
         """What goes to pytest with the secrets that the log does not keep, where that is known."""
-        self._file = -1
+        self._lines: AppendedLines | None = None
 
     @classmethod
-    def create(cls, reports: Path, begun: Begun) -> Self:
+    def create(cls, reports: Path, begun: FirstLine) -> Self:
         """Makes a new one with the first line of its log, and holds it; raises as `create_all`."""
         (folder,) = cls.create_all(reports, [begun])
         return folder
 
     @classmethod
-    def create_all(cls, reports: Path, begun: Sequence[Begun]) -> list[Self]:
+    def create_all(cls, reports: Path, begun: Sequence[FirstLine]) -> list[Self]:
         """Makes new ones that belong together, and holds them.
 
         Raises ConfigError if the folder for reports cannot be used, InfraError if the disk fails.
@@ -59,11 +64,11 @@ class BisectFolder:
             reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             run_id = new_run_id()
             for number, one in enumerate(begun, start=1):
-                path = reports.resolve() / _name(run_id, number, len(begun))
-                path.mkdir()
-                give_place(path)
-                write_whole(path / LOG, to_line(one).encode())
-                folder = cls(path)
+                name = f"{run_id}-{number}" if len(begun) > 1 else run_id
+                folder = cls(reports.resolve() / (name + cls.suffix))
+                folder.path.mkdir()
+                give_place(folder.path)
+                write_whole(folder.path / LOG, to_line(one).encode())
                 said = one.task.get("pytest_arguments")
                 folder.words = list(map(str, said)) if isinstance(said, list) else None
                 folders.append(folder)
@@ -75,8 +80,72 @@ class BisectFolder:
     def open(cls, path: Path) -> Self:
         """One that exists. Raises ConfigError if that is none."""
         if not (path / LOG).is_file():
-            raise ConfigError(f"is no bisection: there is no {LOG}", file=path)
+            raise ConfigError(f"is no {cls.noun}: there is no {LOG}", file=path)
         return cls(path.resolve())
+
+    def discard(self) -> None:
+        """Lets go of it and removes it with all its runs."""
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def hold(self) -> None:
+        """Keeps other processes from going on with it; ends a torn last line by dropping it.
+
+        Raises ConfigError if another process is at it, and where a link would be followed;
+        InfraError if the disk fails.
+        """
+        try:
+            refuse_links(self.path, below=False)
+            for folder in (self.path / name for name in self.written):
+                if folder.exists():
+                    refuse_links(folder)
+            self._lines = AppendedLines(self.path / LOG, alone=True)
+        except NotInsideError as error:
+            raise ConfigError(str(error.strerror), file=error.filename) from error
+        except BlockingIOError as error:
+            problem = f"another process is at this {self.noun}"
+            raise ConfigError(problem, file=self.path) from error
+        except OSError as error:
+            raise InfraError(f"cannot read {self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Lets go of it; safe to call twice."""
+        if self._lines is not None:
+            self._lines.close()
+
+    def append(self, entry: Entry) -> None:
+        """Writes an entry to the log, which is held.
+
+        When this returns, it survives the death of the computer. Raises InfraError.
+        """
+        assert self._lines is not None
+        self._lines.append(to_line(entry).encode())
+
+    def read(self) -> AnyLogged:
+        """The log as it stands, with `words`. Raises ConfigError for what is none."""
+        path = self.path / LOG
+        log = self._log(log_text(path), str(path))
+        if self.words is None:
+            return log
+        return replace(log, task={**log.task, "pytest_arguments": list(self.words)})
+
+    def reports_of(self, log: AnyLogged) -> Path:
+        """Where the run of the log's last question has its reports: runs/003-2.49.40."""
+        asked = log.asked()
+        return self.path / RUNS / f"{len(asked):03}-{_UNSAFE.sub('-', '-'.join(asked[-1]))[:80]}"
+
+    @abstractmethod
+    def _log(self, text: str, file: str) -> AnyLogged:
+        """The log that this is the text of. Raises ConfigError."""
+
+
+class BisectFolder(SearchFolder[Log]):
+    """That of a bisection."""
+
+    noun, suffix = "bisection", "-bisect"
+
+    def _log(self, text: str, file: str) -> Log:
+        return read_log(text, file=file)
 
     @classmethod
     def newest(cls, reports: Path) -> Self:
@@ -110,7 +179,7 @@ class BisectFolder:
         for path in reversed(_all(reports)):
             folder = cls(path.resolve())
             try:
-                if not concluded(folder.read()):
+                if not folder.read().is_over:
                     return folder.slices()
             except ConfigError as error:
                 problem = problem or error
@@ -125,63 +194,6 @@ class BisectFolder:
             return [self]
         alike = (one for one in _all(self.path.parent) if _parts(one)[0] == own)
         return [type(self)(one.resolve()) for one in alike]
-
-    def discard(self) -> None:
-        """Lets go of it and removes it with all its runs."""
-        self.close()
-        shutil.rmtree(self.path, ignore_errors=True)
-
-    def hold(self) -> None:
-        """Keeps other processes from going on with it; ends a torn last line by dropping it.
-
-        Raises ConfigError if another process is at it, InfraError if the disk fails.
-        """
-        path = self.path / LOG
-        try:
-            refuse_links(self.path, below=False)
-            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            size = os.fstat(self._file).st_size
-            if size:
-                tail = os.pread(self._file, size, 0)
-                os.ftruncate(self._file, tail.rfind(b"\n") + 1)
-        except NotInsideError as error:
-            raise ConfigError(str(error.strerror), file=error.filename) from error
-        except BlockingIOError as error:
-            raise ConfigError("another process is at this bisection", file=self.path) from error
-        except OSError as error:
-            raise InfraError(f"cannot write {path}: {error.strerror}") from error
-
-    def close(self) -> None:
-        """Lets go of it; safe to call twice."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
-    def append(self, entry: Entry) -> None:
-        """Writes an entry; when this returns, it survives the death of the computer.
-
-        Raises InfraError if it cannot be written.
-        """
-        line = to_line(entry).encode()
-        with disk_errors(f"cannot write {self.path / LOG}"):
-            written = os.write(self._file, line)
-            os.fsync(self._file)
-        if written < len(line):
-            raise InfraError(f"cannot write {self.path / LOG}: no space left on the disk")
-
-    def read(self) -> Log:
-        """The log as it stands, with `words`. Raises ConfigError for what is none."""
-        path = self.path / LOG
-        log = read_log(log_text(path), file=str(path))
-        if self.words is None:
-            return log
-        return replace(log, task={**log.task, "pytest_arguments": list(self.words)})
-
-    def reports_of(self, log: Log) -> Path:
-        """Where the run of the log's last question has its reports: runs/003-2.49.40."""
-        asked = [entry.at for entry in log.entries if isinstance(entry, Asked)]
-        return self.path / RUNS / f"{len(asked):03}-{_UNSAFE.sub('-', '-'.join(asked[-1]))[:80]}"
 
 
 def read_text(path: Path, *, most_bytes: int, what: str) -> str:
@@ -202,10 +214,6 @@ def log_text(path: Path) -> str:
     return read_text(path, most_bytes=_MAX_BYTES, what="a log")
 
 
-def _name(run_id: str, number: int, count: int) -> str:
-    return f"{run_id}-{number}{_SUFFIX}" if count > 1 else run_id + _SUFFIX
-
-
 def _parts(path: Path) -> tuple[str, int]:
     """The id of a bisection's folder, and which slice it is (pure)."""
     found = _NAME.fullmatch(path.name)
@@ -214,4 +222,4 @@ def _parts(path: Path) -> tuple[str, int]:
 
 def _all(reports: Path) -> list[Path]:
     """Every bisection in the order in which they were begun."""
-    return ordered((log.parent for log in reports.glob(f"*{_SUFFIX}/{LOG}")), _parts)
+    return ordered((log.parent for log in reports.glob(f"*-bisect/{LOG}")), _parts)

@@ -9,9 +9,10 @@ out. Places that were asked before stay known, whether or not they would be aske
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Literal
+from functools import lru_cache
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
@@ -27,13 +28,27 @@ MAX_LINE_CHARS: Final = 1 << 20
 _At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 
 
-class Begun(Part):
+class FirstLine(Part):
     """The first line. `task` is what a run is made of, which the search itself need not know."""
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["begun"] = "begun"
-    spec: Spec
+    spec: Any
     task: dict[str, JsonValue] = Field(default={})
+
+    def points(self) -> Container[Point] | None:
+        """What can be asked; None where that is not to be listed."""
+        return None
+
+
+class Begun(FirstLine):
+    """That of a bisection."""
+
+    spec: Spec
+
+    def points(self) -> Container[Point]:
+        """The candidates, or pairs of them."""
+        return frozenset(self.spec.points())
 
 
 class Asked(Part):
@@ -70,17 +85,23 @@ class Concluded(Part):
     detail: dict[str, JsonValue] = Field(default={})
 
 
-Entry = Begun | Asked | Answered | Resumed | Concluded
-_LINE: Final[TypeAdapter[Entry]] = TypeAdapter(Annotated[Entry, Field(discriminator="kind")])
+Entry = FirstLine | Asked | Answered | Resumed | Concluded
+AnySpec = TypeVar("AnySpec")
+_Line = Asked | Answered | Resumed | Concluded
 
 
 @dataclass(frozen=True)
-class Log:
+class AnyLog(Generic[AnySpec]):
     """A log that was read."""
 
-    spec: AxisSpec | GridSpec
-    entries: tuple[Entry, ...]
+    spec: AnySpec
+    entries: tuple[_Line, ...]
     task: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ends with what was found."""
+        return bool(self.entries) and isinstance(self.entries[-1], Concluded)
 
     def evidence(self) -> Evidence:
         """Everything that was answered."""
@@ -96,6 +117,10 @@ class Log:
         """What runs told so far, if only that the lab failed."""
         return [entry for entry in self.entries if isinstance(entry, Answered)]
 
+    def asked(self) -> list[Point]:
+        """What was asked, also of what died before it was answered."""
+        return [entry.at for entry in self.entries if isinstance(entry, Asked)]
+
     def under_way(self) -> Point | None:
         """What was asked last and not answered."""
         last: Point | None = None
@@ -106,16 +131,15 @@ class Log:
                 last = None
         return last
 
+
+class Log(AnyLog[AxisSpec | GridSpec]):
+    """That of a bisection."""
+
     def search(self, *, cost: Cost = free) -> AxisSearch | GridSearch:
         """The search as it stood at the end of the log."""
         if isinstance(self.spec, AxisSpec):
             return AxisSearch(self.spec, cost=cost, evidence=self.evidence())
         return GridSearch(self.spec, cost=cost, evidence=self.evidence())
-
-
-def concluded(log: Log) -> bool:
-    """Whether the log ends with what was found."""
-    return bool(log.entries) and isinstance(log.entries[-1], Concluded)
 
 
 def to_line(entry: Entry) -> str:
@@ -125,39 +149,54 @@ def to_line(entry: Entry) -> str:
 
 
 def read_log(text: str, *, file: str | None = None) -> Log:
-    """Reads a log. Raises ConfigError that names the line for what is no entry or no point of it.
+    """Reads the log of a bisection. Raises as `read_lines`."""
+    begun, entries = read_lines(text, Begun, file=file)
+    return Log(begun.spec, entries, begun.task)
 
-    A last line without its end is what a writer left that died: it is left out.
+
+_First = TypeVar("_First", bound=FirstLine)
+
+
+def read_lines(
+    text: str, first: type[_First], *, file: str | None = None, most_chars: int = MAX_LINE_CHARS
+) -> tuple[_First, tuple[_Line, ...]]:
+    """The first line of a log, and the others, which are about points of its spec.
+
+    A last line without its end is what a writer left that died: it is left out. Raises ConfigError
+    that names the line for what is no entry or no point of the spec.
     """
-    begun: Begun | None = None
-    points: frozenset[Point] = frozenset()
-    entries: list[Entry] = []
+    read = _reader(first)
+    begun: _First | None = None
+    points: Container[Point] | None = None
+    entries: list[_Line] = []
     for number, line in enumerate(text.split("\n")[:-1], start=1):
         if not line.strip():
             continue
-        entry = _entry(line, number, file)
+        if len(line) > most_chars:
+            raise ConfigError("is too long", file=file, line=number)
+        try:
+            entry = read.validate_json(line)
+        except ValidationError as error:
+            wrong = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in wrong["loc"][1:])
+            raise ConfigError(wrong["msg"], file=file, line=number, field=where or None) from error
         if begun is None:
-            if not isinstance(entry, Begun):
+            if not isinstance(entry, first):
                 break
-            begun, points = entry, frozenset(entry.spec.points())
+            begun, points = entry, entry.points()
             continue
-        if isinstance(entry, Begun):
+        if isinstance(entry, FirstLine):
             raise ConfigError("a second search begins here", file=file, line=number)
-        if isinstance(entry, Asked | Answered) and entry.at not in points:
+        if isinstance(entry, Asked | Answered) and points is not None and entry.at not in points:
             shown = " with ".join(entry.at)[:200]
             raise ConfigError(f"{shown!r} is not a candidate", file=file, line=number, field="at")
         entries.append(entry)
     if begun is None:
         raise ConfigError("does not begin with the spec of a search", file=file, line=1)
-    return Log(begun.spec, tuple(entries), begun.task)
+    return begun, tuple(entries)
 
 
-def _entry(line: str, number: int, file: str | None) -> Entry:
-    if len(line) > MAX_LINE_CHARS:
-        raise ConfigError("is too long", file=file, line=number)
-    try:
-        return _LINE.validate_json(line)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"][1:])
-        raise ConfigError(first["msg"], file=file, line=number, field=where or None) from error
+@lru_cache
+def _reader(first: type[FirstLine]) -> TypeAdapter[FirstLine | _Line]:
+    line: Any = Annotated[first | _Line, Field(discriminator="kind")]
+    return TypeAdapter(line)

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, Generic, Literal, Self, TypeVar
+from typing import Annotated, Final, Generic, Literal, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints, model_validator
 
@@ -270,11 +270,19 @@ def free(_: Point) -> float:
     return 1.0
 
 
-_Asked = TypeVar("_Asked", AxisSpec, GridSpec)
-_Found = TypeVar("_Found")
+class SearchSpec(Protocol):
+    """What every search is told."""
+
+    @property
+    def patience(self) -> int:
+        """How many troubles of the lab in a row stop it."""
 
 
-class Search(ABC, Generic[_Asked, _Found]):
+_Asked = TypeVar("_Asked", bound=SearchSpec)
+_Found_co = TypeVar("_Found_co", covariant=True)
+
+
+class Search(ABC, Generic[_Asked, _Found_co]):
     """What every search does, whatever it thinks: asks, is told, and is resumed.
 
     What it asks follows from the spec, the answers and the costs alone, whatever the order of the
@@ -290,12 +298,7 @@ class Search(ABC, Generic[_Asked, _Found]):
         self.evidence = evidence or Evidence()
         self._cost = cost
 
-    @property
-    def bound(self) -> Bound:
-        """How many runs it may take; say it before the first."""
-        return self.spec.bound()
-
-    def next(self) -> Question | Stopped | _Found:
+    def next(self) -> Question | Stopped | _Found_co:
         """What to run next; or what was found; or that the lab must be seen to first."""
         step = self._step(self.evidence)
         if isinstance(step, Question) and self.evidence.troubles >= self.spec.patience:
@@ -321,5 +324,5 @@ class Search(ABC, Generic[_Asked, _Found]):
         return tuple(dict.fromkeys(at for at in points if at != first.at))
 
     @abstractmethod
-    def _step(self, evidence: Evidence) -> Question | _Found:
+    def _step(self, evidence: Evidence) -> Question | _Found_co:
         """What to run next, or what was found, as far as `evidence` goes."""

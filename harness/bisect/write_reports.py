@@ -10,10 +10,10 @@ from typing import Final
 
 from harness.bisect.before_after import edges_of
 from harness.bisect.case_run import Task, task_of
-from harness.bisect.driver import record_of
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import BisectFolder
-from harness.bisect.log import Answered, concluded
+from harness.bisect.log import Answered
+from harness.bisect.loop import record_of
 from harness.bisect.report_text import bug_report, page_of
 from harness.bisect.result import BisectionResult, Builds, result_of
 from harness.bisect.versions import COMPILING_TARGET, Versions
@@ -86,7 +86,7 @@ def write_again(
         Versions(catalog, task.target).know(task.paths)
     step = log.search().next()
     finding = step if isinstance(step, AxisFinding | GridFinding) else None
-    if finding is None and concluded(log) and (folder.path / RESULT).is_file():
+    if finding is None and log.is_over and (folder.path / RESULT).is_file():
         # what was asked depends on what runs cost then, and the conclusion on what was asked
         return None
     return write_reports(folder, task, finding, catalog, cache)

@@ -13,12 +13,13 @@ from typing import IO, Any, Final
 
 import click
 
-from harness.bisect.answers import Question, Stopped
+from harness.bisect.answers import Point, Question, Stopped
 from harness.bisect.case_run import MisfitError, RunEnd, task_of
-from harness.bisect.driver import Bisection, Watcher
+from harness.bisect.driver import Bisection
 from harness.bisect.findings import AxisFinding, GridFinding
 from harness.bisect.folder import BisectFolder
 from harness.bisect.log import Answered, Asked, Concluded, Log, Resumed
+from harness.bisect.loop import Watcher
 from harness.bisect.match import Judged
 from harness.bisect.report_text import doubts, held_text, summary
 from harness.bisect.result import BisectionResult
@@ -175,46 +176,58 @@ def shown(path: Path) -> str:
         return str(path)
 
 
-class Progress(Watcher):
-    """Tells what goes on: a terminal what runs and then its answer, a pipe a line for each answer.
+class RunLines(Watcher):
+    """Tells of each run: a terminal what runs and then its answer, a pipe a line for each answer.
 
     It goes to stderr, so that stdout holds the result and nothing else.
     """
 
-    def __init__(self, log: Log, folder: Path, stream: IO[str] | None = None) -> None:
+    def __init__(self, stream: IO[str] | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
         self._anew = "\r\x1b[2K" if self._terminal else ""
-        self._say(outgoing(f"{_searched(log)}: {log.search().bound}"))
-        self._say(outgoing(str(folder)))
 
     def asked(self, question: Question) -> None:
         """A run begins: on a terminal its line is shown, to be completed."""
         if self._terminal:
-            at = outgoing(" with ".join(question.at))
-            self._say(f"{question.number:3}  {at:<18} ...  {outgoing(question.why)}", end="")
+            at = outgoing(self._what(question.at))
+            self._say(f"{question.number:3}  {at} ...  {outgoing(question.why)}", end="")
 
     def answered(self, question: Question, judged: Judged, end: RunEnd) -> None:
         """A run ended: the line is written anew."""
-        at = outgoing(" with ".join(question.at))
-        answer = f"{judged.answer:<10}"
+        at, answer = outgoing(self._what(question.at)), f"{self._answer(judged):<10}"
         if self._terminal:
             answer = click.style(answer, fg=_COLORS.get(judged.answer, "yellow"))
         why = _short(judged.why)
-        self._say(f"{self._anew}{question.number:3}  {at:<18} {answer} {end.seconds:6.1f} s  {why}")
+        self._say(f"{self._anew}{question.number:3}  {at} {answer} {end.seconds:6.1f} s  {why}")
 
     def remark(self, text: str) -> None:
         """Something else that a person should know."""
         self._say(f"{self._anew}     {outgoing(text)}")
+
+    def _what(self, at: Point) -> str:
+        return f"{' with '.join(at):<18}"
+
+    def _answer(self, judged: Judged) -> str:
+        return judged.answer
 
     def _say(self, text: str, end: str = "\n") -> None:
         self._stream.write(text + end)
         self._stream.flush()
 
 
+class Progress(RunLines):
+    """The lines of a bisection: first what it searches, in how many runs, and its folder."""
+
+    def __init__(self, log: Log, folder: Path, stream: IO[str] | None = None) -> None:
+        super().__init__(stream)
+        self._say(outgoing(f"{_searched(log)}: {log.spec.bound()}"))
+        self._say(outgoing(str(folder)))
+
+
 def log_lines(log: Log) -> Iterator[str]:
     """A log for a person, a line an entry."""
-    yield f"{_searched(log)}: {log.search().bound}"
+    yield f"{_searched(log)}: {log.spec.bound()}"
     for entry in log.entries:
         if isinstance(entry, Answered):
             run = f"  {entry.run}" if entry.run else ""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
-import sys
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -12,21 +10,23 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from harness.bisect.answers import Point
+from harness.bisect.match import Judged
+from harness.cli.bisect_going import RunLines
 from harness.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, open_catalog
 from harness.cli.say import say, say_found, say_json
 from harness.contexts.artefact_sources import Given
 from harness.errors import ConfigError, HarnessError, InfraError
 from harness.errors.outgoing_text import counted
 from harness.lab.inventory import SIMULATED_LAB, load_lab
-from harness.minimize.driver import Minimization, Result, Task, Tried
+from harness.minimize.driver import Minimization, Result
 from harness.minimize.search import Way
-from harness.minimize.subject import Subject, expected_of, record_in_run, subject_of
+from harness.minimize.subject import Subject, Task, expected_of, record_in_run, subject_of
 from harness.pytest_plugin.ending import Ending
 from harness.qnn.backends import BACKENDS
 from harness.results.record import CaseRecord
 
 _INTERRUPTED: Final = 130
-_SHOWN: Final = 60
 _AS_FOR_RUN: Final = "As for `run`."
 _RUN: Final = "The run whose record says how it ended (default: the latest of --reports)."
 
@@ -80,14 +80,14 @@ def minimize_command(
         raise click.UsageError("CASE says what to minimize; or --resume DIR alone")
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise ConfigError("name a file in a folder that there is", file=out, field="--out")
-    tell = _Progress()
+    watcher = _Progress()
     if resume is not None:
-        found = Minimization.resume(resume, given["pytest_arguments"], tell=tell)
+        found = Minimization.resume(resume, given["pytest_arguments"], watcher=watcher)
     else:
         subject, _ = _subject(str(case), given, failing=True)
         same = ("repeat", "max_runs", "run_timeout_s", "pytest_arguments")
         task = Task(subject=subject, **{name: given[name] for name in same})
-        found = Minimization.create(given["reports"], task, tell=tell)
+        found = Minimization.create(given["reports"], task, watcher=watcher)
     stopped = None
     try:
         found.go_on()
@@ -97,17 +97,17 @@ def minimize_command(
         say(f"error: {error}", err=True)
         stopped = error.exit_code
     except HarnessError:
-        if not found.tried:
-            shutil.rmtree(found.folder, ignore_errors=True)
+        if not found.folder.read().answers():
+            found.folder.discard()
         raise
     result = found.result(out)
     if stopped is not None:
         result = result.model_copy(update={"exit_code": stopped})
-        again = f"qnn-harness contexts minimize --resume {shlex.quote(str(found.folder))}"
+        again = f"qnn-harness contexts minimize --resume {shlex.quote(str(found.folder.path))}"
         say(f"stopped; to go on: {again}", err=True)
     if as_json:
         say_json(result.model_dump(mode="json", by_alias=True))
-    elif not found.fails:
+    elif not result.shown:
         say(f"it did not fail in {result.runs} runs: there is nothing to make smaller")
     else:
         for line in _lines(result, found.subject.plan.qnn):
@@ -159,24 +159,17 @@ def _subject(
     return subject.model_copy(update={"expects": expects}), record
 
 
-class _Progress:
-    """Tells of each run on stderr: a terminal while it lasts, a pipe when it is over."""
+class _Progress(RunLines):
+    """Tells of each run: how many contexts, and whether they failed as is wanted."""
 
-    def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
+    def _what(self, at: Point) -> str:
+        way = Way.at(at)
+        return f"{counted(len(way.order), 'context'):>12}, {way.residency:<10}"
 
-    def __call__(self, number: int, way: Way, tried: Tried | None) -> None:
-        head = f"{number:3}  {counted(len(way.order), 'context'):>12}, {way.residency:<10}"
-        if tried is None:
-            if self._terminal:
-                say(f"{head} ...", err=True, nl=False)
-            return
-        if self._terminal:
-            sys.stderr.write("\r\x1b[2K")
-        why = " ".join(tried.why.split())[:_SHOWN]
-        other = tried.answer == "passes" and why != "passed"  # another failure is not this one
-        answer = "other" if other else tried.answer
-        say(f"{head} {answer:<8} {tried.seconds:6.1f} s  {why}", err=True)
+    def _answer(self, judged: Judged) -> str:
+        if judged.answer in ("bad", "unknown"):
+            return "fails" if judged.answer == "bad" else "unknown"
+        return "passes" if judged.why == "passed" else "other"  # another failure is not this one
 
 
 def _lines(result: Result, qnn: str | None) -> Iterator[str]:

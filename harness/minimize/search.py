@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_args
 
+from harness.bisect.answers import Point
 from harness.contexts.schedule import Residency
 
 _SIMPLER: Final[tuple[Residency, ...]] = ("sequential", "window")
@@ -23,6 +24,20 @@ class Way:
 
     order: tuple[int, ...]
     residency: Residency
+
+    @classmethod
+    def at(cls, point: Point) -> Way:
+        """The way that a search calls so. Raises ValueError for what is none."""
+        residency, order = point
+        known: dict[str, Residency] = {one: one for one in get_args(Residency)}
+        if residency not in known:
+            raise ValueError(f"{residency!r} is no residency")
+        return cls(tuple(map(int, order.split(","))), known[residency])
+
+    @property
+    def point(self) -> Point:
+        """What a search calls it."""
+        return self.residency, ",".join(map(str, self.order))
 
     @property
     def reversed(self) -> Way:

@@ -108,6 +108,17 @@ class Subject(BaseModel, extra="forbid", frozen=True):
         write_bundle(path, packed, _readme(path.name, packed, self.names(way)), files)
 
 
+class Task(BaseModel, extra="forbid", frozen=True):
+    """What is to be made smaller, and how long."""
+
+    subject: Subject
+    repeat: Annotated[int, Field(ge=1, le=1000)] | None = None
+    max_runs: Annotated[int, Field(ge=1)] = 200
+    run_timeout_s: Annotated[int, Field(ge=1)] = 1800
+    pytest_arguments: tuple[str, ...] = ()
+    patience: int = 3
+
+
 def subject_of(
     case: str,
     lab_file: Path,

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self, TypeAlias, cast
+from typing import Any, Final, Self, TypeAlias, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness.errors import ConfigError, InfraError, InternalError
+from harness.errors import ConfigError, InternalError
 from harness.errors.outgoing_text import counted, without_secrets_in
+from harness.files.lines import AppendedLines, lines_of
 from harness.files.names_inside import open_below
-from harness.files.whole_file import disk_errors
 from harness.results.held import PLACE_BITS, Holder, OpenJournal
 from harness.results.json_value import more_values_than
 from harness.results.record import CaseRecord, DeviceEvent, Line, final_attempts
@@ -37,25 +35,16 @@ _KIND_OF_EVENTS: Final = b'"kind":"device"'
 
 
 class Journal:
-    """An append-only results.jsonl, for one process or several at once.
+    """An append-only results.jsonl, for one process or several at once (`AppendedLines`).
 
-    A line is one `write` on a descriptor opened for appending, so that lines of several processes
-    do not mix and whatever was appended survives the death of this process, however it dies.
-    Against the death of the machine it is synced to disk when half a second has passed since the
-    last time, and on `close`: at most half a second of results can be lost so, and syncing costs
-    at most two calls a second.
-
-    If an earlier writer died within a line, that line is ended first, so that it spoils no other.
+    The death of the machine loses at most half a second of results, and syncing costs at most two
+    calls a second.
     """
 
     def __init__(self, path: Path) -> None:
         """Opens or creates the file. Raises InfraError if that is impossible."""
         self.path = path
-        with disk_errors(f"cannot write {path}"):
-            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._synced_at = time.monotonic()
-        size = os.fstat(self._file).st_size
-        self._torn = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+        self._lines = AppendedLines(path, sync_every_s=_SYNC_EVERY_S)
 
     def __enter__(self) -> Self:
         return self
@@ -80,31 +69,11 @@ class Journal:
         if why := _too_much(line):
             about = valid.case if isinstance(valid, CaseRecord) else valid.device
             raise InternalError(f"the record of {about} {why}")
-        self._write(b"\n" + line if self._torn else line)
-        if time.monotonic() - self._synced_at >= _SYNC_EVERY_S:
-            self._sync()
+        self._lines.append(line)
 
     def close(self) -> None:
         """Syncs and closes; safe to call twice."""
-        if self._file >= 0:
-            self._sync()
-            os.close(self._file)
-            self._file = -1
-
-    def _write(self, line: bytes) -> None:
-        if self._file < 0:
-            raise InternalError(f"{self.path} is closed already")
-        with disk_errors(f"cannot write {self.path}"):
-            written = os.write(self._file, line)
-        self._torn = written < len(line)
-        if self._torn:
-            # Only a full disk writes less than it was asked to.
-            raise InfraError(f"cannot write {self.path}: no space left on the disk")
-
-    def _sync(self) -> None:
-        with disk_errors(f"cannot sync {self.path}"):
-            os.fsync(self._file)
-        self._synced_at = time.monotonic()
+        self._lines.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,16 +261,7 @@ def _journal_lines(path: Path, kept: OpenJournal | None) -> Iterator[tuple[int, 
         with open_below(path.parent, path.name) as stream:
             if kept is not None:
                 kept.keep(stream)
-            yield from _lines(stream)
+            for at, line in lines_of(stream, MAX_LINE_BYTES):
+                yield at << PLACE_BITS | len(line), line
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error
-
-
-def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while line := stream.readline(MAX_LINE_BYTES + 1):
-        yield at << PLACE_BITS | len(line), line
-        at += len(line)
-        while len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
-            line = stream.readline(MAX_LINE_BYTES + 1)
-            at += len(line)

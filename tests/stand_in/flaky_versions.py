@@ -92,7 +92,7 @@ def search(backend: Backend, seed: int, hides: float, alarms: float, repeat: str
         if VERSIONS.index(step.at[0]) < first_bad:
             fails = dice.random() < alarms
         asked.answer(step, backend.run(fails=fails))
-    assert step.runs <= asked.bound.runs
+    assert step.runs <= asked.spec.bound().runs
     right = (step.kind, step.direction, step.after) == ("change", "regression", VERSIONS[first_bad])
     return Found(right, step.runs, step)
 

@@ -405,10 +405,9 @@ SUM_UP_NOTHING = {
     "results/drift.py": "about outputs",
     "report/grid.py": "about cells, each with its outcome",
     "cli/run.py": "prints records",
-    "bisect/driver.py": "one case",
+    "bisect/loop.py": "one case",
     "bisect/case_run.py": "one case",
     "minimize/subject.py": "one case",
-    "minimize/driver.py": "one case",
 }
 
 

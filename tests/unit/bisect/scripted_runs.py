@@ -11,9 +11,10 @@ from typing import Any
 
 from harness.bisect.answers import Point
 from harness.bisect.case_run import PROBLEM, RunEnd, Task, read_run
-from harness.bisect.driver import Bisection, Watcher
+from harness.bisect.driver import Bisection
 from harness.bisect.folder import BisectFolder
 from harness.bisect.log import Begun
+from harness.bisect.loop import Watcher
 from harness.bisect.search import AxisSpec, GridSpec
 from harness.bisect.versions import Supply
 from harness.errors import ConfigError, HarnessError, InfraError, VersionError

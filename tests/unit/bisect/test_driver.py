@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.bisect import driver
+from harness.bisect import loop
 from harness.bisect.answers import Point, Stopped
 from harness.bisect.case_run import RunEnd, judge, task_of
 from harness.bisect.driver import FEWEST_GOOD, Bisection
@@ -190,7 +190,7 @@ def test_a_lab_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
 def test_no_wait_is_longer_than_the_time_that_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "WAITS_S", (100.0,))
+    monkeypatch.setattr(loop, "WAITS_S", (100.0,))
     runs = ScriptedRuns(lambda at, _: "lab", sleeps=time.sleep)
     bisection = new_bisection(tmp_path, spec(), runs, stop_at=time.monotonic() + 2)
     assert bisection.go_on() is None

@@ -64,7 +64,7 @@ def seeds(show: Show, number: int, hides: float, alarms: float) -> tuple[int, in
         world = flaky(changing(NUMBER, k, first), f"{hides} {alarms} {seed}", hides, alarms)  # type: ignore[arg-type]
         search = AxisSearch(axis(NUMBER, repeat=repeat))
         found, asked = drive(search, world)
-        assert len(asked) <= search.bound.runs
+        assert len(asked) <= search.spec.bound().runs
         runs += len(asked)
         so = found.direction == ("regression" if first == "good" else "fix")
         if found.kind == "undecided":
@@ -152,7 +152,9 @@ def test_any_history_and_rate_ends_within_the_bound_and_is_honest(
     search = AxisSearch(axis(number, repeat="auto", confidence=0.9999, max_runs=400))
     found, asked = drive(search, flaky(truth, str(seed), hides, alarms))
     assert len(asked) <= 400
-    assert len(asked) <= search.bound.limit(wasted=sum(truth(at) == "untestable" for at in asked))
+    assert len(asked) <= search.spec.bound().limit(
+        wasted=sum(truth(at) == "untestable" for at in asked)
+    )
     # at this confidence, a wrong answer in some 40 examples is a bug and no accident
     left = [name for i, name in enumerate(order) if i not in holes]
     older, newer = (

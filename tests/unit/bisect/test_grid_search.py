@@ -171,7 +171,7 @@ def test_holes_and_costs(data: st.DataObject) -> None:
     search = GridSearch(spec, cost=lambda at: costs.get(at, 1.0))
     found, asked = drive_grid(search, world.__getitem__)
     met = sum(world[at] == "untestable" for at in asked)
-    assert len(asked) <= search.bound.limit(wasted=met)
+    assert len(asked) <= search.spec.bound().limit(wasted=met)
     left = {at: truth[at] for at in places if at not in holes}
     if found.kind == "undecided":
         assert not left
@@ -236,7 +236,7 @@ def test_flaky_answers_on_a_grid() -> None:
 
         search = GridSearch(spec)
         found, asked = drive_grid(search, shown)
-        assert len(asked) <= search.bound.runs
+        assert len(asked) <= search.spec.bound().runs
         right += {at: cell.verdict for at, cell in found.cells.items()} == truth
         assert found.kind != "frontier" or (found.confidence or 0) > 0.99
     assert right == 8

@@ -19,7 +19,6 @@ from harness.bisect.log import (
     Concluded,
     Entry,
     Resumed,
-    concluded,
     read_log,
     to_line,
 )
@@ -96,7 +95,7 @@ def test_lines_may_be_taken_out_and_answers_corrected(data: st.DataObject) -> No
     )
     search = read_log(text).search()
     search.resume()
-    for _ in range(search.bound.runs + 40):
+    for _ in range(search.spec.bound().runs + 40):
         step = search.next()
         if not isinstance(step, Question):
             break
@@ -180,7 +179,7 @@ def test_a_long_name_that_is_none_is_shown_in_part() -> None:
     ],
 )
 def test_what_ends_with_a_finding_is_over(entries: list[Entry], over: bool) -> None:
-    assert concluded(read_log(BEGUN + "".join(map(to_line, entries)))) is over
+    assert read_log(BEGUN + "".join(map(to_line, entries))).is_over is over
 
 
 SEARCHES = (

@@ -87,7 +87,7 @@ def searches(number: int, repeat: str, before: float, after: float) -> list[Ende
         k = 1 + seed % (NUMBER - 1)
         search = AxisSearch(axis(NUMBER, repeat=repeat))
         found, asked = drive(search, failing(k, before, after, f"{seed} {before} {after}"))
-        assert len(asked) <= search.bound.runs
+        assert len(asked) <= search.spec.bound().runs
         ended.append(Ended(found, k, before, after))
     return ended
 

@@ -60,7 +60,7 @@ def test_every_history_with_every_placement_of_untestable(number: int) -> None:
             older = [i for i in left if i < k]
             newer = [i for i in left if i >= k]
             met = sum(order.index(at[0]) in holes for at in asked)
-            assert len(asked) == len(set(asked)) <= search.bound.limit(wasted=met)
+            assert len(asked) == len(set(asked)) <= search.spec.bound().limit(wasted=met)
             if older and newer:
                 assert (found.before, found.after) == (order[older[-1]], order[newer[0]])
                 assert found.between == order[older[-1] + 1 : newer[0]]
@@ -98,7 +98,7 @@ def test_any_costs_priors_claims_and_repeats(data: st.DataObject) -> None:
     search = AxisSearch(spec, cost=lambda at: costs[order.index(at[0])])
     found, asked = drive(search, changing(number, k, first, holes))
     wasted = sum(order.index(at[0]) in holes for at in asked)
-    assert len(asked) <= search.bound.limit(wasted=wasted)
+    assert len(asked) <= search.spec.bound().limit(wasted=wasted)
     older = [i for i in range(k) if i not in holes]
     newer = [i for i in range(k, number) if i not in holes]
     if older and newer:
@@ -163,10 +163,10 @@ def test_alike_ends_are_looked_between_and_both_changes_are_found(outer: Verdict
         order = names(n)
         world = {o: inner if start <= i < end else outer for i, o in enumerate(order)}
         found, asked = drive(search, lambda at, world=world: world[at[0]])  # type: ignore[misc]
-        assert len(asked) <= search.bound.limit(alike=True)
+        assert len(asked) <= search.spec.bound().limit(alike=True)
         if found.kind == "no-change":
             assert found.notes  # it says that not all were run
-            assert len(asked) <= search.bound.runs
+            assert len(asked) <= search.spec.bound().runs
             continue
         found_some += 1
         # what is asked is what broke it, whether that was the older change or the newer one
@@ -292,7 +292,7 @@ def test_what_is_not_told_from_noise_yet_is_asked_again_within_the_bound() -> No
     found, asked = drive(search, noisy)
     assert (found.kind, found.after) == ("change", names(9)[4])
     assert set(Counter(asked).values()) == {MOST_RUNS}
-    assert len(asked) == search.bound.runs == 5 * AxisSearch(axis(9)).bound.runs
+    assert len(asked) == search.spec.bound().runs == 5 * AxisSearch(axis(9)).spec.bound().runs
     found, asked = drive(AxisSearch(axis(4, repeat="judged")), changing(4, 2))
     assert (found.after, len(asked)) == ("2.12", 4), "one answer is enough"
 
@@ -457,7 +457,7 @@ def test_what_no_search_can_do_better() -> None:
 )
 def test_how_many_runs_a_search_may_take(spec: AxisSpec | GridSpec, bound: Bound) -> None:
     assert spec.bound() == bound
-    assert AxisSearch(axis(9)).bound == Bound(5, 9, 9)
+    assert AxisSearch(axis(9)).spec.bound() == Bound(5, 9, 9)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def transcript(spec: AxisSpec | GridSpec, world: World, cost: Callable[[Point], 
     else:
         search = GridSearch(spec, cost=cost)
     asked: list[str] = []
-    told: list[Any] = [plain(search.bound)]
+    told: list[Any] = [plain(search.spec.bound())]
     while isinstance(question := search.next(), Question):
         asked.append("/".join(question.at))
         told.append(plain(question))

@@ -10,9 +10,12 @@ from click.testing import CliRunner
 
 from harness.artefacts.artefact import ArtefactError
 from harness.artefacts.open import open_artefact
+from harness.bisect.answers import Question
+from harness.bisect.case_run import RunEnd
+from harness.bisect.match import Judged
 from harness.cli.contexts import contexts
 from harness.cli.contexts_minimize import _Progress
-from harness.minimize.driver import Tried
+from harness.minimize.search import Way
 from tests.unit.artefacts.made import FIELD
 
 PTE = FIELD / "executorch-3-contexts.pte"
@@ -51,10 +54,9 @@ def test_a_damaged_file_is_told_with_its_place(tmp_path: Path) -> None:
 
 
 def test_a_way_that_fails_otherwise_is_not_said_to_pass(capsys: pytest.CaptureFixture[str]) -> None:
-    for answer, why in (("passes", "passed"), ("passes", "failed: x 1"), ("fails", "failed: y 2")):
-        tried = Tried.model_validate(
-            {"order": [0], "residency": "resident", "answer": answer, "why": why, "seconds": 1}
-        )
-        _Progress()(1, tried.way, tried)
+    for answer, why in (("good", "passed"), ("untestable", "failed: x 1"), ("bad", "failed: y 2")):
+        question = Question(Way((0,), "resident").point, 1, "")
+        judged = Judged(answer, why)  # type: ignore[arg-type]
+        _Progress().answered(question, judged, RunEnd(1, None, None, "", 1.0))
     told = [line.split()[4] for line in capsys.readouterr().err.splitlines()]
     assert told == ["passes", "other", "fails"]

@@ -14,11 +14,13 @@ import pytest
 from harness.artefacts.manifest import Expects, RunPlan
 from harness.artefacts.open import open_artefact
 from harness.bisect.case_run import RunEnd, read_run
+from harness.bisect.folder import LOG
+from harness.bisect.log import Answered
 from harness.cli.schema import FOLDER
 from harness.errors import ConfigError, InfraError
-from harness.minimize.driver import Minimization, Result, Task, Tried
+from harness.minimize.driver import Minimization, Result
 from harness.minimize.search import Way
-from harness.minimize.subject import LoadedBinary, Subject
+from harness.minimize.subject import LoadedBinary, Subject, Task
 from harness.report.projections import finish
 from harness.results.run_folder import RunFolder
 from tests.unit.artefacts.made import CONTEXT, OTHER, bytes_of
@@ -53,6 +55,7 @@ class ScriptedRuns:
 
     def __init__(self, rule: Rule) -> None:
         self.rule, self.number = rule, 0
+        self.waited: list[float] = []
 
     def __call__(
         self, arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: float
@@ -79,7 +82,14 @@ class ScriptedRuns:
 
 def minimized(folder: Path, rule: Rule, order: Sequence[int], **more: object) -> Minimization:
     task = Task(subject=subject(folder, order), **more)  # type: ignore[arg-type]
-    return Minimization.create(folder / "reports", task, run=ScriptedRuns(rule))
+    runs = ScriptedRuns(rule)
+    return Minimization.create(folder / "reports", task, run=runs, sleep=runs.waited.append)
+
+
+def resumed(found: Minimization, **more: Any) -> Minimization:
+    """The same as another process finds it on the disk."""
+    found.folder.close()
+    return Minimization.resume(found.folder.path, **more)
 
 
 def two_others(contents: list[bytes], residency: str, number: int) -> str:
@@ -123,17 +133,18 @@ def test_what_was_found_out_is_not_run_again(tmp_path: Path) -> None:
     part = found.result()
     assert (part.runs, part.minimal, part.exit_code) == (5, False, 1)
     assert part.bundle is not None
-    with (found.folder / "log.jsonl").open("ab") as log:
-        log.write(b'{"order": [0')
+    found.folder.close()
+    with (found.folder.path / LOG).open("ab") as log:
+        log.write(b'{"kind":"answ')
     runs = ScriptedRuns(two_others)
-    again = Minimization.resume(found.folder, run=runs)
+    again = resumed(found, run=runs)
     again.go_on()
     whole = again.result()
     assert whole.minimal
     assert whole.runs == 5 + runs.number
     alone = minimized(tmp_path, two_others, [0, 1, 1, 0, 1])
     alone.go_on()
-    assert alone.best == again.best
+    assert alone.result().contexts == whole.contexts
     assert alone.result().runs == whole.runs
 
 
@@ -152,14 +163,14 @@ def test_one_that_fails_now_and_then(tmp_path: Path, often: int) -> None:
 def test_what_never_fails_and_what_is_over_too_early(tmp_path: Path) -> None:
     fine = minimized(tmp_path, lambda contents, residency, number: "passed", [0, 1])
     fine.go_on()
-    assert not fine.fails
     told = fine.result()
     assert (told.bundle, told.expects, told.runs, told.exit_code) == (None, None, 10, 1)
+    assert told.shown == 0
     short = minimized(tmp_path, two_others, [0, 1] * 6, max_runs=4)
     short.go_on()
     told = short.result()
     assert (told.runs, told.minimal, told.exit_code) == (4, False, 1)
-    more = Minimization.resume(short.folder, run=ScriptedRuns(two_others))
+    more = resumed(short, run=ScriptedRuns(two_others))
     more.go_on()
     assert more.result().runs == 8
 
@@ -169,21 +180,26 @@ def test_a_lab_that_fails(tmp_path: Path) -> None:
         return "lab" if number % 2 else two_others(contents, residency, number)
 
     found = minimized(tmp_path, now_and_then, [0, 1, 1])
-    found.go_on()
-    assert found.best == Way((1, 1), "resident")
+    known = found.go_on()
+    assert known is not None
+    assert known.way == Way((1, 1), "resident")
     lost = minimized(tmp_path, lambda contents, residency, number: "lab", [0])
-    with pytest.raises(InfraError, match="the lab failed 3 times in a row"):
+    with pytest.raises(InfraError, match="the lab failed 3 times in a row: error: "):
         lost.go_on()
+    assert isinstance(lost._run_case, ScriptedRuns)
+    assert lost._run_case.waited == [15.0], "the first try goes on at once"
 
 
 def test_a_case_that_cannot_be_run(tmp_path: Path) -> None:
     found = minimized(tmp_path, lambda contents, residency, number: "unsupported", [0])
     with pytest.raises(ConfigError, match="cannot be run: unsupported"):
         found.go_on()
-    with pytest.raises(ConfigError, match="is no folder of a `minimize`"):
+    with pytest.raises(ConfigError, match="another process is at this minimization"):
+        Minimization.resume(found.folder.path)
+    with pytest.raises(ConfigError, match="is no minimization: there is no log"):
         Minimization.resume(tmp_path)
-    (tmp_path / "task.json").write_text("{}")
-    with pytest.raises(ConfigError, match="cannot be gone on with"):
+    (tmp_path / LOG).write_text("{}\n")
+    with pytest.raises(ConfigError, match=r"log\.jsonl:1"):
         Minimization.resume(tmp_path)
 
 
@@ -192,22 +208,23 @@ def test_a_folder_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> No
     found.go_on()
     secret = tmp_path / "secret"
     secret.mkdir()
-    log = found.folder / "log.jsonl"
+    folder = found.folder.path
+    log = folder / LOG
     said = log.read_text()
     log.write_text(re.sub(r'"run": ?"[^"]*"', '"run":"../../secret"', said))
     with pytest.raises(ConfigError, match="must be a path inside the folder"):
-        Minimization.resume(found.folder)
+        resumed(found)
     log.write_text(said)
-    runs = found.folder / "runs"
-    runs.rename(found.folder / "before")
+    runs = folder / "runs"
+    runs.rename(folder / "before")
     runs.symlink_to(secret)
     with pytest.raises(ConfigError, match=r"runs.*links in a folder are not followed"):
-        Minimization.resume(found.folder)
+        resumed(found)
     runs.unlink()
-    (found.folder / "set/001.json").unlink()
-    (found.folder / "set/001.json").symlink_to(secret / "new")
+    (folder / "set/001.json").unlink()
+    (folder / "set/001.json").symlink_to(secret / "new")
     with pytest.raises(ConfigError, match=r"001\.json.*links in a folder are not followed"):
-        Minimization.resume(found.folder)
+        resumed(found)
     assert list(secret.iterdir()) == []
 
 
@@ -216,8 +233,9 @@ def test_another_failure_than_the_one_in_the_journal_counts_as_none(tmp_path: Pa
     task = Task(subject=subject(tmp_path, [1, 1], wanted))
     found = Minimization.create(tmp_path / "reports", task, run=ScriptedRuns(two_others))
     found.go_on()
-    assert not found.fails
-    assert isinstance(found.result(), Result)
+    told = found.result()
+    assert isinstance(told, Result)
+    assert told.shown == 0
 
 
 SECRET = "s3cr3t-can4ry"
@@ -235,18 +253,15 @@ def test_no_file_of_it_has_a_secret_and_to_go_on_it_is_named_again(tmp_path: Pat
     run = Watched(lambda *_: "failed")
     task = Task(subject=subject(tmp_path, [0, 1]), pytest_arguments=words)
     found = Minimization.create(tmp_path / "reports", task, run=run)
-    found._append(
-        Tried(
-            order=(0,), residency="resident", answer="unknown", why=f"password={SECRET}", seconds=1
-        )
-    )
+    said = {"why": f"password={SECRET}"}
+    found.folder.append(Answered(at=Way((0,), "resident").point, answer="unknown", detail=said))
     found.go_on()
     assert set(told) == {words}, "runs are as asked"
-    kept = [file.read_bytes() for file in found.folder.glob("*.json*")]
+    kept = [file.read_bytes() for file in found.folder.path.glob("*.json*")]
     assert len(kept) == 2
     assert not any(SECRET.encode() in one for one in kept)
     with pytest.raises(ConfigError, match="name all of them again"):
-        Minimization.resume(found.folder)
-    again = Minimization.resume(found.folder, words, run=run)
+        resumed(found)
+    again = resumed(found, words=words, run=run)
     assert again.task == task
-    assert [one.way for one in again.tried] == [one.way for one in found.tried]
+    assert again.result() == found.result()

@@ -158,14 +158,14 @@ _First = TypeVar("_First", bound=FirstLine)
 
 
 def read_lines(
-    text: str, first: type[_First], *, file: str | None = None, most_chars: int = MAX_LINE_CHARS
+    text: str, begins: type[_First], *, file: str | None = None, most_chars: int = MAX_LINE_CHARS
 ) -> tuple[_First, tuple[_Line, ...]]:
     """The first line of a log, and the others, which are about points of its spec.
 
     A last line without its end is what a writer left that died: it is left out. Raises ConfigError
     that names the line for what is no entry or no point of the spec.
     """
-    read = _reader(first)
+    read = _reader(begins)
     begun: _First | None = None
     points: Container[Point] | None = None
     entries: list[_Line] = []
@@ -177,11 +177,11 @@ def read_lines(
         try:
             entry = read.validate_json(line)
         except ValidationError as error:
-            wrong = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in wrong["loc"][1:])
-            raise ConfigError(wrong["msg"], file=file, line=number, field=where or None) from error
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"][1:])
+            raise ConfigError(first["msg"], file=file, line=number, field=where or None) from error
         if begun is None:
-            if not isinstance(entry, first):
+            if not isinstance(entry, begins):
                 break
             begun, points = entry, entry.points()
             continue
@@ -197,6 +197,6 @@ def read_lines(
 
 
 @lru_cache
-def _reader(first: type[FirstLine]) -> TypeAdapter[FirstLine | _Line]:
-    line: Any = Annotated[first | _Line, Field(discriminator="kind")]
+def _reader(begins: type[FirstLine]) -> TypeAdapter[FirstLine | _Line]:
+    line: Any = Annotated[begins | _Line, Field(discriminator="kind")]
     return TypeAdapter(line)

@@ -14,7 +14,7 @@ from harness.bench.ort import OrtOnDevice, ort_on_device
 from harness.bench.session import open_session
 from harness.contexts.compiler import CompileError
 from harness.contexts.context_file import Where, given_files
-from harness.contexts.contexts import Source
+from harness.contexts.contexts import Source, required
 from harness.contexts.models import Model
 from harness.contexts.schedule import RESIDENCIES, Schedule, schedule
 from harness.contexts.session_plan import (
@@ -36,7 +36,6 @@ from harness.qnn.versions import QnnVersion, VersionRange
 from harness.results.checks import Check, conclusion, failure_text
 from harness.results.drift import KEPT
 from harness.results.json_value import as_json
-from harness.runtimes.executorch import EXECUTORCH_VERSION, OWN_BUILD
 from harness.runtimes.runtime import LibraryMissing
 from harness.workbench import Placement
 
@@ -67,6 +66,7 @@ class Bench:
 
     def __init__(self, case: CaseBench) -> None:
         self._case = case
+        self._ready = case.ready
 
     @property
     def placement(self) -> Placement:
@@ -151,7 +151,7 @@ class Bench:
             self._refuse_contexts("contexts are compiled for HTP")
         wanted = [source.seen_from(self._case.folder) for source in sources]
         try:
-            deployed = self._case.ready.deploy_contexts(wanted)
+            deployed = self._ready.contexts(wanted)
         except CompileError as error:
             self._case.notes.makers += filter(None, [self.placement.compiler])
             refusal = ErrorRecord.of(message=str(error))
@@ -183,7 +183,7 @@ class Bench:
             raise ConfigError(
                 'a test that uses ONNX Runtime is marked `@pytest.mark.device(engine="ort")`'
             )
-        arch = self._case.ready.htp_arch() if backend == "htp" else None
+        arch = self._ready.stock.htp_arch if backend == "htp" else None
         with _has_backend(self._case):
             return ort_on_device(self._case.runtime, BACKEND_LIBRARIES[backend], arch)
 
@@ -208,9 +208,9 @@ class Bench:
         made = open_session(self._case.folder / model, tolerance)
         read, wanted = (given_files(one, self._case.folder) for one in (inputs, expected))
         files = made.files(read, wanted)
-        folder = self._case.ready.deploy_files(made.path.name, files) if files else ""
+        folder = self._ready.held.deployer.deploy_files(made.path.name, files) if files else ""
         known = None if made.model is None else self.model(made.model)
-        self._case.notes.makers += self._case.ready.held.supplies.builds(made.sources)
+        self._case.notes.makers += self._ready.stock.builds(made.sources)
         deployed = made.deployed(known, folder, files, tolerance)
         return self.run(made.plan(ort, deployed, repeat), timeout_s=timeout_s)
 
@@ -240,14 +240,17 @@ class Bench:
                 'a test that uses ExecuTorch is marked `@pytest.mark.device(engine="executorch")`'
             )
         made = open_program(self._case.folder / program, method)
-        own = self._case.ready.executor_runner is not None
+        runner = self._ready.stock.program
+        if runner is None:
+            raise InternalError(f"{EXECUTORCH.title} brings no program")
+        own, deployer = runner.is_own, self._ready.held.deployer
         read = made.given("inputs", given_files(inputs, self._case.folder), make=own)
         wanted = made.given("expected", given_files(expected, self._case.folder))
         names = {
             **{f"input_{at}.raw": file for at, file in enumerate(read)},
             **{f"expected_{at}.raw": file for at, file in enumerate(wanted)},
         }
-        folder = self._case.ready.deploy_files(made.path.name, {"program.pte": made.path, **names})
+        folder = deployer.deploy_files(made.path.name, {"program.pte": made.path, **names})
         beside = [f"{folder}/{name}" for name in names]
         plan = made.plan(
             f"{folder}/program.pte",
@@ -256,15 +259,14 @@ class Bench:
             tolerance=tolerance,
             repeat=repeat,
         )
-        runs = self._case.ready.deploy_executorch()
+        runs = f"{deployer.deploy_sets([runner.files_on(deployer)])[0]}/{runner.program}"
         if own:
             observation = run_with(self._case, runs, made, plan, wanted, timeout_s)
         else:
             observation = self._case.run(plan, timeout_s, probe=runs)
-        version = OWN_BUILD if own else EXECUTORCH_VERSION
-        self.measure(executorch=version, **observation.measurements)
+        self.measure(executorch=runner.version, **observation.measurements)
         with contextlib.suppress(ConfigError):  # what cannot be read, ExecuTorch has told
-            known = list(self._case.ready.contexts(made.sources()).values())
+            known = list(required(self._ready.stock.contexts(made.sources())).values())
             self._case.notes.makers += [one.made_by for one in known if one.made_by]
             if known:
                 self._note_forecast(known, schedule(len(known), "resident"))
@@ -303,12 +305,12 @@ class Bench:
 
     def model(self, model: Model) -> DeployedModel:
         """A model's ONNX file on the device, with inputs and expected outputs."""
-        (deployed,) = self._case.ready.deploy_models([model])
+        (deployed,) = self._ready.models([model])
         return deployed
 
     def reference(self, model: Model) -> Reference:
         """A model's inputs and expected outputs on this host."""
-        return self._case.ready.reference(model)
+        return self._ready.stock.references([model])[model]
 
     def fetch(self, remote: str, *, max_bytes: int) -> bytes:
         """What a plan wrote into a file on the device. Raises DeviceError, also if it is larger."""
@@ -400,7 +402,7 @@ class Bench:
         return seen
 
     def _note_forecast(self, contexts: Sequence[Context], steps: Schedule) -> None:
-        if told := self._case.ready.forecast(contexts, steps):
+        if told := self._ready.stock.forecast(contexts, steps):
             self.measure(forecast=told)
 
     def context_plan(

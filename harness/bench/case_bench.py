@@ -134,28 +134,34 @@ class CaseBench:
 
     def __init__(self, ready: ReadyPlacement, log_folder: Path, folder: Path = Path()) -> None:
         self.ready = ready
-        self.placement: Placement = ready.placement
+        self.placement: Placement = ready.stock.placement
         self.folder = folder
         self.notes = Notes()
         self.foreseen = Foreseen()
-        self.device: AttachedDevice = ready.device
-        self.runtime, self.probe = ready.runtime, ready.probe
-        self.notes.runtime = ready.runtime_record
+        self._held = ready.held
+        self.device: AttachedDevice = ready.held.device
+        self.runtime = ready.runtime
+        self.notes.runtime = ready.stock.record
         self._log_folder = log_folder
         self._runs = 0
-        self._evidence = CaseEvidence(self.device.transport, ready.held.baseline)
+        self._evidence = CaseEvidence(self.device.transport, self._held.baseline)
 
     def beside(self, qnn: str) -> CaseBench:
         """The same device with another QNN on it."""
         placement = replace(self.placement, qnn=qnn, compiler=qnn)
         logs = self._log_folder / f"beside-{qnn}"
-        beside = CaseBench(self.ready.held.place(placement), logs, self.folder)
+        beside = CaseBench(self._held.place(placement), logs, self.folder)
         beside._surroundings = self._surroundings  # it is no other case
         return beside
 
     @cached_property
     def _surroundings(self) -> dict[str, object]:
-        return self.ready.held.watch.surroundings(self.ready.held.lab_device)
+        return self._held.watch.surroundings(self._held.lab_device)
+
+    @property
+    def same_device(self) -> str:
+        """Shell text that exits where another device answers than the one made ready."""
+        return self._held.lab_device.device_id.check()
 
     @property
     def run_folder(self) -> Path:
@@ -167,7 +173,7 @@ class CaseBench:
 
         Raises InfraError if it does not become so in the time that the lab's `gate` gives it.
         """
-        settled = self.ready.held.watch.settle(self.ready.held.lab_device)
+        settled = self._held.watch.settle(self._held.lab_device)
         if settled:
             self.notes.measurements.update(gate=settled)
 
@@ -183,7 +189,7 @@ class CaseBench:
 
         `probe` is the path of another one than that which each device gets.
         """
-        refusals = self.ready.held.refusals
+        refusals = self._held.refusals
         known = refusals.find(environment or {}, plan)
         if known is not None:
             return Observation(known.run, known.verdict, {})
@@ -191,12 +197,12 @@ class CaseBench:
         with self._current_folder() as folder:
             run = run_plan(
                 self.device.transport,
-                probe or self.probe,
+                probe or self.ready.probe,
                 plan,
                 env=self.runtime.environment | dict(environment or {}),
                 cwd=folder,
                 timeout_s=timeout_s,
-                first=self.ready.check(),
+                first=self.same_device,
                 on_start=self._keep_plan,
                 on_hang=self._evidence.look,
             )
@@ -273,7 +279,7 @@ class CaseBench:
     def lost_lease(self) -> LeaseLost | None:
         """Why nothing of this case may count: somebody else may have used the device meanwhile."""
         try:
-            self.ready.held.lab_device.require_held()
+            self._held.lab_device.require_held()
         except LeaseLost as lost:
             return lost
         return None
@@ -288,7 +294,7 @@ class CaseBench:
         collected = self._evidence.collect(folder, deadline=Deadline(_EVIDENCE_S))
         self.notes.logs += [f"{_EVIDENCE}/{name}" for name in collected.files]
         if collected.baseline is not None:
-            self.ready.held.baseline = collected.baseline  # the next case is not told of it
+            self._held.baseline = collected.baseline  # the next case is not told of it
         return telling_lines(folder, collected.files)
 
     def _keep_plan(self, plan: Plan) -> None:

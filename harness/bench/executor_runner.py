@@ -183,7 +183,7 @@ def run_with(
     file, environment = plan.steps[0].fields["file"], case.runtime.environment
     with case.scratch() as folder:
         call = RunnerCall(runner, file, inputs, folder, environment, program.number)
-        way, first = case.device.transport, case.ready.check()
+        way, first = case.device.transport, case.same_device
         run = call_runner(way, call, plan, first=first, timeout_s=timeout_s)
         if run.transcript.done and program.outputs and inputs:
             listed = way.shell(f"ls {shlex.quote(call.outputs)}", timeout_s=_LOOK_S).stdout

@@ -6,7 +6,6 @@ that the binaries of all compilers share one reference.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
@@ -70,27 +69,26 @@ class ContextStore:
         return self.get_many([(model, compiler, htp_arch)])[0]
 
     def get_many(self, wanted: Sequence[Wanted]) -> list[Context]:
+        """As `each`. Raises CompileError if a compiler does not make one."""
+        found = []
+        for one in self.each(wanted):
+            if isinstance(one, CompileError):
+                raise one
+            found.append(one)
+        return found
+
+    def each(self, wanted: Sequence[Wanted]) -> list[Context | CompileError]:
         """Contexts in the order asked for; what one compiler has to make, it makes in one process.
 
-        Raises CompileError if a compiler does not make one (the others are made and kept),
-        ConfigError for an unknown version or an architecture the compiler does not know,
-        InfraError if libraries cannot be fetched or the cache cannot be written.
+        What a compiler refused is told again to every case that wants it, without starting the
+        compiler again. Raises ConfigError for an unknown version or an architecture the compiler
+        does not know, InfraError if libraries cannot be fetched or the cache cannot be written.
         """
         known = self._found.keys() | self._refused.keys()
         new = [one for one in dict.fromkeys(wanted) if one not in known]
         for compiler in dict.fromkeys(compiler for _, compiler, _ in new):
             self._get_all(compiler, [one for one in new if one[1] == compiler])
-        for one in wanted:
-            # Told again to every case that wants it, without starting the compiler again.
-            if one in self._refused:
-                raise self._refused[one]
-        return [self._found[one] for one in wanted]
-
-    def without_refused(self, wanted: Sequence[Wanted]) -> list[Wanted]:
-        """Those of `wanted` that their compiler makes; raises like `get_many` for the rest."""
-        with contextlib.suppress(CompileError):
-            self.get_many(wanted)
-        return [one for one in wanted if one not in self._refused]
+        return [self._refused.get(one) or self._found[one] for one in wanted]
 
     def references(self, models: Sequence[Model], compiler: str) -> list[Reference]:
         """The references of models, without their contexts; raises as `get_many`."""

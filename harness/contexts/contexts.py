@@ -9,15 +9,19 @@ from typing import Any, Self
 from harness.artefacts.manifest import Expects, RunPlan
 from harness.contexts.compile import ContextStore
 from harness.contexts.compile_jobs import Wanted
+from harness.contexts.compiler import CompileError
 from harness.contexts.context_file import ContextFile, ContextFiles
 from harness.contexts.models import Model
 from harness.contexts.source import Context, Reference
-from harness.errors import ConfigError, InternalError
+from harness.errors import ConfigError, HarnessError, InternalError
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
 
 Source = Model | ContextFile
 """The kinds of sources that there are."""
+
+Made = Mapping[Source, Context | ConfigError | CompileError]
+"""What became of each source."""
 
 
 class SourceList(tuple[Source, ...]):
@@ -64,48 +68,41 @@ class Contexts:
         self._compiled = ContextStore(cache, catalog, probes)
         self._files = ContextFiles(cache, catalog, probes)
 
-    def of(
-        self, sources: Iterable[Source], compiler: str | None, htp_arch: int | None
-    ) -> dict[Source, Context]:
+    def of(self, sources: Iterable[Source], compiler: str | None, htp_arch: int | None) -> Made:
         """The contexts of all of these; those of models as a compiler makes them.
 
-        Files need neither compiler nor architecture. Raises as `ContextStore.get_many` and
-        `ContextFiles.contexts`, and ConfigError for a file that is wrong.
+        Files need neither compiler nor architecture. What a compiler refused, or is wrong with a
+        file, stands in the place of a context. Raises for the rest as `ContextStore.each` and
+        `ContextFiles.contexts`.
         """
         wanted = list(dict.fromkeys(sources))
-        found: dict[Source, Context] = self._made(_models(wanted, compiler, htp_arch))
-        for source, context in self._read(wanted).items():
-            if isinstance(context, ConfigError):
-                raise context
-            found[source] = context
+        models = _models(wanted, compiler, htp_arch)
+        made = zip(models, self._compiled.each(models), strict=True)
+        found: dict[Source, Context | ConfigError | CompileError] = {
+            model: one for (model, _, _), one in made
+        }
+        files = [one for one in wanted if isinstance(one, ContextFile)]
+        for file, read in self._files.contexts(files).items():
+            found[file] = read
         return {one: found[one] for one in wanted}
-
-    def available(
-        self, sources: Iterable[Source], compiler: str | None, htp_arch: int | None
-    ) -> dict[Source, Context]:
-        """Like `of`, without those that are refused or wrong: only their own cases suffer."""
-        wanted = list(dict.fromkeys(sources))
-        fine = self._compiled.without_refused(_models(wanted, compiler, htp_arch))
-        found: dict[Source, Context] = self._made(fine)
-        for source, context in self._read(wanted).items():
-            if not isinstance(context, ConfigError):
-                found[source] = context
-        return {one: found[one] for one in wanted if one in found}
 
     def metadata(self, sources: Iterable[Source]) -> dict[ContextFile, Mapping[str, Any]]:
         """What those of these say of themselves that are files; as `ContextFiles.metadata`."""
         return self._files.metadata(one for one in sources if isinstance(one, ContextFile))
 
-    def _read(self, sources: Iterable[Source]) -> dict[ContextFile, Context | ConfigError]:
-        return self._files.contexts([one for one in sources if isinstance(one, ContextFile)])
-
-    def _made(self, wanted: Sequence[Wanted]) -> dict[Source, Context]:
-        models = [model for model, _, _ in wanted]
-        return dict(zip(models, self._compiled.get_many(wanted), strict=True))
-
     def references(self, models: Sequence[Model], compiler: str) -> list[Reference]:
         """The references of models; raises as `ContextStore.references`."""
         return self._compiled.references(models, compiler)
+
+
+def required(made: Made) -> dict[Source, Context]:
+    """All of these. Raises the first error that stands in the place of one."""
+    found = {}
+    for source, one in made.items():
+        if isinstance(one, HarnessError):
+            raise one
+        found[source] = one
+    return found
 
 
 def _models(sources: Iterable[Source], compiler: str | None, htp_arch: int | None) -> list[Wanted]:

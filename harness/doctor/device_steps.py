@@ -43,7 +43,7 @@ _NO_PROBE: Final = Answer("unknown", "not tried: the probe is not there")
 
 def probe(ground: Ground) -> Answer:
     """The probe for this device is built, put there and run."""
-    held = ground.workbench.held(ground.name)
+    held = ground.held
     folder = held.deployer.deploy_files("probe", {PROBE_NAME: held.probe}, programs=[PROBE_NAME])
     ground.probe = f"{folder}/{PROBE_NAME}"
     began = time.monotonic()
@@ -83,7 +83,7 @@ def _provoked(ground: Ground, name: str, step: Step, outcome: str, timeout_s: fl
 def _ran(ground: Ground, name: str, plan: Plan, timeout_s: float) -> tuple[Verdict, CaseEvidence]:
     """Runs a plan without any library; what was said goes to the logs."""
     device, logs = ground.device, ground.logs / name
-    evidence = CaseEvidence(device.transport, ground.workbench.held(ground.name).baseline)
+    evidence = CaseEvidence(device.transport, ground.held.baseline)
     run = run_plan(
         device.transport,
         ground.probe,
@@ -134,7 +134,7 @@ def contexts(ground: Ground) -> Answer:
     """66 contexts in one process: small ones must fit, and how many large ones do is told."""
     (name, _), device = _runtime(ground), ground.name
     compiler = ground.workbench.catalog.compiler_for(name, ground.device.target)
-    ready = ground.workbench.held(device).place(Placement(device, "htp", name, compiler))
+    ready = ground.held.place(Placement(device, "htp", name, compiler))
     logs = ground.logs / "66-contexts"
     small = Bench(CaseBench(ready, logs / "small")).resident(_SMALL, _CONTEXTS)
     done = f"{small.loaded} of {_CONTEXTS} small ones loaded, executed and freed"
@@ -193,7 +193,7 @@ def reboot(ground: Ground) -> Answer:
         return Answer("fail", "it is the same boot as before", "reboot it by hand")
     if not ground.probe:
         return Answer("ok", f"back after {took:.0f} s")
-    counting, held = CountingDevice(device.transport), ground.workbench.held(ground.name)
+    counting, held = CountingDevice(device.transport), ground.held
     after = Deployer(counting.way, device.workdir)
     after.deploy_files("probe", {PROBE_NAME: held.probe}, programs=[PROBE_NAME])
     after.release()

@@ -18,6 +18,7 @@ from harness.lab.inventory import Lab
 from harness.transport.device import Transport
 from harness.transport.files import Progress, PushItem
 from harness.workbench import Workbench
+from harness.workbench.held_device import HeldDevice
 
 FOLDER: Final = "acceptance"
 _LEFT_S: Final = 10.0
@@ -48,6 +49,11 @@ class Ground:
     def lab_device(self) -> LabDevice:
         """The device."""
         return self.workbench.lab.device(self.name)
+
+    @property
+    def held(self) -> HeldDevice:
+        """What is known of it, and was put there."""
+        return self.workbench.held(self.lab_device)
 
     @property
     def device(self) -> AttachedDevice:

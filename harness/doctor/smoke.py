@@ -110,7 +110,7 @@ def try_backend(
     placement = Placement(device, backend, name, compiler)
     began = time.monotonic()
     try:
-        ready = workbench.held(device).place(placement)
+        ready = workbench.held(workbench.lab.device(device)).place(placement)
         case = CaseBench(ready, logs)
         bench = Bench(case)
         if compiler is not None:
@@ -181,11 +181,11 @@ def _one_node(ready: ReadyPlacement, offline: bool) -> Plan:
     On the HTP nothing is made: what prepares graphs is not among the libraries that a phone gets.
     """
     libraries = Libraries(
-        backend=ready.runtime.library(BACKEND_LIBRARIES[ready.placement.backend]),
+        backend=ready.runtime.library(BACKEND_LIBRARIES[ready.stock.placement.backend]),
         system=ready.runtime.library(_SYSTEM),
     )
     # the CPU backend has no devices: QnnDevice_create answers 1000, NOT_SUPPORTED (2.47.0)
-    unwanted = ("device-create", "device-free") if ready.placement.backend == "cpu" else ()
+    unwanted = ("device-create", "device-free") if ready.stock.placement.backend == "cpu" else ()
     given, got = (
         tensor(name, kind, number=f"t{name}.1", data=f"?{_BYTES}", size=_BYTES)
         for name, kind in (("in", APP_WRITE), ("out", APP_READ))
@@ -200,7 +200,7 @@ def _one_node(ready: ReadyPlacement, offline: bool) -> Plan:
         call("QnnGraph_execute", "graph", given, 1, got, 1, 0, 0),
     )
     frees: tuple[Step, ...] = (call("QnnContext_free", "ctx", 0),)
-    if ready.placement.backend == "htp":
+    if ready.stock.placement.backend == "htp":
         steps = frees = ()
     plan = within_session(libraries, steps[: -1 if offline else None], frees, Settings())
     return Plan(tuple(step for step in plan.steps if step.verb not in unwanted))

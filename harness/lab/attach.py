@@ -165,13 +165,20 @@ class LabDevice:
         return AdbServer(self._described.server_of(self.config)).is_running()
 
     @property
+    def is_out(self) -> bool:
+        """Whether it was given up, and takes no cases now."""
+        return self.fitness.out is not None
+
+    @property
     def is_taken(self) -> bool:
         """Whether another process has it now, as far as its address tells.
 
-        Nobody can have a simulated one. Raises InfraError where leases cannot be read.
+        Nobody can have a simulated one. Where leases cannot be read, whoever takes it is told.
         """
         leases = self.lab.leases
-        return not (self.is_ours or leases is None) and leases.leases.look(self.key) is not None
+        with contextlib.suppress(InfraError):
+            return not (self.is_ours or leases is None) and leases.leases.look(self.key) is not None
+        return False
 
     def hold(self) -> None:
         """Takes the lease of its address, if leases are kept and labgrid lets us have it.

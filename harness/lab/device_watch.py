@@ -95,7 +95,7 @@ class DeviceWatch:
 
     def _make_fit(self, device: LabDevice) -> None:
         began, health = self._clock(), self._check(device, even_good=True)
-        entry, is_out = self._quarantine.find(device.key), device.fitness.out is not None
+        entry, is_out = self._quarantine.find(device.key), device.is_out
         if health.state == "bad" and not is_out and (entry is None or device.answered):
             health = self._recover(device, health, strikes=1)
         was_unwell = is_out or (entry is not None and entry.until != "answers")
@@ -113,7 +113,7 @@ class DeviceWatch:
         that looks well but gave no verdict to several cases in a row, whatever was done.
         """
         fitness = device.fitness
-        if fitness.out is not None:
+        if device.is_out:
             return False
         fitness.is_fit = False
         fitness.strikes += 1
@@ -302,7 +302,7 @@ class DeviceWatch:
 
     def _take_back(self, device: LabDevice, health: Health) -> None:
         fitness = device.fitness
-        if self._quarantine.lift(device.key) or fitness.out is not None:
+        if self._quarantine.lift(device.key) or device.is_out:
             self._say(device, "healed", health)
         fitness.out = None
         fitness.succeeded()

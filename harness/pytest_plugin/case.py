@@ -283,7 +283,7 @@ def run_case(
             at_work(place.device, case=None)
         records += [*run.records.take_events(), case.record()]
         if not case.failed_by_the_lab:
-            run.workbench.succeeded(place.device)
+            run.device(place).fitness.succeeded()
             if case.is_unsupported and (alike := run.unable_alike(place, tried)):
                 tried += alike
                 retries += 1

@@ -16,6 +16,7 @@ from harness.pytest_plugin.records import Records
 
 if TYPE_CHECKING:
     from harness.host.guard import GuardedProcess
+    from harness.lab.attach import LabDevice
     from harness.pytest_plugin.collected import Collected
     from harness.pytest_plugin.messages import Messages
     from harness.pytest_plugin.terminal import Live
@@ -116,16 +117,19 @@ class Run:
         """Raises why no case can be run, unless a device is out of reach: that may come back."""
         from harness.errors import DeviceError, DeviceRefused, InfraError
 
-        devices = {need.placement.device for need in self._needs}
-        if any(self.workbench.is_out(device) for device in devices):
+        if any(self.device(need.placement).is_out for need in self._needs):
             return
         lost = [error for error in errors if isinstance(error, DeviceError)]
         if all(isinstance(error, DeviceRefused) for error in lost):
             raise next((error for error in errors if isinstance(error, InfraError)), errors[0])
 
-    def _look_again(self, device: str) -> None:
+    def device(self, placement: Placement) -> LabDevice:
+        """The device that a placement is on now."""
+        return self.workbench.lab.device(placement.device)
+
+    def _look_again(self, device: LabDevice) -> None:
         """Raises InfraError for a device that takes no cases, though looked at once in a while."""
-        if self.workbench.is_out(device):
+        if device.is_out:
             self.workbench.look_again(device)
 
     def prepare_ahead(self) -> None:
@@ -137,7 +141,7 @@ class Run:
 
     def ready(self, placement: Placement) -> ReadyPlacement:
         """A placement, with all that its cases need there. Raises HarnessError."""
-        self._look_again(placement.device)
+        self._look_again(self.device(placement))
         return self.workbench.ready(placement)
 
     def lab_failed(self, placement: Placement, *, again: bool) -> bool:
@@ -146,11 +150,11 @@ class Run:
         `again`: another attempt is allowed. Returns whether it is worth while: not if neither this
         device nor another that shares the case can be used.
         """
-        if not self.workbench.is_out(placement.device):
+        device = self.device(placement)
+        if not device.is_out:
             over = not again or self.elsewhere(placement) is not None
-            self.workbench.recover(placement.device, case_over=over)
-        usable = not self.workbench.is_out(placement.device)
-        return again and (usable or self.elsewhere(placement) is not None)
+            self.workbench.recover(device, case_over=over)
+        return again and (not device.is_out or self.elsewhere(placement) is not None)
 
     def elsewhere(self, placement: Placement, tried: Collection[str] = ()) -> Placement | None:
         """The same on another device that shares the case, if one is fit and not among `tried`.
@@ -164,17 +168,18 @@ class Run:
         if self.records.is_worker:
             return []
         names = [name for name in placement.among if name not in (placement.device, *tried)]
-        return [placement.on(name) for name in names if not self.workbench.is_out(name)]
+        others = [placement.on(name) for name in names]
+        return [one for one in others if not self.device(one).is_out]
 
     def _not_taken(self, placement: Placement) -> Placement:
         """The same on another of those that share the case, if another process has this one."""
-        if not placement.among or not self.workbench.is_taken(placement.device):
+        if not placement.among or not self.device(placement).is_taken:
             return placement
         return self._free(self._others(placement)) or placement
 
     def _free(self, placements: Iterable[Placement]) -> Placement | None:
         """The first on a device that no other process has."""
-        return next((one for one in placements if not self.workbench.is_taken(one.device)), None)
+        return next((one for one in placements if not self.device(one).is_taken), None)
 
     def unable_alike(self, placement: Placement, tried: Collection[str]) -> list[str]:
         """The devices that are as unable as the one that a case was on.
@@ -189,7 +194,7 @@ class Run:
         """Where the next attempt at a case runs, which failed on the devices `tried` before."""
         own_is_out = False
         try:
-            self._look_again(placement.device)
+            self._look_again(self.device(placement))
         except HarnessError:
             own_is_out = True
         if tried or own_is_out:

@@ -189,7 +189,7 @@ class Controller:
             kinds=lambda: self._run.asked.kinds,
             earlier=self._earlier,
             bind=self._bind,
-            is_taken=lambda device: self._run.workbench.is_taken(device),
+            is_taken=lambda device: self._run.workbench.lab.device(device).is_taken,
         )
         return self._scheduler
 

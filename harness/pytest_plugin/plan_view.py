@@ -16,6 +16,7 @@ from harness.yaml_lines.document import all_of
 if TYPE_CHECKING:
     from harness.pytest_plugin.device_run import Run
     from harness.workbench import Need, PushedFile
+    from harness.workbench.materials import Materials
 
 
 def show_plan(session: pytest.Session, run: Run) -> None:
@@ -31,8 +32,8 @@ def show_plan(session: pytest.Session, run: Run) -> None:
     wrong: list[ConfigError] = []
     for item, need in cases:
         try:
-            files = run.workbench.files(need)
-            planned = list(_planned(item, run, need))
+            made = run.workbench.materials(need)
+            files, planned = made.listed(), list(_planned(item, need, made))
         except ConfigError as error:
             write_line(reporter, f"{item.nodeid}  cannot run: {error}")
             wrong.append(error)
@@ -55,14 +56,13 @@ def show_plan(session: pytest.Session, run: Run) -> None:
         raise all_of(wrong)
 
 
-def _planned(item: pytest.Item, run: Run, need: Need) -> Iterable[str]:
+def _planned(item: pytest.Item, need: Need, made: Materials) -> Iterable[str]:
     """What the test itself plans to do with its contexts, as its `planned` marker tells."""
     marker = item.get_closest_marker("planned")
     if marker is None:
         return ()
-    compiled = run.workbench.compiled(need)
     function: Callable[..., Iterable[str]] = marker.kwargs["says"]
-    return function([compiled[source] for source in need.sources], parameters_of(item))
+    return function([made.contexts[source] for source in need.sources], parameters_of(item))
 
 
 def _size(size: int) -> str:

@@ -304,7 +304,7 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     made = CaseBench(ready, logs, request.node.path.parent)
     case.bench, made.foreseen = made, case.foreseen()
     case.log_prefix = f"{logs.parent.name}/{logs.name}"
-    case.device = ready.device_record
+    case.device = ready.held.record
     if request.node.get_closest_marker("timed") is not None:
         made.settle()
     return Bench(made)

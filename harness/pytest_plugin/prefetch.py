@@ -30,7 +30,7 @@ def begin_ahead(asked: Asked, workbench: Workbench, needs: Sequence[Need]) -> Gu
     Raises ConfigError for what is not of the form of versions.
     """
     own = needs[0].placement
-    (config,) = asked.lab.select([own.device])
+    device = workbench.lab.device(own.device)
     sources = by_placement(needs)[own]
     found: dict[Need, None] = {}
     options = asked.options
@@ -38,7 +38,7 @@ def begin_ahead(asked: Asked, workbench: Workbench, needs: Sequence[Need]) -> Gu
         try:
             runtimes = device_runtimes(
                 asked.catalog,
-                [config],
+                [device.config],
                 versions.get("qnn", options.qnn),
                 versions.get("compiler", options.compilers),
                 versions.get("ort", options.ort),
@@ -55,8 +55,12 @@ def begin_ahead(asked: Asked, workbench: Workbench, needs: Sequence[Need]) -> Gu
     if not wanted:
         return None
     try:
-        address = DeviceAddress.of(workbench.device(own.device))
-        return start(PrefetchJob(lab=options.lab, address=address, needs=wanted))
+        address = DeviceAddress.of(workbench.held(device).device)
+        return start(
+            PrefetchJob(
+                lab=options.lab, executorch=options.executorch, address=address, needs=wanted
+            )
+        )
     except InfraError as error:
         _log.warning(f"--ahead: {error}")
         return None

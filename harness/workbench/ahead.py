@@ -22,13 +22,10 @@ from harness.host.guard import GuardedProcess, spawn_guarded
 from harness.lab.attach import AttachedDevice, transport_at
 from harness.lab.inventory import load_lab
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.deployed import runtime_set
 from harness.ssh.login import SshLogin
 from harness.store.deploy import Deployer
-from harness.store.layout import FileSet
 from harness.transport.device import Transport
 from harness.workbench.placement import Need
-from harness.workbench.pushed import context_set, model_set
 from harness.workbench.supplies import Supplies
 
 
@@ -41,6 +38,7 @@ class DeviceAddress(BaseModel, extra="forbid", frozen=True):
     workdir: str
     target: str
     htp_arch: int | None
+    android_api: int | None
     cap_bytes: int | None
 
     @classmethod
@@ -54,6 +52,7 @@ class DeviceAddress(BaseModel, extra="forbid", frozen=True):
             workdir=device.workdir,
             target=device.target,
             htp_arch=device.htp_arch,
+            android_api=device.facts.android_api,
             cap_bytes=device.config.store_limit_bytes,
         )
 
@@ -63,9 +62,13 @@ class DeviceAddress(BaseModel, extra="forbid", frozen=True):
 
 
 class PrefetchJob(BaseModel, extra="forbid", frozen=True):
-    """What is to be made ready on a device; `needs` in the order in which it is likely wanted."""
+    """What is to be made ready on a device; `needs` in the order in which it is likely wanted.
+
+    `executorch` is as in `Supplies`.
+    """
 
     lab: Path
+    executorch: Path | None
     address: DeviceAddress
     needs: tuple[Need, ...]
 
@@ -84,30 +87,18 @@ def main(text: str) -> int:
     job = PrefetchJob.model_validate_json(text)
     address, cache, failed = job.address, cache_root(), 0
     catalog = Catalog.of(load_lab(job.lab, places=None), os.environ, cache)
-    supplies = Supplies(catalog, cache)
+    supplies = Supplies(catalog, cache, job.executorch)
     deployer = Deployer(address.transport(), address.workdir, cap_bytes=address.cap_bytes)
     try:
         for need in job.needs:
             try:
-                deployer.deploy_sets(_sets(supplies, deployer, need, address))
+                made = supplies.materialise(need, address, strict=False)
+                deployer.deploy_sets(made.sets(deployer))
             except HarnessError:
                 failed = 1
     finally:
         deployer.release()
     return failed
-
-
-def _sets(
-    supplies: Supplies, deployer: Deployer, need: Need, address: DeviceAddress
-) -> list[FileSet]:
-    placement = need.placement
-    sets = [runtime_set(supplies.runtime(placement, address))]
-    contexts = supplies.expected_contexts(need, address)
-    sets += [context_set(deployer, *made) for made in contexts.items()]
-    if placement.takes_models:
-        models = supplies.models(placement, address, need.models)
-        sets += [model_set(deployer, *made) for made in models.values()]
-    return sets
 
 
 if __name__ == "__main__":

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from harness.contexts.contexts import Source
+from harness.contexts.contexts import Source, required
 from harness.contexts.models import Model
-from harness.contexts.schedule import Schedule
 from harness.contexts.session_plan import DeployedContext, DeployedModel
-from harness.contexts.source import Context, Reference
 from harness.errors import DeviceError, HarnessError, InfraError
 from harness.evidence.answers import Baseline
 from harness.evidence.case_evidence import take_baseline
@@ -20,22 +18,20 @@ from harness.lab.attach import AttachedDevice, LabDevice
 from harness.lab.device_watch import DeviceWatch
 from harness.probe.build import PROBE_NAME
 from harness.probe.fitness import probe_problem
-from harness.qnn.engines import EXECUTORCH
-from harness.results.record import DeviceRecord, RuntimeRecord
-from harness.runtimes.deployed import DeployedRuntime, deploy_runtime, runtime_set
-from harness.runtimes.executorch import EXECUTORCH_VERSION, OWN_BUILD, RUNNER
+from harness.results.record import DeviceRecord
+from harness.runtimes.deployed import DeployedRuntime, deploy_runtime
 from harness.store.deploy import Deployer
-from harness.store.layout import FileSet
-from harness.workbench.placement import Need, Placement, PushedFile
-from harness.workbench.pushed import (
+from harness.workbench.materials import (
+    Materials,
     context_set,
     deployed_context,
     deployed_model,
     model_set,
-    pushed_files,
+    probe_set,
 )
+from harness.workbench.placement import Placement
 from harness.workbench.refusals import Refusals
-from harness.workbench.supplies import Supplies, arch_of
+from harness.workbench.supplies import Stock, Supplies
 
 _BASELINE_S: Final = 10.0
 
@@ -55,10 +51,10 @@ class HeldDevice:
     ) -> None:
         self.lab_device = lab_device
         self.watch = watch
-        self.supplies = supplies
         self.refusals = Refusals()
         self.failed: dict[Placement, HarnessError] = {}
         self.ready: dict[Placement, ReadyPlacement] = {}
+        self._supplies = supplies
         self._open_deployer = open_deployer
 
     @property
@@ -80,6 +76,16 @@ class HeldDevice:
         """Its HTP architecture, 73 for v73."""
         return self.lab_device.config.htp_arch or self.device.htp_arch
 
+    @property
+    def android_api(self) -> int | None:
+        """That of its Android; None elsewhere."""
+        return self.device.facts.android_api if "android" in self.target else None
+
+    @cached_property
+    def record(self) -> DeviceRecord:
+        """What it says it is: the `device` of a record. Raises as `device`."""
+        return DeviceRecord.model_validate(self.device.identity())
+
     @cached_property
     def baseline(self) -> Baseline | None:
         """What it was like before its cases, for evidence to be compared with; None if unknown."""
@@ -100,20 +106,26 @@ class HeldDevice:
         if "deployer" in self.__dict__:
             self.deployer.release()
 
-    def deploy(self, need: Need) -> ReadyPlacement:
-        """Puts all that a case needs there in one go."""
-        runtime = self.supplies.runtime(need.placement, self)
-        contexts = self.supplies.expected_contexts(need, self)
-        sets = [runtime_set(runtime), self._probe_set()]
-        sets += [context_set(self.deployer, *made) for made in contexts.items()]
-        self.deployer.deploy_sets(sets)
-        return self.place(need.placement)
+    @property
+    def probe(self) -> Path:
+        """The probe that is built for it, on this computer. Raises HarnessError."""
+        return self._supplies.probe(self.target, self.android_api)
+
+    def stock(self, placement: Placement) -> Stock:
+        """What this computer has for cases of a placement on it."""
+        return Stock(self._supplies, placement, self)
+
+    def deploy(self, placement: Placement, materials: Materials) -> ReadyPlacement:
+        """Puts all that cases of a placement have there in one go."""
+        self.deployer.deploy_sets(materials.sets(self.deployer))
+        return self.place(placement)
 
     def place(self, placement: Placement) -> ReadyPlacement:
         """Puts runtime and probe there, and sees once that the probe runs."""
         if placement not in self.ready:
-            runtime = deploy_runtime(self.deployer, self.supplies.runtime(placement, self))
-            (folder,) = self.deployer.deploy_sets([self._probe_set()])
+            stock = self.stock(placement)
+            runtime = deploy_runtime(self.deployer, stock.runtime)
+            (folder,) = self.deployer.deploy_sets([probe_set(self.deployer, self.probe)])
             path = f"{folder}/{PROBE_NAME}"
             device = self.device
             # tried once at each path
@@ -122,129 +134,37 @@ class HeldDevice:
                 problem = f"the probe does not run on {placement.device}: {why}"
                 raise DeviceError(problem, serial=device.transport.serial)
             _ = self.baseline  # before its first case, whose time it would be
-            self.ready[placement] = ReadyPlacement(placement, self, runtime, path)
+            self.ready[placement] = ReadyPlacement(self, stock, runtime, path)
         return self.ready[placement]
-
-    def files(self, need: Need) -> list[PushedFile]:
-        """The files that a case needs there, made on this computer. Raises HarnessError."""
-        placement, supplies = need.placement, self.supplies
-        files = pushed_files(
-            supplies.runtime(placement, self),
-            self.probe,
-            supplies.required_contexts(need, self),
-            supplies.models(placement, self, need.models) if placement.takes_models else {},
-        )
-        if placement.engine == EXECUTORCH.name:
-            own = supplies.executor_runner(self.target)
-            made = supplies.executorch(self.target) if own is None else own
-            origin = f"ExecuTorch {EXECUTORCH_VERSION if own is None else OWN_BUILD}"
-            files += [PushedFile(origin, one, path.stat().st_size) for one, path in made.items()]
-        return files + [
-            PushedFile(path.name, path.name, path.stat().st_size) for path in need.files
-        ]
-
-    @property
-    def probe(self) -> Path:
-        """The probe that is built for it, on this computer."""
-        api = self.device.facts.android_api if "android" in self.target else None
-        return self.supplies.probe(self.target, api)
-
-    def _probe_set(self) -> FileSet:
-        files = {PROBE_NAME: self.probe}
-        return self.deployer.file_set("probe", files, programs=files)
 
 
 @dataclass(frozen=True)
 class ReadyPlacement:
     """What the cases of a placement find on their device, and can have put there besides.
 
-    `probe` is a path on the device.
+    `held` is that device, `stock` what this computer has for them, `probe` a path on the device.
+    What puts something there raises HarnessError if it cannot be made here, or not put there.
     """
 
-    placement: Placement
     held: HeldDevice
+    stock: Stock
     runtime: DeployedRuntime
     probe: str
 
-    @property
-    def device(self) -> AttachedDevice:
-        """The device, connected and well. Raises as `HeldDevice.device`."""
-        return self.held.device
-
-    @cached_property
-    def runtime_record(self) -> RuntimeRecord:
-        """What its libraries are: the `runtime` of a record. Raises HarnessError."""
-        return self.held.supplies.libraries.identity(self.placement, self.held.target)
-
-    @cached_property
-    def device_record(self) -> DeviceRecord:
-        """What its device says it is: the `device` of a record. Raises as `device`."""
-        return DeviceRecord.model_validate(self.device.identity())
-
-    def htp_arch(self) -> int:
-        """The HTP architecture of its device (73 for v73). Raises ConfigError if unknown."""
-        return arch_of(self.placement, self.held)
-
-    def contexts(self, sources: Sequence[Source]) -> dict[Source, Context]:
-        """The contexts of these sources, on this computer. Raises as `Supplies.contexts`."""
-        return self.held.supplies.contexts(self.placement, self.held, sources)
-
-    def deploy_contexts(self, sources: Sequence[Source]) -> dict[Source, DeployedContext]:
-        """Puts the contexts of these sources, for the placement, on its device."""
-        held, made = self.held, self.contexts(sources)
-        sets = [context_set(held.deployer, *one) for one in made.items()]
-        folders = held.deployer.deploy_sets(sets)
+    def contexts(self, sources: Sequence[Source]) -> dict[Source, DeployedContext]:
+        """Puts the contexts of these sources there. Raises the first of their errors."""
+        made, deployer = required(self.stock.contexts(sources)), self.held.deployer
+        folders = deployer.deploy_sets([context_set(deployer, *one) for one in made.items()])
         return {
             source: deployed_context(context, folder)
             for (source, context), folder in zip(made.items(), folders, strict=True)
         }
 
-    def forecast(self, contexts: Sequence[Context], steps: Schedule) -> dict[str, object] | None:
-        """What is forecast for a schedule over contexts. Raises as `Forecasts.of`."""
-        supplies = self.held.supplies
-        runtime = supplies.runtime(self.placement, self.held)
-        return supplies.forecasts.of(runtime, contexts, steps.moves)
-
-    @property
-    def executor_runner(self) -> Mapping[str, Path] | None:
-        """A runner of the user's and its libraries, by name; None where ExecuTorch's wheel serves.
-
-        Raises ConfigError for a folder that has none, or for another kind of device.
-        """
-        return self.held.supplies.executor_runner(self.held.target)
-
-    def deploy_executorch(self) -> str:
-        """Puts that on the device, else the probe with ExecuTorch in it; its path there.
-
-        Raises ConfigError for a device that ExecuTorch's wheel has no libraries for.
-        """
-        runner = self.executor_runner
-        if runner is not None:
-            return f"{self.deploy_files('executorch-build', runner, [RUNNER])}/{RUNNER}"
-        files = self.held.supplies.executorch(self.held.target)
-        return f"{self.deploy_files('executorch', files, [PROBE_NAME])}/{PROBE_NAME}"
-
-    def deploy_files(
-        self, name: str, files: Mapping[str, Path], programs: Sequence[str] = ()
-    ) -> str:
-        """Puts files into a folder of their own on the device; its path there."""
-        return self.held.deployer.deploy_files(name, files, programs)
-
-    def deploy_models(self, models: Sequence[Model]) -> list[DeployedModel]:
-        """Puts the ONNX files of these models, their inputs and references on the device."""
-        deployer = self.held.deployer
-        made = self.held.supplies.models(self.placement, self.held, models)
-        sets = [model_set(deployer, onnx, reference) for onnx, reference in made.values()]
-        folders = deployer.deploy_sets(sets)
+    def models(self, models: Sequence[Model]) -> list[DeployedModel]:
+        """Puts the ONNX files of these models, their inputs and references there."""
+        made, deployer = self.stock.models(models), self.held.deployer
+        folders = deployer.deploy_sets([model_set(deployer, *one) for one in made.values()])
         return [
             deployed_model(model, reference, folder)
             for (model, (_, reference)), folder in zip(made.items(), folders, strict=True)
         ]
-
-    def reference(self, model: Model) -> Reference:
-        """A model's inputs and expected outputs on this computer. Raises HarnessError."""
-        return self.held.supplies.references(self.placement, self.held, [model])[model]
-
-    def check(self) -> str:
-        """Shell text that exits where another device answers than the one made ready."""
-        return self.held.lab_device.device_id.check()

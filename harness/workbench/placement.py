@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from harness.contexts.contexts import Source
 from harness.contexts.models import Model
 from harness.qnn.engines import ENGINES, QNN
 
+# Context binaries are made for the HTP: elsewhere a case gets one if it asks, but none is expected.
+_COMPILED_FOR: Final = ("htp",)
+
 
 @dataclass(frozen=True, order=True)
 class Placement:
     """Where and with what a case runs: one device, backend, runtime and compiler.
+
+    It is what other processes are told, in a case's name, so that it has the names of devices and
+    no device.
 
     `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130. `engine` is the name
     of what drives the backend (`qnn/engines.py`). `ort` is the name of an ONNX Runtime, None
@@ -108,8 +114,18 @@ class Need:
         return self.placement.where, self.wants
 
     @property
+    def contexts(self) -> tuple[Source, ...]:
+        """Those of its sources that it has contexts of before it asks for any."""
+        if not self.placement.takes_contexts:
+            return ()
+        compiled = self.placement.backend in _COMPILED_FOR
+        return tuple(one for one in self.sources if compiled or not one.compiled)
+
+    @property
     def models(self) -> tuple[Model, ...]:
-        """Those of its sources that ONNX Runtime can make sessions of."""
+        """Those of its sources that its engine makes graphs of on the device."""
+        if not self.placement.takes_models:
+            return ()
         return tuple(one for one in self.sources if isinstance(one, Model))
 
 

@@ -1,27 +1,37 @@
-"""What this computer makes for devices: libraries, the probe, contexts, ONNX files."""
+"""What this computer makes for devices: libraries, programs, contexts, ONNX files."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from harness.contexts.contexts import Contexts, Source
+from harness.contexts.contexts import Contexts, Made, Source
 from harness.contexts.metadata import named_build
 from harness.contexts.models import Model, OnnxFiles
+from harness.contexts.schedule import Schedule
 from harness.contexts.source import Context, Reference
-from harness.errors import ConfigError
+from harness.errors import ConfigError, HarnessError
 from harness.fit.forecasts import Forecasts
 from harness.probe.build import PROBE_NAME, ProbeBuilder
+from harness.qnn.engines import EXECUTORCH
+from harness.results.record import RuntimeRecord
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.executorch import EXECUTORCH_LIBRARIES, runner_files
+from harness.runtimes.executorch import (
+    EXECUTORCH_LIBRARIES,
+    EXECUTORCH_VERSION,
+    OWN_BUILD,
+    RUNNER,
+    runner_files,
+)
 from harness.runtimes.preflight import ContextFacts
 from harness.runtimes.runtime import Runtime
 from harness.workbench.libraries import Libraries, preflight_context, preflight_file
+from harness.workbench.materials import EngineProgram, Materials
 from harness.workbench.placement import Need, Placement
-
-# Context binaries are made for the HTP: elsewhere a case gets one if it asks, but none is expected.
-_WITH_CONTEXTS = ("htp",)
 
 
 class TargetSpec(Protocol):
@@ -35,6 +45,10 @@ class TargetSpec(Protocol):
     def htp_arch(self) -> int | None:
         """73 for v73; None if nobody knows."""
 
+    @property
+    def android_api(self) -> int | None:
+        """That of its Android; None elsewhere."""
+
 
 class Supplies:
     """Fetches, builds and compiles, each thing once for all devices. Methods raise HarnessError."""
@@ -45,15 +59,31 @@ class Supplies:
         self._own_executorch = executorch
         self.libraries = Libraries(catalog, cache, own_executorch=executorch is not None)
         self.probes = ProbeBuilder(cache / "probe")
-        self._contexts = Contexts(cache, catalog, self.probes)
+        self.contexts = Contexts(cache, catalog, self.probes)
         self.forecasts = Forecasts(cache, self.probes)
-        self._onnx = OnnxFiles(cache)
+        self.onnx = OnnxFiles(cache)
         self._built: dict[tuple[str, int | None], Path] = {}
 
-    def runtime(self, placement: Placement, kind: TargetSpec) -> Runtime:
-        """The libraries of a placement, cut down to what its device needs."""
-        arch = kind.htp_arch if placement.backend == "htp" else None
-        return self.libraries.runtime(placement, kind.target, arch)
+    def materialise(self, need: Need, device: TargetSpec, *, strict: bool) -> Materials:
+        """All that a case has on its device, made on this computer.
+
+        What only some cases take and cannot be had is left out: those are told when they ask for
+        it. If `strict`, it is raised. What a compiler refuses is left out in any case: that is an
+        answer about the compiler, which its own case gives.
+        """
+        stock, contexts = Stock(self, need.placement, device), dict[Source, Context]()
+        runtime, probe = stock.runtime, self.probe(device.target, device.android_api)
+        for source, made in stock.contexts(need.contexts).items():
+            if isinstance(made, Context):
+                contexts[source] = made
+            elif strict and isinstance(made, ConfigError):
+                raise made
+        models: dict[Model, tuple[Path, Reference]] = {}
+        program: EngineProgram | None = None
+        with contextlib.nullcontext() if strict else contextlib.suppress(HarnessError):
+            models = stock.models(need.models)
+            program = stock.program
+        return Materials(runtime, probe, contexts, models, program, need.files)
 
     def probe(self, target: str, android_api: int | None) -> Path:
         """The probe for a target; `android_api` is that of the device, for Android."""
@@ -61,10 +91,20 @@ class Supplies:
             self._built[target, android_api] = self.probes.build(target, android_api=android_api)
         return self._built[target, android_api]
 
-    def executor_runner(self, target: str) -> dict[str, Path] | None:
-        """The runner of the user's own build, and its libraries; None if there is no such build."""
-        own = self._own_executorch
-        return None if own is None else runner_files(own, target)
+    def program(self, engine: str, target: str) -> EngineProgram | None:
+        """What an engine brings to a device in the place of our probe; None where the probe serves.
+
+        Raises ConfigError for a build of the user's without a runner, or for another target, and
+        for a device that ExecuTorch's wheel has no libraries for.
+        """
+        if engine != EXECUTORCH.name:
+            return None
+        if self._own_executorch is not None:
+            files = runner_files(self._own_executorch, target)
+            return EngineProgram("executorch-build", OWN_BUILD, RUNNER, files, is_own=True)
+        return EngineProgram(
+            "executorch", EXECUTORCH_VERSION, PROBE_NAME, self.executorch(target), is_own=False
+        )
 
     def executorch(self, target: str) -> dict[str, Path]:
         """The probe with ExecuTorch in it, and the libraries that are to lie beside it, by name."""
@@ -77,79 +117,78 @@ class Supplies:
         libraries = {name: root / "lib" / name for name in EXECUTORCH_LIBRARIES}
         return {PROBE_NAME: program, **libraries}
 
-    def contexts(
-        self, placement: Placement, kind: TargetSpec, sources: Sequence[Source]
-    ) -> dict[Source, Context]:
-        """The contexts of these sources.
 
-        Raises CompileError for one that its compiler refuses, ConfigError for a wrong file.
-        """
-        return self._contexts.of(sources, *self._compiling(placement, kind, sources))
+@dataclass(frozen=True)
+class Stock:
+    """What this computer has for the cases of one placement. Everything raises HarnessError."""
 
-    def expected_contexts(self, need: Need, kind: TargetSpec) -> dict[Source, Context]:
-        """Those that are made ready before a case asks for them, as far as they can be had."""
-        placement, sources = need.placement, need.sources
-        if not placement.takes_contexts:
+    supplies: Supplies
+    placement: Placement
+    device: TargetSpec
+
+    @property
+    def runtime(self) -> Runtime:
+        """The libraries, cut down to what the device needs."""
+        arch = self.device.htp_arch if self.placement.backend == "htp" else None
+        return self.supplies.libraries.runtime(self.placement, self.device.target, arch)
+
+    @cached_property
+    def record(self) -> RuntimeRecord:
+        """What the libraries are: the `runtime` of a record."""
+        return self.supplies.libraries.identity(self.placement, self.device.target)
+
+    @property
+    def program(self) -> EngineProgram | None:
+        """What its engine brings; as `Supplies.program`."""
+        return self.supplies.program(self.placement.engine, self.device.target)
+
+    @property
+    def htp_arch(self) -> int:
+        """The HTP architecture of the device (73 for v73). Raises ConfigError if unknown."""
+        name, arch = self.placement.device, self.device.htp_arch
+        if arch is None:
+            raise ConfigError(
+                f"the HTP architecture of device {name} is not known; set htp_arch or soc",
+                field=f"devices.{name}.htp_arch",
+            )
+        return arch
+
+    @property
+    def _compiler(self) -> str:
+        """What compiles for the placement, also where it was not made for that."""
+        known = self.placement.compiler
+        return known or self.supplies.catalog.compiler_for(self.placement.qnn, self.device.target)
+
+    def contexts(self, sources: Sequence[Source]) -> Made:
+        """The contexts of these sources, or why there is none; as `Contexts.of`."""
+        compiled = any(one.compiled for one in sources)
+        compiler, arch = (self._compiler, self.htp_arch) if compiled else (None, None)
+        return self.supplies.contexts.of(sources, compiler, arch)
+
+    def models(self, models: Sequence[Model]) -> dict[Model, tuple[Path, Reference]]:
+        """The ONNX files of these models, with what goes with them."""
+        onnx, references = self.supplies.onnx, self.references(models)
+        return {model: (onnx.path(model), made) for model, made in references.items()}
+
+    def references(self, models: Sequence[Model]) -> dict[Model, Reference]:
+        """The inputs and expected outputs of these models."""
+        if not models:
             return {}
-        if placement.backend not in _WITH_CONTEXTS:
-            sources = tuple(one for one in sources if not one.compiled)
-        return self._contexts.available(sources, *self._compiling(placement, kind, sources))
-
-    def required_contexts(self, need: Need, kind: TargetSpec) -> dict[Source, Context]:
-        """The same. Raises ConfigError for a wrong file."""
-        if not need.placement.takes_contexts:
-            return {}
-        self.contexts(need.placement, kind, [one for one in need.sources if not one.compiled])
-        return self.expected_contexts(need, kind)
-
-    def context_facts(self, need: Need, kind: TargetSpec) -> list[ContextFacts]:
-        """What preflight wants to know of the contexts that a case takes, whatever loads them."""
-        if need.placement.takes_contexts:
-            made = self.expected_contexts(need, kind)
-            return [preflight_context(str(source), context) for source, context in made.items()]
-        inside = self._contexts.metadata(need.sources)
-        return [preflight_file(str(source), told) for source, told in inside.items()]
+        made = self.supplies.contexts.references(models, self._compiler)
+        return dict(zip(models, made, strict=True))
 
     def builds(self, sources: Sequence[Source]) -> list[str]:
         """The QNN builds that files name as theirs, as far as they can be read."""
-        return [
-            build
-            for told in self._contexts.metadata(sources).values()
-            if (build := named_build(told)) is not None
-        ]
+        metadata = self.supplies.contexts.metadata(sources).values()
+        return [build for told in metadata if (build := named_build(told)) is not None]
 
-    def _compiling(
-        self, placement: Placement, kind: TargetSpec, sources: Sequence[Source]
-    ) -> tuple[str | None, int | None]:
-        """Compiler and HTP architecture, as far as one of the sources needs them."""
-        if not any(one.compiled for one in sources):
-            return None, None
-        return self._compiler(placement, kind), arch_of(placement, kind)
+    def context_facts(self, sources: Sequence[Source], made: Materials) -> list[ContextFacts]:
+        """What preflight wants to know of the contexts that a case takes, whatever loads them."""
+        if self.placement.takes_contexts:
+            return [preflight_context(str(source), one) for source, one in made.contexts.items()]
+        inside = self.supplies.contexts.metadata(sources)
+        return [preflight_file(str(source), told) for source, told in inside.items()]
 
-    def _compiler(self, placement: Placement, kind: TargetSpec) -> str:
-        """What compiles for a placement, also where it was not made for that."""
-        return placement.compiler or self.catalog.compiler_for(placement.qnn, kind.target)
-
-    def models(
-        self, placement: Placement, kind: TargetSpec, models: Sequence[Model]
-    ) -> dict[Model, tuple[Path, Reference]]:
-        """The ONNX files of these models, with what goes with them."""
-        references = self.references(placement, kind, models)
-        return {model: (self._onnx.path(model), made) for model, made in references.items()}
-
-    def references(
-        self, placement: Placement, kind: TargetSpec, models: Sequence[Model]
-    ) -> dict[Model, Reference]:
-        """The inputs and expected outputs of these models."""
-        made = self._contexts.references(models, self._compiler(placement, kind))
-        return dict(zip(models, made, strict=True))
-
-
-def arch_of(placement: Placement, kind: TargetSpec) -> int:
-    """The HTP architecture of a placement's device. Raises ConfigError if nobody knows it."""
-    if kind.htp_arch is None:
-        raise ConfigError(
-            f"the HTP architecture of device {placement.device} is not known; set htp_arch or soc",
-            field=f"devices.{placement.device}.htp_arch",
-        )
-    return kind.htp_arch
+    def forecast(self, contexts: Sequence[Context], steps: Schedule) -> dict[str, object] | None:
+        """What is forecast for a schedule over contexts; as `Forecasts.of`."""
+        return self.supplies.forecasts.of(self.runtime, contexts, steps.moves)

@@ -7,14 +7,12 @@ that cannot be fetched spoils its own cases and no other.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.contexts.contexts import Source
-from harness.contexts.source import Context
-from harness.errors import HarnessError, InfraError, VersionError
+from harness.errors import HarnessError, VersionError
 from harness.files.cache import quarantine_root, simulated_root
 from harness.lab.attach import AttachedDevice, LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
@@ -31,7 +29,8 @@ from harness.store.deploy import Deployer
 from harness.store.instances import Instances
 from harness.workbench.held_device import HeldDevice, ReadyPlacement
 from harness.workbench.libraries import PreflightMode, preflight_device
-from harness.workbench.placement import Need, Placement, PushedFile, by_placement
+from harness.workbench.materials import Materials
+from harness.workbench.placement import Need, Placement, by_placement
 from harness.workbench.supplies import Supplies
 
 
@@ -79,7 +78,7 @@ class Workbench:
             tell=tell,
         )
         self._tell = tell
-        self._held: dict[str, HeldDevice] = {}
+        self._held: dict[LabDevice, HeldDevice] = {}
         # one for all: after a fault the same device is claimed anew, not twice
         self._claim = own_claim()
 
@@ -89,7 +88,7 @@ class Workbench:
         Safe to call twice; a device that does not answer delays it by seconds at most.
         """
         for held in self._held.values():
-            if held.lab_device.fitness.out is None:
+            if not held.lab_device.is_out:
                 held.release()
         self._held.clear()
         self.lab.close()
@@ -103,16 +102,27 @@ class Workbench:
         wanted = by_placement(needs)
         self.needs = {**self.needs, **wanted}
         self.lab.hold_all(placement.device for placement in wanted)
+        together = [Need(placement, sources) for placement, sources in wanted.items()]
+        made: dict[Placement, Materials] = {}
+
+        def make(need: Need) -> None:
+            held = self._held_for(need.placement)
+            made[need.placement] = self._supplies.materialise(need, held, strict=False)
+
+        def make_ready(need: Need) -> None:
+            self._look_ahead(need, made[need.placement])
+            self._held_for(need.placement).deploy(need.placement, made[need.placement])
+
         # all host work first: starting a compiler costs more than having it compile
-        for act in (self._make_here, self._make_ready):
-            for placement, sources in wanted.items():
-                failed = self.held(placement.device).failed
-                if placement not in failed:
+        for act in (make, make_ready):
+            for need in together:
+                failed = self._held_for(need.placement).failed
+                if need.placement not in failed:
                     try:
-                        act(Need(placement, sources))
+                        act(need)
                     except HarnessError as error:
-                        failed[placement] = error
-        found = {place: self.held(place.device).failed.get(place) for place in wanted}
+                        failed[need.placement] = error
+        found = {place: self._held_for(place).failed.get(place) for place in wanted}
         return {place: error for place, error in found.items() if error is not None}
 
     def ready(self, placement: Placement) -> ReadyPlacement:
@@ -120,19 +130,23 @@ class Workbench:
 
         Raises HarnessError, as often as it is asked, for one that could not be made ready.
         """
-        held = self.held(placement.device)
+        held = self._held_for(placement)
         if placement not in held.ready and placement not in held.failed:
             self.prepare([Need(placement, tuple(self.needs.get(placement, ())))])
         if placement in held.failed:
             raise held.failed[placement]
         return held.ready[placement]
 
-    def held(self, name: str) -> HeldDevice:
-        """A device of the lab, by its name. Raises ConfigError if there is none."""
-        if name not in self._held:
-            device = self.lab.device(name)
-            self._held[name] = HeldDevice(device, self._watch, self._supplies, self._open_deployer)
-        return self._held[name]
+    def held(self, device: LabDevice) -> HeldDevice:
+        """What the run has of a device of its lab."""
+        if device not in self._held:
+            self._held[device] = HeldDevice(
+                device, self._watch, self._supplies, self._open_deployer
+            )
+        return self._held[device]
+
+    def _held_for(self, placement: Placement) -> HeldDevice:
+        return self.held(self.lab.device(placement.device))
 
     def findings(self, placement: Placement) -> tuple[Finding, ...]:
         """What preflight had to say about a placement when it was last made ready."""
@@ -145,67 +159,35 @@ class Workbench:
             told = "; ".join(str(one) for one in errors)
             raise VersionError(f"{placement}: {told}", field="--preflight strict")
 
-    def is_out(self, device: str) -> bool:
-        """Whether a device takes no cases now."""
-        return self.lab.device(device).fitness.out is not None
-
-    def is_taken(self, device: str) -> bool:
-        """Whether another process has a real device now, as far as its address tells."""
-        with contextlib.suppress(InfraError):  # whoever takes it is told
-            return self.lab.device(device).is_taken
-        return False
-
-    def look_again(self, device: str) -> None:
+    def look_again(self, device: LabDevice) -> None:
         """Has a device that was given up looked at once in a while, and takes it back if well.
 
         What is on it is found out anew. Raises InfraError saying why it takes no cases.
         """
-        self._watch.require(self.lab.device(device))
+        self._watch.require(device)
         self._held.pop(device, None)
 
-    def recover(self, device: str, *, case_over: bool) -> bool:
+    def recover(self, device: LabDevice, *, case_over: bool) -> bool:
         """To be called after each fault of the lab on a device; whether it can be used again.
 
         `case_over`: the case is not tried again on it.
         What was known about the device is forgotten, and it is brought back or given up.
         """
         self._held.pop(device, None)
-        return self._watch.failed(self.lab.device(device), case_over=case_over)
+        return self._watch.failed(device, case_over=case_over)
 
-    def succeeded(self, device: str) -> None:
-        """To be called after each case that the lab survived."""
-        self.lab.device(device).fitness.succeeded()
+    def materials(self, need: Need) -> Materials:
+        """All that a case has on its device, made on this computer; nothing is put there.
 
-    def files(self, need: Need) -> list[PushedFile]:
-        """The files that a case needs on its device; fetches, builds and compiles on the host.
-
-        Raises HarnessError like `prepare` remembers it.
+        Raises HarnessError for what cannot be had, as `Supplies.materialise` does.
         """
-        return self.held(need.placement.device).files(need)
+        return self._supplies.materialise(need, self._held_for(need.placement), strict=True)
 
-    def compiled(self, need: Need) -> dict[Source, Context]:
-        """The contexts that a case takes, on this host; as `Supplies.required_contexts`."""
-        return self._supplies.required_contexts(need, self.held(need.placement.device))
-
-    def device(self, name: str) -> AttachedDevice:
-        """The device, connected and well. Raises as `HeldDevice.device`."""
-        return self.held(name).device
-
-    def _make_here(self, need: Need) -> None:
-        held = self.held(need.placement.device)
-        self._supplies.runtime(need.placement, held)
-        _ = held.probe
-        self._supplies.expected_contexts(need, held)
-
-    def _make_ready(self, need: Need) -> None:
-        self._look_ahead(need)
-        self.held(need.placement.device).deploy(need)
-
-    def _look_ahead(self, need: Need) -> None:
+    def _look_ahead(self, need: Need, made: Materials) -> None:
         if self._preflight == "off":
             return
-        placement, held = need.placement, self.held(need.placement.device)
-        contexts = self._supplies.context_facts(need, held)
+        placement, held = need.placement, self._held_for(need.placement)
+        contexts = held.stock(placement).context_facts(need.sources, made)
         device = preflight_device(held.device)
         found = self._supplies.libraries.findings(placement, device, contexts)
         self._findings[placement] = found

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 from harness.bench import Bench
 
 
 def probe_of(bench: Bench) -> str:
     """The probe's path on the device."""
-    return bench._case.probe
+    return bench._case.ready.probe
 
 
 def use_probe(bench: Bench, path: str) -> None:
     """Has the case run another program in place of the probe."""
-    bench._case.probe = path
+    bench._case.ready = replace(bench._case.ready, probe=path)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import pytest
 from harness.adb.device import AdbDevice
 from harness.contexts.models import Model
 from harness.files.cache import cache_root, simulated_root
+from harness.lab.attach import AttachedDevice
 from harness.lab.inventory import load_lab
 from harness.store.scripts import Name, script
 from harness.transport.shell import Completed
@@ -22,6 +23,10 @@ MODELS = (Model("tiny"),)
 
 def open_workbench(lab: Path) -> Workbench:
     return Workbench(load_lab(lab), cache=cache_root())
+
+
+def device_of(workbench: Workbench) -> AttachedDevice:
+    return workbench.held(workbench.lab.device("sim-test")).device
 
 
 def prepared(workbench: Workbench, version: str) -> Placement:
@@ -44,7 +49,7 @@ def test_a_run_makes_room_for_itself_and_leaves_no_mark(
         workbench = open_workbench(simulated_lab)
         try:
             runtime = workbench.ready(prepared(workbench, version)).runtime
-            workdir = Path(workbench.device("sim-test").workdir)
+            workdir = Path(device_of(workbench).workdir)
             assert Path(runtime.library("libQnnHtp.so")).exists()
             assert 100e6 < stored_bytes(workdir) < limit_mb * 1e6
             assert len(list(workdir.glob("inuse/*"))) == 1
@@ -57,7 +62,7 @@ def test_a_run_makes_room_for_itself_and_leaves_no_mark(
     simulated_lab.write_text(f"{described}    store_limit_mb: 50\n")
     with contextlib.closing(open_workbench(simulated_lab)) as workbench:
         prepared(workbench, "2.47.0")
-        assert stored_bytes(Path(workbench.device("sim-test").workdir)) > 50e6
+        assert stored_bytes(Path(device_of(workbench).workdir)) > 50e6
     (told,) = logged.warnings
     assert "more than its store_limit_mb (50)" in told
 
@@ -77,10 +82,10 @@ def test_all_that_a_placement_needs_takes_one_look(
 
     workbench = open_workbench(simulated_lab)
     try:
-        workbench.device("sim-test")
+        device_of(workbench)
         monkeypatch.setattr(AdbDevice, "shell", counting)
         placement = prepared(workbench, "2.51.0")
-        workbench.ready(placement).deploy_contexts(MODELS)
+        workbench.ready(placement).contexts(MODELS)
         # what the device itself is asked about besides is no matter of the store
         asked = [name for one in sent for name in get_args(Name) if script(name) in one]
         assert asked == ["look"]
@@ -92,8 +97,8 @@ def test_a_device_that_is_attached_anew_is_marked_once(simulated_lab: Path) -> N
     workbench = open_workbench(simulated_lab)
     try:
         prepared(workbench, "2.51.0")
-        workdir = Path(workbench.device("sim-test").workdir)
-        workbench.look_again("sim-test")
+        workdir = Path(device_of(workbench).workdir)
+        workbench.look_again(workbench.lab.device("sim-test"))
         prepared(workbench, "2.51.0")
         assert len(list(workdir.glob("inuse/*"))) == 1
     finally:

@@ -37,7 +37,8 @@ def test_only_where_a_device_is_to_blame_cases_are_tried(
     errors: list[HarnessError], is_out: bool, raised: HarnessError | None
 ) -> None:
     run = Run(cast(Options, None))
-    run._workbench = cast(Workbench, SimpleNamespace(is_out=lambda device: is_out))
+    lab = SimpleNamespace(device=lambda name: SimpleNamespace(is_out=is_out))
+    run._workbench = cast(Workbench, SimpleNamespace(lab=lab))
     run._needs = [Need(PLACEMENT, ())]
     if raised is None:
         run._nothing_ready(errors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,14 +22,11 @@ class RunOfFakeDevices(Run):
         fake.kinds = KINDS
         fake.records = self
         fake.is_worker = worker
-        fake._workbench = self
         self._gone, self._held = out.split(), taken.split()
 
-    def is_out(self, device: str) -> bool:
-        return device in self._gone
-
-    def is_taken(self, device: str) -> bool:
-        return device in self._held
+    def device(self, placement: Placement) -> Any:
+        name = placement.device
+        return SimpleNamespace(is_out=name in self._gone, is_taken=name in self._held)
 
 
 @pytest.mark.parametrize(

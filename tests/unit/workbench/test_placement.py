@@ -49,9 +49,26 @@ def test_cases_that_share_all_that_lies_on_a_device_want_the_same() -> None:
     assert [need.told for need in needs] == [("a", needs[0].wants), ("p", needs[0].wants)]
     assert Need(alone, (tiny,)).wants != needs[0].wants
     assert Need(replace(alone, qnn="2.50.0"), (tiny, file)).wants != needs[0].wants
-    assert needs[0].models == (tiny,)
     merged = by_placement([*needs, Need(alone, (other, tiny))])
     assert merged == {alone: (tiny, file, other), pooled: (tiny, file)}
+
+
+@pytest.mark.parametrize(
+    ("engine", "backend", "contexts", "models"),
+    [
+        ("qnn", "htp", "tiny x.bin", ""),
+        ("qnn", "gpu", "x.bin", ""),
+        ("ort", "htp", "", "tiny"),
+        ("executorch", "htp", "", ""),
+    ],
+)
+def test_what_a_case_is_given_depends_on_its_engine_and_its_backend(
+    engine: str, backend: str, contexts: str, models: str
+) -> None:
+    placement = Placement("a", backend, "2.51.0", None, engine=engine)
+    need = Need(placement, (Model("tiny"), ContextFile("x.bin")))
+    assert " ".join(map(str, need.contexts)) == contexts
+    assert " ".join(map(str, need.models)) == models
 
 
 @given(devices=st.lists(NAMES, min_size=1, unique=True), pooled=st.sets(NAMES), asked=NAMES)

@@ -39,8 +39,9 @@ class Task(BaseModel, extra="forbid", frozen=True):
 
     `case` is a node id whose versions do not count. `devices` are the one it runs on and those
     that may stand in for it. `held` has the axes that are not searched and whose version is not
-    simply the usual one, `paths` the path of each version that is named by one. `on` is the device
-    or the kind that this is about, where the same is asked of several. `folder` is where
+    simply the usual one, `paths` the path of each version that is named by one. `on` is the device,
+    the kind or the engine that this is about, where the same is asked of several; `engine` is set
+    if it is an engine. `folder` is where
     pytest is started, `pytest_arguments` goes to it as it is. `good` is the point whose
     measurements or outputs `--match` compares with.
     """
@@ -51,6 +52,7 @@ class Task(BaseModel, extra="forbid", frozen=True):
     paths: Mapping[AxisName, Mapping[str, str]] = {}
     devices: Annotated[tuple[str, ...], Field(min_length=1)]
     on: str | None = None
+    engine: str | None = None
     target: str
     backend: str
     lab: Path

@@ -68,7 +68,7 @@ def title(result: BisectionResult) -> str:
     answer = result.answer
     bad = bad_side(result)
     error = bad.error if bad is not None else None
-    on = f" on {result.on}" if result.on else ""
+    on = f" {'with' if result.engine else 'on'} {result.on}" if result.on else ""
     said = f"{', '.join(result.axes)}{on}: {answer.text if answer else 'not over'}"
     message = error.message if error is not None else ""
     what = (error.call if error else "") or _shortened(" ".join(message.split()), _SAID_CHARS)

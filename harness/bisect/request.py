@@ -22,7 +22,9 @@ from harness.errors import ConfigError
 from harness.history.noise import needs_scipy
 from harness.lab.inventory import Lab
 from harness.lab.matching import kinds
+from harness.pytest_plugin.own_contexts import is_of_a_file
 from harness.qnn.axes import EACH, SEARCHED, AxisName
+from harness.qnn.engines import ENGINES, Engine
 from harness.results.case_names import split_node_id
 from harness.runtimes.catalog import Catalog
 
@@ -30,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 _CHOSEN_BY: Final = ", ".join(f"--{axis}" for axis in SEARCHED)
 _EACH_ITS_OWN: Final = f"with two axes give each its own candidates: {_CHOSEN_BY}"
-_ALONE: Final = f"where only devices differ, one version is run on each: {_CHOSEN_BY}"
+_ALONE: Final = f"where only devices or engines differ, one version is run on each: {_CHOSEN_BY}"
 _TWICE: Final = " lists the candidates, too: give one of the two"
 _OPTIONS: Final = {
     "repeat": "--repeat",
@@ -81,11 +83,25 @@ def begin(request: Request, lab: Lab, catalog: Catalog) -> list[Begun]:
     match = None if request.match is None else parse_match(request.match)
     _refuse_what_would_be_ignored(request, axes, match)
     begun = []
-    for on, devices in _places(lab, request.devices, each):
-        where = where_to_run(lab, request.case, devices, request.backend)
+    for part in _parts(lab, request, each):
+        where = where_to_run(lab, request.case, part.devices, request.backend)
         versions = Versions(catalog, where.target)
-        begun += _begun(request, axes, match, root, versions, where, on)
+        begun += _begun(request, axes, match, root, versions, where, part)
     return begun
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One search of several that ask the same; `on` is what it is about, None: it is the only one.
+
+    `devices` are those asked for, none where that is left to the case; `engine` is set where that
+    is what differs.
+    """
+
+    case: str
+    devices: Sequence[str]
+    on: str | None = None
+    engine: str | None = None
 
 
 def _begun(
@@ -95,7 +111,7 @@ def _begun(
     root: Path,
     versions: Versions,
     where: Where,
-    on: str | None,
+    part: _Part,
 ) -> list[Begun]:
     """Those on the same devices. Without axes one version is run, and nothing is searched."""
     given = dict(request.versions or {})
@@ -112,12 +128,13 @@ def _begun(
     begun = []
     for held in versions.held(given, axes, where.named):
         task = Task(
-            case=request.case,
+            case=part.case,
             axes=axes,
             held=held,
             paths={axis: found for axis, found in paths.items() if found},
             devices=where.devices,
-            on=on,
+            on=part.on,
+            engine=part.engine,
             target=where.target,
             backend=where.backend,
             lab=request.lab.absolute(),
@@ -161,18 +178,21 @@ def _axes(given: Sequence[str]) -> tuple[tuple[AxisName, ...], str | None]:
     if not given or len(axes) > 2 or len(each) > 1 or len(set(given)) < len(given):
         problem = (
             "one axis is searched, or two; a third is held, at one version or several in turn; "
-            "device or soc asks each device or kind of them the same"
+            "device, soc or engine asks each device, kind of them or engine the same"
         )
         raise ConfigError(problem, field="--axis", choices=choices)
     return axes, next(iter(each), None)
 
 
-def _places(
-    lab: Lab, asked: Sequence[str], each: str | None
-) -> list[tuple[str | None, Sequence[str]]]:
-    """The devices of each search, with the name they have together where there are several."""
+def _parts(lab: Lab, request: Request, each: str | None) -> list[_Part]:
+    """The searches, one for each of what has no order."""
+    asked, case = request.devices, request.case
     if each is None:
-        return [(None, asked)]
+        return [_Part(case, asked)]
+    if each == "engine":
+        return [
+            _Part(_with_engine(case, engine), asked, name, name) for name, engine in ENGINES.items()
+        ]
     kind = kinds(lab.select())
     places: dict[str, list[str]] = {}
     for one in lab.select(asked or None):
@@ -180,7 +200,16 @@ def _places(
     if len(places) < 2:
         problem = f"{next(iter(places))} is the only {each}: there is nothing to tell apart"
         raise ConfigError(problem, field="--device" if asked else "--axis", choices=kind)
-    return list(places.items())
+    return [_Part(case, devices, on) for on, devices in places.items()]
+
+
+def _with_engine(case: str, engine: Engine) -> str:
+    """The case that a file has with an engine. Raises ConfigError for a test in Python."""
+    if not is_of_a_file(case):
+        problem = "engine is an axis of cases of files; the marker of a test in Python names one"
+        raise ConfigError(problem, field="--axis")
+    file, _, test = split_node_id(case)[0].partition("::")
+    return case if test == engine.test else f"{file}::{engine.test}"
 
 
 def _one_version(
@@ -206,7 +235,7 @@ def _refuse_what_would_be_ignored(
     of_one_axis = {**lists, **ends, "--prior": request.prior or None}
     wrong: tuple[tuple[str, bool, str], ...] = (
         *((field, alone and said is not None, _ALONE) for field, said in of_one_axis.items()),
-        ("--match", alone and with_good, "compares with a good version, and only devices differ"),
+        ("--match", alone and with_good, "compares with a good version, and no versions differ"),
         ("--repeat", alone and rates, f"{_ALONE}; --repeat N asks it N times"),
         *((field, two and said is not None, _EACH_ITS_OWN) for field, said in lists.items()),
         ("--from-file", None not in lists.values(), f"--versions{_TWICE}"),

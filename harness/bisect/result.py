@@ -22,7 +22,9 @@ from harness.runtimes.difference import Difference
 
 _BUILD_DATE: Final = re.compile(r"\d+(?:\.\d+){1,2}\.(\d{2})(\d{2})(\d{2})(?:\d{6})?", re.ASCII)
 _ENDS: Final = ("last_good", "first_bad", "last_bad", "first_good")
-_OF_TASK: Final = {"case", "axes", "held", "paths", "match", "devices", "on", "target", "backend"}
+_OF_TASK: Final = {
+    *("case", "axes", "held", "paths", "match", "devices", "on", "engine", "target", "backend")
+}
 
 Records = Sequence[CaseRecord | None]
 """The records of answered runs, as far as there are any."""
@@ -187,7 +189,8 @@ class BisectionResult(_Shape):
 
     `before` and `after` are the sides of the first of `edges`, or the one side that is known.
     `libraries` are those of the axes that differ at an edge. Paths are seen from the bisection's
-    folder. `on` is the device, or the kind of device, where the same was asked of several.
+    folder. `on` is the device, the kind of device or the engine, where the same was asked of
+    several; `engine` is set if it is an engine.
     `folder` and `exit_code` are printed by `--json` only.
     """
 
@@ -206,6 +209,7 @@ class BisectionResult(_Shape):
     bound: BoundShape
     devices: list[str]
     on: str | None
+    engine: str | None
     target: str
     backend: str
     finished: bool

@@ -28,7 +28,7 @@ from harness.errors import ConfigError
 from harness.files.cache import cache_root
 from harness.lab.inventory import load_lab
 from harness.pytest_plugin.ending import Ending
-from harness.qnn.axes import SEARCHED, AxisName
+from harness.qnn.axes import EACH, SEARCHED, AxisName
 from harness.qnn.backends import BACKENDS
 from harness.runtimes.catalog import Catalog
 
@@ -70,7 +70,7 @@ class _Repeat(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--axis",
     metavar="AXIS[,AXIS]",
-    help="What to search: qnn, ort, compiler; device, soc: of each the same.",
+    help=f"What to search: {', '.join(SEARCHED)}; {', '.join(EACH)}: of each the same.",
 )
 @click.option("--good", metavar="VERSION", help="A version that is good.")
 @click.option("--bad", metavar="VERSION", help="A version that is bad.")

@@ -59,7 +59,8 @@ def go_on_with(
 
     What stops one stops those behind it, too, and one line says how to go on with all. `new` ones
     of which no run has answered are removed if their input turns out to be wrong, and so is that of
-    a device which the case does not fit, of several. Raises HarnessError.
+    a device which the case does not fit, of several, or of an engine that does not take the file.
+    Raises HarnessError.
     """
     ends: list[_End] = []
     misfits: dict[BisectFolder, str] = {}
@@ -70,11 +71,12 @@ def go_on_with(
                 continue
             try:
                 ends.append(_go_on(folder, stop_at, as_json=as_json))
-            except MisfitError as error:
-                on = task_of(folder.read()).on
-                if on is None or folder.read().answers() or len(misfits) == len(folders) - 1:
+            except ConfigError as error:
+                task = task_of(folder.read())
+                fits = task.on is None or not (task.engine or isinstance(error, MisfitError))
+                if fits or folder.read().answers() or len(misfits) == len(folders) - 1:
                     raise
-                misfits[folder] = f"{on} is left out: {error}"
+                misfits[folder] = f"{task.on} is left out: {error}"
                 folder.discard()
                 say(misfits[folder], err=True)
         results = [end.result for end in ends]
@@ -109,7 +111,8 @@ def _again(folders: Sequence[BisectFolder], gone: Collection[BisectFolder]) -> s
 
 
 def together(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What was found on several devices: those that answered the same are named together."""
+    """What was found on several devices or with several engines: those that answered the same are
+    named together."""
     named = [str(result.get("on")) for result in results]
     said: dict[str, list[str]] = {}
     for result, on in zip(results, named, strict=True):
@@ -118,7 +121,7 @@ def together(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         where = f"{on} ({held} held)" if named.count(on) > 1 and held else on
         said.setdefault(answer["text"] if answer else "not over", []).append(where)
     for text, names in said.items():
-        yield f"on {' and '.join(names)}: {text}"
+        yield f"{'with' if results[0].get('engine') else 'on'} {' and '.join(names)}: {text}"
 
 
 def code_of_each(results: Sequence[Mapping[str, Any]]) -> int:
@@ -157,8 +160,9 @@ def _go_on(folder: BisectFolder, stop_at: float | None, *, as_json: bool) -> _En
 
 def _not_begun(folder: BisectFolder) -> dict[str, Any]:
     """The result of one that was not gone on with."""
-    on = task_of(folder.read()).on
-    return {"bisect": folder.path.name, "folder": str(folder.path), "finished": False, "on": on}
+    task = task_of(folder.read())
+    which = {"on": task.on, "engine": task.engine}
+    return {"bisect": folder.path.name, "folder": str(folder.path), "finished": False, **which}
 
 
 def code_of(step: AxisFinding | GridFinding | Stopped | None) -> int:
@@ -270,7 +274,7 @@ def _searched(log: Log) -> str:
             f"{len(spec.columns)} pairs"
         )
     if log.task.get("on") is not None:
-        text = f"on {log.task['on']}: {text}"
+        text = f"{'with' if log.task.get('engine') else 'on'} {log.task['on']}: {text}"
     held = held_text(spec.held)
     return f"{text} ({held} held)" if held else text
 

@@ -42,7 +42,7 @@ AXES: Final[Mapping[str, Axis]] = MappingProxyType(
         for axis in (
             Axis("device", "name", "--device"),
             Axis("soc", "name"),
-            Axis("engine", "name", "--contexts-engine", tuple(ENGINES), bisected=False),
+            Axis("engine", "name", "--contexts-engine", tuple(ENGINES)),
             Axis("backend", "name", "--backend", BACKENDS, in_axes=True, bisected=False),
             Axis("qnn", "version", "--qnn", ordered=True, in_axes=True),
             Axis("ort", "version", "--ort", ordered=True, in_axes=True),

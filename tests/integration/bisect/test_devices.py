@@ -116,7 +116,7 @@ def test_where_it_fits_none_it_says_why_and_leaves_nothing(lab: DeviceRuns, case
     [
         (("--axis", "qnn,device", "--device", "phone-1"), "phone-1 is the only device"),
         (("--axis", "device", "--device", "phone-1,phone-9"), "'phone-9' is not in the lab"),
-        (("--axis", "qnn,devise"), "(valid: qnn, ort, compiler, device, soc)"),
+        (("--axis", "qnn,devise"), "(valid: qnn, ort, compiler, device, soc, engine)"),
     ],
 )
 def test_wrong_input(

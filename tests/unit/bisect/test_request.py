@@ -16,6 +16,8 @@ from harness.bisect.search import AxisSpec, GridSpec
 from harness.bisect.versions import versions_from, where_to_run
 from harness.errors import ConfigError
 from harness.lab.inventory import Lab, load_lab
+from harness.qnn.engines import ENGINES
+from harness.qnn.engines import QNN as QNN_ENGINE
 from harness.qnn.versions import QNN_WHEELS
 from harness.runtimes.catalog import Catalog
 from tests.logged import Logged
@@ -160,6 +162,22 @@ def test_each_device_or_kind_of_them_has_searches_of_its_own(lab: Lab, catalog: 
     assert [one.spec.held["compiler"] for one in four] == ["2.47.0", "2.51.0"] * 2
 
 
+def test_each_engine_is_asked_of_the_case_that_the_file_has_with_it(
+    lab: Lab, catalog: Catalog, tmp_path: Path
+) -> None:
+    (tmp_path / "m.pte").write_text("")
+    case = "m.pte::test_contexts[a-htp-2.48.40-m.pte-window-3]"
+    each = begin(asked(case=case, axes=("engine",)), lab, catalog)
+    tasks = [task_of(read_log(to_line(one))) for one in each]
+    assert [one.engine for one in tasks] == [one.on for one in tasks] == list(ENGINES)
+    assert {one.devices for one in tasks} == {("a", "b-htp-1")}
+    others = [f"m.pte::{one.test}" for one in ENGINES.values() if one is not QNN_ENGINE]
+    assert [one.case for one in tasks] == [case, *others]
+    assert {one.spec.candidates for one in each if isinstance(one.spec, AxisSpec)} == {("2.48.40",)}
+    searched = begin(asked(case=case, axes=("engine", "qnn")), lab, catalog)
+    assert all(isinstance(one.spec, AxisSpec) and one.spec.axis == "qnn" for one in searched)
+
+
 @pytest.mark.parametrize(("given", "version"), [({}, "2.51.0"), ({"qnn": "2.48"}, "2.48.40")])
 def test_of_devices_alone_each_is_asked_one_version(
     lab: Lab, catalog: Catalog, given: dict[str, str], version: str
@@ -230,7 +248,11 @@ def test_versions_from_a_file(lab: Lab, catalog: Catalog, tmp_path: Path) -> Non
         ({"axes": ("ort", "qnn"), "good": "1.24.1,2.47.0", "match": "code=1"}, "--good: on two"),
         ({"versions": {"ort": "1.24.1,1.31.1", "compiler": "2.47,2.51"}}, "only one axis"),
         ({"candidates_file": Path("nowhere")}, "cannot be read"),
-        ({"axes": ("qnn", "device", "soc")}, "one axis is searched, or two; .*device or soc asks"),
+        (
+            {"axes": ("qnn", "device", "soc")},
+            "one axis is searched, or two; .*soc or engine asks",
+        ),
+        ({"axes": ("engine",)}, "--axis: engine is an axis of cases of files; the marker"),
         ({"axes": ("device", "device")}, "one axis is searched"),
         ({"axes": ("qnn", "device"), "devices": ("a",)}, "--device: a is the only device"),
         ({"axes": ("soc",), "devices": ("a", "b-htp-1")}, "--device: qcs8550 is the only soc"),
@@ -239,12 +261,15 @@ def test_versions_from_a_file(lab: Lab, catalog: Catalog, tmp_path: Path) -> Non
         *(
             ({"axes": ("device",), "devices": ("a", "c"), **more}, says)
             for more, says in (
-                ({"candidates": "2.47,2.48"}, "--versions: where only devices differ"),
-                ({"candidates_file": Path("x")}, "--from-file: where only devices differ"),
-                ({"good": "2.47"}, "--good: where only devices differ"),
-                ({"bad": "2.47"}, "--bad: where only devices differ"),
-                ({"prior": ["2.47=2"]}, "--prior: where only devices differ"),
-                ({"repeat": "auto"}, "--repeat: where only devices differ"),
+                ({"candidates": "2.47,2.48"}, "--versions: where only devices or engines"),
+                (
+                    {"candidates_file": Path("x")},
+                    "--from-file: where only devices or engines",
+                ),
+                ({"good": "2.47"}, "--good: where only devices or engines"),
+                ({"bad": "2.47"}, "--bad: where only devices or engines"),
+                ({"prior": ["2.47=2"]}, "--prior: where only devices or engines"),
+                ({"repeat": "auto"}, "--repeat: where only devices or engines"),
                 ({"every": True}, "--every: is for two axes"),
                 ({"newer": (True, True)}, "--newer: is for two axes"),
                 ({"match": "measurement x_us > 2 * good"}, "--match: compares with a good version"),

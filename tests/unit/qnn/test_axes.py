@@ -14,7 +14,7 @@ from harness.workbench import Placement
 
 def test_versions_are_searched_in_their_order_and_of_devices_each_is_asked_the_same() -> None:
     assert VERSIONS == SEARCHED == ("qnn", "ort", "compiler")
-    assert EACH == ("device", "soc")
+    assert EACH == ("device", "soc", "engine")
     assert ("backend", *VERSIONS) == IN_AXES
 
 

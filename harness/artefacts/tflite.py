@@ -16,7 +16,7 @@ from harness.artefacts.flatbuffer import Table
 TFLITE_IDENTIFIER: Final = b"TFL3"
 """At byte 4."""
 
-_DISPATCH: Final = "DISPATCH_OP"
+DISPATCH: Final = "DISPATCH_OP"
 _STAMP: Final = "LiteRtStamp"
 _MAX_STAMP_BYTES: Final = 1024
 
@@ -43,8 +43,8 @@ def read_tflite(data: FileBytes) -> Artefact:
             index = operator.number(_OPCODE_INDEX, "<I")
             if index >= len(codes):
                 raise data.error(f"{operator.what} has code {index} of {len(codes)}", 0)
-            if codes[index] == _DISPATCH:
-                offset, size, name = _dispatched(data, operator)
+            if codes[index] == DISPATCH:
+                offset, size, name = dispatched(data, operator)
                 graphs.setdefault((offset, size), []).append(name)
     facts = {"operators": operators, **_stamp(data, model)}
     pieces = tuple(_piece(data, place, names) for place, names in graphs.items())
@@ -55,8 +55,8 @@ def _piece(data: FileBytes, place: tuple[int, int], names: list[str]) -> Piece:
     return blob(data, *place, names[0], {"partitions": names})
 
 
-def _dispatched(data: FileBytes, operator: Table) -> tuple[int, int, str]:
-    """Offset, size and graph of the byte code that an operator runs."""
+def dispatched(data: FileBytes, operator: Table) -> tuple[int, int, str]:
+    """Offset, size and graph of the byte code that an operator runs. Raises ArtefactError."""
     from flatbuffers import flexbuffers  # with numpy, for which no other suite should wait
 
     options = operator.vector(_CUSTOM_OPTIONS, 1)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from harness.bench.case_bench import CaseBench, Observation, TargetFailure
 from harness.bench.executor_runner import run_with
 from harness.bench.executorch import FAILED, Program, Replay, open_program, replayed
 from harness.bench.kept_outputs import keep_outputs_of
+from harness.bench.litert import compiled_model
 from harness.bench.ort import OrtOnDevice, ort_on_device
 from harness.bench.session import open_session
+from harness.bench.wrong_call import require
 from harness.contexts.compiler import CompileError
 from harness.contexts.context_file import Where, given_files
 from harness.contexts.contexts import Source, required
@@ -26,17 +28,15 @@ from harness.contexts.session_plan import (
 )
 from harness.contexts.source import Context, Reference, with_files
 from harness.errors import ConfigError, InternalError
-from harness.failure.diagnosis import diagnosed
 from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict
 from harness.probe.plan import Plan, Settings
 from harness.qnn.backends import BACKEND_LIBRARIES
-from harness.qnn.engines import EXECUTORCH, ORT
+from harness.qnn.engines import EXECUTORCH, LITERT, ORT
 from harness.qnn.versions import QnnVersion, VersionRange
 from harness.results.checks import Check, conclusion, failure_text
 from harness.results.drift import KEPT
 from harness.results.json_value import as_json
-from harness.runtimes.runtime import LibraryMissing
 from harness.workbench import Placement
 
 if TYPE_CHECKING:
@@ -44,17 +44,6 @@ if TYPE_CHECKING:
 
 _CASE_TIMEOUT_S = 300.0
 _SYSTEM = "libQnnSystem.so"
-
-
-@contextlib.contextmanager
-def _has_backend(case: CaseBench) -> Iterator[None]:
-    """A runtime without a backend's library does not support that backend."""
-    try:
-        yield
-    except LibraryMissing as error:
-        missing = ErrorRecord.of(message=str(error))
-        known = diagnosed("unsupported", missing, foreseen=case.foreseen)
-        raise TargetFailure(Verdict("unsupported", None, known)) from error
 
 
 class Bench:
@@ -100,12 +89,12 @@ class Bench:
 
     def conclude(self, text: str) -> None:
         """Says in words what the case found out; shown at the end of the run."""
-        _require(str, text)
+        require(str, text)
         self._case.notes.conclusion = text
 
     def check(self, *checks: Check) -> None:
         """Records checks; `expect` also fails for one that is broken."""
-        _require(Check, *checks)
+        require(Check, *checks)
         self._case.notes.checks += checks
 
     def expect(self, *checks: Check) -> None:
@@ -130,7 +119,7 @@ class Bench:
 
     def grid(self, rows: str, columns: str) -> None:
         """Has the cases of this test shown as a grid of two axes, such as compiler and qnn."""
-        _require(str, rows, columns)
+        require(str, rows, columns)
         self._case.notes.grid = rows, columns
 
     def contexts(self, *sources: Source) -> list[DeployedContext]:
@@ -184,7 +173,7 @@ class Bench:
                 'a test that uses ONNX Runtime is marked `@pytest.mark.device(engine="ort")`'
             )
         arch = self._ready.stock.htp_arch if backend == "htp" else None
-        with _has_backend(self._case):
+        with self._case.has_backend():
             return ort_on_device(self._case.runtime, BACKEND_LIBRARIES[backend], arch)
 
     def session(
@@ -278,6 +267,31 @@ class Bench:
             self.conclude(str(replay))
         self._case.notes.verdict = observation.verdict
         return observation
+
+    def litert(
+        self,
+        model: Where,
+        *,
+        inputs: Where | Sequence[Where] | None = None,
+        tolerance: float = 0.0,
+    ) -> Observation:
+        """Has LiteRT compile a .tflite, and runs what came of it: every partition, as a context.
+
+        Each gets what LiteRT's CPU computed for it, and its outputs are compared with that CPU's.
+        Without a `tolerance` they may differ by 2 % of the largest value. The record says of each
+        node where it is. `inputs` as for `executorch`; otherwise as `run_contexts`.
+
+        Raises ConfigError unless the test is marked `device(engine="litert")`; else as
+        `compiled_model`.
+        """
+        if self.placement.engine != LITERT.name:
+            raise ConfigError('a test that uses LiteRT is marked `device(engine="litert")`')
+        folder = self._case.folder
+        read = given_files(inputs, folder)
+        made = compiled_model(self._case, folder / model, read, tolerance)
+        self.measure(litert=made.figures())
+        self.conclude(str(made))
+        return self.run_contexts(made.sources, None, "resident", keep_outputs=True)
 
     def _replay(self, program: Program, verdict: Verdict) -> Replay:
         """A program's contexts without ExecuTorch, loaded as it does, and the failing one alone."""
@@ -422,7 +436,7 @@ class Bench:
         """
         names = {file.path.name for file in self._case.runtime.runtime.files}
         without = self.placement.takes_models and _SYSTEM not in names
-        with _has_backend(self._case):
+        with self._case.has_backend():
             return Libraries(
                 backend=self._case.runtime.library(BACKEND_LIBRARIES[self.placement.backend]),
                 system=None if without else self._case.runtime.library(_SYSTEM),
@@ -434,13 +448,3 @@ class Bench:
         Raises DeviceError if it cannot be made.
         """
         return self._case.scratch()
-
-
-def _require(kind: type, *given: object) -> None:
-    """Raises TypeError for what could be noted now, and would break the record when that is made.
-
-    What the signature says of it is told by `wrong_call`.
-    """
-    for one in given:
-        if not isinstance(one, kind):
-            raise TypeError(f"{one!r:.60} is no {kind.__name__}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from harness.errors import DeviceRefused, InfraError
 from harness.errors.outgoing_text import log_without_secrets
 from harness.evidence.case_evidence import CaseEvidence, telling_lines
-from harness.failure.diagnosis import Foreseen
+from harness.failure.diagnosis import Foreseen, diagnosed
 from harness.failure.error import ErrorRecord
 from harness.failure.verdict import Verdict, judge
 from harness.files.scratch import scratch_folder
@@ -28,6 +28,7 @@ from harness.results.checks import Check
 from harness.results.measurements import loaded_contexts, measure
 from harness.results.outputs import Execution, Outputs, disagreement, executions, outputs_of
 from harness.results.record import RuntimeRecord, named_figures
+from harness.runtimes.runtime import LibraryMissing
 from harness.workbench import Placement
 from harness.workbench.refusals import Refusal
 
@@ -167,6 +168,16 @@ class CaseBench:
     def run_folder(self) -> Path:
         """The folder of the run that the case is part of: its logs lie two below."""
         return self._log_folder.parents[1]
+
+    @contextlib.contextmanager
+    def has_backend(self) -> Iterator[None]:
+        """A runtime without a backend's library does not support that backend: TargetFailure."""
+        try:
+            yield
+        except LibraryMissing as error:
+            missing = ErrorRecord.of(message=str(error))
+            known = diagnosed("unsupported", missing, foreseen=self.foreseen)
+            raise TargetFailure(Verdict("unsupported", None, known)) from error
 
     def settle(self) -> None:
         """Waits until the device is cool and idle, as a timed case wants it; records what it was.

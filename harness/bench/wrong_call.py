@@ -164,3 +164,13 @@ def _said(value: object, hint: Any, where: str) -> str:
     wanted = hint.__name__ if isinstance(hint, type) else str(hint)
     wanted = wanted.replace("typing.", "").replace("collections.abc.", "")
     return f"{where} must be {wanted}, is {reprlib.repr(value)} ({type(value).__name__})"
+
+
+def require(kind: type, *given: object) -> None:
+    """Raises TypeError for what could be noted now, and would break the record when that is made.
+
+    What the signature says of it is told by `wrong_call`.
+    """
+    for one in given:
+        if not isinstance(one, kind):
+            raise TypeError(f"{one!r:.60} is no {kind.__name__}")

@@ -66,6 +66,12 @@ _CODES: Final = {4: 2, 5: 2}
 )
 @click.option("--qnn", multiple=True, metavar="VERSION", help="QNN runtimes (default: latest).")
 @click.option("--ort", multiple=True, metavar="VERSION", help="ONNX Runtimes of --engine ort.")
+@click.option(
+    "--compiler",
+    multiple=True,
+    metavar="VERSION",
+    help="QNN versions that compile what is compiled here (default: the runtime's own).",
+)
 @click.option("--backend", multiple=True, metavar="NAME", help=f"{', '.join(BACKENDS)}.")
 @click.option(
     "--device",

@@ -35,6 +35,15 @@ class Given:
     tolerance: float = 0.0
     graph: str | None = None
 
+    def require_use_of_tolerance(self, path: Path) -> None:
+        """Raises ConfigError for a tolerance that nothing is compared with.
+
+        A user would believe that it was kept to.
+        """
+        if self.tolerance and self.expected is None:
+            problem = "is for outputs that are expected, and none are given"
+            raise ConfigError(problem, file=path, field="tolerance")
+
 
 NOTHING: Final = Given()
 

@@ -68,7 +68,7 @@ class TensorFiles:
         """Deterministic inputs: reals from 0 to 1, indices 0 or 1, else whatever bytes come."""
         for tensor in tensors:
             if tensor not in self._made_up:
-                self._made_up[tensor] = self._keep(made_up(tensor, binary))
+                self._made_up[tensor] = self.keep(made_up(tensor, binary))
         return tuple(self._made_up[tensor] for tensor in tensors)
 
     def _raw(
@@ -90,10 +90,10 @@ class TensorFiles:
             problem = f"{file} has {size} bytes ({kind}), and {tensor} is wanted"
             raise ConfigError(problem, file=binary, field=what)
         if content is not None:
-            return self._keep(content)
+            return self.keep(content)
         return file if within is None else _found(file, size, within, self._cache)
 
-    def _keep(self, content: bytes) -> Path:
+    def keep(self, content: bytes) -> Path:
         """A file of this content: what it is called after, so that it never changes."""
         path = self._root / f"{hashlib.sha256(content).hexdigest()[:32]}.raw"
         keep_whole(path, content)

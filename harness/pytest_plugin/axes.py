@@ -140,7 +140,7 @@ def _versions(
     """Runtime, compiler, engine and ORT of each case that a test has on one device and backend."""
     # one that does not exist is told where requirements are matched with the device
     engine = ENGINES.get(str(requirements.get("engine") or QNN.name), QNN)
-    if not (engine.takes_contexts or engine.takes_models):  # a file holds its contexts
+    if not engine.has_compilers:  # a file holds its contexts
         runtimes = dict.fromkeys(runtimes, (None,))
     with_ort: Sequence[str | None] = orts if engine.takes_models and orts else (None,)
     every = list(dict.fromkeys(one for compilers in runtimes.values() for one in compilers))

@@ -257,7 +257,8 @@ def _add_contexts_options(group: pytest.OptionGroup) -> None:
         default="qnn",
         choices=tuple(ENGINES),
         help="what loads the contexts of a named file: the harness by QNN's API (default), ONNX "
-        "Runtime (ort), for an .onnx, or ExecuTorch, for a .pte",
+        "Runtime (ort), for an .onnx, ExecuTorch, for a .pte, or LiteRT, for a .tflite that is "
+        "compiled first",
     )
     group.addoption(
         "--trace-json",

@@ -53,3 +53,10 @@ def test_program(bench: Bench, workload: WholeFile) -> None:
         expected=given.expected,
         tolerance=given.tolerance,
     ).check()
+
+
+@pytest.mark.device(backend="htp", engine="litert")
+def test_model(bench: Bench, workload: WholeFile) -> None:
+    """What LiteRT compiles of a .tflite runs, with the outputs that its CPU gives."""
+    given = workload.given
+    bench.litert(workload.path, inputs=given.inputs, tolerance=given.tolerance).check()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -22,12 +21,12 @@ from harness.artefacts.artefact import SUFFIXES
 from harness.errors import ConfigError
 from harness.pytest_plugin.options import ContextsAsked, Options
 from harness.pytest_plugin.pytest_internals import FileOfTests
-from harness.qnn.engines import ENGINES, EXECUTORCH, QNN, Engine
+from harness.qnn.engines import ENGINES, QNN, Engine
 from harness.results.case_names import split_node_id
 
 if TYPE_CHECKING:
     from harness.artefacts.artefact import Artefact
-    from harness.contexts.artefact_sources import WholeFile
+    from harness.contexts.artefact_sources import Given, WholeFile
     from harness.contexts.contexts import SourceList
     from harness.contexts.schedule import Residency
 
@@ -133,38 +132,18 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
 @cache
 def _whole_files(path: Path, engine: Engine, asked: ContextsAsked) -> list[WholeFile]:
     """What of a file another engine than the probe is to run. Raises ConfigError."""
-    from harness.contexts.artefact_sources import Given, WholeFile
+    from harness.bench.whole_files import WHOLE_FILES
 
     if asked.numbers or asked.residencies:
         problem = f"{engine.title} loads what a file holds, all at once: no number, no residency"
         raise ConfigError(problem, file=path)
-    given = Given(asked.inputs, asked.expected, asked.tolerance, asked.graph)
-    if engine is EXECUTORCH:
-        _require_use_of_tolerance(path, asked)
-        from harness.bench.executorch import methods_to_run, open_program
+    return WHOLE_FILES[engine.name](path, _given(asked))
 
-        methods = methods_to_run(path) if asked.graph is None else (asked.graph,)
-        programs = [open_program(path, method) for method in methods]
-        return [
-            WholeFile.of(
-                path,
-                one.readable(),
-                given if asked.graph else replace(given, graph=one.method),
-                [path],
-                part=one.method if len(programs) > 1 else None,
-            )
-            for one in programs
-        ]
-    from harness.bench.session import open_session
 
-    if asked.graph is not None:
-        problem = "ONNX Runtime executes a whole model: there is no graph to choose"
-        raise ConfigError(problem, file=path, field="graph")
-    model = open_session(path, asked.tolerance)
-    if model.model is None or asked.inputs is not None:
-        _require_use_of_tolerance(path, asked)
-    files = [path, *model.beside.values()] if model.model is None else ()
-    return [WholeFile.of(path, model.sources, given, files)]
+def _given(asked: ContextsAsked) -> Given:
+    from harness.contexts.artefact_sources import Given
+
+    return Given(asked.inputs, asked.expected, asked.tolerance, asked.graph)
 
 
 def left_out(items: Sequence[pytest.Item], options: Options) -> list[pytest.Item]:
@@ -208,21 +187,14 @@ def _contexts_of_file(path: Path, asked: ContextsAsked) -> SourceList:
 
 def _contexts_in(artefact: Artefact, asked: ContextsAsked) -> SourceList:
     """The contexts of an artefact. Raises ConfigError and InfraError."""
-    from harness.contexts.artefact_sources import Given, contexts_of
+    from harness.contexts.artefact_sources import contexts_of
     from harness.files.cache import cache_root
 
     require_name(artefact.path)
+    given = _given(asked)
     if artefact.kind != "onnx" and not any(piece.expected for piece in artefact.pieces):
-        _require_use_of_tolerance(artefact.path, asked)
-    given = Given(asked.inputs, asked.expected, asked.tolerance, asked.graph)
+        given.require_use_of_tolerance(artefact.path)
     return contexts_of(artefact, cache_root(), given)
-
-
-def _require_use_of_tolerance(path: Path, asked: ContextsAsked) -> None:
-    """A tolerance nothing is compared with would let a user believe that it was kept to."""
-    if asked.tolerance and asked.expected is None:
-        problem = "is for outputs that are expected, and none are given"
-        raise ConfigError(problem, file=path, field="tolerance")
 
 
 def require_name(path: Path) -> None:

@@ -17,6 +17,10 @@ class Engine:
 
     `takes_contexts`: contexts are given to it one by one, made by a compiler or taken out of files.
     Another one loads a file as it is. `takes_models`: it makes graphs on the device itself.
+    `compiles_files`: a file is compiled here before anything of it is loaded there.
+
+    `libraries` is the entry of `needed_files.ENGINES` whose libraries it takes; None: that of its
+    name, or one of several that depends on what there is.
     """
 
     name: str
@@ -26,6 +30,13 @@ class Engine:
     option: str | None = None
     takes_contexts: bool = False
     takes_models: bool = False
+    compiles_files: bool = False
+    libraries: str | None = None
+
+    @property
+    def has_compilers(self) -> bool:
+        """Whether a compiler may make what its cases load, and is an axis of theirs."""
+        return self.takes_contexts or self.takes_models or self.compiles_files
 
 
 QNN: Final = Engine("qnn", "the probe", "test_contexts", "run_contexts", takes_contexts=True)
@@ -35,8 +46,11 @@ ORT: Final = Engine(
 EXECUTORCH: Final = Engine(
     "executorch", "ExecuTorch", "test_program", "run_executorch", option="executorch"
 )
+LITERT: Final = Engine(
+    "litert", "LiteRT", "test_model", "run_litert", compiles_files=True, libraries="qnn"
+)
 
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
-    {engine.name: engine for engine in (QNN, ORT, EXECUTORCH)}
+    {engine.name: engine for engine in (QNN, ORT, EXECUTORCH, LITERT)}
 )
 """All of them by name, the usual one first."""

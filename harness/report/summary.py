@@ -126,7 +126,8 @@ def summary_lines(
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
     for record in records:
         if record.conclusion is not None:
-            lines.append(f"{record.case.rpartition('/')[2]}: {record.conclusion}")
+            first, *more = record.conclusion.splitlines() or [""]
+            lines += [f"{record.case.rpartition('/')[2]}: {first}", *(f"    {one}" for one in more)]
     retried = sum(record.attempt > 1 for record in records)
     if retried:
         cases = "1 case was" if retried == 1 else f"{retried} cases were"

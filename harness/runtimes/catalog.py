@@ -17,6 +17,7 @@ from harness.lab.runtime_sources import PACKAGE_INDEX, RuntimeSource
 from harness.qnn.versions import QNN_WHEELS, QnnVersion
 from harness.runtimes.aar import AAR_TARGET, AarSource, MavenSource
 from harness.runtimes.executorch import executorch_folder
+from harness.runtimes.litert import LitertHost, litert_host
 from harness.runtimes.local_sources import FolderSource, SdkSource, sdk_of_environment, sdks_in
 from harness.runtimes.maven_repository import QNN_RUNTIME, Coordinates
 from harness.runtimes.ort import BESIDE_ORT, OrtLibraries
@@ -69,6 +70,7 @@ class Catalog:
         for source in (*sources, self._pypi):
             self.add(source)
         self._hosts: dict[str, CompilerHost] = {}
+        self._litert: dict[str, LitertHost] = {}
         self._at: dict[Path, Source] = {}
 
     @classmethod
@@ -191,6 +193,13 @@ class Catalog:
                 qnn_root=self._pypi.folder(version, "linux-x64").path,
             )
         return self._hosts[version]
+
+    def litert(self, version: str) -> LitertHost:
+        """LiteRT, to compile with an exact QNN version. Raises as `litert_host`."""
+        if version not in self._litert:
+            root = self._cache_root / "unpacked-litert"
+            self._litert[version] = litert_host(self._pypi, version, self._unpacked.wheels, root)
+        return self._litert[version]
 
     def executorch(self, target: str) -> VerifiedFolder:
         """ExecuTorch's headers and libraries. Raises as `executorch_folder`."""

@@ -85,8 +85,8 @@ WHEEL_RULES: Final = (
     ),
     FileRule("*/libGenie.so", "none", "runs language models, not opened"),
     FileRule("*/libDlModelToolsPy*.so", "none", "an extension of Python, not opened"),
-    FileRule("*/libQnnSaver.so", "none", "a backend that records calls, not opened"),
-    FileRule("*/libQnnIr.so", "none", "a backend that writes DLC files, not opened"),
+    FileRule("*/libQnnSaver.so", "none", "records calls; only `litert.py` unpacks it"),
+    FileRule("*/libQnnIr.so", "none", "writes DLC files; only `litert.py` unpacks it"),
     FileRule("*/libQnnHtpNetRunExtensions.so", "none", "for qnn-net-run's config file"),
     FileRule(f"{LIBRARY_FOLDER}/*.so", "device", "backends, stubs, skels, system library"),
     FileRule(f"{RUNTIME_FOLDER}/*", "device", "the C++ runtime, found by $ORIGIN/../*.libs"),
@@ -178,11 +178,11 @@ class PyPiSource(Source):
 
     def is_cached(self, version: str, target: str) -> bool:
         """See `Source`."""
-        return self._unpacked.wheels.is_cached(_request(version, target))
+        return self._unpacked.wheels.is_cached(qnn_wheel(version, target))
 
     def is_kept(self, version: str, target: str) -> bool:
         """See `Source`."""
-        return self._unpacked.wheels.is_kept(_request(version, target))
+        return self._unpacked.wheels.is_kept(qnn_wheel(version, target))
 
     def runtime(self, version: str, target: str) -> Runtime:
         """See `Source`."""
@@ -206,11 +206,11 @@ class PyPiSource(Source):
 
     def damage(self, version: str, target: str) -> list[str]:
         """See `Source`."""
-        return self._unpacked.damage(_request(version, target))
+        return self._unpacked.damage(qnn_wheel(version, target))
 
     def folder(self, version: str, target: str) -> VerifiedFolder:
         """The unpacked wheel, with what only the host uses. Raises as `runtime`."""
-        request = _request(version, target)
+        request = qnn_wheel(version, target)
         try:
             folder = self._unpacked.folder(request, lambda name: use_of(name) != "none")
         except InfraError as error:
@@ -221,7 +221,8 @@ class PyPiSource(Source):
         return folder
 
 
-def _request(version: str, target: str) -> WheelRequest:
+def qnn_wheel(version: str, target: str) -> WheelRequest:
+    """The wheel of an exact QNN version. Raises ConfigError for another target or version."""
     if target not in QNN_PLATFORMS:
         raise ConfigError(f"PyPI has no QNN libraries for target {target!r}", choices=QNN_PLATFORMS)
     if version not in QNN_WHEELS:

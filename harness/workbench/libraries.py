@@ -11,7 +11,7 @@ from harness.contexts.metadata import memory_bytes, named_build, needs
 from harness.contexts.source import Context
 from harness.lab.attach import AttachedDevice
 from harness.qnn.backends import RPC_LIBRARY, backend_of
-from harness.qnn.engines import EXECUTORCH, ORT
+from harness.qnn.engines import ENGINES, EXECUTORCH, ORT
 from harness.results.record import RuntimeRecord
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.executorch import EXECUTORCH_VERSION
@@ -103,8 +103,9 @@ class Libraries:
 
 def _engine(placement: Placement, whole: Runtime) -> str:
     """Which column of the table of file sets is meant."""
-    if placement.engine != ORT.name:
-        return placement.engine
+    engine = ENGINES[placement.engine]
+    if engine is not ORT:
+        return engine.libraries or engine.name
     plugin = any(file.path.name == PLUGIN for file in whole.files)
     return "ort-plugin" if plugin else "ort-builtin"
 

@@ -27,6 +27,7 @@ from harness.runtimes.executorch import (
     RUNNER,
     runner_files,
 )
+from harness.runtimes.litert import LitertHost
 from harness.runtimes.preflight import ContextFacts
 from harness.runtimes.runtime import Runtime
 from harness.workbench.libraries import Libraries, preflight_context, preflight_file
@@ -158,6 +159,11 @@ class Stock:
         """What compiles for the placement, also where it was not made for that."""
         known = self.placement.compiler
         return known or self.supplies.catalog.compiler_for(self.placement.qnn, self.device.target)
+
+    @property
+    def litert(self) -> LitertHost:
+        """LiteRT, with the QNN that compiles for the placement."""
+        return self.supplies.catalog.litert(self._compiler)
 
     def contexts(self, sources: Sequence[Source]) -> Made:
         """The contexts of these sources, or why there is none; as `Contexts.of`."""

@@ -1,0 +1,51 @@
+"""The program that runs a .tflite on LiteRT's CPU: run by litert.py, never imported.
+
+    python -P litert_worker.py REQUEST.json
+
+Its only imports are numpy and the ai_edge_litert on PYTHONPATH. What LiteRT refuses goes, as one
+line, to the file that the request names for it; stdout and stderr belong to the libraries.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main(request_path: str) -> None:
+    """Runs the model of a request, and writes the tensors that it names."""
+    request = json.loads(Path(request_path).read_text())
+    from ai_edge_litert.interpreter import (  # type: ignore[import-not-found]
+        Interpreter,
+        OpResolverType,
+    )
+
+    try:
+        _run(request, Interpreter, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
+    except (RuntimeError, ValueError) as error:
+        Path(request["refused"]).write_text(" ".join(str(error).split())[:2000])
+
+
+def _run(request: dict[str, Any], interpreter_of: Any, resolver: Any) -> None:
+    import numpy
+
+    # Every tensor is kept, and no delegate has any of them to itself: all can be read afterwards.
+    interpreter = interpreter_of(
+        request["model"],
+        experimental_preserve_all_tensors=True,
+        experimental_op_resolver_type=resolver,
+    )
+    interpreter.allocate_tensors()
+    for one in interpreter.get_input_details():
+        path = request["inputs"][str(one["index"])]
+        values = numpy.fromfile(path, one["dtype"]).reshape(one["shape"])
+        interpreter.set_tensor(one["index"], values)
+    interpreter.invoke()
+    for number, path in request["wanted"].items():
+        numpy.ascontiguousarray(interpreter.get_tensor(int(number))).tofile(path)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

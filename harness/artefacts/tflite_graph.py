@@ -109,7 +109,7 @@ def _op(code: Table) -> str:
     number = max(code.number(_OLD_CODE, "<b"), code.number(_CODE, "<i"))
     names = _op_names()
     name = names[number] if 0 <= number < len(names) else f"operator {number}"
-    return code.text(_CUSTOM_CODE) if name == "CUSTOM" else name
+    return code.text(_CUSTOM_CODE) or name
 
 
 def _graph(data: FileBytes, table: Table, codes: Sequence[str]) -> TfliteGraph:

@@ -184,6 +184,15 @@ GRAPH_RULES: Final[tuple[Rule, ...]] = (
         (known(foreseen="executorch-device", codes=(14001,)),),
     ),
     Rule(
+        "litert-version",
+        "LiteRT's plug-in for Qualcomm takes no QNN as old as this one, and compiles nothing",
+        "compile with the QNN that its log asks for, or a newer one (--compiler; 2.50 for LiteRT "
+        "2.3.0)",
+        "the system library's version in that line is not QNN's: QNN 2.49 has 1.13",
+        ("google-ai-edge/LiteRT-LM#2226", "google-ai-edge/LiteRT-LM#773"),
+        (known(r"LiteRT \S+ with QNN \S+ did not compile .+ library version \S+ is mismatched"),),
+    ),
+    Rule(
         "invalid-config",
         "the device was not set up, and nothing says why: mostly stub, skel or the way to the DSP "
         "failed underneath; or the configuration names a SoC or arch that this device is not",

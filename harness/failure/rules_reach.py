@@ -111,7 +111,10 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         "/proc/PID/maps names the files that were taken, and their folder",
         ("google-ai-edge/LiteRT-LM#773", "qualcomm/fastrpc#379", "qualcomm/ai-hub-apps#26"),
         (
-            known(r"(?i)library version \S+ is mismatched.{0,4}The minimum supported version"),
+            known(
+                r"(?i)library version \S+ is mismatched.{0,4}The minimum supported version",
+                absent=r"LiteRT \S+ with QNN \S+ did not compile ",
+            ),
             # the probe says so of what its loader took
             known(r"lib(?:Qnn|onnxruntime)\S*\.so\b.{0,300} hides /"),
             known(r'"event":"library","name":"lib(?:Qnn|onnxruntime).*"hides":"'),

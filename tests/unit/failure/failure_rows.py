@@ -33,6 +33,10 @@ NO_OPTIMIZATIONS = (
 )
 OFFLINE = "Cannot enqueue Gpu kernel in offline mode"
 OPENCL = "GPU ERROR: GPU_ERROR_OPENCL(10014) - OpenCL error enqueueing kernel"
+LITERT_WITH_OLD_QNN = (
+    "LiteRT 2.3.0 with QNN 2.49.40 did not compile face.tflite: Qnn System library version 1.13.0 is mismatched. The minimum supported version is 1.14.0. "
+    "Please make sure you have the correct library version."
+)
 OTHER = "something that nobody has seen yet"
 RESTARTED = "remoteproc remoteproc1: crash detected in 3300000.remoteproc-cdsp: type fatal error"
 AVC = 'avc:  denied  { read } for name="adsprpc-smd" scontext=u:r:shell:s0 tclass=chr_file'
@@ -218,6 +222,7 @@ ROWS = (
     # another process's buffers have nothing to do with a failure that is not about memory
     Row(None, EXECUTE, 6022, evidence=("Error 0x58: remote_mmap64_internal failed for fd 0xff",)),
     Row("pd-exhausted known", LOAD, 1002, (NO_PD,)),
+    Row("litert-version known", LOAD, 1, (LITERT_WITH_OLD_QNN,)),
     Row(
         "pd-exhausted known",
         LOAD,

@@ -34,7 +34,8 @@ NO_OPTIMIZATIONS = (
 OFFLINE = "Cannot enqueue Gpu kernel in offline mode"
 OPENCL = "GPU ERROR: GPU_ERROR_OPENCL(10014) - OpenCL error enqueueing kernel"
 LITERT_WITH_OLD_QNN = (
-    "LiteRT 2.3.0 with QNN 2.49.40 did not compile face.tflite: Qnn System library version 1.13.0 is mismatched. The minimum supported version is 1.14.0. "
+    "LiteRT 2.3.0 with QNN 2.49.40 did not compile face.tflite: "
+    "Qnn System library version 1.13.0 is mismatched. The minimum supported version is 1.14.0. "
     "Please make sure you have the correct library version."
 )
 OTHER = "something that nobody has seen yet"

@@ -5,12 +5,12 @@ The subject of microsoft/onnxruntime#22511.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from harness.bench import Bench
 from harness.contexts.models import Model
+from harness.experiments.rounds import Disturbed, Rules, settled
 from harness.probe.ort_plan import ort_session_free
 from harness.probe.plan import Plan
 from harness.results.checks import Check, held, undecided
@@ -20,6 +20,12 @@ from harness.results.measurements import Growth, session_growth
 _SESSIONS: Final = 20
 _MORE_SESSIONS: Final = 80
 _MORE_SESSIONS_S: Final = 900.0
+BY_EACH: Final = "memory_left_by_each"
+BY_ALL: Final = "memory_left_by_all"
+
+LONGER_LOOK: Final[Rules] = dict.fromkeys(
+    (BY_EACH, BY_ALL), Disturbed(lambda rounds: rounds[-1], noisy=True)
+)
 
 
 @dataclass(frozen=True)
@@ -41,15 +47,21 @@ def measure_growth(bench: Bench, model: Model, tolerance: GrowthTolerance) -> No
     what was lost by each is lost by each of those, and what happens once does not happen again.
     Raises TargetFailure if a process fails or a check does not hold.
     """
-    observation = bench.run(_sessions(bench, model, _SESSIONS))
-    observation.check()
-    checks = judge_growth(session_growth(observation.run.transcript.steps), tolerance)
-    if asks_for_longer_look(checks):
-        bench.measure(first_look=[check.model_dump() for check in checks])
-        observation = bench.run(_sessions(bench, model, _MORE_SESSIONS), timeout_s=_MORE_SESSIONS_S)
+    looks: list[list[Check]] = []
+
+    def measured(before: int) -> list[Check]:
+        if before:
+            bench.measure(first_look=[check.model_dump() for check in looks[0]])
+            plan = _sessions(bench, model, _MORE_SESSIONS)
+            observation = bench.run(plan, timeout_s=_MORE_SESSIONS_S)
+        else:
+            observation = bench.run(_sessions(bench, model, _SESSIONS))
         observation.check()
-        checks = judge_growth(session_growth(observation.run.transcript.steps), tolerance)
-    bench.expect(*checks)
+        growth = session_growth(observation.run.transcript.steps)
+        looks.append(judge_growth(growth, tolerance))
+        return looks[-1]
+
+    bench.expect(*settled(measured, LONGER_LOOK))
 
 
 def _sessions(bench: Bench, model: Model, number: int) -> Plan:
@@ -64,19 +76,13 @@ def judge_growth(growth: Growth | None, tolerance: GrowthTolerance) -> list[Chec
     Undecided where the device does not tell the memory of a process (None), and where what comes
     and goes would hide a leak.
     """
-    by_each, by_all = "memory_left_by_each", "memory_left_by_all"
     if growth is None:
         why = "there are no samples of the process's memory, or too few"
-        return [undecided(name, why) for name in (by_each, by_all)]
+        return [undecided(name, why) for name in (BY_EACH, BY_ALL)]
     return [
-        _left(by_each, growth.per_round, growth.noise, tolerance.each_bytes),
-        _left(by_all, growth.in_all, growth.came_back, tolerance.all_bytes),
+        _left(BY_EACH, growth.per_round, growth.noise, tolerance.each_bytes),
+        _left(BY_ALL, growth.in_all, growth.came_back, tolerance.all_bytes),
     ]
-
-
-def asks_for_longer_look(checks: Sequence[Check]) -> bool:
-    """Whether a process with more rounds may come to another answer."""
-    return any(check.verdict != "held" and check.figures for check in checks)
 
 
 def _left(name: str, left: int, noise: int, most: int) -> Check:

@@ -1,4 +1,4 @@
-"""Samples of a process's memory, what grew between them, and what several looks say (pure).
+"""Samples of a process's memory, and what grew between them (pure).
 
 Backends keep what they share with a DSP in buffers that a file descriptor stands for: DMA-BUFs on
 a device, memfds where a stand-in has neither. RSS is kept beside it, but decides nothing: thread
@@ -7,11 +7,10 @@ stacks and arenas grow it by more than any I/O.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.probe.transcript import Transcript
-from harness.results.checks import Check, undecided
 
 _DSP_ALLOCATORS = ("rpcmem", "dma-heap")
 
@@ -67,23 +66,3 @@ def memory_samples(transcript: Transcript) -> MemorySamples:
         said = step.data.get("allocator")
         allocator = said if isinstance(said, str) else allocator
     return MemorySamples(shared, rss, pss, allocator)
-
-
-def over_looks(looks: Sequence[Sequence[Check]], measured: Collection[str]) -> list[Check]:
-    """One check for each of the last look's, as all looks together have it.
-
-    Those named in `measured` are figures that other processes can disturb: broken is what every
-    look that could tell has broken, and undecided what they do not agree on. Of all others broken
-    once is broken.
-    """
-    settled = []
-    for last in looks[-1]:
-        all_of_it = [check for look in looks for check in look if check.name == last.name]
-        wrong = [check for check in all_of_it if check.verdict == "broken"]
-        right = [check for check in all_of_it if check.verdict == "held"]
-        if wrong and right and last.name in measured:
-            why = f"{wrong[-1].reason}; {len(right)} of {len(all_of_it)} looks found nothing wrong"
-            settled.append(undecided(last.name, why, **wrong[-1].figures))
-        else:
-            settled.append((wrong or right or [last])[-1])
-    return settled

@@ -16,7 +16,8 @@ from harness.contexts.models import Model
 from harness.contexts.session_plan import DeployedContext, Libraries, within_session
 from harness.errors import ConfigError
 from harness.experiments.latency import Latency, LatencyTolerance, same_in_rounds, same_latency
-from harness.experiments.memory import MemorySamples, memory_samples, over_looks
+from harness.experiments.memory import MemorySamples, memory_samples
+from harness.experiments.rounds import Disturbed, Rules, settled
 from harness.probe.memory_steps import (
     io_bind,
     io_release,
@@ -73,7 +74,6 @@ MEMORY: Final = (
     "io_given_back",
 )
 _ROUNDS: Final = 5
-_LOOKS: Final = 2
 _REFERENCE: Final = Pairing("raw", "raw")
 
 
@@ -171,24 +171,23 @@ def measure_pairing(
     if made != pairing.prepare:
         why = f"asked for {pairing.prepare}, the compiler prepared the context for {made}"
         bench.expect(held("prepared_as_asked", False, why))
-    observation = bench.run(pairing_plan(bench.libraries(), context, pairing.execute))
-    figures = _pairing(observation, context)
-    bench.measure(**figures.record())
-    observation.check()
-    rounds: list[list[Check]] = []
-    while not rounds or in_doubt(rounds):
-        if rounds:
-            again = bench.attempt(pairing_plan(bench.libraries(), context, pairing.execute))
-            again.check()
-            figures = _pairing(again, context)
+    plan = pairing_plan(bench.libraries(), context, pairing.execute)
+
+    def measured(before: int) -> list[Check]:
+        observation = bench.attempt(plan) if before else bench.run(plan)
+        figures = _pairing(observation, context)
+        if not before:
+            bench.measure(**figures.record())
+        observation.check()
         twin = _compared(bench, sources, pairing.twin)
         base = twin
         if _REFERENCE not in (pairing, pairing.twin):
             base = _compared(bench, sources, _REFERENCE)
-        rounds.append(judge_pairing(pairing, figures, twin, base, tolerances))
         compared = {} if twin is None else {str(pairing.twin): twin.record()}
-        bench.measure(**figures.record(), compared_with=compared, rounds=len(rounds))
-    bench.expect(*over_rounds(rounds, tolerances))
+        bench.measure(**figures.record(), compared_with=compared, rounds=before + 1)
+        return judge_pairing(pairing, figures, twin, base, tolerances)
+
+    bench.expect(*settled(measured, disturbed(tolerances)))
 
 
 def _compared(
@@ -285,12 +284,14 @@ def judge_pairing(
     processes = (figures, twin, base)
     # where any of them shows buffers of the backend's, those that the others lack are not there
     visible = any(one is not None and one.samples.visible for one in processes)
+    at_load = figures.io_bytes * documented.at_load
     growth = _Growth(figures, visible, tolerances.memory_part * figures.io_bytes)
     return [
-        growth.expected(MEMORY[0], "before", "loaded", documented.at_load),
-        growth.expected(MEMORY[1], "bound", "first", documented.at_first_inference),
-        growth.none(MEMORY[2], "first", "tenth"),
-        growth.none(MEMORY[3], "before", "freed"),
+        # with the I/O what the context needs besides (weights, spill-fill) may come, too
+        growth.by(MEMORY[0], "before", "loaded", at_load, figures.other_bytes),
+        growth.by(MEMORY[1], "bound", "first", figures.io_bytes * documented.at_first_inference),
+        growth.by(MEMORY[2], "first", "tenth", 0),
+        growth.by(MEMORY[3], "before", "freed", 0),
         _copied(documented.copied, figures, base),
         same_latency(
             LATENCY,
@@ -303,21 +304,14 @@ def judge_pairing(
     ]
 
 
-def in_doubt(rounds: Sequence[Sequence[Check]]) -> bool:
-    """Whether another round of all processes may come to another answer than these."""
-    last = rounds[-1]
-    memory = any(check.verdict == "broken" for check in last if check.name in MEMORY)
-    slow = any(check.verdict != "held" and check.figures for check in last if check.name == LATENCY)
-    return (memory and len(rounds) < _LOOKS) or (slow and len(rounds) < _ROUNDS)
+def disturbed(tolerances: Tolerances) -> Rules:
+    """Which of the checks other processes can disturb."""
 
+    def same(rounds: Sequence[Check]) -> Check:
+        return same_in_rounds(rounds, tolerances.latency)
 
-def over_rounds(rounds: Sequence[Sequence[Check]], tolerances: Tolerances) -> list[Check]:
-    """The checks that rounds of `judge_pairing` come to together."""
-    times = [check for checks in rounds for check in checks if check.name == LATENCY]
-    return [
-        same_in_rounds(times, tolerances.latency) if check.name == LATENCY else check
-        for check in over_looks(rounds, MEMORY)
-    ]
+    latency = Disturbed(same, most=_ROUNDS, noisy=True)
+    return dict.fromkeys(MEMORY, Disturbed()) | {LATENCY: latency}
 
 
 @dataclass(frozen=True)
@@ -328,38 +322,20 @@ class _Growth:
     visible: bool
     slack: float
 
-    def expected(self, name: str, start: str, end: str, expected: bool) -> Check:
-        """Whether they grew by the I/O's size, or by nothing, as expected.
-
-        With I/O at load, what the context needs besides (weights, spill-fill) may come, too.
-        """
-        growth, io_bytes = self.figures.samples.growth(start, end), self.figures.io_bytes
-        if growth is None or not self.visible:
-            return self._blind(name, start, end)
-        beside = self.figures.other_bytes if start == "before" else 0
-        if expected:
-            fits = io_bytes - self.slack <= growth <= io_bytes + beside + self.slack
-            wanted = f"the I/O's {io_bytes} bytes"
-        else:
-            fits, wanted = growth <= beside + self.slack, "nothing"
-        return held(
-            name,
-            fits,
-            f"expected {wanted}, shared buffers grew by {growth} bytes from {start} to {end}",
-            growth_bytes=growth,
-            expected_bytes=io_bytes if expected else 0,
-            tolerance_bytes=round(self.slack),
-        )
-
-    def none(self, name: str, start: str, end: str) -> Check:
-        """Whether they did not grow, whatever is allocated when."""
+    def by(self, name: str, start: str, end: str, expected: int, beside: int = 0) -> Check:
+        """Whether they grew by so many bytes, or with them by what may come `beside`."""
         growth = self.figures.samples.growth(start, end)
         if growth is None or not self.visible:
             return self._blind(name, start, end)
-        reason = f"expected no growth from {start} to {end}, shared buffers grew by {growth} bytes"
-        tolerance = round(self.slack)
+        least, most = expected - self.slack, expected + beside + self.slack
+        wanted = f"the I/O's {expected} bytes" if expected else "nothing"
         return held(
-            name, growth <= self.slack, reason, growth_bytes=growth, tolerance_bytes=tolerance
+            name,
+            growth <= most and (growth >= least or not expected),
+            f"expected {wanted}, shared buffers grew by {growth} bytes from {start} to {end}",
+            growth_bytes=growth,
+            expected_bytes=expected,
+            tolerance_bytes=round(self.slack),
         )
 
     def _blind(self, name: str, start: str, end: str) -> Check:

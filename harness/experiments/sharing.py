@@ -18,7 +18,8 @@ from harness.contexts.metadata import needs
 from harness.contexts.session_plan import DeployedContext, Libraries, within_session
 from harness.contexts.source import Context
 from harness.errors import ConfigError
-from harness.experiments.memory import MemorySamples, memory_samples, over_looks
+from harness.experiments.memory import MemorySamples, memory_samples
+from harness.experiments.rounds import Disturbed, settled
 from harness.failure.diagnosis import is_unrelated
 from harness.failure.error import ErrorRecord
 from harness.probe.memory_steps import (
@@ -31,7 +32,7 @@ from harness.probe.memory_steps import (
 )
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load
 from harness.probe.transcript import StepResult, Transcript
-from harness.results.checks import Check, broken, held, undecided
+from harness.results.checks import Check, held, undecided
 
 Strategy = Literal["none", "naive", "max", "list-async"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
@@ -39,7 +40,6 @@ MAX_ORDERS: Final = 6
 MEMORY: Final = ("memory_saved", "memory_given_back")
 # A size is refused when the context is made, or when it is used for the first time.
 _MAY_REFUSE: Final = ("context-load", "io-run")
-_LOOKS: Final = 2
 
 
 @dataclass(frozen=True)
@@ -192,44 +192,54 @@ def measure_sharing(
         expected_spill_fill_bytes=sharing.expected_bytes,
         expected_saving_bytes=sharing.expected_saving_bytes,
     )
+    if sharing.undersized:
+        _expect_refusal(bench, contexts, sharing, releases[0])
+        return
     libraries = bench.libraries()
     reference: SharingFigures | None = None
     seen: dict[str, object] = {}
     checks: list[Check] = []
-    if strategy == "naive" and not sharing.undersized:
+    if strategy == "naive":
         checks.append(undecided("undersized_refused", "no context needs more than the first"))
     for release in releases:
-        observation = bench.run(sharing_session(libraries, contexts, sharing, release))
-        figures = sharing_figures(observation.run.transcript)
         ordered = "-".join(map(str, release))
-        seen[ordered] = figures.samples.record()
-        bench.measure(**figures.samples.record(), by_order_of_release=seen)
-        if sharing.undersized and observation.verdict.outcome in ("passed", "failed"):
-            check = judge_undersized(sharing, figures, observation.verdict.error)
-            bench.expect(check)
-            if check.verdict == "unseen":
-                observation.check()
-            bench.accept_refusal()
-            return
-        observation.check()
-        looks: list[list[Check]] = []
-        # a promise about memory that was not kept is looked at again
-        while not looks or (
-            len(looks) < _LOOKS and any(check.name in MEMORY for check in broken(looks[-1]))
-        ):
-            if looks:
-                again = bench.attempt(sharing_session(libraries, contexts, sharing, release))
-                again.check()
-                figures, reference = sharing_figures(again.run.transcript), None
-            if strategy != "none" and reference is None:
+        plan = sharing_session(libraries, contexts, sharing, release)
+
+        def measured(before: int, ordered: str = ordered, plan: Plan = plan) -> list[Check]:
+            nonlocal reference
+            observation = bench.attempt(plan) if before else bench.run(plan)
+            figures = sharing_figures(observation.run.transcript)
+            if not before:
+                seen[ordered] = figures.samples.record()
+                bench.measure(**figures.samples.record(), by_order_of_release=seen)
+            observation.check()
+            if strategy != "none" and (before or reference is None):
                 compared = bench.attempt(sharing_session(libraries, contexts, plain, sharing.order))
                 compared.check()
                 reference = sharing_figures(compared.run.transcript)
                 bench.measure(reference=reference.samples.record())
-            looks.append(judge_sharing(sharing, figures, reference, memory_part=memory_part))
-        found = over_looks(looks, MEMORY)
+            return judge_sharing(sharing, figures, reference, memory_part=memory_part)
+
+        found = settled(measured, dict.fromkeys(MEMORY, Disturbed()))
         checks += [one.model_copy(update={"name": f"{one.name}[{ordered}]"}) for one in found]
     bench.expect(*checks)
+
+
+def _expect_refusal(
+    bench: Bench, contexts: Sequence[DeployedContext], sharing: SharingPlan, release: Sequence[int]
+) -> None:
+    """Runs a plan whose buffer is too small for some; raises TargetFailure unless that is told."""
+    observation = bench.run(sharing_session(bench.libraries(), contexts, sharing, release))
+    figures = sharing_figures(observation.run.transcript)
+    samples = figures.samples.record()
+    bench.measure(**samples, by_order_of_release={"-".join(map(str, release)): samples})
+    if observation.verdict.outcome not in ("passed", "failed"):
+        observation.check()
+    check = judge_undersized(sharing, figures, observation.verdict.error)
+    bench.expect(check)
+    if check.verdict == "unseen":
+        observation.check()
+    bench.accept_refusal()
 
 
 def planned_sharing(contexts: Sequence[Context], strategy: Strategy) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.experiments.growth import GrowthTolerance, asks_for_longer_look, judge_growth
+from harness.experiments.growth import LONGER_LOOK, GrowthTolerance, judge_growth
+from harness.experiments.rounds import in_doubt
 from harness.results.measurements import Growth
 
 
@@ -24,10 +25,10 @@ from harness.results.measurements import Growth
 def test_what_is_left(figures: tuple[int, ...], verdicts: list[str]) -> None:
     checks = judge_growth(Growth(*figures), GrowthTolerance(10, 100))
     assert [check.verdict for check in checks] == verdicts
-    assert asks_for_longer_look(checks) == (verdicts != ["held", "held"])
+    assert in_doubt([checks], LONGER_LOOK) == (verdicts != ["held", "held"])
 
 
 def test_a_device_that_does_not_tell_is_not_asked_again() -> None:
     checks = judge_growth(None, GrowthTolerance(10, 100))
     assert [check.verdict for check in checks] == ["unseen", "unseen"]
-    assert not asks_for_longer_look(checks)
+    assert not in_doubt([checks], LONGER_LOOK)

@@ -1,4 +1,4 @@
-"""Several looks at one thing: what only some of them found wrong may have been noise."""
+"""Samples of memory as the probe's events tell them; whatever is no number is left out."""
 
 from __future__ import annotations
 
@@ -6,54 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.experiments.memory import MemorySamples, memory_samples, over_looks
+from harness.experiments.memory import MemorySamples, memory_samples
 from harness.probe.transcript import StepResult, Transcript
-from harness.results.checks import Check, held, undecided
-
-
-def check(name: str, verdict: str, look: int) -> Check:
-    if verdict == "unseen":
-        return undecided(name, f"look {look}")
-    return held(name, verdict == "held", f"look {look}", left_bytes=look)
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "measured", "exact"),
-    [
-        (("held",), "held", "held"),
-        (("unseen",), "unseen", "unseen"),
-        (("broken",), "broken", "broken"),
-        (("broken", "broken"), "broken", "broken"),
-        (("broken", "unseen"), "broken", "broken"),
-        (("unseen", "held"), "held", "held"),
-        (("broken", "held"), "unseen", "broken"),
-        (("held", "broken", "broken"), "unseen", "broken"),
-    ],
-)
-def test_what_looks_say_together(verdicts: tuple[str, ...], measured: str, exact: str) -> None:
-    looks = [
-        [check("memory", verdict, look), check("outputs", verdict, look)]
-        for look, verdict in enumerate(verdicts)
-    ]
-    memory, outputs = over_looks(looks, ["memory"])
-    assert (memory.name, memory.verdict) == ("memory", measured)
-    assert (outputs.name, outputs.verdict) == ("outputs", exact)
-    if "broken" in verdicts:  # the figures of what was wrong stay
-        last = max(look for look, verdict in enumerate(verdicts) if verdict == "broken")
-        assert memory.figures == outputs.figures == {"left_bytes": last}
-        assert memory.reason.startswith(f"look {last}")
-        if memory.verdict == "unseen":
-            told = f"; {verdicts.count('held')} of {len(verdicts)} looks found nothing wrong"
-            assert memory.reason.endswith(told)
-
-
-def test_looks_with_other_checks_are_told_apart() -> None:
-    looks = [[check("a", "held", 0)], [check("b", "held", 1), check("a", "unseen", 1)]]
-    found = over_looks(looks, [])
-    assert [(one.name, one.verdict, one.reason) for one in found] == [
-        ("b", "held", "look 1"),
-        ("a", "held", "look 0"),
-    ]
 
 
 def sample(label: object, code: int = 0, verb: str = "memory-sample", **data: Any) -> StepResult:

@@ -16,16 +16,17 @@ from harness.experiments.pairing import (
     Pairing,
     PairingFigures,
     Tolerances,
-    in_doubt,
+    disturbed,
     judge_pairing,
-    over_rounds,
     pairing_figures,
 )
+from harness.experiments.rounds import in_doubt, over_rounds
 from harness.probe.transcript import StepResult, Transcript
 from harness.results.checks import Check, broken, conclusion, failure_text
 
 IO = 4_000_000
 TOLERANCES = Tolerances()
+RULES = disturbed(TOLERANCES)
 RAW_RAW = Pairing("raw", "raw")
 
 
@@ -135,19 +136,19 @@ def test_what_may_be_noise_is_measured_again() -> None:
     wrong = wrong_of(RAW_RAW)
     right, slow = judged(RAW_RAW), judged(RAW_RAW, **wrong["steady_latency_same"])
     leak, other = (judged(RAW_RAW, **wrong[name]) for name in ("io_given_back", "outputs_equal"))
-    assert not in_doubt([right])
-    assert not in_doubt([other])
-    assert in_doubt([leak])
-    assert not in_doubt([leak, leak])
-    assert not in_doubt([leak, right])
-    assert in_doubt([slow] * 4)
-    assert not in_doubt([slow] * 5)
-    assert not in_doubt([slow, right])
+    assert not in_doubt([right], RULES)
+    assert not in_doubt([other], RULES)
+    assert in_doubt([leak], RULES)
+    assert not in_doubt([leak, leak], RULES)
+    assert not in_doubt([leak, right], RULES)
+    assert in_doubt([slow] * 4, RULES)
+    assert not in_doubt([slow] * 5, RULES)
+    assert not in_doubt([slow, right], RULES)
     for rounds, name in (([leak, leak], "io_given_back"), ([slow] * 5, "steady_latency_same")):
-        assert [check.name for check in broken(over_rounds(rounds, TOLERANCES))] == [name]
+        assert [check.name for check in broken(over_rounds(rounds, RULES))] == [name]
     for rounds in ([leak, right], [slow, right]):
-        assert not broken(over_rounds(rounds, TOLERANCES))
-    assert broken(over_rounds([other, right], TOLERANCES))  # wrong once is wrong
+        assert not broken(over_rounds(rounds, RULES))
+    assert broken(over_rounds([other, right], RULES))  # wrong once is wrong
 
 
 def test_the_documentation_s_table() -> None:
